@@ -110,7 +110,6 @@ need_mpi() {
 }
 
 need_linters() {
-  need clang-format-14 command -v clang-format-14
   need doxygen command -v doxygen
   need reuse command -v reuse
   need codespell command -v codespell
@@ -128,6 +127,7 @@ part_scripts_test() {
   need fish command -v fish
   need zsh command -v zsh
   need_clang  # for the tests of mistakes
+  need_clang_format
   need_mpi
   # Debian has no stdexec.
   CXX=g++ set_up_build build -Dwerror=true "${quick[@]}" -Dstdexec=disabled -Dmpi=enabled
@@ -140,6 +140,7 @@ part_scripts_test() {
 part_lint() {
   need_linters
   install_missing
+  need_clang_format
   ninja -C build
   run_tests build --suite lint
   nothing_skipped build

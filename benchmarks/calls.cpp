@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of the library cost the calling thread, one row each: name, tab, nanoseconds. turns.py compares two builds by it, so it uses
-// only what the library has long had, and takes the least of many batches, which other programs disturb least.
+// What calls of the library cost the calling thread, one row each: name, tab, nanoseconds. turns.py
+// compares two builds by it, so it uses only what the library has long had, and takes the least of
+// many batches, which other programs disturb least.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -18,7 +19,8 @@ void row(const char* name, int batch, F call, After after) {
   for (int round = 0; round < 300; ++round) {
     const Clock::time_point begin = Clock::now();
     for (int i = 0; i < batch; ++i) call();
-    least = std::min(least, std::chrono::duration<double, std::nano>{Clock::now() - begin}.count() / batch);
+    least = std::min(
+        least, std::chrono::duration<double, std::nano>{Clock::now() - begin}.count() / batch);
     after();
   }
   std::printf("%s\t%.3f\n", name, least);
@@ -57,20 +59,15 @@ void measure_buffers(StreamRef stream, StreamRef other) {
     use(made);
   };
   row("DeviceBuffer without elements", 1000, [&] { make(0); });
-  row(
-      "DeviceBuffer, made and dropped", 200, [&] { make(256); }, wait);
+  row("DeviceBuffer, made and dropped", 200, [&] { make(256); }, wait);
   row("PinnedBuffer, made and dropped", 200, [&] {
     PinnedBuffer<int> made{256};
     use(made);
   });
-  row(
-      "copy, pinned to device", 200, [&] { copy(stream, device, pinned); }, wait);
-  row(
-      "copy, pageable to device", 200, [&] { copy(stream, device, values); }, wait);
-  row(
-      "copy, device to device", 200, [&] { copy(stream, to, device); }, wait);
-  row(
-      "fill", 200, [&] { fill(stream, device, 1); }, wait);
+  row("copy, pinned to device", 200, [&] { copy(stream, device, pinned); }, wait);
+  row("copy, pageable to device", 200, [&] { copy(stream, device, values); }, wait);
+  row("copy, device to device", 200, [&] { copy(stream, to, device); }, wait);
+  row("fill", 200, [&] { fill(stream, device, 1); }, wait);
   row("record_stream", 500, [&] { device.record_stream(other); });
   row("pointer_info", 500, [&] {
     const PointerInfo info = pointer_info(device.data());
@@ -82,16 +79,11 @@ void measure_streams(StreamRef stream, StreamRef other) {
   const auto wait = [&] { stream.synchronize(), other.synchronize(); };
   Event event;
   TimedEvent timed;
-  row(
-      "host function", 200, [&] { stream.launch_host_func([] {}); }, wait);
-  row(
-      "record an event", 500, [&] { stream.record_event(event); }, wait);
-  row(
-      "record a timed event", 500, [&] { stream.record_event(timed); }, wait);
-  row(
-      "wait for an event", 500, [&] { other.wait_event(event); }, wait);
-  row(
-      "wait_stream", 500, [&] { other.wait_stream(stream); }, wait);
+  row("host function", 200, [&] { stream.launch_host_func([] {}); }, wait);
+  row("record an event", 500, [&] { stream.record_event(event); }, wait);
+  row("record a timed event", 500, [&] { stream.record_event(timed); }, wait);
+  row("wait for an event", 500, [&] { other.wait_event(event); }, wait);
+  row("wait_stream", 500, [&] { other.wait_stream(stream); }, wait);
   row("query a stream", 500, [&] { static_cast<void>(stream.query()); });
   row("query an event", 500, [&] { static_cast<void>(event.query()); });
   row("synchronize an idle stream", 500, [&] { stream.synchronize(); });

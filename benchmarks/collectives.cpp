@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator costs beside raw NCCL, in turns in one program: launch.py -n 2 bench-collectives, with a GPU for each process. Prints
-// the median of 15 turns.
+// What a communicator costs beside raw NCCL, in turns in one program: launch.py -n 2
+// bench-collectives, with a GPU for each process. Prints the median of 15 turns.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -31,7 +31,8 @@ double median(std::vector<double> values) {
 }
 
 double microseconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 /// Of one call: until it returns, and until its work is done.
@@ -46,8 +47,8 @@ struct Times {
   }
 };
 
-void measure(const char* name, int calls, StreamRef stream, bool prints, const std::function<void()>& raw,
-             const std::function<void()>& ours) {
+void measure(const char* name, int calls, StreamRef stream, bool prints,
+             const std::function<void()>& raw, const std::function<void()>& ours) {
   Times of_raw, of_ours;
   raw();
   ours();
@@ -58,8 +59,10 @@ void measure(const char* name, int calls, StreamRef stream, bool prints, const s
   }
   if (!prints) return;
   const double a = median(of_raw.whole), b = median(of_ours.whole);
-  std::printf("all_reduce, %-8s raw %10.2f us, runnel %10.2f us, %5.3f of its speed; the call: raw %6.2f us, runnel %6.2f us\n", name, a, b,
-              a / b, median(of_raw.call), median(of_ours.call));
+  std::printf(
+      "all_reduce, %-8s raw %10.2f us, runnel %10.2f us, %5.3f of its speed; the call: raw %6.2f "
+      "us, runnel %6.2f us\n",
+      name, a, b, a / b, median(of_raw.call), median(of_ours.call));
 }
 
 }  // namespace
@@ -84,12 +87,16 @@ int main() {
     std::size_t count;
     int calls;
   };
-  for (const Size size : {Size{"8 B", 2, 1000}, Size{"1 MiB", std::size_t{1} << 18, 200}, Size{"16 MiB", std::size_t{1} << 22, 50},
+  for (const Size size : {Size{"8 B", 2, 1000}, Size{"1 MiB", std::size_t{1} << 18, 200},
+                          Size{"16 MiB", std::size_t{1} << 22, 50},
                           Size{"256 MiB", std::size_t{1} << 26, 10}, Size{"1 GiB", most, 5}}) {
     const DeviceSpan<float> part = values.span().subspan(0, size.count);
     measure(
         size.name, size.calls, stream, world.rank == 0,
-        [&] { must(ncclAllReduce(part.data(), part.data(), part.size(), ncclFloat, ncclSum, raw, stream.native())); },
+        [&] {
+          must(ncclAllReduce(part.data(), part.data(), part.size(), ncclFloat, ncclSum, raw,
+                             stream.native()));
+        },
         [&] { all.all_reduce(stream, part); });
   }
   must(ncclCommDestroy(raw));

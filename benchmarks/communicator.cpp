@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator costs beside raw MPI, in turns in one program: mpirun -n 2 benchmark_communicator. Prints the median of 15 turns.
+// What a communicator costs beside raw MPI, in turns in one program: mpirun -n 2
+// benchmark_communicator. Prints the median of 15 turns.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,7 +21,8 @@ double microseconds(const std::function<void()>& work) {
   MPI_Barrier(MPI_COMM_WORLD);
   const auto begin = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 double median(std::vector<double> values) {
@@ -41,7 +43,8 @@ void measure(const Row& row, bool prints) {
     ours.push_back(microseconds(row.ours) / row.calls);
   }
   if (prints)
-    std::printf("%-40s raw %9.2f us, runnel %9.2f us, %5.2f x\n", row.name, median(raw), median(ours), median(ours) / median(raw));
+    std::printf("%-40s raw %9.2f us, runnel %9.2f us, %5.2f x\n", row.name, median(raw),
+                median(ours), median(ours) / median(raw));
 }
 
 void measure_all() {
@@ -56,7 +59,8 @@ void measure_all() {
   const auto raw = [&](std::size_t count, int calls) {
     return [&values, count, calls] {
       for (int i = 0; i < calls; ++i)
-        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(count), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(count), MPI_DOUBLE, MPI_MAX,
+                      MPI_COMM_WORLD);
     };
   };
   const auto ours = [&](std::size_t count, int calls) {
@@ -88,23 +92,27 @@ void measure_all() {
       stream.synchronize();
       other.synchronize();
     }));
-  if (prints) std::printf("%-40s runnel %.2f us\n", "64 MiB, copied to the host and back", median(copied));
+  if (prints)
+    std::printf("%-40s runnel %.2f us\n", "64 MiB, copied to the host and back", median(copied));
 
-  // Behind work that has not ended, the call only enqueues. A device's queue holds some 1,000 operations, and a call makes several.
+  // Behind work that has not ended, the call only enqueues. A device's queue holds some 1,000
+  // operations, and a call makes several.
   constexpr int enqueued = 100;
   std::vector<double> held;
   for (int turn = 0; turn < turns; ++turn) {
     std::atomic<bool> open{false};
     stream.launch_host_func([&open] { open.wait(false); });
     held.push_back(microseconds([&] {
-                     for (int i = 0; i < enqueued; ++i) all.all_reduce(stream, buffer.span().subspan(0, 1), Reduce::max);
+                     for (int i = 0; i < enqueued; ++i)
+                       all.all_reduce(stream, buffer.span().subspan(0, 1), Reduce::max);
                    }) /
                    enqueued);
     open = true;
     open.notify_all();
     stream.synchronize();
   }
-  if (prints) std::printf("%-40s runnel %.2f us\n", "all_reduce, 8 B, the call behind a gate", median(held));
+  if (prints)
+    std::printf("%-40s runnel %.2f us\n", "all_reduce, 8 B, the call behind a gate", median(held));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies between host and device: bytes per second, and how long the call blocks ("held"), by size, direction and kind of memory. "Raw" is
-/// the runtime's asynchronous copy from the same memory. The bytes of every copy are checked once.
+/// Copies between host and device: bytes per second, and how long the call blocks ("held"), by
+/// size, direction and kind of memory. "Raw" is the runtime's asynchronous copy from the same
+/// memory. The bytes of every copy are checked once.
 #include "must.hpp"
 #include "raw_runtime.hpp"
 
@@ -40,16 +41,20 @@ template <class Copy>
   return {held.count(), total.count()};
 }
 
-[[nodiscard]] double median(std::vector<Times>& runs, double Times::*which) {
+[[nodiscard]] double median(std::vector<Times>& runs, double Times::* which) {
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::nth_element(runs.begin(), middle, runs.end(), [&](Times a, Times b) { return a.*which < b.*which; });
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [&](Times a, Times b) { return a.*which < b.*which; });
   return (*middle).*which;
 }
 
-/// The medians of each copy, timed from the call until the stream is idle. The copies take turns. A turn of small copies has several
-/// repeats, and one before them that does not count, so that no copy profits from what another one left in the caches.
+/// The medians of each copy, timed from the call until the stream is idle. The copies take turns. A
+/// turn of small copies has several repeats, and one before them that does not count, so that no
+/// copy profits from what another one left in the caches.
 template <class... Copies>
-[[nodiscard]] std::array<Times, sizeof...(Copies)> timed_in_turns(StreamRef stream, std::size_t bytes, Copies... copies) {
+[[nodiscard]] std::array<Times, sizeof...(Copies)> timed_in_turns(StreamRef stream,
+                                                                  std::size_t bytes,
+                                                                  Copies... copies) {
   constexpr std::size_t mib = std::size_t{1} << 20;
   const int turns = bytes > 1024 * mib ? 3 : bytes == 1024 * mib ? 5 : bytes >= 16 * mib ? 9 : 31;
   const int repeats = bytes >= mib ? 1 : 10, first = repeats > 1 ? -1 : 0;
@@ -83,22 +88,26 @@ template <class Copy>
 
 void print(std::size_t bytes, const char* direction, const char* memory, Times raw, Times own) {
   const auto rate = [&](Times t) { return static_cast<double>(bytes) / t.total_us / 1e3; };
-  std::printf("%8s  %-6s %-9s %9.2f %11.1f %9.2f %11.1f %8.2f\n", size_text(bytes).c_str(), direction, memory, rate(raw), raw.held_us,
-              rate(own), own.held_us, raw.total_us / own.total_us);
+  std::printf("%8s  %-6s %-9s %9.2f %11.1f %9.2f %11.1f %8.2f\n", size_text(bytes).c_str(),
+              direction, memory, rate(raw), raw.held_us, rate(own), own.held_us,
+              raw.total_us / own.total_us);
   std::fflush(stdout);
 }
 
-[[nodiscard]] bool same(const unsigned char* a, const unsigned char* b, std::size_t bytes, const char* what) {
+[[nodiscard]] bool same(const unsigned char* a, const unsigned char* b, std::size_t bytes,
+                        const char* what) {
   if (std::memcmp(a, b, bytes) == 0) return true;
   std::printf("WRONG BYTES: %s, %zu bytes\n", what, bytes);
   return false;
 }
 
-[[nodiscard]] double rate_of(std::size_t bytes, Times t) { return static_cast<double>(bytes) / t.total_us / 1e3; }
+[[nodiscard]] double rate_of(std::size_t bytes, Times t) {
+  return static_cast<double>(bytes) / t.total_us / 1e3;
+}
 
 /// The total rate of two streams, which copy in opposite directions or in the same direction.
-void two_at_once(StreamRef stream, std::size_t bytes, unsigned char* there, unsigned char* pinned, unsigned char* pageable,
-                 unsigned char* back) {
+void two_at_once(StreamRef stream, std::size_t bytes, unsigned char* there, unsigned char* pinned,
+                 unsigned char* pageable, unsigned char* back) {
   const Stream other;
   DeviceBuffer<unsigned char> second(bytes, other);
   PinnedBuffer<unsigned char> pinned_back(bytes);
@@ -112,16 +121,22 @@ void two_at_once(StreamRef stream, std::size_t bytes, unsigned char* there, unsi
                      }));
     };
   };
-  const auto both_ways = two([&](unsigned char*, unsigned char* to) { copy_bytes(other, to, second.data(), bytes); });
-  const auto up_twice = two([&](unsigned char* from, unsigned char*) { copy_bytes(other, second.data(), from, bytes); });
-  std::printf("%8s  both ways at once, together: pinned %.1f GB/s, pageable %.1f GB/s\n", size_text(bytes).c_str(),
-              both_ways(pinned, pinned_back.data()), both_ways(pageable, back));
-  std::printf("%8s  up on two streams, together: pinned %.1f GB/s, pageable %.1f GB/s\n", size_text(bytes).c_str(),
-              up_twice(pinned, pinned_back.data()), up_twice(pageable, back));
+  const auto both_ways =
+      two([&](unsigned char*, unsigned char* to) { copy_bytes(other, to, second.data(), bytes); });
+  const auto up_twice = two(
+      [&](unsigned char* from, unsigned char*) { copy_bytes(other, second.data(), from, bytes); });
+  std::printf("%8s  both ways at once, together: pinned %.1f GB/s, pageable %.1f GB/s\n",
+              size_text(bytes).c_str(), both_ways(pinned, pinned_back.data()),
+              both_ways(pageable, back));
+  std::printf("%8s  up on two streams, together: pinned %.1f GB/s, pageable %.1f GB/s\n",
+              size_text(bytes).c_str(), up_twice(pinned, pinned_back.data()),
+              up_twice(pageable, back));
 }
 
-/// A staged copy while the device is busy with copies within the device, which are kernels. Also measures both alone.
-void beside_device_work(StreamRef stream, unsigned char* there, unsigned char* pageable, std::size_t bytes) {
+/// A staged copy while the device is busy with copies within the device, which are kernels. Also
+/// measures both alone.
+void beside_device_work(StreamRef stream, unsigned char* there, unsigned char* pageable,
+                        std::size_t bytes) {
   const Stream other;
   constexpr std::size_t area = std::size_t{512} << 20;
   DeviceBuffer<unsigned char> a(area, other), b(area, other);
@@ -137,25 +152,30 @@ void beside_device_work(StreamRef stream, unsigned char* there, unsigned char* p
     up();
   });
   other.synchronize();
-  std::printf("%8s  up beside device work of %.1f ms: %.1f GB/s, alone %.1f GB/s\n", size_text(bytes).c_str(), busy.total_us / 1e3,
-              rate_of(bytes, both), rate_of(bytes, alone));
+  std::printf("%8s  up beside device work of %.1f ms: %.1f GB/s, alone %.1f GB/s\n",
+              size_text(bytes).c_str(), busy.total_us / 1e3, rate_of(bytes, both),
+              rate_of(bytes, alone));
 }
 
 /// How long a small copy to the host blocks the caller while another stream does a large one.
-void beside_other_copies(StreamRef stream, unsigned char* there, unsigned char* pinned, std::size_t bytes, unsigned char* back) {
+void beside_other_copies(StreamRef stream, unsigned char* there, unsigned char* pinned,
+                         std::size_t bytes, unsigned char* back) {
   const Stream other;
-  for (const std::size_t few : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{256} << 10}) {
+  for (const std::size_t few :
+       {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{256} << 10}) {
     const auto held = [&](auto copy) {
       copy_bytes(other, pinned, there, bytes);
-      std::this_thread::sleep_for(std::chrono::microseconds{300});  // so that the large copy has begun
+      // so that the large copy has begun
+      std::this_thread::sleep_for(std::chrono::microseconds{300});
       const Times times = timed_once(stream, copy);
       other.synchronize();
       return times.held_us;
     };
-    const double raw = held([&] { must(bench::raw::copy_async(back, there, few, stream.native())); });
+    const double raw =
+        held([&] { must(bench::raw::copy_async(back, there, few, stream.native())); });
     const double own = held([&] { copy_bytes(stream, back, there, few); });
-    std::printf("%8s  down beside another stream's %s down, held: raw %.1f us, own %.1f us\n", size_text(few).c_str(),
-                size_text(bytes).c_str(), raw, own);
+    std::printf("%8s  down beside another stream's %s down, held: raw %.1f us, own %.1f us\n",
+                size_text(few).c_str(), size_text(bytes).c_str(), raw, own);
   }
 }
 
@@ -164,15 +184,21 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
   std::vector<CopyOperation> operations;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = i * size;
-    operations.push_back(copy_operation(DeviceSpan<unsigned char>{there + at, size}, std::span<unsigned char>{pinned + at, size}));
+    operations.push_back(copy_operation(DeviceSpan<unsigned char>{there + at, size},
+                                        std::span<unsigned char>{pinned + at, size}));
     operations.back().from_kind = MemoryKind::pinned;
   }
   const auto loop = [&] {
-    for (const CopyOperation& one : operations) must(bench::raw::copy_async(one.to, one.from, one.bytes, stream.native()));
+    for (const CopyOperation& one : operations)
+      must(bench::raw::copy_async(one.to, one.from, one.bytes, stream.native()));
   };
-  const auto [raw, own] = timed_in_turns(stream, count * size, loop, [&] { copy_batch(stream, operations); });
-  std::printf("4096 x 64 KiB pinned, up: raw loop %.1f GB/s, held %.2f ms; batch %.1f GB/s, held %.2f ms: %.2f times as fast\n",
-              rate_of(count * size, raw), raw.held_us / 1e3, rate_of(count * size, own), own.held_us / 1e3, raw.total_us / own.total_us);
+  const auto [raw, own] =
+      timed_in_turns(stream, count * size, loop, [&] { copy_batch(stream, operations); });
+  std::printf(
+      "4096 x 64 KiB pinned, up: raw loop %.1f GB/s, held %.2f ms; batch %.1f GB/s, held %.2f ms: "
+      "%.2f times as fast\n",
+      rate_of(count * size, raw), raw.held_us / 1e3, rate_of(count * size, own), own.held_us / 1e3,
+      raw.total_us / own.total_us);
 }
 
 [[nodiscard]] std::size_t resident_bytes() {
@@ -184,8 +210,10 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
   return resident << 12;
 }
 
-/// 100,000 staged round trips, some of them on streams that are destroyed. Returns whether the memory of the process stays constant.
-[[nodiscard]] bool steady(StreamRef stream, unsigned char* there, unsigned char* pageable, unsigned char* back) {
+/// 100,000 staged round trips, some of them on streams that are destroyed. Returns whether the
+/// memory of the process stays constant.
+[[nodiscard]] bool steady(StreamRef stream, unsigned char* there, unsigned char* pageable,
+                          unsigned char* back) {
   constexpr std::size_t size = std::size_t{80} << 10;
   std::size_t before = 0;
   const auto start = Clock::now();
@@ -204,17 +232,20 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
   const std::chrono::duration<double> taken = Clock::now() - start;
   const std::size_t after = resident_bytes();
   const double grown = after > before ? static_cast<double>(after - before) / 1024 : 0;
-  std::printf("100,000 round trips of 80 KiB, staged: %.1f us each, grown by %.0f KiB\n", taken.count() * 10, grown);
+  std::printf("100,000 round trips of 80 KiB, staged: %.1f us each, grown by %.0f KiB\n",
+              taken.count() * 10, grown);
   return grown < 1024;
 }
 
 /// Copies of one size in each direction, raw and own. Returns whether the bytes are right.
-[[nodiscard]] bool each_direction(StreamRef stream, std::size_t bytes, unsigned char* device, unsigned char* pinned,
-                                  unsigned char* pageable, unsigned char* back) {
+[[nodiscard]] bool each_direction(StreamRef stream, std::size_t bytes, unsigned char* device,
+                                  unsigned char* pinned, unsigned char* pageable,
+                                  unsigned char* back) {
   const DeviceSpan<unsigned char> there{device, bytes};
   const auto both = [&](const char* direction, const char* memory, auto to, auto from) {
     const auto [raw, own] = timed_in_turns(
-        stream, bytes, [&] { must(bench::raw::copy_async(to.data(), from.data(), bytes, stream.native())); },
+        stream, bytes,
+        [&] { must(bench::raw::copy_async(to.data(), from.data(), bytes, stream.native())); },
         [&] { copy(stream, to, from); });
     print(bytes, direction, memory, raw, own);
   };
@@ -233,7 +264,8 @@ void many_small(StreamRef stream, unsigned char* there, unsigned char* pinned) {
 }
 
 /// How long a staged copy blocks the caller when the stream is blocked before the copy.
-void behind_a_closed_gate(StreamRef stream, std::size_t bytes, unsigned char* there, unsigned char* pageable, unsigned char* back) {
+void behind_a_closed_gate(StreamRef stream, std::size_t bytes, unsigned char* there,
+                          unsigned char* pageable, unsigned char* back) {
   const auto held = [&](auto copy) {
     std::atomic<bool> open{false};
     stream.launch_host_func([&] {
@@ -247,8 +279,9 @@ void behind_a_closed_gate(StreamRef stream, std::size_t bytes, unsigned char* th
     stream.synchronize();
     return taken.count();
   };
-  std::printf("%8s  behind a closed gate, held: up %.1f us, down %.1f us\n", size_text(bytes).c_str(),
-              held([&] { copy_bytes(stream, there, pageable, bytes); }), held([&] { copy_bytes(stream, back, there, bytes); }));
+  std::printf("%8s  behind a closed gate, held: up %.1f us, down %.1f us\n",
+              size_text(bytes).c_str(), held([&] { copy_bytes(stream, there, pageable, bytes); }),
+              held([&] { copy_bytes(stream, back, there, bytes); }));
 }
 
 void fill_with_random_bytes(unsigned char* memory, std::size_t bytes) {
@@ -266,9 +299,13 @@ int main(int argc, char** argv) {
     std::printf("no device: %s\n", Device::why_no_device().c_str());
     return 77;
   }
-  const std::size_t largest = std::max<std::size_t>(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024, 256) << 20;  // in MiB
-  std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(), Staging::options().workers);
-  std::printf("%8s  %-6s %-9s %9s %11s %9s %11s %8s\n", "bytes", "", "memory", "raw GB/s", "held, us", "own GB/s", "held, us", "speed-up");
+  // in MiB
+  const std::size_t largest =
+      std::max<std::size_t>(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024, 256) << 20;
+  std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(),
+              Staging::options().workers);
+  std::printf("%8s  %-6s %-9s %9s %11s %9s %11s %8s\n", "bytes", "", "memory", "raw GB/s",
+              "held, us", "own GB/s", "held, us", "speed-up");
 
   const Stream stream;
   DeviceBuffer<unsigned char> device(largest, stream);
@@ -281,11 +318,13 @@ int main(int argc, char** argv) {
   stream.synchronize();
 
   bool well = true;
-  for (const unsigned kib :
-       {4U, 16U, 32U, 64U, 96U, 128U, 192U, 256U, 384U, 512U, 1U << 10, 8U << 10, 32U << 10, 128U << 10, 1U << 20, 4U << 20}) {
+  for (const unsigned kib : {4U, 16U, 32U, 64U, 96U, 128U, 192U, 256U, 384U, 512U, 1U << 10,
+                             8U << 10, 32U << 10, 128U << 10, 1U << 20, 4U << 20}) {
     const std::size_t bytes = std::size_t{kib} << 10;
     if (bytes > largest) break;
-    well = each_direction(stream, bytes, device.data(), pinned.data(), pageable.get(), back.get()) && well;
+    well =
+        each_direction(stream, bytes, device.data(), pinned.data(), pageable.get(), back.get()) &&
+        well;
   }
   for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20, largest})
     behind_a_closed_gate(stream, bytes, device.data(), pageable.get(), back.get());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The comparison for the host backend: a simple queue with a mutex, a condition variable, a deque and one thread, or several.
+/// The comparison for the host backend: a simple queue with a mutex, a condition variable, a deque
+/// and one thread, or several.
 #pragma once
 
 #include <condition_variable>

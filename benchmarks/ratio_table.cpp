@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs all benchmarks and prints one row for each operation: the raw call, runnel, and their ratio.
+/// Runs all benchmarks and prints one row for each operation: the raw call, runnel, and their
+/// ratio.
 #include <benchmark/benchmark.h>
 #include <runnel/runnel.hpp>
 
@@ -40,7 +41,8 @@ class Medians : public benchmark::BenchmarkReporter {
       const std::size_t slash = name.rfind('/');
       const std::string operation = name.substr(0, slash);
       if (!rows_.contains(operation)) order_.push_back(operation);
-      (name.substr(slash + 1) == "raw" ? rows_[operation].raw : rows_[operation].runnel) = run.GetAdjustedRealTime();
+      (name.substr(slash + 1) == "raw" ? rows_[operation].raw : rows_[operation].runnel) =
+          run.GetAdjustedRealTime();
     }
   }
 
@@ -56,7 +58,8 @@ class Medians : public benchmark::BenchmarkReporter {
       const Row& row = rows_.at(operation);
       char ratio[32] = "-";
       if (row.raw && row.runnel) std::snprintf(ratio, sizeof ratio, "%.2f", *row.runnel / *row.raw);
-      std::printf("%-42s %12s %12s %8s\n", operation.c_str(), number(row.raw).c_str(), number(row.runnel).c_str(), ratio);
+      std::printf("%-42s %12s %12s %8s\n", operation.c_str(), number(row.raw).c_str(),
+                  number(row.runnel).c_str(), ratio);
     }
     return !failed_;
   }

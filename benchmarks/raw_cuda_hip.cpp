@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The lower bound on CUDA and HIP: the same operations as plain runtime calls, with events that are reused.
+/// The lower bound on CUDA and HIP: the same operations as plain runtime calls, with events that
+/// are reused.
 #include "batches.hpp"
 #include "must.hpp"
 #include "raw_runtime.hpp"
@@ -42,7 +43,8 @@ void record(benchmark::State& state) {
   const RawStream a;
   const RawEvent event;
   timed_batches(
-      state, 500, [&] { must(raw::event_record(event.handle, a.handle)); }, [&] { must(raw::stream_synchronize(a.handle)); });
+      state, 500, [&] { must(raw::event_record(event.handle, a.handle)); },
+      [&] { must(raw::stream_synchronize(a.handle)); });
 }
 BENCHMARK(record)->Name("record/raw")->Apply(repeated);
 
@@ -52,8 +54,7 @@ void record_and_wait_busy(benchmark::State& state) {
   timed_batches(
       state, 500,
       [&] {
-        must(raw::launch_host_func(
-            a.handle, [](void*) {}, nullptr));
+        must(raw::launch_host_func(a.handle, [](void*) {}, nullptr));
         must(raw::event_record(event.handle, a.handle));
         must(raw::stream_wait_event(b.handle, event.handle, 0));
       },
@@ -63,25 +64,19 @@ BENCHMARK(record_and_wait_busy)->Name("host function + record + wait/raw")->Appl
 
 void query(benchmark::State& state) {
   const RawStream a;
-  timed_batches(
-      state, 500, [&] { must(raw::stream_query(a.handle)); }, [] {});
+  timed_batches(state, 500, [&] { must(raw::stream_query(a.handle)); }, [] {});
 }
 BENCHMARK(query)->Name("query, idle/raw")->Apply(repeated);
 
 void create_and_destroy(benchmark::State& state) {
-  timed_batches(
-      state, 100, [] { const RawStream stream; }, [] {});
+  timed_batches(state, 100, [] { const RawStream stream; }, [] {});
 }
 BENCHMARK(create_and_destroy)->Name("stream create + destroy/raw")->Apply(repeated);
 
 void host_function(benchmark::State& state) {
   const RawStream a;
   timed_batches(
-      state, 500,
-      [&] {
-        must(raw::launch_host_func(
-            a.handle, [](void*) {}, nullptr));
-      },
+      state, 500, [&] { must(raw::launch_host_func(a.handle, [](void*) {}, nullptr)); },
       [&] { must(raw::stream_synchronize(a.handle)); });
 }
 BENCHMARK(host_function)->Name("host function, enqueue/raw")->Apply(repeated);
@@ -89,8 +84,7 @@ BENCHMARK(host_function)->Name("host function, enqueue/raw")->Apply(repeated);
 void round_trip(benchmark::State& state) {
   const RawStream a;
   for (auto _ : state) {
-    must(raw::launch_host_func(
-        a.handle, [](void*) {}, nullptr));
+    must(raw::launch_host_func(a.handle, [](void*) {}, nullptr));
     must(raw::stream_synchronize(a.handle));
   }
 }
@@ -116,8 +110,7 @@ void* pinned(std::size_t bytes) {
 }
 
 void pinned_memory(benchmark::State& state) {
-  timed_batches(
-      state, 4, [&] { must(rt::free_host(pinned(std::size_t{1} << 20))); }, [] {});
+  timed_batches(state, 4, [&] { must(rt::free_host(pinned(std::size_t{1} << 20))); }, [] {});
 }
 BENCHMARK(pinned_memory)->Name("pinned memory 1 MiB, allocate + free/raw")->Apply(repeated);
 
@@ -132,7 +125,8 @@ void many_copies(benchmark::State& state) {
       state, 4,
       [&] {
         for (std::size_t i = 0; i < count; ++i)
-          must(raw::copy_async(static_cast<char*>(there) + i * piece, static_cast<char*>(here) + i * piece, piece, a.handle));
+          must(raw::copy_async(static_cast<char*>(there) + i * piece,
+                               static_cast<char*>(here) + i * piece, piece, a.handle));
       },
       [&] { must(raw::stream_synchronize(a.handle)); });
   must(rt::free_host(here));
@@ -149,14 +143,16 @@ struct RawMemory {
 };
 
 void fill_twenty_times(const RawStream& stream, const RawMemory& memory) {
-  for (int i = 0; i < graph_size; ++i) must(raw::fill_async(memory.pointer, 'x', 1024, stream.handle));
+  for (int i = 0; i < graph_size; ++i)
+    must(raw::fill_async(memory.pointer, 'x', 1024, stream.handle));
 }
 
 void twenty_fills(benchmark::State& state) {
   const RawStream a;
   const RawMemory memory(1024);
   timed_batches(
-      state, 20, [&] { fill_twenty_times(a, memory); }, [&] { must(raw::stream_synchronize(a.handle)); });
+      state, 20, [&] { fill_twenty_times(a, memory); },
+      [&] { must(raw::stream_synchronize(a.handle)); });
 }
 BENCHMARK(twenty_fills)->Name("20 fills of 1 KiB, enqueue/raw")->Apply(repeated);
 
@@ -170,7 +166,8 @@ void graph_launch(benchmark::State& state) {
   must(rt::stream_end_capture(a.handle, &graph));
   must(rt::graph_instantiate(&executable, graph, 0));
   timed_batches(
-      state, 100, [&] { must(rt::graph_launch(executable, a.handle)); }, [&] { must(raw::stream_synchronize(a.handle)); });
+      state, 100, [&] { must(rt::graph_launch(executable, a.handle)); },
+      [&] { must(raw::stream_synchronize(a.handle)); });
   must(rt::executable_graph_destroy(executable));
   must(rt::graph_destroy(graph));
 }

@@ -15,8 +15,7 @@ using bench::timed_batches;
 
 void host_function(benchmark::State& state) {
   PlainQueue a;
-  timed_batches(
-      state, bench::enqueued_batch, [&] { a.enqueue([] {}); }, [&] { a.drain(); });
+  timed_batches(state, bench::enqueued_batch, [&] { a.enqueue([] {}); }, [&] { a.drain(); });
 }
 BENCHMARK(host_function)->Name("host function, enqueue/raw")->Apply(repeated);
 
@@ -54,8 +53,7 @@ void record_and_wait_busy(benchmark::State& state) {
 BENCHMARK(record_and_wait_busy)->Name("host function + record + wait/raw")->Apply(repeated);
 
 void create_and_destroy(benchmark::State& state) {
-  timed_batches(
-      state, 100, [] { const PlainQueue queue; }, [] {});
+  timed_batches(state, 100, [] { const PlainQueue queue; }, [] {});
 }
 BENCHMARK(create_and_destroy)->Name("stream create + destroy/raw")->Apply(repeated);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The runtime's calls as a program would make them: what the library's own are compared with. For some of them the library takes the
-/// driver's form, which is quicker.
+/// The runtime's calls as a program would make them: what the library's own are compared with. For
+/// some of them the library takes the driver's form, which is quicker.
 #pragma once
 
 #include "runtime.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Many copies in a row on one stream, by size and count: one by one, and as one list. "Driver" is the runtime's own asynchronous copy from
-/// the same memory, "held" is the part of the time for which the calls block. The bytes of every row are checked once.
+/// Many copies in a row on one stream, by size and count: one by one, and as one list. "Driver" is
+/// the runtime's own asynchronous copy from the same memory, "held" is the part of the time for
+/// which the calls block. The bytes of every row are checked once.
 #include "must.hpp"
 #include "raw_runtime.hpp"
 
@@ -52,10 +53,14 @@ template <class Copies>
 }
 
 enum class Order { ascending, shuffled, scattered };
-[[nodiscard]] const char* text(Order order) { return order == Order::ascending ? "" : order == Order::shuffled ? "shuffled" : "scattered"; }
+[[nodiscard]] const char* text(Order order) {
+  return order == Order::ascending ? "" : order == Order::shuffled ? "shuffled" : "scattered";
+}
 
-/// The operations of a row. Shuffled: any order on the host and on the device. Scattered: on the device there are gaps, too.
-[[nodiscard]] std::vector<CopyOperation> operations(unsigned char* to, unsigned char* from, std::size_t bytes, std::size_t count,
+/// The operations of a row. Shuffled: any order on the host and on the device. Scattered: on the
+/// device there are gaps, too.
+[[nodiscard]] std::vector<CopyOperation> operations(unsigned char* to, unsigned char* from,
+                                                    std::size_t bytes, std::size_t count,
                                                     Order order, bool up) {
   std::vector<std::size_t> host(count), device(count);
   std::iota(host.begin(), host.end(), std::size_t{0});
@@ -68,7 +73,8 @@ enum class Order { ascending, shuffled, scattered };
   const std::size_t stride = order == Order::scattered ? 2 * bytes : bytes;
   std::vector<CopyOperation> all;
   for (std::size_t i = 0; i < count; ++i)
-    all.push_back({to + (up ? device[i] * stride : host[i] * bytes), from + (up ? host[i] * bytes : device[i] * stride), bytes});
+    all.push_back({to + (up ? device[i] * stride : host[i] * bytes),
+                   from + (up ? host[i] * bytes : device[i] * stride), bytes});
   return all;
 }
 
@@ -80,27 +86,33 @@ struct Memory {
 };
 
 void copy_by_driver(StreamRef stream, std::span<const CopyOperation> all) {
-  for (const CopyOperation& each : all) must(bench::raw::copy_async(each.to, each.from, each.bytes, stream.native()));
+  for (const CopyOperation& each : all)
+    must(bench::raw::copy_async(each.to, each.from, each.bytes, stream.native()));
 }
 void copy_one_by_one(StreamRef stream, std::span<const CopyOperation> all) {
   for (const CopyOperation& each : all) copy_bytes(stream, each.to, each.from, each.bytes);
 }
 
 /// Copies up and down. False if other bytes have arrived.
-bool row(std::size_t bytes, std::size_t count, Order order, const Memory& memory, const char* kind) {
+bool row(std::size_t bytes, std::size_t count, Order order, const Memory& memory,
+         const char* kind) {
   const std::size_t all = bytes * count;
   if (all * (order == Order::scattered ? 2 : 1) > memory.bytes) return true;
   const int runs = all > 1024 * mib ? 2 : 4;
   const Stream raw, own, list;  // nobody asks for the handles of the last two
   for (const bool up : {true, false}) {
-    const auto plan = operations(up ? memory.device : memory.back, up ? memory.host : memory.device, bytes, count, order, up);
-    const Rate driver = timed(raw, all, all > 1024 * mib ? 1 : runs, [&] { copy_by_driver(raw, plan); });
+    const auto plan = operations(up ? memory.device : memory.back, up ? memory.host : memory.device,
+                                 bytes, count, order, up);
+    const Rate driver =
+        timed(raw, all, all > 1024 * mib ? 1 : runs, [&] { copy_by_driver(raw, plan); });
     if (!up) std::memset(memory.back, 0, all);
     const Rate single = timed(own, all, runs, [&] { copy_one_by_one(own, plan); });
     const Rate together = timed(list, all, runs, [&] { copy_batch(list, plan); });
-    std::printf("%8s x %5zu %-9s %-8s %-4s %7.2f %4.0f %%  %7.2f %4.0f %% %6.2f  %7.2f %4.0f %% %6.2f\n", size_text(bytes).c_str(), count,
-                text(order), kind, up ? "up" : "down", driver.rate, 100 * driver.held, single.rate, 100 * single.held,
-                single.rate / driver.rate, together.rate, 100 * together.held, together.rate / driver.rate);
+    std::printf(
+        "%8s x %5zu %-9s %-8s %-4s %7.2f %4.0f %%  %7.2f %4.0f %% %6.2f  %7.2f %4.0f %% %6.2f\n",
+        size_text(bytes).c_str(), count, text(order), kind, up ? "up" : "down", driver.rate,
+        100 * driver.held, single.rate, 100 * single.held, single.rate / driver.rate, together.rate,
+        100 * together.held, together.rate / driver.rate);
     std::fflush(stdout);
   }
   // The permutations of both ways are the same, so that each block is back at its place.
@@ -129,31 +141,41 @@ int main(int argc, char** argv) {
     std::printf("no device: %s\n", Device::why_no_device().c_str());
     return 77;
   }
-  const std::size_t largest = std::max<std::size_t>(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 8192, 64) * mib;
+  const std::size_t largest =
+      std::max<std::size_t>(argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 8192, 64) * mib;
   const Stream stream;
   DeviceBuffer<unsigned char> device(largest, stream);
-  const std::unique_ptr<unsigned char[]> host{new unsigned char[largest]}, back{new unsigned char[largest]};
+  const std::unique_ptr<unsigned char[]> host{new unsigned char[largest]},
+      back{new unsigned char[largest]};
   fill_with_random_bytes(host.get(), largest);
   std::memset(back.get(), 0, largest);
   stream.synchronize();
-  std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(), Staging::options().workers);
-  std::printf("%8s   %5s %-9s %-8s %-4s %7s %6s  %7s %6s %6s  %7s %6s %6s\n", "bytes", "count", "order", "memory", "", "driver", "held",
-              "each", "held", "ratio", "list", "held", "ratio");
+  std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(),
+              Staging::options().workers);
+  std::printf("%8s   %5s %-9s %-8s %-4s %7s %6s  %7s %6s %6s  %7s %6s %6s\n", "bytes", "count",
+              "order", "memory", "", "driver", "held", "each", "held", "ratio", "list", "held",
+              "ratio");
   bool well = true;
   const Memory pageable{device.data(), host.get(), back.get(), largest};
   for (std::size_t bytes = largest; bytes >= 128 * kib; bytes /= bytes > 128 * mib ? 8 : 4)
     well = row(bytes, largest / bytes, Order::ascending, pageable, "pageable") && well;
   for (const std::size_t bytes : {64 * kib, 32 * kib, 16 * kib, 4 * kib, kib, std::size_t{64}})
     for (const std::size_t count : {std::size_t{65536}, std::size_t{256}})
-      well = row(bytes, std::min(count, largest / bytes), Order::ascending, pageable, "pageable") && well;
+      well = row(bytes, std::min(count, largest / bytes), Order::ascending, pageable, "pageable") &&
+             well;
   for (const Order order : {Order::shuffled, Order::scattered})
     for (const std::size_t bytes : {4 * kib, 16 * kib, 32 * kib, 64 * kib, 256 * kib})
-      well = row(bytes, std::min<std::size_t>(4096, largest / bytes), order, pageable, "pageable") && well;
+      well =
+          row(bytes, std::min<std::size_t>(4096, largest / bytes), order, pageable, "pageable") &&
+          well;
   const std::size_t pinned_bytes = std::min(largest, 2048 * mib);
   PinnedBuffer<unsigned char> pinned(pinned_bytes), pinned_back(pinned_bytes);
   std::memcpy(pinned.data(), host.get(), pinned_bytes);
   const Memory all_pinned{device.data(), pinned.data(), pinned_back.data(), pinned_bytes};
-  for (const std::size_t bytes : {4 * kib, 16 * kib, 24 * kib, 28 * kib, 32 * kib, 64 * kib, 128 * kib})
-    well = row(bytes, std::min<std::size_t>(16384, pinned_bytes / bytes), Order::shuffled, all_pinned, "pinned") && well;
+  for (const std::size_t bytes :
+       {4 * kib, 16 * kib, 24 * kib, 28 * kib, 32 * kib, 64 * kib, 128 * kib})
+    well = row(bytes, std::min<std::size_t>(16384, pinned_bytes / bytes), Order::shuffled,
+               all_pinned, "pinned") &&
+           well;
   return well ? 0 : 1;
 }

@@ -15,7 +15,10 @@ int main() {
   wait_in_the_library(theirs);
   const runnel::StreamRef ours = runnel::StreamRef::from_native(theirs.get());
   // A stream_ref that was made without a handle means the default stream.
-  const runnel::StreamRef by_default = runnel::StreamRef::from_native(cuda::stream_ref{cudaStream_t{}}.get());
-  std::cout << (ours == stream && by_default == runnel::Device::current().default_stream() ? "the same streams\n" : "other streams\n");
+  const runnel::StreamRef by_default =
+      runnel::StreamRef::from_native(cuda::stream_ref{cudaStream_t{}}.get());
+  std::cout << (ours == stream && by_default == runnel::Device::current().default_stream()
+                    ? "the same streams\n"
+                    : "other streams\n");
   return ours == stream ? 0 : 1;
 }

@@ -25,7 +25,8 @@ int main() {
 
   for (int i = 0; i < 10; ++i) graph.launch(stream);
   stream.synchronize();
-  std::cout << graph.node_count() << " operations, " << launches << " launches, " << copied[999] << " and " << filled[999] << '\n'
+  std::cout << graph.node_count() << " operations, " << launches << " launches, " << copied[999]
+            << " and " << filled[999] << '\n'
             << graph.dot();
   return launches == 10 && copied[999] == 7 && filled[999] == 5 ? 0 : 1;
 }

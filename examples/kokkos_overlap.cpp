@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// overlap() with kernels of Kokkos: chunks are copied in, computed and copied back at the same time. Each call of the function gets a
-// chunk's stream and its memory on the device. launch() runs the kernels in the order of that stream, on a GPU and on host spaces.
+// overlap() with kernels of Kokkos: chunks are copied in, computed and copied back at the same
+// time. Each call of the function gets a chunk's stream and its memory on the device. launch() runs
+// the kernels in the order of that stream, on a GPU and on host spaces.
 //
 // kokkos_overlap [numbers]
 #include <runnel/kokkos.hpp>
@@ -32,19 +33,23 @@ struct Sum {
 OverlapResult map(const std::vector<float>& x, std::vector<float>& y) {
   return overlap(x, y, [](StreamRef stream, DeviceSpan<const float> in, DeviceSpan<float> out) {
     kokkos::launch<Space>(stream, [=](const Space& exec) {
-      Kokkos::parallel_for("polynomial", Policy(exec, 0, in.size()), Polynomial{kokkos::view<Space>(in), kokkos::view<Space>(out)});
+      Kokkos::parallel_for("polynomial", Policy(exec, 0, in.size()),
+                           Polynomial{kokkos::view<Space>(in), kokkos::view<Space>(out)});
     });
   });
 }
 
-/// The sum of all elements: one result for each chunk comes back. The result of the reduction is a view, so nothing waits for it.
+/// The sum of all elements: one result for each chunk comes back. The result of the reduction is a
+/// view, so nothing waits for it.
 double sum_of(const std::vector<float>& x, std::size_t chunk) {
   std::vector<double> sums(x.size() / chunk + 1);
-  overlap(x, per_chunk(sums), {.chunk = chunk}, [](StreamRef stream, DeviceSpan<const float> in, DeviceSpan<double> out) {
-    kokkos::launch<Space>(stream, [=](const Space& exec) {
-      Kokkos::parallel_reduce("sum", Policy(exec, 0, in.size()), Sum{kokkos::view<Space>(in)}, View<double>(out.data()));
-    });
-  });
+  overlap(x, per_chunk(sums), {.chunk = chunk},
+          [](StreamRef stream, DeviceSpan<const float> in, DeviceSpan<double> out) {
+            kokkos::launch<Space>(stream, [=](const Space& exec) {
+              Kokkos::parallel_reduce("sum", Policy(exec, 0, in.size()),
+                                      Sum{kokkos::view<Space>(in)}, View<double>(out.data()));
+            });
+          });
   double sum = 0;
   for (const double each : sums) sum += each;
   return sum;
@@ -69,7 +74,9 @@ int main(int argc, char** argv) {
   const OverlapResult run = map(x, y);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) wrong += y[i] != Polynomial::of(x[i]);
-  const double sum = sum_of(x, count / 10 + 1);  // whole numbers, so the order of the additions does not matter
-  std::printf("%zu numbers in %zu chunks, %zu wrong; the sum is %.0f and has to be %.0f\n", count, run.chunks, wrong, sum, expected);
+  // whole numbers, so the order of the additions does not matter
+  const double sum = sum_of(x, count / 10 + 1);
+  std::printf("%zu numbers in %zu chunks, %zu wrong; the sum is %.0f and has to be %.0f\n", count,
+              run.chunks, wrong, sum, expected);
   return wrong == 0 && sum == expected ? 0 : 1;
 }

@@ -10,8 +10,9 @@ int main() {
   std::vector<float> numbers(10'000'000), result(numbers.size());
   fill_in(numbers);
 
-  overlap(numbers, result, {.chunk = 1'000'000}, [](StreamRef stream, DeviceSpan<const float> in, DeviceSpan<float> out) {
-    scale(stream, in, out);  // only enqueues
-  });
+  overlap(numbers, result, {.chunk = 1'000'000},
+          [](StreamRef stream, DeviceSpan<const float> in, DeviceSpan<float> out) {
+            scale(stream, in, out);  // only enqueues
+          });
   return report(result);
 }

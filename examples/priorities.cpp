@@ -8,7 +8,8 @@
 int main() {
   const runnel::Device device = runnel::Device::current();
   const auto [least, greatest] = device.priority_range();
-  std::cout << device.name() << ": priorities " << greatest << " (most urgent) to " << least << '\n';
+  std::cout << device.name() << ": priorities " << greatest << " (most urgent) to " << least
+            << '\n';
 
   // Any number is accepted, and clamped to the range of the device.
   runnel::Stream urgent{device, {.priority = runnel::Priority::high, .name = "urgent"}};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMM's pool beneath a DeviceBuffer, and runnel's memory beneath RMM's containers. For RMM 26.10, whose resources are CCCL's.
+// RMM's pool beneath a DeviceBuffer, and runnel's memory beneath RMM's containers. For RMM 26.10,
+// whose resources are CCCL's.
 #include <cstddef>
 #include <cuda/memory_resource>
 #include <iostream>
@@ -26,14 +27,17 @@ int main() {
   std::vector<int> first(values.size()), second(values.size());
 
   rmm::mr::pool_memory_resource pool{rmm::mr::cuda_async_memory_resource{}, std::size_t{1} << 20};
-  runnel::DeviceBuffer<int> of_pool{values.size(), pool, stream};  // a copy of the handle; the pool is shared
-  runnel::DeviceBuffer<int> of_reference{values.size(), rmm::device_async_resource_ref{pool}, stream};
+  // a copy of the handle; the pool is shared
+  runnel::DeviceBuffer<int> of_pool{values.size(), pool, stream};
+  runnel::DeviceBuffer<int> of_reference{values.size(), rmm::device_async_resource_ref{pool},
+                                         stream};
   runnel::copy(stream, of_pool, values);
   runnel::copy(stream, of_reference, of_pool);
   runnel::copy(stream, first, of_reference);
 
   DeviceMemory ours{stream.device()};
-  rmm::device_uvector<int> theirs{values.size(), cuda::stream_ref{stream.native()}, rmm::device_async_resource_ref{ours}};
+  rmm::device_uvector<int> theirs{values.size(), cuda::stream_ref{stream.native()},
+                                  rmm::device_async_resource_ref{ours}};
   runnel::copy(stream, runnel::DeviceSpan<int>{theirs.data(), theirs.size()}, of_pool);
   runnel::copy(stream, second, runnel::DeviceSpan<const int>{theirs.data(), theirs.size()});
   stream.synchronize();

@@ -6,7 +6,8 @@ __global__ void scale_kernel(const float* in, float* out, std::size_t n) {
   if (i < n) out[i] = 2 * in[i] + 1;
 }
 
-void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in, runnel::DeviceSpan<float> out) {
+void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in,
+           runnel::DeviceSpan<float> out) {
   stream.reads(in);
   stream.writes(out);
   const auto blocks = static_cast<unsigned>((in.size() + 255) / 256);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The computation of strategy_a.cpp, strategy_b.cpp and overlap.cpp, and the check of their results.
+// The computation of strategy_a.cpp, strategy_b.cpp and overlap.cpp, and the check of their
+// results.
 #pragma once
 
 #include <runnel/runnel.hpp>
@@ -9,9 +10,11 @@
 #include <cstdio>
 #include <span>
 
-/// Enqueues out = 2 * in + 1: a kernel on CUDA (scale.cu), a host function on the host backend (scale_host.cpp). Both declare to
-/// the checker what they use, without which RUNNEL_CHECK=1 would not see a missing wait for the result.
-void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in, runnel::DeviceSpan<float> out);
+/// Enqueues out = 2 * in + 1: a kernel on CUDA (scale.cu), a host function on the host backend
+/// (scale_host.cpp). Both declare to the checker what they use, without which RUNNEL_CHECK=1 would
+/// not see a missing wait for the result.
+void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in,
+           runnel::DeviceSpan<float> out);
 
 /// Fills in numbers, of which neighbouring ones differ.
 inline void fill_in(std::span<float> numbers) {
@@ -26,6 +29,7 @@ inline int report(std::span<const float> result) {
     good = good && result[i] == 2 * static_cast<float>(i % 1'000'003) + 1;
     hash = (hash ^ static_cast<std::uint64_t>(result[i])) * 1099511628211U;
   }
-  std::printf("%s: %zu numbers, %016llx\n", good ? "right" : "WRONG", result.size(), static_cast<unsigned long long>(hash));
+  std::printf("%s: %zu numbers, %016llx\n", good ? "right" : "WRONG", result.size(),
+              static_cast<unsigned long long>(hash));
   return good ? 0 : 1;
 }

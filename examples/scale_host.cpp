@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scale.hpp"
 
-void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in, runnel::DeviceSpan<float> out) {
+void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in,
+           runnel::DeviceSpan<float> out) {
   stream.reads(in);
   stream.writes(out);
   stream.launch_host_func([=] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy B by hand: one stream copies in, one computes, one copies out. Within a stream the items follow each other. Between the streams,
-// events order the steps of an item. As many items are in flight as there are buffers.
+// Strategy B by hand: one stream copies in, one computes, one copies out. Within a stream the items
+// follow each other. Between the streams, events order the steps of an item. As many items are in
+// flight as there are buffers.
 #include "scale.hpp"
 
 #include <algorithm>
@@ -19,13 +20,16 @@ int main() {
     Event arrived{}, computed{}, left{};
   };
   std::vector<Place> places;
-  for (std::size_t i = 0; i < in_flight; ++i) places.push_back({DeviceBuffer<float>{chunk, up}, DeviceBuffer<float>{chunk, up}});
+  for (std::size_t i = 0; i < in_flight; ++i)
+    places.push_back({DeviceBuffer<float>{chunk, up}, DeviceBuffer<float>{chunk, up}});
 
   for (std::size_t first = 0, item = 0; first < n; first += chunk, ++item) {
     const std::size_t count = std::min(chunk, n - first);
     Place& here = places[item % in_flight];
 
-    up.wait_event(here.computed);  // the previous item in this place has been computed; at first the event has no record, so nothing waits
+    // the previous item in this place has been computed; at first the event has no record, so
+    // nothing waits
+    up.wait_event(here.computed);
     copy(up, here.in.span().subspan(0, count), std::span{numbers}.subspan(first, count));
     up.record_event(here.arrived);
 

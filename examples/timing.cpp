@@ -8,13 +8,15 @@
 #include <vector>
 
 template <class From>
-static double gigabytes_per_second(runnel::StreamRef stream, runnel::DeviceBuffer<std::byte>& to, const From& from) {
+static double gigabytes_per_second(runnel::StreamRef stream, runnel::DeviceBuffer<std::byte>& to,
+                                   const From& from) {
   runnel::TimedEvent start, stop;
   stream.record_event(start);
   runnel::copy(stream, to, from);
   stream.record_event(stop);
   stop.synchronize();
-  return static_cast<double>(to.size_bytes()) / std::chrono::duration<double, std::nano>(stop - start).count();
+  return static_cast<double>(to.size_bytes()) /
+         std::chrono::duration<double, std::nano>(stop - start).count();
 }
 
 int main() {
@@ -24,7 +26,10 @@ int main() {
   const std::vector<std::byte> pageable(bytes);
   const runnel::PinnedBuffer<std::byte> pinned(bytes);
 
-  gigabytes_per_second(stream, on_device, pinned);  // not measured: the first copy includes initialization
-  std::cout << "from pageable memory: " << gigabytes_per_second(stream, on_device, pageable) << " GB/s\n"
-            << "from pinned memory:   " << gigabytes_per_second(stream, on_device, pinned) << " GB/s\n";
+  // not measured: the first copy includes initialization
+  gigabytes_per_second(stream, on_device, pinned);
+  std::cout << "from pageable memory: " << gigabytes_per_second(stream, on_device, pageable)
+            << " GB/s\n"
+            << "from pinned memory:   " << gigabytes_per_second(stream, on_device, pinned)
+            << " GB/s\n";
 }

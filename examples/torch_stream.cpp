@@ -12,7 +12,8 @@ int main() {
   theirs.synchronize();
   const runnel::StreamRef ours = runnel::StreamRef::from_native(theirs.stream(), stream.device());
   // Torch's default stream has the handle 0.
-  const runnel::StreamRef current = runnel::StreamRef::from_native(c10::cuda::getCurrentCUDAStream(index).stream(), stream.device());
+  const runnel::StreamRef current = runnel::StreamRef::from_native(
+      c10::cuda::getCurrentCUDAStream(index).stream(), stream.device());
   current.wait_stream(ours);
   current.synchronize();
   std::cout << (ours == stream ? "the same stream\n" : "another stream\n");

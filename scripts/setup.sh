@@ -26,6 +26,17 @@ need_build_tools() {
   need libbenchmark-dev has_library benchmark
 }
 
+# The version of clang-format that formats the sources, from PyPI: Debian's is older. In build-format, an environment of its own.
+need_clang_format() {
+  local version
+  version=$(python3 tests/analysis/lint/format.py --version)
+  build-format/bin/clang-format --version 2>/dev/null | grep -q "version $version" && return
+  need python3-venv python3 -c 'import ensurepip'
+  install_missing
+  python3 -m venv build-format
+  build-format/bin/pip install --quiet "clang-format==$version"
+}
+
 # Installs what is missing, or says what to ask for and stops.
 install_missing() {
   [ ${#missing[@]} -gt 0 ] || return 0

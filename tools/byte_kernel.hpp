@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels of the command. On a GPU many threads run a kernel together, on the host backend one thread. The host backend maps and
-/// counts by a kernel of its own (launch_byte_kernel_host.cpp), because one thread counts fastest in another way than many.
+/// The kernels of the command. On a GPU many threads run a kernel together, on the host backend one
+/// thread. The host backend maps and counts by a kernel of its own (launch_byte_kernel_host.cpp),
+/// because one thread counts fastest in another way than many.
 #pragma once
 
 #include "byte_map.hpp"
@@ -18,8 +19,8 @@ namespace tool {
 
 using ByteCount = unsigned long long;
 
-/// The memory that the threads of a block share. Each byte has several counters, because with one counter a run of equal bytes would make
-/// each addition wait for the previous one.
+/// The memory that the threads of a block share. Each byte has several counters, because with one
+/// counter a run of equal bytes would make each addition wait for the previous one.
 struct Scratch {
   static constexpr unsigned lanes = 4;
   unsigned counts[lanes * 256];
@@ -28,7 +29,8 @@ struct Scratch {
 
 template <class Team>
 TOOL_KERNEL void clear_counts(Team team, Scratch& scratch) {
-  for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size()) scratch.counts[i] = 0;
+  for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size())
+    scratch.counts[i] = 0;
 }
 template <class Team>
 TOOL_KERNEL void count_byte(Team team, Scratch& scratch, std::size_t at, unsigned char byte) {
@@ -40,13 +42,15 @@ TOOL_KERNEL void add_counts(Team team, const Scratch& scratch, ByteCount* counts
     team.add(counts[i % 256], ByteCount{scratch.counts[i]});
 }
 
-/// The kernel of `runnel overlap` on a GPU. It maps `size` bytes and adds the number of each input byte to the 256 `counts`. `team`
-/// identifies the calling thread.
+/// The kernel of `runnel overlap` on a GPU. It maps `size` bytes and adds the number of each input
+/// byte to the 256 `counts`. `team` identifies the calling thread.
 template <class Team>
-TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char* in, unsigned char* out, std::size_t size,
-                               const ByteMap& map, ByteCount* counts) {
+TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char* in,
+                               unsigned char* out, std::size_t size, const ByteMap& map,
+                               ByteCount* counts) {
   clear_counts(team, scratch);
-  for (unsigned i = team.rank_in_block(); i < 256; i += team.block_size()) scratch.map[i] = map.to[i];
+  for (unsigned i = team.rank_in_block(); i < 256; i += team.block_size())
+    scratch.map[i] = map.to[i];
   team.synchronize_block();
 
   for (std::size_t i = team.rank(); i < size; i += team.size()) {
@@ -60,7 +64,8 @@ TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char*
 
 /// The kernel of `runnel histogram` on a GPU: the same without the map.
 template <class Team>
-TOOL_KERNEL void count_bytes(Team team, Scratch& scratch, const unsigned char* in, std::size_t size, ByteCount* counts) {
+TOOL_KERNEL void count_bytes(Team team, Scratch& scratch, const unsigned char* in, std::size_t size,
+                             ByteCount* counts) {
   clear_counts(team, scratch);
   team.synchronize_block();
   for (std::size_t i = team.rank(); i < size; i += team.size()) count_byte(team, scratch, i, in[i]);
@@ -68,19 +73,22 @@ TOOL_KERNEL void count_bytes(Team team, Scratch& scratch, const unsigned char* i
   add_counts(team, scratch, counts);
 }
 
-/// The kernel of `runnel bench`. It computes 2 * x + 1 of each byte, eight bytes at a time, and repeats that `rounds` times on the result.
-/// Requires: `in` and `out` are aligned to 8 bytes.
+/// The kernel of `runnel bench`. It computes 2 * x + 1 of each byte, eight bytes at a time, and
+/// repeats that `rounds` times on the result. Requires: `in` and `out` are aligned to 8 bytes.
 template <class Team>
-TOOL_KERNEL void double_and_add_one(Team team, const unsigned char* in, unsigned char* out, std::size_t size, unsigned rounds) {
+TOOL_KERNEL void double_and_add_one(Team team, const unsigned char* in, unsigned char* out,
+                                    std::size_t size, unsigned rounds) {
   const auto* const words = reinterpret_cast<const std::uint64_t*>(in);
   for (std::size_t i = team.rank(); i < size / 8; i += team.size()) {
     std::uint64_t word = words[i];
-    for (unsigned round = 0; round < rounds; ++round) word = (word & 0x7f7f7f7f7f7f7f7fU) << 1 | 0x0101010101010101U;
+    for (unsigned round = 0; round < rounds; ++round)
+      word = (word & 0x7f7f7f7f7f7f7f7fU) << 1 | 0x0101010101010101U;
     reinterpret_cast<std::uint64_t*>(out)[i] = word;
   }
   for (std::size_t i = size / 8 * 8 + team.rank(); i < size; i += team.size()) {
     unsigned char byte = in[i];
-    for (unsigned round = 0; round < rounds; ++round) byte = static_cast<unsigned char>(2 * byte + 1);
+    for (unsigned round = 0; round < rounds; ++round)
+      byte = static_cast<unsigned char>(2 * byte + 1);
     out[i] = byte;
   }
 }

@@ -12,7 +12,9 @@ namespace {
 constexpr unsigned char letters = 26;
 
 /// The shift from one byte to another.
-constexpr unsigned char from_to(char from, char to) { return static_cast<unsigned char>(to - from); }
+constexpr unsigned char from_to(char from, char to) {
+  return static_cast<unsigned char>(to - from);
+}
 
 ByteMap inverted() {
   ByteMap map{};
@@ -26,7 +28,8 @@ ByteMap shifted(std::initializer_list<ShiftedBytes> ranges) {
   for (unsigned byte = 0; byte < 256; ++byte) map.to[byte] = static_cast<unsigned char>(byte);
   for (const ShiftedBytes& range : ranges) {
     map.shifted[map.ranges++] = range;
-    for (unsigned i = 0; i < range.count; ++i) map.to[range.first + i] = static_cast<unsigned char>(range.first + i + range.shift);
+    for (unsigned i = 0; i < range.count; ++i)
+      map.to[range.first + i] = static_cast<unsigned char>(range.first + i + range.shift);
   }
   return map;
 }
@@ -34,7 +37,10 @@ ByteMap shifted(std::initializer_list<ShiftedBytes> ranges) {
 /// Each letter becomes the one 13 places on; the second half of the alphabet goes to the first.
 ByteMap rotated() {
   constexpr unsigned char half = letters / 2;
-  return shifted({{'a', half, half}, {'n', half, from_to('n', 'a')}, {'A', half, half}, {'N', half, from_to('N', 'A')}});
+  return shifted({{'a', half, half},
+                  {'n', half, from_to('n', 'a')},
+                  {'A', half, half},
+                  {'N', half, from_to('N', 'A')}});
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ struct ShiftedBytes {
   unsigned char shift;
 };
 
-/// A map, in two forms: a table, which many threads of a GPU can share, and ranges, with which a processor maps many bytes by one
-/// instruction. Small enough to be an argument of a kernel.
+/// A map, in two forms: a table, which many threads of a GPU can share, and ranges, with which a
+/// processor maps many bytes by one instruction. Small enough to be an argument of a kernel.
 struct ByteMap {
   static constexpr int most_ranges = 4;
   unsigned char to[256];
@@ -25,9 +25,11 @@ struct ByteMap {
   ShiftedBytes shifted[most_ranges];  ///< they have no byte in common
 };
 
-inline constexpr std::array<std::string_view, 4> byte_map_names = {"upper", "lower", "invert", "rot13"};
+inline constexpr std::array<std::string_view, 4> byte_map_names = {"upper", "lower", "invert",
+                                                                   "rot13"};
 
-/// The map with that name. Letters are ASCII letters, as in the C locale. @throws Failure for a name that is not in `byte_map_names`
+/// The map with that name. Letters are ASCII letters, as in the C locale. @throws Failure for a
+/// name that is not in `byte_map_names`
 [[nodiscard]] ByteMap byte_map(std::string_view name);
 
 }  // namespace tool

@@ -14,7 +14,8 @@ namespace tool {
 namespace {
 
 std::string as_one_line(std::string message) {
-  if (message.starts_with("runnel: ")) message.erase(0, 8);  // messages of the library begin with its name
+  // messages of the library begin with its name
+  if (message.starts_with("runnel: ")) message.erase(0, 8);
   while (!message.empty() && message.back() == '\n') message.pop_back();
   std::ranges::replace(message, '\n', ' ');
   return message;
@@ -22,9 +23,13 @@ std::string as_one_line(std::string message) {
 
 }  // namespace
 
-Complaint complaint_of(const std::exception_ptr& thrown) try { std::rethrow_exception(thrown); } catch (const std::bad_alloc& error) {
+Complaint complaint_of(const std::exception_ptr& thrown) try {
+  std::rethrow_exception(thrown);
+} catch (const std::bad_alloc& error) {
   const auto* ours = dynamic_cast<const runnel::Error*>(&error);
-  return {as_one_line(ours ? ours->what() : "out of memory").append("; choose a smaller --chunk or --in-flight"), failed_status};
+  return {as_one_line(ours ? ours->what() : "out of memory")
+              .append("; choose a smaller --chunk or --in-flight"),
+          failed_status};
 } catch (const Misuse& error) {
   return {as_one_line(error.what()), misused_status};
 } catch (const std::exception& error) {

@@ -53,15 +53,18 @@ auto retry(Call call) {
 std::optional<int> descriptor_of(const std::filesystem::path& path) {
   std::error_code none;
   const auto own = std::filesystem::canonical("/proc/self/fd", none);
-  if (none || std::filesystem::canonical(path.parent_path(), none) != own || none) return std::nullopt;
+  if (none || std::filesystem::canonical(path.parent_path(), none) != own || none)
+    return std::nullopt;
   const std::string digits = path.filename().native();
   int descriptor = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), descriptor);
   if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
   return descriptor;
 }
 
-/// Follows the links of a path, even if their target does not exist. Stops at a path that names a descriptor, because its file is open.
+/// Follows the links of a path, even if their target does not exist. Stops at a path that names a
+/// descriptor, because its file is open.
 std::filesystem::path follow_links(std::filesystem::path path) {
   constexpr int most_links = 40;  // as many as Linux follows
   for (int i = 0; i < most_links && !descriptor_of(path); ++i) {
@@ -78,7 +81,7 @@ std::filesystem::path follow_links(std::filesystem::path path) {
 InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
   descriptor_ = retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
   if (descriptor_ < 0) fail(errno);
-  struct ::stat status {};
+  struct ::stat status{};
   ::fstat(descriptor_, &status);
   if (S_ISDIR(status.st_mode)) {
     ::close(descriptor_);
@@ -86,7 +89,8 @@ InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
   }
   can_be_opened_again_ = !S_ISFIFO(status.st_mode);
   // Files under /proc report size 0 and have content.
-  if (S_ISREG(status.st_mode) && status.st_size > 0) size_ = static_cast<std::uint64_t>(status.st_size);
+  if (S_ISREG(status.st_mode) && status.st_size > 0)
+    size_ = static_cast<std::uint64_t>(status.st_size);
   static_cast<void>(::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL));
 }
 
@@ -96,7 +100,8 @@ std::size_t InputFile::read(std::span<unsigned char> buffer) {
   std::size_t done = 0;
   const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), end_ - at_));
   while (done < wanted) {
-    const auto got = retry([&] { return ::read(descriptor_, buffer.data() + done, wanted - done); });
+    const auto got =
+        retry([&] { return ::read(descriptor_, buffer.data() + done, wanted - done); });
     if (got < 0) fail(errno);
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
@@ -114,32 +119,40 @@ void InputFile::keep(std::uint64_t first, std::uint64_t last) {
 }
 
 void InputFile::require_whole() const {
-  struct ::stat now {};
+  struct ::stat now{};
   // Files under /sys end before the size that they report, and the size does not change.
-  if (!size_ || at_ >= *size_ || ::fstat(descriptor_, &now) != 0 || static_cast<std::uint64_t>(now.st_size) >= *size_) return;
+  if (!size_ || at_ >= *size_ || ::fstat(descriptor_, &now) != 0 ||
+      static_cast<std::uint64_t>(now.st_size) >= *size_)
+    return;
   fail_shorter();
 }
 
-void InputFile::fail(int error) const { throw Failure("cannot read " + in_quotes(path_.native()) + ": " + reason(error) + advice(error)); }
+void InputFile::fail(int error) const {
+  throw Failure("cannot read " + in_quotes(path_.native()) + ": " + reason(error) + advice(error));
+}
 
 void InputFile::fail_shorter() const {
-  throw Failure("cannot read " + in_quotes(path_.native()) + ": it became shorter while it was read, and was read to byte " +
+  throw Failure("cannot read " + in_quotes(path_.native()) +
+                ": it became shorter while it was read, and was read to byte " +
                 std::to_string(at_) + "; run again when nothing changes it");
 }
 
 bool InputFile::is(const std::filesystem::path& path) const {
-  struct ::stat mine {
-  }, other{};
-  return ::fstat(descriptor_, &mine) == 0 && S_ISREG(mine.st_mode) && ::stat(path.c_str(), &other) == 0 && mine.st_dev == other.st_dev &&
+  struct ::stat mine{}, other{};
+  return ::fstat(descriptor_, &mine) == 0 && S_ISREG(mine.st_mode) &&
+         ::stat(path.c_str(), &other) == 0 && mine.st_dev == other.st_dev &&
          mine.st_ino == other.st_ino;
 }
 
-OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input) : path_{path}, target_{path} {
+OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input)
+    : path_{path}, target_{path} {
   if (path.empty()) throw Failure("the name of the file to write is empty; name a file");
-  if (input.is(path)) throw Failure(in_quotes(path.native()) + " is the file to read, under this or another name; write to another file");
+  if (input.is(path))
+    throw Failure(in_quotes(path.native()) +
+                  " is the file to read, under this or another name; write to another file");
 
   const std::filesystem::path followed = follow_links(path);
-  struct ::stat status {};
+  struct ::stat status{};
   if (const auto descriptor = descriptor_of(followed)) {
     open_directly(::fcntl(*descriptor, F_DUPFD_CLOEXEC, 0));
   } else if (::stat(path.c_str(), &status) != 0) {
@@ -172,15 +185,18 @@ void OutputFile::open_directly(int descriptor) {
     fail(EBADF);
   }
   descriptor_ = descriptor;
-  // The path of the file, so that is_same() recognises the file under its own name. A pipe has no path.
+  // The path of the file, so that is_same() recognises the file under its own name. A pipe has no
+  // path.
   std::error_code none;
   if (const auto file = std::filesystem::canonical(path_, none); !none) target_ = file;
 }
 
 void OutputFile::open_new() {
-  if (!target_.has_filename()) throw Failure(in_quotes(path_.native()) + " is a directory; name a file to write");
+  if (!target_.has_filename())
+    throw Failure(in_quotes(path_.native()) + " is a directory; name a file to write");
   std::error_code none;
-  const auto directory = std::filesystem::canonical(target_.has_parent_path() ? target_.parent_path() : ".", none);
+  const auto directory =
+      std::filesystem::canonical(target_.has_parent_path() ? target_.parent_path() : ".", none);
   if (none) fail(none.value());
   target_ = directory / target_.filename();
   open_beside();
@@ -200,7 +216,8 @@ void OutputFile::open_beside() {
 void OutputFile::take_mode_and_owner(const struct ::stat& status) {
   static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777));
   if (::fchown(descriptor_, status.st_uid, status.st_gid) != 0) {
-    // Without the permission to change the owner, the new file belongs to the user, as every new file does.
+    // Without the permission to change the owner, the new file belongs to the user, as every new
+    // file does.
   }
 }
 

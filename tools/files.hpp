@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The files that the tool reads and writes. A result appears under its name only when it is complete.
+/// The files that the tool reads and writes. A result appears under its name only when it is
+/// complete.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +23,22 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
 
-  /// Fills the buffer and returns the number of bytes, which is smaller than the buffer only at the end of the file.
+  /// Fills the buffer and returns the number of bytes, which is smaller than the buffer only at the
+  /// end of the file.
   /// @throws Failure if reading fails, or if the file has become shorter since it was opened
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
 
-  /// Leaves only the bytes [first, last) to be read. Requires: nothing was read yet. @throws Failure if the file is shorter
+  /// Leaves only the bytes [first, last) to be read. Requires: nothing was read yet. @throws
+  /// Failure if the file is shorter
   void keep(std::uint64_t first, std::uint64_t last);
 
   /// The size of the file; nothing for a pipe, and for a file that reports no size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
-  /// Whether another InputFile of the same path reads the same bytes. Of a pipe each byte is read once.
+  /// Whether another InputFile of the same path reads the same bytes. Of a pipe each byte is read
+  /// once.
   [[nodiscard]] bool can_be_opened_again() const noexcept { return can_be_opened_again_; }
-  /// Whether `path` leads to the same regular file, under this or another name. Always false for devices, because writing to a device does
-  /// not change what is read from it.
+  /// Whether `path` leads to the same regular file, under this or another name. Always false for
+  /// devices, because writing to a device does not change what is read from it.
   [[nodiscard]] bool is(const std::filesystem::path& path) const;
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -51,11 +55,12 @@ class InputFile {
   std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
 };
 
-/// Writes to a temporary file beside the target, which replaces the target at `commit()`. Until then the target is unchanged. The
-/// destructor deletes the temporary file, and so does the end of the process by a signal that another process, or a limit of time, sends.
-/// Links are followed, also to a target that does not exist yet. Two kinds of output are written directly: devices and pipes, and
-/// descriptors that the process already has (/dev/stdout), because their file may contain bytes that must stay, and other processes may
-/// append to it.
+/// Writes to a temporary file beside the target, which replaces the target at `commit()`. Until
+/// then the target is unchanged. The destructor deletes the temporary file, and so does the end of
+/// the process by a signal that another process, or a limit of time, sends. Links are followed,
+/// also to a target that does not exist yet. Two kinds of output are written directly: devices and
+/// pipes, and descriptors that the process already has (/dev/stdout), because their file may
+/// contain bytes that must stay, and other processes may append to it.
 class OutputFile {
  public:
   /// @throws Failure if the file cannot be written, or is the input
@@ -74,7 +79,9 @@ class OutputFile {
   /// Whether commit() replaces the target; false if it is written directly.
   [[nodiscard]] bool is_replaced() const noexcept { return replaced_; }
   /// Whether both write to the same file.
-  [[nodiscard]] bool is_same(const OutputFile& other) const noexcept { return target_ == other.target_; }
+  [[nodiscard]] bool is_same(const OutputFile& other) const noexcept {
+    return target_ == other.target_;
+  }
 
  private:
   [[noreturn]] void fail(int error) const;

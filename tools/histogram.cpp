@@ -28,14 +28,16 @@ std::string name_of_byte(std::size_t byte) {
       break;
   }
   char text[8];
-  std::snprintf(text, sizeof text, byte > 0x20 && byte < 0x7f ? "'%c'" : "0x%02x", static_cast<unsigned>(byte));
+  std::snprintf(text, sizeof text, byte > 0x20 && byte < 0x7f ? "'%c'" : "0x%02x",
+                static_cast<unsigned>(byte));
   return text;
 }
 
 void print_table(const Histogram& histogram, std::uint64_t bytes) {
   for (std::size_t byte = 0; byte < histogram.size(); ++byte)
     if (histogram[byte] > 0)
-      std::printf("  %3zu  %-6s %15llu  %5.1f %%\n", byte, name_of_byte(byte).c_str(), static_cast<unsigned long long>(histogram[byte]),
+      std::printf("  %3zu  %-6s %15llu  %5.1f %%\n", byte, name_of_byte(byte).c_str(),
+                  static_cast<unsigned long long>(histogram[byte]),
                   100 * static_cast<double>(histogram[byte]) / static_cast<double>(bytes));
 }
 
@@ -50,13 +52,15 @@ void print_json(const Histogram& histogram, const ReadingSummary& summary) {
 void print_most_frequent(std::FILE* to, const Histogram& histogram, std::size_t bytes) {
   std::array<std::size_t, 256> order;
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return histogram[a] > histogram[b]; });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return histogram[a] > histogram[b]; });
   std::fprintf(to, "most frequent bytes of the input\n");
   const auto most = static_cast<double>(histogram[order[0]]);
   for (std::size_t i = 0; i < 8 && histogram[order[i]] > 0; ++i) {
     const auto count = static_cast<double>(histogram[order[i]]);
     const std::string bar(static_cast<std::size_t>(30 * count / most), '#');
-    std::fprintf(to, "  %-6s %15llu  %5.1f %%  %s\n", name_of_byte(order[i]).c_str(), static_cast<unsigned long long>(histogram[order[i]]),
+    std::fprintf(to, "  %-6s %15llu  %5.1f %%  %s\n", name_of_byte(order[i]).c_str(),
+                 static_cast<unsigned long long>(histogram[order[i]]),
                  100 * count / static_cast<double>(bytes), bar.c_str());
   }
 }
@@ -72,7 +76,8 @@ void histogram(const ReadingCommand& command, Processes& processes) {
   for (const Histogram& each : reading.gather(own))
     for (std::size_t byte = 0; byte < all.size(); ++byte) all[byte] += each[byte];
   if (processes.rank() != 0) return;
-  const ReadingSummary summary = reading.summary(std::accumulate(all.begin(), all.end(), std::uint64_t{0}));
+  const ReadingSummary summary =
+      reading.summary(std::accumulate(all.begin(), all.end(), std::uint64_t{0}));
   if (command.json) return print_json(all, summary);
   summary.print();
   print_table(all, summary.bytes);

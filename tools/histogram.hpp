@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How often each byte occurs. `runnel histogram` counts the bytes of files, by as many processes as were started.
+/// How often each byte occurs. `runnel histogram` counts the bytes of files, by as many processes
+/// as were started.
 #pragma once
 
 #include "processes.hpp"

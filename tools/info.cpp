@@ -35,7 +35,9 @@ std::string abilities(runnel::Device device) {
   add(device.can_use_host_page_tables(), "share the host's page tables");
   const int count = runnel::Device::count();
   for (int peer = 0; peer < count; ++peer)
-    if (peer != device.ordinal()) add(device.can_access_peer(runnel::Device{peer}), ("reach device " + std::to_string(peer)).c_str());
+    if (peer != device.ordinal())
+      add(device.can_access_peer(runnel::Device{peer}),
+          ("reach device " + std::to_string(peer)).c_str());
   return text.empty() ? "nothing besides copies and kernels" : text;
 }
 
@@ -57,7 +59,8 @@ void print(runnel::Device device) {
   std::printf("\ndevice %d           %s\n", device.ordinal(), device.name().c_str());
   std::printf("  memory           %s, %s free\n", to_text(total).c_str(), to_text(free).c_str());
   if (priorities.has_levels())
-    std::printf("  priorities       %d (most urgent) to %d (least urgent)\n", priorities.greatest.value, priorities.least.value);
+    std::printf("  priorities       %d (most urgent) to %d (least urgent)\n",
+                priorities.greatest.value, priorities.least.value);
   else
     std::printf("  priorities       one level only\n");
   std::printf("  copy engines     %d (%s)\n", engines,
@@ -67,13 +70,16 @@ void print(runnel::Device device) {
   if (queues > 0)
     std::printf("  hardware queues  %d\n", queues);
   else
-    std::printf("  hardware queues  %s\n", host_backend ? "none: a thread for each stream with work" : "unknown");
+    std::printf("  hardware queues  %s\n",
+                host_backend ? "none: a thread for each stream with work" : "unknown");
   std::printf("  processors       %d\n", device.multiprocessor_count());
   if (!host_backend) print_identity(device);
   std::printf("  can              %s\n", abilities(device).c_str());
 }
 
-std::string chosen_because() { return "The backend is " RUNNEL_BACKEND ": " RUNNEL_BACKEND_REASON "."; }
+std::string chosen_because() {
+  return "The backend is " RUNNEL_BACKEND ": " RUNNEL_BACKEND_REASON ".";
+}
 
 std::string version_text(int version) { return version == 0 ? "none" : std::to_string(version); }
 
@@ -89,12 +95,14 @@ std::string why_no_device() {
 int info(bool why_only) {
   const int count = runnel::Device::count();
   if (why_only) {
-    std::puts(count == 0 ? why_no_device().c_str() : ("There is a device; nothing is wrong. " + chosen_because()).c_str());
+    std::puts(count == 0 ? why_no_device().c_str()
+                         : ("There is a device; nothing is wrong. " + chosen_because()).c_str());
     return 0;
   }
   const auto [runtime, driver] = runnel::runtime_version();
   std::printf("runnel %s\n", RUNNEL_VERSION);
-  std::printf("backend            %s (chosen when it was built: %s)\n", RUNNEL_BACKEND, RUNNEL_BACKEND_REASON);
+  std::printf("backend            %s (chosen when it was built: %s)\n", RUNNEL_BACKEND,
+              RUNNEL_BACKEND_REASON);
   if (host_backend) {
     std::printf("runtime            threads of this process; no driver needed\n");
   } else {

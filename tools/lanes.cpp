@@ -7,7 +7,8 @@
 namespace tool {
 
 const char* name_of(Step step) noexcept {
-  constexpr const char* names[step_count] = {"read from the file", "transfer in", "compute", "transfer out", "write to the file"};
+  constexpr const char* names[step_count] = {"read from the file", "transfer in", "compute",
+                                             "transfer out", "write to the file"};
   return names[static_cast<std::size_t>(step)];
 }
 
@@ -23,13 +24,17 @@ const char* name_of(runnel::OverlapStrategy strategy) noexcept {
   return "automatic";
 }
 
-double milliseconds(std::chrono::nanoseconds time) noexcept { return std::chrono::duration<double, std::milli>(time).count(); }
+double milliseconds(std::chrono::nanoseconds time) noexcept {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
 
-std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, runnel::OverlapStrategy strategy, std::size_t streams) {
+std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times,
+                           runnel::OverlapStrategy strategy, std::size_t streams) {
   std::vector<Lane> lanes{{"file read", {}}};
   const bool by_step = strategy == runnel::OverlapStrategy::copy_compute_copy;
   if (by_step)
-    for (const char* name : {"copy in", "compute", "copy out"}) lanes.push_back({std::string{name} + " stream", {}});
+    for (const char* name : {"copy in", "compute", "copy out"})
+      lanes.push_back({std::string{name} + " stream", {}});
   else
     for (std::size_t i = 0; i < streams; ++i) lanes.push_back({"stream " + std::to_string(i), {}});
   lanes.push_back({"file write", {}});
@@ -37,7 +42,8 @@ std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, run
   for (const runnel::OverlapChunkTimes& chunk : times) {
     const auto add = [&](std::size_t lane, Step step, const runnel::OverlapInterval& when) {
       if (when.stop.count() == 0) return;  // the chunk has no such step
-      lanes[lane].bars.push_back({step, chunk.chunk, milliseconds(when.start), milliseconds(when.stop)});
+      lanes[lane].bars.push_back(
+          {step, chunk.chunk, milliseconds(when.start), milliseconds(when.stop)});
     };
     const std::size_t stream = 1 + (by_step ? 0 : chunk.chunk % streams);
     add(0, Step::read, chunk.read);
@@ -56,7 +62,8 @@ std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, run
 double busy_ms(std::span<const Lane> lanes, Step step) {
   std::vector<Bar> bars;
   for (const Lane& lane : lanes)
-    std::ranges::copy_if(lane.bars, std::back_inserter(bars), [&](const Bar& bar) { return bar.step == step; });
+    std::ranges::copy_if(lane.bars, std::back_inserter(bars),
+                         [&](const Bar& bar) { return bar.step == step; });
   std::ranges::sort(bars, {}, &Bar::start_ms);
   double busy = 0, end = 0;
   for (const Bar& bar : bars) {

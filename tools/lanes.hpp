@@ -29,9 +29,10 @@ struct Lane {
 
 [[nodiscard]] double milliseconds(std::chrono::nanoseconds time) noexcept;
 
-/// The lanes of chunks that ran with `strategy` on `streams` streams. There is no lane for reading or writing if no chunk did that.
-[[nodiscard]] std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times, runnel::OverlapStrategy strategy,
-                                         std::size_t streams);
+/// The lanes of chunks that ran with `strategy` on `streams` streams. There is no lane for reading
+/// or writing if no chunk did that.
+[[nodiscard]] std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times,
+                                         runnel::OverlapStrategy strategy, std::size_t streams);
 
 /// How long at least one of the lanes was at the step.
 [[nodiscard]] double busy_ms(std::span<const Lane> lanes, Step step);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Enqueues the kernels. The source that implements this depends on the backend (tools/meson.build).
+/// Enqueues the kernels. The source that implements this depends on the backend
+/// (tools/meson.build).
 #pragma once
 
 #include "byte_kernel.hpp"
@@ -14,18 +15,21 @@ namespace tool {
 [[nodiscard]] const char* why_no_byte_kernel() noexcept;
 
 /// Enqueues `map_and_count`. Requires: at most 2^32 - 1 bytes, because a block counts in 32 bits.
-void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
-                          const ByteMap& map, runnel::DeviceSpan<ByteCount> counts);
+void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
+                          runnel::DeviceSpan<unsigned char> out, const ByteMap& map,
+                          runnel::DeviceSpan<ByteCount> counts);
 /// Sets the 256 counts to the number of each byte. Requires: as `launch_map_and_count`.
-void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<ByteCount> counts);
+void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
+                  runnel::DeviceSpan<ByteCount> counts);
 /// How many sums a chunk has: one of each block.
 [[nodiscard]] std::size_t sums_of_a_chunk() noexcept;
-/// Enqueues `sum_numbers`, for std::uint8_t, std::int32_t, std::int64_t, float and double. Requires: at most 2^31 numbers, and `sums` has
-/// sums_of_a_chunk() elements.
+/// Enqueues `sum_numbers`, for std::uint8_t, std::int32_t, std::int64_t, float and double.
+/// Requires: at most 2^31 numbers, and `sums` has sums_of_a_chunk() elements.
 template <class Number>
-void launch_sum(runnel::StreamRef stream, runnel::DeviceSpan<const Number> in, runnel::DeviceSpan<SumOf<Number>> sums);
+void launch_sum(runnel::StreamRef stream, runnel::DeviceSpan<const Number> in,
+                runnel::DeviceSpan<SumOf<Number>> sums);
 /// Enqueues `double_and_add_one`.
-void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
-                               unsigned rounds);
+void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
+                               runnel::DeviceSpan<unsigned char> out, unsigned rounds);
 
 }  // namespace tool

@@ -10,8 +10,8 @@ namespace tool {
 
 namespace {
 
-/// As many bytes as every processor maps by one instruction. These are vectors of the compiler, because g++ at -O2 does not make vectors of
-/// a loop over so many ranges.
+/// As many bytes as every processor maps by one instruction. These are vectors of the compiler,
+/// because g++ at -O2 does not make vectors of a loop over so many ranges.
 using Bytes [[gnu::vector_size(16)]] = unsigned char;
 
 [[nodiscard]] Bytes all(unsigned char byte) { return Bytes{} + byte; }
@@ -31,7 +31,8 @@ void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, co
     Bytes bytes;
     std::memcpy(&bytes, in + at, sizeof bytes);
     Bytes result = bytes ^ inverted;
-    for (int i = 0; i < ranges; ++i) result += reinterpret_cast<Bytes>(bytes - first[i] < count[i]) & shift[i];
+    for (int i = 0; i < ranges; ++i)
+      result += reinterpret_cast<Bytes>(bytes - first[i] < count[i]) & shift[i];
     std::memcpy(out + at, &result, sizeof result);
   }
   for (; at < size; ++at) out[at] = map.to[in[at]];
@@ -39,12 +40,13 @@ void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, co
 
 void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, const ByteMap& map) {
   using Map = void(const unsigned char*, unsigned char*, std::size_t, const ByteMap&);
-  static constexpr Map* by_ranges[ByteMap::most_ranges + 1] = {map_bytes<0>, map_bytes<1>, map_bytes<2>, map_bytes<3>, map_bytes<4>};
+  static constexpr Map* by_ranges[ByteMap::most_ranges + 1] = {
+      map_bytes<0>, map_bytes<1>, map_bytes<2>, map_bytes<3>, map_bytes<4>};
   by_ranges[map.ranges](in, out, size, map);
 }
 
-/// Counts pairs of bytes: that is half as many additions, and equal neighbours seldom wait for each other. The counters take 256 KiB, which
-/// the processor's second cache holds.
+/// Counts pairs of bytes: that is half as many additions, and equal neighbours seldom wait for each
+/// other. The counters take 256 KiB, which the processor's second cache holds.
 class PairCounts {
  public:
   /// Requires: fewer than 2^32 bytes in all.
@@ -72,7 +74,8 @@ class PairCounts {
       }
       counts[high] += sum;
     }
-    for (std::size_t byte = 0; byte < 256; ++byte) counts[byte] += ByteCount{low[byte]} + single_[byte];
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      counts[byte] += ByteCount{low[byte]} + single_[byte];
   }
 
  private:
@@ -80,8 +83,10 @@ class PairCounts {
   std::uint32_t single_[256] = {};
 };
 
-void map_and_count(const unsigned char* in, unsigned char* out, std::size_t size, const ByteMap& map, ByteCount* counts) {
-  constexpr std::size_t part = std::size_t{64} << 10;  // so that it is still in a cache when it is counted
+void map_and_count(const unsigned char* in, unsigned char* out, std::size_t size,
+                   const ByteMap& map, ByteCount* counts) {
+  // so that it is still in a cache when it is counted
+  constexpr std::size_t part = std::size_t{64} << 10;
   PairCounts counted;
   for (std::size_t at = 0; at < size; at += part) {
     const std::size_t bytes = std::min(part, size - at);
@@ -106,12 +111,15 @@ struct OneThread {
 
 const char* why_no_byte_kernel() noexcept { return nullptr; }
 
-void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
-                          const ByteMap& map, runnel::DeviceSpan<ByteCount> counts) {
-  stream.launch_host_func([=] { map_and_count(in.data(), out.data(), in.size(), map, counts.data()); });
+void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
+                          runnel::DeviceSpan<unsigned char> out, const ByteMap& map,
+                          runnel::DeviceSpan<ByteCount> counts) {
+  stream.launch_host_func(
+      [=] { map_and_count(in.data(), out.data(), in.size(), map, counts.data()); });
 }
 
-void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<ByteCount> counts) {
+void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
+                  runnel::DeviceSpan<ByteCount> counts) {
   stream.launch_host_func([=] {
     std::fill_n(counts.data(), counts.size(), ByteCount{0});
     PairCounts counted;
@@ -123,21 +131,28 @@ void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned ch
 std::size_t sums_of_a_chunk() noexcept { return 1; }
 
 template <class Number>
-void launch_sum(runnel::StreamRef stream, runnel::DeviceSpan<const Number> in, runnel::DeviceSpan<SumOf<Number>> sums) {
+void launch_sum(runnel::StreamRef stream, runnel::DeviceSpan<const Number> in,
+                runnel::DeviceSpan<SumOf<Number>> sums) {
   stream.launch_host_func([=] {
     SumOf<Number> scratch;
     sum_numbers(OneThread{}, &scratch, in.data(), in.size(), sums.data());
   });
 }
-template void launch_sum<std::uint8_t>(runnel::StreamRef, runnel::DeviceSpan<const std::uint8_t>, runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int32_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int32_t>, runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int64_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int64_t>, runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<float>(runnel::StreamRef, runnel::DeviceSpan<const float>, runnel::DeviceSpan<FloatSum>);
-template void launch_sum<double>(runnel::StreamRef, runnel::DeviceSpan<const double>, runnel::DeviceSpan<FloatSum>);
+template void launch_sum<std::uint8_t>(runnel::StreamRef, runnel::DeviceSpan<const std::uint8_t>,
+                                       runnel::DeviceSpan<IntegerSum>);
+template void launch_sum<std::int32_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int32_t>,
+                                       runnel::DeviceSpan<IntegerSum>);
+template void launch_sum<std::int64_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int64_t>,
+                                       runnel::DeviceSpan<IntegerSum>);
+template void launch_sum<float>(runnel::StreamRef, runnel::DeviceSpan<const float>,
+                                runnel::DeviceSpan<FloatSum>);
+template void launch_sum<double>(runnel::StreamRef, runnel::DeviceSpan<const double>,
+                                 runnel::DeviceSpan<FloatSum>);
 
-void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
-                               unsigned rounds) {
-  stream.launch_host_func([=] { double_and_add_one(OneThread{}, in.data(), out.data(), in.size(), rounds); });
+void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
+                               runnel::DeviceSpan<unsigned char> out, unsigned rounds) {
+  stream.launch_host_func(
+      [=] { double_and_add_one(OneThread{}, in.data(), out.data(), in.size(), rounds); });
 }
 
 }  // namespace tool

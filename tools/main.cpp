@@ -30,7 +30,8 @@ int flush_output(int status) {
   const bool flushed = std::fflush(stdout) == 0;
   const int error = errno;
   if (flushed && std::ferror(stdout) == 0) return status;
-  throw tool::Failure("cannot write the standard output" + (error != 0 ? ": " + std::string{std::strerror(error)} : ""));
+  throw tool::Failure("cannot write the standard output" +
+                      (error != 0 ? ": " + std::string{std::strerror(error)} : ""));
 }
 
 /// The range of a count. The help text of each option with a count states the range itself.
@@ -40,7 +41,9 @@ CLI::Validator count_range() { return CLI::Range(1, 1024).description(""); }
 CLI::Validator percent_range() {
   const auto problem = [](const std::string& text) {
     double percent = 0;
-    return CLI::detail::lexical_cast(text, percent) && percent >= 0 && percent <= 1000 ? "" : "Value " + text + " not in range 0 to 1000";
+    return CLI::detail::lexical_cast(text, percent) && percent >= 0 && percent <= 1000
+               ? ""
+               : "Value " + text + " not in range 0 to 1000";
   };
   return {problem, ""};
 }
@@ -52,77 +55,120 @@ CLI::App* add_info(CLI::App& app, bool& why_only) {
 }
 
 void add_streaming(CLI::App& command, tool::StreamingOptions& options, const char* default_device) {
-  command.add_option("--chunk", options.chunk, "Bytes of a chunk, as in 512K, 16M, 1G")->type_name("BYTES")->capture_default_str();
+  command.add_option("--chunk", options.chunk, "Bytes of a chunk, as in 512K, 16M, 1G")
+      ->type_name("BYTES")
+      ->capture_default_str();
   command.add_option("--in-flight", options.in_flight, "Chunks in memory at once, 1 to 1024")
       ->type_name("COUNT")
       ->capture_default_str()
       ->check(count_range());
-  command.add_option("--streams", options.streams, "Streams that take turns (strategy A), 1 to 1024")
+  command
+      .add_option("--streams", options.streams, "Streams that take turns (strategy A), 1 to 1024")
       ->type_name("COUNT")
       ->capture_default_str()
       ->check(count_range());
-  command.add_option("--strategy", options.strategy, "automatic, A (stream-per-chunk) or B (copy-compute-copy)")
+  command
+      .add_option("--strategy", options.strategy,
+                  "automatic, A (stream-per-chunk) or B (copy-compute-copy)")
       ->type_name("NAME")
       ->capture_default_str();
-  command.add_option("--device", options.device, "Which device")->type_name("ORDINAL")->default_str(default_device);
+  command.add_option("--device", options.device, "Which device")
+      ->type_name("ORDINAL")
+      ->default_str(default_device);
 }
 
 void add_overlap(CLI::App& app, tool::OverlapCommand& command) {
-  auto* overlap = app.add_subcommand("overlap", "Map every byte of a file on the device; transfers and computing overlap");
-  overlap->add_option("--table", command.table, "How each byte is changed: upper, lower, invert or rot13")->type_name("NAME")->required();
+  auto* overlap = app.add_subcommand(
+      "overlap", "Map every byte of a file on the device; transfers and computing overlap");
+  overlap
+      ->add_option("--table", command.table,
+                   "How each byte is changed: upper, lower, invert or rot13")
+      ->type_name("NAME")
+      ->required();
   add_streaming(*overlap, command.streaming, "0");
-  overlap->add_option("--timeline", command.timeline, "Draw a timeline into this SVG file")->type_name("FILE");
-  overlap->add_option("--trace", command.trace, "Write the timeline as trace events (JSON) for Perfetto or chrome://tracing")
+  overlap->add_option("--timeline", command.timeline, "Draw a timeline into this SVG file")
+      ->type_name("FILE");
+  overlap
+      ->add_option("--trace", command.trace,
+                   "Write the timeline as trace events (JSON) for Perfetto or chrome://tracing")
       ->type_name("FILE");
   overlap->add_option("IN", command.in, "The file to read")->type_name("")->required();
-  overlap->add_option("OUT", command.out, "The file to write; it appears when it is complete")->type_name("")->required();
+  overlap->add_option("OUT", command.out, "The file to write; it appears when it is complete")
+      ->type_name("")
+      ->required();
 }
 
 void add_reading(CLI::App& command, tool::ReadingCommand& arguments) {
   add_streaming(command, arguments.streaming, "the processes of a machine take turns");
   command.add_flag("--json", arguments.json, "Print JSON instead of a table");
-  command.add_flag("--progress", arguments.progress, "Show the progress also if standard error is not a terminal, as under mpirun");
+  command.add_flag("--progress", arguments.progress,
+                   "Show the progress also if standard error is not a terminal, as under mpirun");
   command.add_option("FILE", arguments.files, "The files to read")->type_name("")->required();
 }
 
 CLI::App* add_histogram(CLI::App& app, tool::ReadingCommand& arguments) {
-  auto* histogram = app.add_subcommand("histogram", "Count each byte of files, which may be larger than memory; mpirun shares the work");
+  auto* histogram = app.add_subcommand(
+      "histogram",
+      "Count each byte of files, which may be larger than memory; mpirun shares the work");
   add_reading(*histogram, arguments);
   return histogram;
 }
 
 CLI::App* add_sum(CLI::App& app, tool::ReadingCommand& arguments) {
-  auto* sum = app.add_subcommand("sum", "Sum, minimum and maximum of the numbers of binary files; mpirun shares the work");
-  sum->add_option("--type", arguments.type, "What the files have: u8, i32, i64, f32 or f64")->type_name("NAME")->required();
+  auto* sum = app.add_subcommand(
+      "sum", "Sum, minimum and maximum of the numbers of binary files; mpirun shares the work");
+  sum->add_option("--type", arguments.type, "What the files have: u8, i32, i64, f32 or f64")
+      ->type_name("NAME")
+      ->required();
   add_reading(*sum, arguments);
   return sum;
 }
 
+void add_comparison(CLI::App& bench, tool::BenchCommand& command) {
+  bench
+      .add_option("--compare", command.compare,
+                  "Say what is slower than in this file, which an earlier bench --json has written")
+      ->type_name("FILE");
+  bench
+      .add_option("--threshold", command.threshold,
+                  "How many percent slower a row may be, 0 to 1000")
+      ->type_name("PERCENT")
+      ->capture_default_str()
+      ->check(percent_range());
+}
+
 CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
-  auto* bench = app.add_subcommand("bench", "Measure this machine: copies, operations, and how well transfers and computing overlap");
+  auto* bench = app.add_subcommand(
+      "bench",
+      "Measure this machine: copies, operations, and how well transfers and computing overlap");
   bench->add_option("--device", command.devices, "Which device; several, as in 0,1, share the work")
       ->type_name("ORDINAL")
       ->delimiter(',')
       ->capture_default_str();
-  bench->add_option("--size", command.size, "Bytes to send to the device and back, as in 512M (2G; on the host backend 256M)")
+  bench
+      ->add_option(
+          "--size", command.size,
+          "Bytes to send to the device and back, as in 512M (2G; on the host backend 256M)")
       ->type_name("BYTES");
-  bench->add_option("--chunk", command.chunk, "Bytes of a chunk (64M; on the host backend 4M)")->type_name("BYTES");
-  bench->add_option("--in-flight", command.in_flight, "Chunks in the device's memory at once, 1 to 1024")
+  bench->add_option("--chunk", command.chunk, "Bytes of a chunk (64M; on the host backend 4M)")
+      ->type_name("BYTES");
+  bench
+      ->add_option("--in-flight", command.in_flight,
+                   "Chunks in the device's memory at once, 1 to 1024")
       ->type_name("COUNT")
       ->capture_default_str()
       ->check(count_range());
   bench
       ->add_option("--range", command.range,
-                   "Also process a range of so many bytes, which may be larger than the device's memory, as in 64G")
+                   "Also process a range of so many bytes, which may be larger than the device's "
+                   "memory, as in 64G")
       ->type_name("BYTES");
-  bench->add_option("--timelines", command.timelines, "Draw a timeline of each strategy into this folder")->type_name("FOLDER");
+  bench
+      ->add_option("--timelines", command.timelines,
+                   "Draw a timeline of each strategy into this folder")
+      ->type_name("FOLDER");
   bench->add_flag("--json", command.json, "Print JSON instead of tables");
-  bench->add_option("--compare", command.compare, "Say what is slower than in this file, which an earlier bench --json has written")
-      ->type_name("FILE");
-  bench->add_option("--threshold", command.threshold, "How many percent slower a row may be, 0 to 1000")
-      ->type_name("PERCENT")
-      ->capture_default_str()
-      ->check(percent_range());
+  add_comparison(*bench, command);
   return bench;
 }
 
@@ -135,15 +181,21 @@ std::string named(const CLI::App& app) {
 /// What CLI11 says; but a word that is no subcommand is named.
 std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
   const auto words = app.remaining();
-  if (!app.get_subcommands().empty() || words.empty() || words.front().starts_with('-')) return error.what();
-  std::string reason = "there is no subcommand " + tool::in_quotes(words.front()) + "; choose one of";
+  if (!app.get_subcommands().empty() || words.empty() || words.front().starts_with('-'))
+    return error.what();
+  std::string reason =
+      "there is no subcommand " + tool::in_quotes(words.front()) + "; choose one of";
   const char* separator = " ";
-  for (const CLI::App* const each : app.get_subcommands({})) reason += std::exchange(separator, ", ") + each->get_name();
+  for (const CLI::App* const each : app.get_subcommands({}))
+    reason += std::exchange(separator, ", ") + each->get_name();
   return reason;
 }
 
 int run(int argc, char** argv, tool::Processes& processes) {
-  CLI::App app{"Asynchronous streams on CUDA, HIP and the host: shows the devices, and what streams do on them.", "runnel"};
+  CLI::App app{
+      "Asynchronous streams on CUDA, HIP and the host: shows the devices, and what streams do on "
+      "them.",
+      "runnel"};
   app.set_version_flag("--version", "runnel " RUNNEL_VERSION " (" RUNNEL_BACKEND ")");
   app.require_subcommand(1);
   bool why_only = false;
@@ -159,12 +211,14 @@ int run(int argc, char** argv, tool::Processes& processes) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
-    std::ostringstream text;             // not std::cout, which does not keep the reason of a failure
+    // not std::cout, which does not keep the reason of a failure
+    std::ostringstream text;
     const int status = app.exit(asked, text);
     if (processes.rank() == 0) std::fputs(text.str().c_str(), stdout);
     return status;
   } catch (const CLI::ParseError& error) {
-    throw tool::Misuse(reason_of(error, app) + " (see: runnel --help, runnel " + named(app) + " --help)");
+    throw tool::Misuse(reason_of(error, app) + " (see: runnel --help, runnel " + named(app) +
+                       " --help)");
   }
   if (info->parsed()) return tool::info(why_only);
   if (histogram->parsed()) return tool::histogram(reading_command, processes), 0;
@@ -175,7 +229,8 @@ int run(int argc, char** argv, tool::Processes& processes) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  // If the reader of a pipe leaves, or a file may not become larger, the write fails, and the command says so. These would end it.
+  // If the reader of a pipe leaves, or a file may not become larger, the write fails, and the
+  // command says so. These would end it.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   tool::Processes processes{argv};
   return processes.together([&] { return flush_output(run(argc, argv, processes)); });

@@ -35,7 +35,9 @@ using namespace runnel;
 using Clock = std::chrono::steady_clock;
 using Bytes = std::span<unsigned char>;
 
-[[nodiscard]] double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+[[nodiscard]] double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 [[nodiscard]] double median(std::vector<double> numbers) {
   const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
@@ -43,7 +45,8 @@ using Bytes = std::span<unsigned char>;
   return *middle;
 }
 
-/// Pageable memory that has been written once, so that the measured copies do not include the time of first touching its pages.
+/// Pageable memory that has been written once, so that the measured copies do not include the time
+/// of first touching its pages.
 class PageableMemory {
  public:
   explicit PageableMemory(std::size_t bytes) : size_{bytes}, bytes_{new unsigned char[bytes]} {
@@ -52,13 +55,16 @@ class PageableMemory {
     });
   }
   [[nodiscard]] Bytes span() { return {bytes_.get(), size_}; }
-  [[nodiscard]] static unsigned char value_at(std::size_t i) { return static_cast<unsigned char>(i * 2654435761U >> 13); }
+  [[nodiscard]] static unsigned char value_at(std::size_t i) {
+    return static_cast<unsigned char>(i * 2654435761U >> 13);
+  }
 
   /// Whether every byte is the result of `rounds` rounds.
   [[nodiscard]] bool is_result(unsigned rounds) {
     std::atomic<bool> good{true};
     unsigned char expected[256];
-    for (unsigned byte = 0; byte < 256; ++byte) expected[byte] = result_of(static_cast<unsigned char>(byte), rounds);
+    for (unsigned byte = 0; byte < 256; ++byte)
+      expected[byte] = result_of(static_cast<unsigned char>(byte), rounds);
     on_threads([&](Bytes part, std::size_t first) {
       for (std::size_t i = 0; i < part.size(); ++i)
         if (part[i] != expected[value_at(first + i)]) {
@@ -69,7 +75,8 @@ class PageableMemory {
     return good;
   }
   [[nodiscard]] static unsigned char result_of(unsigned char byte, unsigned rounds) {
-    for (unsigned round = 0; round < rounds; ++round) byte = static_cast<unsigned char>(2 * byte + 1);
+    for (unsigned round = 0; round < rounds; ++round)
+      byte = static_cast<unsigned char>(2 * byte + 1);
     return byte;
   }
 
@@ -80,7 +87,8 @@ class PageableMemory {
     const std::size_t part = size_ / count + 1;
     std::vector<std::jthread> threads;
     for (std::size_t first = 0; first < size_; first += part)
-      threads.emplace_back([=, this] { work(span().subspan(first, std::min(part, size_ - first)), first); });
+      threads.emplace_back(
+          [=, this] { work(span().subspan(first, std::min(part, size_ - first)), first); });
   }
 
   std::size_t size_;
@@ -106,7 +114,8 @@ template <class F>
   return {median(held), median(total)};
 }
 
-/// Nanoseconds of one call, as the median of some batches. The time to wait for the enqueued work is not included.
+/// Nanoseconds of one call, as the median of some batches. The time to wait for the enqueued work
+/// is not included.
 template <class F>
 [[nodiscard]] double cost(StreamRef stream, F operation) {
   constexpr int calls = 200;
@@ -122,7 +131,8 @@ template <class F>
 }
 
 [[nodiscard]] auto computing(unsigned rounds) {
-  return [rounds](StreamRef stream, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {
+  return [rounds](StreamRef stream, DeviceSpan<const unsigned char> in,
+                  DeviceSpan<unsigned char> out) {
     launch_double_and_add_one(stream, in, out, rounds);
   };
 }
@@ -164,18 +174,21 @@ template <class F>
   return median(rates);
 }
 
-/// The rate in each direction of copies in both directions at once, with pinned memory and on all devices.
+/// The rate in each direction of copies in both directions at once, with pinned memory and on all
+/// devices.
 [[nodiscard]] double measure_limit(const OverlapSizes& sizes, Bytes from, Bytes to) {
   const std::size_t share = sizes.bytes / sizes.devices.size();
   BothWays copies{sizes.devices, share};
   return rate_of(share * sizes.devices.size(), [&] {
-    for (std::size_t d = 0; d < sizes.devices.size(); ++d) copies.enqueue(d, from.subspan(d * share, share), to.subspan(d * share, share));
+    for (std::size_t d = 0; d < sizes.devices.size(); ++d)
+      copies.enqueue(d, from.subspan(d * share, share), to.subspan(d * share, share));
     copies.synchronize();
   });
 }
 
-/// A thread's share of the work that the host's bound is measured with. Like a staging worker it copies small parts, in both directions by
-/// turns, between pageable memory and pinned memory that it uses again and again. On the way out it writes past the caches.
+/// A thread's share of the work that the host's bound is measured with. Like a staging worker it
+/// copies small parts, in both directions by turns, between pageable memory and pinned memory that
+/// it uses again and again. On the way out it writes past the caches.
 struct BoundShare {
   Bytes from, to, pinned_in, pinned_out;
 
@@ -190,24 +203,29 @@ struct BoundShare {
 };
 
 /// Overwrites both ranges of pinned memory, and `to`. Requires: all four ranges have the same size.
-[[nodiscard]] HostBound measure_host_bound(const std::vector<Device>& devices, Bytes from, Bytes to, Bytes pinned_in, Bytes pinned_out) {
+[[nodiscard]] HostBound measure_host_bound(const std::vector<Device>& devices, Bytes from, Bytes to,
+                                           Bytes pinned_in, Bytes pinned_out) {
   constexpr std::size_t most = std::size_t{2} << 30;  // enough for a tenth of a second
   // A thread's pinned memory in each direction. Which size is best depends on the caches.
   constexpr std::size_t rings[]{std::size_t{512} << 10, std::size_t{2} << 20, std::size_t{8} << 20};
-  const std::size_t threads = std::min(static_cast<std::size_t>(Staging::options().workers), from.size());
+  const std::size_t threads =
+      std::min(static_cast<std::size_t>(Staging::options().workers), from.size());
   const std::size_t share = std::min(from.size(), most) / threads;
   const auto copy_on_threads = [&](std::size_t ring, auto meanwhile) {
     std::vector<std::jthread> running;
     for (std::size_t t = 0; t < threads; ++t)
-      running.emplace_back(&BoundShare::copy, BoundShare{from.subspan(t * share, share), to.subspan(t * share, share),
-                                                         pinned_in.subspan(t * ring, ring), pinned_out.subspan(t * ring, ring)});
+      running.emplace_back(
+          &BoundShare::copy,
+          BoundShare{from.subspan(t * share, share), to.subspan(t * share, share),
+                     pinned_in.subspan(t * ring, ring), pinned_out.subspan(t * ring, ring)});
     meanwhile();
   };
   const auto copy_beside_devices = [&](std::size_t ring) {
     BothWays copies{devices, threads * ring};
     return rate_of(threads * share, [&] {
-      // The devices take turns, and together copy each byte of the pinned memory as often as the threads do. Threads and devices do not
-      // wait for each other, because no one reads what is copied.
+      // The devices take turns, and together copy each byte of the pinned memory as often as the
+      // threads do. Threads and devices do not wait for each other, because no one reads what is
+      // copied.
       copy_on_threads(ring, [&] {
         for (std::size_t at = 0, turn = 0; at < share; at += ring, ++turn) {
           const std::size_t bytes = threads * std::min(ring, share - at);
@@ -220,8 +238,10 @@ struct BoundShare {
   HostBound bound{threads, 0, 0};
   for (const std::size_t most_ring : rings) {
     const std::size_t ring = std::min(share, most_ring);
-    bound.alone = std::max(bound.alone, rate_of(threads * share, [&] { copy_on_threads(ring, [] {}); }));
-    if (!host_backend) bound.beside_devices = std::max(bound.beside_devices, copy_beside_devices(ring));
+    bound.alone =
+        std::max(bound.alone, rate_of(threads * share, [&] { copy_on_threads(ring, [] {}); }));
+    if (!host_backend)
+      bound.beside_devices = std::max(bound.beside_devices, copy_beside_devices(ring));
   }
   if (host_backend) bound.beside_devices = bound.alone;
   return bound;
@@ -235,7 +255,9 @@ struct BoundShare {
                              copy(stream, in, from.subspan(0, chunk));
                              copy(stream, to.subspan(0, chunk), out);
                            }).total_s;
-  const auto compute = [&](unsigned rounds) { return timed(stream, [&] { computing(rounds)(stream, in, out); }).total_s; };
+  const auto compute = [&](unsigned rounds) {
+    return timed(stream, [&] { computing(rounds)(stream, in, out); }).total_s;
+  };
   const double one = compute(1);
   const double more = (compute(101) - one) / 100;
   return more <= 0 || one >= transfers ? 1 : 1 + static_cast<unsigned>((transfers - one) / more);
@@ -244,7 +266,8 @@ struct BoundShare {
 /// The memory that a strategy is measured on.
 struct Memory {
   const char* name;
-  bool needs_threads;  ///< no device reaches this memory, so that threads copy it to or from pinned memory
+  bool needs_threads;  ///< no device reaches this memory, so that threads copy it to or from pinned
+                       ///< memory
   Bytes in, out;
 };
 
@@ -252,14 +275,19 @@ struct Memory {
 void require_result(const Memory& memory, unsigned rounds, const std::string& strategy) {
   for (std::size_t byte = 0; byte < memory.out.size(); byte += 4093)
     if (memory.out[byte] != PageableMemory::result_of(memory.in[byte], rounds))
-      throw Failure("byte " + std::to_string(byte) + " of the result is wrong (" + strategy + ", " + memory.name + " memory)");
+      throw Failure("byte " + std::to_string(byte) + " of the result is wrong (" + strategy + ", " +
+                    memory.name + " memory)");
 }
 
 /// The median of five runs, after one that does not count. The caller sets the speed-up.
-[[nodiscard]] OverlapRate measure_strategy(const OverlapSizes& sizes, const Memory& memory, const std::string& name,
-                                           OverlapStrategy strategy, std::size_t in_flight, const OverlapRates& so_far) {
-  OverlapOptions options{.chunk = sizes.chunk, .in_flight = in_flight, .strategy = strategy, .devices = sizes.devices};
-  const auto run = [&] { return overlap(memory.in, memory.out, options, computing(so_far.rounds)); };
+[[nodiscard]] OverlapRate measure_strategy(const OverlapSizes& sizes, const Memory& memory,
+                                           const std::string& name, OverlapStrategy strategy,
+                                           std::size_t in_flight, const OverlapRates& so_far) {
+  OverlapOptions options{
+      .chunk = sizes.chunk, .in_flight = in_flight, .strategy = strategy, .devices = sizes.devices};
+  const auto run = [&] {
+    return overlap(memory.in, memory.out, options, computing(so_far.rounds));
+  };
   std::vector<double> runs;
   OverlapResult last;
   for (int i = 0; i < 6; ++i) {
@@ -270,7 +298,8 @@ void require_result(const Memory& memory, unsigned rounds, const std::string& st
   require_result(memory, so_far.rounds, name);
   const double rate = static_cast<double>(sizes.bytes) / 1e9 / median(runs);
   const double of_bound = memory.needs_threads ? rate / so_far.bound.beside_devices : 0;
-  OverlapRate measured{memory.name, name, name_of(last.strategy), rate, rate / so_far.limit, of_bound, 0, {}};
+  OverlapRate measured{
+      memory.name, name, name_of(last.strategy), rate, rate / so_far.limit, of_bound, 0, {}};
   if (sizes.record_times) {
     options.record_times = true;
     measured.times = run().times;
@@ -294,7 +323,8 @@ std::vector<LinkRate> measure_links(Device device, std::size_t bytes, const Anno
     const auto add = [&](const char* direction, std::size_t moved, auto enqueue) {
       announce(std::string{"copies "} + direction + ", " + memory + " memory");
       const Timed t = timed(in, enqueue);
-      rates.push_back({direction, memory, static_cast<double>(moved) / 1e9 / t.total_s, t.held_s * 1e6});
+      rates.push_back(
+          {direction, memory, static_cast<double>(moved) / 1e9 / t.total_s, t.held_s * 1e6});
     };
     add("in", bytes, [&] { copy(in, first, source); });
     add("out", bytes, [&] { copy(in, target, first); });
@@ -346,7 +376,9 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
   OverlapRates result{measure_limit(sizes, pinned_in, pinned_out), {}, 1, {}};
   announce("the bound of the host's memory");
   result.bound = measure_host_bound(sizes.devices, from.span(), to.span(), pinned_in, pinned_out);
-  if (host_backend) result.rounds = rounds_as_long_as_transfers(std::min(sizes.chunk, sizes.bytes), pinned_in, pinned_out);
+  if (host_backend)
+    result.rounds =
+        rounds_as_long_as_transfers(std::min(sizes.chunk, sizes.bytes), pinned_in, pinned_out);
 
   const auto measure = [&](const Memory& memory) {
     const auto add = [&](const std::string& name, OverlapStrategy strategy, std::size_t in_flight) {
@@ -355,7 +387,8 @@ OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announc
     };
     add("one after the other", OverlapStrategy::stream_per_chunk, 1);
     const double slowest = result.rates.back().gigabytes_per_s;
-    for (const OverlapStrategy s : {OverlapStrategy::stream_per_chunk, OverlapStrategy::copy_compute_copy, OverlapStrategy::automatic})
+    for (const OverlapStrategy s : {OverlapStrategy::stream_per_chunk,
+                                    OverlapStrategy::copy_compute_copy, OverlapStrategy::automatic})
       add(name_of(s), s, sizes.in_flight);
     for (OverlapRate& rate : result.rates)
       if (rate.memory == memory.name) rate.speedup = rate.gigabytes_per_s / slowest;
@@ -369,14 +402,17 @@ RangeRate measure_range(const OverlapSizes& sizes, const Announce& announce) {
   announce("filling " + to_text(sizes.bytes) + " of memory");
   PageableMemory range(sizes.bytes);
   std::vector<std::size_t> before;
-  for (const Device device : sizes.devices) before.push_back(DeviceResource{device}.statistics().in_use);
+  for (const Device device : sizes.devices)
+    before.push_back(DeviceResource{device}.statistics().in_use);
   std::size_t most = 0;
   announce(to_text(sizes.bytes) + " through the device");
   const auto start = Clock::now();
-  overlap(range.span(), range.span(), {.chunk = sizes.chunk, .in_flight = sizes.in_flight, .devices = sizes.devices},
+  overlap(range.span(), range.span(),
+          {.chunk = sizes.chunk, .in_flight = sizes.in_flight, .devices = sizes.devices},
           [&](StreamRef stream, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {
             std::size_t held = 0;
-            for (std::size_t d = 0; d < before.size(); ++d) held += DeviceResource{sizes.devices[d]}.statistics().in_use - before[d];
+            for (std::size_t d = 0; d < before.size(); ++d)
+              held += DeviceResource{sizes.devices[d]}.statistics().in_use - before[d];
             most = std::max(most, held);
             launch_double_and_add_one(stream, in, out, 1);
           });

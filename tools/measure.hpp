@@ -29,9 +29,11 @@ struct OverlapRate {
   std::string strategy;
   std::string chosen;      ///< the strategy that "automatic" chose
   double gigabytes_per_s;  ///< of the input; the output has the same size
-  double of_limit;         ///< the part of the rate that the link reaches when it copies in both directions at once
-  double of_bound;         ///< the part of HostBound::beside_devices; 0 for pinned memory, which needs no such threads
-  double speedup;          ///< compared with one chunk after the other
+  double of_limit;         ///< the part of the rate that the link reaches when it copies in both
+                           ///< directions at once
+  double of_bound;  ///< the part of HostBound::beside_devices; 0 for pinned memory, which needs no
+                    ///< such threads
+  double speedup;   ///< compared with one chunk after the other
   std::vector<runnel::OverlapChunkTimes> times;  ///< of one more run, if `record_times` is set
 };
 
@@ -47,25 +49,32 @@ struct OverlapSizes {
 using Announce = std::function<void(const std::string&)>;
 
 /// Measures copies of `bytes` bytes in each direction, and in both at once.
-[[nodiscard]] std::vector<LinkRate> measure_links(runnel::Device device, std::size_t bytes, const Announce& announce);
+[[nodiscard]] std::vector<LinkRate> measure_links(runnel::Device device, std::size_t bytes,
+                                                  const Announce& announce);
 
-[[nodiscard]] std::vector<OperationCost> measure_operations(runnel::Device device, const Announce& announce);
+[[nodiscard]] std::vector<OperationCost> measure_operations(runnel::Device device,
+                                                            const Announce& announce);
 
-/// What the host's memory allows overlap() from pageable memory, in GB/s in each direction: plain threads, as many as the library's staging
-/// workers, copy in both directions between pageable and pinned memory, and do not wait for each other.
+/// What the host's memory allows overlap() from pageable memory, in GB/s in each direction: plain
+/// threads, as many as the library's staging workers, copy in both directions between pageable and
+/// pinned memory, and do not wait for each other.
 struct HostBound {
   std::size_t threads;
   double alone;
-  double beside_devices;  ///< while the devices copy as many bytes; on the host backend, where no device copies, the same as `alone`
+  double beside_devices;  ///< while the devices copy as many bytes; on the host backend, where no
+                          ///< device copies, the same as `alone`
 };
 
 struct OverlapRates {
-  double limit;  ///< GB/s in each direction: pinned memory, both directions at once, on all devices together
+  double limit;  ///< GB/s in each direction: pinned memory, both directions at once, on all devices
+                 ///< together
   HostBound bound;
-  unsigned rounds;  ///< rounds of the kernel; on the host backend so many that computing takes as long as the transfers
+  unsigned rounds;  ///< rounds of the kernel; on the host backend so many that computing takes as
+                    ///< long as the transfers
   std::vector<OverlapRate> rates;
 };
-/// Measures overlap() with y = 2x + 1 of every byte, for each strategy. @throws Failure if a byte is wrong
+/// Measures overlap() with y = 2x + 1 of every byte, for each strategy. @throws Failure if a byte
+/// is wrong
 [[nodiscard]] OverlapRates measure_overlaps(const OverlapSizes& sizes, const Announce& announce);
 
 struct RangeRate {
@@ -74,7 +83,8 @@ struct RangeRate {
   double seconds;
   double gigabytes_per_s;
 };
-/// Runs the same once, in place, on a range that may be larger than the device's memory. @throws Failure if a byte is wrong
+/// Runs the same once, in place, on a range that may be larger than the device's memory. @throws
+/// Failure if a byte is wrong
 [[nodiscard]] RangeRate measure_range(const OverlapSizes& sizes, const Announce& announce);
 
 }  // namespace tool

@@ -37,7 +37,8 @@ struct IntegerSum {
   }
 };
 
-/// Of floating-point numbers, added as doubles. If there is a NaN, the sum is one; `least` and `most` leave NaNs out.
+/// Of floating-point numbers, added as doubles. If there is a NaN, the sum is one; `least` and
+/// `most` leave NaNs out.
 struct FloatSum {
   double sum = 0;
   double least = HUGE_VAL;
@@ -61,10 +62,12 @@ struct FloatSum {
 template <class Number>
 using SumOf = std::conditional_t<std::is_integral_v<Number>, IntegerSum, FloatSum>;
 
-/// Each block adds its share of the numbers into its own of the `out`. The order of the additions depends on the sizes alone. `scratch` has
-/// an element for each thread of the block, whose number is a power of two.
+/// Each block adds its share of the numbers into its own of the `out`. The order of the additions
+/// depends on the sizes alone. `scratch` has an element for each thread of the block, whose number
+/// is a power of two.
 template <class Number, class Team>
-TOOL_KERNEL void sum_numbers(Team team, SumOf<Number>* scratch, const Number* in, std::size_t size, SumOf<Number>* out) {
+TOOL_KERNEL void sum_numbers(Team team, SumOf<Number>* scratch, const Number* in, std::size_t size,
+                             SumOf<Number>* out) {
   SumOf<Number> own;
   for (std::size_t i = team.rank(); i < size; i += team.size()) own.add(in[i]);
   const unsigned rank = team.rank_in_block();

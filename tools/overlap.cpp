@@ -31,20 +31,25 @@ namespace tool {
 namespace {
 
 /// Sends every byte of the file through the map on the device, and counts the bytes.
-runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteMap& map, const runnel::OverlapOptions& options,
-                               Histogram& histogram) try {
-  // Each slot has counters of its own, because chunks in different slots may be computed at the same time.
+runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteMap& map,
+                               const runnel::OverlapOptions& options, Histogram& histogram) try {
+  // Each slot has counters of its own, because chunks in different slots may be computed at the
+  // same time.
   const runnel::Stream stream{options.devices[0]};
   runnel::DeviceBuffer<ByteCount> counts(256 * options.in_flight, stream);
   runnel::fill(stream, counts, 0);
   stream.synchronize();
-  runnel::OverlapResult result =
-      runnel::overlap(runnel::from_source<unsigned char>([&](std::span<unsigned char> bytes) { return input.read(bytes); }),
-                      runnel::to_sink<unsigned char>([&](std::span<const unsigned char> bytes) { output.write(bytes); }), options,
-                      [&](runnel::StreamRef in_order, runnel::DeviceSpan<const unsigned char> in, runnel::DeviceSpan<unsigned char> out,
-                          const runnel::OverlapChunk& chunk) {
-                        launch_map_and_count(in_order, in, out, map, counts.span().subspan(256 * chunk.buffer, 256));
-                      });
+  runnel::OverlapResult result = runnel::overlap(
+      runnel::from_source<unsigned char>(
+          [&](std::span<unsigned char> bytes) { return input.read(bytes); }),
+      runnel::to_sink<unsigned char>(
+          [&](std::span<const unsigned char> bytes) { output.write(bytes); }),
+      options,
+      [&](runnel::StreamRef in_order, runnel::DeviceSpan<const unsigned char> in,
+          runnel::DeviceSpan<unsigned char> out, const runnel::OverlapChunk& chunk) {
+        launch_map_and_count(in_order, in, out, map,
+                             counts.span().subspan(256 * chunk.buffer, 256));
+      });
 
   std::vector<ByteCount> counted(counts.size());
   runnel::copy(stream, counted, counts);
@@ -58,7 +63,8 @@ runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteM
 /// Shortens a long name to its beginning and its end, so that a title has room for the result.
 std::string shortened(const std::string& name) {
   constexpr std::size_t most = 40, side = (most - 3) / 2;
-  return name.size() <= most ? name : name.substr(0, side) + "..." + name.substr(name.size() - side);
+  return name.size() <= most ? name
+                             : name.substr(0, side) + "..." + name.substr(name.size() - side);
 }
 
 [[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
@@ -89,10 +95,13 @@ struct Outputs {
   std::optional<OutputFile> timeline, trace;
 
  private:
-  void open(std::optional<OutputFile>& file, const std::string& name, const InputFile& input, const char* what) {
+  void open(std::optional<OutputFile>& file, const std::string& name, const InputFile& input,
+            const char* what) {
     if (name.empty()) return;
     file.emplace(name, input);
-    if (file->is_same(result)) throw Failure(std::string{"the "} + what + " and the result would be the same file; give one another name");
+    if (file->is_same(result))
+      throw Failure(std::string{"the "} + what +
+                    " and the result would be the same file; give one another name");
   }
 };
 
@@ -109,7 +118,8 @@ struct Summary {
   std::string how;      ///< sizes, strategy and device, in words
 };
 
-/// The step that took longest, with the rate that the run could have had if nothing else had taken time. Empty if no times are known.
+/// The step that took longest, with the rate that the run could have had if nothing else had taken
+/// time. Empty if no times are known.
 std::string slowest_step(std::span<const Lane> lanes, double bytes) {
   double most = 0;
   Step slowest{};
@@ -120,7 +130,8 @@ std::string slowest_step(std::span<const Lane> lanes, double bytes) {
       slowest = step;
     }
   }
-  return most > 0 ? text("; slowest step: %s, %.2f GB/s", name_of(slowest), bytes / 1e6 / most) : "";
+  return most > 0 ? text("; slowest step: %s, %.2f GB/s", name_of(slowest), bytes / 1e6 / most)
+                  : "";
 }
 
 Summary summarize(const runnel::OverlapResult& result, const runnel::OverlapOptions& options) {
@@ -129,15 +140,20 @@ Summary summarize(const runnel::OverlapResult& result, const runnel::OverlapOpti
   s.seconds = milliseconds(result.time) / 1000;
   s.rate = s.seconds > 0 ? static_cast<double>(s.bytes) / 1e9 / s.seconds : 0;
   s.measured = runnel::measure_overlap(result.times);
-  s.streams =
-      result.strategy == runnel::OverlapStrategy::copy_compute_copy ? 3 : std::min({options.streams, options.in_flight, result.chunks});
+  s.streams = result.strategy == runnel::OverlapStrategy::copy_compute_copy
+                  ? 3
+                  : std::min({options.streams, options.in_flight, result.chunks});
   s.lanes = lanes_of(result.times, result.strategy, s.streams);
   // There may be times only for the first chunks.
-  const double timed = result.chunks > 0 ? static_cast<double>(result.times.size()) / static_cast<double>(result.chunks) : 0;
+  const double timed = result.chunks > 0 ? static_cast<double>(result.times.size()) /
+                                               static_cast<double>(result.chunks)
+                                         : 0;
   s.slowest = slowest_step(s.lanes, static_cast<double>(s.bytes) * timed);
-  s.hidden = text("%.0f %% of the transfer time hidden behind compute", 100 * s.measured.hidden_share());
-  s.how = text("%zu %s of %s, at most %zu in flight, %s on %zu %s, %s device %d", result.chunks, result.chunks == 1 ? "chunk" : "chunks",
-               to_text(options.chunk).c_str(), options.in_flight, name_of(result.strategy), s.streams,
+  s.hidden =
+      text("%.0f %% of the transfer time hidden behind compute", 100 * s.measured.hidden_share());
+  s.how = text("%zu %s of %s, at most %zu in flight, %s on %zu %s, %s device %d", result.chunks,
+               result.chunks == 1 ? "chunk" : "chunks", to_text(options.chunk).c_str(),
+               options.in_flight, name_of(result.strategy), s.streams,
                s.streams == 1 ? "stream" : "streams", RUNNEL_BACKEND, options.devices[0].ordinal());
   return s;
 }
@@ -147,24 +163,31 @@ void write(OutputFile& file, const std::string& content) {
   file.close();
 }
 
-void write_pictures(Outputs& outputs, const OverlapCommand& command, const runnel::OverlapResult& result, const Summary& summary) {
+void write_pictures(Outputs& outputs, const OverlapCommand& command,
+                    const runnel::OverlapResult& result, const Summary& summary) {
   if (!outputs.timeline && !outputs.trace) return;
   const std::string file_name = std::filesystem::path{command.in}.filename().native();
   const std::string what = " (" + command.table + "): " + to_text(summary.bytes);
   if (outputs.timeline) {
-    const std::string title = shortened(file_name) + what + text(" at %.2f GB/s, ", summary.rate) + summary.hidden;
+    const std::string title =
+        shortened(file_name) + what + text(" at %.2f GB/s, ", summary.rate) + summary.hidden;
     write(*outputs.timeline, draw_timeline(summary.lanes, result.chunks, {title, summary.how}));
   }
-  if (outputs.trace) write(*outputs.trace, trace_events(summary.lanes, "runnel overlap: " + file_name + what));
+  if (outputs.trace)
+    write(*outputs.trace, trace_events(summary.lanes, "runnel overlap: " + file_name + what));
 }
 
-void print_summary(std::FILE* to, const OverlapCommand& command, const runnel::OverlapResult& result, const Summary& s) {
-  std::fprintf(to, "%s -> %s, %s\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str(), command.table.c_str());
-  std::fprintf(to, "  %zu bytes in %.3f s: %.2f GB/s%s\n", s.bytes, s.seconds, s.rate, s.slowest.c_str());
+void print_summary(std::FILE* to, const OverlapCommand& command,
+                   const runnel::OverlapResult& result, const Summary& s) {
+  std::fprintf(to, "%s -> %s, %s\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str(),
+               command.table.c_str());
+  std::fprintf(to, "  %zu bytes in %.3f s: %.2f GB/s%s\n", s.bytes, s.seconds, s.rate,
+               s.slowest.c_str());
   std::fprintf(to, "  %s\n", s.how.c_str());
-  std::fprintf(to, "  transfers %.1f ms, compute %.1f ms: %s\n", milliseconds(s.measured.transfer), milliseconds(s.measured.compute),
-               s.hidden.c_str());
-  if (result.times.size() < result.chunks) std::fprintf(to, "  (times of the first %zu chunks)\n", result.times.size());
+  std::fprintf(to, "  transfers %.1f ms, compute %.1f ms: %s\n", milliseconds(s.measured.transfer),
+               milliseconds(s.measured.compute), s.hidden.c_str());
+  if (result.times.size() < result.chunks)
+    std::fprintf(to, "  (times of the first %zu chunks)\n", result.times.size());
 }
 
 }  // namespace
@@ -190,15 +213,19 @@ int overlap(const OverlapCommand& command) {
   outputs.commit();
 
   if (summary.bytes == 0) {
-    std::fprintf(stderr, "runnel: %s is empty, and so is %s now\n", in_quotes(command.in).c_str(), in_quotes(command.out).c_str());
+    std::fprintf(stderr, "runnel: %s is empty, and so is %s now\n", in_quotes(command.in).c_str(),
+                 in_quotes(command.out).c_str());
     return 0;
   }
-  // A result that goes to a pipe, a terminal or the standard output must not be mixed with the report.
+  // A result that goes to a pipe, a terminal or the standard output must not be mixed with the
+  // report.
   std::FILE* to = outputs.result.is_replaced() ? stdout : stderr;
   print_summary(to, command, result, summary);
   print_most_frequent(to, histogram, summary.bytes);
   if (outputs.timeline) std::fprintf(to, "timeline: %s\n", in_quotes(command.timeline).c_str());
-  if (outputs.trace) std::fprintf(to, "trace: %s (open it in ui.perfetto.dev or chrome://tracing)\n", in_quotes(command.trace).c_str());
+  if (outputs.trace)
+    std::fprintf(to, "trace: %s (open it in ui.perfetto.dev or chrome://tracing)\n",
+                 in_quotes(command.trace).c_str());
   return 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `runnel overlap` sends a file through the device and back, with transfers and computing at the same time.
+/// `runnel overlap` sends a file through the device and back, with transfers and computing at the
+/// same time.
 #pragma once
 
 #include "streaming.hpp"
@@ -18,7 +19,8 @@ struct OverlapCommand {
   std::string out;
 };
 
-/// Returns the exit status. @throws Failure, or an exception of runnel. Then no file is made, and existing files are unchanged.
+/// Returns the exit status. @throws Failure, or an exception of runnel. Then no file is made, and
+/// existing files are unchanged.
 int overlap(const OverlapCommand& command);
 
 }  // namespace tool

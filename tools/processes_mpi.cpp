@@ -31,7 +31,9 @@ struct Beat {
 };
 
 /// Calls `work` in a new thread. If no thread can be started, the future holds that error.
-std::future<int> start(const std::function<int()>& work) try { return std::async(std::launch::async, work); } catch (...) {
+std::future<int> start(const std::function<int()>& work) try {
+  return std::async(std::launch::async, work);
+} catch (...) {
   std::promise<int> without_thread;
   without_thread.set_exception(std::current_exception());
   return without_thread.get_future();
@@ -40,7 +42,8 @@ std::future<int> start(const std::function<int()>& work) try { return std::async
 }  // namespace
 
 struct Processes::State {
-  /// Processes talk about failures by MPI itself, so that they can do so without a device, and while an operation of `all` waits.
+  /// Processes talk about failures by MPI itself, so that they can do so without a device, and
+  /// while an operation of `all` waits.
   MPI_Comm calls = MPI_COMM_NULL;
   runnel::World world;
   std::optional<runnel::Communicator> all;
@@ -50,14 +53,17 @@ struct Processes::State {
 
   std::vector<Beat> beats;  // of all processes; made once, so that no process can fail to take part
 
-  void exchange(const Beat& mine) { MPI_Allgather(&mine, sizeof mine, MPI_BYTE, beats.data(), sizeof mine, MPI_BYTE, calls); }
+  void exchange(const Beat& mine) {
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, beats.data(), sizeof mine, MPI_BYTE, calls);
+  }
   void show() {
     std::uint64_t sum = 0;
     for (const Beat& beat : beats) sum += beat.bytes;
     const std::lock_guard lock{showing};
     if (bar) bar->update(sum);
   }
-  /// All processes come here. The work that other threads still do, such as waiting for a pipe, ends with the process.
+  /// All processes come here. The work that other threads still do, such as waiting for a pipe,
+  /// ends with the process.
   [[noreturn]] void end(int status, const Complaint* complaint) {
     {
       const std::lock_guard lock{showing};
@@ -79,7 +85,9 @@ Processes::Processes(char**) : state_{std::make_unique<State>()} {
   state_->beats.resize(static_cast<std::size_t>(size()));
   try {
     // abort() ends operations that wait only if there is a timeout.
-    state_->all.emplace(state_->world, runnel::CommunicatorOptions{.engine = runnel::Engine::mpi, .timeout = 24h * 365, .name = "runnel"});
+    state_->all.emplace(state_->world,
+                        runnel::CommunicatorOptions{
+                            .engine = runnel::Engine::mpi, .timeout = 24h * 365, .name = "runnel"});
   } catch (...) {  // the same in all processes
     const Complaint complaint = complaint_of(std::current_exception());
     state_->end(complaint.status, rank() == 0 ? &complaint : nullptr);
@@ -100,7 +108,8 @@ int Processes::together(const std::function<int()>& work) {
   int status = 0;
   for (Beat mine;;) {
     // A process whose work is done waits for the others in exchange().
-    if (mine.state == Beat::State::working && result.wait_for(100ms) == std::future_status::ready) try {
+    if (mine.state == Beat::State::working && result.wait_for(100ms) == std::future_status::ready)
+      try {
         mine.state = Beat::State::done;
         status = result.get();
       } catch (...) {
@@ -112,13 +121,15 @@ int Processes::together(const std::function<int()>& work) {
     state_->exchange(mine);
     const std::vector<Beat>& beats = state_->beats;
     const auto failed = std::ranges::find(beats, Beat::State::failed, &Beat::state);
-    if (failed != beats.end()) state_->end(failed->status, failed - beats.begin() == rank() ? &complaint : nullptr);
+    if (failed != beats.end())
+      state_->end(failed->status, failed - beats.begin() == rank() ? &complaint : nullptr);
     if (std::ranges::count(beats, Beat::State::done, &Beat::state) == size()) return status;
     state_->show();
   }
 }
 
-void Processes::gather_bytes(runnel::Device device, const void* mine, void* all, std::size_t bytes) {
+void Processes::gather_bytes(runnel::Device device, const void* mine, void* all,
+                             std::size_t bytes) {
   const runnel::Stream stream{device};
   const auto count = bytes * static_cast<std::size_t>(size());
   runnel::DeviceBuffer<std::byte> in{bytes, stream}, out{count, stream};

@@ -17,13 +17,15 @@ namespace tool {
 
 namespace {
 
-/// The variables by which a process knows its launcher: Open MPI's mpirun, those with PMI, and srun.
+/// The variables by which a process knows its launcher: Open MPI's mpirun, those with PMI, and
+/// srun.
 struct Launcher {
   const char* size;
   const char* rank;
 };
-constexpr Launcher launchers[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, {"PMI_SIZE", "PMI_RANK"}, {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+constexpr Launcher launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                  {"PMI_SIZE", "PMI_RANK"},
+                                  {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
 int number_in(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -33,13 +35,15 @@ int number_in(const char* variable) {
 /// Replaces this program by runnel-mpi, which is beside it if runnel was built with MPI.
 [[noreturn]] void become_one_of_several(char** argv, const Launcher& launcher) {
   std::error_code none;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", none).replace_filename("runnel-mpi");
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe", none).replace_filename("runnel-mpi");
   ::execv(program.c_str(), argv);
   const int error = errno;
   if (number_in(launcher.rank) != 0) std::_Exit(failed_status);  // process 0 says it
   if (error == ENOENT)
     throw Failure(
-        "this runnel was built without MPI, so that several processes cannot share the work; start one, or build again with -Dmpi=enabled");
+        "this runnel was built without MPI, so that several processes cannot share the work; start "
+        "one, or build again with -Dmpi=enabled");
   throw Failure("cannot run " + in_quotes(program.native()) + ": " + std::strerror(error));
 }
 
@@ -62,9 +66,13 @@ int Processes::size() const noexcept { return 1; }
 int Processes::local_rank() const noexcept { return 0; }
 
 int Processes::together(const std::function<int()>& work) { return work(); }
-void Processes::gather_bytes(runnel::Device, const void* mine, void* all, std::size_t bytes) { std::memcpy(all, mine, bytes); }
+void Processes::gather_bytes(runnel::Device, const void* mine, void* all, std::size_t bytes) {
+  std::memcpy(all, mine, bytes);
+}
 
-void Processes::show_progress(std::optional<std::uint64_t> total, bool always) { state_->bar.emplace(total, always); }
+void Processes::show_progress(std::optional<std::uint64_t> total, bool always) {
+  state_->bar.emplace(total, always);
+}
 void Processes::report(std::uint64_t bytes) { state_->bar->update(bytes); }
 void Processes::hide_progress() { state_->bar.reset(); }
 

@@ -11,7 +11,8 @@
 
 namespace tool {
 
-Progress::Progress(std::optional<std::uint64_t> total, bool always) : total_{total}, shown_{always || ::isatty(STDERR_FILENO) == 1} {}
+Progress::Progress(std::optional<std::uint64_t> total, bool always)
+    : total_{total}, shown_{always || ::isatty(STDERR_FILENO) == 1} {}
 
 Progress::~Progress() {
   if (shown_ && drawn_ != clock::time_point{}) std::fputs("\r\033[K", stderr);
@@ -29,8 +30,8 @@ void Progress::update(std::uint64_t done) {
     constexpr int width = 40;
     const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(*total_));
     const std::string bar(static_cast<std::size_t>(share * width), '#');
-    std::fprintf(stderr, "\r\033[K[%-*s] %3.0f %%  %s of %s, %.2f GB/s", width, bar.c_str(), 100 * share, to_text(done).c_str(),
-                 to_text(*total_).c_str(), rate);
+    std::fprintf(stderr, "\r\033[K[%-*s] %3.0f %%  %s of %s, %.2f GB/s", width, bar.c_str(),
+                 100 * share, to_text(done).c_str(), to_text(*total_).c_str(), rate);
   } else {
     std::fprintf(stderr, "\r\033[K%s, %.2f GB/s", to_text(done).c_str(), rate);
   }

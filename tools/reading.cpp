@@ -36,21 +36,28 @@ runnel::Device own_device(const ReadingCommand& command, const Processes& proces
 
 }  // namespace
 
-OwnPart::OwnPart(const std::vector<std::string>& names, std::size_t width, const Processes& processes) {
-  const auto rank = static_cast<std::uint64_t>(processes.rank()), count = static_cast<std::uint64_t>(processes.size());
+OwnPart::OwnPart(const std::vector<std::string>& names, std::size_t width,
+                 const Processes& processes) {
+  const auto rank = static_cast<std::uint64_t>(processes.rank()),
+             count = static_cast<std::uint64_t>(processes.size());
   for (const std::string& name : names) {
     if (rank != 0 && is_no_regular_file(name)) continue;
     auto file = std::make_unique<InputFile>(name);
     const bool is_whole = !file->size();
     const std::uint64_t size = file->size().value_or(0);
-    if (size % width != 0) throw_no_multiple(in_quotes(name) + " has " + std::to_string(size) + " bytes", width);
-    // It is opened again when its turn comes, because there may be more files than a process can have open. A pipe cannot.
+    if (size % width != 0)
+      throw_no_multiple(in_quotes(name) + " has " + std::to_string(size) + " bytes", width);
+    // It is opened again when its turn comes, because there may be more files than a process can
+    // have open. A pipe cannot.
     if (file->can_be_opened_again()) file.reset();
     pieces_.push_back({name, size_of_all_, size_of_all_ + size, is_whole, std::move(file)});
     size_of_all_ += size;
   }
-  const std::uint64_t elements = size_of_all_ / width, share = elements / count, more = elements % count;
-  const auto begin_of = [&](std::uint64_t process) { return width * (share * process + std::min(process, more)); };
+  const std::uint64_t elements = size_of_all_ / width, share = elements / count,
+                      more = elements % count;
+  const auto begin_of = [&](std::uint64_t process) {
+    return width * (share * process + std::min(process, more));
+  };
   keep(begin_of(rank), begin_of(rank + 1));
   if (rank != 0) std::erase_if(pieces_, [](const Piece& piece) { return piece.is_whole; });
 }
@@ -68,7 +75,8 @@ void OwnPart::keep(std::uint64_t first, std::uint64_t last) {
     piece.first = std::clamp(first, piece.first, piece.last) - begin;
     piece.last = std::clamp(last, begin, piece.last) - begin;
   }
-  std::erase_if(pieces_, [](const Piece& piece) { return !piece.is_whole && piece.first == piece.last; });
+  std::erase_if(pieces_,
+                [](const Piece& piece) { return !piece.is_whole && piece.first == piece.last; });
 }
 
 std::size_t OwnPart::read(std::span<unsigned char> buffer) {
@@ -89,13 +97,17 @@ std::size_t OwnPart::read(std::span<unsigned char> buffer) {
 }
 
 void ReadingSummary::print() const {
-  std::printf("%llu bytes of %zu %s in %.3f s: %.2f GB/s\n", static_cast<unsigned long long>(bytes), files, files == 1 ? "file" : "files",
-              seconds, rate());
+  std::printf("%llu bytes of %zu %s in %.3f s: %.2f GB/s\n", static_cast<unsigned long long>(bytes),
+              files, files == 1 ? "file" : "files", seconds, rate());
   std::printf("  %d %s, %s\n", processes, processes == 1 ? "process" : "processes", how.c_str());
 }
 
 Json ReadingSummary::to_json() const {
-  return {{"files", files}, {"processes", processes}, {"bytes", bytes}, {"seconds", seconds}, {"gigabytes_per_s", rate()}};
+  return {{"files", files},
+          {"processes", processes},
+          {"bytes", bytes},
+          {"seconds", seconds},
+          {"gigabytes_per_s", rate()}};
 }
 
 Reading::Reading(const ReadingCommand& command, std::size_t width, Processes& processes)
@@ -107,19 +119,24 @@ Reading::Reading(const ReadingCommand& command, std::size_t width, Processes& pr
   require_same_files();
 }
 
-/// Processes on several machines may see different files under one name. Then their parts would not be those of one file.
+/// Processes on several machines may see different files under one name. Then their parts would not
+/// be those of one file.
 void Reading::require_same_files() const {
   const std::vector<std::uint64_t> sizes = gather(part_.size_of_all());
   for (std::size_t i = 1; i < sizes.size(); ++i)
     if (sizes[i] != sizes[0])
-      throw Failure("process 0 finds " + std::to_string(sizes[0]) + " bytes in the files, and process " + std::to_string(i) + " finds " +
-                    std::to_string(sizes[i]) + "; name the same files to all processes, in a folder that all of them see");
+      throw Failure("process 0 finds " + std::to_string(sizes[0]) +
+                    " bytes in the files, and process " + std::to_string(i) + " finds " +
+                    std::to_string(sizes[i]) +
+                    "; name the same files to all processes, in a folder that all of them see");
 }
 
 std::size_t Reading::read_bytes(void* to, std::size_t bytes) {
   const std::size_t got = part_.read({static_cast<unsigned char*>(to), bytes});
   if (got % width_ != 0)
-    throw_no_multiple("a file without a known size ended after " + std::to_string(got % width_) + " bytes of its last number", width_);
+    throw_no_multiple("a file without a known size ended after " + std::to_string(got % width_) +
+                          " bytes of its last number",
+                      width_);
   return got;
 }
 
@@ -129,8 +146,8 @@ ReadingSummary Reading::summary(std::uint64_t bytes) const {
           .processes = processes_.size(),
           .bytes = bytes,
           .seconds = std::chrono::duration<double>(clock::now() - begin_).count(),
-          .how = RUNNEL_BACKEND + std::string{", chunks of "} + to_text(options_.chunk) + ", at most " +
-                 std::to_string(options_.in_flight) + " in flight" + each};
+          .how = RUNNEL_BACKEND + std::string{", chunks of "} + to_text(options_.chunk) +
+                 ", at most " + std::to_string(options_.in_flight) + " in flight" + each};
 }
 
 }  // namespace tool

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the commands have in common that compute something of all bytes of files, and write no files.
+/// What the commands have in common that compute something of all bytes of files, and write no
+/// files.
 #pragma once
 
 #include "failure.hpp"
@@ -26,7 +27,8 @@ namespace tool {
 
 /// The arguments as typed.
 struct ReadingCommand {
-  /// On the host backend less than for one process alone, because the processes of a machine share its last cache.
+  /// On the host backend less than for one process alone, because the processes of a machine share
+  /// its last cache.
   StreamingOptions streaming{.chunk = host_backend ? "1M" : "16M", .in_flight = 4};
   std::string type;  ///< of `runnel sum`
   bool json = false;
@@ -34,14 +36,17 @@ struct ReadingCommand {
   std::vector<std::string> files;
 };
 
-/// What this process reads. The files with a known size count as one, of which each process reads a part. Pipes, and files that report no
-/// size, are read by process 0 alone; the other processes do not open pipes, because that could wait for ever.
+/// What this process reads. The files with a known size count as one, of which each process reads a
+/// part. Pipes, and files that report no size, are read by process 0 alone; the other processes do
+/// not open pipes, because that could wait for ever.
 class OwnPart {
  public:
-  /// The elements of the files have `width` bytes. @throws Failure if a file cannot be read, or its size is no multiple of `width`
+  /// The elements of the files have `width` bytes. @throws Failure if a file cannot be read, or its
+  /// size is no multiple of `width`
   OwnPart(const std::vector<std::string>& names, std::size_t width, const Processes& processes);
 
-  /// Fills the buffer and returns the number of bytes, which is smaller than the buffer only at the end of the part.
+  /// Fills the buffer and returns the number of bytes, which is smaller than the buffer only at the
+  /// end of the part.
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
   /// The bytes of the part; nothing if there is a file without a known size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
@@ -52,7 +57,8 @@ class OwnPart {
   struct Piece {
     std::string name;
     std::uint64_t first, last;
-    bool is_whole;                    // its size is unknown, so that it is read to its end, whatever `first` and `last` are
+    // its size is unknown, so that it is read to its end, whatever `first` and `last` are
+    bool is_whole;
     std::unique_ptr<InputFile> file;  // if it is open
   };
 
@@ -72,7 +78,9 @@ struct ReadingSummary {
   double seconds;
   std::string how;  ///< sizes and device, in words
 
-  [[nodiscard]] double rate() const noexcept { return seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0; }
+  [[nodiscard]] double rate() const noexcept {
+    return seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0;
+  }
   void print() const;
   [[nodiscard]] nlohmann::ordered_json to_json() const;
 };
@@ -83,18 +91,23 @@ class Reading {
   /// @throws Failure
   Reading(const ReadingCommand& command, std::size_t width, Processes& processes);
 
-  /// Sends this process's part through its device. `enqueue(stream, in, out)` computes `results` elements of each chunk, which
-  /// `take(results)` gets on the host, in order.
+  /// Sends this process's part through its device. `enqueue(stream, in, out)` computes `results`
+  /// elements of each chunk, which `take(results)` gets on the host, in order.
   template <class Item, class Result, class Enqueue, class Take>
   void run(std::size_t results, Enqueue enqueue, Take take) try {
     runnel::OverlapOptions options = options_;
     options.chunk /= sizeof(Item);
-    options.progress = [&](const runnel::OverlapProgress& progress) { processes_.report(progress.items * sizeof(Item)); };
-    processes_.show_progress(part_.size() ? std::optional{part_.size_of_all()} : std::nullopt, command_.progress);
-    runnel::overlap(
-        runnel::from_source<Item>([&](std::span<Item> items) { return read_bytes(items.data(), items.size_bytes()) / sizeof(Item); }),
-        runnel::per_chunk(runnel::to_sink<Result>(take), results), options,
-        [&](runnel::StreamRef stream, runnel::DeviceSpan<const Item> in, runnel::DeviceSpan<Result> out) { enqueue(stream, in, out); });
+    options.progress = [&](const runnel::OverlapProgress& progress) {
+      processes_.report(progress.items * sizeof(Item));
+    };
+    processes_.show_progress(part_.size() ? std::optional{part_.size_of_all()} : std::nullopt,
+                             command_.progress);
+    runnel::overlap(runnel::from_source<Item>([&](std::span<Item> items) {
+                      return read_bytes(items.data(), items.size_bytes()) / sizeof(Item);
+                    }),
+                    runnel::per_chunk(runnel::to_sink<Result>(take), results), options,
+                    [&](runnel::StreamRef stream, runnel::DeviceSpan<const Item> in,
+                        runnel::DeviceSpan<Result> out) { enqueue(stream, in, out); });
     processes_.hide_progress();
   } catch (const runnel::OverlapError& error) {
     throw_cause(error);

@@ -37,6 +37,8 @@ std::string to_text(std::uint64_t bytes) {
   return text;
 }
 
-std::uint64_t available_memory() { return runnel::detail::available_memory().value_or(std::numeric_limits<std::size_t>::max()); }
+std::uint64_t available_memory() {
+  return runnel::detail::available_memory().value_or(std::numeric_limits<std::size_t>::max());
+}
 
 }  // namespace tool

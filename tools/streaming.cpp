@@ -22,7 +22,9 @@ runnel::OverlapStrategy chosen_strategy(std::string_view name) {
   if (name == "automatic") return automatic;
   if (name == "A" || name == "stream-per-chunk") return stream_per_chunk;
   if (name == "B" || name == "copy-compute-copy") return copy_compute_copy;
-  throw Misuse("--strategy " + in_quotes(name) + " is not known; choose one of automatic, A (stream-per-chunk), B (copy-compute-copy)");
+  throw Misuse(
+      "--strategy " + in_quotes(name) +
+      " is not known; choose one of automatic, A (stream-per-chunk), B (copy-compute-copy)");
 }
 
 }  // namespace
@@ -32,21 +34,25 @@ runnel::Device chosen_device(int ordinal) {
   if (count == 0) throw Failure(why_no_device());
   if (ordinal < 0 || ordinal >= count)
     throw Failure("there is no device " + std::to_string(ordinal) +
-                  (count == 1 ? "; the only one is 0" : "; choose one from 0 to " + std::to_string(count - 1)));
+                  (count == 1 ? "; the only one is 0"
+                              : "; choose one from 0 to " + std::to_string(count - 1)));
   return runnel::Device{ordinal};
 }
 
-runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device device, std::optional<std::uint64_t> size, std::size_t width) {
+runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device device,
+                              std::optional<std::uint64_t> size, std::size_t width) {
   std::uint64_t chunk = parse_size("--chunk", given.chunk);
   chunk = std::max<std::uint64_t>(width, chunk - chunk % width);
-  // A chunk needs memory for its input and its output, on the host and on the device. On the host backend both are host memory.
+  // A chunk needs memory for its input and its output, on the host and on the device. On the host
+  // backend both are host memory.
   const std::uint64_t on_device = device.memory_info().free / 2;
   const std::uint64_t on_host = available_memory() / 2;
   const std::uint64_t room = std::min(on_device, host_backend ? on_host / 2 : on_host);
   if (chunk > room)
     throw Failure("--chunk " + given.chunk + " does not fit into the " + to_text(room) +
                   " of memory that a chunk may take here; choose a smaller one");
-  if (chunk > largest_chunk) throw Misuse("--chunk " + given.chunk + " is too large; choose one below 4G");
+  if (chunk > largest_chunk)
+    throw Misuse("--chunk " + given.chunk + " is too large; choose one below 4G");
 
   auto in_flight = static_cast<std::uint64_t>(given.in_flight);
   if (size.value_or(0) > 0) {
@@ -56,7 +62,8 @@ runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device devi
   // A chunk also needs its counters, and allocators round sizes up.
   constexpr std::uint64_t beside = 64 << 10;
   if (chunk > room / in_flight || in_flight * (chunk + beside) > room)
-    throw Failure(std::to_string(in_flight) + " chunks of " + to_text(chunk) + " do not fit into the " + to_text(room) +
+    throw Failure(std::to_string(in_flight) + " chunks of " + to_text(chunk) +
+                  " do not fit into the " + to_text(room) +
                   " of memory that are free; choose a smaller --chunk or --in-flight");
   return {.chunk = static_cast<std::size_t>(chunk),
           .in_flight = static_cast<std::size_t>(in_flight),

@@ -24,7 +24,10 @@ struct IntegerTotal {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   std::int64_t most = std::numeric_limits<std::int64_t>::min();
 
-  void add(const IntegerSum& part) { add(IntegerTotal{Integer128{part.high} * (Integer128{1} << 32) + part.low, part.least, part.most}); }
+  void add(const IntegerSum& part) {
+    add(IntegerTotal{Integer128{part.high} * (Integer128{1} << 32) + part.low, part.least,
+                     part.most});
+  }
   void add(const IntegerTotal& other) {
     sum += other.sum;
     least = std::min(least, other.least);
@@ -68,9 +71,11 @@ std::uint64_t nans_of(const IntegerTotal&) { return 0; }
 
 template <class T>
 void print_table(const T& total, const std::string& type) {
-  std::printf("  numbers  %llu of type %s\n", static_cast<unsigned long long>(total.count), type.c_str());
+  std::printf("  numbers  %llu of type %s\n", static_cast<unsigned long long>(total.count),
+              type.c_str());
   std::printf("  sum      %s\n", to_text(total.sum).c_str());
-  if (nans_of(total) > 0) std::printf("  NaN      %llu\n", static_cast<unsigned long long>(nans_of(total)));
+  if (nans_of(total) > 0)
+    std::printf("  NaN      %llu\n", static_cast<unsigned long long>(nans_of(total)));
   if (total.count == nans_of(total)) return;
   std::printf("  minimum  %s\n", to_text(total.least).c_str());
   std::printf("  maximum  %s\n", to_text(total.most).c_str());
@@ -94,13 +99,15 @@ template <class Number>
 void sum_of(const ReadingCommand& command, Processes& processes) {
   Reading reading{command, sizeof(Number), processes};
   Total<Number> own;
-  const auto launch = [&](runnel::StreamRef stream, runnel::DeviceSpan<const Number> in, runnel::DeviceSpan<SumOf<Number>> sums) {
+  const auto launch = [&](runnel::StreamRef stream, runnel::DeviceSpan<const Number> in,
+                          runnel::DeviceSpan<SumOf<Number>> sums) {
     own.count += in.size();
     launch_sum<Number>(stream, in, sums);
   };
-  reading.run<Number, SumOf<Number>>(sums_of_a_chunk(), launch, [&](std::span<const SumOf<Number>> sums) {
-    for (const SumOf<Number>& each : sums) own.add(each);
-  });
+  reading.run<Number, SumOf<Number>>(sums_of_a_chunk(), launch,
+                                     [&](std::span<const SumOf<Number>> sums) {
+                                       for (const SumOf<Number>& each : sums) own.add(each);
+                                     });
 
   Total<Number> all;
   for (const Total<Number>& each : reading.gather(own)) {
@@ -127,7 +134,9 @@ void sum(const ReadingCommand& command, Processes& processes) {
                                    {"f32", sum_of<float>},
                                    {"f64", sum_of<double>}};
   const auto* const type = std::ranges::find(types, command.type, &Type::name);
-  if (type == std::end(types)) throw Misuse("--type " + in_quotes(command.type) + " is not known; choose one of u8, i32, i64, f32, f64");
+  if (type == std::end(types))
+    throw Misuse("--type " + in_quotes(command.type) +
+                 " is not known; choose one of u8, i32, i64, f32, f64");
   type->sum(command, processes);
 }
 

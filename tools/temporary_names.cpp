@@ -25,7 +25,8 @@ constinit std::array<Slot, 3> slots{};  // result, timeline, trace
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 /// What another process, or a limit of time, ends the command by.
-constexpr int ending_signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
+constexpr int ending_signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                                  SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
 
 void remove_all_and_end(int signal) {
   for (Slot& slot : slots)
@@ -37,10 +38,10 @@ void remove_all_and_end(int signal) {
 
 void watch_signals() {
   for (const int signal : ending_signals) {
-    struct ::sigaction found {};
+    struct ::sigaction found{};
     // A signal that is ignored stays ignored, because nohup relies on that.
     if (::sigaction(signal, nullptr, &found) != 0 || found.sa_handler == SIG_IGN) continue;
-    struct ::sigaction action {};
+    struct ::sigaction action{};
     action.sa_handler = remove_all_and_end;
     ::sigaction(signal, &action, nullptr);
   }
@@ -66,7 +67,8 @@ Temporary make_temporary(const std::filesystem::path& pattern) {
     const int error = errno;
     slot.in_use.store(descriptor >= 0);
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return descriptor >= 0 ? Temporary{static_cast<int>(i), descriptor, 0} : Temporary{-1, -1, error};
+    return descriptor >= 0 ? Temporary{static_cast<int>(i), descriptor, 0}
+                           : Temporary{-1, -1, error};
   }
   return {-1, -1, EMFILE};
 }
@@ -78,6 +80,8 @@ void remove_temporary(int slot) noexcept {
   forget_temporary(slot);
 }
 
-void forget_temporary(int slot) noexcept { slots[static_cast<std::size_t>(slot)].in_use.store(false); }
+void forget_temporary(int slot) noexcept {
+  slots[static_cast<std::size_t>(slot)].in_use.store(false);
+}
 
 }  // namespace tool

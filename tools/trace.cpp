@@ -13,7 +13,11 @@ constexpr int process_id = 1;
 
 /// A metadata event: the name of the process or of a thread, or the position of a thread.
 Json describe(const char* what, std::size_t thread, const char* field, const Json& value) {
-  return {{"name", what}, {"ph", "M"}, {"pid", process_id}, {"tid", thread}, {"args", {{field, value}}}};
+  return {{"name", what},
+          {"ph", "M"},
+          {"pid", process_id},
+          {"tid", thread},
+          {"args", {{field, value}}}};
 }
 
 Json event_of(const Bar& bar, std::size_t thread) {

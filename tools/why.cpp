@@ -63,11 +63,13 @@ std::string first_word(const fs::path& path) {
   return word;
 }
 
-/// The entries of the folder whose names begin with `beginning`, in order; none if the folder is missing or unreadable.
+/// The entries of the folder whose names begin with `beginning`, in order; none if the folder is
+/// missing or unreadable.
 std::vector<fs::path> entries(const fs::path& folder, std::string_view beginning) {
   std::vector<fs::path> found;
   std::error_code ignored;
-  for (fs::directory_iterator entry{folder, ignored}, end; !ignored && entry != end; entry.increment(ignored))
+  for (fs::directory_iterator entry{folder, ignored}, end; !ignored && entry != end;
+       entry.increment(ignored))
     if (entry->path().filename().string().starts_with(beginning)) found.push_back(entry->path());
   std::ranges::sort(found);
   return found;
@@ -79,21 +81,25 @@ bool is_there(const fs::path& path) {
 }
 
 bool on_bus(const Names& names, const fs::path& root) {
-  return std::ranges::any_of(entries(root / "sys/bus/pci/devices", ""), [&](const fs::path& device) {
-    const std::string kind = first_word(device / "class");
-    // Displays and accelerators only, because the vendors make other devices too.
-    return first_word(device / "vendor") == names.bus_number && (kind.starts_with("0x03") || kind.starts_with("0x12"));
-  });
+  return std::ranges::any_of(entries(root / "sys/bus/pci/devices", ""),
+                             [&](const fs::path& device) {
+                               const std::string kind = first_word(device / "class");
+                               // Displays and accelerators only, because the vendors make other
+                               // devices too.
+                               return first_word(device / "vendor") == names.bus_number &&
+                                      (kind.starts_with("0x03") || kind.starts_with("0x12"));
+                             });
 }
 
 std::string group_of(const fs::path& path) {
-  struct stat status {};
+  struct stat status{};
   if (stat(path.c_str(), &status) != 0) return "";
   const group* entry = getgrgid(status.st_gid);
   return entry != nullptr ? entry->gr_name : std::to_string(status.st_gid);
 }
 
-/// "cuda-12.4" gives 12040, "rocm-6.2.1" gives 60200000: the runtime's encoding without the patch version. 0 for other names.
+/// "cuda-12.4" gives 12040, "rocm-6.2.1" gives 60200000: the runtime's encoding without the patch
+/// version. 0 for other names.
 int version_of(Vendor vendor, const std::string& name) {
   int major = 0, minor = 0;
   const auto dash = name.find('-');
@@ -107,7 +113,8 @@ int version_of(Vendor vendor, const std::string& name) {
 
 std::string version_text(Vendor vendor, int version) {
   const bool nvidia = vendor == Vendor::nvidia;
-  return std::to_string(version / (nvidia ? 1000 : 10000000)) + "." + std::to_string(nvidia ? version % 1000 / 10 : version / 100000 % 100);
+  return std::to_string(version / (nvidia ? 1000 : 10000000)) + "." +
+         std::to_string(nvidia ? version % 1000 / 10 : version / 100000 % 100);
 }
 
 constexpr const char* or_host = ", or build runnel with -Dgpu_backend=host";
@@ -118,7 +125,8 @@ Machine look_at_machine(Vendor vendor, const fs::path& root) {
   const Names& names = names_of(vendor);
   Machine machine;
   machine.on_bus = on_bus(names, root);
-  machine.driver_loaded = std::ranges::any_of(names.loaded, [&](const char* path) { return is_there(root / path); });
+  machine.driver_loaded =
+      std::ranges::any_of(names.loaded, [&](const char* path) { return is_there(root / path); });
   for (const char* path : names.needed) {
     const fs::path file = root / path;
     if (is_there(file)) {
@@ -126,43 +134,54 @@ Machine look_at_machine(Vendor vendor, const fs::path& root) {
       machine.files.push_back({std::string{"/"}.append(path), group_of(file), permitted});
     }
   }
-  for (const fs::path& folder : vendor == Vendor::nvidia ? entries(root / "usr/local", "cuda-") : entries(root / "opt", "rocm-"))
+  for (const fs::path& folder : vendor == Vendor::nvidia ? entries(root / "usr/local", "cuda-")
+                                                         : entries(root / "opt", "rocm-"))
     if (const int version = version_of(vendor, folder.filename().string()); version != 0)
-      machine.toolkits.push_back({std::string{"/"}.append(folder.lexically_relative(root).string()), version});
+      machine.toolkits.push_back(
+          {std::string{"/"}.append(folder.lexically_relative(root).string()), version});
   for (const char* variable : names.variables)
     if (machine.hidden_by.empty() && std::getenv(variable) != nullptr) machine.hidden_by = variable;
   return machine;
 }
 
-std::string explain(Vendor vendor, const Machine& machine, int runtime_version, int driver_version) {
+std::string explain(Vendor vendor, const Machine& machine, int runtime_version,
+                    int driver_version) {
   const Names& names = names_of(vendor);
   const std::string gpu = std::string{"an "} + names.vendor + " GPU";
   if (!machine.driver_loaded && !machine.on_bus)
-    return "this machine shows no " + std::string{names.vendor} + " GPU: look at another machine (in a container, start it with " +
+    return "this machine shows no " + std::string{names.vendor} +
+           " GPU: look at another machine (in a container, start it with " +
            names.container_option + ")" + or_host;
   if (!machine.driver_loaded)
-    return gpu + " is here, but its driver is not loaded: install the driver (Debian: " + names.driver_package +
-           ") and restart, or try: modprobe " + names.driver_module;
+    return gpu + " is here, but its driver is not loaded: install the driver (Debian: " +
+           names.driver_package + ") and restart, or try: modprobe " + names.driver_module;
   for (const DeviceFile& file : machine.files)
     if (!file.permitted)
-      return "this user may not open " + file.path + ": join its group with: usermod -aG " + file.group +
-             " NAME (as root), and log in again";
+      return "this user may not open " + file.path + ": join its group with: usermod -aG " +
+             file.group + " NAME (as root), and log in again";
   if (machine.files.empty())
-    return "the driver is loaded, but /" + std::string{names.needed.front()} + " is not here: in a container, start it with " +
-           names.container_option + "; else restart the driver's service";
+    return "the driver is loaded, but /" + std::string{names.needed.front()} +
+           " is not here: in a container, start it with " + names.container_option +
+           "; else restart the driver's service";
   if (vendor == Vendor::nvidia && driver_version == 0)
-    return "the driver is loaded, but its library libcuda.so.1 was not found: install the driver's libraries (Debian: libcuda1; in a "
+    return "the driver is loaded, but its library libcuda.so.1 was not found: install the driver's "
+           "libraries (Debian: libcuda1; in a "
            "container, start it with " +
            std::string{names.container_option} + ")";
   if (driver_version != 0 && driver_version < runtime_version) {
-    std::string text = "the driver is for " + std::string{names.toolkit} + " " + version_text(vendor, driver_version) +
-                       ", and runnel was built with " + version_text(vendor, runtime_version) +
+    std::string text = "the driver is for " + std::string{names.toolkit} + " " +
+                       version_text(vendor, driver_version) + ", and runnel was built with " +
+                       version_text(vendor, runtime_version) +
                        ": install a newer driver, or build runnel with ";
-    const auto fitting = std::ranges::find_if(machine.toolkits, [&](const Toolkit& toolkit) { return toolkit.version <= driver_version; });
-    return text + (fitting != machine.toolkits.end() ? std::string{names.toolkit_variable} + "=" + fitting->folder + ", which is here too"
+    const auto fitting = std::ranges::find_if(machine.toolkits, [&](const Toolkit& toolkit) {
+      return toolkit.version <= driver_version;
+    });
+    return text + (fitting != machine.toolkits.end() ? std::string{names.toolkit_variable} + "=" +
+                                                           fitting->folder + ", which is here too"
                                                      : "an older " + std::string{names.toolkit});
   }
-  if (!machine.hidden_by.empty()) return machine.hidden_by + " is set, and may hide the devices: unset it";
+  if (!machine.hidden_by.empty())
+    return machine.hidden_by + " is set, and may hide the devices: unset it";
   return "";
 }
 

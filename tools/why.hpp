@@ -33,8 +33,9 @@ struct Machine {
 /// Reads the machine's files below `root`, which is "/" except in tests.
 [[nodiscard]] Machine look_at_machine(Vendor vendor, const std::filesystem::path& root);
 
-/// One line that says what is wrong and what to do; "" if nothing explains it. The versions are in the encoding of the runtime and the
-/// driver, 0 if there is none.
-[[nodiscard]] std::string explain(Vendor vendor, const Machine& machine, int runtime_version, int driver_version);
+/// One line that says what is wrong and what to do; "" if nothing explains it. The versions are in
+/// the encoding of the runtime and the driver, 0 if there is none.
+[[nodiscard]] std::string explain(Vendor vendor, const Machine& machine, int runtime_version,
+                                  int driver_version);
 
 }  // namespace tool

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The times of kernels, copies and fills from CUPTI's activity API, for traces. The library links no CUPTI: it loads the one of the
-/// runtime's major version when a trace begins, and needs no header of it. What is declared here is the part of CUPTI 12 and 13 that is
-/// used; tests/integration/trace/cupti.cpp compares it with CUPTI's own header.
+/// The times of kernels, copies and fills from CUPTI's activity API, for traces. The library links
+/// no CUPTI: it loads the one of the runtime's major version when a trace begins, and needs no
+/// header of it. What is declared here is the part of CUPTI 12 and 13 that is used;
+/// tests/integration/trace/cupti.cpp compares it with CUPTI's own header.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,7 +20,8 @@ namespace runnel::inline RUNNEL_ABI::rt {
 // CUpti_ActivityKind
 inline constexpr int cupti_copy = 1;
 inline constexpr int cupti_fill = 2;
-inline constexpr int cupti_kernel = 10;     // CONCURRENT_KERNEL, which does not make kernels run one after the other
+// CONCURRENT_KERNEL, which does not make kernels run one after the other
+inline constexpr int cupti_kernel = 10;
 inline constexpr int cupti_peer_copy = 22;  // MEMCPY2
 inline constexpr std::array cupti_kinds{cupti_kernel, cupti_copy, cupti_peer_copy, cupti_fill};
 
@@ -36,7 +38,8 @@ struct CuptiKernel {
   unsigned char shape[52];
   const char* name;
 };
-/// The beginning of CUpti_ActivityMemcpy to 6, CUpti_ActivityMemcpyPtoP to 4 and CUpti_ActivityMemset to 4.
+/// The beginning of CUpti_ActivityMemcpy to 6, CUpti_ActivityMemcpyPtoP to 4 and
+/// CUpti_ActivityMemset to 4.
 struct CuptiTransfer {
   std::uint32_t kind;
   std::uint32_t details;
@@ -55,7 +58,8 @@ struct Cupti {
   int (*subscribe)(void** subscriber, void (*)(void*, int, std::uint32_t, const void*), void*);
   int (*unsubscribe)(void* subscriber);
   int (*set_callbacks)(void (*requested)(std::uint8_t**, std::size_t*, std::size_t*),
-                       void (*completed)(void*, std::uint32_t, std::uint8_t*, std::size_t, std::size_t));
+                       void (*completed)(void*, std::uint32_t, std::uint8_t*, std::size_t,
+                                         std::size_t));
   int (*enable)(int kind);
   int (*disable)(int kind);
   int (*flush)(std::uint32_t forced);
@@ -89,19 +93,25 @@ inline bool find_cupti(Cupti& found, char* text, std::size_t size) noexcept {
     return false;
   }
   const bool has_all =
-      find_in_cupti(library, found.version, "cuptiGetVersion") && find_in_cupti(library, found.text_of, "cuptiGetResultString") &&
-      find_in_cupti(library, found.subscribe, "cuptiSubscribe") && find_in_cupti(library, found.unsubscribe, "cuptiUnsubscribe") &&
+      find_in_cupti(library, found.version, "cuptiGetVersion") &&
+      find_in_cupti(library, found.text_of, "cuptiGetResultString") &&
+      find_in_cupti(library, found.subscribe, "cuptiSubscribe") &&
+      find_in_cupti(library, found.unsubscribe, "cuptiUnsubscribe") &&
       find_in_cupti(library, found.set_callbacks, "cuptiActivityRegisterCallbacks") &&
-      find_in_cupti(library, found.enable, "cuptiActivityEnable") && find_in_cupti(library, found.disable, "cuptiActivityDisable") &&
-      find_in_cupti(library, found.flush, "cuptiActivityFlushAll") && find_in_cupti(library, found.next, "cuptiActivityGetNextRecord") &&
+      find_in_cupti(library, found.enable, "cuptiActivityEnable") &&
+      find_in_cupti(library, found.disable, "cuptiActivityDisable") &&
+      find_in_cupti(library, found.flush, "cuptiActivityFlushAll") &&
+      find_in_cupti(library, found.next, "cuptiActivityGetNextRecord") &&
       find_in_cupti(library, found.dropped, "cuptiActivityGetNumDroppedRecords") &&
-      find_in_cupti(library, found.time, "cuptiGetTimestamp") && find_in_cupti(library, found.stream_number, "cuptiGetStreamIdEx");
+      find_in_cupti(library, found.time, "cuptiGetTimestamp") &&
+      find_in_cupti(library, found.stream_number, "cuptiGetStreamIdEx");
   if (!has_all) std::snprintf(text, size, "%s lacks a function that CUPTI 12 has", name);
   return has_all;
 }
 
 /// CUPTI asks for room. Without room it drops records, and counts them.
-inline void give_activity_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) noexcept {
+inline void give_activity_buffer(std::uint8_t** buffer, std::size_t* size,
+                                 std::size_t* most_records) noexcept {
   constexpr std::size_t bytes = std::size_t{1} << 20;  // CUPTI's documentation asks for 1 to 10 MiB
   *buffer = static_cast<std::uint8_t*>(std::malloc(bytes));
   *size = *buffer != nullptr ? bytes : 0;
@@ -114,7 +124,13 @@ inline bool read_activity(const void* record, backend::Activity& activity) noexc
   const auto kind = static_cast<int>(*static_cast<const std::uint32_t*>(record));
   if (kind == cupti_kernel) {
     const auto& kernel = *static_cast<const CuptiKernel*>(record);
-    activity = {backend::ActivityKind::kernel, number(kernel.device), kernel.stream, kernel.name, 0, kernel.start, kernel.end};
+    activity = {backend::ActivityKind::kernel,
+                number(kernel.device),
+                kernel.stream,
+                kernel.name,
+                0,
+                kernel.start,
+                kernel.end};
     return true;
   }
   if (kind != cupti_copy && kind != cupti_peer_copy && kind != cupti_fill) return false;
@@ -130,12 +146,14 @@ inline bool read_activity(const void* record, backend::Activity& activity) noexc
 }
 
 /// CUPTI calls this with a buffer of records, on its own thread or while it is flushed.
-inline void take_activity_buffer(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) noexcept {
+inline void take_activity_buffer(void*, std::uint32_t, std::uint8_t* buffer, std::size_t,
+                                 std::size_t valid) noexcept {
   const Collection& all = cuda_collection;
   std::array<backend::Activity, 128> some;
   std::size_t count = 0;
   std::size_t lost = 0;
-  // Any other status than success ends the buffer: there are no more records, or the next one is incomplete.
+  // Any other status than success ends the buffer: there are no more records, or the next one is
+  // incomplete.
   for (void* record = nullptr; valid > 0 && all.cupti.next(buffer, valid, &record) == 0;) {
     backend::Activity activity{};
     if (!read_activity(record, activity)) continue;
@@ -157,7 +175,8 @@ inline void stop_cupti(const Collection& all) noexcept {
   all.cupti.unsubscribe(all.subscriber);
 }
 
-/// A subscriber takes CUPTI for this program, so that no other tool that uses it loses its records. Returns the status.
+/// A subscriber takes CUPTI for this program, so that no other tool that uses it loses its records.
+/// Returns the status.
 inline int start_cupti(Collection& all) noexcept {
   int status = all.cupti.subscribe(
       &all.subscriber, [](void*, int, std::uint32_t, const void*) noexcept {}, nullptr);
@@ -169,7 +188,8 @@ inline int start_cupti(Collection& all) noexcept {
   return status;
 }
 
-inline bool cuda_collect_activities(backend::ActivitySink sink, char* text, std::size_t size) noexcept {
+inline bool cuda_collect_activities(backend::ActivitySink sink, char* text,
+                                    std::size_t size) noexcept {
   Collection& all = cuda_collection;
   all.sink = sink;
   if (!find_cupti(all.cupti, text, size)) return false;
@@ -186,17 +206,21 @@ inline bool cuda_collect_activities(backend::ActivitySink sink, char* text, std:
   return false;
 }
 
-/// A forced flush also returns buffers with incomplete records, whose times then are lost. So only the last one is forced.
+/// A forced flush also returns buffers with incomplete records, whose times then are lost. So only
+/// the last one is forced.
 inline void cuda_deliver_activities(bool last) noexcept {
   const Collection& all = cuda_collection;
   constexpr std::uint32_t forced = 1;
   all.cupti.flush(last ? forced : 0);
-  std::size_t dropped = 0;  // since the last question; CUPTI may have no buffer left that would come with it
+  // since the last question; CUPTI may have no buffer left that would come with it
+  std::size_t dropped = 0;
   if (all.cupti.dropped(nullptr, 0, &dropped) == 0) all.sink(nullptr, 0, dropped);
   if (last) stop_cupti(all);
 }
 
-inline bool cuda_activity_time(std::uint64_t& nanoseconds) noexcept { return cuda_collection.cupti.time(&nanoseconds) == 0; }
+inline bool cuda_activity_time(std::uint64_t& nanoseconds) noexcept {
+  return cuda_collection.cupti.time(&nanoseconds) == 0;
+}
 
 inline bool cuda_activity_stream(cudaStream_t stream, std::uint32_t& number) noexcept {
   const std::uint8_t per_thread = stream == cudaStreamPerThread ? 1 : 0;

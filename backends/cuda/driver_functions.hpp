@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions that only the CUDA driver has. The library does not link the driver, but asks the runtime for each function's address.
+/// The functions that only the CUDA driver has. The library does not link the driver, but asks the
+/// runtime for each function's address.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,19 +12,22 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Finds a driver function, as CUDA `version` declares it. If this driver does not have it: success and null. Before 12.5 the runtime knows
-/// its own version only.
+/// Finds a driver function, as CUDA `version` declares it. If this driver does not have it: success
+/// and null. Before 12.5 the runtime knows its own version only.
 template <class Function>
-cudaError_t find_in_driver(Function*& function, const char* name, [[maybe_unused]] unsigned int version = 12000) noexcept {
+cudaError_t find_in_driver(Function*& function, const char* name,
+                           [[maybe_unused]] unsigned int version = 12000) noexcept {
   void* address = nullptr;
 #if CUDART_VERSION >= 12050
   cudaDriverEntryPointQueryResult found{};
-  const cudaError_t e = cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found);
+  const cudaError_t e =
+      cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found);
 #elif CUDART_VERSION >= 12000
   cudaDriverEntryPointQueryResult found{};
   const cudaError_t e = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found);
 #else
-  const cudaError_t e = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault);  // 11.8, beneath HIP 5.2's NVIDIA platform
+  // 11.8, beneath HIP 5.2's NVIDIA platform
+  const cudaError_t e = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault);
 #endif
   function = e == cudaSuccess ? reinterpret_cast<Function*>(address) : nullptr;
   if (e != cudaErrorSymbolNotFound) return e;
@@ -31,7 +35,8 @@ cudaError_t find_in_driver(Function*& function, const char* name, [[maybe_unused
   return cudaSuccess;
 }
 
-/// The same where the runtime can be asked instead: a failure counts as "does not have it", and is forgotten.
+/// The same where the runtime can be asked instead: a failure counts as "does not have it", and is
+/// forgotten.
 template <class Function>
 [[nodiscard]] bool has_in_driver(Function*& function, const char* name) noexcept {
   const cudaError_t e = find_in_driver(function, name);
@@ -50,7 +55,8 @@ class DriverFunction {
     int result = cudaErrorDeviceUninitialized;
     if (function != nullptr) result = function(arguments...);
     if (result != cudaErrorDeviceUninitialized) return static_cast<cudaError_t>(result);
-    // This is the first call in this process, or in this thread. Driver functions need a current context, which cudaSetDevice makes.
+    // This is the first call in this process, or in this thread. Driver functions need a current
+    // context, which cudaSetDevice makes.
     int device = 0;
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaSetDevice(device);
@@ -69,26 +75,36 @@ class DriverFunction {
 };
 
 using device_address = unsigned long long;
-inline device_address address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+inline device_address address_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
 
 // The runtime can fill with bytes only.
-inline constinit DriverFunction<device_address, unsigned short, std::size_t, cudaStream_t> driver_fill_16{"cuMemsetD16Async"};
-inline constinit DriverFunction<device_address, unsigned int, std::size_t, cudaStream_t> driver_fill_32{"cuMemsetD32Async"};
-inline cudaError_t cuda_fill_16(void* to, std::uint32_t value, std::size_t count, cudaStream_t stream) noexcept {
+inline constinit DriverFunction<device_address, unsigned short, std::size_t, cudaStream_t>
+    driver_fill_16{"cuMemsetD16Async"};
+inline constinit DriverFunction<device_address, unsigned int, std::size_t, cudaStream_t>
+    driver_fill_32{"cuMemsetD32Async"};
+inline cudaError_t cuda_fill_16(void* to, std::uint32_t value, std::size_t count,
+                                cudaStream_t stream) noexcept {
   return driver_fill_16(address_of(to), static_cast<unsigned short>(value), count, stream);
 }
-inline cudaError_t cuda_fill_32(void* to, std::uint32_t value, std::size_t count, cudaStream_t stream) noexcept {
+inline cudaError_t cuda_fill_32(void* to, std::uint32_t value, std::size_t count,
+                                cudaStream_t stream) noexcept {
   return driver_fill_32(address_of(to), value, count, stream);
 }
 
-// Only the driver waits for values and writes them. Flags 0 mean: wait for at least the value, as a cyclic difference; write after a memory
-// barrier.
-inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int> driver_wait_value{"cuStreamWaitValue32"};
-inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int> driver_write_value{"cuStreamWriteValue32"};
-inline cudaError_t cuda_wait_value(cudaStream_t stream, std::uint32_t* place, std::uint32_t value) noexcept {
+// Only the driver waits for values and writes them. Flags 0 mean: wait for at least the value, as a
+// cyclic difference; write after a memory barrier.
+inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int>
+    driver_wait_value{"cuStreamWaitValue32"};
+inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int>
+    driver_write_value{"cuStreamWriteValue32"};
+inline cudaError_t cuda_wait_value(cudaStream_t stream, std::uint32_t* place,
+                                   std::uint32_t value) noexcept {
   return driver_wait_value(stream, address_of(place), value, 0);
 }
-inline cudaError_t cuda_write_value(cudaStream_t stream, std::uint32_t* place, std::uint32_t value) noexcept {
+inline cudaError_t cuda_write_value(cudaStream_t stream, std::uint32_t* place,
+                                    std::uint32_t value) noexcept {
   return driver_write_value(stream, address_of(place), value, 0);
 }
 
@@ -106,7 +122,8 @@ inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept
   if (e == cudaSuccess) e = find_in_driver(pop, "cuCtxPopCurrent");
   if (e == cudaSuccess) e = find_in_driver(device_of, "cuCtxGetDevice");
   if (e != cudaSuccess) return e;
-  if (context_of == nullptr || push == nullptr || pop == nullptr || device_of == nullptr) return cudaErrorNotSupported;
+  if (context_of == nullptr || push == nullptr || pop == nullptr || device_of == nullptr)
+    return cudaErrorNotSupported;
   void* context = nullptr;
   int result = context_of(stream, &context);
   if (result == 0) result = push(context);
@@ -126,11 +143,14 @@ struct BatchAddresses {
 };
 #endif
 
-// CUDA 12.8 added one call for many copies, and CUDA 13 removed an argument from it. Neither version takes the default streams.
-inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
+// CUDA 12.8 added one call for many copies, and CUDA 13 removed an argument from it. Neither
+// version takes the default streams.
+inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from,
+                                   const std::size_t* bytes, std::size_t count,
                                    cudaStream_t stream) noexcept {
 #if CUDART_VERSION >= 12080
-  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return cudaErrorNotSupported;
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
+    return cudaErrorNotSupported;
   cudaMemcpyAttributes attributes{};
   attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
   std::size_t first = 0;  // the attributes apply from the first copy on
@@ -138,11 +158,13 @@ inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from, con
   return cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream);
 #else
   std::size_t failed = 0;
-  return cudaMemcpyBatchAsync(BatchAddresses{to}, BatchAddresses{from}, const_cast<std::size_t*>(bytes), count, &attributes, &first, 1,
+  return cudaMemcpyBatchAsync(BatchAddresses{to}, BatchAddresses{from},
+                              const_cast<std::size_t*>(bytes), count, &attributes, &first, 1,
                               &failed, stream);
 #endif
 #else
-  static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes), static_cast<void>(count), static_cast<void>(stream);
+  static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes),
+      static_cast<void>(count), static_cast<void>(stream);
   return cudaErrorNotSupported;
 #endif
 }

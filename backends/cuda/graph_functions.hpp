@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Those of CUDA's calls for captures and graphs whose shape depends on the version: 12 and 13, and 11.8 beneath HIP's NVIDIA platform.
+/// Those of CUDA's calls for captures and graphs whose shape depends on the version: 12 and 13, and
+/// 11.8 beneath HIP's NVIDIA platform.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -29,11 +30,14 @@ inline cudaError_t cuda_find_capture(cudaStream_t stream, Captured& found) noexc
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   unsigned long long number = 0;
 #if CUDART_VERSION >= 13000
-  const cudaError_t e = cudaStreamGetCaptureInfo(stream, &capture, &number, &found.graph, &found.before, nullptr, &found.count);
+  const cudaError_t e = cudaStreamGetCaptureInfo(stream, &capture, &number, &found.graph,
+                                                 &found.before, nullptr, &found.count);
 #elif CUDART_VERSION >= 12000
-  const cudaError_t e = cudaStreamGetCaptureInfo(stream, &capture, &number, &found.graph, &found.before, &found.count);
+  const cudaError_t e = cudaStreamGetCaptureInfo(stream, &capture, &number, &found.graph,
+                                                 &found.before, &found.count);
 #else
-  const cudaError_t e = cudaStreamGetCaptureInfo_v2(stream, &capture, &number, &found.graph, &found.before, &found.count);
+  const cudaError_t e = cudaStreamGetCaptureInfo_v2(stream, &capture, &number, &found.graph,
+                                                    &found.before, &found.count);
 #endif
   if (e != cudaSuccess || capture != cudaStreamCaptureStatusActive) found = {};
   return e;
@@ -41,13 +45,15 @@ inline cudaError_t cuda_find_capture(cudaStream_t stream, Captured& found) noexc
 /// The stream's next node comes after this one alone.
 inline cudaError_t cuda_continue_after(cudaStream_t stream, cudaGraphNode_t node) noexcept {
 #if CUDART_VERSION >= 13000
-  return cudaStreamUpdateCaptureDependencies(stream, &node, nullptr, 1, cudaStreamSetCaptureDependencies);
+  return cudaStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
+                                             cudaStreamSetCaptureDependencies);
 #else
   return cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies);
 #endif
 }
 
-inline cudaError_t cuda_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) noexcept {
+inline cudaError_t cuda_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                                    std::size_t* count) noexcept {
 #if CUDART_VERSION >= 12030
   // Edges between kernels may carry data, and without room for it the runtime refuses to list them.
   std::unique_ptr<cudaGraphEdgeData[]> data;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parts of a device are CUDA's green contexts. They are the driver's alone, since 12.4, and their streams since 12.5.
+/// Parts of a device are CUDA's green contexts. They are the driver's alone, since 12.4, and their
+/// streams since 12.5.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +16,8 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Is CUdevResource of 12.4 to 13.0: the driver's functions of version 12.5 take it so. (Toolkits before 12.4 have no name for it.)
+/// Is CUdevResource of 12.4 to 13.0: the driver's functions of version 12.5 take it so. (Toolkits
+/// before 12.4 have no name for it.)
 struct GreenResource {
   int type;  // 1: multiprocessors
   unsigned char padding[92];
@@ -29,14 +31,15 @@ static_assert(sizeof(GreenResource) == 144);
 /// The driver's functions for parts, looked up once.
 struct GreenFunctions {
   int (*get_resource)(int device, GreenResource*, int type) = nullptr;
-  int (*split)(GreenResource* groups, unsigned int* count, const GreenResource* input, GreenResource* remaining, unsigned int flags,
-               unsigned int least) = nullptr;
+  int (*split)(GreenResource* groups, unsigned int* count, const GreenResource* input,
+               GreenResource* remaining, unsigned int flags, unsigned int least) = nullptr;
   int (*describe)(void** description, GreenResource*, unsigned int count) = nullptr;
   int (*create)(void** context, void* description, int device, unsigned int flags) = nullptr;
   int (*create_stream)(cudaStream_t*, void* context, unsigned int flags, int priority) = nullptr;
 
   [[nodiscard]] bool are_there() const noexcept {
-    return get_resource != nullptr && split != nullptr && describe != nullptr && create != nullptr && create_stream != nullptr;
+    return get_resource != nullptr && split != nullptr && describe != nullptr &&
+           create != nullptr && create_stream != nullptr;
   }
 };
 
@@ -57,7 +60,8 @@ inline cudaError_t cuda_can_divide_devices(int* can) noexcept {
   return e == cudaErrorNotSupported ? cudaSuccess : e;
 }
 
-/// The device's multiprocessors, in the smallest groups that it can separate. `rest` is what is in no group.
+/// The device's multiprocessors, in the smallest groups that it can separate. `rest` is what is in
+/// no group.
 struct GreenGroups {
   std::unique_ptr<GreenResource[]> list;  // with room for `rest` behind the groups
   unsigned int count = 0;
@@ -65,7 +69,8 @@ struct GreenGroups {
   GreenResource rest{};
 };
 
-inline cudaError_t split_device(const GreenFunctions& driver, int device, GreenGroups& groups) noexcept {
+inline cudaError_t split_device(const GreenFunctions& driver, int device,
+                                GreenGroups& groups) noexcept {
   GreenResource all{};
   int result = driver.get_resource(device, &all, 1);
   if (result != 0) return static_cast<cudaError_t>(result);
@@ -79,7 +84,8 @@ inline cudaError_t split_device(const GreenFunctions& driver, int device, GreenG
   return static_cast<cudaError_t>(result);
 }
 
-inline cudaError_t make_green_context(const GreenFunctions& driver, int device, GreenResource* groups, unsigned int count, int* granted,
+inline cudaError_t make_green_context(const GreenFunctions& driver, int device,
+                                      GreenResource* groups, unsigned int count, int* granted,
                                       void** context) noexcept {
   *granted = 0;
   for (unsigned int i = 0; i < count; ++i) *granted += static_cast<int>(groups[i].count);
@@ -90,8 +96,10 @@ inline cudaError_t make_green_context(const GreenFunctions& driver, int device, 
   return static_cast<cudaError_t>(result);
 }
 
-/// Contexts that were made before one fails are left: they may be destroyed only without streams, and a later call makes others.
-inline cudaError_t cuda_device_divide(int device, const int* wanted, std::size_t count, int* granted, void** parts) noexcept {
+/// Contexts that were made before one fails are left: they may be destroyed only without streams,
+/// and a later call makes others.
+inline cudaError_t cuda_device_divide(int device, const int* wanted, std::size_t count,
+                                      int* granted, void** parts) noexcept {
   GreenFunctions driver;
   cudaError_t e = find_green_functions(driver);
   if (e == cudaSuccess) e = cudaSetDevice(device);  // driver functions need a context
@@ -99,22 +107,27 @@ inline cudaError_t cuda_device_divide(int device, const int* wanted, std::size_t
   if (e == cudaSuccess) e = split_device(driver, device, groups);
   unsigned int used = 0;
   for (std::size_t i = 0; i < count && e == cudaSuccess; ++i) {
-    const unsigned int needed = (static_cast<unsigned int>(wanted[i]) + groups.size - 1) / groups.size;
+    const unsigned int needed =
+        (static_cast<unsigned int>(wanted[i]) + groups.size - 1) / groups.size;
     if (needed > groups.count - used) return cudaErrorInvalidValue;
-    e = make_green_context(driver, device, groups.list.get() + used, needed, &granted[i], &parts[i]);
+    e = make_green_context(driver, device, groups.list.get() + used, needed, &granted[i],
+                           &parts[i]);
     used += needed;
   }
   if (e != cudaSuccess) return e;
   unsigned int left = groups.count - used;
   if (groups.rest.type == 1 && groups.rest.count > 0) groups.list[used + left++] = groups.rest;
   if (left == 0) return cudaErrorInvalidValue;
-  return make_green_context(driver, device, groups.list.get() + used, left, &granted[count], &parts[count]);
+  return make_green_context(driver, device, groups.list.get() + used, left, &granted[count],
+                            &parts[count]);
 }
 
 inline cudaError_t cuda_stream_create_in(cudaStream_t* stream, void* part, int priority) noexcept {
   GreenFunctions driver;
   const cudaError_t e = find_green_functions(driver);
-  return e != cudaSuccess ? e : static_cast<cudaError_t>(driver.create_stream(stream, part, cudaStreamNonBlocking, priority));
+  return e != cudaSuccess ? e
+                          : static_cast<cudaError_t>(driver.create_stream(
+                                stream, part, cudaStreamNonBlocking, priority));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::rt

@@ -17,18 +17,22 @@ inline cudaMemLocation managed_place(int device) noexcept {
   place.id = device < 0 ? 0 : device;
   return place;
 }
-inline cudaError_t cuda_prefetch(const void* memory, std::size_t bytes, int device, cudaStream_t stream) noexcept {
+inline cudaError_t cuda_prefetch(const void* memory, std::size_t bytes, int device,
+                                 cudaStream_t stream) noexcept {
   return cudaMemPrefetchAsync(memory, bytes, managed_place(device), 0, stream);
 }
-inline cudaError_t cuda_advise(const void* memory, std::size_t bytes, int advice, int device) noexcept {
+inline cudaError_t cuda_advise(const void* memory, std::size_t bytes, int advice,
+                               int device) noexcept {
   return cudaMemAdvise(memory, bytes, static_cast<cudaMemoryAdvise>(advice), managed_place(device));
 }
 #else
 static_assert(cudaCpuDeviceId == -1);
-inline cudaError_t cuda_prefetch(const void* memory, std::size_t bytes, int device, cudaStream_t stream) noexcept {
+inline cudaError_t cuda_prefetch(const void* memory, std::size_t bytes, int device,
+                                 cudaStream_t stream) noexcept {
   return cudaMemPrefetchAsync(memory, bytes, device, stream);
 }
-inline cudaError_t cuda_advise(const void* memory, std::size_t bytes, int advice, int device) noexcept {
+inline cudaError_t cuda_advise(const void* memory, std::size_t bytes, int advice,
+                               int device) noexcept {
   return cudaMemAdvise(memory, bytes, static_cast<cudaMemoryAdvise>(advice), device);
 }
 #endif

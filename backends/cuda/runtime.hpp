@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The names that the shared text uses, for CUDA 12 and 13. The same names in the same order as hip/runtime.hpp.
+/// The names that the shared text uses, for CUDA 12 and 13. The same names in the same order as
+/// hip/runtime.hpp.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -48,10 +49,13 @@ inline constexpr attribute attribute_compute_capability_minor = cudaDevAttrCompu
 inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
 inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
-inline constexpr attribute attribute_can_pin_read_only_memory = cudaDevAttrHostRegisterReadOnlySupported;
+inline constexpr attribute attribute_can_pin_read_only_memory =
+    cudaDevAttrHostRegisterReadOnlySupported;
 inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
-inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables = cudaDevAttrPageableMemoryAccessUsesHostPageTables;
-// The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: the runtime accepts the number, but has no name for it.
+inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables =
+    cudaDevAttrPageableMemoryAccessUsesHostPageTables;
+// The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: the runtime accepts the number,
+// but has no name for it.
 inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);
 inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
 inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
@@ -114,7 +118,8 @@ using capture_mode = cudaStreamCaptureMode;
 inline constexpr capture_mode capture_mode_global = cudaStreamCaptureModeGlobal;
 inline constexpr capture_mode capture_mode_own_only = cudaStreamCaptureModeThreadLocal;
 inline constexpr capture_mode capture_mode_relaxed = cudaStreamCaptureModeRelaxed;
-inline constinit DriverTwin exchange_capture_mode{"cuThreadExchangeStreamCaptureMode", &cudaThreadExchangeStreamCaptureMode};
+inline constinit DriverTwin exchange_capture_mode{"cuThreadExchangeStreamCaptureMode",
+                                                  &cudaThreadExchangeStreamCaptureMode};
 inline constexpr auto stream_capture_number = &cuda_capture_number;
 inline constexpr auto stream_begin_capture = &cudaStreamBeginCapture;
 inline constexpr auto stream_end_capture = &cudaStreamEndCapture;
@@ -123,8 +128,11 @@ inline constinit DriverTwin launch_host_func{"cuLaunchHostFunc", &cudaLaunchHost
 inline constexpr bool values_in_pinned_memory = true;
 inline constexpr auto stream_wait_value = &cuda_wait_value;
 inline constexpr auto stream_write_value = &cuda_write_value;
-#if __has_include(<nvtx3/nvToolsExtCudaRt.h>)  // the profiler's header; without a profiler a call of it does nothing
-inline void name_stream(native::stream stream, const char* name) noexcept { nvtxNameCudaStreamA(stream, name); }
+#if __has_include( \
+    <nvtx3/nvToolsExtCudaRt.h>)  // the profiler's header; without a profiler a call of it does nothing
+inline void name_stream(native::stream stream, const char* name) noexcept {
+  nvtxNameCudaStreamA(stream, name);
+}
 inline void push_range(const char* name) noexcept { nvtxRangePushA(name); }
 inline void pop_range() noexcept { nvtxRangePop(); }
 #else
@@ -140,9 +148,10 @@ inline constexpr auto activity_time = &cuda_activity_time;
 inline constexpr auto activity_stream = &cuda_activity_stream;
 
 // Events
-inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool interprocess) noexcept {
-  return (timed ? cudaEventDefault : cudaEventDisableTiming) | (blocking_wait ? cudaEventBlockingSync : 0U) |
-         (interprocess ? cudaEventInterprocess : 0U);
+inline constexpr unsigned int event_flags(bool timed, bool blocking_wait,
+                                          bool interprocess) noexcept {
+  return (timed ? cudaEventDefault : cudaEventDisableTiming) |
+         (blocking_wait ? cudaEventBlockingSync : 0U) | (interprocess ? cudaEventInterprocess : 0U);
 }
 inline constexpr auto event_create = &cudaEventCreateWithFlags;
 inline constexpr auto event_destroy = &cudaEventDestroy;
@@ -157,7 +166,9 @@ inline constexpr auto ipc_open_event_handle = &cudaIpcOpenEventHandle;
 // Graphs
 using graph_node_type = cudaGraphNodeType;
 inline constexpr graph_node_type node_kernel = cudaGraphNodeTypeKernel;
-inline constexpr bool is_copy_node(graph_node_type type) noexcept { return type == cudaGraphNodeTypeMemcpy; }
+inline constexpr bool is_copy_node(graph_node_type type) noexcept {
+  return type == cudaGraphNodeTypeMemcpy;
+}
 inline constexpr graph_node_type node_fill = cudaGraphNodeTypeMemset;
 inline constexpr graph_node_type node_host_function = cudaGraphNodeTypeHost;
 inline constexpr graph_node_type node_allocation = cudaGraphNodeTypeMemAlloc;
@@ -173,7 +184,8 @@ inline constexpr auto graph_destroy_node = &cudaGraphDestroyNode;
 using host_function_arguments = cudaHostNodeParams;
 inline constexpr auto graph_get_host_function = &cudaGraphHostNodeGetParams;
 using copy_arguments = cudaMemcpy3DParms;
-inline bool last_copy_was_flat() noexcept { return true; }  // the runtime returns the arguments of every copy node
+// the runtime returns the arguments of every copy node
+inline bool last_copy_was_flat() noexcept { return true; }
 inline constexpr auto graph_get_copy = &cudaGraphMemcpyNodeGetParams;
 inline constexpr auto graph_executable_set_copy = &cudaGraphExecMemcpyNodeSetParams;
 inline constexpr auto graph_set_copy = &cudaGraphMemcpyNodeSetParams;
@@ -207,7 +219,8 @@ inline constexpr unsigned int malloc_host_flags = cudaHostAllocPortable | cudaHo
 inline constexpr unsigned int malloc_host_write_combined = cudaHostAllocWriteCombined;
 inline constexpr auto malloc_host = &cudaHostAlloc;
 inline constexpr auto free_host = &cudaFreeHost;
-inline constexpr unsigned int host_register_flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+inline constexpr unsigned int host_register_flags =
+    cudaHostRegisterPortable | cudaHostRegisterMapped;
 inline constexpr auto host_register = &cudaHostRegister;
 inline constexpr unsigned int host_register_read_only = cudaHostRegisterReadOnly;
 inline constexpr bool registers_read_only_memory = true;
@@ -253,7 +266,8 @@ inline constinit DriverTwin copy_async{"cuMemcpyAsync", &copy_by_runtime};
 inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
 inline constexpr auto copy_peer_async = &cudaMemcpyPeerAsync;
 inline constexpr auto copy_batch_async = &cuda_copy_batch;
-inline constinit DriverTwin fill_async{"cuMemsetD8Async", &cudaMemsetAsync};  // the value is 0 to 255, so that it can be passed as an int
+// the value is 0 to 255, so that it can be passed as an int
+inline constinit DriverTwin fill_async{"cuMemsetD8Async", &cudaMemsetAsync};
 inline constexpr auto fill_16_async = &cuda_fill_16;
 inline constexpr auto fill_32_async = &cuda_fill_32;
 inline constexpr auto fill_2d_async = &cudaMemset2DAsync;

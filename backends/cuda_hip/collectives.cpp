@@ -10,7 +10,9 @@ namespace {
 
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 
-[[nodiscard]] ncclComm_t native_of(Handle communicator) noexcept { return static_cast<ncclComm_t>(communicator); }
+[[nodiscard]] ncclComm_t native_of(Handle communicator) noexcept {
+  return static_cast<ncclComm_t>(communicator);
+}
 
 [[nodiscard]] ncclDataType_t native_of(Type type) noexcept {
   switch (type) {
@@ -87,34 +89,41 @@ status group_start() noexcept { return ncclGroupStart(); }
 
 status group_end() noexcept { return ncclGroupEnd(); }
 
-status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, Handle communicator,
-                  native::stream stream) noexcept {
-  return ncclAllReduce(in, out, count, native_of(type), native_of(how), native_of(communicator), stream);
+status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how,
+                  Handle communicator, native::stream stream) noexcept {
+  return ncclAllReduce(in, out, count, native_of(type), native_of(how), native_of(communicator),
+                       stream);
 }
 
-status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root, Handle communicator,
-              native::stream stream) noexcept {
-  return ncclReduce(in, out, count, native_of(type), native_of(how), root, native_of(communicator), stream);
+status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root,
+              Handle communicator, native::stream stream) noexcept {
+  return ncclReduce(in, out, count, native_of(type), native_of(how), root, native_of(communicator),
+                    stream);
 }
 
-status reduce_scatter(const void* in, void* out, std::size_t count, Type type, Reduction how, Handle communicator,
-                      native::stream stream) noexcept {
-  return ncclReduceScatter(in, out, count, native_of(type), native_of(how), native_of(communicator), stream);
+status reduce_scatter(const void* in, void* out, std::size_t count, Type type, Reduction how,
+                      Handle communicator, native::stream stream) noexcept {
+  return ncclReduceScatter(in, out, count, native_of(type), native_of(how), native_of(communicator),
+                           stream);
 }
 
-status broadcast(const void* in, void* out, std::size_t count, Type type, int root, Handle communicator, native::stream stream) noexcept {
+status broadcast(const void* in, void* out, std::size_t count, Type type, int root,
+                 Handle communicator, native::stream stream) noexcept {
   return ncclBroadcast(in, out, count, native_of(type), root, native_of(communicator), stream);
 }
 
-status all_gather(const void* in, void* out, std::size_t count, Type type, Handle communicator, native::stream stream) noexcept {
+status all_gather(const void* in, void* out, std::size_t count, Type type, Handle communicator,
+                  native::stream stream) noexcept {
   return ncclAllGather(in, out, count, native_of(type), native_of(communicator), stream);
 }
 
-status send(const void* in, std::size_t count, Type type, int peer, Handle communicator, native::stream stream) noexcept {
+status send(const void* in, std::size_t count, Type type, int peer, Handle communicator,
+            native::stream stream) noexcept {
   return ncclSend(in, count, native_of(type), peer, native_of(communicator), stream);
 }
 
-status receive(void* out, std::size_t count, Type type, int peer, Handle communicator, native::stream stream) noexcept {
+status receive(void* out, std::size_t count, Type type, int peer, Handle communicator,
+               native::stream stream) noexcept {
   return ncclRecv(out, count, native_of(type), peer, native_of(communicator), stream);
 }
 
@@ -129,7 +138,9 @@ bool is_in_progress(status s) noexcept {
   return s == in_progress;
 }
 
-const char* error_text(status s) noexcept { return ncclGetErrorString(static_cast<ncclResult_t>(s)); }
+const char* error_text(status s) noexcept {
+  return ncclGetErrorString(static_cast<ncclResult_t>(s));
+}
 
 const char* last_error() noexcept {
   const char* const text = ncclGetLastError(nullptr);

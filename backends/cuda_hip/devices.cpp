@@ -10,7 +10,8 @@
 namespace runnel::inline RUNNEL_ABI::backend {
 namespace {
 
-// No runtime has a call for the number of queues that streams share. Each reads the number from its own environment variable.
+// No runtime has a call for the number of queues that streams share. Each reads the number from its
+// own environment variable.
 int hardware_queues() noexcept {
   const char* const text = std::getenv(rt::hardware_queues_variable);
   int value = 0;
@@ -26,8 +27,9 @@ rt::attribute native_attribute(Attribute attribute) noexcept {
       return rt::attribute_compute_capability_minor;
     case Attribute::async_engine_count:
       return rt::attribute_async_engine_count;
-    case Attribute::hardware_queues:  // the runtime is asked for another attribute, so that it refuses a device that does not exist
-    case Attribute::partitions:       // the same
+    // the runtime is asked for another attribute, so that it refuses a device that does not exist
+    case Attribute::hardware_queues:
+    case Attribute::partitions:  // the same
     case Attribute::multiprocessor_count:
       return rt::attribute_multiprocessor_count;
     case Attribute::can_map_host_memory:
@@ -79,19 +81,24 @@ status get_device(int& device) noexcept { return rt::get_device(&device); }
 
 status set_device(int device) noexcept { return rt::set_device(device); }
 
-status device_name(char* text, std::size_t size, int device) noexcept { return rt::device_name(text, size, device); }
+status device_name(char* text, std::size_t size, int device) noexcept {
+  return rt::device_name(text, size, device);
+}
 
 status device_attribute(int& value, Attribute attribute, int device) noexcept {
   value = 0;
   const status s = rt::device_get_attribute(&value, native_attribute(attribute), device);
   if (s == ok && attribute == Attribute::hardware_queues) value = hardware_queues();
   if (s == ok && attribute == Attribute::partitions) return rt::can_divide_devices(&value);
-  if (attribute == Attribute::can_pin_read_only_memory && !rt::registers_read_only_memory) value = 0;
+  if (attribute == Attribute::can_pin_read_only_memory && !rt::registers_read_only_memory)
+    value = 0;
   if (attribute == Attribute::stream_memory_operations && !rt::values_in_pinned_memory) value = 0;
   return s;
 }
 
-status device_uuid(unsigned char (&bytes)[16], int device) noexcept { return rt::device_uuid(bytes, device); }
+status device_uuid(unsigned char (&bytes)[16], int device) noexcept {
+  return rt::device_uuid(bytes, device);
+}
 
 status device_pci_bus_id(char* text, std::size_t size, int device) noexcept {
   return rt::device_pci_bus_id(text, static_cast<int>(size), device);
@@ -112,20 +119,29 @@ status set_host_wait(HostWait wait) noexcept {
   return rt::set_device_flags((flags & ~rt::host_wait_flags) | native_flag(wait));
 }
 
-status memory_info(std::size_t& free, std::size_t& total) noexcept { return rt::memory_get_info(&free, &total); }
+status memory_info(std::size_t& free, std::size_t& total) noexcept {
+  return rt::memory_get_info(&free, &total);
+}
 
 status priority_range(int& least, int& greatest) noexcept {
-  least = greatest = 0;  // HIP's documentation: without support for priorities, the call succeeds and need not set them
+  // HIP's documentation: without support for priorities, the call succeeds and need not set them
+  least = greatest = 0;
   return rt::get_stream_priority_range(&least, &greatest);
 }
 
 status device_synchronize() noexcept { return rt::device_synchronize(); }
 
-status can_access_peer(int& can, int device, int peer) noexcept { return rt::can_access_peer(&can, device, peer); }
+status can_access_peer(int& can, int device, int peer) noexcept {
+  return rt::can_access_peer(&can, device, peer);
+}
 
-status enable_peer_access(int peer) noexcept { return accept(rt::enable_peer_access(peer, 0), rt::peer_access_already_enabled); }
+status enable_peer_access(int peer) noexcept {
+  return accept(rt::enable_peer_access(peer, 0), rt::peer_access_already_enabled);
+}
 
-status disable_peer_access(int peer) noexcept { return accept(rt::disable_peer_access(peer), rt::peer_access_not_enabled); }
+status disable_peer_access(int peer) noexcept {
+  return accept(rt::disable_peer_access(peer), rt::peer_access_not_enabled);
+}
 
 status runtime_version(int& version) noexcept {
   version = 0;

@@ -15,13 +15,15 @@ struct Row {
   errc code;
 };
 
-// By number: HIP took CUDA's numbers over (and later some of its names), but each version of either header knows only a part of them,
-// and a library must be able to name what a newer runtime answers. 304 (operating system), 909 (timeout) and 999 (unknown) are left out:
-// nothing portable follows from them.
+// By number: HIP took CUDA's numbers over (and later some of its names), but each version of either
+// header knows only a part of them, and a library must be able to name what a newer runtime
+// answers. 304 (operating system), 909 (timeout) and 999 (unknown) are left out: nothing portable
+// follows from them.
 constexpr std::array<Row, 132> rows{{
-    {3, errc::no_device},    // the driver could not be initialised
-    {34, errc::no_device},   // a stub library in place of the driver
-    {35, errc::no_device},   // no driver at all; also a driver older than the runtime, told apart by driver_version
+    {3, errc::no_device},   // the driver could not be initialised
+    {34, errc::no_device},  // a stub library in place of the driver
+    // no driver at all; also a driver older than the runtime, told apart by driver_version
+    {35, errc::no_device},
     {46, errc::no_device},   // busy, or in exclusive or prohibited mode
     {100, errc::no_device},  // no device
     {102, errc::no_device},  // not licensed
@@ -165,7 +167,9 @@ constexpr std::array<Row, 132> rows{{
     {1053, errc::device_lost},  // HSA's call failed (HIP)
 }};
 
-constexpr bool is_less(const Row& left, const Row& right) noexcept { return left.number < right.number; }
+constexpr bool is_less(const Row& left, const Row& right) noexcept {
+  return left.number < right.number;
+}
 
 constexpr auto rows_by_number = [] {
   auto sorted = rows;
@@ -173,12 +177,15 @@ constexpr auto rows_by_number = [] {
   return sorted;
 }();
 static_assert(std::adjacent_find(rows_by_number.begin(), rows_by_number.end(),
-                                 [](const Row& left, const Row& right) { return left.number == right.number; }) == rows_by_number.end());
+                                 [](const Row& left, const Row& right) {
+                                   return left.number == right.number;
+                                 }) == rows_by_number.end());
 
 }  // namespace
 
 errc classify(status s) noexcept {
-  const auto place = std::lower_bound(rows_by_number.begin(), rows_by_number.end(), Row{s, errc::unknown}, is_less);
+  const auto place = std::lower_bound(rows_by_number.begin(), rows_by_number.end(),
+                                      Row{s, errc::unknown}, is_less);
   return place != rows_by_number.end() && place->number == s ? place->code : errc::unknown;
 }
 
@@ -204,7 +211,8 @@ const char* error_name(status s) noexcept { return rt::error_name(static_cast<rt
 const char* error_text(status s) noexcept { return rt::error_text(static_cast<rt::error>(s)); }
 
 void forget_error(status s) noexcept {
-  if (rt::peek_at_last_error() == static_cast<rt::error>(s)) static_cast<void>(rt::get_last_error());
+  if (rt::peek_at_last_error() == static_cast<rt::error>(s))
+    static_cast<void>(rt::get_last_error());
 }
 
 bool is_not_ready(status s) noexcept { return s == rt::not_ready; }

@@ -8,14 +8,19 @@
 namespace runnel::inline RUNNEL_ABI::backend {
 
 status event_create(native::event& event, EventKind kind) noexcept {
-  return rt::event_create(&event, rt::event_flags(kind.timed, kind.blocking_wait, kind.interprocess));
+  return rt::event_create(&event,
+                          rt::event_flags(kind.timed, kind.blocking_wait, kind.interprocess));
 }
 
 status event_destroy(native::event event) noexcept { return rt::event_destroy(event); }
 
-status event_record(native::event event, native::stream stream) noexcept { return rt::event_record(event, stream); }
+status event_record(native::event event, native::stream stream) noexcept {
+  return rt::event_record(event, stream);
+}
 
-status stream_wait_event(native::stream stream, native::event event) noexcept { return rt::stream_wait_event(stream, event, 0); }
+status stream_wait_event(native::stream stream, native::event event) noexcept {
+  return rt::stream_wait_event(stream, event, 0);
+}
 
 status event_query(native::event event) noexcept { return rt::event_query(event); }
 

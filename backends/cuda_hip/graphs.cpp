@@ -11,8 +11,9 @@ namespace runnel::inline RUNNEL_ABI::backend {
 
 namespace {
 
-/// Adds a node after all that the captured stream has been given, and before what it is given later. AMD's runtimes have calls that do so
-/// for an event only since 7.0, and none for a graph; adding by hand is the same in all versions of both vendors.
+/// Adds a node after all that the captured stream has been given, and before what it is given
+/// later. AMD's runtimes have calls that do so for an event only since 7.0, and none for a graph;
+/// adding by hand is the same in all versions of both vendors.
 template <class Add>
 [[nodiscard]] status capture_node(native::stream stream, Add add) noexcept {
   rt::Captured capture;
@@ -30,18 +31,21 @@ template <class Add>
 }  // namespace
 
 status capture_event_record(native::event event, native::stream stream) noexcept {
-  return capture_node(stream, [=](auto... place) { return rt::graph_add_event_record(place..., event); });
+  return capture_node(stream,
+                      [=](auto... place) { return rt::graph_add_event_record(place..., event); });
 }
 
 status capture_event_wait(native::stream stream, native::event event) noexcept {
-  return capture_node(stream, [=](auto... place) { return rt::graph_add_event_wait(place..., event); });
+  return capture_node(stream,
+                      [=](auto... place) { return rt::graph_add_event_wait(place..., event); });
 }
 
 status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& count) noexcept {
   return rt::graph_get_nodes(graph, nodes, &count);
 }
 
-status graph_edges(native::graph graph, native::graph_node* from, native::graph_node* to, std::size_t& count) noexcept {
+status graph_edges(native::graph graph, native::graph_node* from, native::graph_node* to,
+                   std::size_t& count) noexcept {
   return rt::graph_get_edges(graph, from, to, &count);
 }
 
@@ -112,7 +116,8 @@ status relink_node(native::graph_node node, const Relinked& how) noexcept {
 
 }  // namespace
 
-status capture_graph(native::stream stream, native::graph graph, native::executable_graph, Relink relink, void* context) noexcept {
+status capture_graph(native::stream stream, native::graph graph, native::executable_graph,
+                     Relink relink, void* context) noexcept {
   return capture_node(stream, [&](native::graph_node* node, auto... place) {
     const rt::error e = rt::graph_add_graph(node, place..., graph);
     if (e != rt::error{}) return e;
@@ -122,7 +127,8 @@ status capture_graph(native::stream stream, native::graph graph, native::executa
   });
 }
 
-status graph_host_function(native::graph_node node, void (*&function)(void*), void*& data) noexcept {
+status graph_host_function(native::graph_node node, void (*&function)(void*),
+                           void*& data) noexcept {
   rt::host_function_arguments found{};
   const status s = rt::graph_get_host_function(node, &found);
   function = found.fn;
@@ -131,12 +137,14 @@ status graph_host_function(native::graph_node node, void (*&function)(void*), vo
 }
 
 namespace {
-/// The node of the graph gets the arguments, too: another graph may take this one over as it is then.
+/// The node of the graph gets the arguments, too: another graph may take this one over as it is
+/// then.
 template <class Arguments>
-[[nodiscard]] status change(native::executable_graph executable, native::graph_node node, native::graph_node from,
-                            rt::error (*get)(native::graph_node, Arguments*),
-                            rt::error (*set)(native::executable_graph, native::graph_node, const Arguments*),
-                            rt::error (*set_in_graph)(native::graph_node, const Arguments*)) noexcept {
+[[nodiscard]] status change(
+    native::executable_graph executable, native::graph_node node, native::graph_node from,
+    rt::error (*get)(native::graph_node, Arguments*),
+    rt::error (*set)(native::executable_graph, native::graph_node, const Arguments*),
+    rt::error (*set_in_graph)(native::graph_node, const Arguments*)) noexcept {
   Arguments found{};
   status s = get(from, &found);
   if (s == ok) s = set(executable, node, &found);
@@ -145,28 +153,38 @@ template <class Arguments>
 }
 }  // namespace
 
-status graph_change_node(native::executable_graph executable, native::graph_node node, native::graph_node from, NodeKind kind) noexcept {
+status graph_change_node(native::executable_graph executable, native::graph_node node,
+                         native::graph_node from, NodeKind kind) noexcept {
   switch (kind) {
     case NodeKind::copy:
-      return change<rt::copy_arguments>(executable, node, from, rt::graph_get_copy, rt::graph_executable_set_copy, rt::graph_set_copy);
+      return change<rt::copy_arguments>(executable, node, from, rt::graph_get_copy,
+                                        rt::graph_executable_set_copy, rt::graph_set_copy);
     case NodeKind::fill:
-      return change<rt::fill_arguments>(executable, node, from, rt::graph_get_fill, rt::graph_executable_set_fill, rt::graph_set_fill);
+      return change<rt::fill_arguments>(executable, node, from, rt::graph_get_fill,
+                                        rt::graph_executable_set_fill, rt::graph_set_fill);
     default:
-      return change<rt::kernel_arguments>(executable, node, from, rt::graph_get_kernel, rt::graph_executable_set_kernel,
-                                          rt::graph_set_kernel);
+      return change<rt::kernel_arguments>(executable, node, from, rt::graph_get_kernel,
+                                          rt::graph_executable_set_kernel, rt::graph_set_kernel);
   }
 }
 
-status graph_enable_node(native::executable_graph executable, native::graph_node node, bool enabled) noexcept {
+status graph_enable_node(native::executable_graph executable, native::graph_node node,
+                         bool enabled) noexcept {
   return rt::graph_enable_node(executable, node, enabled ? 1 : 0);
 }
 
-status graph_update(native::executable_graph executable, native::graph graph) noexcept { return rt::graph_update(executable, graph); }
+status graph_update(native::executable_graph executable, native::graph graph) noexcept {
+  return rt::graph_update(executable, graph);
+}
 
-status graph_launch(native::executable_graph executable, native::stream stream) noexcept { return rt::graph_launch(executable, stream); }
+status graph_launch(native::executable_graph executable, native::stream stream) noexcept {
+  return rt::graph_launch(executable, stream);
+}
 
 bool orders_graph_launches() noexcept { return rt::orders_graph_launches; }
 
-status executable_graph_destroy(native::executable_graph executable) noexcept { return rt::executable_graph_destroy(executable); }
+status executable_graph_destroy(native::executable_graph executable) noexcept {
+  return rt::executable_graph_destroy(executable);
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::backend

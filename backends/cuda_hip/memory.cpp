@@ -8,7 +8,9 @@
 
 namespace runnel::inline RUNNEL_ABI::backend {
 
-status malloc_host(void*& memory, std::size_t bytes) noexcept { return rt::malloc_host(&memory, bytes, rt::malloc_host_flags); }
+status malloc_host(void*& memory, std::size_t bytes) noexcept {
+  return rt::malloc_host(&memory, bytes, rt::malloc_host_flags);
+}
 
 status malloc_host_write_combined(void*& memory, std::size_t bytes) noexcept {
   return rt::malloc_host(&memory, bytes, rt::malloc_host_flags | rt::malloc_host_write_combined);
@@ -21,7 +23,9 @@ bool frees_wait_for_devices() noexcept { return true; }
 
 bool prefers_registered_pages() noexcept { return rt::prefers_registered_pages; }
 
-status register_host(void* memory, std::size_t bytes) noexcept { return rt::host_register(memory, bytes, rt::host_register_flags); }
+status register_host(void* memory, std::size_t bytes) noexcept {
+  return rt::host_register(memory, bytes, rt::host_register_flags);
+}
 
 status register_host_read_only(void* memory, std::size_t bytes) noexcept {
   return rt::host_register(memory, bytes, rt::host_register_flags | rt::host_register_read_only);
@@ -29,14 +33,20 @@ status register_host_read_only(void* memory, std::size_t bytes) noexcept {
 
 status unregister_host(void* memory) noexcept { return rt::host_unregister(memory); }
 
-status host_device_pointer(void*& on_device, void* on_host) noexcept { return rt::host_get_device_pointer(&on_device, on_host, 0); }
+status host_device_pointer(void*& on_device, void* on_host) noexcept {
+  return rt::host_get_device_pointer(&on_device, on_host, 0);
+}
 
-status malloc_device(void*& memory, std::size_t bytes) noexcept { return rt::malloc_device(&memory, bytes); }
+status malloc_device(void*& memory, std::size_t bytes) noexcept {
+  return rt::malloc_device(&memory, bytes);
+}
 
 status free_device(void* memory) noexcept { return rt::free_device(memory); }
 
 // The runtimes export what their plain allocations give, and nothing of a pool.
-status malloc_exportable(void*& memory, std::size_t bytes) noexcept { return malloc_device(memory, bytes); }
+status malloc_exportable(void*& memory, std::size_t bytes) noexcept {
+  return malloc_device(memory, bytes);
+}
 
 static_assert(sizeof(rt::ipc_memory_handle) == sizeof(IpcBytes));
 
@@ -55,9 +65,12 @@ status open_memory(void*& memory, const IpcBytes& handle) noexcept {
 
 status close_memory(void* memory) noexcept { return rt::ipc_close_memory_handle(memory); }
 
-status malloc_managed(void*& memory, std::size_t bytes) noexcept { return rt::malloc_managed(&memory, bytes, rt::malloc_managed_flags); }
+status malloc_managed(void*& memory, std::size_t bytes) noexcept {
+  return rt::malloc_managed(&memory, bytes, rt::malloc_managed_flags);
+}
 
-status prefetch_async(const void* memory, std::size_t bytes, int place, native::stream stream) noexcept {
+status prefetch_async(const void* memory, std::size_t bytes, int place,
+                      native::stream stream) noexcept {
   return rt::prefetch_async(memory, bytes, place, stream);
 }
 
@@ -66,9 +79,13 @@ status advise(const void* memory, std::size_t bytes, MemoryAdvice advice, int pl
   return rt::advise(memory, bytes, static_cast<int>(advice), place);
 }
 
-status malloc_async(void*& memory, std::size_t bytes, native::stream stream) noexcept { return rt::malloc_async(&memory, bytes, stream); }
+status malloc_async(void*& memory, std::size_t bytes, native::stream stream) noexcept {
+  return rt::malloc_async(&memory, bytes, stream);
+}
 
-status free_async(void* memory, native::stream stream) noexcept { return rt::free_async(memory, stream); }
+status free_async(void* memory, native::stream stream) noexcept {
+  return rt::free_async(memory, stream);
+}
 
 status set_release_threshold(int device, std::size_t bytes) noexcept {
   rt::memory_pool pool{};

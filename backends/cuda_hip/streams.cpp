@@ -10,14 +10,18 @@ native::stream default_stream() noexcept { return nullptr; }
 native::stream per_thread_default_stream() noexcept { return rt::per_thread_stream(); }
 
 status stream_create(native::stream& stream, bool blocking, int priority) noexcept {
-  return rt::stream_create(&stream, blocking ? rt::stream_blocking : rt::stream_non_blocking, priority);
+  return rt::stream_create(&stream, blocking ? rt::stream_blocking : rt::stream_non_blocking,
+                           priority);
 }
 
-status device_divide(int device, const int* wanted, std::size_t count, int* granted, Part* parts) noexcept {
+status device_divide(int device, const int* wanted, std::size_t count, int* granted,
+                     Part* parts) noexcept {
   return rt::device_divide(device, wanted, count, granted, parts);
 }
 
-status stream_create_in(native::stream& stream, Part part, int priority) noexcept { return rt::stream_create_in(&stream, part, priority); }
+status stream_create_in(native::stream& stream, Part part, int priority) noexcept {
+  return rt::stream_create_in(&stream, part, priority);
+}
 
 status stream_destroy(native::stream stream) noexcept { return rt::stream_destroy(stream); }
 
@@ -25,7 +29,9 @@ status stream_query(native::stream stream) noexcept { return rt::stream_query(st
 
 status stream_synchronize(native::stream stream) noexcept { return rt::stream_synchronize(stream); }
 
-status stream_priority(native::stream stream, int& priority) noexcept { return rt::stream_get_priority(stream, &priority); }
+status stream_priority(native::stream stream, int& priority) noexcept {
+  return rt::stream_get_priority(stream, &priority);
+}
 
 status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
   unsigned int flags = 0;
@@ -34,9 +40,13 @@ status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
   return s;
 }
 
-status stream_device(native::stream stream, int& device) noexcept { return rt::stream_get_device(stream, &device); }
+status stream_device(native::stream stream, int& device) noexcept {
+  return rt::stream_get_device(stream, &device);
+}
 
-status stream_is_capturing(native::stream stream, bool& capturing) noexcept { return rt::stream_is_capturing(stream, &capturing); }
+status stream_is_capturing(native::stream stream, bool& capturing) noexcept {
+  return rt::stream_is_capturing(stream, &capturing);
+}
 
 // The waist numbers the modes as the runtimes do.
 static_assert(static_cast<int>(CaptureMode::global) == rt::capture_mode_global);
@@ -67,7 +77,9 @@ status stream_end_capture(native::stream stream, native::graph& graph) noexcept 
   return s;
 }
 
-void name_stream(native::stream stream, const char* name) noexcept { rt::name_stream(stream, name); }
+void name_stream(native::stream stream, const char* name) noexcept {
+  rt::name_stream(stream, name);
+}
 
 void push_range(const char* name) noexcept { rt::push_range(name); }
 
@@ -77,14 +89,17 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
   return rt::launch_host_func(stream, function, data);
 }
 
-// CUDA's documentation of cudaLaunchHostFunc: the function is not called in the event of an error in the context.
+// CUDA's documentation of cudaLaunchHostFunc: the function is not called in the event of an error
+// in the context.
 bool forgets_host_functions() noexcept { return true; }
 
-status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+status stream_wait_value(native::stream stream, std::uint32_t* place,
+                         std::uint32_t value) noexcept {
   return rt::stream_wait_value(stream, place, value);
 }
 
-status stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+status stream_write_value(native::stream stream, std::uint32_t* place,
+                          std::uint32_t value) noexcept {
   return rt::stream_write_value(stream, place, value);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What AMD's runtime needs for a capture beyond one call, as its published sources of 5.2 to 6.2 show.
+/// What AMD's runtime needs for a capture beyond one call, as its published sources of 5.2 to 6.2
+/// show.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -20,15 +21,18 @@ struct Captured {
   std::size_t count = 0;  // the nodes that come before the stream's next one
 };
 inline hipError_t hip_find_capture(hipStream_t stream, Captured& found) noexcept {
-  if (stream == nullptr) return hipSuccess;  // the null stream is never captured; 5.2 answers the question with "unknown error"
+  // the null stream is never captured; 5.2 answers the question with "unknown error"
+  if (stream == nullptr) return hipSuccess;
   hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
   unsigned long long number = 0;
-  const hipError_t e = hipStreamGetCaptureInfo_v2(stream, &capture, &number, &found.graph, &found.before, &found.count);
+  const hipError_t e = hipStreamGetCaptureInfo_v2(stream, &capture, &number, &found.graph,
+                                                  &found.before, &found.count);
   if (e != hipSuccess || capture != hipStreamCaptureStatusActive) found = {};
   return e;
 }
 
-/// The last copy that this thread has enqueued; without bytes if it was not one of contiguous bytes.
+/// The last copy that this thread has enqueued; without bytes if it was not one of contiguous
+/// bytes.
 struct FlatCopy {
   void* to = nullptr;
   const void* from = nullptr;
@@ -36,14 +40,17 @@ struct FlatCopy {
 };
 inline thread_local constinit FlatCopy last_flat_copy{};
 
-/// Makes the stream wait for the last work of all other streams of its capture. `joined`: whether there was any that it did not wait for.
+/// Makes the stream wait for the last work of all other streams of its capture. `joined`: whether
+/// there was any that it did not wait for.
 inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& joined) noexcept {
   std::size_t count = 0;
   hipError_t e = hipGraphGetNodes(capture.graph, nullptr, &count);
   if (e != hipSuccess || count == 0) return e;
-  // A usual capture can be ended without memory. If it cannot, its streams stay captured, and what they would free is lost.
+  // A usual capture can be ended without memory. If it cannot, its streams stay captured, and what
+  // they would free is lost.
   std::array<hipGraphNode_t, 256> few;
-  const std::unique_ptr<hipGraphNode_t[]> many{count > few.size() ? new (std::nothrow) hipGraphNode_t[count] : nullptr};
+  const std::unique_ptr<hipGraphNode_t[]> many{
+      count > few.size() ? new (std::nothrow) hipGraphNode_t[count] : nullptr};
   hipGraphNode_t* const nodes = count > few.size() ? many.get() : few.data();
   if (nodes == nullptr) return hipErrorOutOfMemory;
   e = hipGraphGetNodes(capture.graph, nodes, &count);
@@ -51,9 +58,11 @@ inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& jo
   const auto is_joined = [&](hipGraphNode_t node) {
     std::size_t later = 0;
     if (e == hipSuccess) e = hipGraphNodeGetDependentNodes(node, nullptr, &later);
-    return e != hipSuccess || later > 0 || std::find(capture.before, before_end, node) != before_end;
+    return e != hipSuccess || later > 0 ||
+           std::find(capture.before, before_end, node) != before_end;
   };
-  const auto open = static_cast<std::size_t>(std::remove_if(nodes, nodes + count, is_joined) - nodes);
+  const auto open =
+      static_cast<std::size_t>(std::remove_if(nodes, nodes + count, is_joined) - nodes);
   if (e != hipSuccess || open == 0) return e;
   e = hipStreamUpdateCaptureDependencies(stream, nodes, open, hipStreamAddCaptureDependencies);
   joined = e == hipSuccess;
@@ -66,14 +75,16 @@ inline hipError_t leave_broken_capture(hipStream_t stream) noexcept {
   hipError_t e = hipStreamIsCapturing(stream, &capture);
   if (e != hipSuccess || capture != hipStreamCaptureStatusInvalidated) return e;
   e = hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed);
-  if (e == hipSuccess) e = hipStreamUpdateCaptureDependencies(stream, nullptr, 0, hipStreamSetCaptureDependencies);
+  if (e == hipSuccess)
+    e = hipStreamUpdateCaptureDependencies(stream, nullptr, 0, hipStreamSetCaptureDependencies);
   hipGraph_t empty = nullptr;
   if (e == hipSuccess) e = hipStreamEndCapture(stream, &empty);
   return e == hipSuccess ? hipGraphDestroy(empty) : e;
 }
 
-/// If AMD's runtime refuses to end a capture, because work was not joined or because it is broken, its streams stay captured for ever. So
-/// the work is joined first, and the graph is thrown away; and a broken capture is replaced.
+/// If AMD's runtime refuses to end a capture, because work was not joined or because it is broken,
+/// its streams stay captured for ever. So the work is joined first, and the graph is thrown away;
+/// and a broken capture is replaced.
 inline hipError_t end_capture(hipStream_t stream, hipGraph_t* graph) noexcept {
   Captured capture;
   bool joined = false;

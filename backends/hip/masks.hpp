@@ -21,16 +21,19 @@ struct Mask {
   }
 };
 
-inline hipError_t hip_device_divide(int device, const int* wanted, std::size_t count, int* granted, void** parts) noexcept {
+inline hipError_t hip_device_divide(int device, const int* wanted, std::size_t count, int* granted,
+                                    void** parts) noexcept {
   int all = 0;
   const hipError_t e = hipDeviceGetAttribute(&all, hipDeviceAttributeMultiprocessorCount, device);
   if (e != hipSuccess) return e;
-  const std::unique_ptr<std::unique_ptr<Mask>[]> masks { new (std::nothrow) std::unique_ptr<Mask>[ count + 1 ] };
+  const std::unique_ptr<std::unique_ptr<Mask>[]> masks{new (std::nothrow)
+                                                           std::unique_ptr<Mask>[count + 1]};
   if (masks == nullptr) return hipErrorOutOfMemory;
   int used = 0;
   for (std::size_t i = 0; i <= count; ++i) {
     granted[i] = i < count ? wanted[i] : all - used;
-    if (granted[i] < 1 || granted[i] > all - used || all > static_cast<int>(8 * sizeof(Mask))) return hipErrorInvalidValue;
+    if (granted[i] < 1 || granted[i] > all - used || all > static_cast<int>(8 * sizeof(Mask)))
+      return hipErrorInvalidValue;
     masks[i].reset(new (std::nothrow) Mask);
     if (masks[i] == nullptr) return hipErrorOutOfMemory;
     masks[i]->set(used, granted[i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The names that the shared text uses, for HIP 5.2 to 7, on AMD's runtime and (hip_platform=nvidia) over CUDA's. The same names in
-/// the same order as cuda/runtime.hpp.
+/// The names that the shared text uses, for HIP 5.2 to 7, on AMD's runtime and
+/// (hip_platform=nvidia) over CUDA's. The same names in the same order as cuda/runtime.hpp.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -45,32 +45,41 @@ inline constexpr auto get_last_error = &hipGetLastError;
 
 // Devices
 #ifdef __HIP_PLATFORM_NVIDIA__
-// The header translates only some attributes (5.7: neither copy engines nor stream memory operations), so CUDA's own call is used.
+// The header translates only some attributes (5.7: neither copy engines nor stream memory
+// operations), so CUDA's own call is used.
 using attribute = cudaDeviceAttr;
 inline constexpr attribute attribute_compute_capability_major = cudaDevAttrComputeCapabilityMajor;
 inline constexpr attribute attribute_compute_capability_minor = cudaDevAttrComputeCapabilityMinor;
 inline constexpr attribute attribute_async_engine_count = cudaDevAttrAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = cudaDevAttrMultiProcessorCount;
 inline constexpr attribute attribute_can_map_host_memory = cudaDevAttrCanMapHostMemory;
-inline constexpr attribute attribute_can_pin_read_only_memory = cudaDevAttrHostRegisterReadOnlySupported;
+inline constexpr attribute attribute_can_pin_read_only_memory =
+    cudaDevAttrHostRegisterReadOnlySupported;
 inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
-inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables = cudaDevAttrPageableMemoryAccessUsesHostPageTables;
-inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);  // see cuda/runtime.hpp
+inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables =
+    cudaDevAttrPageableMemoryAccessUsesHostPageTables;
+// see cuda/runtime.hpp
+inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);
 inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
 inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
 inline constexpr int hardware_queues_default = 8;
 #else
 using attribute = hipDeviceAttribute_t;
-inline constexpr attribute attribute_compute_capability_major = hipDeviceAttributeComputeCapabilityMajor;
-inline constexpr attribute attribute_compute_capability_minor = hipDeviceAttributeComputeCapabilityMinor;
+inline constexpr attribute attribute_compute_capability_major =
+    hipDeviceAttributeComputeCapabilityMajor;
+inline constexpr attribute attribute_compute_capability_minor =
+    hipDeviceAttributeComputeCapabilityMinor;
 inline constexpr attribute attribute_async_engine_count = hipDeviceAttributeAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = hipDeviceAttributeMultiprocessorCount;
 inline constexpr attribute attribute_can_map_host_memory = hipDeviceAttributeCanMapHostMemory;
-inline constexpr attribute attribute_can_pin_read_only_memory = attribute_can_map_host_memory;  // unused: registers_read_only_memory
-inline constexpr attribute attribute_pageable_memory_access = hipDeviceAttributePageableMemoryAccess;
+// unused: registers_read_only_memory
+inline constexpr attribute attribute_can_pin_read_only_memory = attribute_can_map_host_memory;
+inline constexpr attribute attribute_pageable_memory_access =
+    hipDeviceAttributePageableMemoryAccess;
 inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables =
     hipDeviceAttributePageableMemoryAccessUsesHostPageTables;
-inline constexpr attribute attribute_stream_memory_operations = hipDeviceAttributeCanUseStreamWaitValue;
+inline constexpr attribute attribute_stream_memory_operations =
+    hipDeviceAttributeCanUseStreamWaitValue;
 inline constexpr attribute attribute_memory_pools = hipDeviceAttributeMemoryPoolsSupported;
 inline constexpr const char* hardware_queues_variable = "GPU_MAX_HW_QUEUES";
 inline constexpr int hardware_queues_default = 4;
@@ -80,7 +89,8 @@ inline constexpr auto get_device = &hipGetDevice;
 inline constexpr auto set_device = &hipSetDevice;
 inline error device_name(char* text, std::size_t size, int device) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  hipDeviceProp_t properties{};  // hipDeviceGetName is a driver function there, and the library does not link libcuda
+  // hipDeviceGetName is a driver function there, and the library does not link libcuda
+  hipDeviceProp_t properties{};
   const error e = hipGetDeviceProperties(&properties, device);
   if (e == hipSuccess) std::snprintf(text, size, "%s", properties.name);
   return e;
@@ -90,7 +100,8 @@ inline error device_name(char* text, std::size_t size, int device) noexcept {
 }
 inline error device_uuid(unsigned char (&bytes)[16], int device) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  cudaDeviceProp properties{};  // HIP's properties have no uuid (5.2), and hipDeviceGetUuid is a driver function there
+  // HIP's properties have no uuid (5.2), and hipDeviceGetUuid is a driver function there
+  cudaDeviceProp properties{};
   const error e = hipCUDAErrorTohipError(cudaGetDeviceProperties(&properties, device));
   std::memcpy(bytes, properties.uuid.bytes, sizeof bytes);
 #else
@@ -124,7 +135,8 @@ inline error device_get_attribute(int* value, attribute which, int device) noexc
 #ifdef __HIP_PLATFORM_NVIDIA__
   return hipCUDAErrorTohipError(cudaDeviceGetAttribute(value, which, device));
 #else
-  // HIP 5 refuses attributes that its header calls "Cuda only", such as copy engines, as an invalid value. Here that is 0, not an error.
+  // HIP 5 refuses attributes that its header calls "Cuda only", such as copy engines, as an invalid
+  // value. Here that is 0, not an error.
   const error pending = hipPeekAtLastError();
   const error e = hipDeviceGetAttribute(value, which, device);
   if (e != hipErrorInvalidValue) return e;
@@ -167,7 +179,8 @@ inline error stream_get_device(native::stream stream, int* device) noexcept {
 #elif HIP_VERSION >= 60000000
   return hipStreamGetDevice(stream, device);
 #else
-  *device = hipGetStreamDeviceId(stream);  // 5.2 has only this call, which is meant for profilers; -1 for an invalid stream
+  // 5.2 has only this call, which is meant for profilers; -1 for an invalid stream
+  *device = hipGetStreamDeviceId(stream);
   return *device < 0 ? hipErrorInvalidHandle : hipSuccess;
 #endif
 }
@@ -199,7 +212,8 @@ inline constexpr capture_mode capture_mode_relaxed = hipStreamCaptureModeRelaxed
 inline constexpr auto exchange_capture_mode = &hipThreadExchangeStreamCaptureMode;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
-// Of a capture and a graph the header translates only some names, and some only under nvcc (5.2 to 5.7). So CUDA's own are used.
+// Of a capture and a graph the header translates only some names, and some only under nvcc (5.2 to
+// 5.7). So CUDA's own are used.
 inline constexpr auto stream_capture_number = translated<&cuda_capture_number>;
 inline constexpr auto stream_begin_capture = translated<&cudaStreamBeginCapture>;
 inline constexpr auto stream_end_capture = translated<&cudaStreamEndCapture>;
@@ -214,7 +228,8 @@ inline error stream_capture_number(native::stream stream, unsigned long long* nu
   if (capture == hipStreamCaptureStatusActive) *number = found;
   return e;
 #else
-  // Before 5.5 the runtime gave each stream of a capture another number. All of these streams have the same graph, so its address serves.
+  // Before 5.5 the runtime gave each stream of a capture another number. All of these streams have
+  // the same graph, so its address serves.
   Captured capture;
   const error e = hip_find_capture(stream, capture);
   *number = reinterpret_cast<std::uintptr_t>(capture.graph);
@@ -231,8 +246,9 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
   return hipCUDAErrorTohipError(cudaLaunchHostFunc(stream, function, data));
 }
 #elif HIP_VERSION < 50300000
-// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call passes two more arguments to the function, and
-// cannot be captured. So in a capture the node is added by hand.
+// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call passes two
+// more arguments to the function, and cannot be captured. So in a capture the node is added by
+// hand.
 inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   Captured capture;
   error e = hip_find_capture(stream, capture);
@@ -265,19 +281,27 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
 inline constexpr auto launch_host_func = &hipLaunchHostFunc;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
-// The header declares hipStreamWaitValue32 and the like under nvcc only, so the CUDA driver's own functions are used.
+// The header declares hipStreamWaitValue32 and the like under nvcc only, so the CUDA driver's own
+// functions are used.
 inline constexpr bool values_in_pinned_memory = true;
-inline error stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+inline error stream_wait_value(native::stream stream, std::uint32_t* place,
+                               std::uint32_t value) noexcept {
   return hipCUDAErrorTohipError(cuda_wait_value(stream, place, value));
 }
-inline error stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+inline error stream_write_value(native::stream stream, std::uint32_t* place,
+                                std::uint32_t value) noexcept {
   return hipCUDAErrorTohipError(cuda_write_value(stream, place, value));
 }
 #else
-// AMD's functions accept only memory from hipMallocSignalMemory, 8 bytes a block, and the host cannot poll that as it polls pinned memory.
+// AMD's functions accept only memory from hipMallocSignalMemory, 8 bytes a block, and the host
+// cannot poll that as it polls pinned memory.
 inline constexpr bool values_in_pinned_memory = false;
-inline error stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return hipErrorNotSupported; }
-inline error stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept { return hipErrorNotSupported; }
+inline error stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept {
+  return hipErrorNotSupported;
+}
+inline error stream_write_value(native::stream, std::uint32_t*, std::uint32_t) noexcept {
+  return hipErrorNotSupported;
+}
 #endif
 
 // roctx has ranges but no names for streams, and would be one more library to link. It is not used.
@@ -285,16 +309,18 @@ inline void name_stream(native::stream, const char*) noexcept {}
 inline void push_range(const char*) noexcept {}
 inline void pop_range() noexcept {}
 
-// Activities. CUPTI is used by the CUDA backend only; AMD's libraries for this purpose have another shape.
+// Activities. CUPTI is used by the CUDA backend only; AMD's libraries for this purpose have another
+// shape.
 inline bool collect_activities(backend::ActivitySink, char*, std::size_t) noexcept { return false; }
 inline void deliver_activities(bool) noexcept {}
 inline bool activity_time(std::uint64_t&) noexcept { return false; }
 inline bool activity_stream(native::stream, std::uint32_t&) noexcept { return false; }
 
-// Events
-// AMD's runtime blocks in hipEventSynchronize only if the flags are exactly hipEventBlockingSync, so that such an event is timed too;
-// an interprocess event must not be timed, and so spins.
-inline constexpr unsigned int event_flags(bool timed, bool blocking_wait, bool interprocess) noexcept {
+// Events AMD's runtime blocks in hipEventSynchronize only if the flags are exactly
+// hipEventBlockingSync, so that such an event is timed too; an interprocess event must not be
+// timed, and so spins.
+inline constexpr unsigned int event_flags(bool timed, bool blocking_wait,
+                                          bool interprocess) noexcept {
   if (interprocess) return hipEventInterprocess | hipEventDisableTiming;
   if (blocking_wait) return hipEventBlockingSync;
   return timed ? hipEventDefault : hipEventDisableTiming;
@@ -307,7 +333,8 @@ inline constexpr auto event_synchronize = &hipEventSynchronize;
 inline constexpr auto event_elapsed = &hipEventElapsedTime;
 using ipc_event_handle = hipIpcEventHandle_t;
 #ifdef __HIP_PLATFORM_NVIDIA__
-inline constexpr auto ipc_get_event_handle = translated<&cudaIpcGetEventHandle>;  // 5.2's header wraps some of these calls only
+// 5.2's header wraps some of these calls only
+inline constexpr auto ipc_get_event_handle = translated<&cudaIpcGetEventHandle>;
 inline constexpr auto ipc_open_event_handle = translated<&cudaIpcOpenEventHandle>;
 #else
 inline constexpr auto ipc_get_event_handle = &hipIpcGetEventHandle;
@@ -318,7 +345,9 @@ inline constexpr auto ipc_open_event_handle = &hipIpcOpenEventHandle;
 #ifdef __HIP_PLATFORM_NVIDIA__
 using graph_node_type = cudaGraphNodeType;
 inline constexpr graph_node_type node_kernel = cudaGraphNodeTypeKernel;
-inline constexpr bool is_copy_node(graph_node_type type) noexcept { return type == cudaGraphNodeTypeMemcpy; }
+inline constexpr bool is_copy_node(graph_node_type type) noexcept {
+  return type == cudaGraphNodeTypeMemcpy;
+}
 inline constexpr graph_node_type node_fill = cudaGraphNodeTypeMemset;
 inline constexpr graph_node_type node_host_function = cudaGraphNodeTypeHost;
 inline constexpr graph_node_type node_allocation = cudaGraphNodeTypeMemAlloc;
@@ -334,15 +363,18 @@ inline constexpr auto graph_add_event_record = translated<&cudaGraphAddEventReco
 inline constexpr auto graph_add_event_wait = translated<&cudaGraphAddEventWaitNode>;
 inline constexpr auto graph_destroy_node = translated<&cudaGraphDestroyNode>;
 using host_function_arguments = cudaHostNodeParams;
-inline error graph_get_host_function(native::graph_node node, host_function_arguments* found) noexcept {
+inline error graph_get_host_function(native::graph_node node,
+                                     host_function_arguments* found) noexcept {
   return hipCUDAErrorTohipError(cudaGraphHostNodeGetParams(node, found));
 }
 using copy_arguments = cudaMemcpy3DParms;
-inline bool last_copy_was_flat() noexcept { return true; }  // the runtime returns the arguments of every copy node
+// the runtime returns the arguments of every copy node
+inline bool last_copy_was_flat() noexcept { return true; }
 inline error graph_get_copy(native::graph_node node, copy_arguments* found) noexcept {
   return hipCUDAErrorTohipError(cudaGraphMemcpyNodeGetParams(node, found));
 }
-inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node, const copy_arguments* given) noexcept {
+inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node,
+                                       const copy_arguments* given) noexcept {
   return hipCUDAErrorTohipError(cudaGraphExecMemcpyNodeSetParams(executable, node, given));
 }
 inline error graph_set_copy(native::graph_node node, const copy_arguments* given) noexcept {
@@ -352,7 +384,8 @@ using fill_arguments = cudaMemsetParams;
 inline error graph_get_fill(native::graph_node node, fill_arguments* found) noexcept {
   return hipCUDAErrorTohipError(cudaGraphMemsetNodeGetParams(node, found));
 }
-inline error graph_executable_set_fill(native::executable_graph executable, native::graph_node node, const fill_arguments* given) noexcept {
+inline error graph_executable_set_fill(native::executable_graph executable, native::graph_node node,
+                                       const fill_arguments* given) noexcept {
   return hipCUDAErrorTohipError(cudaGraphExecMemsetNodeSetParams(executable, node, given));
 }
 inline error graph_set_fill(native::graph_node node, const fill_arguments* given) noexcept {
@@ -362,14 +395,16 @@ using kernel_arguments = cudaKernelNodeParams;
 inline error graph_get_kernel(native::graph_node node, kernel_arguments* found) noexcept {
   return hipCUDAErrorTohipError(cudaGraphKernelNodeGetParams(node, found));
 }
-inline error graph_executable_set_kernel(native::executable_graph executable, native::graph_node node,
+inline error graph_executable_set_kernel(native::executable_graph executable,
+                                         native::graph_node node,
                                          const kernel_arguments* given) noexcept {
   return hipCUDAErrorTohipError(cudaGraphExecKernelNodeSetParams(executable, node, given));
 }
 inline error graph_set_kernel(native::graph_node node, const kernel_arguments* given) noexcept {
   return hipCUDAErrorTohipError(cudaGraphKernelNodeSetParams(node, given));
 }
-inline error graph_enable_node(native::executable_graph executable, native::graph_node node, unsigned int enabled) noexcept {
+inline error graph_enable_node(native::executable_graph executable, native::graph_node node,
+                               unsigned int enabled) noexcept {
   return hipCUDAErrorTohipError(cudaGraphNodeSetEnabled(executable, node, enabled));
 }
 inline constexpr graph_node_type node_graph = cudaGraphNodeTypeGraph;
@@ -394,7 +429,8 @@ inline constexpr bool is_copy_node(graph_node_type type) noexcept {
 #if HIP_VERSION < 50300000
   if (type == hipGraphNodeTypeMemcpy1D) return true;
 #endif
-  return type == hipGraphNodeTypeMemcpy || type == hipGraphNodeTypeMemcpyFromSymbol || type == hipGraphNodeTypeMemcpyToSymbol;
+  return type == hipGraphNodeTypeMemcpy || type == hipGraphNodeTypeMemcpyFromSymbol ||
+         type == hipGraphNodeTypeMemcpyToSymbol;
 }
 inline constexpr graph_node_type node_fill = hipGraphNodeTypeMemset;
 inline constexpr graph_node_type node_host_function = hipGraphNodeTypeHost;
@@ -402,7 +438,8 @@ inline constexpr graph_node_type node_host_function = hipGraphNodeTypeHost;
 inline constexpr graph_node_type node_allocation = hipGraphNodeTypeMemAlloc;
 inline constexpr graph_node_type node_free = hipGraphNodeTypeMemFree;
 #else
-inline constexpr graph_node_type node_allocation = hipGraphNodeTypeCount;  // no node has this type: see malloc_async
+// no node has this type: see malloc_async
+inline constexpr graph_node_type node_allocation = hipGraphNodeTypeCount;
 inline constexpr graph_node_type node_free = hipGraphNodeTypeCount;
 #endif
 inline constexpr graph_node_type node_event_record = hipGraphNodeTypeEventRecord;
@@ -424,8 +461,10 @@ inline error graph_get_copy(native::graph_node, copy_arguments* found) noexcept 
   *found = last_flat_copy;
   return found->bytes > 0 ? hipSuccess : hipErrorInvalidValue;
 }
-inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node, const copy_arguments* copy) noexcept {
-  return hipGraphExecMemcpyNodeSetParams1D(executable, node, copy->to, copy->from, copy->bytes, hipMemcpyDefault);
+inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node,
+                                       const copy_arguments* copy) noexcept {
+  return hipGraphExecMemcpyNodeSetParams1D(executable, node, copy->to, copy->from, copy->bytes,
+                                           hipMemcpyDefault);
 }
 inline error graph_set_copy(native::graph_node node, const copy_arguments* copy) noexcept {
   return hipGraphMemcpyNodeSetParams1D(node, copy->to, copy->from, copy->bytes, hipMemcpyDefault);
@@ -441,7 +480,10 @@ inline constexpr auto graph_set_kernel = &hipGraphKernelNodeSetParams;
 #if HIP_VERSION >= 50600000
 inline constexpr auto graph_enable_node = &hipGraphNodeSetEnabled;
 #else
-inline error graph_enable_node(native::executable_graph, native::graph_node, unsigned int) noexcept { return hipErrorNotSupported; }
+inline error graph_enable_node(native::executable_graph, native::graph_node,
+                               unsigned int) noexcept {
+  return hipErrorNotSupported;
+}
 #endif
 inline constexpr graph_node_type node_graph = hipGraphNodeTypeGraph;
 inline constexpr error out_of_memory = hipErrorOutOfMemory;
@@ -460,14 +502,15 @@ inline error graph_update(native::executable_graph executable, native::graph gra
   return hipGraphExecUpdate(executable, graph, &differs, &why);
 }
 inline constexpr auto graph_launch = &hipGraphLaunch;
-inline constexpr bool orders_graph_launches = false;  // the sources of 5.2 to 6.2 have nothing that would
+// the sources of 5.2 to 6.2 have nothing that would
+inline constexpr bool orders_graph_launches = false;
 inline constexpr auto executable_graph_destroy = &hipGraphExecDestroy;
 #endif
 
-// Memory; the allocating functions are overloaded in C++
-// hipHostMallocCoherent must be given: with other flags and without it the memory is not coherent, and a host that polls may read old
-// values.
-inline constexpr unsigned int malloc_host_flags = hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
+// Memory; the allocating functions are overloaded in C++ hipHostMallocCoherent must be given: with
+// other flags and without it the memory is not coherent, and a host that polls may read old values.
+inline constexpr unsigned int malloc_host_flags =
+    hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
 inline constexpr unsigned int malloc_host_write_combined = hipHostMallocWriteCombined;
 inline constexpr error (*malloc_host)(void**, std::size_t, unsigned int) = &hipHostMalloc;
 inline constexpr auto free_host = &hipHostFree;
@@ -477,13 +520,15 @@ inline constexpr auto host_register = &hipHostRegister;
 inline constexpr unsigned int host_register_read_only = cudaHostRegisterReadOnly;
 inline constexpr bool registers_read_only_memory = true;
 #else
-inline constexpr unsigned int host_register_read_only = 0;  // the same bit makes memory coarse-grained in HIP 5
+// the same bit makes memory coarse-grained in HIP 5
+inline constexpr unsigned int host_register_read_only = 0;
 inline constexpr bool registers_read_only_memory = false;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
 inline constexpr bool prefers_registered_pages = true;
 #else
-inline constexpr bool prefers_registered_pages = false;  // nothing says that registered memory is coherent
+// nothing says that registered memory is coherent
+inline constexpr bool prefers_registered_pages = false;
 #endif
 inline constexpr auto host_unregister = &hipHostUnregister;
 inline constexpr auto host_get_device_pointer = &hipHostGetDevicePointer;
@@ -505,15 +550,19 @@ inline error advise(const void* memory, std::size_t bytes, int advice, int place
 inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
 inline constexpr auto free_async = &hipFreeAsync;
 #else
-// AMD's runtime captures these two since 5.5. Before, it runs them at once, so that a graph would use memory that is freed already.
+// AMD's runtime captures these two since 5.5. Before, it runs them at once, so that a graph would
+// use memory that is freed already.
 inline error malloc_async(void** memory, std::size_t size, native::stream stream) noexcept {
   Captured capture;
   const error e = hip_find_capture(stream, capture);
   if (e != hipSuccess) return e;
-  return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipMallocAsync(memory, size, stream);
+  return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported
+                                  : hipMallocAsync(memory, size, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
-  Captured capture;  // If the runtime does not answer, the memory is freed as outside of a capture: else it would leak.
+  // If the runtime does not answer, the memory is freed as outside of a capture: else it would
+  // leak.
+  Captured capture;
   static_cast<void>(hip_find_capture(stream, capture));
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
 }
@@ -560,26 +609,31 @@ inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept 
   return hipMemPoolSetAccess(pool, &access, 1);
 }
 #endif
-using memory_type = int;  // numbered as in HIP 6 and CUDA; HIP 5 numbers host 0 and device 1, and has no name for managed
+// numbered as in HIP 6 and CUDA; HIP 5 numbers host 0 and device 1, and has no name for managed
+using memory_type = int;
 inline constexpr memory_type memory_host = 1;
 inline constexpr memory_type memory_device = 2;
 inline constexpr memory_type memory_managed = 3;
 inline error pointer_get_attributes(memory_type* type, int* device, const void* pointer) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  cudaPointerAttributes attributes{};  // the wrapper refuses managed and pageable memory alike as an invalid value (5.2 to 5.7)
+  // the wrapper refuses managed and pageable memory alike as an invalid value (5.2 to 5.7)
+  cudaPointerAttributes attributes{};
   const error e = hipCUDAErrorTohipError(cudaPointerGetAttributes(&attributes, pointer));
   *type = attributes.type;
 #else
   hipPointerAttribute_t attributes{};
   const error pending = hipPeekAtLastError();
   const error e = hipPointerGetAttributes(&attributes, pointer);
-  if (e == hipErrorInvalidValue) {  // HIP 5, and for some addresses HIP 6, answer so for memory that the runtime does not know
+  // HIP 5, and for some addresses HIP 6, answer so for memory that the runtime does not know
+  if (e == hipErrorInvalidValue) {
     if (pending == hipSuccess) static_cast<void>(hipGetLastError());
     *type = 0;
     return hipSuccess;
   }
 #if HIP_VERSION >= 60000000
-  *type = attributes.type == hipMemoryTypeHost ? memory_host : attributes.type == hipMemoryTypeDevice ? memory_device : 0;
+  *type = attributes.type == hipMemoryTypeHost     ? memory_host
+          : attributes.type == hipMemoryTypeDevice ? memory_device
+                                                   : 0;
 #else
   *type = attributes.memoryType == hipMemoryTypeHost ? memory_host : memory_device;
 #endif
@@ -591,39 +645,45 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 
 // Copies and fills
 inline constexpr auto copy_default = hipMemcpyDefault;
-inline error copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
+inline error copy_async(void* to, const void* from, std::size_t bytes,
+                        native::stream stream) noexcept {
 #ifndef __HIP_PLATFORM_NVIDIA__
   last_flat_copy = {to, from, bytes};
 #endif
   return hipMemcpyAsync(to, from, bytes, copy_default, stream);
 }
-inline error copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
-                           hipMemcpyKind kind, native::stream stream) noexcept {
+inline error copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                           std::size_t width, std::size_t height, hipMemcpyKind kind,
+                           native::stream stream) noexcept {
 #ifndef __HIP_PLATFORM_NVIDIA__
   last_flat_copy = {};
 #endif
   return hipMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, stream);
 }
 inline constexpr auto copy_peer_async = &hipMemcpyPeerAsync;
-inline error copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
-                              native::stream stream) noexcept {
+inline error copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes,
+                              std::size_t count, native::stream stream) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
   return hipCUDAErrorTohipError(cuda_copy_batch(to, from, bytes, count, stream));
 #else
   // HIP 7.1 added hipMemcpyBatchAsync, but it enqueues the copies one by one.
-  static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes), static_cast<void>(count), static_cast<void>(stream);
+  static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes),
+      static_cast<void>(count), static_cast<void>(stream);
   return hipErrorNotSupported;
 #endif
 }
 inline constexpr auto fill_async = &hipMemsetAsync;
-inline error fill_16_async(void* to, std::uint32_t value, std::size_t count, native::stream stream) noexcept {
+inline error fill_16_async(void* to, std::uint32_t value, std::size_t count,
+                           native::stream stream) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  return hipCUDAErrorTohipError(cuda_fill_16(to, value, count, stream));  // hipMemsetD16Async is a driver function there
+  // hipMemsetD16Async is a driver function there
+  return hipCUDAErrorTohipError(cuda_fill_16(to, value, count, stream));
 #else
   return hipMemsetD16Async(to, static_cast<unsigned short>(value), count, stream);
 #endif
 }
-inline error fill_32_async(void* to, std::uint32_t value, std::size_t count, native::stream stream) noexcept {
+inline error fill_32_async(void* to, std::uint32_t value, std::size_t count,
+                           native::stream stream) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
   return hipCUDAErrorTohipError(cuda_fill_32(to, value, count, stream));
 #else

@@ -9,6 +9,7 @@ namespace runnel::inline RUNNEL_ABI::rt {
 
 /// Calls a function of CUDA, and returns HIP's number of its error.
 template <auto function>
-inline constexpr auto translated = [](auto... arguments) noexcept { return hipCUDAErrorTohipError(function(arguments...)); };
+inline constexpr auto translated =
+    [](auto... arguments) noexcept { return hipCUDAErrorTohipError(function(arguments...)); };
 
 }  // namespace runnel::inline RUNNEL_ABI::rt

@@ -67,10 +67,12 @@ void add_node(Capture& capture, std::size_t chain, native::host_graph_node node)
     const Position position = open.back();
     open.pop_back();
     for (std::size_t& done = reached[position.chain]; done < position.steps; ++done)
-      if (const GraphWork::Step& step = chains[position.chain][done]; step.node == nullptr) open.push_back(step.after);
+      if (const GraphWork::Step& step = chains[position.chain][done]; step.node == nullptr)
+        open.push_back(step.after);
   }
   for (std::size_t chain = 0; chain < work.chains; ++chain)
-    if (std::any_of(chains[chain].begin() + static_cast<std::ptrdiff_t>(reached[chain]), chains[chain].end(),
+    if (std::any_of(chains[chain].begin() + static_cast<std::ptrdiff_t>(reached[chain]),
+                    chains[chain].end(),
                     [](const GraphWork::Step& step) { return step.node != nullptr; }))
       return false;
   return true;
@@ -82,7 +84,8 @@ backend::status begin_capture(native::host_stream& stream, backend::CaptureMode 
   if (stream.is_default) return refused;
   const std::lock_guard lock{captures_mutex};
   if (stream.capture != nullptr) return invalid_argument;
-  const auto capture = std::make_shared<Capture>(Capture{captures_so_far + 1, mode, std::this_thread::get_id()});
+  const auto capture =
+      std::make_shared<Capture>(Capture{captures_so_far + 1, mode, std::this_thread::get_id()});
   enter(stream, capture);
   ++captures_so_far;
   return backend::ok;
@@ -92,7 +95,8 @@ backend::status end_capture(native::host_stream& stream, std::shared_ptr<const G
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr || stream.chain != 0) return refused;
-  const bool ends_here = capture->mode == backend::CaptureMode::relaxed || capture->thread == std::this_thread::get_id();
+  const bool ends_here = capture->mode == backend::CaptureMode::relaxed ||
+                         capture->thread == std::this_thread::get_id();
   end(*capture);
   if (!ends_here || capture->is_broken || !is_joined(*capture->work)) return refused;
   work = capture->work;
@@ -117,7 +121,8 @@ std::uint64_t capture_number(const native::host_stream& stream) noexcept {
   return capture == nullptr || capture->is_broken ? 0 : capture->number;
 }
 
-std::optional<backend::status> capture_node(native::host_stream& stream, native::host_graph_node node) {
+std::optional<backend::status> capture_node(native::host_stream& stream,
+                                            native::host_graph_node node) {
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return std::nullopt;
@@ -141,7 +146,9 @@ const native::host_graph_node* last_node(const native::host_stream& stream) noex
   const std::lock_guard lock{captures_mutex};
   if (stream.capture == nullptr) return nullptr;
   const std::vector<GraphWork::Step>& steps = stream.capture->work->steps;
-  const auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const GraphWork::Step& step) { return step.chain == stream.chain; });
+  const auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const GraphWork::Step& step) {
+    return step.chain == stream.chain;
+  });
   return last == steps.rend() ? nullptr : last->node;
 }
 
@@ -157,7 +164,9 @@ backend::status wait_in_capture(native::host_stream& stream, const CapturedMark&
   using backend::CaptureFault;
   const std::shared_ptr<Capture> own = stream.capture;
   if (own != nullptr && own->is_broken) return broken_earlier;
-  if (mark.capture->has_ended) return own == nullptr ? status_of(CaptureFault::ended) : break_capture(*own, CaptureFault::outside);
+  if (mark.capture->has_ended)
+    return own == nullptr ? status_of(CaptureFault::ended)
+                          : break_capture(*own, CaptureFault::outside);
   if (mark.capture->is_broken) return broken_earlier;
   if (own != nullptr && own != mark.capture) {
     mark.capture->is_broken = true;
@@ -167,7 +176,8 @@ backend::status wait_in_capture(native::host_stream& stream, const CapturedMark&
     if (stream.is_default) return break_capture(*mark.capture, CaptureFault::default_stream);
     enter(stream, mark.capture);
   }
-  if (stream.chain != mark.position.chain) add_step(*mark.capture, {stream.chain, nullptr, mark.position});
+  if (stream.chain != mark.position.chain)
+    add_step(*mark.capture, {stream.chain, nullptr, mark.position});
   return backend::ok;
 }
 
@@ -175,7 +185,8 @@ backend::status refuse_outside_wait(const native::host_stream& stream) noexcept 
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return backend::ok;
-  return capture->is_broken ? broken_earlier : break_capture(*capture, backend::CaptureFault::outside);
+  return capture->is_broken ? broken_earlier
+                            : break_capture(*capture, backend::CaptureFault::outside);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::host

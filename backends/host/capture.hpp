@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Captures: what is submitted to a stream goes into a graph instead of into the stream's queue. A graph has one chain of steps for each
-/// stream that took part. One lock guards all captures of the process.
+/// Captures: what is submitted to a stream goes into a graph instead of into the stream's queue. A
+/// graph has one chain of steps for each stream that took part. One lock guards all captures of the
+/// process.
 #pragma once
 
 #include "state.hpp"
@@ -34,8 +35,9 @@ struct native::host_graph_node {
 
 namespace host {
 
-/// Memory that was allocated in a capture. Its addresses stay the graph's until nothing can launch or run it any more; then what is freed
-/// is freed, and the rest is the user's as if it had been allocated outside.
+/// Memory that was allocated in a capture. Its addresses stay the graph's until nothing can launch
+/// or run it any more; then what is freed is freed, and the rest is the user's as if it had been
+/// allocated outside.
 class GraphMemory {
  public:
   GraphMemory() = default;
@@ -67,7 +69,9 @@ struct GraphWork {
   };
   std::list<native::host_graph_node> nodes;
   std::vector<Step>
-      steps;  // of all chains, in the order in which they were captured; chain 0 is that of the stream where the capture began
+      // of all chains, in the order in which they were captured; chain 0 is that of the stream
+      // where the capture began
+      steps;
   std::size_t chains = 0;
   GraphMemory memory;
 };
@@ -93,33 +97,47 @@ struct CapturedMark {
 
 [[nodiscard]] backend::status begin_capture(native::host_stream& stream, backend::CaptureMode mode);
 /// Ends the capture, also if the answer is an error.
-[[nodiscard]] backend::status end_capture(native::host_stream& stream, std::shared_ptr<const GraphWork>& work);
-/// The stream is destroyed. A capture that was begun on it is broken; in another one its work stays.
+[[nodiscard]] backend::status end_capture(native::host_stream& stream,
+                                          std::shared_ptr<const GraphWork>& work);
+/// The stream is destroyed. A capture that was begun on it is broken; in another one its work
+/// stays.
 void leave_capture(native::host_stream& stream) noexcept;
 /// 0: none, or it is broken.
 [[nodiscard]] std::uint64_t capture_number(const native::host_stream& stream) noexcept;
 
 // These return nothing if the stream takes no part in a capture any more.
-[[nodiscard]] std::optional<backend::status> capture_node(native::host_stream& stream, native::host_graph_node node);
-/// The same for a node that allocates. Afterwards `block` belongs to the graph. @throws std::bad_alloc; `block` is the caller's then
-[[nodiscard]] std::optional<backend::status> capture_allocation(native::host_stream& stream, void* block);
+[[nodiscard]] std::optional<backend::status> capture_node(native::host_stream& stream,
+                                                          native::host_graph_node node);
+/// The same for a node that allocates. Afterwards `block` belongs to the graph. @throws
+/// std::bad_alloc; `block` is the caller's then
+[[nodiscard]] std::optional<backend::status> capture_allocation(native::host_stream& stream,
+                                                                void* block);
 /// The last step of the stream's chain, if that is a node. Null otherwise.
 [[nodiscard]] const native::host_graph_node* last_node(const native::host_stream& stream) noexcept;
 /// Where the stream stands in its capture, if it takes part in one.
 [[nodiscard]] CapturedMark capture_mark(const native::host_stream& stream);
-/// Later work of the stream comes after the mark: the stream takes part in the mark's capture from then on.
-[[nodiscard]] backend::status wait_in_capture(native::host_stream& stream, const CapturedMark& mark);
-/// Breaks the capture of a stream that was told to wait for an event from outside of the capture: a graph cannot repeat such a wait.
+/// Later work of the stream comes after the mark: the stream takes part in the mark's capture from
+/// then on.
+[[nodiscard]] backend::status wait_in_capture(native::host_stream& stream,
+                                              const CapturedMark& mark);
+/// Breaks the capture of a stream that was told to wait for an event from outside of the capture: a
+/// graph cannot repeat such a wait.
 [[nodiscard]] backend::status refuse_outside_wait(const native::host_stream& stream) noexcept;
 
 /// A node that records the event, or waits for it, at each launch.
-[[nodiscard]] inline backend::status capture_event_node(native::stream handle, backend::NodeKind kind, native::event event) noexcept {
-  return catch_bad_alloc([&] { return capture_node(resolve(handle), {kind, {}, event}).value_or(status_of(errc::capture)); });
+[[nodiscard]] inline backend::status capture_event_node(native::stream handle,
+                                                        backend::NodeKind kind,
+                                                        native::event event) noexcept {
+  return catch_bad_alloc([&] {
+    return capture_node(resolve(handle), {kind, {}, event}).value_or(status_of(errc::capture));
+  });
 }
 
-/// Submits work in the order that default and blocking streams promise, or adds it to the stream's capture.
+/// Submits work in the order that default and blocking streams promise, or adds it to the stream's
+/// capture.
 template <class F>
-[[nodiscard]] backend::status enqueue(native::stream handle, backend::NodeKind kind, F work) noexcept {
+[[nodiscard]] backend::status enqueue(native::stream handle, backend::NodeKind kind,
+                                      F work) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = resolve(handle);
     if (stream.is_captured()) [[unlikely]]

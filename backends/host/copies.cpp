@@ -28,8 +28,12 @@ void set(void* to, T value, std::size_t count) noexcept {
   std::fill_n(static_cast<T*>(to), count, value);
 }
 
-[[nodiscard]] unsigned char* bytes_of(void* pointer) noexcept { return static_cast<unsigned char*>(pointer); }
-[[nodiscard]] const unsigned char* bytes_of(const void* pointer) noexcept { return static_cast<const unsigned char*>(pointer); }
+[[nodiscard]] unsigned char* bytes_of(void* pointer) noexcept {
+  return static_cast<unsigned char*>(pointer);
+}
+[[nodiscard]] const unsigned char* bytes_of(const void* pointer) noexcept {
+  return static_cast<const unsigned char*>(pointer);
+}
 
 }  // namespace
 
@@ -39,15 +43,16 @@ status copy_async(void* to, const void* from, std::size_t bytes, native::stream 
   return enqueue(stream, NodeKind::copy, [=] { move(to, from, bytes); });
 }
 
-status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
-                     native::stream stream) noexcept {
+status copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                     std::size_t width, std::size_t height, native::stream stream) noexcept {
   return enqueue(stream, NodeKind::copy, [=] {
-    for (std::size_t row = 0; row < height; ++row) move(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
+    for (std::size_t row = 0; row < height; ++row)
+      move(bytes_of(to) + row * to_pitch, bytes_of(from) + row * from_pitch, width);
   });
 }
 
-status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
-                        native::stream stream) noexcept {
+status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes,
+                        std::size_t count, native::stream stream) noexcept {
   struct Copy {
     void* to;
     const void* from;
@@ -63,16 +68,20 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
 }
 
 // All devices share the machine's memory, so that a copy between devices is a plain copy.
-status copy_peer_async(void* to, int, const void* from, int, std::size_t bytes, native::stream stream) noexcept {
+status copy_peer_async(void* to, int, const void* from, int, std::size_t bytes,
+                       native::stream stream) noexcept {
   return copy_async(to, from, bytes, stream);
 }
 
-status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count, native::stream stream) noexcept {
+status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t count,
+                  native::stream stream) noexcept {
   switch (width) {
     case 1:
-      return enqueue(stream, NodeKind::fill, [=] { set(to, static_cast<unsigned char>(value), count); });
+      return enqueue(stream, NodeKind::fill,
+                     [=] { set(to, static_cast<unsigned char>(value), count); });
     case 2:
-      return enqueue(stream, NodeKind::fill, [=] { set(to, static_cast<std::uint16_t>(value), count); });
+      return enqueue(stream, NodeKind::fill,
+                     [=] { set(to, static_cast<std::uint16_t>(value), count); });
     case 4:
       return enqueue(stream, NodeKind::fill, [=] { set(to, value, count); });
     default:
@@ -80,8 +89,8 @@ status fill_async(void* to, std::uint32_t value, std::size_t width, std::size_t 
   }
 }
 
-status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
-                     native::stream stream) noexcept {
+status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size_t width,
+                     std::size_t height, native::stream stream) noexcept {
   return enqueue(stream, NodeKind::fill, [=] {
     for (std::size_t row = 0; row < height; ++row) set(bytes_of(to) + row * pitch, value, width);
   });

@@ -28,18 +28,20 @@ thread_local constinit int current = 0;
 [[nodiscard]] std::size_t machine_memory() noexcept {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
-  return static_cast<std::size_t>(std::max(pages, 1L)) * static_cast<std::size_t>(std::max(page, 4096L));
+  return static_cast<std::size_t>(std::max(pages, 1L)) *
+         static_cast<std::size_t>(std::max(page, 4096L));
 }
 
 [[nodiscard]] std::string processor_name() {
   std::ifstream info{"/proc/cpuinfo"};
   for (std::string line; std::getline(info, line);)
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
   return "host processor";
 }
 
-/// Waits for the device's busy streams, one after the other in the order of their queues' addresses. Allocates nothing, and instead looks
-/// at all streams for each busy one.
+/// Waits for the device's busy streams, one after the other in the order of their queues'
+/// addresses. Allocates nothing, and instead looks at all streams for each busy one.
 void wait_for_each(HostDevice& device) noexcept {
   constexpr std::less<const TaskQueue*> is_before;
   for (TaskQueuePtr last, next;; last = std::exchange(next, nullptr)) {
@@ -47,7 +49,8 @@ void wait_for_each(HostDevice& device) noexcept {
       const std::lock_guard lock{device.mutex};
       device.for_each_stream([&](const native::host_stream& stream) {
         const TaskQueue* const queue = stream.queue.get();
-        const bool is_wanted = !queue->is_idle() && (last == nullptr || is_before(last.get(), queue));
+        const bool is_wanted =
+            !queue->is_idle() && (last == nullptr || is_before(last.get(), queue));
         if (is_wanted && (next == nullptr || is_before(queue, next.get()))) next = stream.queue;
       });
     }
@@ -60,17 +63,20 @@ void wait_for_each(HostDevice& device) noexcept {
 }  // namespace
 
 int shown_devices() noexcept {
-  static const int count = detail::number_in_environment("RUNNEL_HOST_DEVICES", 0, detail::max_devices).value_or(1);
+  static const int count =
+      detail::number_in_environment("RUNNEL_HOST_DEVICES", 0, detail::max_devices).value_or(1);
   return count;
 }
 
 std::size_t memory_of_device() noexcept {
-  static const std::size_t bytes = detail::size_in_environment("RUNNEL_HOST_MEMORY").value_or(machine_memory());
+  static const std::size_t bytes =
+      detail::size_in_environment("RUNNEL_HOST_MEMORY").value_or(machine_memory());
   return bytes;
 }
 
 HostDevice& device_at(int ordinal) {
-  return detail::immortal<std::array<HostDevice, detail::max_devices>>()[static_cast<std::size_t>(ordinal)];
+  return detail::immortal<std::array<HostDevice, detail::max_devices>>()[static_cast<std::size_t>(
+      ordinal)];
 }
 
 int current_device() noexcept { return current; }
@@ -84,7 +90,9 @@ using host::invalid_argument;
 using host::status_of;
 
 namespace {
-[[nodiscard]] bool exists(int device) noexcept { return device >= 0 && device < host::shown_devices(); }
+[[nodiscard]] bool exists(int device) noexcept {
+  return device >= 0 && device < host::shown_devices();
+}
 }  // namespace
 
 status device_count(int& count) noexcept {
@@ -161,7 +169,9 @@ status host_wait(HostWait& wait) noexcept {
   return ok;
 }
 
-status set_host_wait(HostWait wait) noexcept { return wait == HostWait::automatic ? ok : status_of(errc::not_supported); }
+status set_host_wait(HostWait wait) noexcept {
+  return wait == HostWait::automatic ? ok : status_of(errc::not_supported);
+}
 
 status memory_info(std::size_t& free, std::size_t& total) noexcept {
   total = host::memory_of_device();
@@ -201,8 +211,12 @@ status can_access_peer(int& can, int device, int peer) noexcept {
   can = exists(device) && exists(peer);
   return ok;
 }
-status enable_peer_access(int peer) noexcept { return exists(peer) ? ok : status_of(errc::invalid_device); }
-status disable_peer_access(int peer) noexcept { return exists(peer) ? ok : status_of(errc::invalid_device); }
+status enable_peer_access(int peer) noexcept {
+  return exists(peer) ? ok : status_of(errc::invalid_device);
+}
+status disable_peer_access(int peer) noexcept {
+  return exists(peer) ? ok : status_of(errc::invalid_device);
+}
 
 status runtime_version(int& version) noexcept {
   version = RUNNEL_VERSION_MAJOR * 10000 + RUNNEL_VERSION_MINOR * 100 + RUNNEL_VERSION_PATCH;

@@ -23,7 +23,8 @@ namespace {
 [[nodiscard]] int count_cores() noexcept {
   cpu_set_t set;
   const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return sync::processors(std::max(2, allowed));  // two even on one core: a copy and a kernel must make progress side by side
+  // two even on one core: a copy and a kernel must make progress side by side
+  return sync::processors(std::max(2, allowed));
 }
 
 }  // namespace
@@ -38,16 +39,18 @@ class Worker {
 
   /// Runs the queue until it is idle, parked, set aside, or has to make room for another one.
   void run(TaskQueuePtr& queue);
-  /// Runs the queue's first task. False if it is not complete, and the queue was parked or set aside: then it may already run on another
-  /// thread.
+  /// Runs the queue's first task. False if it is not complete, and the queue was parked or set
+  /// aside: then it may already run on another thread.
   [[nodiscard]] bool run_front(const TaskQueuePtr& queue) noexcept;
   /// Waits for a queue. Null if the thread is to end.
   [[nodiscard]] TaskQueuePtr wait_for_queue() noexcept;
 
   TaskQueuePtr given_;  // handed over while this worker is idle; assigned_ announces it
   sync::Atomic<bool> assigned_{false};
-  sync::Atomic<bool> has_core_{true};    // the worker counts against the cores; the monitor takes the core away
-  sync::Atomic<std::uint32_t> task_{1};  // changes with every task, and with every queue that is handed over
+  // the worker counts against the cores; the monitor takes the core away
+  sync::Atomic<bool> has_core_{true};
+  // changes with every task, and with every queue that is handed over
+  sync::Atomic<std::uint32_t> task_{1};
   sync::Atomic<bool> asleep_{false};
   sync::Atomic<int> wakers_{0};  // threads that are about to notify `wake_`
   sync::Mutex mutex_;
@@ -64,28 +67,39 @@ class Worker {
   Clock::time_point seen_since_{};
 };
 
-/// Decides which queues run: as many as there are cores, the most urgent first. But a host function may block for any time, and must never
-/// hold up another stream. So a monitor watches while queues are ready. It lets one more queue run for each task that has stopped using its
-/// core, or that has kept the core for a long time.
+/// Decides which queues run: as many as there are cores, the most urgent first. But a host function
+/// may block for any time, and must never hold up another stream. So a monitor watches while queues
+/// are ready. It lets one more queue run for each task that has stopped using its core, or that has
+/// kept the core for a long time.
 ///
-/// Nothing here allocates, apart from a new thread. Each function that leaves a queue ready wakes the monitor, which looks again at every
-/// tick while a queue is ready. So a queue that could not be given to a thread is given to one later.
+/// Nothing here allocates, apart from a new thread. Each function that leaves a queue ready wakes
+/// the monitor, which looks again at every tick while a queue is ready. So a queue that could not
+/// be given to a thread is given to one later.
 class Engine {
  public:
   void start_first_threads();
   void start(TaskQueuePtr queue) noexcept;
-  /// The next queue for a worker that has none. Null if there is none; then the worker is listed as idle.
+  /// The next queue for a worker that has none. Null if there is none; then the worker is listed as
+  /// idle.
   [[nodiscard]] TaskQueuePtr next(Worker& worker) noexcept;
-  /// Whether a worker must put its queue back. `fair`: also in favour of a queue that is only as urgent.
-  [[nodiscard]] bool must_yield(const Worker& worker, const TaskQueue& queue, bool fair) const noexcept {
+  /// Whether a worker must put its queue back. `fair`: also in favour of a queue that is only as
+  /// urgent.
+  [[nodiscard]] bool must_yield(const Worker& worker, const TaskQueue& queue,
+                                bool fair) const noexcept {
     const int best = best_ready_.load(std::memory_order_relaxed);
-    return !worker.has_core_.load(std::memory_order_relaxed) || best < queue.priority() || (fair && best <= queue.priority());
+    return !worker.has_core_.load(std::memory_order_relaxed) || best < queue.priority() ||
+           (fair && best <= queue.priority());
   }
-  [[nodiscard]] bool has_ready() const noexcept { return best_ready_.load(std::memory_order_relaxed) != none; }
+  [[nodiscard]] bool has_ready() const noexcept {
+    return best_ready_.load(std::memory_order_relaxed) != none;
+  }
   void put_back(TaskQueuePtr queue) noexcept;
-  /// Puts back a queue whose task waits, while there are too few threads. It is run again once no other queue is ready.
+  /// Puts back a queue whose task waits, while there are too few threads. It is run again once no
+  /// other queue is ready.
   void set_aside(TaskQueuePtr queue) noexcept;
-  [[nodiscard]] bool is_short_of_threads() const noexcept { return is_short_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool is_short_of_threads() const noexcept {
+    return is_short_.load(std::memory_order_relaxed);
+  }
   /// Removes an idle worker if there are more than enough. True if its thread is to end.
   [[nodiscard]] bool retire(Worker& worker) noexcept;
 
@@ -104,12 +118,14 @@ class Engine {
   [[nodiscard]] TaskQueueList* best_list() noexcept;
   [[nodiscard]] TaskQueuePtr pop_ready(TaskQueueList& list) noexcept;
   void update_best() noexcept;
-  /// Gives the queue, and a core, to an idle worker or a new one. False, and nothing changed, if no thread can be created. If the worker
-  /// sleeps, `asleep` names it, and the caller has to wake it. Requires: a core is free.
+  /// Gives the queue, and a core, to an idle worker or a new one. False, and nothing changed, if no
+  /// thread can be created. If the worker sleeps, `asleep` names it, and the caller has to wake it.
+  /// Requires: a core is free.
   [[nodiscard]] bool hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept;
   /// True if the worker sleeps: then the caller has to wake it.
   [[nodiscard]] bool assign(Worker& worker, TaskQueuePtr queue) noexcept;
-  /// Starts a worker, with the queue and a core; without a queue it is idle. False, and nothing changed, if no thread can be created.
+  /// Starts a worker, with the queue and a core; without a queue it is idle. False, and nothing
+  /// changed, if no thread can be created.
   [[nodiscard]] bool add_worker(TaskQueuePtr& queue) noexcept;
   void launch_worker(TaskQueuePtr& queue);
   void list_as_idle(Worker& worker) noexcept;
@@ -121,9 +137,8 @@ class Engine {
   void take_back_cores() noexcept;
   /// Starts ready queues while there are free cores. Lets go of the lock to wake a worker.
   void hand_out_ready(std::unique_lock<sync::Mutex>& lock) noexcept;
-  ///@}
-  /// Does nothing for null. Requires: the lock is not held, since a thread that is woken may ask for it at once, and a call of the system
-  /// is long.
+  /// @} Does nothing for null. Requires: the lock is not held, since a thread that is woken may ask
+  /// for it at once, and a call of the system is long.
   static void wake(Worker* asleep) noexcept;
   void monitor() noexcept;
 
@@ -166,7 +181,8 @@ void Worker::loop(TaskQueuePtr queue) {
     queue = wait_for_queue();
     if (queue == nullptr) break;
   }
-  while (wakers_.load(std::memory_order_acquire) != 0) sync::yield();  // a thread that woke this one long ago has lost its core since
+  // a thread that woke this one long ago has lost its core since
+  while (wakers_.load(std::memory_order_acquire) != 0) sync::yield();
 }
 
 TaskQueuePtr Worker::wait_for_queue() noexcept {
@@ -196,7 +212,8 @@ inline bool Worker::run_front(const TaskQueuePtr& queue) noexcept {
   }
   Wait& wait = *reinterpret_cast<Wait*>(task.payload);
   if (wait.queue->completed() < wait.until) {
-    const TaskQueuePtr other = wait.queue;  // a copy: once parked, the queue may go on and destroy the wait before park() has returned
+    // a copy: once parked, the queue may go on and destroy the wait before park() has returned
+    const TaskQueuePtr other = wait.queue;
     if (other->park(queue, wait.until)) return false;
   }
   wait.~Wait();
@@ -209,8 +226,9 @@ void Worker::run(TaskQueuePtr& queue) {
   std::uint64_t known = done;  // how many were submitted at the last look
   for (unsigned count = 1;; ++count, ++done) {
     if (done == known) {
-      // The next task often follows soon, and a queue that has come to rest would need a hand-over for it. A thread that submits one task
-      // after the other is faster if this thread does not look after each of them.
+      // The next task often follows soon, and a queue that has come to rest would need a hand-over
+      // for it. A thread that submits one task after the other is faster if this thread does not
+      // look after each of them.
       if (count > 1) pause();
       static_cast<void>(spin_for(has_more));
       if (queue->try_to_rest()) return;
@@ -256,7 +274,8 @@ void Engine::update_best() noexcept {
   if (best == none) is_short_.store(false, std::memory_order_relaxed);
 }
 
-/// The monitor, and one worker. A worker ends only while more workers than cores are idle, so that one worker always stays.
+/// The monitor, and one worker. A worker ends only while more workers than cores are idle, so that
+/// one worker always stays.
 void Engine::start_first_threads() {
   const std::lock_guard lock{mutex_};
   if (!monitor_started_) {
@@ -300,17 +319,21 @@ bool Engine::hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept {
 
 bool Engine::assign(Worker& worker, TaskQueuePtr queue) noexcept {
   worker.has_core_.store(true, std::memory_order_relaxed);
-  worker.task_.store(worker.task_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // the monitor's clock starts anew
+  // the monitor's clock starts anew
+  worker.task_.store(worker.task_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   worker.given_ = std::move(queue);
   worker.assigned_.store(true, std::memory_order_seq_cst);
   if (!worker.asleep_.load(std::memory_order_seq_cst)) return false;
-  worker.wakers_.fetch_add(1, std::memory_order_relaxed);  // under the lock, without which the worker cannot end
+  // under the lock, without which the worker cannot end
+  worker.wakers_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
 void Engine::wake(Worker* asleep) noexcept {
   if (asleep == nullptr) return;
-  { const std::lock_guard until_it_waits{asleep->mutex_}; }
+  {
+    const std::lock_guard until_it_waits{asleep->mutex_};
+  }
   asleep->wake_.notify_one();
   asleep->wakers_.fetch_sub(1, std::memory_order_release);
 }
@@ -365,7 +388,8 @@ void Engine::put_back(TaskQueuePtr queue) noexcept {
     const std::lock_guard lock{mutex_};
     push_ready(std::move(queue));
   }
-  monitor_wake_.notify_one();  // the worker that puts it back may have lost its core, and goes to sleep then
+  // the worker that puts it back may have lost its core, and goes to sleep then
+  monitor_wake_.notify_one();
 }
 
 void Engine::set_aside(TaskQueuePtr queue) noexcept {
@@ -406,7 +430,8 @@ bool Engine::is_blocked_or_long(Worker& worker, Clock::time_point now) noexcept 
 void Engine::take_back_cores() noexcept {
   const auto now = Clock::now();
   for (Worker* worker = workers_; worker != nullptr; worker = worker->next_)
-    if (worker->has_core_.load(std::memory_order_relaxed) && is_blocked_or_long(*worker, now)) give_up_core(*worker);
+    if (worker->has_core_.load(std::memory_order_relaxed) && is_blocked_or_long(*worker, now))
+      give_up_core(*worker);
 }
 
 void Engine::hand_out_ready(std::unique_lock<sync::Mutex>& lock) noexcept {

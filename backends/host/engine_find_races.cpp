@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The engine of a build with the option find_races. Each queue has a thread of its own for as long as its stream lives: if one thread ran
-/// two streams, ThreadSanitizer would take their work as ordered. Because no stream waits for a free thread, priorities have no effect.
+/// The engine of a build with the option find_races. Each queue has a thread of its own for as long
+/// as its stream lives: if one thread ran two streams, ThreadSanitizer would take their work as
+/// ordered. Because no stream waits for a free thread, priorities have no effect.
 #include "engine.hpp"
 
 #include "base/announce.hpp"
@@ -31,7 +32,8 @@ class Worker {
   void name(const char* text) noexcept;
 
  private:
-  /// Starts the thread, which keeps `self` alive. @throws std::bad_alloc if no thread can be created
+  /// Starts the thread, which keeps `self` alive. @throws std::bad_alloc if no thread can be
+  /// created
   static void launch(const std::shared_ptr<Worker>& self);
   void loop() noexcept;
   /// Null if the thread is to end.
@@ -61,7 +63,8 @@ void name(TaskQueue& queue, const char* text) noexcept { Worker::of(queue)->name
 void Worker::attach(TaskQueue& queue) {
   auto worker = std::make_shared<Worker>();
   launch(worker);
-  // The queue's end closes the worker, too: a stream whose construction fails later is never closed.
+  // The queue's end closes the worker, too: a stream whose construction fails later is never
+  // closed.
   queue.runner_ = std::shared_ptr<void>{worker.get(), [worker](void*) { worker->close(); }};
 }
 
@@ -96,7 +99,8 @@ void Worker::name(const char* text) noexcept {
 
 void Worker::loop() noexcept {
   while (const TaskQueuePtr queue = wait_for_queue()) {
-    if (name_[0] != '\0') prctl(PR_SET_NAME, name_);  // ThreadSanitizer notes only names that a thread gives to itself
+    // ThreadSanitizer notes only names that a thread gives to itself
+    if (name_[0] != '\0') prctl(PR_SET_NAME, name_);
     run(*queue);
   }
 }

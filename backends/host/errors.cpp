@@ -30,7 +30,9 @@ constexpr auto names = [] {
 }  // namespace
 
 errc classify(status s) noexcept { return detail::code_of(s % host::fault_unit); }
-CaptureFault capture_fault(status s) noexcept { return static_cast<CaptureFault>(s / host::fault_unit); }
+CaptureFault capture_fault(status s) noexcept {
+  return static_cast<CaptureFault>(s / host::fault_unit);
+}
 const char* error_name(status s) noexcept { return names[row_of(s)].text; }
 const char* error_text(status s) noexcept { return detail::error_texts[row_of(s)].text; }
 void forget_error(status) noexcept {}  // there is no last error

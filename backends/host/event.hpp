@@ -20,7 +20,8 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace host {
 
-/// The time at which a timed event happened. Each record makes a new one, and the record's task writes it.
+/// The time at which a timed event happened. Each record makes a new one, and the record's task
+/// writes it.
 struct Stamp {
   sync::Clock::time_point time;
 };
@@ -30,7 +31,8 @@ struct Mark {
   Wait wait{};              // without a queue: nothing
   CapturedMark captured{};  // in place of the wait
   std::shared_ptr<const Stamp> stamp;
-  std::uint64_t shared_number = 0;  // of an event that other processes may share: the record's number there
+  // of an event that other processes may share: the record's number there
+  std::uint64_t shared_number = 0;
 };
 
 /// A task that marks its place in a queue.
@@ -46,7 +48,8 @@ struct MarkTask {
 }  // namespace host
 
 struct native::host_event {
-  explicit host_event(backend::EventKind with, std::shared_ptr<const host::SharedMarks> with_others = nullptr) noexcept
+  explicit host_event(backend::EventKind with,
+                      std::shared_ptr<const host::SharedMarks> with_others = nullptr) noexcept
       : kind{with}, shared{std::move(with_others)} {}
 
   [[nodiscard]] host::Mark read() const {
@@ -58,17 +61,22 @@ struct native::host_event {
     std::swap(mark, by);  // the old mark is destroyed outside the lock
   }
   /// A task for a record of this event. @throws std::bad_alloc
-  [[nodiscard]] host::MarkTask make_task() const { return {kind.timed ? std::make_shared<host::Stamp>() : nullptr, sync::Token::make()}; }
+  [[nodiscard]] host::MarkTask make_task() const {
+    return {kind.timed ? std::make_shared<host::Stamp>() : nullptr, sync::Token::make()};
+  }
 
-  /// The number of the last record, if that is not `mark`: mostly another process has made it. Else 0.
+  /// The number of the last record, if that is not `mark`: mostly another process has made it. Else
+  /// 0.
   [[nodiscard]] std::uint64_t number_beside(const host::Mark& known) const noexcept {
     const std::uint64_t last = shared == nullptr ? 0 : shared->last();
     return last == known.shared_number ? 0 : last;
   }
 
   const backend::EventKind kind;
-  const std::shared_ptr<const host::SharedMarks> shared;  // null: the event is of this process alone
-  mutable sync::Mutex mutex;                              // two threads may record at once: one of the two marks stays, undivided
+  // null: the event is of this process alone
+  const std::shared_ptr<const host::SharedMarks> shared;
+  // two threads may record at once: one of the two marks stays, undivided
+  mutable sync::Mutex mutex;
   host::Mark mark;
 };
 

@@ -20,7 +20,8 @@ constexpr status captured_event = host::status_of(errc::capture);
 
 status event_create(native::event& event, EventKind kind) noexcept {
   return catch_bad_alloc([&] {
-    event = new native::host_event{kind, kind.interprocess ? std::make_shared<const host::SharedMarks>() : nullptr};
+    event = new native::host_event{
+        kind, kind.interprocess ? std::make_shared<const host::SharedMarks>() : nullptr};
     return ok;
   });
 }
@@ -33,14 +34,16 @@ status event_destroy(native::event event) noexcept {
 namespace {
 
 /// A task that completes a record which other processes see.
-void submit_shared(native::host_stream& stream, const std::shared_ptr<const host::SharedMarks>& shared, host::Mark& mark) {
+void submit_shared(native::host_stream& stream,
+                   const std::shared_ptr<const host::SharedMarks>& shared, host::Mark& mark) {
   mark.shared_number = shared->begin();
   mark.wait = {stream.queue, 0, sync::Token::make()};
   try {
-    mark.wait.until = host::submit_in_order(stream, [shared, number = mark.shared_number, token = mark.wait.token] {
-      shared->complete(number);
-      token.happens_before();
-    });
+    mark.wait.until = host::submit_in_order(
+        stream, [shared, number = mark.shared_number, token = mark.wait.token] {
+          shared->complete(number);
+          token.happens_before();
+        });
   } catch (const std::bad_alloc&) {
     shared->complete(mark.shared_number);  // a wait for this record would never end
     throw;
@@ -48,12 +51,16 @@ void submit_shared(native::host_stream& stream, const std::shared_ptr<const host
 }
 
 /// A task that waits for a record of another process.
-status wait_for_shared(native::stream handle, const std::shared_ptr<const host::SharedMarks>& shared, std::uint64_t number) {
+status wait_for_shared(native::stream handle,
+                       const std::shared_ptr<const host::SharedMarks>& shared,
+                       std::uint64_t number) {
   native::host_stream& stream = host::resolve(handle);
   if (stream.is_captured()) [[unlikely]]
     if (const status s = host::refuse_outside_wait(stream); s != ok) return s;
   if (!shared->is_complete(number))
-    host::submit_in_order(stream, [shared, number] { return host::wait_in_task([&] { return shared->is_complete(number); }); });
+    host::submit_in_order(stream, [shared, number] {
+      return host::wait_in_task([&] { return shared->is_complete(number); });
+    });
   return ok;
 }
 
@@ -112,7 +119,8 @@ status event_elapsed(float& milliseconds, native::event start, native::event sto
     if (from.captured || to.captured) return captured_event;
     if (from.stamp == nullptr || to.stamp == nullptr) return host::invalid_argument;
     if (!from.wait.is_over() || !to.wait.is_over()) return host::status_of(errc::not_ready);
-    milliseconds = std::chrono::duration<float, std::milli>{to.stamp->time - from.stamp->time}.count();
+    milliseconds =
+        std::chrono::duration<float, std::milli>{to.stamp->time - from.stamp->time}.count();
     return ok;
   });
 }
@@ -121,7 +129,8 @@ status stream_wait_event(native::stream handle, native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.captured) return host::wait_in_capture(host::resolve(handle), mark.captured);
-    if (const std::uint64_t number = event->number_beside(mark); number != 0) return wait_for_shared(handle, event->shared, number);
+    if (const std::uint64_t number = event->number_beside(mark); number != 0)
+      return wait_for_shared(handle, event->shared, number);
     if (mark.wait.queue == nullptr) return ok;
     native::host_stream& stream = host::resolve(handle);
     if (stream.is_captured()) [[unlikely]]

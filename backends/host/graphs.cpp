@@ -17,15 +17,17 @@ namespace {
 struct Submission {
   static constexpr std::size_t none = ~std::size_t{0};
   std::size_t chain;
-  std::size_t first, last;                            // runs these of Plan::nodes, which may be none: only its number is wanted then
+  // runs these of Plan::nodes, which may be none: only its number is wanted then
+  std::size_t first, last;
   std::size_t after = none;                           // or waits for this submission
   const native::host_graph_node* of_event = nullptr;  // or records an event, or waits for one
 };
 
 struct Plan {
   struct Node {
-    const native::host_graph_node* handle;                // of the graph
-    std::shared_ptr<const native::host_graph_node> does;  // this, which another node may have been before
+    const native::host_graph_node* handle;  // of the graph
+    // this, which another node may have been before
+    std::shared_ptr<const native::host_graph_node> does;
     bool is_enabled = true;
   };
   std::shared_ptr<const GraphWork> work;  // keeps the nodes
@@ -34,8 +36,8 @@ struct Plan {
   std::size_t chains = 1;
 };
 
-/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a node between them. The chains of a graph
-/// within the graph are chains of the whole.
+/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a
+/// node between them. The chains of a graph within the graph are chains of the whole.
 class Planner {
  public:
   explicit Planner(const std::shared_ptr<const GraphWork>& work) : open_(1) {
@@ -53,7 +55,8 @@ class Planner {
     std::vector<std::size_t> chains;  // of the whole, by chain of the graph
     std::vector<std::size_t> steps;   // so far
     std::set<Position> awaited;
-    std::map<Position, std::size_t> ends;  // the submission at the end of which a chain has come that far
+    // the submission at the end of which a chain has come that far
+    std::map<Position, std::size_t> ends;
   };
 
   /// The graph's first chain continues this one.
@@ -73,7 +76,8 @@ class Planner {
   void fork(const Part& part) {
     close(part.chains.front(), true);
     const std::size_t start = plan_.submissions.size() - 1;
-    for (std::size_t i = 1; i < part.chains.size(); ++i) plan_.submissions.push_back({part.chains[i], 0, 0, start});
+    for (std::size_t i = 1; i < part.chains.size(); ++i)
+      plan_.submissions.push_back({part.chains[i], 0, 0, start});
   }
 
   void add(const GraphWork::Step& step, Part& part) {
@@ -129,10 +133,12 @@ class GraphQueue {
 
 struct native::host_executable_graph {
   std::shared_ptr<const host::Plan> plan;
-  std::vector<host::GraphQueue> queues{};  // of the chains but the first, which runs in the launching stream's queue
-  std::vector<host::Wait> ends{};          // by submission, of the launch under way
-  std::vector<host::MarkTask> records{};   // of the launch under way, in the order of the submissions
-  host::Wait last{};                       // the end of the last launch
+  // of the chains but the first, which runs in the launching stream's queue
+  std::vector<host::GraphQueue> queues{};
+  std::vector<host::Wait> ends{};  // by submission, of the launch under way
+  // of the launch under way, in the order of the submissions
+  std::vector<host::MarkTask> records{};
+  host::Wait last{};  // the end of the last launch
 };
 
 namespace host {
@@ -144,7 +150,8 @@ struct Run {
   std::size_t first, last;
   void operator()() const noexcept {
     for (std::size_t i = first; i < last; ++i)
-      if (const Plan::Node& node = plan->nodes[i]; node.is_enabled && node.does->run) node.does->run();
+      if (const Plan::Node& node = plan->nodes[i]; node.is_enabled && node.does->run)
+        node.does->run();
   }
 };
 
@@ -152,16 +159,18 @@ struct Run {
   return std::make_shared<const Plan>(Planner{graph.work}.take());
 }
 
-[[nodiscard]] const TaskQueuePtr& queue_of(const native::host_executable_graph& graph, std::size_t chain,
-                                           const native::host_stream& stream) {
+[[nodiscard]] const TaskQueuePtr& queue_of(const native::host_executable_graph& graph,
+                                           std::size_t chain, const native::host_stream& stream) {
   return chain == 0 ? stream.queue : graph.queues[chain - 1].get();
 }
 
 [[nodiscard]] bool is_record(const Submission& submission) noexcept {
-  return submission.of_event != nullptr && submission.of_event->kind == backend::NodeKind::event_record;
+  return submission.of_event != nullptr &&
+         submission.of_event->kind == backend::NodeKind::event_record;
 }
 
-/// After this, no submission of the launch fails, unless another thread submits to the same stream and memory runs out at the same time.
+/// After this, no submission of the launch fails, unless another thread submits to the same stream
+/// and memory runs out at the same time.
 void make_room(native::host_executable_graph& graph, native::host_stream& stream) {
   const std::size_t count = graph.plan->submissions.size() + 2;
   graph.ends.assign(count, {});
@@ -202,7 +211,8 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
     } else if (is_record(each)) {
       record(*each.of_event->event, queue, std::move(*next_record++));
     } else if (each.of_event != nullptr) {
-      if (const Mark awaited = each.of_event->event->read(); awaited.wait.queue != nullptr) queue->submit_wait(awaited.wait);
+      if (const Mark awaited = each.of_event->event->read(); awaited.wait.queue != nullptr)
+        queue->submit_wait(awaited.wait);
     } else {
       const std::uint64_t number = queue->submit(Run{graph.plan, each.first, each.last});
       graph.ends[i] = sync::finds_races ? TaskQueue::end_of(queue) : Wait{queue, number};
@@ -213,11 +223,12 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
 
 /// Changes a node from the next launch on. Launches under way keep the plan that they have.
 template <class Change>
-[[nodiscard]] backend::status change_plan(native::host_executable_graph& graph, const native::host_graph_node* handle,
+[[nodiscard]] backend::status change_plan(native::host_executable_graph& graph,
+                                          const native::host_graph_node* handle,
                                           const Change& change) {
   auto changed = std::make_shared<Plan>(*graph.plan);
-  const auto node =
-      std::find_if(changed->nodes.begin(), changed->nodes.end(), [=](const Plan::Node& each) { return each.handle == handle; });
+  const auto node = std::find_if(changed->nodes.begin(), changed->nodes.end(),
+                                 [=](const Plan::Node& each) { return each.handle == handle; });
   if (node == changed->nodes.end()) return invalid_argument;
   change(*node);
   graph.plan = std::move(changed);
@@ -227,7 +238,8 @@ template <class Change>
 /// What a graph does at present, for another graph that it becomes a part of.
 class Snapshot {
  public:
-  Snapshot(const Plan& plan, backend::Relink relink, void* context) : relink_{relink}, context_{context} {
+  Snapshot(const Plan& plan, backend::Relink relink, void* context)
+      : relink_{relink}, context_{context} {
     for (const Plan::Node& node : plan.nodes) now_[node.handle] = node.does.get();
   }
   [[nodiscard]] std::shared_ptr<const GraphWork> of(const GraphWork& work) const {
@@ -256,10 +268,12 @@ class Snapshot {
 };
 
 /// The nodes that come right before each node, as pairs.
-using Edges = std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
+using Edges =
+    std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
 
-/// The edges of the graph. Each node has an edge from the last node of its own chain. If the chain has waited for other chains since
-/// then, the node also has an edge from the last node that each of these had when the chain waited.
+/// The edges of the graph. Each node has an edge from the last node of its own chain. If the chain
+/// has waited for other chains since then, the node also has an edge from the last node that each
+/// of these had when the chain waited.
 [[nodiscard]] Edges edges_of(const GraphWork& work) {
   using Nodes = std::set<const native::host_graph_node*>;
   std::vector<Nodes> front(work.chains);
@@ -283,11 +297,14 @@ using Edges = std::vector<std::pair<const native::host_graph_node*, const native
 /// Whether one graph can take the arguments of the other.
 [[nodiscard]] bool has_same_shape(const GraphWork& a, const GraphWork& b) {
   const auto same = [](const GraphWork::Step& x, const GraphWork::Step& y) {
-    const bool alike = x.chain == y.chain && x.after == y.after && (x.node == nullptr) == (y.node == nullptr);
+    const bool alike =
+        x.chain == y.chain && x.after == y.after && (x.node == nullptr) == (y.node == nullptr);
     if (!alike || x.node == nullptr) return alike;
-    return x.node->kind == y.node->kind && (x.node->child == nullptr || has_same_shape(*x.node->child, *y.node->child));
+    return x.node->kind == y.node->kind &&
+           (x.node->child == nullptr || has_same_shape(*x.node->child, *y.node->child));
   };
-  return a.chains == b.chains && std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same);
+  return a.chains == b.chains &&
+         std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same);
 }
 
 }  // namespace
@@ -299,7 +316,9 @@ using host::catch_bad_alloc;
 
 namespace {
 
-[[nodiscard]] native::graph_node handle_of(const native::host_graph_node* node) noexcept { return const_cast<native::graph_node>(node); }
+[[nodiscard]] native::graph_node handle_of(const native::host_graph_node* node) noexcept {
+  return const_cast<native::graph_node>(node);
+}
 
 }  // namespace
 
@@ -313,10 +332,12 @@ status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& 
   return ok;
 }
 
-status graph_edges(native::graph graph, native::graph_node* from, native::graph_node* to, std::size_t& count) noexcept {
+status graph_edges(native::graph graph, native::graph_node* from, native::graph_node* to,
+                   std::size_t& count) noexcept {
   return catch_bad_alloc([&] {
     const host::Edges edges = host::edges_of(*graph->work);
-    for (std::size_t i = 0; i < std::min(count, edges.size()) && from != nullptr && to != nullptr; ++i) {
+    for (std::size_t i = 0; i < std::min(count, edges.size()) && from != nullptr && to != nullptr;
+         ++i) {
       from[i] = handle_of(edges[i].first);
       to[i] = handle_of(edges[i].second);
     }
@@ -337,7 +358,8 @@ status graph_destroy(native::graph graph) noexcept {
 
 status graph_instantiate(native::executable_graph& executable, native::graph graph) noexcept {
   return catch_bad_alloc([&] {
-    auto fresh = std::make_unique<native::host_executable_graph>(native::host_executable_graph{host::plan_of(*graph)});
+    auto fresh = std::make_unique<native::host_executable_graph>(
+        native::host_executable_graph{host::plan_of(*graph)});
     for (std::size_t chain = 1; chain < fresh->plan->chains; ++chain) fresh->queues.emplace_back();
     executable = fresh.release();
     return ok;
@@ -360,35 +382,44 @@ status captured_node(native::stream stream, native::graph_node& node, bool& is_f
   });
 }
 
-status capture_graph(native::stream stream, native::graph graph, native::executable_graph executable, Relink relink,
-                     void* context) noexcept {
+status capture_graph(native::stream stream, native::graph graph,
+                     native::executable_graph executable, Relink relink, void* context) noexcept {
   return catch_bad_alloc([&] {
     native::host_graph_node node{.kind = NodeKind::graph, .run = {}};
     node.child = host::Snapshot{*executable->plan, relink, context}.of(*graph->work);
-    return host::capture_node(host::resolve(stream), std::move(node)).value_or(host::status_of(errc::capture));
+    return host::capture_node(host::resolve(stream), std::move(node))
+        .value_or(host::status_of(errc::capture));
   });
 }
 
-status graph_host_function(native::graph_node node, void (*&function)(void*), void*& data) noexcept {
+status graph_host_function(native::graph_node node, void (*&function)(void*),
+                           void*& data) noexcept {
   function = node->function;
   data = node->data;
   return ok;
 }
 
-status graph_change_node(native::executable_graph executable, native::graph_node node, native::graph_node from, NodeKind) noexcept {
+status graph_change_node(native::executable_graph executable, native::graph_node node,
+                         native::graph_node from, NodeKind) noexcept {
   return catch_bad_alloc([&] {
     return host::change_plan(*executable, node,
-                             [does = std::make_shared<const native::host_graph_node>(*from)](host::Plan::Node& each) { each.does = does; });
+                             [does = std::make_shared<const native::host_graph_node>(*from)](
+                                 host::Plan::Node& each) { each.does = does; });
   });
 }
 
-status graph_enable_node(native::executable_graph executable, native::graph_node node, bool enabled) noexcept {
-  return catch_bad_alloc([&] { return host::change_plan(*executable, node, [=](host::Plan::Node& each) { each.is_enabled = enabled; }); });
+status graph_enable_node(native::executable_graph executable, native::graph_node node,
+                         bool enabled) noexcept {
+  return catch_bad_alloc([&] {
+    return host::change_plan(*executable, node,
+                             [=](host::Plan::Node& each) { each.is_enabled = enabled; });
+  });
 }
 
 status graph_update(native::executable_graph executable, native::graph graph) noexcept {
   return catch_bad_alloc([&] {
-    if (!host::has_same_shape(*executable->plan->work, *graph->work)) return host::status_of(errc::not_supported);
+    if (!host::has_same_shape(*executable->plan->work, *graph->work))
+      return host::status_of(errc::not_supported);
     executable->plan = host::plan_of(*graph);
     return ok;
   });

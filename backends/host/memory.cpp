@@ -32,7 +32,8 @@ struct Block {
   SharedMemory shared{};    // the memory itself, if another process can open it or has made it
 
   // Once its free is enqueued:
-  TaskQueuePtr queue{};      // where; null: no task could be enqueued, and the block is freed once its device is seen idle
+  // where; null: no task could be enqueued, and the block is freed once its device is seen idle
+  TaskQueuePtr queue{};
   std::uint64_t number = 0;  // of the task
   std::size_t claimed = 0;   // bytes that later allocations count on
   bool freeing = false;
@@ -42,7 +43,8 @@ struct Block {
 };
 using BlockMap = std::map<std::uintptr_t, Block>;
 
-/// A device's blocks whose free is enqueued, as long as bytes of them are left to claim, in the order of the calls. It allocates nothing.
+/// A device's blocks whose free is enqueued, as long as bytes of them are left to claim, in the
+/// order of the calls. It allocates nothing.
 class PendingFrees {
  public:
   [[nodiscard]] Block* oldest() const noexcept { return oldest_; }
@@ -72,23 +74,28 @@ struct Blocks {
   sync::Atomic<std::size_t> without_task{0};              // frees that wait for an idle device
 };
 Blocks& blocks() { return detail::immortal<Blocks>(); }
-[[nodiscard]] PendingFrees& pending_of(int device) { return blocks().pending[static_cast<std::size_t>(device)]; }
+[[nodiscard]] PendingFrees& pending_of(int device) {
+  return blocks().pending[static_cast<std::size_t>(device)];
+}
 
 struct Free {
   void operator()(void* memory) const noexcept { std::free(memory); }
 };
 using Memory = std::unique_ptr<void, Free>;
 
-[[nodiscard]] std::size_t round_up(std::size_t bytes) noexcept { return (bytes + alignment - 1) / alignment * alignment; }
+[[nodiscard]] std::size_t round_up(std::size_t bytes) noexcept {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
-/// Memory for free(). Asks for huge pages where the block has room for one: the first touch of a page costs a fault, and a block of 64 MiB
-/// has 16,384 small pages.
+/// Memory for free(). Asks for huge pages where the block has room for one: the first touch of a
+/// page costs a fault, and a block of 64 MiB has 16,384 small pages.
 [[nodiscard]] void* allocate_pages(std::size_t bytes) noexcept {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (bytes < huge_page) return std::aligned_alloc(alignment, round_up(bytes));
   void* memory = nullptr;
   if (::posix_memalign(&memory, huge_page, bytes) != 0) return nullptr;
-  static_cast<void>(::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE));  // a hint: no error matters
+  // a hint: no error matters
+  static_cast<void>(::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE));
   return memory;
 }
 
@@ -106,13 +113,16 @@ using Memory = std::unique_ptr<void, Free>;
 [[nodiscard]] bool is_device_idle(int ordinal) {
   HostDevice& device = device_at(ordinal);
   const std::lock_guard lock{device.mutex};
-  return !device.has_stream([](const native::host_stream* stream) { return !stream->queue->is_idle(); });
+  return !device.has_stream(
+      [](const native::host_stream* stream) { return !stream->queue->is_idle(); });
 }
 
-/// Frees the blocks whose free could not be enqueued, if their device is idle: then everything is complete that the free had to wait for.
+/// Frees the blocks whose free could not be enqueued, if their device is idle: then everything is
+/// complete that the free had to wait for.
 void free_without_task(int device) {
   if (blocks().without_task.load(std::memory_order_relaxed) == 0 || !is_device_idle(device)) return;
-  const sync::Unseen unseen;  // ThreadSanitizer does not know that the streams are done with the block
+  // ThreadSanitizer does not know that the streams are done with the block
+  const sync::Unseen unseen;
   const std::lock_guard lock{blocks().mutex};
   for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
     const auto current = place++;
@@ -133,16 +143,19 @@ void free_without_task(int device) {
   const std::size_t total = memory_of_device();
   std::size_t used = device.allocated.load(std::memory_order_relaxed);
   while (used <= total && bytes <= total - used)
-    if (device.allocated.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed)) return true;
+    if (device.allocated.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed))
+      return true;
   return false;
 }
 
-/// Calls `claim(block, bytes)` for the pending frees that together yield `missing` bytes: first those of the queue `own`, then the others,
-/// each from the oldest. Returns how many bytes are still missing. Requires: the lock is held.
+/// Calls `claim(block, bytes)` for the pending frees that together yield `missing` bytes: first
+/// those of the queue `own`, then the others, each from the oldest. Returns how many bytes are
+/// still missing. Requires: the lock is held.
 template <class F>
 std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing, F claim) {
   for (const bool of_own : {true, false})
-    for (Block *block = pending_of(device).oldest(), *next = nullptr; block != nullptr && missing > 0; block = next) {
+    for (Block *block = pending_of(device).oldest(), *next = nullptr;
+         block != nullptr && missing > 0; block = next) {
       next = block->newer;
       if ((block->queue.get() == own) != of_own) continue;
       const std::size_t part = std::min(missing, block->bytes - block->claimed);
@@ -152,20 +165,23 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return missing;
 }
 
-/// Reserves the unused bytes that there are, up to `bytes`, if pending frees yield the rest. Returns the bytes that are missing, or
-/// nothing. Requires: the lock is held.
-[[nodiscard]] std::optional<std::size_t> reserve_unused(int ordinal, const TaskQueue& queue, std::size_t bytes) {
+/// Reserves the unused bytes that there are, up to `bytes`, if pending frees yield the rest.
+/// Returns the bytes that are missing, or nothing. Requires: the lock is held.
+[[nodiscard]] std::optional<std::size_t> reserve_unused(int ordinal, const TaskQueue& queue,
+                                                        std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
   std::size_t missing = 0;
   do {  // again if another thread takes unused memory meanwhile
     missing = bytes - std::min(bytes, unused_bytes(device));
-    if (for_each_claim(ordinal, &queue, missing, [](Block&, std::size_t) {}) > 0) return std::nullopt;
+    if (for_each_claim(ordinal, &queue, missing, [](Block&, std::size_t) {}) > 0)
+      return std::nullopt;
   } while (!try_reserve(device, bytes - missing));
   return missing;
 }
 
-/// Reserves memory for an allocation in the order of a stream, which may count on memory whose free is enqueued. The frees of its own
-/// stream come before its use anyway; for those of other streams, the stream is made to wait. False if that is not enough.
+/// Reserves memory for an allocation in the order of a stream, which may count on memory whose free
+/// is enqueued. The frees of its own stream come before its use anyway; for those of other streams,
+/// the stream is made to wait. False if that is not enough.
 [[nodiscard]] bool reserve_in_order(int ordinal, TaskQueue& queue, std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
   if (try_reserve(device, bytes)) return true;
@@ -174,7 +190,9 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   if (!unreserved) return false;
   const std::size_t missing = *unreserved;
   try {
-    for_each_claim(ordinal, &queue, missing, [&](Block& block, std::size_t) { queue.submit_wait({block.queue, block.number}); });
+    for_each_claim(ordinal, &queue, missing, [&](Block& block, std::size_t) {
+      queue.submit_wait({block.queue, block.number});
+    });
   } catch (const std::bad_alloc&) {
     device.allocated.fetch_sub(bytes - missing, std::memory_order_relaxed);
     throw;
@@ -186,8 +204,8 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return true;
 }
 
-/// The oldest pending free, if all of them together yield the bytes that are missing. Nothing if they do not; a Wait without a queue if no
-/// bytes are missing any more.
+/// The oldest pending free, if all of them together yield the bytes that are missing. Nothing if
+/// they do not; a Wait without a queue if no bytes are missing any more.
 [[nodiscard]] std::optional<Wait> find_oldest_free(int ordinal, std::size_t bytes) {
   const std::shared_lock lock{blocks().mutex};
   const std::size_t missing = bytes - std::min(bytes, unused_bytes(device_at(ordinal)));
@@ -199,8 +217,8 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return oldest;
 }
 
-/// Reserves memory for an allocation that is used at once: holds the caller until enough pending frees are complete, the oldest first.
-/// False if these are not enough.
+/// Reserves memory for an allocation that is used at once: holds the caller until enough pending
+/// frees are complete, the oldest first. False if these are not enough.
 [[nodiscard]] bool reserve_now(int ordinal, std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
   while (!try_reserve(device, bytes)) {
@@ -215,7 +233,8 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
 template <class F>
 backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F reserve) {
   const bool on_device = info.kind == MemoryKind::device;
-  if (bytes > SIZE_MAX - alignment || (on_device && bytes > memory_of_device())) return status_of(errc::out_of_memory);
+  if (bytes > SIZE_MAX - alignment || (on_device && bytes > memory_of_device()))
+    return status_of(errc::out_of_memory);
   if (on_device) free_without_task(info.device.ordinal());
   Memory memory{allocate_pages(bytes)};
   if (memory == nullptr) return status_of(errc::out_of_memory);
@@ -237,9 +256,12 @@ backend::status enter_shared(void*& pointer, SharedMemory memory, bool counted) 
   const std::size_t bytes = memory.size();
   BlockMap single;
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
-  single.emplace(begin, Block{.bytes = bytes, .info = {MemoryKind::device, Device{device}}, .shared = std::move(memory)});
+  single.emplace(begin, Block{.bytes = bytes,
+                              .info = {MemoryKind::device, Device{device}},
+                              .shared = std::move(memory)});
   if (counted && !reserve_now(device, bytes)) return status_of(errc::out_of_memory);
-  if (!counted) single.begin()->second.claimed = bytes;  // so that nothing is given back when it is closed
+  // so that nothing is given back when it is closed
+  if (!counted) single.begin()->second.claimed = bytes;
   const std::lock_guard lock{blocks().mutex};
   blocks().by_address.insert(single.extract(single.begin()));
   pointer = reinterpret_cast<void*>(begin);
@@ -251,18 +273,23 @@ backend::status close_opened(void* pointer) {
   BlockMap::node_type block;
   const std::lock_guard lock{blocks().mutex};
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  if (place == blocks().by_address.end() || !place->second.shared.is_opened()) return invalid_argument;
+  if (place == blocks().by_address.end() || !place->second.shared.is_opened())
+    return invalid_argument;
   block = take_out(place);
   return backend::ok;
 }
 
-/// The block that starts at the pointer, if it is of that kind and can be freed. Requires: the lock is held.
+/// The block that starts at the pointer, if it is of that kind and can be freed. Requires: the lock
+/// is held.
 [[nodiscard]] BlockMap::iterator find_to_free(void* pointer, MemoryKind kind) noexcept {
   const auto none = blocks().by_address.end();
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  if (place == none || place->second.registered || place->second.freeing || place->second.shared.is_opened()) return none;
+  if (place == none || place->second.registered || place->second.freeing ||
+      place->second.shared.is_opened())
+    return none;
   const MemoryKind found = place->second.info.kind;
-  return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? place : none;
+  return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? place
+                                                                                       : none;
 }
 
 /// A graph's memory stays: the graph may be launched again.
@@ -294,7 +321,8 @@ void finish_free(void* pointer) noexcept {
   if (!block.mapped().shared) std::free(pointer);
 }
 
-/// Enqueues the block's free. Without memory for the task, the block stays without a queue. Requires: the lock is held.
+/// Enqueues the block's free. Without memory for the task, the block stays without a queue.
+/// Requires: the lock is held.
 void try_submit_free(void* pointer, Block& block, native::host_stream& stream) noexcept {
   try {
     block.number = stream.queue->submit([pointer] { finish_free(pointer); });
@@ -303,8 +331,8 @@ void try_submit_free(void* pointer, Block& block, native::host_stream& stream) n
   }
 }
 
-/// Enqueues a free. Without memory for that, or for the stream itself (null), the block is freed once its device is idle: a free never
-/// fails for want of memory.
+/// Enqueues a free. Without memory for that, or for the stream itself (null), the block is freed
+/// once its device is idle: a free never fails for want of memory.
 backend::status release_in_order(void* pointer, native::host_stream* stream) {
   std::optional<OrderedSubmission> in_order;
   if (stream != nullptr) try {
@@ -326,8 +354,8 @@ backend::status release_in_order(void* pointer, native::host_stream* stream) {
   return backend::ok;
 }
 
-/// Frees memory in a capture: a node that stands for the free. Only memory of a graph can be freed so. Nothing if the stream is not
-/// captured.
+/// Frees memory in a capture: a node that stands for the free. Only memory of a graph can be freed
+/// so. Nothing if the stream is not captured.
 std::optional<backend::status> release_in_capture(void* pointer, native::host_stream& stream) {
   {
     const std::shared_lock lock{blocks().mutex};
@@ -341,7 +369,8 @@ std::optional<backend::status> release_in_capture(void* pointer, native::host_st
   return answer;
 }
 
-/// Gives the block to the stream's graph. Nothing if the stream is not captured; a block that no graph has taken is freed.
+/// Gives the block to the stream's graph. Nothing if the stream is not captured; a block that no
+/// graph has taken is freed.
 std::optional<backend::status> give_to_graph(void*& pointer, native::host_stream& stream) try {
   const std::optional<backend::status> answer = capture_allocation(stream, pointer);
   if (!answer) return answer;
@@ -366,7 +395,8 @@ backend::status register_pinned(void* pointer, std::size_t bytes) {
     const auto& [start, block] = *std::prev(after);
     if (begin < start + block.bytes) return invalid_argument;
   }
-  blocks().by_address.emplace_hint(after, begin, Block{bytes, {MemoryKind::pinned, Device{0}}, true});
+  blocks().by_address.emplace_hint(after, begin,
+                                   Block{bytes, {MemoryKind::pinned, Device{0}}, true});
   return backend::ok;
 }
 
@@ -399,9 +429,12 @@ namespace backend {
 using host::catch_bad_alloc;
 
 status malloc_host(void*& pointer, std::size_t bytes) noexcept {
-  return catch_bad_alloc([&] { return host::allocate(pointer, bytes, {MemoryKind::pinned, Device{0}}); });
+  return catch_bad_alloc(
+      [&] { return host::allocate(pointer, bytes, {MemoryKind::pinned, Device{0}}); });
 }
-status malloc_host_write_combined(void*& pointer, std::size_t bytes) noexcept { return malloc_host(pointer, bytes); }
+status malloc_host_write_combined(void*& pointer, std::size_t bytes) noexcept {
+  return malloc_host(pointer, bytes);
+}
 status free_host(void* pointer) noexcept {
   return catch_bad_alloc([&] { return host::release(pointer, MemoryKind::pinned); });
 }
@@ -412,7 +445,9 @@ bool prefers_registered_pages() noexcept { return false; }  // its pages are mad
 status register_host(void* pointer, std::size_t bytes) noexcept {
   return catch_bad_alloc([&] { return host::register_pinned(pointer, bytes); });
 }
-status register_host_read_only(void* pointer, std::size_t bytes) noexcept { return register_host(pointer, bytes); }
+status register_host_read_only(void* pointer, std::size_t bytes) noexcept {
+  return register_host(pointer, bytes);
+}
 status unregister_host(void* pointer) noexcept {
   return catch_bad_alloc([&] { return host::unregister_pinned(pointer); });
 }
@@ -427,7 +462,8 @@ status host_device_pointer(void*& on_device, void* on_host) noexcept {
 status malloc_device(void*& pointer, std::size_t bytes) noexcept {
   return catch_bad_alloc([&] {
     const int device = host::current_device();
-    return host::allocate(pointer, bytes, {MemoryKind::device, Device{device}}, [&] { return host::reserve_now(device, bytes); });
+    return host::allocate(pointer, bytes, {MemoryKind::device, Device{device}},
+                          [&] { return host::reserve_now(device, bytes); });
   });
 }
 status free_device(void* pointer) noexcept {
@@ -437,13 +473,15 @@ status free_device(void* pointer) noexcept {
 
 status malloc_exportable(void*& pointer, std::size_t bytes) noexcept {
   if (bytes > host::memory_of_device()) return host::status_of(errc::out_of_memory);
-  return catch_bad_alloc([&] { return host::enter_shared(pointer, host::SharedMemory::make(bytes), true); });
+  return catch_bad_alloc(
+      [&] { return host::enter_shared(pointer, host::SharedMemory::make(bytes), true); });
 }
 
 status export_memory(IpcBytes& handle, void* pointer) noexcept {
   const std::shared_lock lock{host::blocks().mutex};
   const auto place = host::blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  const bool is_own = place != host::blocks().by_address.end() && place->second.shared && !place->second.shared.is_opened();
+  const bool is_own = place != host::blocks().by_address.end() && place->second.shared &&
+                      !place->second.shared.is_opened();
   if (!is_own) return host::invalid_argument;
   place->second.shared.write_handle(handle);
   return ok;
@@ -462,7 +500,9 @@ status close_memory(void* pointer) noexcept {
 }
 
 status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
-  return catch_bad_alloc([&] { return host::allocate(pointer, bytes, {MemoryKind::managed, Device{host::current_device()}}); });
+  return catch_bad_alloc([&] {
+    return host::allocate(pointer, bytes, {MemoryKind::managed, Device{host::current_device()}});
+  });
 }
 
 // Host and devices share one memory: there is nothing to move, and nothing to advise on.
@@ -472,11 +512,13 @@ status advise(const void*, std::size_t, MemoryAdvice, int) noexcept { return ok;
 status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
-    const bool captured = stream.is_captured();  // then the memory is there from now on, and counts on no other memory's free
-    const status s = host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}}, [&] {
-      return captured ? host::try_reserve(host::device_at(stream.device), bytes)
-                      : host::reserve_in_order(stream.device, *stream.queue, bytes);
-    });
+    // then the memory is there from now on, and counts on no other memory's free
+    const bool captured = stream.is_captured();
+    const status s =
+        host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}}, [&] {
+          return captured ? host::try_reserve(host::device_at(stream.device), bytes)
+                          : host::reserve_in_order(stream.device, *stream.queue, bytes);
+        });
     if (s != ok || !captured) return s;
     return host::give_to_graph(pointer, stream).value_or(ok);
   });
@@ -485,7 +527,8 @@ status free_async(void* pointer, native::stream stream) noexcept {
   native::host_stream* on = nullptr;
   try {
     on = &host::resolve(stream);
-  } catch (const std::bad_alloc&) {  // there is no memory to make a default stream, which is made at its first use
+  } catch (const std::bad_alloc&) {  // there is no memory to make a default stream, which is made
+                                     // at its first use
   }
   return catch_bad_alloc([&] {
     if (on != nullptr && on->is_captured()) [[unlikely]]

@@ -19,7 +19,8 @@
 namespace runnel::inline RUNNEL_ABI::host {
 namespace {
 
-/// What a handle consists of. Device and inode tell whether the process still has the same file under that number.
+/// What a handle consists of. Device and inode tell whether the process still has the same file
+/// under that number.
 struct Content {
   std::int64_t process;
   std::int64_t file;
@@ -37,7 +38,9 @@ static_assert(sizeof(Content) <= sizeof(backend::IpcBytes));
 }  // namespace
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : data_{std::exchange(other.data_, nullptr)}, size_{std::exchange(other.size_, 0)}, file_{std::exchange(other.file_, -1)} {}
+    : data_{std::exchange(other.data_, nullptr)},
+      size_{std::exchange(other.size_, 0)},
+      file_{std::exchange(other.file_, -1)} {}
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   SharedMemory taken{std::move(other)};
@@ -48,7 +51,8 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 }
 
 SharedMemory::~SharedMemory() {
-  const sync::Unseen unseen;  // ThreadSanitizer does not know that the streams are done with the memory
+  // ThreadSanitizer does not know that the streams are done with the memory
+  const sync::Unseen unseen;
   if (data_ != nullptr) munmap(data_, size_);
   if (file_ >= 0) ::close(file_);
 }
@@ -56,7 +60,8 @@ SharedMemory::~SharedMemory() {
 SharedMemory SharedMemory::make(std::size_t bytes) {
   SharedMemory memory;
   memory.file_ = memfd_create("runnel", MFD_CLOEXEC);
-  if (memory.file_ < 0 || ftruncate(memory.file_, static_cast<off_t>(bytes)) != 0) throw std::bad_alloc{};
+  if (memory.file_ < 0 || ftruncate(memory.file_, static_cast<off_t>(bytes)) != 0)
+    throw std::bad_alloc{};
   memory.data_ = map(memory.file_, bytes);
   if (memory.data_ == nullptr) throw std::bad_alloc{};
   memory.size_ = bytes;
@@ -67,14 +72,18 @@ backend::status SharedMemory::open(SharedMemory& memory, const backend::IpcBytes
   Content content;
   std::memcpy(&content, &handle, sizeof content);
   char path[64];
-  std::snprintf(path, sizeof path, "/proc/%lld/fd/%lld", static_cast<long long>(content.process), static_cast<long long>(content.file));
+  std::snprintf(path, sizeof path, "/proc/%lld/fd/%lld", static_cast<long long>(content.process),
+                static_cast<long long>(content.file));
   const int file = ::open(path, O_RDWR | O_CLOEXEC);
   if (file < 0) {
     const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
-    return status_of(is_short ? errc::out_of_memory : errno == EACCES || errno == EPERM ? errc::not_permitted : errc::invalid_handle);
+    return status_of(is_short                            ? errc::out_of_memory
+                     : errno == EACCES || errno == EPERM ? errc::not_permitted
+                                                         : errc::invalid_handle);
   }
-  struct stat found {};
-  const bool is_same = fstat(file, &found) == 0 && found.st_dev == content.device && found.st_ino == content.inode &&
+  struct stat found{};
+  const bool is_same = fstat(file, &found) == 0 && found.st_dev == content.device &&
+                       found.st_ino == content.inode &&
                        static_cast<std::uint64_t>(found.st_size) == content.bytes;
   void* const mapped = is_same ? map(file, content.bytes) : nullptr;
   ::close(file);
@@ -87,7 +96,7 @@ backend::status SharedMemory::open(SharedMemory& memory, const backend::IpcBytes
 }
 
 void SharedMemory::write_handle(backend::IpcBytes& handle) const noexcept {
-  struct stat found {};
+  struct stat found{};
   static_cast<void>(fstat(file_, &found));
   const Content content{getpid(), file_, found.st_dev, found.st_ino, size_};
   handle = {};

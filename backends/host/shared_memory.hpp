@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that another process can map. It is a file without a name, so that nothing is left behind when the processes end in whatever way.
-/// The other process opens it through the first one's /proc/<pid>/fd, which the system allows to processes of the same user.
+/// Memory that another process can map. It is a file without a name, so that nothing is left behind
+/// when the processes end in whatever way. The other process opens it through the first one's
+/// /proc/<pid>/fd, which the system allows to processes of the same user.
 #pragma once
 
 #include <runnel/detail/backend.hpp>

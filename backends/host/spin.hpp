@@ -12,30 +12,35 @@
 
 namespace runnel::inline RUNNEL_ABI::host {
 
-/// Some 0.2 microseconds without polling, in which another thread keeps the cache lines that it writes.
+/// Some 0.2 microseconds without polling, in which another thread keeps the cache lines that it
+/// writes.
 inline void pause() noexcept {
   for (int i = 0; i < sync::polls(12); ++i) detail::relax();
 }
 
-/// Polls `done()` for a few microseconds, which is longer than a hand-over between threads takes on a quiet machine. On a busy machine the
-/// scheduler prefers a thread that sleeps, so that more polling, or yielding, would lose time there. The pauses grow, since each poll takes
-/// the cache line from the thread that is to write it. Returns the last answer.
+/// Polls `done()` for a few microseconds, which is longer than a hand-over between threads takes on
+/// a quiet machine. On a busy machine the scheduler prefers a thread that sleeps, so that more
+/// polling, or yielding, would lose time there. The pauses grow, since each poll takes the cache
+/// line from the thread that is to write it. Returns the last answer.
 template <class F>
 [[nodiscard]] bool spin_for(F done) noexcept {
-  for (int spent = 0, pauses = 1; spent < sync::polls(100); spent += pauses, pauses = std::min(2 * pauses, 16)) {
+  for (int spent = 0, pauses = 1; spent < sync::polls(100);
+       spent += pauses, pauses = std::min(2 * pauses, 16)) {
     if (done()) return true;
     for (int i = 0; i < pauses; ++i) detail::relax();
   }
   return done();
 }
 
-/// Holds the calling thread until `done()`, or until `gives_up()` after a sleep: polls as above, and then sleeps between the polls. The
-/// longer the wait, the longer the sleeps, up to a millisecond. Returns the last answer of `done()`.
+/// Holds the calling thread until `done()`, or until `gives_up()` after a sleep: polls as above,
+/// and then sleeps between the polls. The longer the wait, the longer the sleeps, up to a
+/// millisecond. Returns the last answer of `done()`.
 template <class F, class G>
 [[nodiscard]] bool poll_until(F done, G gives_up) {
   if (spin_for(done)) return true;
   constexpr std::chrono::microseconds longest{1000};
-  for (std::chrono::microseconds sleep{5}; !done(); sleep = std::min(sleep * 5 / 4 + std::chrono::microseconds{1}, longest)) {
+  for (std::chrono::microseconds sleep{5}; !done();
+       sleep = std::min(sleep * 5 / 4 + std::chrono::microseconds{1}, longest)) {
     sync::sleep_for(sleep);
     if (gives_up()) return done();
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Shared by the functions of the host backend: its status numbers, its devices, and the objects behind its native handles.
+/// Shared by the functions of the host backend: its status numbers, its devices, and the objects
+/// behind its native handles.
 #pragma once
 
 #include "engine.hpp"
@@ -37,21 +38,28 @@ struct native::host_stream {
 
   // Guarded by the device's lock.
   std::list<host_stream*>::iterator place;  // in one of the device's lists
-  std::uint64_t behind_default = 0;         // this stream's next work waits for the default stream's task of this number
-  std::uint64_t joined = 0;                 // the default stream's next work waits for this stream's task of this number
+  // this stream's next work waits for the default stream's task of this number
+  std::uint64_t behind_default = 0;
+  // the default stream's next work waits for this stream's task of this number
+  std::uint64_t joined = 0;
 
   // Guarded by the lock of all captures (capture.cpp), which changes `captured` with them.
   std::shared_ptr<host::Capture> capture;  // that the stream takes part in, or null
   std::size_t chain = 0;                   // the stream's in the capture
   sync::Atomic<bool> captured{false};
 
-  [[nodiscard]] bool is_captured() const noexcept { return captured.load(std::memory_order_acquire); }
+  [[nodiscard]] bool is_captured() const noexcept {
+    return captured.load(std::memory_order_acquire);
+  }
 };
 
 namespace host {
 
-/// The host backend's status is the portable code itself. For a capture's sake it also says why, in the hundreds.
-[[nodiscard]] constexpr backend::status status_of(errc code) noexcept { return static_cast<backend::status>(code); }
+/// The host backend's status is the portable code itself. For a capture's sake it also says why, in
+/// the hundreds.
+[[nodiscard]] constexpr backend::status status_of(errc code) noexcept {
+  return static_cast<backend::status>(code);
+}
 inline constexpr backend::status fault_unit = 100;
 static_assert(static_cast<int>(errc::unknown) < fault_unit);
 [[nodiscard]] constexpr backend::status status_of(backend::CaptureFault fault) noexcept {
@@ -70,11 +78,14 @@ template <class F>
 }
 
 struct HostDevice {
-  sync::Mutex mutex;  // guards the lists, and the order of submissions to the default stream and to blocking streams
+  // guards the lists, and the order of submissions to the default stream and to blocking streams
+  sync::Mutex mutex;
   std::list<native::host_stream*> streams;
-  std::list<native::host_stream*> leaving;                     // destroyed, but with work left: the default stream waits for that, too
-  sync::Atomic<native::host_stream*> default_stream{nullptr};  // created at first use by host::resolve, without the lock
-  sync::Atomic<std::size_t> allocated{0};                      // bytes of device memory in use
+  // destroyed, but with work left: the default stream waits for that, too
+  std::list<native::host_stream*> leaving;
+  // created at first use by host::resolve, without the lock
+  sync::Atomic<native::host_stream*> default_stream{nullptr};
+  sync::Atomic<std::size_t> allocated{0};  // bytes of device memory in use
 
   /// Calls `f(stream)` for each stream that has work or may get some. Requires: the lock is held.
   template <class F>
@@ -85,7 +96,8 @@ struct HostDevice {
   /// Requires: the lock is held.
   template <class F>
   [[nodiscard]] bool has_stream(F is_wanted) const {
-    return std::any_of(streams.begin(), streams.end(), is_wanted) || std::any_of(leaving.begin(), leaving.end(), is_wanted);
+    return std::any_of(streams.begin(), streams.end(), is_wanted) ||
+           std::any_of(leaving.begin(), leaving.end(), is_wanted);
   }
 };
 
@@ -97,19 +109,24 @@ struct HostDevice {
 /// The calling thread's current device.
 [[nodiscard]] int current_device() noexcept;
 
-/// The stream that a handle means. The meaning of the null handle and the per-thread handle depends on the calling thread and its device.
+/// The stream that a handle means. The meaning of the null handle and the per-thread handle depends
+/// on the calling thread and its device.
 [[nodiscard]] native::host_stream& resolve(native::stream handle);
-/// Submits work in the order that default and blocking streams promise. `work` is moved into the task.
+/// Submits work in the order that default and blocking streams promise. `work` is moved into the
+/// task.
 template <class F>
 std::uint64_t submit_in_order(native::host_stream& stream, F work);
 /// Ends the stream at once; its work is still completed.
 void destroy(native::host_stream* stream) noexcept;
-/// A wait for all that the stream's next work would come after: what events record and other streams wait for.
+/// A wait for all that the stream's next work would come after: what events record and other
+/// streams wait for.
 [[nodiscard]] Wait end_of(native::host_stream& stream);
-/// True if the stream's work is complete, and for the default stream the work of the blocking streams, too.
+/// True if the stream's work is complete, and for the default stream the work of the blocking
+/// streams, too.
 [[nodiscard]] bool has_finished(native::host_stream& stream);
 
-/// If the stream orders with the default stream, enqueues the waits for that order, and holds the device's lock as long as it lives.
+/// If the stream orders with the default stream, enqueues the waits for that order, and holds the
+/// device's lock as long as it lives.
 class OrderedSubmission {
  public:
   explicit OrderedSubmission(native::host_stream& stream);

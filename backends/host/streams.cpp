@@ -15,8 +15,12 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-native::host_stream::host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device)
-    : queue{std::make_shared<host::TaskQueue>(priority)}, device{on_device}, blocking{is_blocking}, is_default{default_of_its_device} {
+native::host_stream::host_stream(int on_device, int priority, bool is_blocking,
+                                 bool default_of_its_device)
+    : queue{std::make_shared<host::TaskQueue>(priority)},
+      device{on_device},
+      blocking{is_blocking},
+      is_default{default_of_its_device} {
   host::prepare(*queue);
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
@@ -26,12 +30,16 @@ native::host_stream::host_stream(int on_device, int priority, bool is_blocking, 
 namespace host {
 namespace {
 
-/// Its address is the handle that means the calling thread's own default stream. It is never dereferenced.
+/// Its address is the handle that means the calling thread's own default stream. It is never
+/// dereferenced.
 constinit char per_thread_mark = 0;
 
-[[nodiscard]] native::stream per_thread_handle() noexcept { return reinterpret_cast<native::stream>(&per_thread_mark); }
+[[nodiscard]] native::stream per_thread_handle() noexcept {
+  return reinterpret_cast<native::stream>(&per_thread_mark);
+}
 
-/// Not std::call_once: with ThreadSanitizer that hangs after the constructor of the stream has thrown.
+/// Not std::call_once: with ThreadSanitizer that hangs after the constructor of the stream has
+/// thrown.
 native::host_stream& default_of(int ordinal) {
   sync::Atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
   if (native::host_stream* const stream = place.load(std::memory_order_acquire)) [[likely]]
@@ -48,12 +56,14 @@ struct ThreadStreams {
   std::array<native::host_stream*, detail::max_devices> streams{};
   const pid_t process = getpid();
 };
-/// Created at first use, also while the thread is ending: a user's thread_local object may use its stream in its destructor.
+/// Created at first use, also while the thread is ending: a user's thread_local object may use its
+/// stream in its destructor.
 thread_local constinit ThreadStreams* thread_streams = nullptr;
 
 void end_thread_streams(void*) noexcept {
   const std::unique_ptr<ThreadStreams> ended{std::exchange(thread_streams, nullptr)};
-  if (ended->process != getpid()) return;  // a forked child: a thread that does not exist here may hold the lock
+  // a forked child: a thread that does not exist here may hold the lock
+  if (ended->process != getpid()) return;
   for (native::host_stream* const stream : ended->streams)
     if (stream != nullptr) destroy(stream);
 }
@@ -77,8 +87,8 @@ void delete_finished(HostDevice& device) noexcept {
   });
 }
 
-/// Makes the default stream wait for the work submitted to the blocking streams so far, also to those that were destroyed.
-/// Requires: the device's lock is held.
+/// Makes the default stream wait for the work submitted to the blocking streams so far, also to
+/// those that were destroyed. Requires: the device's lock is held.
 void join_blocking(HostDevice& device, native::host_stream& to) {
   device.for_each_stream([&](native::host_stream& other) {
     if (!other.blocking || other.joined == other.queue->submitted()) return;
@@ -88,7 +98,8 @@ void join_blocking(HostDevice& device, native::host_stream& to) {
   });
 }
 
-/// Makes a blocking stream wait for the work submitted to the default stream so far. Requires: the device's lock is held.
+/// Makes a blocking stream wait for the work submitted to the default stream so far. Requires: the
+/// device's lock is held.
 void join_default(const native::host_stream& default_stream, native::host_stream& to) {
   if (to.behind_default == default_stream.queue->submitted()) return;
   const Wait end = TaskQueue::end_of(default_stream.queue);
@@ -106,12 +117,13 @@ native::host_stream& resolve(native::stream handle) {
 
 namespace {
 
-/// With the option find_races: what comes after the ended stream's work by the rules of the device comes after it for announce.hpp, too.
-/// Requires: the device's lock is held.
+/// With the option find_races: what comes after the ended stream's work by the rules of the device
+/// comes after it for announce.hpp, too. Requires: the device's lock is held.
 void announce_end(HostDevice& device, native::host_stream& stream) noexcept try {
   native::host_stream* const default_stream = device.default_stream.load(std::memory_order_acquire);
   stream.queue->submit([&device] { sync::happens_before(&device); });
-  if (stream.blocking && default_stream != nullptr) default_stream->queue->submit_wait(TaskQueue::end_of(stream.queue));
+  if (stream.blocking && default_stream != nullptr)
+    default_stream->queue->submit_wait(TaskQueue::end_of(stream.queue));
 } catch (const std::bad_alloc&) {  // then the order is not announced
 }
 
@@ -138,8 +150,8 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
     join_default(default_stream, stream);
 }
 
-/// Does not wait for room in the queue, since the caller may hold a lock. So the queue may hold a few more tasks than its limit: the waits
-/// for the other streams.
+/// Does not wait for room in the queue, since the caller may hold a lock. So the queue may hold a
+/// few more tasks than its limit: the waits for the other streams.
 Wait end_of(native::host_stream& stream) {
   if (!stream.blocking) return TaskQueue::end_of(stream.queue);
   const OrderedSubmission in_order{stream};
@@ -152,7 +164,10 @@ bool has_finished(native::host_stream& stream) {
   if (!stream.is_default) return true;
   HostDevice& device = device_at(stream.device);
   const std::lock_guard lock{device.mutex};
-  if (device.has_stream([](const native::host_stream* other) { return other->blocking && !other->queue->is_idle(); })) return false;
+  if (device.has_stream([](const native::host_stream* other) {
+        return other->blocking && !other->queue->is_idle();
+      }))
+    return false;
   if constexpr (sync::finds_races)
     device.for_each_stream([](const native::host_stream& other) {
       if (other.blocking) other.queue->come_after_completed();
@@ -177,8 +192,12 @@ status stream_create(native::stream& stream, bool blocking, int priority) noexce
 }
 
 // Streams share the machine's processors, and which thread runs a task is the engine's choice.
-status device_divide(int, const int*, std::size_t, int*, Part*) noexcept { return host::status_of(errc::not_supported); }
-status stream_create_in(native::stream&, Part, int) noexcept { return host::status_of(errc::not_supported); }
+status device_divide(int, const int*, std::size_t, int*, Part*) noexcept {
+  return host::status_of(errc::not_supported);
+}
+status stream_create_in(native::stream&, Part, int) noexcept {
+  return host::status_of(errc::not_supported);
+}
 
 status stream_destroy(native::stream stream) noexcept {
   host::destroy(stream);
@@ -197,8 +216,10 @@ status stream_synchronize(native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     if (stream.is_captured()) return host::status_of(errc::capture);
-    // For a blocking stream, only its own work counts, as in a query. Another thread may destroy the stream meanwhile.
-    const host::Wait end = stream.is_default ? host::end_of(stream) : host::TaskQueue::end_of(stream.queue);
+    // For a blocking stream, only its own work counts, as in a query. Another thread may destroy
+    // the stream meanwhile.
+    const host::Wait end =
+        stream.is_default ? host::end_of(stream) : host::TaskQueue::end_of(stream.queue);
     end.hold_caller(true);
     return ok;
   });
@@ -253,10 +274,12 @@ status stream_end_capture(native::stream stream, native::graph& graph) noexcept 
   });
 }
 
-status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+status stream_wait_value(native::stream stream, std::uint32_t* place,
+                         std::uint32_t value) noexcept {
   const auto wait = [=] {
     const bool is_over = host::wait_in_task([=] {
-      const std::uint32_t found = sync::AtomicRef<std::uint32_t>{*place}.load(std::memory_order_acquire);
+      const std::uint32_t found =
+          sync::AtomicRef<std::uint32_t>{*place}.load(std::memory_order_acquire);
       return static_cast<std::int32_t>(found - value) >= 0;
     });
     if (is_over) sync::happens_after(place);
@@ -267,14 +290,17 @@ status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint3
     return ok;
   });
 }
-status stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+status stream_write_value(native::stream stream, std::uint32_t* place,
+                          std::uint32_t value) noexcept {
   return host::enqueue(stream, NodeKind::other, [=] {
     sync::happens_before(place);
     sync::AtomicRef<std::uint32_t>{*place}.store(value, std::memory_order_release);
   });
 }
 
-void name_stream(native::stream stream, const char* text) noexcept { host::name(*stream->queue, text); }
+void name_stream(native::stream stream, const char* text) noexcept {
+  host::name(*stream->queue, text);
+}
 void push_range(const char*) noexcept {}
 void pop_range() noexcept {}
 
@@ -283,7 +309,9 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
     native::host_stream& to = host::resolve(stream);
     const auto run = [=] { function(data); };
     if (to.is_captured()) [[unlikely]]
-      if (const auto answer = host::capture_node(to, {NodeKind::host_function, run, nullptr, function, data})) return *answer;
+      if (const auto answer =
+              host::capture_node(to, {NodeKind::host_function, run, nullptr, function, data}))
+        return *answer;
     host::submit_in_order(to, run);
     return ok;
   });

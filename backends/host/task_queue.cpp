@@ -33,10 +33,12 @@ void TaskQueue::add_block() noexcept {
   block->next = nullptr;
   (last_ == nullptr ? first_ : last_->next) = block;
   last_ = block;
-  if (submitted_.load(std::memory_order_relaxed) >= room_until_) may_be_full_.store(true, std::memory_order_relaxed);
+  if (submitted_.load(std::memory_order_relaxed) >= room_until_)
+    may_be_full_.store(true, std::memory_order_relaxed);
 }
 
-std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work) {
+std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept,
+                                void (*move_in)(void* payload, void* work) noexcept, void* work) {
   std::uint64_t number = 0;
   {
     std::unique_lock lock{lock_};
@@ -64,10 +66,12 @@ std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept, void (*move_in)(voi
 
 void TaskQueue::reserve(std::size_t tasks) {
   std::unique_lock lock{lock_};
-  const auto used = static_cast<std::size_t>(submitted_.load(std::memory_order_relaxed) % TaskBlock::size);
+  const auto used =
+      static_cast<std::size_t>(submitted_.load(std::memory_order_relaxed) % TaskBlock::size);
   const std::size_t left = used == 0 ? 0 : TaskBlock::size - used;
   std::size_t missing = tasks <= left ? 0 : (tasks - left + TaskBlock::size - 1) / TaskBlock::size;
-  for (const TaskBlock* spare = spare_; spare != nullptr && missing > 0; spare = spare->next) --missing;
+  for (const TaskBlock* spare = spare_; spare != nullptr && missing > 0; spare = spare->next)
+    --missing;
   for (; missing > 0; --missing) {
     lock.unlock();
     auto fresh = std::make_unique<TaskBlock>();
@@ -87,7 +91,8 @@ void Wait::hold_caller(bool spin) const {
 Wait TaskQueue::end_of(const TaskQueuePtr& queue) {
   Wait all{queue, queue->submitted()};
   if constexpr (sync::finds_races) {
-    // A task announces where the stream stands now: what the stream does later must not seem to be waited for.
+    // A task announces where the stream stands now: what the stream does later must not seem to be
+    // waited for.
     const bool is_closed = queue->closed_.load(std::memory_order_relaxed);
     all.token = is_closed ? sync::Token::of_part(queue, &queue->completed_) : sync::Token::make();
     if (!is_closed) all.until = queue->submit([token = all.token] { token.happens_before(); });
@@ -102,7 +107,9 @@ void TaskQueue::close() noexcept {
 
 void TaskQueue::submit_wait(Wait wait) {
   if (wait.queue.get() == this || (!sync::finds_races && wait.is_over())) return;
-  const auto move_in = [](void* payload, void* from) noexcept { new (payload) Wait{std::move(*static_cast<Wait*>(from))}; };
+  const auto move_in = [](void* payload, void* from) noexcept {
+    new (payload) Wait{std::move(*static_cast<Wait*>(from))};
+  };
   append(nullptr, move_in, &wait);
 }
 
@@ -115,7 +122,8 @@ bool TaskQueue::try_to_rest() noexcept {
 
 Task& TaskQueue::front() noexcept {
   const std::uint64_t done = completed_.load(std::memory_order_relaxed);
-  // Compared with first_end_, since `done % size == 0` would free a block twice: front() is called again for a Wait that parked the queue.
+  // Compared with first_end_, since `done % size == 0` would free a block twice: front() is called
+  // again for a Wait that parked the queue.
   if (done == first_end_) {
     first_end_ += TaskBlock::size;
     std::unique_ptr<TaskBlock> emptied{std::exchange(first_, first_->next)};
@@ -127,7 +135,8 @@ Task& TaskQueue::front() noexcept {
 }
 
 void TaskQueue::complete_one() noexcept {
-  // Sequentially consistent here and in announce_waiter(): either the waiter sees the new number, or this thread sees the waiter.
+  // Sequentially consistent here and in announce_waiter(): either the waiter sees the new number,
+  // or this thread sees the waiter.
   const std::uint64_t number = completed_.load(std::memory_order_relaxed) + 1;
   sync::happens_before(&completed_);
   completed_.store(number, std::memory_order_seq_cst);
@@ -137,7 +146,8 @@ void TaskQueue::complete_one() noexcept {
 
 void TaskQueue::wake_waiters() noexcept {
   TaskQueueList woken = wake_and_take();
-  // Without the lock, which the threads take at once. A thread that has to wait longer announces its number again.
+  // Without the lock, which the threads take at once. A thread that has to wait longer announces
+  // its number again.
   waiters_wake_.notify_all();
   while (!woken.is_empty()) host::start(woken.pop_front());
 }
@@ -159,7 +169,8 @@ TaskQueueList TaskQueue::wake_and_take() noexcept {
 }
 
 bool TaskQueue::announce_waiter(std::uint64_t number) noexcept {
-  if (number < first_awaited_.load(std::memory_order_relaxed)) first_awaited_.store(number, std::memory_order_seq_cst);
+  if (number < first_awaited_.load(std::memory_order_relaxed))
+    first_awaited_.store(number, std::memory_order_seq_cst);
   return completed_.load(std::memory_order_seq_cst) < number;
 }
 
@@ -178,14 +189,16 @@ void TaskQueue::wait_until(std::uint64_t number, bool spin) {
   while (announce_waiter(number)) waiters_wake_.wait(lock);
 }
 
-/// Waits until there is room for many tasks, so that a full queue does not wake its callers for each one.
+/// Waits until there is room for many tasks, so that a full queue does not wake its callers for
+/// each one.
 void TaskQueue::make_room() {
   constexpr std::uint64_t batch = 1024;
   const std::uint64_t all = submitted();
   if (all - completed() >= most_pending) wait_until(all - most_pending + batch, false);
   const std::lock_guard lock{lock_};
   room_until_ = completed() + most_pending;
-  may_be_full_.store(submitted_.load(std::memory_order_relaxed) >= room_until_, std::memory_order_relaxed);
+  may_be_full_.store(submitted_.load(std::memory_order_relaxed) >= room_until_,
+                     std::memory_order_relaxed);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::host

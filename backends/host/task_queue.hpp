@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Queues of tasks, one for each stream, run by the engine (engine.hpp).
 ///
-/// A queue's tasks are numbered from 1 in the order of submission. `completed() >= n` says that task n and all before it are complete. So
-/// an event is a queue and a number; to record one allocates nothing, and to wait for one that has happened costs nothing.
+/// A queue's tasks are numbered from 1 in the order of submission. `completed() >= n` says that
+/// task n and all before it are complete. So an event is a queue and a number; to record one
+/// allocates nothing, and to wait for one that has happened costs nothing.
 #pragma once
 
 #include "base/announce.hpp"
@@ -24,7 +25,8 @@ namespace runnel::inline RUNNEL_ABI::host {
 class TaskQueue;
 using TaskQueuePtr = std::shared_ptr<TaskQueue>;
 
-/// Whether the work is finished after this call. Work that answers false has to be called again; work without an answer is finished.
+/// Whether the work is finished after this call. Work that answers false has to be called again;
+/// work without an answer is finished.
 template <class F>
 [[nodiscard]] bool run_once(F& work) noexcept {
   if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
@@ -39,7 +41,8 @@ template <class F>
 struct alignas(64) Task {
   static constexpr std::size_t room = 64 - sizeof(void*);
 
-  /// Runs what `payload` holds, and destroys it. False: the work is not finished, and has to be run again. Null: the payload is a Wait.
+  /// Runs what `payload` holds, and destroys it. False: the work is not finished, and has to be run
+  /// again. Null: the payload is a Wait.
   bool (*run)(void* payload) noexcept;
   alignas(void*) std::byte payload[room];
 };
@@ -49,7 +52,8 @@ static_assert(sizeof(Task) == 64);
 struct Wait {
   TaskQueuePtr queue;
   std::uint64_t until = 0;
-  [[no_unique_address]] sync::Token token{};  // what comes after the wait comes after the tasks, for announce.hpp
+  // what comes after the wait comes after the tasks, for announce.hpp
+  [[no_unique_address]] sync::Token token{};
 
   [[nodiscard]] bool is_over() const noexcept;
   /// Holds the calling thread. `spin`: polls for a few microseconds before it sleeps.
@@ -63,7 +67,8 @@ struct TaskBlock : sync::Callers<63> {
   TaskBlock* next = nullptr;
 };
 
-/// A list of queues, linked through the queues themselves, so that no operation allocates. A queue is in at most one list at a time.
+/// A list of queues, linked through the queues themselves, so that no operation allocates. A queue
+/// is in at most one list at a time.
 class TaskQueueList {
  public:
   [[nodiscard]] bool is_empty() const noexcept { return first_ == nullptr; }
@@ -78,7 +83,8 @@ class TaskQueueList {
 
 class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
  public:
-  /// A queue holds at most about this many tasks that are not complete. A thread that submits more waits in `wait_for_room`.
+  /// A queue holds at most about this many tasks that are not complete. A thread that submits more
+  /// waits in `wait_for_room`.
   static constexpr std::uint64_t most_pending = std::uint64_t{1} << 16;
 
   explicit TaskQueue(int priority) noexcept : priority_{priority} {}
@@ -87,14 +93,19 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   ~TaskQueue();
 
   [[nodiscard]] int priority() const noexcept { return priority_; }
-  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_.load(std::memory_order_acquire); }
-  [[nodiscard]] std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t submitted() const noexcept {
+    return submitted_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] std::uint64_t completed() const noexcept {
+    return completed_.load(std::memory_order_acquire);
+  }
   [[nodiscard]] bool is_idle() const noexcept { return completed() >= submitted(); }
-  /// What the caller does next comes after all tasks completed so far, for announce.hpp. Requires: the caller has just seen them complete,
-  /// on behalf of the user.
+  /// What the caller does next comes after all tasks completed so far, for announce.hpp. Requires:
+  /// the caller has just seen them complete, on behalf of the user.
   void come_after_completed() const noexcept { sync::happens_after(&completed_); }
 
-  /// Enqueues work, for run_once(); returns its number. @throws std::bad_alloc, and then nothing was enqueued
+  /// Enqueues work, for run_once(); returns its number. @throws std::bad_alloc, and then nothing
+  /// was enqueued
   template <class F>
   std::uint64_t submit(F work) {
     static_assert(sizeof(F) <= Task::room && std::is_nothrow_move_constructible_v<F>);
@@ -104,12 +115,16 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
       own.~F();
       return true;
     };
-    const auto move_in = [](void* payload, void* from) noexcept { new (payload) F{std::move(*static_cast<F*>(from))}; };
+    const auto move_in = [](void* payload, void* from) noexcept {
+      new (payload) F{std::move(*static_cast<F*>(from))};
+    };
     return append(run, move_in, &work);
   }
-  /// Makes the next `tasks` submissions succeed, if no other thread submits meanwhile. @throws std::bad_alloc
+  /// Makes the next `tasks` submissions succeed, if no other thread submits meanwhile. @throws
+  /// std::bad_alloc
   void reserve(std::size_t tasks);
-  /// Enqueues a Wait, unless the other queue has come that far already. @throws std::bad_alloc, and then nothing was enqueued
+  /// Enqueues a Wait, unless the other queue has come that far already. @throws std::bad_alloc, and
+  /// then nothing was enqueued
   void submit_wait(Wait wait);
   /// A wait for all tasks submitted so far. @throws std::bad_alloc, only with the option find_races
   [[nodiscard]] static Wait end_of(const TaskQueuePtr& queue);
@@ -121,7 +136,8 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
     if (may_be_full_.load(std::memory_order_relaxed)) [[unlikely]]
       make_room();
   }
-  /// Holds the calling thread until task `number` is complete. `spin`: polls for a few microseconds before it sleeps.
+  /// Holds the calling thread until task `number` is complete. `spin`: polls for a few microseconds
+  /// before it sleeps.
   void wait_until(std::uint64_t number, bool spin);
 
  private:
@@ -130,32 +146,43 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   friend class TaskQueueList;
 
   /// Appends a task; `move_in` moves `work` into its payload.
-  std::uint64_t append(bool (*run)(void*) noexcept, void (*move_in)(void* payload, void* work) noexcept, void* work);
+  std::uint64_t append(bool (*run)(void*) noexcept,
+                       void (*move_in)(void* payload, void* work) noexcept, void* work);
   /// Links a new last block. Requires: the lock is held, and there is a spare block.
   void add_block() noexcept;
-  /// False if there is more to run. Else the queue is idle from then on, and any thread may start it.
+  /// False if there is more to run. Else the queue is idle from then on, and any thread may start
+  /// it.
   [[nodiscard]] bool try_to_rest() noexcept;
   /// The first task that is not complete. Requires: there is one.
   [[nodiscard]] Task& front() noexcept;
   void complete_one() noexcept;
   void wake_waiters() noexcept;
-  /// Removes the parked queues whose number is complete. The caller has to wake the threads in `wait_until`.
+  /// Removes the parked queues whose number is complete. The caller has to wake the threads in
+  /// `wait_until`.
   [[nodiscard]] TaskQueueList wake_and_take() noexcept;
-  /// Parks a queue behind this one until `number` is complete. False, and nothing changed, if it is complete already.
+  /// Parks a queue behind this one until `number` is complete. False, and nothing changed, if it is
+  /// complete already.
   [[nodiscard]] bool park(TaskQueuePtr queue, std::uint64_t number) noexcept;
-  /// Announces a waiter for `number`; false if `number` is complete already. Requires: waiters_mutex_ is held.
+  /// Announces a waiter for `number`; false if `number` is complete already. Requires:
+  /// waiters_mutex_ is held.
   [[nodiscard]] bool announce_waiter(std::uint64_t number) noexcept;
   void make_room();
 
-  detail::SpinLock lock_;                    // guards the end of the queue, busy_ and room_until_
-  sync::Atomic<bool> may_be_full_{false};    // beside the lock, which a submission takes next: so the check costs nothing
-  std::uint64_t room_until_ = most_pending;  // a submission that adds a block from this number on looks at completed_
-  bool busy_ = false;                        // a worker runs the queue, or the queue waits for a worker or another queue
+  detail::SpinLock lock_;  // guards the end of the queue, busy_ and room_until_
+  // beside the lock, which a submission takes next: so the check costs nothing
+  sync::Atomic<bool> may_be_full_{false};
+  // a submission that adds a block from this number on looks at completed_
+  std::uint64_t room_until_ = most_pending;
+  // a worker runs the queue, or the queue waits for a worker or another queue
+  bool busy_ = false;
   TaskBlock* last_ = nullptr;
-  TaskBlock* spare_ = nullptr;                            // empty blocks for the next ones that are needed: mostly one
-  alignas(64) sync::Atomic<std::uint64_t> submitted_{0};  // not beside the lock, because the worker that runs the queue polls it
+  // empty blocks for the next ones that are needed: mostly one
+  TaskBlock* spare_ = nullptr;
+  // not beside the lock, because the worker that runs the queue polls it
+  alignas(64) sync::Atomic<std::uint64_t> submitted_{0};
 
-  alignas(64) TaskBlock* first_ = nullptr;     // once there is a block, only the worker that runs the queue touches this
+  // once there is a block, only the worker that runs the queue touches this
+  alignas(64) TaskBlock* first_ = nullptr;
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_
   sync::Atomic<std::uint64_t> completed_{0};
   const int priority_;  // not beside the lock, because the worker looks at it after each task
@@ -163,14 +190,16 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   sync::Mutex waiters_mutex_;  // guards all of the following members
   sync::ConditionVariable waiters_wake_;
   static constexpr std::uint64_t none = ~std::uint64_t{0};
-  sync::Atomic<std::uint64_t> first_awaited_{none};  // a lower bound of the numbers that are waited for
-  TaskQueueList parked_;                             // the queues that wait for this one
+  // a lower bound of the numbers that are waited for
+  sync::Atomic<std::uint64_t> first_awaited_{none};
+  TaskQueueList parked_;  // the queues that wait for this one
 
   std::shared_ptr<void> runner_;  // the engine's, if it has something for each queue
   sync::Atomic<bool> closed_{false};
 
-  TaskQueuePtr next_;             // in the list that this queue is in
-  std::uint64_t parked_for_ = 0;  // the number that this queue waits for while it is parked behind another one
+  TaskQueuePtr next_;  // in the list that this queue is in
+  // the number that this queue waits for while it is parked behind another one
+  std::uint64_t parked_for_ = 0;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::host

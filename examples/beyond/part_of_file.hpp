@@ -17,7 +17,8 @@ struct Part {
   std::size_t first, last;
 };
 inline Part part_of(std::size_t count, const runnel::Communicator& all) {
-  const auto rank = static_cast<std::size_t>(all.rank()), size = static_cast<std::size_t>(all.size());
+  const auto rank = static_cast<std::size_t>(all.rank()),
+             size = static_cast<std::size_t>(all.size());
   return {count * rank / size, count * (rank + 1) / size};
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorts the 64-bit numbers of a file over all processes: mpirun -n 4 example_sample_sort FROM TO
 //
-// Each process sorts a part. Samples of all parts say which process gets which numbers; a group of sends and receives exchanges them.
+// Each process sorts a part. Samples of all parts say which process gets which numbers; a group of
+// sends and receives exchanges them.
 #include <algorithm>
 #include <cstdint>
 #include <runnel/mpi.hpp>
@@ -39,9 +40,11 @@ DeviceBuffer<T> on_device(StreamRef stream, const std::vector<T>& values) {
 }
 
 /// Where the numbers for each process begin in the sorted ones; one more entry is the end.
-std::vector<Number> bounds(const Communicator& all, StreamRef stream, const std::vector<Number>& sorted) {
+std::vector<Number> bounds(const Communicator& all, StreamRef stream,
+                           const std::vector<Number>& sorted) {
   std::vector<Number> own(samples, ~Number{0});
-  for (std::size_t i = 0; i < samples && !sorted.empty(); ++i) own[i] = sorted[i * sorted.size() / samples];
+  for (std::size_t i = 0; i < samples && !sorted.empty(); ++i)
+    own[i] = sorted[i * sorted.size() / samples];
   const auto mine = on_device(stream, own);
   DeviceBuffer<Number> gathered{samples * static_cast<std::size_t>(all.size()), stream};
   all.all_gather(stream, mine, gathered);
@@ -49,15 +52,18 @@ std::vector<Number> bounds(const Communicator& all, StreamRef stream, const std:
   std::sort(from_all.begin(), from_all.end());
   std::vector<Number> begins{0};
   for (std::size_t i = samples; i < from_all.size(); i += samples)
-    begins.push_back(static_cast<Number>(std::lower_bound(sorted.begin(), sorted.end(), from_all[i]) - sorted.begin()));
+    begins.push_back(static_cast<Number>(
+        std::lower_bound(sorted.begin(), sorted.end(), from_all[i]) - sorted.begin()));
   begins.push_back(sorted.size());
   return begins;
 }
 
 /// Sends each process its numbers; returns what this process gets.
-DeviceBuffer<Number> exchange(const Communicator& all, StreamRef stream, const DeviceBuffer<Number>& sorted,
+DeviceBuffer<Number> exchange(const Communicator& all, StreamRef stream,
+                              const DeviceBuffer<Number>& sorted,
                               const std::vector<Number>& begins) {
-  const auto size = static_cast<std::size_t>(all.size()), self = static_cast<std::size_t>(all.rank());
+  const auto size = static_cast<std::size_t>(all.size()),
+             self = static_cast<std::size_t>(all.rank());
   std::vector<Number> sizes(size);
   for (std::size_t to = 0; to < size; ++to) sizes[to] = begins[to + 1] - begins[to];
   const auto outgoing = on_device(stream, sizes);
@@ -85,7 +91,8 @@ DeviceBuffer<Number> exchange(const Communicator& all, StreamRef stream, const D
 }
 
 /// Each process writes its numbers behind those of the processes before it.
-void write(const Communicator& all, StreamRef stream, const DeviceBuffer<Number>& sorted, const char* path) {
+void write(const Communicator& all, StreamRef stream, const DeviceBuffer<Number>& sorted,
+           const char* path) {
   const auto mine = on_device(stream, std::vector<Number>{sorted.size()});
   DeviceBuffer<Number> sizes{static_cast<std::size_t>(all.size()), stream};
   all.all_gather(stream, mine, sizes);
@@ -98,7 +105,8 @@ void write(const Communicator& all, StreamRef stream, const DeviceBuffer<Number>
   stream.synchronize();
   std::fstream file{path, std::ios::binary | std::ios::in | std::ios::out};
   file.seekp(static_cast<std::streamoff>(first * sizeof(Number)));
-  file.write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(Number)));
+  file.write(reinterpret_cast<const char*>(numbers.data()),
+             static_cast<std::streamsize>(numbers.size() * sizeof(Number)));
   if (!file.flush()) throw std::runtime_error(std::string{path} + ": cannot be written");
 }
 
@@ -107,7 +115,8 @@ void sample_sort(const char* from, const char* to) {
   const beyond::Part part = beyond::part_of(std::filesystem::file_size(from) / sizeof(Number), all);
   std::vector<Number> numbers(part.last - part.first);
   beyond::open_at(from, part.first * sizeof(Number))
-      .read(reinterpret_cast<char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(Number)));
+      .read(reinterpret_cast<char*>(numbers.data()),
+            static_cast<std::streamsize>(numbers.size() * sizeof(Number)));
   const Stream stream;
   auto own = on_device(stream, numbers);
   sort(stream, own);
@@ -119,5 +128,6 @@ void sample_sort(const char* from, const char* to) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return beyond::run(argc, argv, "usage: mpirun -n N example_sample_sort FROM TO", 2, [&] { sample_sort(argv[1], argv[2]); });
+  return beyond::run(argc, argv, "usage: mpirun -n N example_sample_sort FROM TO", 2,
+                     [&] { sample_sort(argv[1], argv[2]); });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data that is never in memory as a whole: a source that makes numbers, and a sink that checks results.
+// Data that is never in memory as a whole: a source that makes numbers, and a sink that checks
+// results.
 #pragma once
 
 #include <runnel/runnel.hpp>
@@ -9,7 +10,8 @@
 #include <cstdio>
 #include <span>
 
-/// Twice as many numbers as the device has room for, or 256 MiB of them if the device is so large that twice as many would take long.
+/// Twice as many numbers as the device has room for, or 256 MiB of them if the device is so large
+/// that twice as many would take long.
 inline std::size_t larger_than_device() {
   const std::size_t bytes = runnel::Device::current().memory_info().total;
   return std::min<std::size_t>(2 * bytes, std::size_t{256} << 20) / sizeof(float);
@@ -27,13 +29,16 @@ class Numbers {
   }
   /// Takes the next results.
   void check(std::span<const float> results) {
-    for (const float result : results) is_right_ = is_right_ && result == 2 * static_cast<float>(checked_++ % 1000) + 1;
+    for (const float result : results)
+      is_right_ = is_right_ && result == 2 * static_cast<float>(checked_++ % 1000) + 1;
   }
   /// Prints what was seen. Returns the exit status of the program.
   [[nodiscard]] int report(const runnel::OverlapResult& run) const {
     const bool good = is_right_ && checked_ == count_;
-    std::printf("%s: %zu MiB in %zu chunks, at most %zu on the device at a time; the device has %zu MiB\n", good ? "right" : "WRONG",
-                checked_ * sizeof(float) >> 20, run.chunks, run.in_flight, runnel::Device::current().memory_info().total >> 20);
+    std::printf(
+        "%s: %zu MiB in %zu chunks, at most %zu on the device at a time; the device has %zu MiB\n",
+        good ? "right" : "WRONG", checked_ * sizeof(float) >> 20, run.chunks, run.in_flight,
+        runnel::Device::current().memory_info().total >> 20);
     return good ? 0 : 1;
   }
 

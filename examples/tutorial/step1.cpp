@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 1 of the tutorial: everything in one stream. Each operation begins when the one before it is complete.
+// Step 1 of the tutorial: everything in one stream. Each operation begins when the one before it is
+// complete.
 #include "../scale.hpp"
 
 #include <vector>

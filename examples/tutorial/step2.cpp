@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 2 of the tutorial: two halves in two streams, which may run at the same time, and a third stream that waits for both.
+// Step 2 of the tutorial: two halves in two streams, which may run at the same time, and a third
+// stream that waits for both.
 #include "../scale.hpp"
 
 #include <span>
@@ -22,7 +23,8 @@ int main() {
     first += half;
   }
   last.wait_stream(left);
-  last.wait_stream(right);  // without these two lines the next copy could read what is not there yet
+  // without these two lines the next copy could read what is not there yet
+  last.wait_stream(right);
   copy(last, result, out);
   last.synchronize();
   return report(result);

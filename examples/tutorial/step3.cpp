@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step 3 of the tutorial: chunks. Two places on the device take turns, so that the memory is bounded and transfers overlap computing.
+// Step 3 of the tutorial: chunks. Two places on the device take turns, so that the memory is
+// bounded and transfers overlap computing.
 #include "../scale.hpp"
 
 #include <array>
@@ -17,10 +18,12 @@ int main() {
     Stream stream;
     DeviceBuffer<float> in{chunk, stream}, out{chunk, stream};
   };
-  std::array places{Place{.stream = Stream{{.name = "even chunks"}}}, Place{.stream = Stream{{.name = "odd chunks"}}}};
+  std::array places{Place{.stream = Stream{{.name = "even chunks"}}},
+                    Place{.stream = Stream{{.name = "odd chunks"}}}};
 
   for (std::size_t i = 0; i < 8; ++i) {
-    Place& here = places[i % 2];  // its stream keeps the order: this chunk comes after the last one in this place
+    // its stream keeps the order: this chunk comes after the last one in this place
+    Place& here = places[i % 2];
     copy(here.stream, here.in, std::span{numbers}.subspan(i * chunk, chunk));
     scale(here.stream, here.in, here.out);
     copy(here.stream, std::span{result}.subspan(i * chunk, chunk), here.out);

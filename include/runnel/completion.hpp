@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_completion
-/// Completion without waiting: a function that is called, or a future that becomes ready, once the work of a stream is complete.
+/// Completion without waiting: a function that is called, or a future that becomes ready, once the
+/// work of a stream is complete.
 #pragma once
 
 #include <runnel/detail/host_function.hpp>
@@ -34,9 +35,11 @@ class Outcome {
   [[nodiscard]] bool is_ok() const noexcept { return error_ == nullptr; }
   /// The same as is_ok().
   [[nodiscard]] explicit operator bool() const noexcept { return is_ok(); }
-  /// The portable code; the empty code if there was no error. errc::function_failed: a host function threw
-  /// something else than an Error.
-  [[nodiscard]] std::error_code code() const noexcept { return is_ok() ? std::error_code{} : code_; }  // not the library's empty code
+  /// The portable code; the empty code if there was no error. errc::function_failed: a host
+  /// function threw something else than an Error.
+  [[nodiscard]] std::error_code code() const noexcept {
+    return is_ok() ? std::error_code{} : code_;
+  }  // not the library's empty code
   /// What `synchronize()` would throw; null if there was no error.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
   /// Throws the error, if there was one.
@@ -51,19 +54,23 @@ class Outcome {
 
 namespace detail {
 
-/// A function on its way to the library's thread. The watcher (src/stream/watcher.hpp) owns it once it is submitted.
+/// A function on its way to the library's thread. The watcher (src/stream/watcher.hpp) owns it once
+/// it is submitted.
 struct Completion {
   void (*call)(Completion&, const Outcome&);  // may throw
   void (*destroy)(Completion*) noexcept;
   // What the watcher keeps with it.
   EventNode* event = nullptr;  // a reference; null: nothing was recorded
   StreamSlot* slot = nullptr;  // of the stream whose work it is; null for an event
-  StreamSlot* line = nullptr;  // of the stream whose earlier completions it is called after; null: of none
+  // of the stream whose earlier completions it is called after; null: of none
+  StreamSlot* line = nullptr;
   std::uint64_t stream_id = 0;
   std::uint64_t thread = 0;  // of an event: the one that has recorded it
-  std::uint64_t epoch = 0;   // host functions with a lower number were launched before; of an event: the number of its record
+  // host functions with a lower number were launched before; of an event: the number of its record
+  std::uint64_t epoch = 0;
   std::exception_ptr failure{};
-  Completion* next = nullptr;       // the next one of the same stream, or of what was submitted last
+  // the next one of the same stream, or of what was submitted last
+  Completion* next = nullptr;
   Completion* next_line = nullptr;  // the first one of another stream
 };
 
@@ -71,7 +78,9 @@ template <class F>
 struct CompletionOf : Completion {
   template <class G>
   explicit CompletionOf(G&& g)
-      : Completion{[](Completion& self, const Outcome& outcome) { static_cast<void>(static_cast<CompletionOf&>(self).function(outcome)); },
+      : Completion{[](Completion& self, const Outcome& outcome) {
+                     static_cast<void>(static_cast<CompletionOf&>(self).function(outcome));
+                   },
                    [](Completion* self) noexcept { delete static_cast<CompletionOf*>(self); }},
         function{std::forward<G>(g)} {}
   F function;
@@ -79,13 +88,14 @@ struct CompletionOf : Completion {
 
 /// A function that takes an outcome.
 template <class F>
-concept OutcomeCallable = std::is_invocable_v < std::decay_t<F>
-&, const Outcome& > &&std::is_constructible_v<std::decay_t<F>, F>;
+concept OutcomeCallable = std::is_invocable_v<std::decay_t<F>&, const Outcome&> &&
+                          std::is_constructible_v<std::decay_t<F>, F>;
 
-/// A function without an outcome as a parameter, for on_complete(): what it refuses converts to this.
+/// A function without an outcome as a parameter, for on_complete(): what it refuses converts to
+/// this.
 template <class F>
-concept WithoutOutcome = std::is_invocable_v < std::decay_t<F>
-& > &&!std::is_invocable_v<std::decay_t<F>&, const Outcome&>;
+concept WithoutOutcome =
+    std::is_invocable_v<std::decay_t<F>&> && !std::is_invocable_v<std::decay_t<F>&, const Outcome&>;
 struct FunctionWithoutOutcome {
   template <WithoutOutcome F>
   FunctionWithoutOutcome(F&&);
@@ -93,7 +103,8 @@ struct FunctionWithoutOutcome {
 
 template <OutcomeCallable F>
 [[nodiscard]] Completion* make_completion(F&& function) {
-  if (is_empty_callable(function)) throw_invalid_argument("enqueue a completion function", "the function is null");
+  if (is_empty_callable(function))
+    throw_invalid_argument("enqueue a completion function", "the function is null");
   return new CompletionOf<std::decay_t<F>>{std::forward<F>(function)};
 }
 
@@ -139,8 +150,9 @@ class Future {
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   /// Whether the outcome is there. Never waits, and makes no runtime call.
   [[nodiscard]] bool is_ready() const;
-  /// Waits for the outcome, without a runtime call. @throws errc::not_permitted in a host function and in a function of `on_complete()`,
-  /// whose thread would have to bring the outcome; errc::forked in a forked child. Neither is thrown if the outcome is there.
+  /// Waits for the outcome, without a runtime call. @throws errc::not_permitted in a host function
+  /// and in a function of `on_complete()`, whose thread would have to bring the outcome;
+  /// errc::forked in a forked child. Neither is thrown if the outcome is there.
   void wait() const;
   /// As wait(), but waits at most `timeout`: false if the time ran out first.
   template <class Rep, class Period>
@@ -168,11 +180,13 @@ class Future {
 namespace detail {
 [[nodiscard]] bool quiesce_to(std::chrono::steady_clock::time_point deadline);
 }
-/// Waits until none of the caller's functions is enqueued or runs on a thread of the library or the runtime: host functions, those of
-/// graphs' launches, functions of `on_complete()` with what is built upon them, objects of keep(), and hooks around them. All streams and
-/// threads of the process count. It waits at most `timeout`, and returns false if the time ran out first. For programs that
-/// take away what such functions use, as an interpreter does where it ends. Another thread that goes on submitting can prolong the wait,
-/// and what it submits later is not waited for. @throws errc::not_permitted in a host function and in a function of `on_complete()`, which
+/// Waits until none of the caller's functions is enqueued or runs on a thread of the library or the
+/// runtime: host functions, those of graphs' launches, functions of `on_complete()` with what is
+/// built upon them, objects of keep(), and hooks around them. All streams and threads of the
+/// process count. It waits at most `timeout`, and returns false if the time ran out first. For
+/// programs that take away what such functions use, as an interpreter does where it ends. Another
+/// thread that goes on submitting can prolong the wait, and what it submits later is not waited
+/// for. @throws errc::not_permitted in a host function and in a function of `on_complete()`, which
 /// would wait for itself; errc::forked in a forked child
 template <class Rep, class Period>
 [[nodiscard]] bool quiesce_for(std::chrono::duration<Rep, Period> timeout) {
@@ -186,6 +200,8 @@ template <class Clock, class Duration>
 
 using detail::call_on_complete;
 /// What `stream.future()` calls.
-[[nodiscard]] inline Future future_of(StreamRef stream) { return Future{detail::make_future(stream)}; }
+[[nodiscard]] inline Future future_of(StreamRef stream) {
+  return Future{detail::make_future(stream)};
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_copies
-/// Copies and fills in stream order. The direction follows from the pointers. No form waits for earlier work (but see `Pageable::block`);
-/// a copy of up to 256 KiB may take some microseconds in the call. Both sides must stay alive, and the source unchanged, until the stream
-/// has completed the copy. Every refusal (`errc::invalid_argument`) comes before anything is enqueued. Zero bytes are nothing to do, with
-/// null pointers too.
+/// Copies and fills in stream order. The direction follows from the pointers. No form waits for
+/// earlier work (but see `Pageable::block`); a copy of up to 256 KiB may take some microseconds in
+/// the call. Both sides must stay alive, and the source unchanged, until the stream has completed
+/// the copy. Every refusal (`errc::invalid_argument`) comes before anything is enqueued. Zero bytes
+/// are nothing to do, with null pointers too.
 #pragma once
 
 #include <runnel/current.hpp>
@@ -27,8 +28,10 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// What a copy does about pageable host memory, which copy engines cannot reach.
 enum class Pageable {
-  stage,   ///< copy it through pinned memory; the caller is not held. Memory that is pinned in parts only is always copied so
-  block,   ///< the driver's own way, which holds the caller: at the return pageable memory may be reused, or read
+  stage,  ///< copy it through pinned memory; the caller is not held. Memory that is pinned in parts
+          ///< only is always copied so
+  block,  ///< the driver's own way, which holds the caller: at the return pageable memory may be
+          ///< reused, or read
   refuse,  ///< throw `errc::not_permitted`
 };
 
@@ -36,11 +39,14 @@ enum class Pageable {
 [[nodiscard]] Pageable default_pageable() noexcept;
 /// Sets it, for the calling thread, until changed.
 void set_default_pageable(Pageable policy) noexcept;
-/// Sets it for a scope. At the end of the scope, also after an exception, the calling thread has the policy that it had before.
+/// Sets it for a scope. At the end of the scope, also after an exception, the calling thread has
+/// the policy that it had before.
 class [[nodiscard]] PageableGuard {
  public:
   /// Makes `policy` the calling thread's.
-  [[nodiscard]] explicit PageableGuard(Pageable policy) noexcept : found_{default_pageable()} { set_default_pageable(policy); }
+  [[nodiscard]] explicit PageableGuard(Pageable policy) noexcept : found_{default_pageable()} {
+    set_default_pageable(policy);
+  }
   PageableGuard(const PageableGuard&) = delete;
   PageableGuard& operator=(const PageableGuard&) = delete;
   ~PageableGuard() { set_default_pageable(found_); }
@@ -52,61 +58,75 @@ class [[nodiscard]] PageableGuard {
 /// When a copy may read its source.
 enum class SourceAccess {
   stream_order,  ///< after the work submitted to the stream so far, which may write the source
-  any_time,  ///< from the call on: no work that is under way or enqueued writes the source. Then a busy stream does not delay the reading
+  any_time,  ///< from the call on: no work that is under way or enqueued writes the source. Then a
+             ///< busy stream does not delay the reading
 };
 
 /// Options of a copy. All of them have defaults.
 struct CopyOptions {
   /// What is done about pageable memory (default: the thread's policy).
   Pageable pageable = default_pageable();
-  /// When the source may be read (default: in stream order). Requires for `any_time`: nothing that was submitted, to whichever stream,
-  /// writes the source from the call on. It counts for pageable sources and is no more than leave to read early.
+  /// When the source may be read (default: in stream order). Requires for `any_time`: nothing that
+  /// was submitted, to whichever stream, writes the source from the call on. It counts for pageable
+  /// sources and is no more than leave to read early.
   SourceAccess source = SourceAccess::stream_order;
-  /// What memory the destination is in, where the caller knows (default: the runtime is asked, which costs most of a small copy's time).
-  /// Requires: it is right.
+  /// What memory the destination is in, where the caller knows (default: the runtime is asked,
+  /// which costs most of a small copy's time). Requires: it is right.
   std::optional<MemoryKind> to_kind = std::nullopt;
   /// The same of the source.
   std::optional<MemoryKind> from_kind = std::nullopt;
 };
 
-/// What a copy did. It says no more than the caller needs to know: when its memory may be used again, and whether the call waited. The
-/// library takes more ways than these to enqueue a copy: README.md has a table of its routes, which is internal.
+/// What a copy did. It says no more than the caller needs to know: when its memory may be used
+/// again, and whether the call waited. The library takes more ways than these to enqueue a copy:
+/// README.md has a table of its routes, which is internal.
 enum class CopyResult {
   nothing,  ///< there was nothing to do
   direct,   ///< enqueued as it is; the copy engine reads and writes the memory itself
   staged,   ///< enqueued through pinned memory
-  inlined,  ///< small, and done at the call, in some microseconds: pageable memory may be reused, or read, at once
+  inlined,  ///< small, and done at the call, in some microseconds: pageable memory may be reused,
+            ///< or read, at once
   blocked,  ///< the caller was held, see `Pageable::block`
 };
 
-/// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Both sides stay alive, the source
-/// unchanged, until the stream has completed the copy. Returns what was done.
-/// @throws errc::invalid_argument for null with a size and for ranges that overlap in part; for pageable memory errc::not_permitted if
-/// `policy` refuses it, and errc::capture in a capture, except between two host memories
-CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable());
+/// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Both
+/// sides stay alive, the source unchanged, until the stream has completed the copy. Returns what
+/// was done.
+/// @throws errc::invalid_argument for null with a size and for ranges that overlap in part; for
+/// pageable memory errc::not_permitted if `policy` refuses it, and errc::capture in a capture,
+/// except between two host memories
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
+                      Pageable policy = default_pageable());
 /// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
-inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, Pageable policy = default_pageable()) {
+inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes,
+                             Pageable policy = default_pageable()) {
   return copy_bytes(current_stream(), to, from, bytes, policy);
 }
 
-/// The same with options, as in `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`. Both
-/// sides stay alive, the source unchanged, until it is complete.
-CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, const CopyOptions& options);
+/// The same with options, as in
+/// `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`. Both sides stay
+/// alive, the source unchanged, until it is complete.
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
+                      const CopyOptions& options);
 
-/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. Both sides stay alive, the
-/// source unchanged, until the stream has completed the copy.
-/// @throws as copy_bytes(); errc::invalid_argument also for a pitch below the width and for sizes that overflow
-CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
-                   std::size_t height, Pageable policy = default_pageable());
+/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. Both
+/// sides stay alive, the source unchanged, until the stream has completed the copy.
+/// @throws as copy_bytes(); errc::invalid_argument also for a pitch below the width and for sizes
+/// that overflow
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
+                   std::size_t from_pitch, std::size_t width, std::size_t height,
+                   Pageable policy = default_pageable());
 /// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
-inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
+inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                          std::size_t width, std::size_t height,
                           Pageable policy = default_pageable()) {
   return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, policy);
 }
 
 /// The same with options. Both sides stay alive, the source unchanged, until it is complete.
-CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
-                   std::size_t height, const CopyOptions& options);
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
+                   std::size_t from_pitch, std::size_t width, std::size_t height,
+                   const CopyOptions& options);
 
 /// How far apart rows and slices begin, in bytes.
 struct Pitches {
@@ -119,38 +139,45 @@ struct Extent {
   std::size_t height;  ///< rows in a slice
   std::size_t depth;   ///< slices
 };
-/// A box of bytes, whose rows and slices lie at some pitch on each side. One copy of the runtime if the slices, or the rows of each, lie
-/// end to end on both sides; else one for each slice, or for each row of a slice if those are fewer. If such a copy fails, those before it
-/// stay enqueued. The result is what holds for all of them: memory may be reused at once only if that is so for each.
+/// A box of bytes, whose rows and slices lie at some pitch on each side. One copy of the runtime if
+/// the slices, or the rows of each, lie end to end on both sides; else one for each slice, or for
+/// each row of a slice if those are fewer. If such a copy fails, those before it stay enqueued. The
+/// result is what holds for all of them: memory may be reused at once only if that is so for each.
 /// Both sides stay alive, the source unchanged, until the stream has completed the copy.
 /// @throws errc::invalid_argument as copy_2d(), and for a pitch of slices below their rows
-CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
-                   Pageable policy = default_pageable());
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
+                   Pitches from_pitches, Extent extent, Pageable policy = default_pageable());
 /// The same with options.
-CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
-                   const CopyOptions& options);
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
+                   Pitches from_pitches, Extent extent, const CopyOptions& options);
 /// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
-inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
-                          Pageable policy = default_pageable()) {
+inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches,
+                          Extent extent, Pageable policy = default_pageable()) {
   return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, policy);
 }
 
 /// Sets `bytes` bytes at `to`, in any memory, to `value`. 0 bytes are nothing to do.
-/// @throws errc::invalid_argument for null with a size, errc::capture for pageable memory in a capture, errc::peer_access for memory of a
-/// device that the stream's cannot reach
+/// @throws errc::invalid_argument for null with a size, errc::capture for pageable memory in a
+/// capture, errc::peer_access for memory of a device that the stream's cannot reach
 void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes);
 /// On the current stream.
-inline void fill_bytes(void* to, unsigned char value, std::size_t bytes) { fill_bytes(current_stream(), to, value, bytes); }
-/// Sets `height` rows of `width` bytes to `value`; row i starts i * pitch bytes after the first. @throws as fill_bytes();
-/// errc::invalid_argument also for a pitch below the width and for sizes that overflow
-void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height);
+inline void fill_bytes(void* to, unsigned char value, std::size_t bytes) {
+  fill_bytes(current_stream(), to, value, bytes);
+}
+/// Sets `height` rows of `width` bytes to `value`; row i starts i * pitch bytes after the first.
+/// @throws as fill_bytes(); errc::invalid_argument also for a pitch below the width and for sizes
+/// that overflow
+void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width,
+             std::size_t height);
 /// On the current stream.
-inline void fill_2d(void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height) {
+inline void fill_2d(void* to, std::size_t pitch, unsigned char value, std::size_t width,
+                    std::size_t height) {
   fill_2d(current_stream(), to, pitch, value, width, height);
 }
 
 namespace detail {
-/// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs a call.
+/// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs
+/// a call.
 template <class R>
 [[nodiscard]] constexpr std::optional<MemoryKind> kind_by_type() noexcept {
   if constexpr (requires { std::remove_cvref_t<R>::memory_kind; })
@@ -161,26 +188,31 @@ template <class R>
 
 void require_same_size(std::size_t to, std::size_t from);
 void require_index(std::size_t index, std::size_t size);
-CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind, const void* from, std::optional<MemoryKind> from_kind,
-                      std::size_t bytes, Pageable policy);
+CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind,
+                      const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes,
+                      Pageable policy);
 /// Copies, and waits for the stream. @throws errc::capture in a capture
-void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes);
+void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind,
+                  std::size_t bytes);
 /// Repeats the `size` bytes at `value` `count` times.
-void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count);
+void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value,
+                  std::size_t size, std::size_t count);
 }  // namespace detail
 
-/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans, buffers; host or device, whichever. Views
-/// may be temporaries. Both sides stay alive, the source unchanged, until the stream has completed the copy. Returns what was done.
+/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans,
+/// buffers; host or device, whichever. Views may be temporaries. Both sides stay alive, the source
+/// unchanged, until the stream has completed the copy. Returns what was done.
 /// @throws as copy_bytes(); errc::invalid_argument for sizes that differ
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
   using T = detail::element_of<To>;
   detail::require_same_size(std::size(to), std::size(from));
-  return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from), detail::kind_by_type<From>(),
+  return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from),
+                            detail::kind_by_type<From>(),
                             detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
 }
-/// The same with options. A kind of memory that follows from a type goes before that of the options.
-/// Both sides stay alive, the source unchanged, until it is complete.
+/// The same with options. A kind of memory that follows from a type goes before that of the
+/// options. Both sides stay alive, the source unchanged, until it is complete.
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
   using T = detail::element_of<To>;
@@ -188,7 +220,8 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& optio
   CopyOptions known = options;
   if (detail::kind_by_type<To>()) known.to_kind = detail::kind_by_type<To>();
   if (detail::kind_by_type<From>()) known.from_kind = detail::kind_by_type<From>();
-  return copy_bytes(stream, std::data(to), std::data(from), detail::byte_size(std::size(from), sizeof(T), "copy"), known);
+  return copy_bytes(stream, std::data(to), std::data(from),
+                    detail::byte_size(std::size(from), sizeof(T), "copy"), known);
 }
 /// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
 template <class To, detail::CopiedTo<To> From>
@@ -214,10 +247,10 @@ CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
 }
 }  // namespace detail
 
-///@{ Copies from a container that is moved or is a temporary, `copy(stream, to, std::move(values))`: the stream keeps the container until
-/// it
-/// has passed the copy, as keep() does. If copy() throws, the container is as it was, and no copy is under way. Arrays are refused: moving
-/// one copies it.
+/// @{ Copies from a container that is moved or is a temporary,
+/// `copy(stream, to, std::move(values))`: the stream keeps the container until it has passed the
+/// copy, as keep() does. If copy() throws, the container is as it was, and no copy is under way.
+/// Arrays are refused: moving one copies it.
 template <class To, detail::TakenOverBy<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
   return detail::copy_and_keep(stream, to, from, policy);
@@ -232,30 +265,36 @@ CopyResult copy(To&& to, From&& from) {
 }
 ///@}
 
-/// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if there is no such element, and what
-/// fill() throws
+/// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if
+/// there is no such element, and what fill() throws
 template <detail::Filled To>
-void set(StreamRef stream, To&& to, std::size_t index, const std::type_identity_t<detail::element_of<To>>& value) {
+void set(StreamRef stream, To&& to, std::size_t index,
+         const std::type_identity_t<detail::element_of<To>>& value) {
   detail::require_index(index, std::size(to));
-  detail::fill_pattern(stream, std::data(to) + index, detail::kind_by_type<To>(), &value, sizeof value, 1);
+  detail::fill_pattern(stream, std::data(to) + index, detail::kind_by_type<To>(), &value,
+                       sizeof value, 1);
 }
-/// The element at `index` after the work submitted to `stream` so far, for which it waits as StreamRef::synchronize() does.
+/// The element at `index` after the work submitted to `stream` so far, for which it waits as
+/// StreamRef::synchronize() does.
 /// @throws errc::invalid_argument if there is no such element, errc::capture in a capture
 template <class From, class T = std::remove_const_t<detail::element_of<From>>>
-requires detail::memory_range<From> && std::is_trivially_copyable_v<T>
+  requires detail::memory_range<From> && std::is_trivially_copyable_v<T>
 [[nodiscard]] T get(StreamRef stream, From&& from, std::size_t index) {
   detail::require_index(index, std::size(from));
   std::array<unsigned char, sizeof(T)> bytes;
-  detail::read_element(stream, bytes.data(), std::data(from) + index, detail::kind_by_type<From>(), sizeof(T));
+  detail::read_element(stream, bytes.data(), std::data(from) + index, detail::kind_by_type<From>(),
+                       sizeof(T));
   return std::bit_cast<T>(bytes);
 }
 
-/// Sets every element of `to` to `value`, which may end at once. @throws as fill_bytes(); errc::capture in a capture for elements of other
-/// sizes than 1, 2 and 4 bytes, unless all bytes are equal
+/// Sets every element of `to` to `value`, which may end at once. @throws as fill_bytes();
+/// errc::capture in a capture for elements of other sizes than 1, 2 and 4 bytes, unless all bytes
+/// are equal
 template <detail::Filled To>
 void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
   using T = detail::element_of<To>;
-  detail::fill_pattern(stream, std::data(to), detail::kind_by_type<To>(), &value, sizeof(T), std::size(to));
+  detail::fill_pattern(stream, std::data(to), detail::kind_by_type<To>(), &value, sizeof(T),
+                       std::size(to));
 }
 /// On the current stream.
 template <detail::Filled To>
@@ -265,44 +304,70 @@ void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
 
 /// @cond
 // Mistakes, each with what to write instead.
-template <class A, class B, detail::WrongCopy<detail::Fault::pointer, A, B> C = detail::Absent, class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("a pointer has no size: write copy_bytes(stream, to, from, bytes)", A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::temporary, A, B> C = detail::Absent, class D = detail::Absent>
+template <class A, class B, detail::WrongCopy<detail::Fault::pointer, A, B> C = detail::Absent,
+          class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("a pointer has no size: write copy_bytes(stream, to, from, bytes)",
+                               A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::temporary, A, B> C = detail::Absent,
+          class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED(
-    "a temporary container ends before the copy: give it a name and keep it until the stream has passed, or copy from std::move(vector), "
+    "a temporary container ends before the copy: give it a name and keep it until the stream has "
+    "passed, or copy from std::move(vector), "
     "which the stream keeps",
     A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C = detail::Absent, class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)", A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::other_type, A, B> C = detail::Absent, class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("source and destination have different element types: copy converts nothing", A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::not_bytes, A, B> C = detail::Absent, class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be copied as bytes", A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::stream_order, A, B> C, class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("the stream comes first: the order is copy(stream, to, from)", A&&, B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::kokkos, A, B> C = detail::Absent, class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("a Kokkos view: write kokkos::copy_async(stream, to, from), or pass kokkos::span(view)", A&&, B&&, C&& = {},
-                               D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C = detail::Absent,
+          class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)",
+                               A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::other_type, A, B> C = detail::Absent,
+          class D = detail::Absent>
+CopyResult copy
+    RUNNEL_REFUSED("source and destination have different element types: copy converts nothing",
+                   A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::not_bytes, A, B> C = detail::Absent,
+          class D = detail::Absent>
+CopyResult copy
+    RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be copied as bytes",
+                   A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::stream_order, A, B> C,
+          class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED("the stream comes first: the order is copy(stream, to, from)", A&&,
+                               B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::kokkos, A, B> C = detail::Absent,
+          class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED(
+    "a Kokkos view: write kokkos::copy_async(stream, to, from), or pass kokkos::span(view)", A&&,
+    B&&, C&& = {}, D&& = {});
 template <class To, class T>
-CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}", StreamRef,
-                               To&&, std::initializer_list<T>&&, Pageable = {});
+CopyResult copy RUNNEL_REFUSED(
+    "a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
+    StreamRef, To&&, std::initializer_list<T>&&, Pageable = {});
 template <class To, class T>
-CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}", To&&,
-                               std::initializer_list<T>&&);
+CopyResult copy RUNNEL_REFUSED(
+    "a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
+    To&&, std::initializer_list<T>&&);
 
-template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent, class D = detail::Absent>
-void fill RUNNEL_REFUSED("a pointer has no size: write fill_bytes(stream, to, value, bytes)", A&&, B&&, C&& = {}, D&& = {});
+template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent,
+          class D = detail::Absent>
+void fill RUNNEL_REFUSED("a pointer has no size: write fill_bytes(stream, to, value, bytes)", A&&,
+                         B&&, C&& = {}, D&& = {});
 template <class A, detail::StreamBehind<A> B, class C>
-void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, value)", A&&, B&&, C&&);
+void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, value)", A&&, B&&,
+                         C&&);
 template <class A, detail::WrongFill<detail::Fault::kokkos, A> B, class C = detail::Absent>
-void fill RUNNEL_REFUSED("a Kokkos view: write Kokkos::deep_copy(exec, view, value), or pass kokkos::span(view)", A&&, B&&, C&& = {});
+void fill RUNNEL_REFUSED(
+    "a Kokkos view: write Kokkos::deep_copy(exec, view, value), or pass kokkos::span(view)", A&&,
+    B&&, C&& = {});
 template <class A, detail::WrongFill<detail::Fault::temporary, A> B, class C = detail::Absent>
-void fill RUNNEL_REFUSED("a temporary container ends before the fill: give it a name and keep it until the stream has passed", A&&, B&&,
-                         C&& = {});
+void fill RUNNEL_REFUSED(
+    "a temporary container ends before the fill: give it a name and keep it until the stream has "
+    "passed",
+    A&&, B&&, C&& = {});
 template <class A, detail::WrongFill<detail::Fault::read_only, A> B, class C = detail::Absent>
 void fill RUNNEL_REFUSED("the destination is read-only", A&&, B&&, C&& = {});
 template <class A, detail::WrongFill<detail::Fault::not_bytes, A> B, class C = detail::Absent>
-void fill RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be set as bytes", A&&, B&&, C&& = {});
+void fill RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be set as bytes",
+                         A&&, B&&, C&& = {});
 /// @endcond
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_completion
-/// Coroutines that wait for streams and events without holding a thread: `co_await stream;`, `co_await event;`. Not part of
-/// <runnel/runnel.hpp>.
+/// Coroutines that wait for streams and events without holding a thread: `co_await stream;`,
+/// `co_await event;`. Not part of <runnel/runnel.hpp>.
 ///
-/// The coroutine continues on the library's thread, which calls all functions of `on_complete()`: it may use streams, but should leave that
-/// thread soon. `co_await resume_on(stream, hook)` continues it elsewhere. `co_await` throws what `synchronize()` would throw. The
-/// exception of a host function stays, and the next `synchronize()` throws it, too. Requires: nobody destroys the coroutine while it waits.
+/// The coroutine continues on the library's thread, which calls all functions of `on_complete()`:
+/// it may use streams, but should leave that thread soon. `co_await resume_on(stream, hook)`
+/// continues it elsewhere. `co_await` throws what `synchronize()` would throw. The exception of a
+/// host function stays, and the next `synchronize()` throws it, too. Requires: nobody destroys the
+/// coroutine while it waits.
 #pragma once
 
 #include <runnel/completion.hpp>
@@ -20,10 +22,13 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// What takes a coroutine that is to be continued: a function `hook(std::coroutine_handle<>)`, or an executor with `execute(function)`.
+/// What takes a coroutine that is to be continued: a function `hook(std::coroutine_handle<>)`, or
+/// an executor with `execute(function)`.
 template <class H>
-concept ResumeHook = std::is_invocable_v < std::decay_t<H>
-&, std::coroutine_handle < >> || requires(std::decay_t<H>& executor, std::coroutine_handle<> handle) { executor.execute(handle); };
+concept ResumeHook = std::is_invocable_v<std::decay_t<H>&, std::coroutine_handle<>> ||
+                     requires(std::decay_t<H>& executor, std::coroutine_handle<> handle) {
+                       executor.execute(handle);
+                     };
 
 namespace detail {
 
@@ -39,7 +44,8 @@ class Awaiter {
   Awaiter(const Source& source, H&& hook) : source_{source}, hook_{std::forward<H>(hook)} {}
 
   [[nodiscard]] bool await_ready() const noexcept { return false; }
-  // Not inline: the coroutine may continue, and end, on another thread before this function returns.
+  // Not inline: the coroutine may continue, and end, on another thread before this function
+  // returns.
   [[gnu::noinline]] void await_suspend(std::coroutine_handle<> handle) {
     source_.on_complete([this, handle](const Outcome& outcome) {
       outcome_ = outcome;
@@ -52,7 +58,8 @@ class Awaiter {
   void pass_on(std::coroutine_handle<> handle) {
     if constexpr (!std::is_same_v<Hook, ResumeHere>) {
       try {
-        Hook hook{std::move(hook_)};  // the coroutine's frame, with this object, may be gone before the hook returns
+        // the coroutine's frame, with this object, may be gone before the hook returns
+        Hook hook{std::move(hook_)};
         if constexpr (std::is_invocable_v<Hook&, std::coroutine_handle<>>)
           hook(handle);
         else
@@ -73,7 +80,8 @@ class Awaiter {
 
 }  // namespace detail
 
-/// Suspends the coroutine until everything submitted to the stream so far, or what the event has recorded, is complete or has failed.
+/// Suspends the coroutine until everything submitted to the stream so far, or what the event has
+/// recorded, is complete or has failed.
 [[nodiscard]] inline auto operator co_await(const StreamRef& stream) {
   return detail::Awaiter<StreamRef, detail::ResumeHere>{stream, detail::ResumeHere{}};
 }
@@ -86,10 +94,12 @@ class Awaiter {
   return detail::Awaiter<TimedEvent, detail::ResumeHere>{event, detail::ResumeHere{}};
 }
 
-///@{ The same, and the hook says where the coroutine continues: `co_await resume_on(stream, [&](std::coroutine_handle<> h) { pool.post(h);
-/// })`, or `co_await resume_on(stream, executor)` for an object with `execute(function)`, which is copied. The library's thread calls the
-/// hook once. If the hook throws, the coroutine continues on that thread, and `co_await` throws the exception.
-/// Requires: a hook that throws has not passed the coroutine on.
+/// @{ The same, and the hook says where the coroutine continues:
+/// `co_await resume_on(stream, [&](std::coroutine_handle<> h) { pool.post(h); })`, or
+/// `co_await resume_on(stream, executor)` for an object with `execute(function)`, which is copied.
+/// The library's thread calls the hook once. If the hook throws, the coroutine continues on that
+/// thread, and `co_await` throws the exception. Requires: a hook that throws has not passed the
+/// coroutine on.
 template <ResumeHook Hook>
 [[nodiscard]] auto resume_on(StreamRef stream, Hook&& hook) {
   return detail::Awaiter<StreamRef, std::decay_t<Hook>>{stream, std::forward<Hook>(hook)};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_current
-/// The current stream of a thread: one for each device, the device's default stream until set. In a forked child, reading and setting the
-/// current stream throw errc::forked. In a host function and in a hook, setting it throws errc::not_permitted.
+/// The current stream of a thread: one for each device, the device's default stream until set. In a
+/// forked child, reading and setting the current stream throw errc::forked. In a host function and
+/// in a hook, setting it throws errc::not_permitted.
 #pragma once
 
 #include <runnel/detail/access.hpp>
@@ -20,9 +21,11 @@ namespace runnel::inline RUNNEL_ABI {
 class StreamLease;
 
 namespace detail {
-/// An owner of a stream that ends with the expression: a Stream, a StreamLease, a ForeignStream. As a forwarding reference deduces it.
+/// An owner of a stream that ends with the expression: a Stream, a StreamLease, a ForeignStream. As
+/// a forwarding reference deduces it.
 template <class S>
-concept TemporaryStream = !std::is_reference_v<S> && std::is_base_of_v<StreamRef, S> && !std::is_same_v<std::remove_cv_t<S>, StreamRef>;
+concept TemporaryStream = !std::is_reference_v<S> && std::is_base_of_v<StreamRef, S> &&
+                          !std::is_same_v<std::remove_cv_t<S>, StreamRef>;
 /// The stream that a thread has set for one device; null if none.
 struct CurrentStream {
   StreamSlot* slot = nullptr;
@@ -35,8 +38,9 @@ void set_if_failed(std::error_code& code) noexcept;
 
 }  // namespace detail
 
-/// The stream that the calling thread has set for its current device; that device's default stream if none was set or if it was destroyed.
-/// Makes no runtime call once a stream is set. So runnel sees a device that other code made current (`cudaSetDevice`) only at the next
+/// The stream that the calling thread has set for its current device; that device's default stream
+/// if none was set or if it was destroyed. Makes no runtime call once a stream is set. So runnel
+/// sees a device that other code made current (`cudaSetDevice`) only at the next
 /// `Device::current()` or guard.
 [[nodiscard]] inline StreamRef current_stream() {
   const auto [slot, id] = detail::current;
@@ -47,12 +51,13 @@ void set_if_failed(std::error_code& code) noexcept;
 /// The stream that the calling thread has set for `device`; the default stream as above.
 [[nodiscard]] StreamRef current_stream(Device device);
 
-/// Makes `stream` the calling thread's current stream of its device until changed, and leaves the current device as it is, unlike
-/// StreamRef::use().
+/// Makes `stream` the calling thread's current stream of its device until changed, and leaves the
+/// current device as it is, unlike StreamRef::use().
 void set_current_stream(StreamRef stream);
 /// @cond
 template <detail::TemporaryStream S>
-void set_current_stream RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+void set_current_stream RUNNEL_REFUSED(
+    "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
 /// @endcond
 
 /// Waits for the current stream. @throws as StreamRef::synchronize()
@@ -73,9 +78,10 @@ inline void synchronize(std::error_code& code) noexcept {
   detail::set_if_failed(code);
 }
 
-/// Makes a stream and its device current for a scope. At the end of the scope, also after an exception, the guard restores the device that
-/// was current and the stream that was current on the guarded stream's device, whatever `use()` set in between. Guards that end out of
-/// order each restore what they found.
+/// Makes a stream and its device current for a scope. At the end of the scope, also after an
+/// exception, the guard restores the device that was current and the stream that was current on the
+/// guarded stream's device, whatever `use()` set in between. Guards that end out of order each
+/// restore what they found.
 class [[nodiscard]] StreamGuard {
  public:
   /// Makes `stream` and its device current.
@@ -88,9 +94,14 @@ class [[nodiscard]] StreamGuard {
   void reset(StreamRef stream);
   /// @cond
   template <detail::TemporaryStream S>
-  explicit StreamGuard RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
-  void reset RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", Stream&&);
-  void reset RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", StreamLease&&);
+  explicit StreamGuard RUNNEL_REFUSED(
+      "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+  void reset RUNNEL_REFUSED(
+      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
+      Stream&&);
+  void reset RUNNEL_REFUSED(
+      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
+      StreamLease&&);
   /// @endcond
   /// The stream that the guard will restore.
   [[nodiscard]] StreamRef original_stream() const;
@@ -106,18 +117,21 @@ class [[nodiscard]] StreamGuard {
   detail::CurrentStream found_stream_;
 };
 
-/// A copy of a thread's current device and current streams, for use on another thread: write `StreamContext here;` on the first thread and
-/// `StreamContext::Guard with{here};` on the second. Task systems that resume a task on another thread need this, because the setting
-/// belongs to the thread and does not follow the task.
+/// A copy of a thread's current device and current streams, for use on another thread: write
+/// `StreamContext here;` on the first thread and `StreamContext::Guard with{here};` on the second.
+/// Task systems that resume a task on another thread need this, because the setting belongs to the
+/// thread and does not follow the task.
 class StreamContext {
  public:
   /// Copies the calling thread's setting.
   StreamContext();
 
-  /// Applies a context to the calling thread for a scope, and restores the thread's own setting at its end.
+  /// Applies a context to the calling thread for a scope, and restores the thread's own setting at
+  /// its end.
   class [[nodiscard]] Guard {
    public:
-    /// Applies `context`. @throws errc::invalid_argument if one of its streams is another thread's default stream
+    /// Applies `context`. @throws errc::invalid_argument if one of its streams is another thread's
+    /// default stream
     [[nodiscard]] explicit Guard(const StreamContext& context);
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;

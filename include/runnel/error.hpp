@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_errors
-/// Errors: one type to catch, with a portable code, the runtime's own number and name, and the name of the operation.
+/// Errors: one type to catch, with a portable code, the runtime's own number and name, and the name
+/// of the operation.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -12,23 +13,24 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Portable error codes, the same on every backend.
 enum class errc {
-  no_device = 1,           ///< no device, or no driver for it
-  invalid_device,          ///< no device has this ordinal
-  invalid_argument,        ///< refused before anything was enqueued
-  invalid_handle,          ///< a moved-from object, or a view of something that was destroyed
-  out_of_memory,           ///< also thrown as `std::bad_alloc`
-  not_permitted,           ///< not allowed here, such as inside a host function or while the process exits
-  not_supported,           ///< this device, runtime or backend cannot do it
-  not_ready,               ///< the result is not there yet
-  forked,                  ///< a forked child used a runtime that its parent had started
-  capture,                 ///< the stream is being captured, and this operation cannot be captured
-  peer_access,             ///< the devices cannot reach each other's memory this way
-  driver_too_old,          ///< the installed driver is older than the runtime needs
-  device_lost,             ///< the device failed; every later call on it fails too
+  no_device = 1,     ///< no device, or no driver for it
+  invalid_device,    ///< no device has this ordinal
+  invalid_argument,  ///< refused before anything was enqueued
+  invalid_handle,    ///< a moved-from object, or a view of something that was destroyed
+  out_of_memory,     ///< also thrown as `std::bad_alloc`
+  not_permitted,   ///< not allowed here, such as inside a host function or while the process exits
+  not_supported,   ///< this device, runtime or backend cannot do it
+  not_ready,       ///< the result is not there yet
+  forked,          ///< a forked child used a runtime that its parent had started
+  capture,         ///< the stream is being captured, and this operation cannot be captured
+  peer_access,     ///< the devices cannot reach each other's memory this way
+  driver_too_old,  ///< the installed driver is older than the runtime needs
+  device_lost,     ///< the device failed; every later call on it fails too
   unreadable_source,       ///< the bytes to copy could not be read
   unwritable_destination,  ///< the bytes to copy could not be written
   pool_exhausted,          ///< a pool reached its limit
-  function_failed,         ///< a function of the caller's threw: a host function, or one given to overlap(), see `OverlapError`
+  function_failed,         ///< a function of the caller's threw: a host function, or one given to
+                           ///< overlap(), see `OverlapError`
   timed_out,               ///< an operation of a communicator took longer than its timeout
   peer_lost,               ///< another process of a communicator is gone, or cannot be reached
   communicator_broken,     ///< the communicator failed before, or just now
@@ -53,21 +55,27 @@ void set_if_failed(std::error_code& code, const EventBase& event) noexcept;
 void set_if_failed(std::error_code& code, Device device) noexcept;
 ///@}
 }  // namespace detail
-/// The form of synchronize() that throws nothing, for streams, events and devices; write `stream.synchronize(code)`.
+/// The form of synchronize() that throws nothing, for streams, events and devices; write
+/// `stream.synchronize(code)`.
 template <class Waited>
 void set_by_synchronize(std::error_code& code, const Waited& waited) noexcept {
-  code.clear();  // not in the library, which has another std::system_category() where each side has a C++ library of its own
+  // not in the library, which has another std::system_category() where each side has a C++ library
+  // of its own
+  code.clear();
   detail::set_if_failed(code, waited);
 }
 
-/// The base class of every exception that runnel throws. The thrown object is also a `std::system_error`, or, for out of memory, a
-/// `std::bad_alloc`. So `catch (const std::exception&)` catches all of them. (docs/decisions/error-is-an-interface.md says why.)
+/// The base class of every exception that runnel throws. The thrown object is also a
+/// `std::system_error`, or, for out of memory, a `std::bad_alloc`. So
+/// `catch (const std::exception&)` catches all of them. (docs/decisions/error-is-an-interface.md
+/// says why.)
 class Error {
  public:
   virtual ~Error();
   /// The portable code; comparable with `errc`.
   [[nodiscard]] virtual const std::error_code& code() const noexcept = 0;
-  /// One line: the operation, the reason, and the runtime's own name and number if the runtime refused.
+  /// One line: the operation, the reason, and the runtime's own name and number if the runtime
+  /// refused.
   [[nodiscard]] virtual const char* what() const noexcept = 0;
   /// The runtime's own number; 0 if runnel refused before calling the runtime.
   [[nodiscard]] int native_code() const noexcept { return native_code_; }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_completion
-/// Streams as schedulers for std::execution, as the library stdexec has it. Not part of <runnel/runnel.hpp>.
+/// Streams as schedulers for std::execution, as the library stdexec has it. Not part of
+/// <runnel/runnel.hpp>.
 ///
-/// `schedule(runnel::scheduler(stream))`, and `then`, `bulk`, `when_all`, `continues_on` and `runnel::enqueue` after it, enqueue everything
-/// when the operation starts, and wait for nothing: functions become host functions of the stream, and between two streams there is an
-/// event. Once the last stream is complete, the receiver is completed on the library's thread, which calls all functions of
-/// `on_complete()`. Other adaptors, `let_value` among them, work as they do on every scheduler, and continue on that thread.
+/// `schedule(runnel::scheduler(stream))`, and `then`, `bulk`, `when_all`, `continues_on` and
+/// `runnel::enqueue` after it, enqueue everything when the operation starts, and wait for nothing:
+/// functions become host functions of the stream, and between two streams there is an event. Once
+/// the last stream is complete, the receiver is completed on the library's thread, which calls all
+/// functions of `on_complete()`. Other adaptors, `let_value` among them, work as they do on every
+/// scheduler, and continue on that thread.
 #pragma once
 
 #if !__has_include(<stdexec/execution.hpp>)
-#error "<runnel/execution.hpp> needs stdexec (https://github.com/NVIDIA/stdexec): put its folder 'include' into the include path"
+#error \
+    "<runnel/execution.hpp> needs stdexec (https://github.com/NVIDIA/stdexec): put its folder 'include' into the include path"
 #endif
 
 #include <runnel/completion.hpp>
@@ -36,7 +40,8 @@ class StreamSender;
 struct StreamDomain;
 }  // namespace detail::execution
 
-/// A stream as a scheduler. It owns nothing: an operation that starts after the stream has ended gets errc::invalid_handle.
+/// A stream as a scheduler. It owns nothing: an operation that starts after the stream has ended
+/// gets errc::invalid_handle.
 class StreamScheduler {
  public:
   using scheduler_concept = stdexec::scheduler_t;  ///< for stdexec
@@ -44,20 +49,25 @@ class StreamScheduler {
   /// The same as scheduler(stream).
   explicit StreamScheduler(StreamRef stream) noexcept : stream_{stream} {}
   /// A sender that completes once everything submitted to the stream before its start is complete.
-  [[nodiscard]] detail::execution::StreamSender<detail::execution::ScheduleStep> schedule() const noexcept;
+  [[nodiscard]] detail::execution::StreamSender<detail::execution::ScheduleStep> schedule()
+      const noexcept;
   /// The stream behind it.
   [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
 
   ///@{ For stdexec.
-  [[nodiscard]] static stdexec::forward_progress_guarantee query(stdexec::get_forward_progress_guarantee_t) noexcept {
-    return stdexec::forward_progress_guarantee::weakly_parallel;  // the functions of one stream run one after the other
+  [[nodiscard]] static stdexec::forward_progress_guarantee query(
+      stdexec::get_forward_progress_guarantee_t) noexcept {
+    // the functions of one stream run one after the other
+    return stdexec::forward_progress_guarantee::weakly_parallel;
   }
   template <class... Env>
-  [[nodiscard]] StreamScheduler query(stdexec::get_completion_scheduler_t<stdexec::set_value_t>, const Env&...) const noexcept {
+  [[nodiscard]] StreamScheduler query(stdexec::get_completion_scheduler_t<stdexec::set_value_t>,
+                                      const Env&...) const noexcept {
     return *this;
   }
   template <class... Env>
-  [[nodiscard]] detail::execution::StreamDomain query(stdexec::get_completion_domain_t<stdexec::set_value_t>, const Env&...) const noexcept;
+  [[nodiscard]] detail::execution::StreamDomain query(
+      stdexec::get_completion_domain_t<stdexec::set_value_t>, const Env&...) const noexcept;
   ///@}
   /// Whether both are of the same stream.
   friend bool operator==(const StreamScheduler& a, const StreamScheduler& b) noexcept = default;
@@ -104,8 +114,11 @@ class WorkOf final : public Work {
     }
     step_.reset();  // the caller's functions do not outlive the operation
     if (values)
-      std::apply([this](auto&&... value) { stdexec::set_value(std::move(*receiver_), std::forward<decltype(value)>(value)...); },
-                 *std::move(values));
+      std::apply(
+          [this](auto&&... value) {
+            stdexec::set_value(std::move(*receiver_), std::forward<decltype(value)>(value)...);
+          },
+          *std::move(values));
     else if (failure() != nullptr)
       stdexec::set_error(std::move(*receiver_), std::exception_ptr{failure()});
     else
@@ -121,7 +134,8 @@ class Operation {
  public:
   using operation_state_concept = stdexec::operation_state_t;
   Operation(Step step, Receiver receiver)
-      : receiver_{std::move(receiver)}, work_{std::make_shared<WorkOf<Step, Receiver>>(std::move(step), receiver_)} {}
+      : receiver_{std::move(receiver)},
+        work_{std::make_shared<WorkOf<Step, Receiver>>(std::move(step), receiver_)} {}
   Operation(Operation&&) = delete;
   void start() & noexcept {
     const auto kept = work_;  // this object may be gone before the function returns
@@ -137,8 +151,9 @@ template <class Values>
 struct SignaturesOf;
 template <class... Values>
 struct SignaturesOf<std::tuple<Values...>> {
-  using type =
-      stdexec::completion_signatures<stdexec::set_value_t(Values...), stdexec::set_error_t(std::exception_ptr), stdexec::set_stopped_t()>;
+  using type = stdexec::completion_signatures<stdexec::set_value_t(Values...),
+                                              stdexec::set_error_t(std::exception_ptr),
+                                              stdexec::set_stopped_t()>;
 };
 
 /// A step as a sender.
@@ -181,12 +196,14 @@ using StepOf = decltype(make_step(std::declval<Sender>()));
 template <class... Senders>
 inline constexpr bool have_steps = (!std::is_same_v<StepOf<Senders>, NoStep> && ...);
 
-/// Makes the step of one of stdexec's adaptors: called with its tag, its data, and the senders before it.
+/// Makes the step of one of stdexec's adaptors: called with its tag, its data, and the senders
+/// before it.
 struct StepMaker {
   template <class F, class Sender>
   auto operator()(stdexec::then_t, F&& function, Sender&& sender) const {
     if constexpr (have_steps<Sender>)
-      return ThenStep<StepOf<Sender>, std::decay_t<F>>{make_step(std::forward<Sender>(sender)), std::forward<F>(function)};
+      return ThenStep<StepOf<Sender>, std::decay_t<F>>{make_step(std::forward<Sender>(sender)),
+                                                       std::forward<F>(function)};
     else
       return NoStep{};
   }
@@ -209,7 +226,8 @@ struct StepMaker {
   template <class Scheduler, class Sender>
   auto operator()(stdexec::continues_on_t, Scheduler&& scheduler, Sender&& sender) const {
     if constexpr (std::is_same_v<std::decay_t<Scheduler>, StreamScheduler> && have_steps<Sender>)
-      return ContinueStep<StepOf<Sender>>{make_step(std::forward<Sender>(sender)), scheduler.stream()};
+      return ContinueStep<StepOf<Sender>>{make_step(std::forward<Sender>(sender)),
+                                          scheduler.stream()};
     else
       return NoStep{};
   }
@@ -227,8 +245,9 @@ struct StepMaker {
     if constexpr (have_steps<Sender>) {
       auto&& [policy, count, function] = std::forward<Data>(data);
       static_cast<void>(policy);
-      return BulkStep<is_chunked, StepOf<Sender>, std::decay_t<decltype(count)>, std::decay_t<decltype(function)>>{
-          make_step(std::forward<Sender>(sender)), count, function};
+      return BulkStep<is_chunked, StepOf<Sender>, std::decay_t<decltype(count)>,
+                      std::decay_t<decltype(function)>>{make_step(std::forward<Sender>(sender)),
+                                                        count, function};
     } else {
       return NoStep{};
     }
@@ -239,7 +258,9 @@ template <class Sender>
 auto make_step(Sender&& sender) {
   if constexpr (is_stream_sender<std::remove_cvref_t<Sender>>)
     return std::forward<Sender>(sender).step();
-  else if constexpr (requires { stdexec::__structured_apply(StepMaker{}, std::forward<Sender>(sender)); })
+  else if constexpr (requires {
+                       stdexec::__structured_apply(StepMaker{}, std::forward<Sender>(sender));
+                     })
     return stdexec::__structured_apply(StepMaker{}, std::forward<Sender>(sender));
   else
     return NoStep{};
@@ -247,8 +268,8 @@ auto make_step(Sender&& sender) {
 
 struct StreamDomain {
   template <stdexec::sender Sender, class Env>
-  requires(!is_stream_sender<std::remove_cvref_t<Sender>> && have_steps<Sender>) auto transform_sender(stdexec::set_value_t,
-                                                                                                       Sender&& sender, const Env&) const {
+    requires(!is_stream_sender<std::remove_cvref_t<Sender>> && have_steps<Sender>)
+  auto transform_sender(stdexec::set_value_t, Sender&& sender, const Env&) const {
     return StreamSender<StepOf<Sender>>{make_step(std::forward<Sender>(sender))};
   }
 };
@@ -258,7 +279,9 @@ struct Enqueue : stdexec::sender_adaptor_closure<Enqueue<F>> {
   explicit Enqueue(F f) : function{std::move(f)} {}
   template <stdexec::sender Sender>
   [[nodiscard]] auto operator()(Sender&& sender) && {
-    static_assert(have_steps<Sender>, "runnel::enqueue() comes after schedule(runnel::scheduler(stream)), or what follows it on a stream");
+    static_assert(have_steps<Sender>,
+                  "runnel::enqueue() comes after schedule(runnel::scheduler(stream)), or what "
+                  "follows it on a stream");
     using Step = EnqueueStep<StepOf<Sender>, F>;
     return StreamSender<Step>{Step{make_step(std::forward<Sender>(sender)), std::move(function)}};
   }
@@ -268,29 +291,37 @@ struct Enqueue : stdexec::sender_adaptor_closure<Enqueue<F>> {
 }  // namespace detail::execution
 
 template <class... Env>
-detail::execution::StreamDomain StreamScheduler::query(stdexec::get_completion_domain_t<stdexec::set_value_t>,
-                                                       const Env&...) const noexcept {
+detail::execution::StreamDomain StreamScheduler::query(
+    stdexec::get_completion_domain_t<stdexec::set_value_t>, const Env&...) const noexcept {
   return {};
 }
-inline detail::execution::StreamSender<detail::execution::ScheduleStep> StreamScheduler::schedule() const noexcept {
+inline detail::execution::StreamSender<detail::execution::ScheduleStep> StreamScheduler::schedule()
+    const noexcept {
   return detail::execution::StreamSender<detail::execution::ScheduleStep>{{stream_}};
 }
 
-/// The scheduler of a stream, for `stdexec::schedule()`, `starts_on()` and `continues_on()`. What can go wrong arrives as `set_error` with
-/// a `std::exception_ptr`: errors of the runtime, exceptions of the functions, errc::capture for a stream that is being captured,
-/// errc::invalid_handle for one that has ended, errc::not_permitted for a start in a host function. Once a function throws, or a stop is
-/// requested, the operation's functions that have not begun are not called. Nothing is completed once the process exits, nor in a forked
-/// child.
-[[nodiscard]] inline StreamScheduler scheduler(StreamRef stream) noexcept { return StreamScheduler{stream}; }
+/// The scheduler of a stream, for `stdexec::schedule()`, `starts_on()` and `continues_on()`. What
+/// can go wrong arrives as `set_error` with a `std::exception_ptr`: errors of the runtime,
+/// exceptions of the functions, errc::capture for a stream that is being captured,
+/// errc::invalid_handle for one that has ended, errc::not_permitted for a start in a host function.
+/// Once a function throws, or a stop is requested, the operation's functions that have not begun
+/// are not called. Nothing is completed once the process exits, nor in a forked child.
+[[nodiscard]] inline StreamScheduler scheduler(StreamRef stream) noexcept {
+  return StreamScheduler{stream};
+}
 /// @cond
 template <detail::TemporaryStream S>
-StreamScheduler scheduler RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+StreamScheduler scheduler RUNNEL_REFUSED(
+    "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
 /// @endcond
 
-/// An adaptor: calls `function(StreamRef)` in start(), to enqueue kernels, copies and whatever else, in stream order, behind the work of
-/// the senders before it. Their values are sent on. Comes after a sender of a stream.
+/// An adaptor: calls `function(StreamRef)` in start(), to enqueue kernels, copies and whatever
+/// else, in stream order, behind the work of the senders before it. Their values are sent on. Comes
+/// after a sender of a stream.
 template <class F>
-requires std::invocable<std::decay_t<F>, StreamRef>
-[[nodiscard]] auto enqueue(F&& function) { return detail::execution::Enqueue<std::decay_t<F>>{std::forward<F>(function)}; }
+  requires std::invocable<std::decay_t<F>, StreamRef>
+[[nodiscard]] auto enqueue(F&& function) {
+  return detail::execution::Enqueue<std::decay_t<F>>{std::forward<F>(function)};
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -18,9 +18,10 @@ enum class DefaultMeant : unsigned char { none, of_device, of_thread };
 [[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
 }  // namespace detail
 
-/// A view of a stream that other code owns, and a share in what keeps that stream alive, as a std::shared_ptr to the other library's stream
-/// object. Copies are the same stream, and share both. The owner is dropped with the last copy. Views of the stream end then, unless other
-/// Stream objects wrap the handle.
+/// A view of a stream that other code owns, and a share in what keeps that stream alive, as a
+/// std::shared_ptr to the other library's stream object. Copies are the same stream, and share
+/// both. The owner is dropped with the last copy. Views of the stream end then, unless other Stream
+/// objects wrap the handle.
 class ForeignStream : public StreamRef {
  public:
   /// Handles are as for StreamRef::from_native(): 0, 1 and 2 are default streams.
@@ -39,7 +40,8 @@ class ForeignStream : public StreamRef {
 
  private:
   struct Held {
-    Held(native::stream handle, Device device, std::shared_ptr<const void> keeper) : owner{std::move(keeper)} {
+    Held(native::stream handle, Device device, std::shared_ptr<const void> keeper)
+        : owner{std::move(keeper)} {
       if (detail::default_meant_by(handle) != detail::DefaultMeant::none)
         view.emplace(StreamRef::from_native(handle, device));
       else
@@ -49,7 +51,8 @@ class ForeignStream : public StreamRef {
     std::optional<Stream> wrapper;  // none for a default stream; ends before the owner
     std::optional<StreamRef> view;
   };
-  explicit ForeignStream(std::shared_ptr<const Held> held) noexcept : StreamRef{*held->view}, held_{std::move(held)} {}
+  explicit ForeignStream(std::shared_ptr<const Held> held) noexcept
+      : StreamRef{*held->view}, held_{std::move(held)} {}
 
   std::shared_ptr<const Held> held_;
 };

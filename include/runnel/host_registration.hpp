@@ -25,43 +25,54 @@ concept HostRange = requires(R& range) {
   { std::data(range) } -> std::convertible_to<const void*>;
   std::size(range);
 };
-// Of a range as a forwarding reference deduces it: a container that ends with the expression, and anything else.
+// Of a range as a forwarding reference deduces it: a container that ends with the expression, and
+// anything else.
 template <class R>
 concept PinnableTemporary = HostRange<R> && owning_temporary<R>;
 template <class R>
 concept PinnableRange = HostRange<R> && !owning_temporary<R>;
 }  // namespace detail
 
-/// Pins existing memory for as long as this object lives, so that copies from and to that memory are direct. Pinning takes several times as
-/// long as copying the memory, so it pays for memory that is copied often. Requires: all work that uses the memory has completed before
-/// this object is destroyed. The destructor waits for all devices on CUDA, since the program may free the memory next, and memory must not
-/// be given to something else while it is registered. So destroy it where no work waits for this thread. In a host function it does not
-/// wait: the registration ends a little later.
+/// Pins existing memory for as long as this object lives, so that copies from and to that memory
+/// are direct. Pinning takes several times as long as copying the memory, so it pays for memory
+/// that is copied often. Requires: all work that uses the memory has completed before this object
+/// is destroyed. The destructor waits for all devices on CUDA, since the program may free the
+/// memory next, and memory must not be given to something else while it is registered. So destroy
+/// it where no work waits for this thread. In a host function it does not wait: the registration
+/// ends a little later.
 ///
-/// Pinning changes no byte, so that the memory may be const. What counts is what the process may do with the pages: memory of which a page
-/// is read-only, as a file that is mapped for reading, is pinned for reading only, and devices may not write it either.
+/// Pinning changes no byte, so that the memory may be const. What counts is what the process may do
+/// with the pages: memory of which a page is read-only, as a file that is mapped for reading, is
+/// pinned for reading only, and devices may not write it either.
 class HostRegistration {
  public:
   /// Pins nothing.
   HostRegistration() noexcept = default;
-  /// Pins `bytes` bytes, of const memory too. Pages that are pinned already, by another object or by other code, stay as they are: this
-  /// object pins the others, and undoes only what it did. Requires: what pinned those pages outlives this object.
-  /// @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is managed, a device's, or not there;
-  /// errc::not_supported for read-only pages where the current device lacks Device::can_pin_read_only_memory(); the runtime's own error for
-  /// memory that it cannot pin
+  /// Pins `bytes` bytes, of const memory too. Pages that are pinned already, by another object or
+  /// by other code, stay as they are: this object pins the others, and undoes only what it did.
+  /// Requires: what pinned those pages outlives this object.
+  /// @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is
+  /// managed, a device's, or not there; errc::not_supported for read-only pages where the current
+  /// device lacks Device::can_pin_read_only_memory(); the runtime's own error for memory that it
+  /// cannot pin
   HostRegistration(const void* pointer, std::size_t bytes);
   /// @cond
   template <detail::PinnableTemporary R>
-  explicit HostRegistration RUNNEL_REFUSED("a temporary container ends at once: give it a name and keep it as long as it is pinned", R&&);
+  explicit HostRegistration RUNNEL_REFUSED(
+      "a temporary container ends at once: give it a name and keep it as long as it is pinned",
+      R&&);
   /// @endcond
   /// Pins all elements of a vector, an array or a span.
   template <detail::PinnableRange R>
   explicit HostRegistration(R&& range)
       : HostRegistration(std::data(range),
-                         detail::byte_size(std::size(range), sizeof(*std::data(range)), "pin memory that is there already")) {}
+                         detail::byte_size(std::size(range), sizeof(*std::data(range)),
+                                           "pin memory that is there already")) {}
   ///@{ The other object pins nothing afterwards.
   HostRegistration(HostRegistration&& other) noexcept
-      : pointer_{std::exchange(other.pointer_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)}, owner_{other.owner_} {}
+      : pointer_{std::exchange(other.pointer_, nullptr)},
+        bytes_{std::exchange(other.bytes_, 0)},
+        owner_{other.owner_} {}
   HostRegistration& operator=(HostRegistration&& other) noexcept {
     HostRegistration taken{std::move(other)};
     std::swap(pointer_, taken.pointer_);
@@ -72,13 +83,15 @@ class HostRegistration {
   ///@}
   ~HostRegistration();
 
-  ///@{ The pinned memory; null and 0 bytes if nothing is pinned. Requires: memory that was passed as const is not written.
+  /// @{ The pinned memory; null and 0 bytes if nothing is pinned. Requires: memory that was passed
+  /// as const is not written.
   [[nodiscard]] void* data() const noexcept { return pointer_; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return bytes_; }
-  ///@}
-  /// The address at which kernels of `device` reach this memory, without a copy. Requires: kernels do not write read-only memory.
+  /// @} The address at which kernels of `device` reach this memory, without a copy. Requires:
+  /// kernels do not write read-only memory.
   [[nodiscard]] void* device_pointer(Device device = Device::current()) const;
-  /// The same for elements: `device_pointer<float>()`. Requires: the memory holds elements of this type.
+  /// The same for elements: `device_pointer<float>()`. Requires: the memory holds elements of this
+  /// type.
   template <class T>
   [[nodiscard]] T* device_pointer(Device device = Device::current()) const {
     return static_cast<T*>(device_pointer(device));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_kokkos
-/// Kokkos' execution spaces on runnel's streams, and Kokkos' instances as streams. Header-only: the library itself does not use Kokkos. If
-/// Kokkos has CUDA or HIP, compile code that includes this header with the compiler and the flags that Kokkos needs.
+/// Kokkos' execution spaces on runnel's streams, and Kokkos' instances as streams. Header-only: the
+/// library itself does not use Kokkos. If Kokkos has CUDA or HIP, compile code that includes this
+/// header with the compiler and the flags that Kokkos needs.
 ///
-/// A stream keeps one instance for each execution space, until the stream is destroyed or Kokkos finalizes, whichever comes first.
-/// Requires: copies of an instance that you keep are destroyed before both. Every function here throws `errc::not_permitted` before
-/// Kokkos::initialize and after Kokkos::finalize, and `errc::invalid_handle` for a stream that was destroyed.
+/// A stream keeps one instance for each execution space, until the stream is destroyed or Kokkos
+/// finalizes, whichever comes first. Requires: copies of an instance that you keep are destroyed
+/// before both. Every function here throws `errc::not_permitted` before Kokkos::initialize and
+/// after Kokkos::finalize, and `errc::invalid_handle` for a stream that was destroyed.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -38,29 +40,35 @@
 
 namespace runnel::inline RUNNEL_ABI::kokkos {
 
-/// The host space whose kernels streams run: Kokkos' default host space, or Serial if that is Threads.
+/// The host space whose kernels streams run: Kokkos' default host space, or Serial if that is
+/// Threads.
 #if defined KOKKOS_ENABLE_THREADS && defined KOKKOS_ENABLE_SERIAL
 using HostSpace = Kokkos::Serial;
 #else
 using HostSpace = Kokkos::DefaultHostExecutionSpace;
 #endif
-/// The default space of all functions here: Kokkos' default space if this build's streams can run it, else `HostSpace`.
-using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::DefaultExecutionSpace, HostSpace>;
+/// The default space of all functions here: Kokkos' default space if this build's streams can run
+/// it, else `HostSpace`.
+using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>,
+                                        Kokkos::DefaultExecutionSpace, HostSpace>;
 
 namespace detail {
 inline constexpr bool is_host_backend = std::string_view{RUNNEL_BACKEND} == "host";
 /// Spaces whose kernels can use this backend's device memory.
 template <class E>
-concept uses_device_memory = device_space<E> ||(is_host_backend&& execution_space<E>);
+concept uses_device_memory = device_space<E> || (is_host_backend && execution_space<E>);
 }  // namespace detail
 
-/// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream. **On a host space, kernels run at once in
-/// the calling thread.** So on a host space this call fences the stream, as its name says: it first waits for all that the stream has
-/// ahead. Ask for the instance where the kernel is, after the copy. Use launch() to enqueue kernels instead. Nothing waits inside a host
-/// function, nor in a capture. Returns a reference, valid as long as the stream keeps the instance; copying an instance takes ten times as
-/// long as this call. The first call for a stream creates the instance: on a device that takes 0.4 ms and memory. It leaves the thread's
-/// device and contexts as they were, and throws errc::capture while the stream is being captured. An instance of OpenMP has one thread (see
-/// set_host_threads()); Threads has only one instance.
+/// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream.
+/// **On a host space, kernels run at once in the calling thread.** So on a host space this call
+/// fences the stream, as its name says: it first waits for all that the stream has ahead. Ask for
+/// the instance where the kernel is, after the copy. Use launch() to enqueue kernels instead.
+/// Nothing waits inside a host function, nor in a capture. Returns a reference, valid as long as
+/// the stream keeps the instance; copying an instance takes ten times as long as this call. The
+/// first call for a stream creates the instance: on a device that takes 0.4 ms and memory. It
+/// leaves the thread's device and contexts as they were, and throws errc::capture while the stream
+/// is being captured. An instance of OpenMP has one thread (see set_host_threads()); Threads has
+/// only one instance.
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> fenced_exec_space(StreamRef stream) {
   detail::check_space<E>();
@@ -80,7 +88,8 @@ template <execution_space E = DefaultSpace>
 
 /// @cond
 template <execution_space E = DefaultSpace, runnel::detail::TemporaryStream S>
-const E& fenced_exec_space RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+const E& fenced_exec_space RUNNEL_REFUSED(
+    "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
 /// @endcond
 
 namespace detail {
@@ -97,29 +106,40 @@ template <execution_space E = DefaultSpace>
   return fenced_exec_space<E>(current_stream());
 }
 
-/// Gives the stream an OpenMP instance with `threads` threads (default: 1). OpenMP creates these threads for each thread that runs kernels
-/// of the stream. Spaces without a number of threads ignore the call.
-/// @throws errc::not_permitted if the stream has an instance already, errc::invalid_argument for less than one thread
+/// Gives the stream an OpenMP instance with `threads` threads (default: 1). OpenMP creates these
+/// threads for each thread that runs kernels of the stream. Spaces without a number of threads
+/// ignore the call.
+/// @throws errc::not_permitted if the stream has an instance already, errc::invalid_argument for
+/// less than one thread
 template <execution_space E = DefaultSpace>
 void set_host_threads(StreamRef stream, int threads) {
   constexpr const char* operation = "set the threads of a stream's instance";
   if (threads < 1) runnel::detail::throw_invalid_argument(operation, "fewer than one");
   if constexpr (host_space<E> && std::constructible_from<E, int>)
-    if (!detail::keep_instance(stream, [&] { return detail::make_instance<E>(stream, threads); }).second)
-      runnel::detail::throw_error(errc::not_permitted, operation, "the stream has an instance already");
+    if (!detail::keep_instance(stream, [&] {
+           return detail::make_instance<E>(stream, threads);
+         }).second)
+      runnel::detail::throw_error(errc::not_permitted, operation,
+                                  "the stream has an instance already");
 }
 
-/// Runs the kernels that `function(exec)` launches on `exec` in the order of the stream, without waiting. On a device, `function` is called
-/// at once, and its kernels are enqueued. On a host space, the stream calls `function`: see launch_host_func for what it may do and which
-/// call throws its exceptions; parallel_for() passes on those of kernels. Its kernels have one thread on OpenMP (see set_host_threads()),
-/// and kernels on several streams must not share a random pool, or memory that a `Kokkos::Experimental::UniqueToken` indexes: they would
-/// get the same states and tokens. On Threads, launch() waits for the stream and then calls `function`. nvcc accepts no KOKKOS_LAMBDA
-/// inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or create the functor outside.
-/// @throws errc::not_supported on Threads if the calling thread is not the one that initialized Kokkos
+/// Runs the kernels that `function(exec)` launches on `exec` in the order of the stream, without
+/// waiting. On a device, `function` is called at once, and its kernels are enqueued. On a host
+/// space, the stream calls `function`: see launch_host_func for what it may do and which call
+/// throws its exceptions; parallel_for() passes on those of kernels. Its kernels have one thread on
+/// OpenMP (see set_host_threads()), and kernels on several streams must not share a random pool, or
+/// memory that a `Kokkos::Experimental::UniqueToken` indexes: they would get the same states and
+/// tokens. On Threads, launch() waits for the stream and then calls `function`. nvcc accepts no
+/// KOKKOS_LAMBDA inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or create
+/// the functor outside.
+/// @throws errc::not_supported on Threads if the calling thread is not the one that initialized
+/// Kokkos
 template <execution_space E = DefaultSpace, detail::LaunchableOn<E> F>
 void launch(StreamRef stream, F function) {
   detail::check_space<E>();
-  [[maybe_unused]] const bool captured = runnel::detail::is_capturing(stream, "launch kernels on a stream");  // throws in a host function
+  // throws in a host function
+  [[maybe_unused]] const bool captured =
+      runnel::detail::is_capturing(stream, "launch kernels on a stream");
   if constexpr (device_space<E>) {
     const DeviceGuard on{stream.device()};  // Kokkos leaves its own device current
     static_cast<void>(function(detail::instance<E>(stream)));
@@ -133,15 +153,18 @@ void launch(StreamRef stream, F function) {
     detail::require_kokkos();
     const detail::KeptOf<E>& kept = detail::kept_instance<E>(stream);
     if (captured) [[unlikely]]
-      stream.launch_host_func(detail::LaunchedInGraph<E, F>{stream, *kept.exec, std::move(function)});
+      stream.launch_host_func(
+          detail::LaunchedInGraph<E, F>{stream, *kept.exec, std::move(function)});
     else
-      stream.launch_host_func(detail::Launched<E, F>{std::move(pending), *kept.exec, std::move(function), detail::Counted{*kept.work}});
+      stream.launch_host_func(detail::Launched<E, F>{
+          std::move(pending), *kept.exec, std::move(function), detail::Counted{*kept.work}});
   }
 }
 /// @cond
 template <execution_space E = DefaultSpace, detail::NotLaunchableOn<E> F>
 void launch RUNNEL_REFUSED(
-    "the function takes the instance of the space: write launch<Space>(stream, [=](const Space& exec) { ... }), and launch kernels in it",
+    "the function takes the instance of the space: write launch<Space>(stream, [=](const Space& "
+    "exec) { ... }), and launch kernels in it",
     StreamRef, F);
 /// @endcond
 
@@ -149,26 +172,30 @@ namespace detail {
 template <class P>
 concept Policy = Kokkos::is_execution_policy<P>::value;
 }
-///@{ Kokkos::parallel_for and Kokkos::parallel_reduce, for functors that throw: on a host space these throw the first exception of
-/// `functor`, in the thread that calls them, where Kokkos' own terminate the process on OpenMP and Threads. In a function of launch() the
-/// exception leaves that function, so the stream's next synchronize() throws it. Once a thread has thrown, indices that have not begun are
-/// skipped, and the results of parallel_reduce() are not valid. On a device, where no kernel throws, these are Kokkos' own. What leaves a
-/// team of more than one thread, or `init` and `join` of a reducer, still terminates. `policy`: not a mere count, because that would name
-/// no instance.
+/// @{ Kokkos::parallel_for and Kokkos::parallel_reduce, for functors that throw: on a host space
+/// these throw the first exception of `functor`, in the thread that calls them, where Kokkos' own
+/// terminate the process on OpenMP and Threads. In a function of launch() the exception leaves that
+/// function, so the stream's next synchronize() throws it. Once a thread has thrown, indices that
+/// have not begun are skipped, and the results of parallel_reduce() are not valid. On a device,
+/// where no kernel throws, these are Kokkos' own. What leaves a team of more than one thread, or
+/// `init` and `join` of a reducer, still terminates. `policy`: not a mere count, because that would
+/// name no instance.
 /// @throws what `functor` throws
 template <detail::Policy Policy, class F>
 void parallel_for(const std::string& label, const Policy& policy, const F& functor) {
-  detail::launch_guarded<typename Policy::execution_space>(functor,
-                                                           [&](const auto& guarded) { Kokkos::parallel_for(label, policy, guarded); });
+  detail::launch_guarded<typename Policy::execution_space>(
+      functor, [&](const auto& guarded) { Kokkos::parallel_for(label, policy, guarded); });
 }
 template <detail::Policy Policy, class F>
 void parallel_for(const Policy& policy, const F& functor) {
   kokkos::parallel_for(std::string{}, policy, functor);
 }
 template <detail::Policy Policy, class F, class... Results>
-void parallel_reduce(const std::string& label, const Policy& policy, const F& functor, Results&&... results) {
-  detail::launch_guarded<typename Policy::execution_space>(
-      functor, [&](const auto& guarded) { Kokkos::parallel_reduce(label, policy, guarded, std::forward<Results>(results)...); });
+void parallel_reduce(const std::string& label, const Policy& policy, const F& functor,
+                     Results&&... results) {
+  detail::launch_guarded<typename Policy::execution_space>(functor, [&](const auto& guarded) {
+    Kokkos::parallel_reduce(label, policy, guarded, std::forward<Results>(results)...);
+  });
 }
 template <detail::Policy Policy, class F, class... Results>
 void parallel_reduce(const Policy& policy, const F& functor, Results&&... results) {
@@ -176,28 +203,33 @@ void parallel_reduce(const Policy& policy, const F& functor, Results&&... result
 }
 ///@}
 
-/// A Kokkos instance as a stream: pass its stream() where a StreamRef is expected. If the instance came from a stream, it is that stream.
-/// On a device, the work that runnel and Kokkos submit is in one order. On a host space, kernels run at once in the thread that launches
-/// them: work submitted to stream() runs after the kernels started before, and wait_event() and wait_stream() hold the calling thread. The
-/// members throw as those of StreamRef with the same names; fenced_exec() throws as fenced_exec_space().
+/// A Kokkos instance as a stream: pass its stream() where a StreamRef is expected. If the instance
+/// came from a stream, it is that stream. On a device, the work that runnel and Kokkos submit is in
+/// one order. On a host space, kernels run at once in the thread that launches them: work submitted
+/// to stream() runs after the kernels started before, and wait_event() and wait_stream() hold the
+/// calling thread. The members throw as those of StreamRef with the same names; fenced_exec()
+/// throws as fenced_exec_space().
 template <execution_space E>
 class ExecStream {
  public:
-  /// The stream of `exec`. @throws errc::not_permitted before Kokkos is initialized and after it is finalized
+  /// The stream of `exec`. @throws errc::not_permitted before Kokkos is initialized and after it is
+  /// finalized
   explicit ExecStream(const E& exec) : stream_{find(exec)} {}
 
-  /// The stream, to submit to. On a host space this first waits for the kernels that run on the instance, so that what is submitted next
-  /// comes after them.
+  /// The stream, to submit to. On a host space this first waits for the kernels that run on the
+  /// instance, so that what is submitted next comes after them.
   [[nodiscard]] StreamRef stream() const {
     finish_kernels();
     return stream_;
   }
-  /// The stream, without waiting: on a host space, what is submitted next may run beside kernels that still run on the instance.
+  /// The stream, without waiting: on a host space, what is submitted next may run beside kernels
+  /// that still run on the instance.
   [[nodiscard]] StreamRef unfenced_stream() const noexcept { return stream_; }
   /// The instance.
   [[nodiscard]] detail::Given<E> fenced_exec() const { return fenced_exec_space<E>(stream_); }
 
-  /// Kernels launched on the instance from now on run after the work that `event` has recorded at this moment.
+  /// Kernels launched on the instance from now on run after the work that `event` has recorded at
+  /// this moment.
   void wait_event(const Event& event) const {
     stream_.wait_event(event);
     if constexpr (!device_space<E>) event.synchronize();
@@ -226,11 +258,13 @@ class ExecStream {
     } else {
       own_.emplace();
     }
-    if constexpr (!inline_space<E>) static_cast<void>(detail::keep_instance(*own_, [&] { return exec; }));
+    if constexpr (!inline_space<E>)
+      static_cast<void>(detail::keep_instance(*own_, [&] { return exec; }));
     return *own_;
   }
   void finish_kernels() const {
-    if constexpr (host_space<E>) detail::instance<E>(stream_).fence("runnel: an instance as a stream");
+    if constexpr (host_space<E>)
+      detail::instance<E>(stream_).fence("runnel: an instance as a stream");
   }
 
   std::optional<Stream> own_;
@@ -245,18 +279,20 @@ template <execution_space E>
 
 /// @cond
 template <std::convertible_to<StreamRef> S>
-StreamRef as_stream RUNNEL_REFUSED("it is a stream already; kokkos::fenced_exec_space(stream) is its instance", const S&);
+StreamRef as_stream RUNNEL_REFUSED(
+    "it is a stream already; kokkos::fenced_exec_space(stream) is its instance", const S&);
 /// @endcond
 
-/// Kernels launched on `waiting` from now on run after the kernels launched on `other` before, on the instance itself or by launch() on its
-/// stream. Between instances of devices no thread waits. Otherwise the call waits, because kernels of a host space run in the thread that
-/// launches them.
+/// Kernels launched on `waiting` from now on run after the kernels launched on `other` before, on
+/// the instance itself or by launch() on its stream. Between instances of devices no thread waits.
+/// Otherwise the call waits, because kernels of a host space run in the thread that launches them.
 template <execution_space Waiting, execution_space Other>
 void wait(const Waiting& waiting, const Other& other) {
   if constexpr (device_space<Waiting> && device_space<Other>) {
     as_stream(waiting).unfenced_stream().wait_stream(as_stream(other).unfenced_stream());
   } else {
-    // The fence waits for the kernels that run. Functions that launch() enqueued are known to the stream only; devices have none.
+    // The fence waits for the kernels that run. Functions that launch() enqueued are known to the
+    // stream only; devices have none.
     if constexpr (host_space<Other>)
       if (const auto stream = detail::stream_of(other)) stream->record_event().synchronize();
     other.fence("runnel: an instance waits for another");
@@ -265,7 +301,8 @@ void wait(const Waiting& waiting, const Other& other) {
 /// @cond
 template <class Waiting, detail::OneIsStream<Waiting> Other>
 void wait RUNNEL_REFUSED(
-    "both are instances: for a stream write stream.wait_stream(as_stream(exec).stream()), or as_stream(exec).wait_stream(stream)",
+    "both are instances: for a stream write stream.wait_stream(as_stream(exec).stream()), or "
+    "as_stream(exec).wait_stream(stream)",
     const Waiting&, const Other&);
 /// @endcond
 
@@ -279,18 +316,22 @@ class Instance : public Stream {
   [[nodiscard]] detail::Given<E> fenced_exec() const { return fenced_exec_space<E>(*this); }
 };
 
-/// Creates `count` instances on the current device, with the same options. They share nothing with each other or with Kokkos' own
-/// instances. `host_threads`: threads of each instance on OpenMP (default: 1).
+/// Creates `count` instances on the current device, with the same options. They share nothing with
+/// each other or with Kokkos' own instances. `host_threads`: threads of each instance on OpenMP
+/// (default: 1).
 template <execution_space E = DefaultSpace>
-[[nodiscard]] std::vector<Instance<E>> make_instances(std::size_t count, StreamOptions options = {}, int host_threads = 1) {
+[[nodiscard]] std::vector<Instance<E>> make_instances(std::size_t count, StreamOptions options = {},
+                                                      int host_threads = 1) {
   static_assert(!inline_space<E>, "Kokkos::Threads has one instance only");
   detail::check_space<E>();
-  if (host_threads < 1) runnel::detail::throw_invalid_argument("make instances", "fewer than one thread");
+  if (host_threads < 1)
+    runnel::detail::throw_invalid_argument("make instances", "fewer than one thread");
   std::vector<Instance<E>> all;
   all.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     const Instance<E>& made = all.emplace_back(Stream{options});
-    static_cast<void>(detail::keep_instance(made, [&] { return detail::make_instance<E>(made, host_threads); }));
+    static_cast<void>(
+        detail::keep_instance(made, [&] { return detail::make_instance<E>(made, host_threads); }));
   }
   return all;
 }
@@ -299,7 +340,8 @@ template <execution_space E = DefaultSpace>
 template <execution_space E>
 class [[nodiscard]] ExecGuard {
  public:
-  /// Makes the stream of `exec` current. @throws as ExecStream and StreamGuard: on a host space not in a function of launch()
+  /// Makes the stream of `exec` current. @throws as ExecStream and StreamGuard: on a host space not
+  /// in a function of launch()
   [[nodiscard]] explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_.stream()} {}
 
  private:
@@ -307,20 +349,27 @@ class [[nodiscard]] ExecGuard {
   StreamGuard guard_;
 };
 
-/// Copies all elements of `src` to `dst` in stream order. It does not wait for the data to move, whatever host memory the views are in (for
-/// other policies see `Pageable`). Requires: both sides stay alive, the source unchanged, until the copy has completed. The views have the
-/// same extents and element type, and together their elements form rows with one stride, or planes of such rows: contiguous views, subviews
-/// of rows, columns, faces and blocks, padded views. Single elements with a stride are slow on a device.
-/// @throws errc::invalid_argument, with both views, for different extents, and for layouts that would need a transposition
+/// Copies all elements of `src` to `dst` in stream order. It does not wait for the data to move,
+/// whatever host memory the views are in (for other policies see `Pageable`). Requires: both sides
+/// stay alive, the source unchanged, until the copy has completed. The views have the same extents
+/// and element type, and together their elements form rows with one stride, or planes of such rows:
+/// contiguous views, subviews of rows, columns, faces and blocks, padded views. Single elements
+/// with a stride are slow on a device.
+/// @throws errc::invalid_argument, with both views, for different extents, and for layouts that
+/// would need a transposition
 template <detail::KokkosView Dst, detail::KokkosView Src>
-CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src, Pageable policy = default_pageable()) {
+CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
+                      Pageable policy = default_pageable()) {
   static_assert(Dst::rank() == Src::rank(), "copy_async: the views have different ranks");
-  static_assert(!std::is_const_v<typename Dst::value_type>, "copy_async: the destination is read-only");
-  static_assert(std::is_same_v<typename Dst::non_const_value_type, typename Src::non_const_value_type>,
-                "copy_async: the views have different element types");
+  static_assert(!std::is_const_v<typename Dst::value_type>,
+                "copy_async: the destination is read-only");
+  static_assert(
+      std::is_same_v<typename Dst::non_const_value_type, typename Src::non_const_value_type>,
+      "copy_async: the views have different element types");
   static_assert(std::is_trivially_copyable_v<typename Dst::value_type>,
                 "copy_async: only trivially copyable elements can be moved as bytes");
-  if (device_space<Kokkos::DefaultExecutionSpace> || !Kokkos::is_initialized()) return detail::copy_views(stream, dst, src, policy);
+  if (device_space<Kokkos::DefaultExecutionSpace> || !Kokkos::is_initialized())
+    return detail::copy_views(stream, dst, src, policy);
   detail::Work& work = detail::work_of(stream);
   const CopyResult result = detail::copy_views(stream, dst, src, policy);
   if (result != CopyResult::nothing) detail::note_copy(work, stream);
@@ -337,23 +386,30 @@ using ElementOf = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
 }  // namespace detail
 ///@{ The same with a vector, a span or a buffer on one side.
 template <detail::KokkosViewOf<1> Dst, detail::Elementwise R>
-CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from, Pageable policy = default_pageable()) {
-  return copy_async(stream, dst, detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), policy);
+CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from,
+                      Pageable policy = default_pageable()) {
+  return copy_async(stream, dst,
+                    detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), policy);
 }
 template <detail::LastingElementwise R, detail::KokkosViewOf<1> Src>
-CopyResult copy_async(StreamRef stream, R&& to, const Src& src, Pageable policy = default_pageable()) {
-  return copy_async(stream, detail::Elements<detail::ElementOf<std::remove_reference_t<R>>>(to.data(), to.size()), src, policy);
-}
-///@}
-///@{ The same with a variable of the caller on one side, and a view of rank 0 on the other. Requires: the variable lives until the copy has
-/// completed.
-template <detail::KokkosViewOf<0> Dst>
-CopyResult copy_async(StreamRef stream, const Dst& dst, const typename Dst::non_const_value_type& from,
+CopyResult copy_async(StreamRef stream, R&& to, const Src& src,
                       Pageable policy = default_pageable()) {
-  return copy_async(stream, dst, detail::Scalar<const typename Dst::non_const_value_type>(&from), policy);
+  return copy_async(
+      stream, detail::Elements<detail::ElementOf<std::remove_reference_t<R>>>(to.data(), to.size()),
+      src, policy);
+}
+/// @} @{ The same with a variable of the caller on one side, and a view of rank 0 on the other.
+/// Requires: the variable lives until the copy has completed.
+template <detail::KokkosViewOf<0> Dst>
+CopyResult copy_async(StreamRef stream, const Dst& dst,
+                      const typename Dst::non_const_value_type& from,
+                      Pageable policy = default_pageable()) {
+  return copy_async(stream, dst, detail::Scalar<const typename Dst::non_const_value_type>(&from),
+                    policy);
 }
 template <detail::KokkosViewOf<0> Src>
-CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, const Src& src, Pageable policy = default_pageable()) {
+CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, const Src& src,
+                      Pageable policy = default_pageable()) {
   return copy_async(stream, detail::Scalar<typename Src::non_const_value_type>(&to), src, policy);
 }
 ///@}
@@ -361,55 +417,78 @@ CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, 
 /// @cond
 // Mistakes, each with what to write instead.
 template <detail::KokkosViewOf<0> Dst>
-CopyResult copy_async RUNNEL_REFUSED("a temporary ends before the copy: give it a name and keep it until the stream has passed", StreamRef,
-                                     const Dst&, typename Dst::non_const_value_type&&, Pageable = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::temporary, A, B> C, class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED("a temporary container ends before the copy: give it a name and keep it until the stream has passed",
-                                     A&&, B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::stream_order, A, B> C = runnel::detail::Absent,
+CopyResult copy_async RUNNEL_REFUSED(
+    "a temporary ends before the copy: give it a name and keep it until the stream has passed",
+    StreamRef, const Dst&, typename Dst::non_const_value_type&&, Pageable = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::temporary, A, B> C,
           class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED("the stream comes first: the order is copy_async(stream, to, from)", A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::dual_view, A, B> C, class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED("a DualView is two views: pass dual.view_device() or dual.view_host(), and call its modify functions",
+CopyResult copy_async RUNNEL_REFUSED(
+    "a temporary container ends before the copy: give it a name and keep it until the stream has "
+    "passed",
+    A&&, B&&, C&&, D&& = {});
+template <class A, class B,
+          detail::WrongCopy<detail::Mistake::stream_order, A, B> C = runnel::detail::Absent,
+          class D = runnel::detail::Absent>
+CopyResult copy_async
+    RUNNEL_REFUSED("the stream comes first: the order is copy_async(stream, to, from)", A&&, B&&,
+                   C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::dual_view, A, B> C,
+          class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED(
+    "a DualView is two views: pass dual.view_device() or dual.view_host(), and call its modify "
+    "functions",
+    A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::pointer, A, B> C,
+          class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED("a pointer has no size: pass a std::span or an unmanaged view",
                                      A&&, B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::pointer, A, B> C, class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED("a pointer has no size: pass a std::span or an unmanaged view", A&&, B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::no_view, A, B> C, class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED("neither side is a Kokkos view: write runnel::copy(stream, to, from)", A&&, B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::rank, A, B> C, class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED("a vector, a span or a buffer is copied from or to a view of rank 1", A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::no_view, A, B> C,
+          class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED(
+    "neither side is a Kokkos view: write runnel::copy(stream, to, from)", A&&, B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Mistake::rank, A, B> C,
+          class D = runnel::detail::Absent>
+CopyResult copy_async RUNNEL_REFUSED(
+    "a vector, a span or a buffer is copied from or to a view of rank 1", A&&, B&&, C&&, D&& = {});
 template <class To, class T>
-CopyResult copy_async RUNNEL_REFUSED("a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
-                                     StreamRef, To&&, std::initializer_list<T>&&, Pageable = {});
+CopyResult copy_async RUNNEL_REFUSED(
+    "a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
+    StreamRef, To&&, std::initializer_list<T>&&, Pageable = {});
 /// @endcond
 
 namespace detail {
-using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
+using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>,
+                                       Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
 }
-/// A Kokkos view of pinned memory that the view does not own; in Kokkos::HostSpace if Kokkos' default space is one of the host. `T` is a
-/// type as of Kokkos::View: `pinned_view<float**>`.
+/// A Kokkos view of pinned memory that the view does not own; in Kokkos::HostSpace if Kokkos'
+/// default space is one of the host. `T` is a type as of Kokkos::View: `pinned_view<float**>`.
 template <class T, class Layout = Kokkos::LayoutRight>
-using pinned_view = Kokkos::View<T, Layout, detail::PinnedSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+using pinned_view =
+    Kokkos::View<T, Layout, detail::PinnedSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 namespace detail {
-using ManagedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>, Kokkos::SharedSpace, Kokkos::HostSpace>;
+using ManagedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>,
+                                        Kokkos::SharedSpace, Kokkos::HostSpace>;
 template <class T>
-concept Element = !Kokkos::is_execution_space_v<T>;  // view<E>(...) names a space, which is no element of a buffer
+// view<E>(...) names a space, which is no element of a buffer
+concept Element = !Kokkos::is_execution_space_v<T>;
 template <class T, class Space>
 using Unmanaged = Kokkos::View<T*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 }  // namespace detail
-///@{ The buffer as a view. Requires: the buffer outlives the view. Call the buffer's record_stream(), so that it lasts as long as the
-/// kernels that use it.
+/// @{ The buffer as a view. Requires: the buffer outlives the view. Call the buffer's
+/// record_stream(), so that it lasts as long as the kernels that use it.
 template <detail::Element T>
 [[nodiscard]] pinned_view<T*> view(PinnedBuffer<T>& buffer) {
   return pinned_view<T*>(buffer.data(), buffer.size());
 }
 template <template <class> class Buffer, class T>
-requires std::same_as<Buffer<T>, PinnedBuffer<T>>  // deduced as a whole: for view<E>(...), clang 14 would make a PinnedBuffer<E>
-[[nodiscard]] pinned_view<const T*> view(const Buffer<T>& buffer) { return pinned_view<const T*>(buffer.data(), buffer.size()); }
-///@}
-///@{ The memory as a view for kernels of a space, which on a device's backend is the device's: there, kernels of a host space cannot use
-/// the memory. Requires: the memory outlives the view.
+// deduced as a whole: for view<E>(...), clang 14 would make a PinnedBuffer<E>
+  requires std::same_as<Buffer<T>, PinnedBuffer<T>>
+[[nodiscard]] pinned_view<const T*> view(const Buffer<T>& buffer) {
+  return pinned_view<const T*>(buffer.data(), buffer.size());
+}
+/// @} @{ The memory as a view for kernels of a space, which on a device's backend is the device's:
+/// there, kernels of a host space cannot use the memory. Requires: the memory outlives the view.
 template <detail::uses_device_memory E = DefaultSpace, class T>
 [[nodiscard]] auto view(DeviceSpan<T> span) {
   return detail::Unmanaged<T, typename E::memory_space>(span.data(), span.size());
@@ -429,30 +508,38 @@ template <detail::Element T>
   return detail::Unmanaged<T, detail::ManagedSpace>(buffer.data(), buffer.size());
 }
 template <template <class> class Buffer, class T>
-requires std::same_as<Buffer<T>, ManagedBuffer<T>>
-[[nodiscard]] auto view(const Buffer<T>& buffer) { return detail::Unmanaged<const T, detail::ManagedSpace>(buffer.data(), buffer.size()); }
+  requires std::same_as<Buffer<T>, ManagedBuffer<T>>
+[[nodiscard]] auto view(const Buffer<T>& buffer) {
+  return detail::Unmanaged<const T, detail::ManagedSpace>(buffer.data(), buffer.size());
+}
 ///@}
 /// @cond
 template <detail::TemporaryBuffer Buffer>
-detail::Elements<detail::ElementOf<Buffer>> view
-    RUNNEL_REFUSED("a temporary buffer ends before its view: give it a name and keep it as long as the view", Buffer&&);
+detail::Elements<detail::ElementOf<Buffer>> view RUNNEL_REFUSED(
+    "a temporary buffer ends before its view: give it a name and keep it as long as the view",
+    Buffer&&);
 template <detail::uses_device_memory E, detail::TemporaryBuffer Buffer>
-detail::Elements<detail::ElementOf<Buffer>> view
-    RUNNEL_REFUSED("a temporary buffer ends before its view: give it a name and keep it as long as the view", Buffer&&);
+detail::Elements<detail::ElementOf<Buffer>> view RUNNEL_REFUSED(
+    "a temporary buffer ends before its view: give it a name and keep it as long as the view",
+    Buffer&&);
 /// @endcond
 
-/// The elements of a view of any rank, for copies and communicators: a DeviceSpan of memory that the host cannot use, a std::span of other
-/// memory. Requires: the view's memory outlives the span. @throws errc::invalid_argument, with the view, unless its elements are contiguous
+/// The elements of a view of any rank, for copies and communicators: a DeviceSpan of memory that
+/// the host cannot use, a std::span of other memory. Requires: the view's memory outlives the span.
+/// @throws errc::invalid_argument, with the view, unless its elements are contiguous
 template <detail::KokkosView V>
 [[nodiscard]] auto span(const V& view) {
   using Element = typename V::value_type;
-  constexpr bool on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename V::memory_space>::accessible;
+  constexpr bool on_host =
+      Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename V::memory_space>::accessible;
   if (!view.span_is_contiguous()) {
     std::string reason{"the elements of the view '"};
-    reason.append(view.label()).append("' are not contiguous: copy them to a view that is, by copy_async()");
+    reason.append(view.label())
+        .append("' are not contiguous: copy them to a view that is, by copy_async()");
     runnel::detail::throw_error(errc::invalid_argument, "take the span of a view", reason.c_str());
   }
-  return std::conditional_t<on_host, std::span<Element>, DeviceSpan<Element>>{view.data(), view.size()};
+  return std::conditional_t<on_host, std::span<Element>, DeviceSpan<Element>>{view.data(),
+                                                                              view.size()};
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::kokkos

@@ -31,12 +31,13 @@ class MemoryPlace {
   std::optional<Device> device_;
 };
 
-/// Moves the pages of `bytes` bytes of managed memory to a place, in the order of the stream, so that later work there finds them. On the
-/// host backend there is nothing to move. @throws errc::invalid_argument for other memory; errc::capture while the stream is being
-/// captured; the runtime's own error on devices that cannot move pages on demand
+/// Moves the pages of `bytes` bytes of managed memory to a place, in the order of the stream, so
+/// that later work there finds them. On the host backend there is nothing to move. @throws
+/// errc::invalid_argument for other memory; errc::capture while the stream is being captured; the
+/// runtime's own error on devices that cannot move pages on demand
 void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, MemoryPlace place);
-/// Tells the runtime how `bytes` bytes of managed memory are used. Takes effect at the call. @throws as prefetch_bytes(), except for
-/// captures
+/// Tells the runtime how `bytes` bytes of managed memory are used. Takes effect at the call.
+/// @throws as prefetch_bytes(), except for captures
 void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, MemoryPlace place);
 
 namespace detail {
@@ -51,11 +52,13 @@ struct ManagedOwner {
 };
 }  // namespace detail
 
-/// Owns `size()` elements of managed memory, uninitialised. Moving pages on demand is slower than a copy that is known ahead, so runnel
-/// itself never uses it. Requires: the host synchronizes with the device's work before it reads or writes the elements. The destructor
-/// returns at once: a thread of the library frees the memory after the device's work so far. An allocation that finds no room waits at most
-/// a second for such memory; before CUDA says that there is no room, it waits for the device itself, unless the size is beyond the memory
-/// of the machine and its devices together, which the library refuses at once. A buffer that was moved from is empty.
+/// Owns `size()` elements of managed memory, uninitialised. Moving pages on demand is slower than a
+/// copy that is known ahead, so runnel itself never uses it. Requires: the host synchronizes with
+/// the device's work before it reads or writes the elements. The destructor returns at once: a
+/// thread of the library frees the memory after the device's work so far. An allocation that finds
+/// no room waits at most a second for such memory; before CUDA says that there is no room, it waits
+/// for the device itself, unless the size is beyond the memory of the machine and its devices
+/// together, which the library refuses at once. A buffer that was moved from is empty.
 template <class T>
 class ManagedBuffer : public detail::OwnedHostArray<T, detail::ManagedOwner> {
   using Array = detail::OwnedHostArray<T, detail::ManagedOwner>;
@@ -63,24 +66,35 @@ class ManagedBuffer : public detail::OwnedHostArray<T, detail::ManagedOwner> {
  public:
   /// An empty buffer.
   ManagedBuffer() noexcept = default;
-  /// `size` elements. @throws errc::out_of_memory; errc::not_supported if the device has no managed memory
+  /// `size` elements. @throws errc::out_of_memory; errc::not_supported if the device has no managed
+  /// memory
   explicit ManagedBuffer(std::size_t size, Device device = Device::current())
-      : Array{detail::allocate_managed(detail::bytes_for(size, sizeof(T)), device), size, {device.ordinal()}} {}
+      : Array{detail::allocate_managed(detail::bytes_for(size, sizeof(T)), device),
+              size,
+              {device.ordinal()}} {}
 
   /// The device that the memory was allocated on; empty for an empty buffer without one.
-  [[nodiscard]] std::optional<Device> device() const noexcept { return detail::device_if_any(this->device_); }
+  [[nodiscard]] std::optional<Device> device() const noexcept {
+    return detail::device_if_any(this->device_);
+  }
 };
 
-/// All elements of a managed buffer, or of a view of managed memory, as prefetch_bytes() does it for a pointer and a number of bytes. So
-/// are copy() and copy_bytes(), fill() and fill_bytes().
+/// All elements of a managed buffer, or of a view of managed memory, as prefetch_bytes() does it
+/// for a pointer and a number of bytes. So are copy() and copy_bytes(), fill() and fill_bytes().
 template <detail::memory_range Range>
 void prefetch(StreamRef stream, const Range& range, MemoryPlace place) {
-  prefetch_bytes(stream, std::data(range), detail::byte_size(std::size(range), sizeof *std::data(range), "prefetch managed memory"), place);
+  prefetch_bytes(
+      stream, std::data(range),
+      detail::byte_size(std::size(range), sizeof *std::data(range), "prefetch managed memory"),
+      place);
 }
 /// The same, as advise_bytes() does it.
 template <detail::memory_range Range>
 void advise(const Range& range, MemoryAdvice advice, MemoryPlace place) {
-  advise_bytes(std::data(range), detail::byte_size(std::size(range), sizeof *std::data(range), "advise on managed memory"), advice, place);
+  advise_bytes(
+      std::data(range),
+      detail::byte_size(std::size(range), sizeof *std::data(range), "advise on managed memory"),
+      advice, place);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

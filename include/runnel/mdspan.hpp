@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_copies
-/// Copies between `mdspan`s: the standard library's (C++23), the reference implementation's, Kokkos' or CCCL's. Any type counts that has
-/// their members.
+/// Copies between `mdspan`s: the standard library's (C++23), the reference implementation's,
+/// Kokkos' or CCCL's. Any type counts that has their members.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -32,8 +32,9 @@ concept Mdspan = requires(const M& view) {
   { view.data_handle() } -> std::convertible_to<typename M::element_type*>;
 };
 template <class From, class To>
-concept MdspanCopiedTo = Mdspan<To> && Mdspan<From> && To::rank()
-== From::rank() && !std::is_const_v<typename To::element_type> &&
+concept MdspanCopiedTo =
+    Mdspan<To> && Mdspan<From> && To::rank() == From::rank() &&
+    !std::is_const_v<typename To::element_type> &&
     std::is_same_v<typename To::element_type, std::remove_const_t<typename From::element_type>> &&
     std::is_trivially_copyable_v<typename To::element_type>;
 template <class From, class To>
@@ -42,37 +43,49 @@ concept MdspanWronglyCopiedTo = Mdspan<To> && Mdspan<From> && !MdspanCopiedTo<Fr
 template <class M>
 [[nodiscard]] std::string extents_of(const M& view) {
   std::string text;
-  for (std::size_t i = 0; i < M::rank(); ++i) text += (i == 0 ? "" : " x ") + std::to_string(view.extent(i));
+  for (std::size_t i = 0; i < M::rank(); ++i)
+    text += (i == 0 ? "" : " x ") + std::to_string(view.extent(i));
   return text;
 }
 
 template <class To, class From>
-CopyResult copy_mdspan(StreamRef stream, const To& to, const From& from, const CopyOptions& options) {
+CopyResult copy_mdspan(StreamRef stream, const To& to, const From& from,
+                       const CopyOptions& options) {
   constexpr const char* operation = "copy an mdspan";
   constexpr std::size_t size = sizeof(typename To::element_type);
-  static_assert(To::rank() <= most_strided_dimensions, "an mdspan of so many dimensions is not copied");
+  static_assert(To::rank() <= most_strided_dimensions,
+                "an mdspan of so many dimensions is not copied");
   if (!to.is_strided() || !from.is_strided())
-    throw_invalid_argument(operation, "a layout has no strides: copy its memory as it is, with copy_bytes()");
+    throw_invalid_argument(operation,
+                           "a layout has no strides: copy its memory as it is, with copy_bytes()");
   std::array<StridedDimension, To::rank()> dimensions;
   for (std::size_t i = 0; i < To::rank(); ++i) {
     if (static_cast<std::size_t>(to.extent(i)) != static_cast<std::size_t>(from.extent(i)))
-      throw_invalid_argument(operation, ("the extents differ: " + extents_of(to) + " from " + extents_of(from)).c_str());
-    dimensions[i] = {static_cast<std::size_t>(to.extent(i)), byte_size(static_cast<std::size_t>(to.stride(i)), size, operation),
+      throw_invalid_argument(
+          operation,
+          ("the extents differ: " + extents_of(to) + " from " + extents_of(from)).c_str());
+    dimensions[i] = {static_cast<std::size_t>(to.extent(i)),
+                     byte_size(static_cast<std::size_t>(to.stride(i)), size, operation),
                      byte_size(static_cast<std::size_t>(from.stride(i)), size, operation)};
   }
-  return copy_strided(stream, to.data_handle(), from.data_handle(), size, dimensions, options, operation);
+  return copy_strided(stream, to.data_handle(), from.data_handle(), size, dimensions, options,
+                      operation);
 }
 
 }  // namespace detail
 
-/// All elements of `from` to `to`, which has the same extents; the memory may be of any kind. Strides may differ, gaps are left as they
-/// are. The dimensions must follow each other in one order on both sides: this copy does not transpose. Dimensions that lie end to end on
-/// both sides are copied as one. If more than rows remain, each index of the other dimensions is a copy of the runtime, so that a few large
-/// rows are quick and many short ones are not. If one of several fails, those before it stay enqueued. The result is what holds for all.
-/// Both sides must stay alive, and the source unchanged, until the stream has completed the copy.
-/// @throws as copy_bytes(); errc::invalid_argument also for extents that differ, and for layouts without strides or in another order
+/// All elements of `from` to `to`, which has the same extents; the memory may be of any kind.
+/// Strides may differ, gaps are left as they are. The dimensions must follow each other in one
+/// order on both sides: this copy does not transpose. Dimensions that lie end to end on both sides
+/// are copied as one. If more than rows remain, each index of the other dimensions is a copy of the
+/// runtime, so that a few large rows are quick and many short ones are not. If one of several
+/// fails, those before it stay enqueued. The result is what holds for all. Both sides must stay
+/// alive, and the source unchanged, until the stream has completed the copy.
+/// @throws as copy_bytes(); errc::invalid_argument also for extents that differ, and for layouts
+/// without strides or in another order
 template <class To, detail::MdspanCopiedTo<To> From>
-CopyResult copy(StreamRef stream, const To& to, const From& from, Pageable policy = default_pageable()) {
+CopyResult copy(StreamRef stream, const To& to, const From& from,
+                Pageable policy = default_pageable()) {
   return detail::copy_mdspan(stream, to, from, CopyOptions{.pageable = policy});
 }
 /// The same with options.
@@ -89,8 +102,9 @@ CopyResult copy(const To& to, const From& from) {
 /// @cond
 template <class To, detail::MdspanWronglyCopiedTo<To> From>
 CopyResult copy RUNNEL_REFUSED(
-    "the mdspans must have as many dimensions and the same trivially copyable elements, and the destination must be writable", StreamRef,
-    const To&, const From&, const CopyOptions& = {});
+    "the mdspans must have as many dimensions and the same trivially copyable elements, and the "
+    "destination must be writable",
+    StreamRef, const To&, const From&, const CopyOptions& = {});
 /// @endcond
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -10,7 +10,8 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Kinds of memory that copies distinguish.
 enum class MemoryKind {
-  pageable,  ///< host memory from malloc, new or mmap; also any address that the runtime does not know
+  pageable,  ///< host memory from malloc, new or mmap; also any address that the runtime does not
+             ///< know
   pinned,    ///< host memory that copy engines can reach
   device,    ///< a device's own memory
   managed,   ///< memory that the runtime moves between host and device on demand

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_communicator
-/// Makes a World of an MPI communicator. All of this header is compiled in the program, with the program's <mpi.h>.
+/// Makes a World of an MPI communicator. All of this header is compiled in the program, with the
+/// program's <mpi.h>.
 #pragma once
 
 #include <runnel/communicator.hpp>
@@ -26,14 +27,17 @@ namespace detail {
 }
 }  // namespace detail
 
-/// The processes of an MPI communicator, which all have to call this. Requires: MPI is initialised with MPI_THREAD_MULTIPLE, and the
-/// communicator lives until the Communicator has been made. @throws errc::not_permitted if MPI is not initialised, or finalized already
+/// The processes of an MPI communicator, which all have to call this. Requires: MPI is initialised
+/// with MPI_THREAD_MULTIPLE, and the communicator lives until the Communicator has been made.
+/// @throws errc::not_permitted if MPI is not initialised, or finalized already
 [[nodiscard]] inline World world(MPI_Comm communicator = MPI_COMM_WORLD) {
   constexpr const char* operation = "find the processes of MPI";
   int begun = 0, ended = 0;
   MPI_Initialized(&begun);
   MPI_Finalized(&ended);
-  if (begun == 0) runnel::detail::throw_error(errc::not_permitted, operation, "MPI is not initialised: call MPI_Init_thread() first");
+  if (begun == 0)
+    runnel::detail::throw_error(errc::not_permitted, operation,
+                                "MPI is not initialised: call MPI_Init_thread() first");
   if (ended != 0) runnel::detail::throw_error(errc::not_permitted, operation, "MPI is finalized");
   World made{.mpi_communicator = MPI_Comm_c2f(communicator), .mpi_library = detail::library()};
   MPI_Comm_rank(communicator, &made.rank);
@@ -42,11 +46,16 @@ namespace detail {
   MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, made.rank, MPI_INFO_NULL, &machine);
   MPI_Comm_rank(machine, &made.local_rank);
   MPI_Comm_free(&machine);
-  made.broadcast = [communicator](void* bytes, std::size_t count) { MPI_Bcast(bytes, static_cast<int>(count), MPI_BYTE, 0, communicator); };
+  made.broadcast = [communicator](void* bytes, std::size_t count) {
+    MPI_Bcast(bytes, static_cast<int>(count), MPI_BYTE, 0, communicator);
+  };
   return made;
 }
 
-/// The MPI communicator in which a communicator's operations run: not for operations of the program's own.
-[[nodiscard]] inline MPI_Comm native(const Communicator& communicator) { return MPI_Comm_f2c(communicator.mpi_communicator()); }
+/// The MPI communicator in which a communicator's operations run: not for operations of the
+/// program's own.
+[[nodiscard]] inline MPI_Comm native(const Communicator& communicator) {
+  return MPI_Comm_f2c(communicator.mpi_communicator());
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::mpi

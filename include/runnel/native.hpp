@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_streams
-/// The vendor's own handle types. They are named by struct tag, so that this header includes no vendor header.
+/// The vendor's own handle types. They are named by struct tag, so that this header includes no
+/// vendor header.
 ///
-/// `native()` of a stream, an event or a graph gives its handle, and `from_native()` wraps one. A kernel takes the handle as it is:
-/// `kernel<<<blocks, threads, 0, stream.native()>>>(...)`. docs/sharing.md has the types of other libraries, and says what the handles 0, 1
-/// and 2 mean.
+/// `native()` of a stream, an event or a graph gives its handle, and `from_native()` wraps one. A
+/// kernel takes the handle as it is: `kernel<<<blocks, threads, 0, stream.native()>>>(...)`.
+/// docs/sharing.md has the types of other libraries, and says what the handles 0, 1 and 2 mean.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_overlap
-/// overlap() streams data through a device in chunks: it copies chunks in, computes and copies chunks out, all at the same time. The data
-/// may be larger than the device's memory.
+/// overlap() streams data through a device in chunks: it copies chunks in, computes and copies
+/// chunks out, all at the same time. The data may be larger than the device's memory.
 #pragma once
 
 #include <runnel/detail/callback.hpp>
@@ -28,8 +28,10 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Which streams carry out the steps of a chunk.
 enum class OverlapStrategy {
-  automatic,          ///< the one that choose_overlap_strategy() chooses; a long run from or to pageable memory tries both
-  stream_per_chunk,   ///< A: a stream for each chunk in flight carries out all three steps of the chunk
+  automatic,  ///< the one that choose_overlap_strategy() chooses; a long run from or to pageable
+              ///< memory tries both
+  stream_per_chunk,   ///< A: a stream for each chunk in flight carries out all three steps of the
+                      ///< chunk
   copy_compute_copy,  ///< B: one stream for each step; events order the steps of a chunk
 };
 
@@ -42,15 +44,18 @@ struct OverlapProgress {
 
 /// Options of overlap(). All of them have defaults.
 struct OverlapOptions {
-  /// Items of a chunk (0 = automatic, default: 32 MiB, 64 MiB in pageable memory, less if the input or the device is small).
+  /// Items of a chunk (0 = automatic, default: 32 MiB, 64 MiB in pageable memory, less if the input
+  /// or the device is small).
   std::size_t chunk = 0;
-  /// Chunks in each device's memory at once (0 = automatic, default: 4, fewer if the device is small or its memory is in use).
+  /// Chunks in each device's memory at once (0 = automatic, default: 4, fewer if the device is
+  /// small or its memory is in use).
   std::size_t in_flight = 0;
   /// Which streams carry out the steps (default: automatic).
   OverlapStrategy strategy = OverlapStrategy::automatic;
   /// Streams that take turns with `stream_per_chunk` (0 = one for each chunk in flight, default).
   std::size_t streams = 0;
-  /// Neighbouring items that the function sees on either side of its chunk, fewer at the ends of the input (default: 0).
+  /// Neighbouring items that the function sees on either side of its chunk, fewer at the ends of
+  /// the input (default: 0).
   std::size_t halo = 0;
   /// Devices that take chunks in turn (empty = the current device, default).
   std::vector<Device> devices = {};
@@ -62,37 +67,42 @@ struct OverlapOptions {
   bool record_times = false;
 };
 
-/// The part of the data that one call of the function gets. Items are elements, or rows of elements with by_rows().
+/// The part of the data that one call of the function gets. Items are elements, or rows of elements
+/// with by_rows().
 struct OverlapChunk {
   std::size_t index;   ///< 0 for the first chunk
   std::size_t first;   ///< index of the chunk's first item in the whole input
   std::size_t count;   ///< items of the chunk, without the halo
   std::size_t before;  ///< halo items at the beginning of each input's span
   std::size_t after;   ///< halo items at the end of each input's span
-  std::size_t buffer;  ///< which of the device's chunk buffers it is in, 0 to in_flight - 1; chunks in one buffer run one after the other
+  std::size_t buffer;  ///< which of the device's chunk buffers it is in, 0 to in_flight - 1; chunks
+                       ///< in one buffer run one after the other
   Device device;       ///< the device that computes the chunk
 };
 
 /// The result of overlap().
 struct OverlapResult {
-  std::size_t chunks = 0;           ///< chunks that were finished
-  std::size_t items = 0;            ///< items in those chunks
-  std::size_t written = 0;          ///< elements written to the output
-  bool stopped = false;             ///< whether a stop request ended the run before the end of the input
+  std::size_t chunks = 0;   ///< chunks that were finished
+  std::size_t items = 0;    ///< items in those chunks
+  std::size_t written = 0;  ///< elements written to the output
+  bool stopped = false;     ///< whether a stop request ended the run before the end of the input
   std::chrono::nanoseconds time{};  ///< duration of the run
 
   // The sizes and the strategy in use, as the options say or as overlap() chose them.
-  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B, never automatic; the faster one if both were tried
-  std::size_t chunk = 0;                                  ///< items of a chunk
-  std::size_t in_flight = 0;                              ///< chunks in flight on each device
+  OverlapStrategy strategy =
+      OverlapStrategy::automatic;  ///< A or B, never automatic; the faster one if both were tried
+  std::size_t chunk = 0;           ///< items of a chunk
+  std::size_t in_flight = 0;       ///< chunks in flight on each device
 
-  /// The times of the chunks, in order, if OverlapOptions::record_times; at most the first 2^20 chunks.
+  /// The times of the chunks, in order, if OverlapOptions::record_times; at most the first 2^20
+  /// chunks.
   std::vector<OverlapChunkTimes> times = {};
 };
 
-/// The error of one chunk. The cause, which may be an exception of the caller's own type, is nested: use `std::rethrow_if_nested()`.
-/// `code()` is the cause's code; errc::out_of_memory for a `std::bad_alloc`; errc::function_failed for any other exception. As with every
-/// `Error`, the thrown object is also a `std::system_error`, or, for out of memory, a `std::bad_alloc`.
+/// The error of one chunk. The cause, which may be an exception of the caller's own type, is
+/// nested: use `std::rethrow_if_nested()`. `code()` is the cause's code; errc::out_of_memory for a
+/// `std::bad_alloc`; errc::function_failed for any other exception. As with every `Error`, the
+/// thrown object is also a `std::system_error`, or, for out of memory, a `std::bad_alloc`.
 class OverlapError : public Error, public std::nested_exception {
  public:
   ~OverlapError() override;
@@ -110,12 +120,15 @@ class OverlapError : public Error, public std::nested_exception {
   std::size_t chunk_;
 };
 
-/// The rule of `OverlapStrategy::automatic`. B, if the device has two copy engines, more than one chunk is in flight, and a chunk is large
-/// enough: 1 MiB, in and out, to be worth the events between three streams; 64 MiB if a range is in pageable memory, because threads stage
-/// its copies, and one smaller copy in each direction does not keep them busy. A otherwise. `chunk_bytes`: bytes of a chunk, in and out;
-/// `in_flight`: chunks on the device at once. In pageable memory the host decides which is faster: a run of at least 64 chunks for each
-/// chunk in flight (of all devices) tries both, unless it records times, and goes on with the faster one.
-[[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory);
+/// The rule of `OverlapStrategy::automatic`. B, if the device has two copy engines, more than one
+/// chunk is in flight, and a chunk is large enough: 1 MiB, in and out, to be worth the events
+/// between three streams; 64 MiB if a range is in pageable memory, because threads stage its
+/// copies, and one smaller copy in each direction does not keep them busy. A otherwise.
+/// `chunk_bytes`: bytes of a chunk, in and out; `in_flight`: chunks on the device at once. In
+/// pageable memory the host decides which is faster: a run of at least 64 chunks for each chunk in
+/// flight (of all devices) tries both, unless it records times, and goes on with the faster one.
+[[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
+                                                      std::size_t in_flight, bool pageable_memory);
 
 namespace detail {
 
@@ -128,9 +141,11 @@ struct OverlapArguments {
 };
 struct OverlapFunction {
   void* function;
-  void (*run)(void* function, StreamRef stream, const OverlapArguments& arguments, const OverlapChunk& chunk);
+  void (*run)(void* function, StreamRef stream, const OverlapArguments& arguments,
+              const OverlapChunk& chunk);
 };
-OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options,
+OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count,
+                          const OverlapEnd& output, const OverlapOptions& options,
                           OverlapFunction function);
 
 template <class F, class... Arguments>
@@ -140,12 +155,15 @@ void call_with_chunk(F& function, const OverlapChunk& chunk, Arguments... argume
   else if constexpr (std::is_invocable_v<F&, Arguments...>)
     static_cast<void>(function(arguments...));
   else
-    static_assert(sizeof(F) == 0,
-                  "overlap: the function takes (StreamRef, DeviceSpan<const In> for each input, DeviceSpan<Out> unless there is "
-                  "no_output, DeviceSpan<std::size_t> if filtered, and, if it likes, const OverlapChunk&)");
+    static_assert(
+        sizeof(F) == 0,
+        "overlap: the function takes (StreamRef, DeviceSpan<const In> for each input, "
+        "DeviceSpan<Out> unless there is "
+        "no_output, DeviceSpan<std::size_t> if filtered, and, if it likes, const OverlapChunk&)");
 }
 
-/// A pointer to a function, or the callable object itself: something that has an address as an object.
+/// A pointer to a function, or the callable object itself: something that has an address as an
+/// object.
 template <class F>
 [[nodiscard]] decltype(auto) as_object(F& function) {
   if constexpr (std::is_function_v<F>)
@@ -157,13 +175,15 @@ template <class F>
 /// Calls the user's function with spans of the user's types.
 template <class F, bool filtered, class Out, class... In>
 struct OverlapCall {
-  static void run(void* function, StreamRef stream, const OverlapArguments& arguments, const OverlapChunk& chunk) {
+  static void run(void* function, StreamRef stream, const OverlapArguments& arguments,
+                  const OverlapChunk& chunk) {
     call(*static_cast<F*>(function), stream, arguments, chunk, std::index_sequence_for<In...>{});
   }
 
  private:
   template <std::size_t... i>
-  static void call(F& function, StreamRef stream, const OverlapArguments& arguments, const OverlapChunk& chunk, std::index_sequence<i...>) {
+  static void call(F& function, StreamRef stream, const OverlapArguments& arguments,
+                   const OverlapChunk& chunk, std::index_sequence<i...>) {
     const auto in = [&]<std::size_t k, class T>() {
       return DeviceSpan<const T>{static_cast<const T*>(arguments.in[k]), arguments.in_elements[k]};
     };
@@ -185,19 +205,24 @@ inline constexpr bool is_filtered<OverlapFiltered<End>> = true;
 
 }  // namespace detail
 
-/// Calls `f(stream, in, out)` for each chunk of `input`, in order, on the calling thread. `f` enqueues work on `stream` that reads `in`, a
-/// DeviceSpan<const In>, and writes `out`, a DeviceSpan<Out>; it must not wait. `f` may take a `const OverlapChunk&` as its last argument.
-/// While `f` runs, `stream` is the current stream. overlap() returns when all results are in `output`.
+/// Calls `f(stream, in, out)` for each chunk of `input`, in order, on the calling thread. `f`
+/// enqueues work on `stream` that reads `in`, a DeviceSpan<const In>, and writes `out`, a
+/// DeviceSpan<Out>; it must not wait. `f` may take a `const OverlapChunk&` as its last argument.
+/// While `f` runs, `stream` is the current stream. overlap() returns when all results are in
+/// `output`.
 ///
-/// `output` has as many elements as `input`, or a whole multiple of that number. For other shapes see by_rows(), zipped(), from_source(),
-/// to_sink(), per_chunk(), filtered() and no_output. Both sides may be in any memory; pinned memory is the fastest. Input and output may be
-/// the same memory unless there is a halo.
+/// `output` has as many elements as `input`, or a whole multiple of that number. For other shapes
+/// see by_rows(), zipped(), from_source(), to_sink(), per_chunk(), filtered() and no_output. Both
+/// sides may be in any memory; pinned memory is the fastest. Input and output may be the same
+/// memory unless there is a halo.
 ///
-/// The call needs device memory for `in_flight` chunks, in and out, and as much pinned memory for a source or a sink. If memory is short,
-/// overlap() reduces the sizes that the options leave open; then it waits for work of other streams, which may free memory; then it throws.
-/// If `f`, a source, a sink or a chunk fails, overlap() begins no further chunk, and nothing is in flight when the exception arrives.
-/// @throws OverlapError for a failed chunk; errc::invalid_argument, errc::out_of_memory, errc::capture on a thread that captures a stream,
-/// and other errors before anything moves
+/// The call needs device memory for `in_flight` chunks, in and out, and as much pinned memory for a
+/// source or a sink. If memory is short, overlap() reduces the sizes that the options leave open;
+/// then it waits for work of other streams, which may free memory; then it throws. If `f`, a
+/// source, a sink or a chunk fails, overlap() begins no further chunk, and nothing is in flight
+/// when the exception arrives.
+/// @throws OverlapError for a failed chunk; errc::invalid_argument, errc::out_of_memory,
+/// errc::capture on a thread that captures a stream, and other errors before anything moves
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& options, F&& f) {
   auto ins = detail::overlap_inputs(input);
@@ -209,18 +234,20 @@ OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& opti
   return std::apply(
       [&]<class... In>(const In&... in) {
         static_assert(sizeof...(In) > 0, "overlap: there is no input");
-        using Call = detail::OverlapCall<Function, detail::is_filtered<std::remove_cvref_t<Output>>, Out,
-                                         std::remove_const_t<typename In::element>...>;
+        using Call = detail::OverlapCall<Function, detail::is_filtered<std::remove_cvref_t<Output>>,
+                                         Out, std::remove_const_t<typename In::element>...>;
         const detail::OverlapEnd ends[] = {in...};
-        return detail::run_overlap(ends, sizeof...(In), out, options,
-                                   {const_cast<void*>(static_cast<const void*>(std::addressof(object))), &Call::run});
+        return detail::run_overlap(
+            ends, sizeof...(In), out, options,
+            {const_cast<void*>(static_cast<const void*>(std::addressof(object))), &Call::run});
       },
       ins);
 }
 /// The same with default options.
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, F&& f) {
-  return runnel::overlap(std::forward<Input>(input), std::forward<Output>(output), OverlapOptions{}, std::forward<F>(f));
+  return runnel::overlap(std::forward<Input>(input), std::forward<Output>(output), OverlapOptions{},
+                         std::forward<F>(f));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

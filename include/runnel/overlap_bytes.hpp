@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_overlap
-/// overlap() for types and numbers of inputs that are known at run time only, as behind an interface to another language.
+/// overlap() for types and numbers of inputs that are known at run time only, as behind an
+/// interface to another language.
 #pragma once
 
 #include <runnel/overlap.hpp>
@@ -26,12 +27,14 @@ template <class End>
 inline constexpr bool calls_function<OverlapPerChunk<End>> = calls_function<End>;
 template <class End>
 inline constexpr bool calls_function<OverlapFiltered<End>> = calls_function<End>;
-/// What an AnyOverlapEnd may be made of: it refers to containers, sources and sinks, and copies ranges of the other forms.
+/// What an AnyOverlapEnd may be made of: it refers to containers, sources and sinks, and copies
+/// ranges of the other forms.
 template <class End>
 concept OutlivesItsEnd = std::is_lvalue_reference_v<End> || memory_view<std::remove_cv_t<End>> ||
-    (!memory_range<End> && !calls_function<std::remove_cv_t<End>>);
+                         (!memory_range<End> && !calls_function<std::remove_cv_t<End>>);
 template <class End>
-concept ErasableEnd = !std::is_same_v<std::remove_cvref_t<End>, AnyOverlapEnd> && OutlivesItsEnd<End>;
+concept ErasableEnd =
+    !std::is_same_v<std::remove_cvref_t<End>, AnyOverlapEnd> && OutlivesItsEnd<End>;
 /// What an AnyOverlapEnd holds.
 struct ErasedEnd : OverlapEnd {
   bool is_read_only = false;
@@ -43,8 +46,9 @@ template <class T>
 struct ErasedEnds;
 }  // namespace detail
 
-/// An input or an output of overlap_bytes(): a range, or a result of by_rows(), from_source(), to_sink(), per_chunk() or filtered(), or
-/// `no_output`. Copies freely. Requires: what it refers to outlives it; sources and sinks must have a name for that.
+/// An input or an output of overlap_bytes(): a range, or a result of by_rows(), from_source(),
+/// to_sink(), per_chunk() or filtered(), or `no_output`. Copies freely. Requires: what it refers to
+/// outlives it; sources and sinks must have a name for that.
 class AnyOverlapEnd {
  public:
   /// Of any input or output that overlap() takes.
@@ -59,33 +63,38 @@ class AnyOverlapEnd {
 
 /// The chunk's bytes on the device. Those of an item lie side by side.
 struct OverlapBytes {
-  std::span<const DeviceSpan<const std::byte>> in;  ///< of each input, in their order, with the halo
-  DeviceSpan<std::byte> out;                        ///< of the output; empty for no_output
-  DeviceSpan<std::size_t> count;                    ///< one element, which filtered() wants written; else empty
+  std::span<const DeviceSpan<const std::byte>>
+      in;                         ///< of each input, in their order, with the halo
+  DeviceSpan<std::byte> out;      ///< of the output; empty for no_output
+  DeviceSpan<std::size_t> count;  ///< one element, which filtered() wants written; else empty
 };
 
 namespace detail {
 struct OverlapBytesFunction {
   void* function;
-  void (*run)(void* function, StreamRef stream, const OverlapBytes& bytes, const OverlapChunk& chunk);
+  void (*run)(void* function, StreamRef stream, const OverlapBytes& bytes,
+              const OverlapChunk& chunk);
 };
-OverlapResult run_overlap_bytes(std::span<const AnyOverlapEnd> inputs, const AnyOverlapEnd& output, const OverlapOptions& options,
-                                OverlapBytesFunction function);
+OverlapResult run_overlap_bytes(std::span<const AnyOverlapEnd> inputs, const AnyOverlapEnd& output,
+                                const OverlapOptions& options, OverlapBytesFunction function);
 }  // namespace detail
 
-/// As overlap(), for inputs and an output whose types are not known to the compiler. Calls `f(stream, bytes, chunk)` for each chunk, with a
-/// `const OverlapBytes&` and a `const OverlapChunk&`. @throws as overlap(); errc::invalid_argument if there is no input, if an output is
-/// read-only, or if a sink is an input or a source the output
+/// As overlap(), for inputs and an output whose types are not known to the compiler. Calls
+/// `f(stream, bytes, chunk)` for each chunk, with a `const OverlapBytes&` and a
+/// `const OverlapChunk&`. @throws as overlap(); errc::invalid_argument if there is no input, if an
+/// output is read-only, or if a sink is an input or a source the output
 template <class F>
-requires std::is_invocable_v<F&, StreamRef, const OverlapBytes&, const OverlapChunk&> OverlapResult
-overlap_bytes(std::span<const AnyOverlapEnd> inputs, const AnyOverlapEnd& output, const OverlapOptions& options, F&& f) {
+  requires std::is_invocable_v<F&, StreamRef, const OverlapBytes&, const OverlapChunk&>
+OverlapResult overlap_bytes(std::span<const AnyOverlapEnd> inputs, const AnyOverlapEnd& output,
+                            const OverlapOptions& options, F&& f) {
   auto&& object = detail::as_object(f);
   using Function = std::remove_reference_t<decltype(object)>;
-  return detail::run_overlap_bytes(inputs, output, options,
-                                   {const_cast<void*>(static_cast<const void*>(std::addressof(object))),
-                                    [](void* function, StreamRef stream, const OverlapBytes& bytes, const OverlapChunk& chunk) {
-                                      static_cast<void>((*static_cast<Function*>(function))(stream, bytes, chunk));
-                                    }});
+  return detail::run_overlap_bytes(
+      inputs, output, options,
+      {const_cast<void*>(static_cast<const void*>(std::addressof(object))),
+       [](void* function, StreamRef stream, const OverlapBytes& bytes, const OverlapChunk& chunk) {
+         static_cast<void>((*static_cast<Function*>(function))(stream, bytes, chunk));
+       }});
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_overlap
-/// The inputs and outputs of `overlap()` that are no plain ranges. A vector, array, span or buffer needs nothing of this header.
+/// The inputs and outputs of `overlap()` that are no plain ranges. A vector, array, span or buffer
+/// needs nothing of this header.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -30,9 +31,10 @@ struct OverlapRows {
   std::size_t width;      ///< elements of a row
 };
 
-/// A range whose items are rows of `width` elements, such as the rows of an image or the records of a table. A row is never split between
-/// chunks, and chunks and halos are counted in rows. As an output: `width` elements for every item of the input. overlap() throws
-/// errc::invalid_argument for a width of 0, and for an input that is no whole number of rows.
+/// A range whose items are rows of `width` elements, such as the rows of an image or the records of
+/// a table. A row is never split between chunks, and chunks and halos are counted in rows. As an
+/// output: `width` elements for every item of the input. overlap() throws errc::invalid_argument
+/// for a width of 0, and for an input that is no whole number of rows.
 template <detail::memory_range R>
 [[nodiscard]] auto by_rows(R&& range, std::size_t width) {
   return OverlapRows<detail::element_of<R>>{{std::data(range), std::size(range)}, width};
@@ -47,9 +49,10 @@ struct OverlapSource {
   std::size_t width;  ///< elements of an item
 };
 
-/// Input from a function, such as one that reads a file: `read(std::span<T>)` fills the span from its beginning and returns the number of
-/// elements that it wrote; fewer than the span has means the end of the input. The thread that called overlap() calls `read`, in order.
-/// `width`: elements of an item, as in by_rows().
+/// Input from a function, such as one that reads a file: `read(std::span<T>)` fills the span from
+/// its beginning and returns the number of elements that it wrote; fewer than the span has means
+/// the end of the input. The thread that called overlap() calls `read`, in order. `width`: elements
+/// of an item, as in by_rows().
 template <class T, detail::ReaderOf<T> F>
 [[nodiscard]] OverlapSource<T, F> from_source(F read, std::size_t width = 1) {
   return {std::move(read), width};
@@ -58,13 +61,15 @@ template <class T, detail::ReaderOf<T> F>
 /// The result of to_sink().
 template <class T, class F>
 struct OverlapSink {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "to_sink: only trivially copyable elements can be moved as bytes");
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+                "to_sink: only trivially copyable elements can be moved as bytes");
   F write;            ///< takes each chunk's result
   std::size_t width;  ///< elements for every item of the input
 };
 
-/// Output to a function: `write(std::span<const T>)` gets each chunk's result, in order. A thread of overlap() calls `write`, beside the
-/// thread that calls a source. `width`: elements for every item of the input.
+/// Output to a function: `write(std::span<const T>)` gets each chunk's result, in order. A thread
+/// of overlap() calls `write`, beside the thread that calls a source. `width`: elements for every
+/// item of the input.
 template <class T, detail::WriterOf<T> F>
 [[nodiscard]] OverlapSink<T, F> to_sink(F write, std::size_t width = 1) {
   return {std::move(write), width};
@@ -77,15 +82,17 @@ struct OverlapPerChunk {
   std::size_t elements;  ///< elements for every chunk
 };
 
-/// Output of a reduction: `elements` elements for every chunk, however many items the chunk has. `OverlapResult::written` is their number
-/// in all.
+/// Output of a reduction: `elements` elements for every chunk, however many items the chunk has.
+/// `OverlapResult::written` is their number in all.
 template <detail::memory_range R>
 [[nodiscard]] auto per_chunk(R&& range, std::size_t elements = 1) {
-  return OverlapPerChunk<OverlapRows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, 1}, elements};
+  return OverlapPerChunk<OverlapRows<detail::element_of<R>>>{
+      {{std::data(range), std::size(range)}, 1}, elements};
 }
 /// The same for a sink.
 template <class T, class F>
-[[nodiscard]] OverlapPerChunk<OverlapSink<T, F>> per_chunk(OverlapSink<T, F> to, std::size_t elements = 1) {
+[[nodiscard]] OverlapPerChunk<OverlapSink<T, F>> per_chunk(OverlapSink<T, F> to,
+                                                           std::size_t elements = 1) {
   return {std::move(to), elements};
 }
 
@@ -95,12 +102,14 @@ struct OverlapFiltered {
   End end;  ///< where the results go
 };
 
-/// Output of a filter: each chunk gives as many elements as the function says, at most `width` for every item. The results of the chunks
-/// are stored one after the other. The function gets one more argument, a DeviceSpan<std::size_t> of one element that is 0 at first, and
-/// writes the number of elements into it.
+/// Output of a filter: each chunk gives as many elements as the function says, at most `width` for
+/// every item. The results of the chunks are stored one after the other. The function gets one more
+/// argument, a DeviceSpan<std::size_t> of one element that is 0 at first, and writes the number of
+/// elements into it.
 template <detail::memory_range R>
 [[nodiscard]] auto filtered(R&& range, std::size_t width = 1) {
-  return OverlapFiltered<OverlapRows<detail::element_of<R>>>{{{std::data(range), std::size(range)}, width}};
+  return OverlapFiltered<OverlapRows<detail::element_of<R>>>{
+      {{std::data(range), std::size(range)}, width}};
 }
 /// The same for a sink.
 template <class T, class F>
@@ -144,8 +153,10 @@ struct TypedEnd : OverlapEnd {
 };
 
 template <class T>
-[[nodiscard]] TypedEnd<T> range_end(T* data, std::size_t size, std::size_t width, std::optional<MemoryKind> memory = std::nullopt) {
-  static_assert(std::is_trivially_copyable_v<T>, "overlap: only trivially copyable elements can be moved as bytes");
+[[nodiscard]] TypedEnd<T> range_end(T* data, std::size_t size, std::size_t width,
+                                    std::optional<MemoryKind> memory = std::nullopt) {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "overlap: only trivially copyable elements can be moved as bytes");
   TypedEnd<T> end;
   end.kind = OverlapEnd::Kind::range;
   end.element_bytes = sizeof(T);
@@ -182,7 +193,8 @@ template <class T, class F>
   auto end = function_end<const T>(source.read, source.width);
   if (source.width == 0) throw_invalid_argument("overlap", "an item of the source has no elements");
   end.read = [](void* read, void* to, std::size_t elements) {
-    return static_cast<std::size_t>((*static_cast<F*>(read))(std::span<T>{static_cast<T*>(to), elements}));
+    return static_cast<std::size_t>(
+        (*static_cast<F*>(read))(std::span<T>{static_cast<T*>(to), elements}));
   };
   return end;
 }
@@ -191,14 +203,16 @@ template <class T, class F>
   auto end = function_end<T>(sink.write, sink.width);
   if (sink.width == 0) throw_invalid_argument("overlap", "the sink gets no elements of an item");
   end.write = [](void* write, const void* from, std::size_t elements) {
-    static_cast<void>((*static_cast<F*>(write))(std::span<const T>{static_cast<const T*>(from), elements}));
+    static_cast<void>(
+        (*static_cast<F*>(write))(std::span<const T>{static_cast<const T*>(from), elements}));
   };
   return end;
 }
 template <class End>
 [[nodiscard]] auto overlap_end(OverlapPerChunk<End>& output) {
   auto end = overlap_end(output.end);
-  if (output.elements == 0) throw_invalid_argument("overlap", "a chunk gives no elements: say no_output");
+  if (output.elements == 0)
+    throw_invalid_argument("overlap", "a chunk gives no elements: say no_output");
   end.per_chunk = output.elements;
   return end;
 }
@@ -221,8 +235,9 @@ template <class... Ends>
 
 }  // namespace detail
 
-/// Several inputs that are read in step: ranges, by_rows() and from_source(), all with the same number of items. The function gets a span
-/// of each. A source is asked for no more items than the inputs before it, or any range, have.
+/// Several inputs that are read in step: ranges, by_rows() and from_source(), all with the same
+/// number of items. The function gets a span of each. A source is asked for no more items than the
+/// inputs before it, or any range, have.
 template <class... Ends>
 [[nodiscard]] auto zipped(Ends&&... ends) {
   return OverlapInputs<Ends...>{{std::forward<Ends>(ends)...}};

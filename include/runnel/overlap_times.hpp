@@ -20,8 +20,8 @@ struct OverlapInterval {
   [[nodiscard]] constexpr std::chrono::nanoseconds length() const noexcept { return stop - start; }
 };
 
-/// The times of the steps of one chunk; a step that the chunk did not have is empty. A transfer that waits for the copy engine counts from
-/// the moment at which it could have started.
+/// The times of the steps of one chunk; a step that the chunk did not have is empty. A transfer
+/// that waits for the copy engine counts from the moment at which it could have started.
 struct OverlapChunkTimes {
   std::size_t chunk = 0;       ///< the chunk's index
   std::size_t buffer = 0;      ///< which of the device's chunk buffers it was in
@@ -35,12 +35,15 @@ struct OverlapChunkTimes {
 
 /// How much of the transfer time computing hid: the result of measure_overlap().
 struct OverlapMeasure {
-  std::chrono::nanoseconds transfer{};  ///< the time during which at least one transfer was under way
-  std::chrono::nanoseconds compute{};   ///< the time during which at least one chunk was computed
-  std::chrono::nanoseconds hidden{};    ///< the time during which both were
+  std::chrono::nanoseconds
+      transfer{};  ///< the time during which at least one transfer was under way
+  std::chrono::nanoseconds compute{};  ///< the time during which at least one chunk was computed
+  std::chrono::nanoseconds hidden{};   ///< the time during which both were
   /// hidden / transfer, 0 to 1.
   [[nodiscard]] constexpr double hidden_share() const noexcept {
-    return transfer.count() > 0 ? static_cast<double>(hidden.count()) / static_cast<double>(transfer.count()) : 0;
+    return transfer.count() > 0
+               ? static_cast<double>(hidden.count()) / static_cast<double>(transfer.count())
+               : 0;
   }
 };
 

@@ -14,16 +14,19 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Divides a device: part `i` gets at least `multiprocessors[i]` of its multiprocessors, rounded up to what the device can separate, and
-/// the last part gets the rest. No two parts of one call share a multiprocessor. The same call again gives the same parts. The
-/// first such call waits until the work of all streams of the device is complete (CUDA). Requires: parts.size() == multiprocessors.size()
+/// Divides a device: part `i` gets at least `multiprocessors[i]` of its multiprocessors, rounded up
+/// to what the device can separate, and the last part gets the rest. No two parts of one call share
+/// a multiprocessor. The same call again gives the same parts. The first such call waits until the
+/// work of all streams of the device is complete (CUDA). Requires: parts.size() ==
+/// multiprocessors.size()
 /// + 1.
-/// @throws errc::not_supported without Device::has_partitions(); errc::invalid_argument for a number below 1, and if nothing is left for
-/// the last part
+/// @throws errc::not_supported without Device::has_partitions(); errc::invalid_argument for a
+/// number below 1, and if nothing is left for the last part
 void partition(Device device, std::span<const int> multiprocessors, std::span<Partition> parts);
 /// The same: `auto [small, rest] = partition(device, 16);`
 template <std::same_as<int>... N>
-[[nodiscard]] std::array<Partition, sizeof...(N) + 1> partition(Device device, N... multiprocessors) {
+[[nodiscard]] std::array<Partition, sizeof...(N) + 1> partition(Device device,
+                                                                N... multiprocessors) {
   const std::array<int, sizeof...(N)> wanted{multiprocessors...};
   std::array<Partition, sizeof...(N) + 1> parts;
   partition(device, std::span<const int>{wanted}, std::span<Partition>{parts});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// Pinned memory for containers: a `std::pmr` resource and a standard allocator over the pinned pool.
+/// Pinned memory for containers: a `std::pmr` resource and a standard allocator over the pinned
+/// pool.
 #pragma once
 
 #include <runnel/memory.hpp>
@@ -12,9 +13,10 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// The one resource over the pinned pool; it lives as long as the process. Blocks are aligned to 256 bytes. The resource throws
-/// `errc::invalid_argument` for a larger alignment, and for a pointer to deallocate that is not a block in use: one from elsewhere, or one
-/// that was deallocated already.
+/// The one resource over the pinned pool; it lives as long as the process. Blocks are aligned to
+/// 256 bytes. The resource throws `errc::invalid_argument` for a larger alignment, and for a
+/// pointer to deallocate that is not a block in use: one from elsewhere, or one that was
+/// deallocated already.
 [[nodiscard]] std::pmr::memory_resource* pinned_resource() noexcept;
 
 /// The pinned pool as a standard allocator: `std::vector<float, PinnedAllocator<float>>`.
@@ -29,10 +31,14 @@ struct PinnedAllocator {
 
   /// Memory for `count` elements. @throws errc::out_of_memory
   [[nodiscard]] T* allocate(std::size_t count) {
-    return static_cast<T*>(pinned_resource()->allocate(detail::bytes_for(count, sizeof(T)), alignof(T)));
+    return static_cast<T*>(
+        pinned_resource()->allocate(detail::bytes_for(count, sizeof(T)), alignof(T)));
   }
-  /// Gives the memory back, and returns at once. Streams may still be using it: the pool hands the memory out again after their work.
-  void deallocate(T* pointer, std::size_t count) { pinned_resource()->deallocate(pointer, count * sizeof(T), alignof(T)); }
+  /// Gives the memory back, and returns at once. Streams may still be using it: the pool hands the
+  /// memory out again after their work.
+  void deallocate(T* pointer, std::size_t count) {
+    pinned_resource()->deallocate(pointer, count * sizeof(T), alignof(T));
+  }
 
   template <class U>
   friend bool operator==(const PinnedAllocator&, const PinnedAllocator<U>&) noexcept {

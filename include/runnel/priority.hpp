@@ -13,14 +13,16 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// How urgent a stream's work is: a lower number is more urgent. StreamOptions takes any `int` and clamps it to the device's range. So the
-/// three levels become {-5, 0, 0} on NVIDIA (where 0 is the least urgent), and {-1, 0, 1} on AMD and on the host backend.
+/// How urgent a stream's work is: a lower number is more urgent. StreamOptions takes any `int` and
+/// clamps it to the device's range. So the three levels become {-5, 0, 0} on NVIDIA (where 0 is the
+/// least urgent), and {-1, 0, 1} on AMD and on the host backend.
 struct Priority {
   int value = 0;  ///< the number
 
   constexpr Priority() noexcept = default;
   /// Any number.
-  constexpr Priority(int number) noexcept : value{number} {}  // NOLINT: `.priority = -1` is how it is written
+  constexpr Priority(int number) noexcept
+      : value{number} {}  // NOLINT: `.priority = -1` is how it is written
 
   static const Priority high;    ///< the most urgent that the device has
   static const Priority normal;  ///< 0
@@ -35,7 +37,8 @@ struct Priority {
   friend std::string to_string(Priority priority) { return std::to_string(priority.value); }
   /// Writes the number.
   template <class Char, class Traits>
-  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, Priority priority) {
+  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
+                                                      Priority priority) {
     return out << priority.value;
   }
 };
@@ -49,7 +52,9 @@ struct PriorityRange {
   Priority greatest;  ///< the most urgent, numerically smallest
 
   /// Whether `priority` is in the range.
-  [[nodiscard]] constexpr bool contains(Priority priority) const noexcept { return greatest <= priority && priority <= least; }
+  [[nodiscard]] constexpr bool contains(Priority priority) const noexcept {
+    return greatest <= priority && priority <= least;
+  }
   /// The priority in the range that is nearest to `priority`.
   [[nodiscard]] constexpr Priority clamp(Priority priority) const noexcept {
     return priority < greatest ? greatest : priority > least ? least : priority;

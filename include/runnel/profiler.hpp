@@ -13,13 +13,16 @@ void push_profiler_range(const char* name) noexcept;
 void pop_profiler_range() noexcept;
 }  // namespace detail
 
-/// Shows the calling thread's time in a scope as a named range in a profiler's timeline. Does nothing if the library was built without the
-/// profiler's header (NVTX) or no profiler is attached. Ranges nest. It shows the thread's calls: the stream's work, which runs later, is
+/// Shows the calling thread's time in a scope as a named range in a profiler's timeline. Does
+/// nothing if the library was built without the profiler's header (NVTX) or no profiler is
+/// attached. Ranges nest. It shows the thread's calls: the stream's work, which runs later, is
 /// shown by a TraceRange (trace.hpp).
 class [[nodiscard]] ProfilerRange {
  public:
   /// Begins a range. `name` is copied.
-  [[nodiscard]] explicit ProfilerRange(const char* name) noexcept { detail::push_profiler_range(name); }
+  [[nodiscard]] explicit ProfilerRange(const char* name) noexcept {
+    detail::push_profiler_range(name);
+  }
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
   ~ProfilerRange() { detail::pop_profiler_range(); }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_observing
-/// The checker finds missing waits while a program runs: two operations on the same bytes, at least one of which writes, without an order
-/// between them; use of memory that was freed; memory that the host touches too early. docs/race-checker.md shows how to use it.
+/// The checker finds missing waits while a program runs: two operations on the same bytes, at least
+/// one of which writes, without an order between them; use of memory that was freed; memory that
+/// the host touches too early. docs/race-checker.md shows how to use it.
 #pragma once
 
 #include <runnel/detail/checking.hpp>
@@ -12,12 +13,14 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Switches the checker on and off, and declares accesses and waits that the checker cannot see. The environment variable `RUNNEL_CHECK=1`
-/// switches it on from the first use of the library; `RUNNEL_CHECK=abort` also ends the process at the first report. While it is off, every
-/// member but `start` does nothing.
+/// Switches the checker on and off, and declares accesses and waits that the checker cannot see.
+/// The environment variable `RUNNEL_CHECK=1` switches it on from the first use of the library;
+/// `RUNNEL_CHECK=abort` also ends the process at the first report. While it is off, every member
+/// but `start` does nothing.
 ///
-/// The checker sees streams, events, waits, copies, fills, allocations and frees that go through this library. It does not see kernels and
-/// host functions: `StreamRef::reads()` and `StreamRef::writes()` declare what they use. It takes a wait by one host thread as known to all
+/// The checker sees streams, events, waits, copies, fills, allocations and frees that go through
+/// this library. It does not see kernels and host functions: `StreamRef::reads()` and
+/// `StreamRef::writes()` declare what they use. It takes a wait by one host thread as known to all
 /// threads, because it does not see how threads wait for each other.
 class RaceChecker {
  public:
@@ -32,12 +35,14 @@ class RaceChecker {
 
   /// How many reports there were so far.
   [[nodiscard]] static std::size_t reports() noexcept;
-  /// Gets every report, as text of several lines. It may be called on any thread, and must not use the library.
+  /// Gets every report, as text of several lines. It may be called on any thread, and must not use
+  /// the library.
   using Handler = void (*)(const char* report, void* data);
   /// Sets what is done with reports; null: they are written to stderr, as at first.
   static void set_handler(Handler handler, void* data = nullptr);
 
-  ///@{ Declares that the calling thread is about to read, or write, `bytes` bytes. Inside a host function this counts as the stream's work.
+  /// @{ Declares that the calling thread is about to read, or write, `bytes` bytes. Inside a host
+  /// function this counts as the stream's work.
   static void host_reads(const void* pointer, std::size_t bytes);
   static void host_writes(const void* pointer, std::size_t bytes);
   ///@}
@@ -52,11 +57,11 @@ class RaceChecker {
   }
   ///@}
 
-  /// Declares that the work submitted to the stream so far is complete, because the program has waited for it by other means than this
-  /// library, as cudaStreamSynchronize or Kokkos::fence.
+  /// Declares that the work submitted to the stream so far is complete, because the program has
+  /// waited for it by other means than this library, as cudaStreamSynchronize or Kokkos::fence.
   static void assume_complete(StreamRef stream);
-  /// Declares that later work of `waiting` runs after the work submitted to `awaited` so far, because the program has made it wait by other
-  /// means than this library.
+  /// Declares that later work of `waiting` runs after the work submitted to `awaited` so far,
+  /// because the program has made it wait by other means than this library.
   static void assume_wait(StreamRef waiting, StreamRef awaited);
 };
 

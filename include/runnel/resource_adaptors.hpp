@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// Resources that allocate in stream order, of any library: adaptors that limit, count and log what they allocate, and a form of runnel's
-/// own resource that takes native streams. This header is not part of runnel.hpp.
+/// Resources that allocate in stream order, of any library: adaptors that limit, count and log what
+/// they allocate, and a form of runnel's own resource that takes native streams. This header is not
+/// part of runnel.hpp.
 #pragma once
 
 #include <runnel/device_resource.hpp>
@@ -36,9 +37,10 @@ template <NamesStream S>
 }
 }  // namespace detail
 
-/// runnel's own resource for code that has other libraries' streams, such as CCCL's and RMM's containers: a DeviceResource that takes
-/// native streams and views of them. It is a small value that owns nothing. CCCL asks of a resource, besides, which memory it gives: a
-/// class derived from this one has `friend void get_property(const Mine&, cuda::mr::device_accessible) noexcept {}`.
+/// runnel's own resource for code that has other libraries' streams, such as CCCL's and RMM's
+/// containers: a DeviceResource that takes native streams and views of them. It is a small value
+/// that owns nothing. CCCL asks of a resource, besides, which memory it gives: a class derived from
+/// this one has `friend void get_property(const Mine&, cuda::mr::device_accessible) noexcept {}`.
 class NativeDeviceResource {
  public:
   static constexpr std::size_t max_alignment = DeviceResource::max_alignment;  ///< bytes
@@ -48,41 +50,54 @@ class NativeDeviceResource {
 
   /// As DeviceResource::allocate().
   template <detail::NamesStream S>
-  [[nodiscard]] void* allocate(const S& stream, std::size_t bytes, std::size_t alignment = max_alignment) const {
-    return resource_.allocate(StreamRef::from_native(detail::handle_of(stream), device()), bytes, alignment);
+  [[nodiscard]] void* allocate(const S& stream, std::size_t bytes,
+                               std::size_t alignment = max_alignment) const {
+    return resource_.allocate(StreamRef::from_native(detail::handle_of(stream), device()), bytes,
+                              alignment);
   }
   /// As DeviceResource::deallocate().
   template <detail::NamesStream S>
-  void deallocate(const S& stream, void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const {
-    resource_.deallocate(StreamRef::from_native(detail::handle_of(stream), device()), pointer, bytes, alignment);
+  void deallocate(const S& stream, void* pointer, std::size_t bytes,
+                  std::size_t alignment = max_alignment) const {
+    resource_.deallocate(StreamRef::from_native(detail::handle_of(stream), device()), pointer,
+                         bytes, alignment);
   }
-  /// Memory that every stream may use when the call returns. Waits for the device's default stream. @throws as allocate()
-  [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = max_alignment) const {
+  /// Memory that every stream may use when the call returns. Waits for the device's default stream.
+  /// @throws as allocate()
+  [[nodiscard]] void* allocate_sync(std::size_t bytes,
+                                    std::size_t alignment = max_alignment) const {
     const StreamRef stream = device().default_stream();
     void* const block = resource_.allocate(stream, bytes, alignment);
     try {
-      stream.record_event().synchronize();  // an exception of a host function stays for the stream's own synchronize()
+      // an exception of a host function stays for the stream's own synchronize()
+      stream.record_event().synchronize();
       return block;
     } catch (...) {
       resource_.deallocate(stream, block, bytes, alignment);
       throw;
     }
   }
-  /// Gives the block back behind the work of the device's default stream so far. Requires: no other stream's work uses it any more.
-  void deallocate_sync(void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const {
+  /// Gives the block back behind the work of the device's default stream so far. Requires: no other
+  /// stream's work uses it any more.
+  void deallocate_sync(void* pointer, std::size_t bytes,
+                       std::size_t alignment = max_alignment) const {
     resource_.deallocate(device().default_stream(), pointer, bytes, alignment);
   }
 
   ///@{ The same in the words of CCCL until 3.0 and RMM until 25.
   template <detail::NamesStream S>
-  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, const S& stream) const {
+  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment,
+                                     const S& stream) const {
     return allocate(stream, bytes, alignment);
   }
   template <detail::NamesStream S>
-  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment, const S& stream) const {
+  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment,
+                        const S& stream) const {
     deallocate(stream, pointer, bytes, alignment);
   }
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = max_alignment) const { return allocate_sync(bytes, alignment); }
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = max_alignment) const {
+    return allocate_sync(bytes, alignment);
+  }
   void deallocate(void* pointer, std::size_t bytes, std::size_t alignment = max_alignment) const {
     deallocate_sync(pointer, bytes, alignment);
   }
@@ -90,26 +105,31 @@ class NativeDeviceResource {
   /// The device whose memory it is.
   [[nodiscard]] constexpr Device device() const noexcept { return resource_.device(); }
 
-  friend constexpr bool operator==(const NativeDeviceResource&, const NativeDeviceResource&) noexcept = default;
+  friend constexpr bool operator==(const NativeDeviceResource&,
+                                   const NativeDeviceResource&) noexcept = default;
 
  private:
   DeviceResource resource_;
 };
 
-/// Never lets more than `limit` bytes be allocated through it at a time, from a resource of whichever library. Copies share the limit and
-/// the bytes in use. DeviceResource::set_limit() instead limits all that the process allocates on a device through runnel.
+/// Never lets more than `limit` bytes be allocated through it at a time, from a resource of
+/// whichever library. Copies share the limit and the bytes in use. DeviceResource::set_limit()
+/// instead limits all that the process allocates on a device through runnel.
 template <StreamOrderedResource R>
 class LimitResource {
  public:
   /// Keeps a copy of `upstream`, which does the work.
-  LimitResource(R upstream, std::size_t limit) : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>(limit)} {}
+  LimitResource(R upstream, std::size_t limit)
+      : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>(limit)} {}
 
   /// @throws errc::out_of_memory beyond the limit, and what the upstream resource throws
-  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes,
+                               std::size_t alignment = DeviceResource::max_alignment) {
     std::size_t used = shared_->in_use.load(std::memory_order_relaxed);
     do {
       if (bytes > shared_->limit - used)
-        detail::throw_error(errc::out_of_memory, "allocate from a resource", "the limit of a LimitResource leaves no room for it");
+        detail::throw_error(errc::out_of_memory, "allocate from a resource",
+                            "the limit of a LimitResource leaves no room for it");
     } while (!shared_->in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
     try {
       void* const block = allocate_from(upstream_, stream, bytes, alignment);
@@ -121,15 +141,20 @@ class LimitResource {
     }
   }
   /// Gives a block back. If the upstream resource throws, its bytes stay in use.
-  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes,
+                  std::size_t alignment = DeviceResource::max_alignment) {
     deallocate_to(upstream_, stream, pointer, bytes, alignment);
     if (pointer != nullptr) shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
   }
   /// The limit in bytes.
   [[nodiscard]] std::size_t limit() const noexcept { return shared_->limit; }
   /// Bytes allocated at this moment.
-  [[nodiscard]] std::size_t in_use() const noexcept { return shared_->in_use.load(std::memory_order_relaxed); }
-  friend bool operator==(const LimitResource& a, const LimitResource& b) noexcept { return a.shared_ == b.shared_; }
+  [[nodiscard]] std::size_t in_use() const noexcept {
+    return shared_->in_use.load(std::memory_order_relaxed);
+  }
+  friend bool operator==(const LimitResource& a, const LimitResource& b) noexcept {
+    return a.shared_ == b.shared_;
+  }
 
  private:
   struct Shared {
@@ -146,21 +171,25 @@ template <StreamOrderedResource R>
 class StatisticsResource {
  public:
   /// Keeps a copy of `upstream`, which does the work.
-  explicit StatisticsResource(R upstream) : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>()} {}
+  explicit StatisticsResource(R upstream)
+      : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>()} {}
 
   /// @throws what the upstream resource throws, and nothing is counted
-  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes,
+                               std::size_t alignment = DeviceResource::max_alignment) {
     void* const pointer = allocate_from(upstream_, stream, bytes, alignment);
     if (pointer == nullptr) return pointer;
     shared_->blocks.fetch_add(1, std::memory_order_relaxed);
     const std::size_t now = shared_->in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     std::size_t peak = shared_->peak.load(std::memory_order_relaxed);
-    while (now > peak && !shared_->peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    while (now > peak &&
+           !shared_->peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
     }
     return pointer;
   }
   /// Gives a block back. @throws what the upstream resource throws, and nothing is counted
-  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes,
+                  std::size_t alignment = DeviceResource::max_alignment) {
     deallocate_to(upstream_, stream, pointer, bytes, alignment);
     if (pointer == nullptr) return;
     shared_->blocks.fetch_sub(1, std::memory_order_relaxed);
@@ -173,8 +202,12 @@ class StatisticsResource {
             .blocks = shared_->blocks.load(std::memory_order_relaxed)};
   }
   /// Makes the bytes in use now the peak.
-  void reset_peak() noexcept { shared_->peak.store(shared_->in_use.load(std::memory_order_relaxed), std::memory_order_relaxed); }
-  friend bool operator==(const StatisticsResource& a, const StatisticsResource& b) noexcept { return a.shared_ == b.shared_; }
+  void reset_peak() noexcept {
+    shared_->peak.store(shared_->in_use.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  friend bool operator==(const StatisticsResource& a, const StatisticsResource& b) noexcept {
+    return a.shared_ == b.shared_;
+  }
 
  private:
   struct Shared {
@@ -201,8 +234,8 @@ struct ResourceCall {
   std::size_t alignment;  ///< of the block
 };
 
-/// Calls `log(const ResourceCall&)` for each call. Several threads may call it at a time. What it throws reaches the caller; a block whose
-/// allocation cannot be logged is given back first.
+/// Calls `log(const ResourceCall&)` for each call. Several threads may call it at a time. What it
+/// throws reaches the caller; a block whose allocation cannot be logged is given back first.
 template <StreamOrderedResource R, std::invocable<const ResourceCall&> Log>
 class LoggingResource {
  public:
@@ -210,12 +243,14 @@ class LoggingResource {
   LoggingResource(R upstream, Log log) : upstream_{std::move(upstream)}, log_{std::move(log)} {}
 
   /// @throws what the upstream resource and the log throw
-  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+  [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes,
+                               std::size_t alignment = DeviceResource::max_alignment) {
     void* pointer = nullptr;
     try {
       pointer = allocate_from(upstream_, stream, bytes, alignment);
     } catch (...) {
-      log_(ResourceCall{ResourceCall::Kind::failed_allocate, stream.id(), nullptr, bytes, alignment});
+      log_(ResourceCall{ResourceCall::Kind::failed_allocate, stream.id(), nullptr, bytes,
+                        alignment});
       throw;
     }
     try {
@@ -227,7 +262,8 @@ class LoggingResource {
     return pointer;
   }
   /// Gives a block back. @throws what the upstream resource and the log throw
-  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment = DeviceResource::max_alignment) {
+  void deallocate(StreamRef stream, void* pointer, std::size_t bytes,
+                  std::size_t alignment = DeviceResource::max_alignment) {
     log_(ResourceCall{ResourceCall::Kind::deallocate, stream.id(), pointer, bytes, alignment});
     deallocate_to(upstream_, stream, pointer, bytes, alignment);
   }

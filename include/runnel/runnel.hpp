@@ -2,19 +2,24 @@
 /// \file
 /// All of runnel but the interop with Kokkos, which is <runnel/kokkos.hpp>.
 ///
-/// Include this header, or the header of each concept that you use. A program goes through five steps:
+/// Include this header, or the header of each concept that you use. A program goes through five
+/// steps:
 ///
-/// 1. Ask what there is: `Device::count()`, `Device{0}.name()`. Without a GPU, the host backend shows a device made of threads.
-/// 2. Create streams: `Stream up, down;`. Work in one stream runs in order; work in two streams may run at the same time.
-/// 3. Get memory. `DeviceBuffer<float> x(n, up);` allocates in the order of `up`. Copies take any host memory; `PinnedBuffer` is the
-/// fastest.
-/// 4. Enqueue work. `copy(up, x, values);` returns at once, whatever memory `values` is in. Launch kernels on the native handle,
-///    `kernel<<<grid, block, 0, up.native()>>>(x.data(), n);`, and host code with `up.launch_host_func(f);`.
-/// 5. Order and wait. `down.wait_stream(up);` makes later work of `down` run after the earlier work of `up`; no thread waits.
-///    `down.synchronize();` makes the calling thread wait. Errors arrive as exceptions that derive from `runnel::Error`.
+/// 1. Ask what there is: `Device::count()`, `Device{0}.name()`. Without a GPU, the host backend
+///    shows a device made of threads.
+/// 2. Create streams: `Stream up, down;`. Work in one stream runs in order; work in two streams may
+///    run at the same time.
+/// 3. Get memory. `DeviceBuffer<float> x(n, up);` allocates in the order of `up`. Copies take any
+///    host memory; `PinnedBuffer` is the fastest.
+/// 4. Enqueue work. `copy(up, x, values);` returns at once, whatever memory `values` is in. Launch
+///    kernels on the native handle, `kernel<<<grid, block, 0, up.native()>>>(x.data(), n);`, and
+///    host code with `up.launch_host_func(f);`.
+/// 5. Order and wait. `down.wait_stream(up);` makes later work of `down` run after the earlier work
+///    of `up`; no thread waits. `down.synchronize();` makes the calling thread wait. Errors arrive
+///    as exceptions that derive from `runnel::Error`.
 ///
-/// Host memory must stay alive and unchanged until the copies that use it have completed. Buffers and streams may be destroyed while work
-/// is under way: the work completes.
+/// Host memory must stay alive and unchanged until the copies that use it have completed. Buffers
+/// and streams may be destroyed while work is under way: the work completes.
 ///
 /// | To | look at |
 /// |---|---|
@@ -27,10 +32,11 @@
 /// | record work once and launch it many times | graph.hpp |
 /// | be told of completion without waiting | completion.hpp, keep.hpp; coroutine.hpp and stoppable.hpp are not in this header |
 /// | handle errors | error.hpp |
-/// | use handles of other libraries | native.hpp, `from_native` of `StreamRef`, `Stream` and `Event`; foreign_stream.hpp is not in this
-/// header | | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` | | give streams a part
-/// of a device | partition.hpp | | find missing waits | race_checker.hpp | | find leaks, name things for a profiler | statistics.hpp,
-/// profiler.hpp |
+/// | use handles of other libraries | native.hpp, `from_native` of `StreamRef`, `Stream` and `Event`; foreign_stream.hpp is not in this header |
+/// | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` |
+/// | give streams a part of a device | partition.hpp |
+/// | find missing waits | race_checker.hpp |
+/// | find leaks, name things for a profiler | statistics.hpp, profiler.hpp |
 ///
 /// README.md shows a whole program; docs/index.md lists the guides.
 #pragma once

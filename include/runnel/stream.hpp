@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_streams
-/// Streams. Work in one stream runs in the order of submission. Work in two streams has no order until an event or `wait_stream` gives it
-/// one.
+/// Streams. Work in one stream runs in the order of submission. Work in two streams has no order
+/// until an event or `wait_stream` gives it one.
 ///
-/// docs/getting-started.md has a first program, docs/priorities.md explains urgent streams, docs/thread-safety.md says what two threads may
-/// do with one stream.
+/// docs/getting-started.md has a first program, docs/priorities.md explains urgent streams,
+/// docs/thread-safety.md says what two threads may do with one stream.
 #pragma once
 
 #include <runnel/detail/checking.hpp>
@@ -32,26 +32,26 @@ namespace detail {
 struct FunctionWithoutOutcome;  // of <runnel/completion.hpp>
 /// <runnel/completion.hpp> was not included. For what needs it and is called with a T.
 template <class T, class OfCompletion = FunctionWithoutOutcome>
-concept WithoutCompletion = !requires {
-  sizeof(OfCompletion);
-};
+concept WithoutCompletion = !requires { sizeof(OfCompletion); };
 template <class T>
-concept KokkosInstance = std::is_same_v<typename T::execution_space, T> || requires {
-  &T::unfenced_stream;
-};
+concept KokkosInstance =
+    std::is_same_v<typename T::execution_space, T> || requires { &T::unfenced_stream; };
 }  // namespace detail
 
 /// Options of a new stream.
 struct StreamOptions {
   /// Clamped to the device's range (default: Priority::normal).
   Priority priority = Priority::normal;
-  /// True: the stream orders with the device's default stream, as plain `cudaStreamCreate` does. False (default): independent of it.
+  /// True: the stream orders with the device's default stream, as plain `cudaStreamCreate` does.
+  /// False (default): independent of it.
   bool blocking = false;
-  /// The name that profilers and timelines show (null = none, default). It is copied; at most 31 bytes are kept.
+  /// The name that profilers and timelines show (null = none, default). It is copied; at most 31
+  /// bytes are kept.
   const char* name = nullptr;
-  /// A part of the stream's device, on which the stream's kernels run (default: all of it). `blocking` does not count then: such a stream
-  /// is independent of the default stream on NVIDIA, and orders with it on AMD, where it also has normal priority. is_blocking() and
-  /// priority() tell. Copies and host functions are not affected.
+  /// A part of the stream's device, on which the stream's kernels run (default: all of it).
+  /// `blocking` does not count then: such a stream is independent of the default stream on NVIDIA,
+  /// and orders with it on AMD, where it also has normal priority. is_blocking() and priority()
+  /// tell. Copies and host functions are not affected.
   Partition partition = {};
 };
 
@@ -61,32 +61,42 @@ enum class Ownership {
   take,    ///< the wrapping object destroys it
 };
 
-/// A view of a stream: it copies freely and owns nothing. Using a view after its stream was destroyed throws `errc::invalid_handle`, even
-/// if the runtime gave the same handle to a new stream. Unless it says otherwise, a member throws `errc::not_permitted` inside a host
-/// function, never waits, and leaves the current device as it found it. In a capture, queries and waits throw errc::capture.
+/// A view of a stream: it copies freely and owns nothing. Using a view after its stream was
+/// destroyed throws `errc::invalid_handle`, even if the runtime gave the same handle to a new
+/// stream. Unless it says otherwise, a member throws `errc::not_permitted` inside a host function,
+/// never waits, and leaves the current device as it found it. In a capture, queries and waits throw
+/// errc::capture.
 class StreamRef {
  public:
   /// @cond
   StreamRef RUNNEL_REFUSED("write device.default_stream()", std::nullptr_t);
-  StreamRef RUNNEL_REFUSED("write device.default_stream() or StreamRef::per_thread_default(device)", int);
+  StreamRef RUNNEL_REFUSED("write device.default_stream() or StreamRef::per_thread_default(device)",
+                           int);
   template <detail::KokkosInstance E>
-  StreamRef RUNNEL_REFUSED("a Kokkos instance is no stream: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()", const E&);
+  StreamRef RUNNEL_REFUSED(
+      "a Kokkos instance is no stream: write kokkos::as_stream(exec).stream(), of an ExecStream "
+      ".stream()",
+      const E&);
   /// @endcond
 
-  /// The calling thread's own default stream on that device. The view ends with the thread; on another thread every operation on it throws
-  /// errc::invalid_argument.
+  /// The calling thread's own default stream on that device. The view ends with the thread; on
+  /// another thread every operation on it throws errc::invalid_argument.
   [[nodiscard]] static StreamRef per_thread_default(Device device);
 
-  ///@{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 mean what they mean to the vendors: 0 and
-  /// 1 the device's default stream, 2 the calling thread's own. All views and Stream objects of one handle are one stream. The view of a
-  /// Stream's handle ends with that Stream. Any other view does not end by itself: do not use it once the other code has destroyed its
-  /// stream (ForeignStream keeps the owner alive). Without a device the runtime is asked for it; 0, 1 and 2 are of the current device then.
-  /// @throws errc::invalid_argument for another device's handle, errc::not_supported if the runtime cannot tell the device
+  /// @{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 mean
+  /// what they mean to the vendors: 0 and 1 the device's default stream, 2 the calling thread's
+  /// own. All views and Stream objects of one handle are one stream. The view of a Stream's handle
+  /// ends with that Stream. Any other view does not end by itself: do not use it once the other
+  /// code has destroyed its stream (ForeignStream keeps the owner alive). Without a device the
+  /// runtime is asked for it; 0, 1 and 2 are of the current device then.
+  /// @throws errc::invalid_argument for another device's handle, errc::not_supported if the runtime
+  /// cannot tell the device
   [[nodiscard]] static StreamRef from_native(native::stream handle, Device device);
   [[nodiscard]] static StreamRef from_native(native::stream handle);
   ///@}
 
-  /// The vendor's handle, as `kernel<<<grid, block, 0, s.native()>>>` takes it. Makes no runtime call.
+  /// The vendor's handle, as `kernel<<<grid, block, 0, s.native()>>>` takes it. Makes no runtime
+  /// call.
   [[nodiscard]] native::stream native() const { return live().hand_out(); }
   /// The device that runs the stream's work.
   [[nodiscard]] Device device() const { return Device{live().device}; }
@@ -98,19 +108,24 @@ class StreamRef {
   [[nodiscard]] Priority priority() const;
   /// Whether the stream orders with the device's default stream.
   [[nodiscard]] bool is_blocking() const { return live().blocking; }
-  /// On how many multiprocessors the stream's kernels may run: those of StreamOptions::partition, else all of the device.
+  /// On how many multiprocessors the stream's kernels may run: those of StreamOptions::partition,
+  /// else all of the device.
   [[nodiscard]] int multiprocessors() const;
   /// The name from StreamOptions; "" if none was given.
   [[nodiscard]] const char* name() const { return live().name; }
 
-  /// Whether the runtime is capturing the stream into a graph: what is submitted is then recorded instead of run.
+  /// Whether the runtime is capturing the stream into a graph: what is submitted is then recorded
+  /// instead of run.
   [[nodiscard]] bool is_capturing() const;
-  /// True when everything submitted so far has completed, the running task included. Throws an error of earlier work.
+  /// True when everything submitted so far has completed, the running task included. Throws an
+  /// error of earlier work.
   [[nodiscard]] bool query() const;
-  /// Waits until everything submitted so far has completed. Then throws the first exception of a host function, if there was one, once.
+  /// Waits until everything submitted so far has completed. Then throws the first exception of a
+  /// host function, if there was one, once.
   void synchronize() const;
-  /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it. errc::function_failed: a host function
-  /// threw, and the next synchronize() that may throw will throw that exception.
+  /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it.
+  /// errc::function_failed: a host function threw, and the next synchronize() that may throw will
+  /// throw that exception.
   template <class ErrorCode>
   auto synchronize(ErrorCode& code) const noexcept -> decltype(set_by_synchronize(code, *this)) {
     return set_by_synchronize(code, *this);
@@ -126,30 +141,36 @@ class StreamRef {
     return synchronize_to(detail::deadline_at(time));
   }
 
-  /// Calls `function(const Outcome&)` once, on a thread of the library, when everything submitted so far is complete or has failed, in the
-  /// order of the calls. Nothing is enqueued that later work waits for. The outcome is what `synchronize()` would throw: an error of the
-  /// runtime, also where a lost device skips host functions, or the first exception of a host function, which `synchronize()` throws all
-  /// the same. The function may use streams, and finds its thread as new. It must not wait for another one, because one thread calls them
-  /// all. The stream's next `synchronize()` throws the first exception that leaves it. Nothing is called in a forked child, nor once the
-  /// process exits. If on_complete() throws, the function is never called. Needs <runnel/completion.hpp>.
-  /// @throws errc::capture for a stream that is being captured; errc::invalid_argument for a null function
+  /// Calls `function(const Outcome&)` once, on a thread of the library, when everything submitted
+  /// so far is complete or has failed, in the order of the calls. Nothing is enqueued that later
+  /// work waits for. The outcome is what `synchronize()` would throw: an error of the runtime, also
+  /// where a lost device skips host functions, or the first exception of a host function, which
+  /// `synchronize()` throws all the same. The function may use streams, and finds its thread as
+  /// new. It must not wait for another one, because one thread calls them all. The stream's next
+  /// `synchronize()` throws the first exception that leaves it. Nothing is called in a forked
+  /// child, nor once the process exits. If on_complete() throws, the function is never called.
+  /// Needs <runnel/completion.hpp>.
+  /// @throws errc::capture for a stream that is being captured; errc::invalid_argument for a null
+  /// function
   template <class F>
-  auto on_complete(F&& function) const -> decltype(call_on_complete(*this, std::forward<F>(function))) {
+  auto on_complete(F&& function) const
+      -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
-  /// A Future of everything submitted so far, with the outcome that `on_complete()` gets. Needs <runnel/completion.hpp>.
+  /// A Future of everything submitted so far, with the outcome that `on_complete()` gets. Needs
+  /// <runnel/completion.hpp>.
   template <class View = StreamRef>
   [[nodiscard]] auto future() const -> decltype(future_of(View{*this})) {
     return future_of(View{*this});
   }
 
-  /// Work submitted to this stream from now on runs after the work that `event` has recorded at this moment. An event that was never
-  /// recorded is complete.
+  /// Work submitted to this stream from now on runs after the work that `event` has recorded at
+  /// this moment. An event that was never recorded is complete.
   void wait_event(const Event& event) const;
   /// The same for a timed event.
   void wait_event(const TimedEvent& event) const;
-  /// Work submitted to this stream from now on runs after everything submitted to `other` so far, on any device. Waiting for itself does
-  /// nothing.
+  /// Work submitted to this stream from now on runs after everything submitted to `other` so far,
+  /// on any device. Waiting for itself does nothing.
   void wait_stream(StreamRef other) const;
   /// A new event that records everything submitted so far.
   [[nodiscard]] Event record_event() const;
@@ -158,62 +179,81 @@ class StreamRef {
   void record_event(TimedEvent& event) const;
   ///@}
 
-  /// Enqueues `function()`: it runs once, on a thread of the runtime, after the work submitted so far and before later work, and is
-  /// destroyed once. The function may wait for other threads but must not use streams. The next `synchronize()` throws the first
-  /// exception that leaves such a function. @throws errc::invalid_argument for a null function pointer or an empty `std::function`
+  /// Enqueues `function()`: it runs once, on a thread of the runtime, after the work submitted so
+  /// far and before later work, and is destroyed once. The function may wait for other threads but
+  /// must not use streams. The next `synchronize()` throws the first exception that leaves such a
+  /// function. @throws errc::invalid_argument for a null function pointer or an empty
+  /// `std::function`
   template <detail::HostCallable F>
   void launch_host_func(F&& function) const {
-    if (detail::is_empty_callable(function)) detail::throw_invalid_argument("launch a host function", "the function is null");
+    if (detail::is_empty_callable(function))
+      detail::throw_invalid_argument("launch a host function", "the function is null");
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)));
   }
   /// @cond
-  static void on_complete RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
-                                         detail::FunctionWithoutOutcome);
+  static void on_complete
+      RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
+                     detail::FunctionWithoutOutcome);
   template <detail::WithoutCompletion F>
   static void on_complete RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", F&&);
   template <detail::WithoutCompletion View = StreamRef>
   static void future RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", View* = nullptr);
-  static void launch_host_func RUNNEL_REFUSED("a host function has no parameters: let it capture what it needs, as in [x] { ... }",
-                                              detail::FunctionWithParameters);
-  static void launch_host_func RUNNEL_REFUSED("the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
+  static void launch_host_func RUNNEL_REFUSED(
+      "a host function has no parameters: let it capture what it needs, as in [x] { ... }",
+      detail::FunctionWithParameters);
+  static void launch_host_func RUNNEL_REFUSED(
+      "the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
   /// @endcond
 
-  /// Work submitted to this stream from now on waits until the number at `location` is at least `value`, as a cyclic difference:
-  /// `static_cast<std::int32_t>(*location - value) >= 0`. The location is in pinned or registered memory, and aligned
-  /// to 4 bytes. A stream or the host writes the number (docs/sharing.md). Requires: nothing that must happen before is enqueued later on
-  /// this device, because streams share hardware queues. @throws errc::invalid_argument for other memory, errc::not_supported without
-  /// Device::has_stream_memory_operations(), errc::capture in a capture
+  /// Work submitted to this stream from now on waits until the number at `location` is at least
+  /// `value`, as a cyclic difference: `static_cast<std::int32_t>(*location - value) >= 0`. The
+  /// location is in pinned or registered memory, and aligned to 4 bytes. A stream or the host
+  /// writes the number (docs/sharing.md). Requires: nothing that must happen before is enqueued
+  /// later on this device, because streams share hardware queues. @throws errc::invalid_argument
+  /// for other memory, errc::not_supported without Device::has_stream_memory_operations(),
+  /// errc::capture in a capture
   void wait_value(const std::uint32_t* location, std::uint32_t value) const;
-  /// Writes `value` to the location after the work submitted so far, whose writes are visible to whoever sees the number. The location is
-  /// as for wait_value(), and the errors are the same.
+  /// Writes `value` to the location after the work submitted so far, whose writes are visible to
+  /// whoever sees the number. The location is as for wait_value(), and the errors are the same.
   void write_value(std::uint32_t* location, std::uint32_t value) const;
 
-  ///@{ Tells the checker (race_checker.hpp) that a kernel or a host function, which the caller submits to this stream here, reads or writes
-  /// memory: `bytes` bytes, or all elements of a vector, a span or a buffer. Does nothing while the checker is off.
-  void reads(const void* pointer, std::size_t bytes) const { declare(detail::MemoryAccess::read, pointer, bytes); }
-  void writes(const void* pointer, std::size_t bytes) const { declare(detail::MemoryAccess::write, pointer, bytes); }
+  /// @{ Tells the checker (race_checker.hpp) that a kernel or a host function, which the caller
+  /// submits to this stream here, reads or writes memory: `bytes` bytes, or all elements of a
+  /// vector, a span or a buffer. Does nothing while the checker is off.
+  void reads(const void* pointer, std::size_t bytes) const {
+    declare(detail::MemoryAccess::read, pointer, bytes);
+  }
+  void writes(const void* pointer, std::size_t bytes) const {
+    declare(detail::MemoryAccess::write, pointer, bytes);
+  }
   template <class R>
   void reads(const R& range) const {
-    declare(detail::MemoryAccess::read, range.data(), detail::size_in_bytes(range), detail::kind_of_range<R>());
+    declare(detail::MemoryAccess::read, range.data(), detail::size_in_bytes(range),
+            detail::kind_of_range<R>());
   }
   template <class R>
   void writes(const R& range) const {
-    declare(detail::MemoryAccess::write, range.data(), detail::size_in_bytes(range), detail::kind_of_range<R>());
+    declare(detail::MemoryAccess::write, range.data(), detail::size_in_bytes(range),
+            detail::kind_of_range<R>());
   }
   ///@}
 
-  /// Makes this stream and its device current on the calling thread until changed; not in a host function or a hook (errc::not_permitted).
+  /// Makes this stream and its device current on the calling thread until changed; not in a host
+  /// function or a hook (errc::not_permitted).
   void use() const;
 
   /// Whether both view the same stream. Two views of one destroyed stream are still equal.
   friend bool operator==(StreamRef a, StreamRef b) noexcept { return a.id_ == b.id_; }
   /// Writes to_string(stream).
   template <class Char, class Traits>
-  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out, StreamRef stream) {
+  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
+                                                      StreamRef stream) {
     return out << to_string(stream).c_str();
   }
   /// "Stream(id 7, device 0)". Makes no runtime call.
-  friend std::string to_string(StreamRef stream) { return detail::describe(stream.slot_, stream.id_); }
+  friend std::string to_string(StreamRef stream) {
+    return detail::describe(stream.slot_, stream.id_);
+  }
 
  protected:
   friend struct detail::Access;
@@ -230,24 +270,27 @@ class StreamRef {
     return *slot_;
   }
   bool synchronize_to(std::chrono::steady_clock::time_point deadline) const;
-  void declare(detail::MemoryAccess access, const void* pointer, std::size_t bytes, const MemoryKind* kind = nullptr) const {
+  void declare(detail::MemoryAccess access, const void* pointer, std::size_t bytes,
+               const MemoryKind* kind = nullptr) const {
     if (detail::is_checking()) [[unlikely]]
       detail::declare_access(slot_, id_, access, pointer, bytes, kind);
   }
 };
 
-/// Owns a stream. Destroying it returns at once; submitted work still completes. Every use of a moved-from stream throws.
+/// Owns a stream. Destroying it returns at once; submitted work still completes. Every use of a
+/// moved-from stream throws.
 class Stream : public StreamRef {
  public:
   /// A stream of the current device.
   Stream() : Stream(StreamOptions{}) {}
   /// A stream of the current device.
   explicit Stream(StreamOptions options) : Stream(Device::current(), options) {}
-  /// A stream of `device`, which does not become current. @throws errc::no_device, errc::invalid_device; errc::invalid_argument for a
-  /// partition of another device
+  /// A stream of `device`, which does not become current. @throws errc::no_device,
+  /// errc::invalid_device; errc::invalid_argument for a partition of another device
   explicit Stream(Device device, StreamOptions options = {});
   /// @cond
-  explicit Stream RUNNEL_REFUSED("write Stream{Device{n}} for device n, or Stream{{.priority = n}} for a priority", int);
+  explicit Stream RUNNEL_REFUSED(
+      "write Stream{Device{n}} for device n, or Stream{{.priority = n}} for a priority", int);
   template <detail::ConvertibleTo<Priority> P>
   Stream RUNNEL_REFUSED("write Stream{device, {.priority = n}}", Device, P);
   /// @endcond
@@ -259,17 +302,23 @@ class Stream : public StreamRef {
     if (held_) detail::drop_stream(held_);
   }
 
-  /// Wraps a native handle. All Stream objects of one handle are one stream: they are equal, have one `id()`, and share the exceptions of
-  /// host functions: whichever object is synchronized first throws them. They end with the last object: a hook is told of an exception that
-  /// nobody has collected. When the object that owns the handle is destroyed, the others throw errc::invalid_handle.
-  /// @throws errc::invalid_argument for the handles 0, 1 and 2 of default streams, which StreamRef::from_native() takes, for another
-  /// device's handle, and for Ownership::take of a handle that a Stream owns already
-  [[nodiscard]] static Stream from_native(native::stream handle, Device device, Ownership ownership);
-  /// The same; asks the runtime for the device. @throws errc::not_supported if the runtime cannot tell
+  /// Wraps a native handle. All Stream objects of one handle are one stream: they are equal, have
+  /// one `id()`, and share the exceptions of host functions: whichever object is synchronized first
+  /// throws them. They end with the last object: a hook is told of an exception that nobody has
+  /// collected. When the object that owns the handle is destroyed, the others throw
+  /// errc::invalid_handle.
+  /// @throws errc::invalid_argument for the handles 0, 1 and 2 of default streams, which
+  /// StreamRef::from_native() takes, for another device's handle, and for Ownership::take of a
+  /// handle that a Stream owns already
+  [[nodiscard]] static Stream from_native(native::stream handle, Device device,
+                                          Ownership ownership);
+  /// The same; asks the runtime for the device. @throws errc::not_supported if the runtime cannot
+  /// tell
   [[nodiscard]] static Stream from_native(native::stream handle, Ownership ownership);
   static Stream from_native(std::nullptr_t, Device, Ownership) = delete;
-  /// Gives the handle to the caller, who then destroys it. This object is moved-from afterwards, and views of the stream end, unless
-  /// another Stream object wraps the handle: that object stays valid and borrows the handle from now on.
+  /// Gives the handle to the caller, who then destroys it. This object is moved-from afterwards,
+  /// and views of the stream end, unless another Stream object wraps the handle: that object stays
+  /// valid and borrows the handle from now on.
   [[nodiscard]] native::stream release();
 
  private:
@@ -279,14 +328,17 @@ class Stream : public StreamRef {
     id_ = 0;
   }
 
-  detail::SlotReference held_;  // apart from the view, so that assigning to the base never changes what is destroyed
+  // apart from the view, so that assigning to the base never changes what is destroyed
+  detail::SlotReference held_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI
 
 template <>
 struct std::hash<runnel::StreamRef> {
-  std::size_t operator()(runnel::StreamRef stream) const noexcept { return std::hash<std::uint64_t>{}(stream.id()); }
+  std::size_t operator()(runnel::StreamRef stream) const noexcept {
+    return std::hash<std::uint64_t>{}(stream.id());
+  }
 };
 template <>
 struct std::hash<runnel::Stream> : std::hash<runnel::StreamRef> {};

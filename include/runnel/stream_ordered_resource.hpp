@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// What a resource is that allocates in stream order, of any library, and how the library calls one.
+/// What a resource is that allocates in stream order, of any library, and how the library calls
+/// one.
 #pragma once
 
 #include <runnel/detail/refused.hpp>
@@ -23,21 +24,26 @@ concept AllocatesOn = requires(R& resource, S stream, void* pointer, std::size_t
 };
 /// The names and the order of CCCL until 3.0, and of RMM until 25.
 template <class R>
-concept AllocatesAsync = requires(R& resource, native::stream stream, void* pointer, std::size_t size) {
-  { resource.allocate_async(size, size, stream) } -> ConvertibleTo<void*>;
-  resource.deallocate_async(pointer, size, size, stream);
-};
+concept AllocatesAsync =
+    requires(R& resource, native::stream stream, void* pointer, std::size_t size) {
+      { resource.allocate_async(size, size, stream) } -> ConvertibleTo<void*>;
+      resource.deallocate_async(pointer, size, size, stream);
+    };
 }  // namespace detail
 
-/// A resource with `allocate(stream, bytes, alignment)` and `deallocate(stream, pointer, bytes, alignment)`, which take a StreamRef or the
-/// native stream, as CCCL's and RMM's take it. The older form of these is one too: `allocate_async(bytes, alignment, stream)` and
+/// A resource with `allocate(stream, bytes, alignment)` and
+/// `deallocate(stream, pointer, bytes, alignment)`, which take a StreamRef or the native stream, as
+/// CCCL's and RMM's take it. The older form of these is one too:
+/// `allocate_async(bytes, alignment, stream)` and
 /// `deallocate_async(pointer, bytes, alignment, stream)`.
 template <class R>
-concept StreamOrderedResource = detail::AllocatesOn<R, StreamRef> || detail::AllocatesOn<R, native::stream> || detail::AllocatesAsync<R>;
+concept StreamOrderedResource = detail::AllocatesOn<R, StreamRef> ||
+                                detail::AllocatesOn<R, native::stream> || detail::AllocatesAsync<R>;
 
 /// Allocates from any such resource. @throws what the resource throws
 template <StreamOrderedResource R>
-[[nodiscard]] void* allocate_from(R& resource, StreamRef stream, std::size_t bytes, std::size_t alignment) {
+[[nodiscard]] void* allocate_from(R& resource, StreamRef stream, std::size_t bytes,
+                                  std::size_t alignment) {
   if constexpr (detail::AllocatesOn<R, StreamRef>)
     return resource.allocate(stream, bytes, alignment);
   else if constexpr (detail::AllocatesOn<R, native::stream>)
@@ -47,7 +53,8 @@ template <StreamOrderedResource R>
 }
 /// Gives the block back. @throws what the resource throws
 template <StreamOrderedResource R>
-void deallocate_to(R& resource, StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+void deallocate_to(R& resource, StreamRef stream, void* pointer, std::size_t bytes,
+                   std::size_t alignment) {
   if constexpr (detail::AllocatesOn<R, StreamRef>)
     resource.deallocate(stream, pointer, bytes, alignment);
   else if constexpr (detail::AllocatesOn<R, native::stream>)
@@ -60,7 +67,8 @@ namespace detail {
 
 [[nodiscard]] constexpr auto& pointed_to(auto& object) noexcept { return object; }
 [[nodiscard]] constexpr auto& pointed_to(auto* pointer) noexcept { return *pointer; }
-/// The resource that a handle stands for: the handle itself, or what std::ref or a smart pointer refers to.
+/// The resource that a handle stands for: the handle itself, or what std::ref or a smart pointer
+/// refers to.
 template <class R>
 [[nodiscard]] auto& resource_behind(R& handle) noexcept {
   if constexpr (StreamOrderedResource<R>)
@@ -89,7 +97,8 @@ class AnyResource {
   std::atomic<std::size_t> owners_{1};
 };
 
-/// One of the owners of a resource, or of none. It is as large as a pointer, so that buffers without a resource cost as little as before.
+/// One of the owners of a resource, or of none. It is as large as a pointer, so that buffers
+/// without a resource cost as little as before.
 class SharedResource {
  public:
   SharedResource() noexcept = default;
@@ -98,7 +107,8 @@ class SharedResource {
   SharedResource(const SharedResource& other) noexcept : resource_{other.resource_} {
     if (resource_ != nullptr) resource_->owners_.fetch_add(1, std::memory_order_relaxed);
   }
-  SharedResource(SharedResource&& other) noexcept : resource_{std::exchange(other.resource_, nullptr)} {}
+  SharedResource(SharedResource&& other) noexcept
+      : resource_{std::exchange(other.resource_, nullptr)} {}
   SharedResource& operator=(SharedResource other) noexcept {
     std::swap(resource_, other.resource_);
     return *this;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_observing
-/// A picture of a whole program: a file in the Trace Event Format, which ui.perfetto.dev and chrome://tracing show. docs/tracing.md says
-/// what is in it. `runnel.hpp` does not include this header.
+/// A picture of a whole program: a file in the Trace Event Format, which ui.perfetto.dev and
+/// chrome://tracing show. docs/tracing.md says what is in it. `runnel.hpp` does not include this
+/// header.
 #pragma once
 
 #include <runnel/current.hpp>
@@ -13,24 +14,27 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// The environment variable `RUNNEL_TRACE=file.json` switches the trace on from the first use of the library.
+/// The environment variable `RUNNEL_TRACE=file.json` switches the trace on from the first use of
+/// the library.
 class Trace {
  public:
   Trace() = delete;  ///< there is one trace; its functions are static
 
   /// Whether the trace is on.
   [[nodiscard]] static bool is_on() noexcept;
-  /// Switches the trace on. The file is written by `write()`, and when the process exits. `%p` in the name stands for the process's number.
-  /// False, with one line on stderr, if the file cannot be written; nothing if the trace is on already.
+  /// Switches the trace on. The file is written by `write()`, and when the process exits. `%p` in
+  /// the name stands for the process's number. False, with one line on stderr, if the file cannot
+  /// be written; nothing if the trace is on already.
   static bool start(const char* file);
-  /// Writes what is known so far, in place of what the file had. It waits for no stream: work that is not complete has no end yet. False
-  /// if the trace is off, in a forked child, or if the file cannot be written, which is said once on stderr.
+  /// Writes what is known so far, in place of what the file had. It waits for no stream: work that
+  /// is not complete has no end yet. False if the trace is off, in a forked child, or if the file
+  /// cannot be written, which is said once on stderr.
   static bool write();
 };
 
-/// Shows what is submitted to a stream in a scope as one interval of the stream, as kernels, which the library does not see otherwise. It
-/// measures work of a stream, for runnel's trace and hook. A ProfilerRange (profiler.hpp) shows the time of the calling thread, in a
-/// vendor's profiler.
+/// Shows what is submitted to a stream in a scope as one interval of the stream, as kernels, which
+/// the library does not see otherwise. It measures work of a stream, for runnel's trace and hook. A
+/// ProfilerRange (profiler.hpp) shows the time of the calling thread, in a vendor's profiler.
 class [[nodiscard]] TraceRange {
  public:
   /// `name` must live as long as this object. Null counts as "".
@@ -40,7 +44,9 @@ class [[nodiscard]] TraceRange {
   }
   /// @cond
   template <detail::TemporaryStream S>
-  TraceRange RUNNEL_REFUSED("a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&, const char*);
+  TraceRange RUNNEL_REFUSED(
+      "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&,
+      const char*);
   /// @endcond
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;

@@ -10,7 +10,8 @@
 #include <cstring>
 #include <new>
 
-// ThreadSanitizer's interface. The program brings these functions; they are null in a program without ThreadSanitizer.
+// ThreadSanitizer's interface. The program brings these functions; they are null in a program
+// without ThreadSanitizer.
 extern "C" {
 [[gnu::weak]] void __tsan_acquire(void*);
 [[gnu::weak]] void __tsan_release(void*);
@@ -67,7 +68,8 @@ Unseen::~Unseen() {
 namespace {
 
 [[nodiscard]] bool is_in_library(std::uintptr_t address) noexcept {
-  return address >= reinterpret_cast<std::uintptr_t>(&__ehdr_start) && address < reinterpret_cast<std::uintptr_t>(&etext);
+  return address >= reinterpret_cast<std::uintptr_t>(&__ehdr_start) &&
+         address < reinterpret_cast<std::uintptr_t>(&etext);
 }
 
 _Unwind_Reason_Code note_frame(_Unwind_Context* context, void* data) {
@@ -96,9 +98,10 @@ CalledBy::~CalledBy() {
 
 }  // namespace runnel::inline RUNNEL_ABI::sync
 
-// ThreadSanitizer watches some functions of the C and C++ libraries, whoever calls them. The linker replaces the library's calls of them by
-// calls of the following ones (--wrap, src/meson.build). So what the library does with its own memory is not seen. std::aligned_alloc and
-// std::free are watched on purpose: the library uses them for the user's memory only.
+// ThreadSanitizer watches some functions of the C and C++ libraries, whoever calls them. The linker
+// replaces the library's calls of them by calls of the following ones (--wrap, src/meson.build). So
+// what the library does with its own memory is not seen. std::aligned_alloc and std::free are
+// watched on purpose: the library uses them for the user's memory only.
 using runnel::sync::Unseen;
 
 extern "C" {
@@ -143,7 +146,8 @@ std::size_t __wrap_strlen(const char* text) {
   const Unseen unseen;
   return __real_strlen(text);
 }
-[[gnu::format(printf, 3, 4)]] int __wrap_snprintf(char* to, std::size_t size, const char* format, ...) {
+[[gnu::format(printf, 3, 4)]] int __wrap_snprintf(char* to, std::size_t size, const char* format,
+                                                  ...) {
   const Unseen unseen;
   va_list arguments;
   va_start(arguments, format);

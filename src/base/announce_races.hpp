@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions of announce.hpp in a build with the option find_races. They call ThreadSanitizer if the program has it; in a program
-/// without it they do nothing.
+/// The functions of announce.hpp in a build with the option find_races. They call ThreadSanitizer
+/// if the program has it; in a program without it they do nothing.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -23,7 +23,8 @@ class Token {
   Token() noexcept = default;
   /// Empty, so that it orders nothing, if memory is short.
   [[nodiscard]] static Token make() noexcept;
-  [[nodiscard]] static Token of_part(const std::shared_ptr<const void>& object, const void* part) noexcept {
+  [[nodiscard]] static Token of_part(const std::shared_ptr<const void>& object,
+                                     const void* part) noexcept {
     Token token;
     token.address_ = std::shared_ptr<const void>{object, part};
     return token;
@@ -43,7 +44,8 @@ class Unseen {
   ~Unseen();
 };
 
-/// The return addresses of the user's functions that were running when a task was enqueued, the innermost first.
+/// The return addresses of the user's functions that were running when a task was enqueued, the
+/// innermost first.
 struct CallStack {
   static constexpr std::size_t most = 15;
   std::size_t count = 0;

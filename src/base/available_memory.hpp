@@ -11,20 +11,23 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The first number in a file of the system that is read by the format of scanf; nothing if there is none.
-[[nodiscard]] inline std::optional<std::size_t> number_in(const char* path, const char* format) noexcept {
+/// The first number in a file of the system that is read by the format of scanf; nothing if there
+/// is none.
+[[nodiscard]] inline std::optional<std::size_t> number_in(const char* path,
+                                                          const char* format) noexcept {
   std::FILE* const file = std::fopen(path, "re");
   if (file == nullptr) return std::nullopt;
   char line[128];
   std::size_t number = 0;
   bool is_found = false;
-  while (!is_found && std::fgets(line, sizeof line, file) != nullptr) is_found = std::sscanf(line, format, &number) == 1;
+  while (!is_found && std::fgets(line, sizeof line, file) != nullptr)
+    is_found = std::sscanf(line, format, &number) == 1;
   std::fclose(file);
   return is_found ? std::optional{number} : std::nullopt;
 }
 
-/// Bytes that can be taken without that the system ends a process for it: of the machine, and of the container. Nothing if the system does
-/// not tell.
+/// Bytes that can be taken without that the system ends a process for it: of the machine, and of
+/// the container. Nothing if the system does not tell.
 [[nodiscard]] inline std::optional<std::size_t> available_memory() noexcept {
   const std::optional<std::size_t> machine = number_in("/proc/meminfo", "MemAvailable: %zu kB");
   if (!machine) return std::nullopt;

@@ -26,23 +26,27 @@ struct Counters {
 };
 extern constinit Counters counters;
 
-inline void count_up(sync::Atomic<std::size_t>& counter) noexcept { counter.fetch_add(1, std::memory_order_relaxed); }
+inline void count_up(sync::Atomic<std::size_t>& counter) noexcept {
+  counter.fetch_add(1, std::memory_order_relaxed);
+}
 [[nodiscard]] inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
-/// Functions that are enqueued or run, without those of graphs, counted by each thread for itself: numbers that all threads write would
-/// cost an enqueue a fifth of its time. They go on from one thread to the next, and are never freed.
+/// Functions that are enqueued or run, without those of graphs, counted by each thread for itself:
+/// numbers that all threads write would cost an enqueue a fifth of its time. They go on from one
+/// thread to the next, and are never freed.
 struct alignas(64) FunctionCounts {
   sync::Atomic<std::size_t> made{0};
   sync::Atomic<std::size_t> destroyed{0};
   sync::Atomic<bool> is_used{true};  // by a thread
   FunctionCounts* next = nullptr;
 };
-extern thread_local constinit FunctionCounts* own_counts;  // null until the thread's first count, and once it has ended
+// null until the thread's first count, and once it has ended
+extern thread_local constinit FunctionCounts* own_counts;
 
 /// For a thread that has no counts: gets some, or counts where all threads may.
-void count_slowly(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept;
-inline void count_function(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept {
+void count_slowly(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept;
+inline void count_function(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
   if (own_counts == nullptr) [[unlikely]]
     return count_slowly(which);
   sync::Atomic<std::size_t>& count = (*own_counts).*which;
@@ -62,9 +66,12 @@ class CountedCall {
   CountedCall& operator=(const CountedCall&) = delete;
   ~CountedCall() { count_destroyed_function(); }
 };
-/// Whether any function that was submitted before the call is still enqueued, or runs, or is a graph's and due.
+/// Whether any function that was submitted before the call is still enqueued, or runs, or is a
+/// graph's and due.
 [[nodiscard]] bool are_functions_under_way() noexcept;
 
-inline void count_down(sync::Atomic<std::size_t>& counter) noexcept { counter.fetch_sub(1, std::memory_order_relaxed); }
+inline void count_down(sync::Atomic<std::size_t>& counter) noexcept {
+  counter.fetch_sub(1, std::memory_order_relaxed);
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

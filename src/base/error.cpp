@@ -23,7 +23,9 @@ namespace {
 class Category final : public std::error_category {
  public:
   [[nodiscard]] const char* name() const noexcept override { return "runnel"; }
-  [[nodiscard]] std::string message(int code) const override { return detail::error_texts[detail::row_of(detail::code_of(code))].text; }
+  [[nodiscard]] std::string message(int code) const override {
+    return detail::error_texts[detail::row_of(detail::code_of(code))].text;
+  }
   [[nodiscard]] std::error_condition default_error_condition(int code) const noexcept override {
     switch (static_cast<errc>(code)) {
       case errc::no_device:
@@ -44,23 +46,28 @@ class Category final : public std::error_category {
         return {code, *this};
     }
   }
-  /// As that of the base class, but categories are compared by their names: a program with a C++ library of its own has a generic category
-  /// of its own.
-  [[nodiscard]] bool equivalent(int code, const std::error_condition& condition) const noexcept override {
+  /// As that of the base class, but categories are compared by their names: a program with a C++
+  /// library of its own has a generic category of its own.
+  [[nodiscard]] bool equivalent(int code,
+                                const std::error_condition& condition) const noexcept override {
     const std::error_condition own = default_error_condition(code);
-    return condition.value() == own.value() && std::strcmp(condition.category().name(), own.category().name()) == 0;
+    return condition.value() == own.value() &&
+           std::strcmp(condition.category().name(), own.category().name()) == 0;
   }
 };
 
-/// The text is a part of the exception: to copy an exception cannot throw, and to report "out of memory" needs no memory.
+/// The text is a part of the exception: to copy an exception cannot throw, and to report "out of
+/// memory" needs no memory.
 struct Text {
   char chars[320];
 };
 
-Text compose(const char* operation, const char* reason, const char* native_name, int native_code) noexcept {
+Text compose(const char* operation, const char* reason, const char* native_name,
+             int native_code) noexcept {
   Text text;
   if (native_code != 0)
-    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s (%s, %d)", operation, reason, native_name, native_code);
+    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s (%s, %d)", operation,
+                  reason, native_name, native_code);
   else
     std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s", operation, reason);
   return text;
@@ -68,9 +75,14 @@ Text compose(const char* operation, const char* reason, const char* native_name,
 
 class SystemError final : public std::system_error, public Error {
  public:
-  SystemError(errc code, const char* operation, int native_code, const char* native_name, const Text& text)
-      : std::system_error{make_error_code(code)}, Error{operation, native_code, native_name}, text_{text} {}
-  [[nodiscard]] const std::error_code& code() const noexcept override { return std::system_error::code(); }
+  SystemError(errc code, const char* operation, int native_code, const char* native_name,
+              const Text& text)
+      : std::system_error{make_error_code(code)},
+        Error{operation, native_code, native_name},
+        text_{text} {}
+  [[nodiscard]] const std::error_code& code() const noexcept override {
+    return std::system_error::code();
+  }
   [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
 
  private:
@@ -79,8 +91,11 @@ class SystemError final : public std::system_error, public Error {
 
 class OutOfMemory final : public std::bad_alloc, public Error {
  public:
-  OutOfMemory(const char* operation, int native_code, const char* native_name, const Text& text) noexcept
-      : Error{operation, native_code, native_name}, code_{make_error_code(errc::out_of_memory)}, text_{text} {}
+  OutOfMemory(const char* operation, int native_code, const char* native_name,
+              const Text& text) noexcept
+      : Error{operation, native_code, native_name},
+        code_{make_error_code(errc::out_of_memory)},
+        text_{text} {}
   [[nodiscard]] const std::error_code& code() const noexcept override { return code_; }
   [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
 
@@ -89,7 +104,8 @@ class OutOfMemory final : public std::bad_alloc, public Error {
   Text text_;
 };
 
-[[noreturn]] void raise(errc code, const char* operation, const Text& text, int native_code, const char* native_name) {
+[[noreturn]] void raise(errc code, const char* operation, const Text& text, int native_code,
+                        const char* native_name) {
   if (code == errc::out_of_memory) throw OutOfMemory{operation, native_code, native_name, text};
   throw SystemError{code, operation, native_code, native_name, text};
 }
@@ -103,24 +119,34 @@ const std::error_category& error_category() noexcept {
   return category;
 }
 
-const char* name(errc code) noexcept { return detail::error_texts[detail::row_of(detail::code_of(static_cast<int>(code)))].name; }
+const char* name(errc code) noexcept {
+  return detail::error_texts[detail::row_of(detail::code_of(static_cast<int>(code)))].name;
+}
 
-std::error_code make_error_code(errc code) noexcept { return {static_cast<int>(code), error_category()}; }
+std::error_code make_error_code(errc code) noexcept {
+  return {static_cast<int>(code), error_category()};
+}
 
 namespace detail {
 
-void throw_error(errc code, const char* operation, const char* reason) { throw_error(code, operation, reason, 0, ""); }
+void throw_error(errc code, const char* operation, const char* reason) {
+  throw_error(code, operation, reason, 0, "");
+}
 
-void throw_error(errc code, const char* operation, const char* reason, int native_code, const char* native_name) {
-  raise(code, operation, compose(operation, reason, native_name, native_code), native_code, native_name);
+void throw_error(errc code, const char* operation, const char* reason, int native_code,
+                 const char* native_name) {
+  raise(code, operation, compose(operation, reason, native_name, native_code), native_code,
+        native_name);
 }
 
 void throw_again(const Error& error, const char* part) {
-  const auto known = static_cast<std::size_t>(std::snprintf(nullptr, 0, "runnel: could not %s: ", error.operation()));
+  const auto known = static_cast<std::size_t>(
+      std::snprintf(nullptr, 0, "runnel: could not %s: ", error.operation()));
   Text text;
-  std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s: %s", error.operation(), part,
-                error.what() + std::min(known, std::strlen(error.what())));
-  raise(static_cast<errc>(error.code().value()), error.operation(), text, error.native_code(), error.native_name());
+  std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s: %s", error.operation(),
+                part, error.what() + std::min(known, std::strlen(error.what())));
+  raise(static_cast<errc>(error.code().value()), error.operation(), text, error.native_code(),
+        error.native_name());
 }
 
 void throw_status(backend::status status, const char* operation) {
@@ -132,12 +158,15 @@ void throw_status(backend::status status, const char* operation) {
   throw_error(code, operation, backend::error_text(status), status, backend::error_name(status));
 }
 
-void throw_invalid_argument(const char* operation, const char* reason) { throw_error(errc::invalid_argument, operation, reason); }
+void throw_invalid_argument(const char* operation, const char* reason) {
+  throw_error(errc::invalid_argument, operation, reason);
+}
 
 void throw_dead_stream(std::uint64_t id) {
   if (id == 0) throw_error(errc::invalid_handle, "use a stream", "it was moved from");
   char reason[80];
-  std::snprintf(reason, sizeof reason, "stream %llu was destroyed, moved from or released", static_cast<unsigned long long>(id));
+  std::snprintf(reason, sizeof reason, "stream %llu was destroyed, moved from or released",
+                static_cast<unsigned long long>(id));
   throw_error(errc::invalid_handle, "use a stream", reason);
 }
 

@@ -42,9 +42,12 @@ static_assert(error_texts.size() == static_cast<std::size_t>(errc::unknown));
 
 /// The code with that number; `errc::unknown` if there is none.
 [[nodiscard]] constexpr errc code_of(int number) noexcept {
-  return number > 0 && number < static_cast<int>(errc::unknown) ? static_cast<errc>(number) : errc::unknown;
+  return number > 0 && number < static_cast<int>(errc::unknown) ? static_cast<errc>(number)
+                                                                : errc::unknown;
 }
 /// Requires: `code` is one of the codes.
-[[nodiscard]] constexpr std::size_t row_of(errc code) noexcept { return static_cast<std::size_t>(code) - 1; }
+[[nodiscard]] constexpr std::size_t row_of(errc code) noexcept {
+  return static_cast<std::size_t>(code) - 1;
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

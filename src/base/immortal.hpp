@@ -9,8 +9,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The library's one object of type T. It is never destroyed, because threads and static objects of the user may still use it while the
-/// process exits. It takes no memory from the heap, so that a function which must not throw may be the first to use it.
+/// The library's one object of type T. It is never destroyed, because threads and static objects of
+/// the user may still use it while the process exits. It takes no memory from the heap, so that a
+/// function which must not throw may be the first to use it.
 template <class T>
 [[nodiscard]] T& immortal() {
   alignas(T) static constinit std::byte storage[sizeof(T)]{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the library does, as its observers see it: a hook, the trace, the report of long waits, the race checker. Whoever makes an
-/// operation calls emit(), or keeps a ScopedEvent around it. While nobody observes, that costs one load.
+/// What the library does, as its observers see it: a hook, the trace, the report of long waits, the
+/// race checker. Whoever makes an operation calls emit(), or keeps a ScopedEvent around it. While
+/// nobody observes, that costs one load.
 #pragma once
 
 #include "base/relaxed_capture.hpp"
@@ -41,14 +42,16 @@ enum class OperationKind : unsigned char {
   range,
   lost_exception,
   // Hooks do not see the following ones.
-  entered,          // an operation on a stream begins; emitted only while `attention` has attention_entered
+  // an operation on a stream begins; emitted only while `attention` has attention_entered
+  entered,
   stream_released,  // its owner gives the stream away
   event_adopted,    // other code may have recorded the event
   value_awaited,    // the stream waits for a number in memory
   value_written,    // the stream writes one
   known_complete,   // the host knows that a stream, an event or a device has done its work
 };
-static_assert(static_cast<int>(OperationKind::lost_exception) == static_cast<int>(HookKind::lost_exception));
+static_assert(static_cast<int>(OperationKind::lost_exception) ==
+              static_cast<int>(HookKind::lost_exception));
 
 struct OperationStream {
   const StreamSlot* slot = nullptr;
@@ -78,13 +81,15 @@ struct Operation {
   HookPhase phase = HookPhase::after;
   bool failed = false;
   bool captured = false;
-  bool is_part = false;        // of another operation; hooks and the trace do not see it
-  bool is_of_program = false;  // the memory: it is registered, or comes from a resource of the program
-  const char* name = "";       // in the words of errors; a literal, except for ranges
-  OperationStream stream{};    // without a slot for an awaited one
+  bool is_part = false;  // of another operation; hooks and the trace do not see it
+  // the memory: it is registered, or comes from a resource of the program
+  bool is_of_program = false;
+  const char* name = "";     // in the words of errors; a literal, except for ranges
+  OperationStream stream{};  // without a slot for an awaited one
   std::uint64_t other_stream = 0;
-  std::uint64_t number = 0;  // emit() sets it, but not for a part. Whoever sets it makes an operation that is never a part
-  int device = -1;           // that of the stream's slot, if there is one
+  // emit() sets it, but not for a part. Whoever sets it makes an operation that is never a part
+  std::uint64_t number = 0;
+  int device = -1;  // that of the stream's slot, if there is one
   native::event event{};
   const void* to = nullptr;
   const void* from = nullptr;
@@ -93,15 +98,17 @@ struct Operation {
   std::optional<MemoryKind> from_kind{};
   std::array<MemoryUse, 2> uses{};  // what it reads and writes, once that is known
   std::size_t use_count = 0;
-  std::span<const MemoryUse> unordered{};         // what the operations of a batch read and write: two uses each
+  // what the operations of a batch read and write: two uses each
+  std::span<const MemoryUse> unordered{};
   const std::list<StreamPoint>* users = nullptr;  // streams besides `stream` that use the memory
   const std::exception_ptr* exception = nullptr;  // of `lost_exception`
 };
 
 /// Someone who observes. Each has a file in src/observe/, and a line in meson.build there.
 struct Observer {
-  unsigned bit;                    // in `observers` while it is on
-  bool (*is_demanded)() noexcept;  // by an environment variable, which is read once, before the runtime is used; null: there is none
+  unsigned bit;  // in `observers` while it is on
+  // by an environment variable, which is read once, before the runtime is used; null: there is none
+  bool (*is_demanded)() noexcept;
   void (*observe)(const Operation& operation) noexcept;
 };
 /// All of them. Meson makes this function, the one link from here to a higher room.
@@ -124,7 +131,8 @@ void emit(F describe) noexcept {
     emit_described(describe);
 }
 
-/// An operation with a begin and an end. Until begin() it costs one store. What else the thread does meanwhile is a part of it.
+/// An operation with a begin and an end. Until begin() it costs one store. What else the thread
+/// does meanwhile is a part of it.
 class ScopedEvent {
  public:
   ScopedEvent() noexcept : nothing_{} {}
@@ -183,7 +191,8 @@ inline void emit_complete(int device) noexcept {
   emit([&] { return Operation{.kind = OperationKind::known_complete, .device = device}; });
 }
 
-/// A wait of the calling thread, which invalidates no capture. Each function that waits has one (tests/analysis/lint/host_waits.py).
+/// A wait of the calling thread, which invalidates no capture. Each function that waits has one
+/// (tests/analysis/lint/host_waits.py).
 class ScopedWait : ScopedEvent {
  public:
   explicit ScopedWait(const char* name, const Awaited& awaited = {}) noexcept
@@ -200,13 +209,24 @@ class ScopedWait : ScopedEvent {
 };
 
 /// An allocation outside every stream's order.
-[[nodiscard]] inline Operation about_allocation(const char* name, MemoryKind kind, std::size_t bytes, int device = -1) noexcept {
-  return {.kind = OperationKind::allocation, .name = name, .device = device, .bytes = bytes, .to_kind = kind};
+[[nodiscard]] inline Operation about_allocation(const char* name, MemoryKind kind,
+                                                std::size_t bytes, int device = -1) noexcept {
+  return {.kind = OperationKind::allocation,
+          .name = name,
+          .device = device,
+          .bytes = bytes,
+          .to_kind = kind};
 }
 /// Memory that is given back outside every stream's order.
-inline void emit_free(const char* name, MemoryKind kind, const void* block, std::size_t bytes, int device = -1) noexcept {
+inline void emit_free(const char* name, MemoryKind kind, const void* block, std::size_t bytes,
+                      int device = -1) noexcept {
   emit([&] {
-    return Operation{.kind = OperationKind::deallocation, .name = name, .device = device, .to = block, .bytes = bytes, .to_kind = kind};
+    return Operation{.kind = OperationKind::deallocation,
+                     .name = name,
+                     .device = device,
+                     .to = block,
+                     .bytes = bytes,
+                     .to_kind = kind};
   });
 }
 

@@ -21,7 +21,8 @@ struct ParsedSize {
   SizeFault fault = SizeFault::none;
   friend bool operator==(const ParsedSize&, const ParsedSize&) noexcept = default;
 };
-/// Reads a number, and K, M, G or T behind it (powers of 1024), and B or iB behind that, as in "512M" and "16MiB".
+/// Reads a number, and K, M, G or T behind it (powers of 1024), and B or iB behind that, as in
+/// "512M" and "16MiB".
 [[nodiscard]] inline ParsedSize parse_size(std::string_view text) noexcept {
   ParsedSize size;
   const char* const end = text.data() + text.size();
@@ -39,26 +40,32 @@ struct ParsedSize {
   return size;
 }
 
-/// The size in an environment variable; nothing if there is none. A text that is no size, or zero, is reported to stderr.
+/// The size in an environment variable; nothing if there is none. A text that is no size, or zero,
+/// is reported to stderr.
 [[nodiscard]] inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   if (const ParsedSize size = parse_size(text); size.bytes > 0) return size.bytes;
   std::fprintf(stderr,
-               "runnel: %s=%s is not understood, and does not count: write a number of bytes above 0, or one with K, M or G, as in 512M\n",
+               "runnel: %s=%s is not understood, and does not count: write a number of bytes above "
+               "0, or one with K, M or G, as in 512M\n",
                variable, text);
   return std::nullopt;
 }
 
-/// The number in an environment variable; nothing if there is none. A text that is no number from `least` to `most` is reported to stderr.
-[[nodiscard]] inline std::optional<int> number_in_environment(const char* variable, int least, int most) noexcept {
+/// The number in an environment variable; nothing if there is none. A text that is no number from
+/// `least` to `most` is reported to stderr.
+[[nodiscard]] inline std::optional<int> number_in_environment(const char* variable, int least,
+                                                              int most) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
   int number = 0;
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, number);
   if (error == std::errc{} && rest == end && number >= least && number <= most) return number;
-  std::fprintf(stderr, "runnel: %s=%s is not understood, and does not count: write a number from %d to %d\n", variable, text, least, most);
+  std::fprintf(
+      stderr, "runnel: %s=%s is not understood, and does not count: write a number from %d to %d\n",
+      variable, text, least, most);
   return std::nullopt;
 }
 

@@ -11,10 +11,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Calls `done()` until it returns true or the deadline has passed: at least once, and once more at the deadline. Between the calls it
-/// yields, 64 times and for `awake` at least, because work that is nearly complete should not cost a sleep; then it sleeps.
+/// Calls `done()` until it returns true or the deadline has passed: at least once, and once more at
+/// the deadline. Between the calls it yields, 64 times and for `awake` at least, because work that
+/// is nearly complete should not cost a sleep; then it sleeps.
 template <class F>
-[[nodiscard]] bool poll_until(std::chrono::steady_clock::time_point deadline, F done, std::chrono::nanoseconds awake = {}) {
+[[nodiscard]] bool poll_until(std::chrono::steady_clock::time_point deadline, F done,
+                              std::chrono::nanoseconds awake = {}) {
   using namespace std::chrono_literals;
   using clock = sync::Clock;
   const auto asleep_from = clock::now() + awake;
@@ -23,7 +25,8 @@ template <class F>
     if (clock::now() >= deadline) return false;
     sync::yield();
   }
-  for (std::chrono::nanoseconds pause = 2us;; pause = std::min<std::chrono::nanoseconds>(pause * 2, 500us)) {
+  for (std::chrono::nanoseconds pause = 2us;;
+       pause = std::min<std::chrono::nanoseconds>(pause * 2, 500us)) {
     if (done()) return true;
     const auto now = clock::now();
     if (now >= deadline) return false;

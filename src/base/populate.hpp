@@ -13,10 +13,13 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class PageUse { read, write };
 
-/// Makes the system provide all pages of the range now. Requires: begin and end are addresses of pages.
-/// @return 0, or the number of the error; EINVAL: memory of a device, or a system older than Linux 5.14
+/// Makes the system provide all pages of the range now. Requires: begin and end are addresses of
+/// pages.
+/// @return 0, or the number of the error; EINVAL: memory of a device, or a system older than Linux
+/// 5.14
 [[nodiscard]] inline int populate(std::uintptr_t begin, std::uintptr_t end, PageUse use) noexcept {
-  constexpr int populate_read = 22, populate_write = 23;  // MADV_POPULATE_READ and _WRITE, which older headers do not have
+  // MADV_POPULATE_READ and _WRITE, which older headers do not have
+  constexpr int populate_read = 22, populate_write = 23;
   const int advice = use == PageUse::read ? populate_read : populate_write;
   for (;;) {
     if (madvise(reinterpret_cast<void*>(begin), end - begin, advice) == 0) return 0;

@@ -54,7 +54,8 @@ void set_phase(Phase next) noexcept {
   if (next == Phase::live)
     attention.fetch_and(~attention_phase, std::memory_order_release);
   else
-    attention.fetch_or(next == Phase::forked ? attention_phase | attention_forked : attention_phase, std::memory_order_release);
+    attention.fetch_or(next == Phase::forked ? attention_phase | attention_forked : attention_phase,
+                       std::memory_order_release);
 }
 
 void begin_exit() noexcept {
@@ -80,21 +81,25 @@ void become_forked_child() noexcept {
   _Unwind_Backtrace(
       [](_Unwind_Context* frame, void* data) {
         auto& s = *static_cast<Search*>(data);
-        const _Unwind_Ptr call = _Unwind_GetIP(frame) - 1;  // exit() does not return, so its last instruction may be the call
-        s.is_found = s.wanted != nullptr && _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(call)) == s.wanted;
+        // exit() does not return, so its last instruction may be the call
+        const _Unwind_Ptr call = _Unwind_GetIP(frame) - 1;
+        s.is_found = s.wanted != nullptr &&
+                     _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(call)) == s.wanted;
         return s.is_found ? _URC_NORMAL_STOP : _URC_NO_REASON;
       },
       &search);
   return search.is_found;
 }
 
-/// The first thread registers the handlers, the others wait for it. Not std::call_once: a child that is forked meanwhile would wait for
-/// ever.
+/// The first thread registers the handlers, the others wait for it. Not std::call_once: a child
+/// that is forked meanwhile would wait for ever.
 void start(const char* operation) {
   Phase found = phase.load(std::memory_order_acquire);
-  // Stored before the phase becomes `starting`: a child that inherits that phase must see that the thread which starts is not there.
+  // Stored before the phase becomes `starting`: a child that inherits that phase must see that the
+  // thread which starts is not there.
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
-  if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
+  if (found == Phase::unused &&
+      phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
     start_observers();
     pthread_atfork(nullptr, nullptr, become_forked_child);
     std::atexit(begin_exit);
@@ -119,7 +124,8 @@ void drain_backlog() noexcept {
     spares = std::exchange(backlog().spares, 0);
     attention.fetch_and(~attention_backlog, std::memory_order_release);
   }
-  const sync::Unseen unseen;  // this thread has no order with the host functions that dropped the objects
+  // this thread has no order with the host functions that dropped the objects
+  const sync::Unseen unseen;
   for (const Postponed& item : items) item.release(item);
   for (const Postponed& item : std::span{spare}.first(spares)) item.release(item);
 }
@@ -127,18 +133,25 @@ void drain_backlog() noexcept {
 }  // namespace
 
 void call_at_exit(void (*hook)() noexcept) noexcept {
-  exit_hooks[exit_hook_count.fetch_add(1, std::memory_order_relaxed)].store(hook, std::memory_order_release);
+  exit_hooks[exit_hook_count.fetch_add(1, std::memory_order_relaxed)].store(
+      hook, std::memory_order_release);
 }
-void call_in_forked_child(void (*hook)() noexcept) noexcept { fork_hook.store(hook, std::memory_order_release); }
+void call_in_forked_child(void (*hook)() noexcept) noexcept {
+  fork_hook.store(hook, std::memory_order_release);
+}
 
 void throw_forked(const char* operation) {
-  throw_error(errc::forked, operation, "this process was forked from one that had used the runtime; use exec, or fork before first use");
+  throw_error(errc::forked, operation,
+              "this process was forked from one that had used the runtime; use exec, or fork "
+              "before first use");
 }
 
 namespace {
 
 thread_local constinit bool holds_operations = false;
-[[nodiscard]] bool are_operations_held() noexcept { return (attention.load(std::memory_order_acquire) & attention_release) != 0; }
+[[nodiscard]] bool are_operations_held() noexcept {
+  return (attention.load(std::memory_order_acquire) & attention_release) != 0;
+}
 
 }  // namespace
 
@@ -159,20 +172,27 @@ BlockingWork::BlockingWork() noexcept {
   // Either this thread sees that operations are held, or the thread that holds them sees the count.
   for (;;) {
     blocking_work.fetch_add(1, std::memory_order_seq_cst);
-    if ((attention.load(std::memory_order_seq_cst) & attention_release) == 0 || holds_operations) [[likely]]
+    if ((attention.load(std::memory_order_seq_cst) & attention_release) == 0 || holds_operations)
+        [[likely]]
       return;
     blocking_work.fetch_sub(1, std::memory_order_release);
     hold_until([] { return !are_operations_held(); });
   }
 }
 BlockingWork::~BlockingWork() { blocking_work.fetch_sub(1, std::memory_order_release); }
-bool is_blocking_work_being_enqueued() noexcept { return blocking_work.load(std::memory_order_seq_cst) != 0; }
+bool is_blocking_work_being_enqueued() noexcept {
+  return blocking_work.load(std::memory_order_seq_cst) != 0;
+}
 
 void enter_slowly(const char* operation) {
   refuse_in_child(operation);
-  if (in_hook) throw_error(errc::not_permitted, operation, "a hook, or a handler of reports, must not use the library");
+  if (in_hook)
+    throw_error(errc::not_permitted, operation,
+                "a hook, or a handler of reports, must not use the library");
   if (in_host_function)
-    throw_error(errc::not_permitted, operation, "a host function must not use streams: record an event and let another stream wait for it");
+    throw_error(
+        errc::not_permitted, operation,
+        "a host function must not use streams: record an event and let another stream wait for it");
   switch (phase.load(std::memory_order_acquire)) {
     case Phase::unused:
     case Phase::starting:
@@ -185,8 +205,10 @@ void enter_slowly(const char* operation) {
     case Phase::forked:
       throw_forked(operation);
     case Phase::exiting:
-      // Other threads may still work while one thread exits. An exception there would turn an orderly exit into an abort.
-      if (exiting_thread.load(std::memory_order_relaxed) == gettid()) throw_error(errc::not_permitted, operation, "the process is exiting");
+      // Other threads may still work while one thread exits. An exception there would turn an
+      // orderly exit into an abort.
+      if (exiting_thread.load(std::memory_order_relaxed) == gettid())
+        throw_error(errc::not_permitted, operation, "the process is exiting");
   }
 }
 
@@ -212,7 +234,8 @@ void postpone(Postponed item) noexcept {
   try {
     log.items.push_back(item);
   } catch (const std::bad_alloc&) {
-    if (log.spares == log.spare.size()) return;  // the object is leaked: it must not be destroyed here
+    // the object is leaked: it must not be destroyed here
+    if (log.spares == log.spare.size()) return;
     log.spare[log.spares++] = item;
   }
   attention.fetch_or(attention_backlog, std::memory_order_release);
@@ -232,7 +255,8 @@ void release(const Postponed& item) noexcept {
 }
 
 void watch_main_thread() {
-  // The main thread's thread_local objects are destroyed before any static object. No other event shows that exit has begun.
+  // The main thread's thread_local objects are destroyed before any static object. No other event
+  // shows that exit has begun.
   struct Sentinel {
     ~Sentinel() { begin_exit(); }
     bool armed = true;

@@ -9,8 +9,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Calls `call()`, which may set the code; then the code is that of what the call throws, if it throws. Requires: the code is clear, and
-/// the call throws nothing but errors of the library and std::bad_alloc.
+/// Calls `call()`, which may set the code; then the code is that of what the call throws, if it
+/// throws. Requires: the code is clear, and the call throws nothing but errors of the library and
+/// std::bad_alloc.
 template <class Call>
 void set_by_call(std::error_code& code, Call&& call) noexcept {
   try {

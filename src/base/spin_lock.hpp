@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// For sections of a few instructions that call nothing. Without contention it costs a third of a mutex.
+/// For sections of a few instructions that call nothing. Without contention it costs a third of a
+/// mutex.
 #pragma once
 
 #include "base/relax.hpp"
@@ -21,7 +22,9 @@ class SpinLock {
         else
           sync::yield();  // the thread that holds it may have lost its core
   }
-  [[nodiscard]] bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
+  [[nodiscard]] bool try_lock() noexcept {
+    return !held_.exchange(true, std::memory_order_acquire);
+  }
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:

@@ -21,39 +21,48 @@ constinit sync::Atomic<FunctionCounts*> all_counts{&shared_counts};
 
 /// Counts that no thread uses, or new ones; null without memory.
 [[nodiscard]] FunctionCounts* take_counts() noexcept {
-  for (FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr; each = each->next)
-    if (!each->is_used.load(std::memory_order_relaxed) && !each->is_used.exchange(true, std::memory_order_acquire)) return each;
+  for (FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
+       each = each->next)
+    if (!each->is_used.load(std::memory_order_relaxed) &&
+        !each->is_used.exchange(true, std::memory_order_acquire))
+      return each;
   auto* const fresh = new (std::nothrow) FunctionCounts;
   if (fresh == nullptr) return nullptr;
   fresh->next = all_counts.load(std::memory_order_relaxed);
-  while (!all_counts.compare_exchange_weak(fresh->next, fresh, std::memory_order_release, std::memory_order_relaxed)) {
+  while (!all_counts.compare_exchange_weak(fresh->next, fresh, std::memory_order_release,
+                                           std::memory_order_relaxed)) {
   }
   return fresh;
 }
 
-void give_counts_back(void*) noexcept { std::exchange(own_counts, nullptr)->is_used.store(false, std::memory_order_release); }
+void give_counts_back(void*) noexcept {
+  std::exchange(own_counts, nullptr)->is_used.store(false, std::memory_order_release);
+}
 
-[[nodiscard]] std::size_t sum_of(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept {
+[[nodiscard]] std::size_t sum_of(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
   std::size_t sum = 0;
-  for (const FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr; each = each->next)
+  for (const FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
+       each = each->next)
     sum += (each->*which).load(std::memory_order_acquire);
   return sum;
 }
 
 }  // namespace
 
-void count_slowly(sync::Atomic<std::size_t> FunctionCounts::*which) noexcept {
+void count_slowly(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
   own_counts = take_counts();
   if (own_counts == nullptr) {
     (shared_counts.*which).fetch_add(1, std::memory_order_release);
     return;
   }
-  at_thread_end(give_counts_back, nullptr);  // a thread that counts while it ends takes counts again
+  // a thread that counts while it ends takes counts again
+  at_thread_end(give_counts_back, nullptr);
   count_function(which);
 }
 
 bool are_functions_under_way() noexcept {
-  const std::size_t destroyed = sum_of(&FunctionCounts::destroyed);  // read first: what is made meanwhile may only be too much
+  // read first: what is made meanwhile may only be too much
+  const std::size_t destroyed = sum_of(&FunctionCounts::destroyed);
   const std::size_t made = sum_of(&FunctionCounts::made);
   // Read last: a function that has ended since may have launched a graph.
   if (made != destroyed || counters.graph_runs.load(std::memory_order_acquire) != 0) return true;
@@ -66,7 +75,8 @@ bool are_functions_under_way() noexcept {
 LiveObjects live_objects() noexcept {
   using detail::read_count, detail::sum_of;
   const detail::Counters& now = detail::counters;
-  const std::size_t destroyed = sum_of(&detail::FunctionCounts::destroyed);  // read first, so that it is not larger than the other
+  // read first, so that it is not larger than the other
+  const std::size_t destroyed = sum_of(&detail::FunctionCounts::destroyed);
   const std::size_t made = sum_of(&detail::FunctionCounts::made) + read_count(now.graph_functions);
   std::size_t blocks = read_count(now.shared_and_managed_blocks);
   for (const auto& of_device : now.device_blocks) blocks += read_count(of_device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The types that threads share, and what lets time pass, under names of the library: a build that checks threads replaces them here, for
-/// all files at once.
+/// The types that threads share, and what lets time pass, under names of the library: a build that
+/// checks threads replaces them here, for all files at once.
 #pragma once
 
 #ifdef RUNNEL_MODEL
@@ -62,7 +62,8 @@ class ProcessorClock {
   clockid_t id_{};
 };
 
-/// How often a loop polls, and how many processors there are. A checking build chooses fewer of both.
+/// How often a loop polls, and how many processors there are. A checking build chooses fewer of
+/// both.
 [[nodiscard]] constexpr int polls(int count) noexcept { return count; }
 [[nodiscard]] constexpr int processors(int count) noexcept { return count; }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The locks of sync.hpp in a build with the option find_races. ThreadSanitizer watches the locks and condition variables of the C library,
-/// whoever uses them. Then a task and a caller that take the same lock one after the other would seem to have an order, and a race between
-/// them would not be seen. ThreadSanitizer does not watch these types, because the library's own code is not instrumented.
+/// The locks of sync.hpp in a build with the option find_races. ThreadSanitizer watches the locks
+/// and condition variables of the C library, whoever uses them. Then a task and a caller that take
+/// the same lock one after the other would seem to have an order, and a race between them would not
+/// be seen. ThreadSanitizer does not watch these types, because the library's own code is not
+/// instrumented.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -23,11 +25,13 @@ class Mutex {
 
   void lock() noexcept {
     if (try_lock()) return;
-    while (state_.exchange(contended, std::memory_order_acquire) != open) state_.wait(contended, std::memory_order_relaxed);
+    while (state_.exchange(contended, std::memory_order_acquire) != open)
+      state_.wait(contended, std::memory_order_relaxed);
   }
   [[nodiscard]] bool try_lock() noexcept {
     int found = open;
-    return state_.compare_exchange_strong(found, locked, std::memory_order_acquire, std::memory_order_relaxed);
+    return state_.compare_exchange_strong(found, locked, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
   }
   void unlock() noexcept {
     if (state_.exchange(open, std::memory_order_release) == contended) state_.notify_one();
@@ -68,11 +72,13 @@ class ConditionVariableAny {
   /// Also returns once `stop` is requested. Returns what `holds` says.
   template <class Lock, class Predicate>
   bool wait(Lock& lock, const std::stop_token& stop, Predicate holds) {
-    // On the heap: the thread that requests the stop writes into it, and would seem to write into the stack of this thread.
+    // On the heap: the thread that requests the stop writes into it, and would seem to write into
+    // the stack of this thread.
     const auto wake = [this] { notify_all(); };
     const auto waking = std::make_unique<std::stop_callback<decltype(wake)>>(stop, wake);
     for (;;) {
-      const int before = notified_.load(std::memory_order_acquire);  // first: the stop is requested without the lock
+      // first: the stop is requested without the lock
+      const int before = notified_.load(std::memory_order_acquire);
       if (holds()) return true;
       if (stop.stop_requested()) return false;
       wait_for_change(lock, before);

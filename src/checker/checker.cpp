@@ -47,7 +47,9 @@ struct State {
 State& state() { return detail::immortal<State>(); }
 constinit sync::Atomic<std::size_t> report_count{0};
 
-[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
 
 /// A finding for one operation: the first one counts.
 struct Found {
@@ -88,11 +90,16 @@ void forget_all() noexcept {
   const std::lock_guard lock{state().mutex};
   state().ranges.clear();
   if (!std::exchange(state().has_forgotten, true))
-    std::fputs("runnel: the checker had no memory, and has forgotten what was submitted until now\n", stderr);
+    std::fputs(
+        "runnel: the checker had no memory, and has forgotten what was submitted until now\n",
+        stderr);
 }
 
-/// The stack at a hook. Hooks call this themselves, so that the stack begins with a function that has a name.
-[[nodiscard]] StackId stack_here() noexcept try { return capture_stack(); } catch (const std::bad_alloc&) {
+/// The stack at a hook. Hooks call this themselves, so that the stack begins with a function that
+/// has a name.
+[[nodiscard]] StackId stack_here() noexcept try {
+  return capture_stack();
+} catch (const std::bad_alloc&) {
   return no_stack;
 }
 
@@ -128,7 +135,8 @@ void forget_some(State& s) {
   if (--s.until_forget > 0) return;
   s.ranges.forget([&](const Use& use) { return s.order.is_complete(use.epoch); });
   s.order.forget_complete();
-  s.until_forget = std::max<std::size_t>(256, s.ranges.size() + s.order.size());  // so that it costs little for each operation
+  // so that it costs little for each operation
+  s.until_forget = std::max<std::size_t>(256, s.ranges.size() + s.order.size());
 }
 
 /// One operation that uses memory: of a stream, or of the host.
@@ -141,8 +149,8 @@ struct Operation {
   }
 };
 
-/// The number of a stream to which an operation is added: not all of its operations are known to be complete any more. Requires: the lock
-/// is held.
+/// The number of a stream to which an operation is added: not all of its operations are known to be
+/// complete any more. Requires: the lock is held.
 [[nodiscard]] std::uint32_t number_of(State& s, const StreamInfo& stream) {
   stream.known_complete->store(0, std::memory_order_relaxed);
   return s.order.number_of(stream);
@@ -162,13 +170,15 @@ constexpr const char* allocating = "allocate device memory";
 
 class Visit {
  public:
-  Visit(State& s, const Operation& operation, Found& found) noexcept : state_{s}, operation_{operation}, found_{found} {}
+  Visit(State& s, const Operation& operation, Found& found) noexcept
+      : state_{s}, operation_{operation}, found_{found} {}
 
   void use(const Side& side) {
     const std::size_t rows = std::min(side.rows.height, most_rows);
     for (std::size_t row = 0; row < rows; ++row) {
       const std::uintptr_t begin = address_of(side.rows.begin) + row * side.rows.pitch;
-      state_.ranges.visit(begin, begin + side.rows.width, [&](std::uintptr_t at, Segment& segment) { use(side, at, segment); });
+      state_.ranges.visit(begin, begin + side.rows.width,
+                          [&](std::uintptr_t at, Segment& segment) { use(side, at, segment); });
     }
   }
   /// Frees or unpins: nobody may be using the bytes.
@@ -183,27 +193,33 @@ class Visit {
   }
 
  private:
-  void add(Fault fault, const Use& earlier, MemoryAccess earlier_access, MemoryAccess later_access, std::uintptr_t at,
-           const Segment& segment) {
-    found_.add(
-        {fault, earlier, earlier_access, operation_.stream, later_access, operation_.use.operation, operation_.use.stack, at, segment.end});
+  void add(Fault fault, const Use& earlier, MemoryAccess earlier_access, MemoryAccess later_access,
+           std::uintptr_t at, const Segment& segment) {
+    found_.add({fault, earlier, earlier_access, operation_.stream, later_access,
+                operation_.use.operation, operation_.use.stack, at, segment.end});
   }
 
   void use(const Side& side, std::uintptr_t at, Segment& segment) {
     if (segment.last == Segment::Last::freed) return use_freed(side, at, segment);
-    if (segment.last == Segment::Last::written && !operation_.is_behind(segment.write, state_.order))
-      add(fault_of(operation_, segment.write), segment.write, MemoryAccess::write, side.access, at, segment);
+    if (segment.last == Segment::Last::written &&
+        !operation_.is_behind(segment.write, state_.order))
+      add(fault_of(operation_, segment.write), segment.write, MemoryAccess::write, side.access, at,
+          segment);
     if (side.access == MemoryAccess::write)
       for (const Use& read : segment.reads)
-        if (!operation_.is_behind(read, state_.order)) add(fault_of(operation_, read), read, MemoryAccess::read, side.access, at, segment);
+        if (!operation_.is_behind(read, state_.order))
+          add(fault_of(operation_, read), read, MemoryAccess::read, side.access, at, segment);
     if (operation_.stream && !side.is_done) note(side.access, segment);
   }
 
-  /// The same addresses may belong to somebody else by now, whose allocation the checker has not seen.
+  /// The same addresses may belong to somebody else by now, whose allocation the checker has not
+  /// seen.
   void use_freed(const Side& side, std::uintptr_t at, Segment& segment) {
     PointerInfo info{MemoryKind::pageable, Device{0}};
     const bool is_known = side.kind && *side.kind != MemoryKind::pageable;
-    if (!is_known && (backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok || info.kind == MemoryKind::pageable)) {
+    if (!is_known &&
+        (backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok ||
+         info.kind == MemoryKind::pageable)) {
       segment.last = Segment::Last::none;
       if (operation_.stream && !side.is_done) note(side.access, segment);
       return;
@@ -241,7 +257,8 @@ void mark_freed(State& s, const Use& use, std::uintptr_t begin, std::uintptr_t e
 
 }  // namespace
 
-void uses_memory(const StreamInfo& stream, const char* operation, std::span<const Side> sides) noexcept {
+void uses_memory(const StreamInfo& stream, const char* operation,
+                 std::span<const Side> sides) noexcept {
   const StackId stack = stack_here();
   with_state([&](State& s) {
     Found found;
@@ -252,7 +269,8 @@ void uses_memory(const StreamInfo& stream, const char* operation, std::span<cons
   });
 }
 
-void uses_memory_at_once(const StreamInfo& stream, const char* operation, std::vector<Access> accesses) noexcept {
+void uses_memory_at_once(const StreamInfo& stream, const char* operation,
+                         std::vector<Access> accesses) noexcept {
   const StackId stack = stack_here();
   with_state([&](State& s) {
     Found found;
@@ -302,7 +320,8 @@ void ends_stream(std::uint64_t id) noexcept {
 void host_waited_for_stream(const StreamInfo& stream) noexcept {
   change_state([&](State& s) {
     s.order.complete_stream(number_of(s, stream));
-    // Not for a blocking stream: it also waits for later work of the default stream, and that work resets only its own stream's value.
+    // Not for a blocking stream: it also waits for later work of the default stream, and that work
+    // resets only its own stream's value.
     if (!stream.blocking) stream.known_complete->store(stream.id, std::memory_order_relaxed);
   });
 }
@@ -323,20 +342,23 @@ void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size
     Found found;
     s.ranges.erase(address_of(pointer), address_of(pointer) + bytes);
     const Operation use = begin(s, stream, allocating, stack);
-    Visit{s, use, found}.use({MemoryAccess::write, {pointer, bytes, bytes, 1}, MemoryKind::device, false});
+    Visit{s, use, found}.use(
+        {MemoryAccess::write, {pointer, bytes, bytes, 1}, MemoryKind::device, false});
     forget_some(s);
     return found;
   });
 }
 
-void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others, const void* pointer, std::size_t bytes) noexcept {
+void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
+                    const void* pointer, std::size_t bytes) noexcept {
   const StackId stack = stack_here();
   with_state([&](State& s) {
     Found found;
     std::vector<std::uint32_t> awaited{number_of(s, owner)};
     for (const StreamInfo& other : others) awaited.push_back(number_of(s, other));
     const auto is_done = [&](const Use& use) {
-      return std::any_of(awaited.begin(), awaited.end(), [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
+      return std::any_of(awaited.begin(), awaited.end(),
+                         [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
     };
     const Operation use = begin(s, owner, "free device memory", stack);
     const std::uintptr_t begin = address_of(pointer);
@@ -350,16 +372,18 @@ void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
 void frees(const void* pointer, std::size_t bytes) noexcept {
   const StackId stack = stack_here();
   change_state([&](State& s) {
-    mark_freed(s, {{}, "free pinned or managed memory", stack}, address_of(pointer), address_of(pointer) + bytes);
+    mark_freed(s, {{}, "free pinned or managed memory", stack}, address_of(pointer),
+               address_of(pointer) + bytes);
     forget_some(s);
   });
 }
 
 void pins(const void* pointer, std::size_t bytes) noexcept {
   change_state([&](State& s) {
-    s.ranges.visit(address_of(pointer), address_of(pointer) + bytes, [](std::uintptr_t, Segment& segment) {
-      if (segment.last == Segment::Last::freed) segment.last = Segment::Last::none;
-    });
+    s.ranges.visit(address_of(pointer), address_of(pointer) + bytes,
+                   [](std::uintptr_t, Segment& segment) {
+                     if (segment.last == Segment::Last::freed) segment.last = Segment::Last::none;
+                   });
   });
 }
 
@@ -377,7 +401,8 @@ void unpins(const void* pointer, std::size_t bytes) noexcept {
 
 namespace {
 
-void host_uses(const char* operation, MemoryAccess access, const void* pointer, std::size_t bytes) noexcept {
+void host_uses(const char* operation, MemoryAccess access, const void* pointer,
+               std::size_t bytes) noexcept {
   const StackId stack = stack_here();
   with_state([&](State& s) {
     Found found;
@@ -406,7 +431,9 @@ void RaceChecker::stop() {
   s.reported.clear();
 }
 
-std::size_t RaceChecker::reports() noexcept { return checker::report_count.load(std::memory_order_relaxed); }
+std::size_t RaceChecker::reports() noexcept {
+  return checker::report_count.load(std::memory_order_relaxed);
+}
 
 void RaceChecker::set_handler(Handler handler, void* data) {
   const std::lock_guard lock{checker::state().mutex};

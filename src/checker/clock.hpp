@@ -10,13 +10,15 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-/// One operation: the stream, as the number that Order gave it, and the operation's number in the stream, from 1 on.
+/// One operation: the stream, as the number that Order gave it, and the operation's number in the
+/// stream, from 1 on.
 struct Epoch {
   std::uint32_t stream;
   std::uint64_t number;
 };
 
-/// For each stream, the last operation that comes before. A stream that is not there has the number 0.
+/// For each stream, the last operation that comes before. A stream that is not there has the number
+/// 0.
 class Clock {
  public:
   [[nodiscard]] std::uint64_t number_of(std::uint32_t stream) const noexcept {
@@ -50,7 +52,9 @@ class Clock {
   }
 
  private:
-  [[nodiscard]] static bool is_less(const Epoch& a, std::uint32_t stream) noexcept { return a.stream < stream; }
+  [[nodiscard]] static bool is_less(const Epoch& a, std::uint32_t stream) noexcept {
+    return a.stream < stream;
+  }
 
   std::vector<Epoch> epochs_;  // by stream
 };

@@ -27,8 +27,9 @@ struct Conflict {
   Access second;
 };
 
-/// Of the accesses seen so far, those that end last: of one operation, and of any other one. An access that begins later meets an access of
-/// another operation if and only if it meets one of these two.
+/// Of the accesses seen so far, those that end last: of one operation, and of any other one. An
+/// access that begins later meets an access of another operation if and only if it meets one of
+/// these two.
 class LastEnds {
  public:
   void add(const Access& access) noexcept {
@@ -43,7 +44,8 @@ class LastEnds {
   }
   [[nodiscard]] const Access* find(const Access& later) const noexcept {
     for (const std::optional<Access>* each : {&last_, &other_})
-      if (*each && (*each)->operation != later.operation && (*each)->end > later.begin) return &**each;
+      if (*each && (*each)->operation != later.operation && (*each)->end > later.begin)
+        return &**each;
     return nullptr;
   }
 
@@ -53,7 +55,8 @@ class LastEnds {
 
 /// The first conflict in the order of addresses, if there is any; n log n for n accesses.
 [[nodiscard]] inline std::optional<Conflict> find_conflict(std::vector<Access> accesses) {
-  std::sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.begin < b.begin; });
+  std::sort(accesses.begin(), accesses.end(),
+            [](const Access& a, const Access& b) { return a.begin < b.begin; });
   LastEnds writes, all;
   for (const Access& each : accesses) {
     const bool is_write = each.access == detail::MemoryAccess::write;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the checker learns, from src/observe/race_checker.cpp. Each function is called after the runtime has accepted the operation, and
-/// only while the checker is on: callers ask detail::is_checking() first. None of them throws: without memory the checker forgets what it
+/// What the checker learns, from src/observe/race_checker.cpp. Each function is called after the
+/// runtime has accepted the operation, and only while the checker is on: callers ask
+/// detail::is_checking() first. None of them throws: without memory the checker forgets what it
 /// knows of memory.
 #pragma once
 
@@ -25,12 +26,16 @@ using Rows = detail::MemoryRows;
 using Side = detail::MemoryUse;
 
 /// The stream's next operation uses memory. `operation` must be a literal, as in "copy".
-void uses_memory(const StreamInfo& stream, const char* operation, std::span<const Side> sides) noexcept;
+void uses_memory(const StreamInfo& stream, const char* operation,
+                 std::span<const Side> sides) noexcept;
 
-/// The stream was given operations that have no order among each other: no two of them may use the same bytes, unless both read.
-void uses_memory_at_once(const StreamInfo& stream, const char* operation, std::vector<Access> accesses) noexcept;
+/// The stream was given operations that have no order among each other: no two of them may use the
+/// same bytes, unless both read.
+void uses_memory_at_once(const StreamInfo& stream, const char* operation,
+                         std::vector<Access> accesses) noexcept;
 
-/// The stream's next operation uses no memory that the checker knows of, but takes part in the order of default and blocking streams.
+/// The stream's next operation uses no memory that the checker knows of, but takes part in the
+/// order of default and blocking streams.
 void submits_work(const StreamInfo& stream) noexcept;
 void records_event(const StreamInfo& stream, native::event event) noexcept;
 /// Other code may have recorded the event.
@@ -50,7 +55,8 @@ void allocates(const void* pointer, std::size_t bytes) noexcept;
 /// Memory that is there in the order of the stream.
 void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size_t bytes) noexcept;
 /// Frees memory behind the work of `owner` and `others`.
-void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others, const void* pointer, std::size_t bytes) noexcept;
+void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
+                    const void* pointer, std::size_t bytes) noexcept;
 /// Frees memory whose users the library has waited for, or waits for later.
 void frees(const void* pointer, std::size_t bytes) noexcept;
 /// Pins memory that other code has allocated.
@@ -58,7 +64,8 @@ void pins(const void* pointer, std::size_t bytes) noexcept;
 /// The host unpins memory that no stream may be using.
 void unpins(const void* pointer, std::size_t bytes) noexcept;
 
-/// The stream of the host function that the calling thread has begun last. It counts while detail::in_host_function is true.
+/// The stream of the host function that the calling thread has begun last. It counts while
+/// detail::in_host_function is true.
 extern thread_local constinit std::uint64_t host_function_stream;
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

@@ -9,7 +9,8 @@ namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
 [[nodiscard]] std::string describe(const StreamInfo& stream) {
-  std::string text = "Stream(id " + std::to_string(stream.id) + ", device " + std::to_string(stream.device);
+  std::string text =
+      "Stream(id " + std::to_string(stream.id) + ", device " + std::to_string(stream.device);
   if (stream.is_default) text += ", default";
   if (stream.name[0] != '\0') text += std::string{", "} + stream.name;
   return text + ")";
@@ -44,7 +45,8 @@ std::uint32_t Order::number_of(const StreamInfo& info) {
   stream.has_ended = false;
   by_id_.emplace(info.id, number);
   if (info.is_default) return number;
-  if (const auto earlier = borrowed_.find(info.handle); earlier != borrowed_.end()) add_all_of(stream.behind, earlier->second);
+  if (const auto earlier = borrowed_.find(info.handle); earlier != borrowed_.end())
+    add_all_of(stream.behind, earlier->second);
   if (!info.owned) borrowed_[info.handle] = number;
   return number;
 }
@@ -64,7 +66,8 @@ Epoch Order::begin(std::uint32_t number) {
   if (stream.blocking)
     for (std::uint32_t i = 0; i < streams_.size(); ++i) {
       const Stream& other = streams_[i];
-      const bool is_ordered = other.blocking && (stream.is_legacy_default || other.is_legacy_default);
+      const bool is_ordered =
+          other.blocking && (stream.is_legacy_default || other.is_legacy_default);
       if (i != number && is_ordered && other.device == stream.device) add_all_of(stream.behind, i);
     }
   return {number, ++stream.submitted};

@@ -34,13 +34,15 @@ class Order {
   [[nodiscard]] std::uint32_t number_of(const StreamInfo& stream);
   /// The number of the stream with that id, if it has one.
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
-  /// Begins an operation of the stream. Before that, adds what the order between default and blocking streams demands.
+  /// Begins an operation of the stream. Before that, adds what the order between default and
+  /// blocking streams demands.
   Epoch begin(std::uint32_t stream);
   void release_stream(std::uint64_t id, native::stream handle);
   void end_stream(std::uint64_t id);
 
   void record(native::event event, std::uint32_t stream);
-  /// An event whose last record is unknown, because other code made it, counts as recorded after everything.
+  /// An event whose last record is unknown, because other code made it, counts as recorded after
+  /// everything.
   void forget(native::event event) { events_.erase(event); }
   void wait_for_event(std::uint32_t waiting, native::event event);
   void wait_for_stream(std::uint32_t waiting, std::uint32_t awaited);
@@ -51,17 +53,23 @@ class Order {
   void complete_device(int device);
   ///@}
 
-  [[nodiscard]] bool is_complete(Epoch epoch) const noexcept { return epoch.number <= streams_[epoch.stream].complete; }
+  [[nodiscard]] bool is_complete(Epoch epoch) const noexcept {
+    return epoch.number <= streams_[epoch.stream].complete;
+  }
   /// Whether the operation comes before whatever is submitted to the stream next.
   [[nodiscard]] bool is_before(Epoch epoch, std::uint32_t stream) const noexcept {
-    return epoch.stream == stream || is_complete(epoch) || streams_[stream].behind.number_of(epoch.stream) >= epoch.number;
+    return epoch.stream == stream || is_complete(epoch) ||
+           streams_[stream].behind.number_of(epoch.stream) >= epoch.number;
   }
   /// The last operation of `awaited` that the stream waits for; 0: none.
-  [[nodiscard]] std::uint64_t awaited_number(std::uint32_t stream, std::uint32_t awaited) const noexcept {
+  [[nodiscard]] std::uint64_t awaited_number(std::uint32_t stream,
+                                             std::uint32_t awaited) const noexcept {
     return streams_[stream].behind.number_of(awaited);
   }
   /// As in "Stream(id 7, device 0, upload)".
-  [[nodiscard]] const std::string& text_of(std::uint32_t stream) const noexcept { return streams_[stream].text; }
+  [[nodiscard]] const std::string& text_of(std::uint32_t stream) const noexcept {
+    return streams_[stream].text;
+  }
 
   /// How many streams and events there are.
   [[nodiscard]] std::size_t size() const noexcept { return streams_.size() + events_.size(); }
@@ -72,8 +80,9 @@ class Order {
   struct Stream {
     std::uint64_t id = 0;
     std::string text;
-    Clock behind;                 // what the stream's next operation waits for
-    std::uint64_t submitted = 0;  // goes on where a stream that ended has left off, so that its epochs stay complete
+    Clock behind;  // what the stream's next operation waits for
+    // goes on where a stream that ended has left off, so that its epochs stay complete
+    std::uint64_t submitted = 0;
     std::uint64_t complete = 0;
     int device = 0;
     bool blocking = false;

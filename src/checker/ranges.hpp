@@ -33,7 +33,8 @@ struct Segment {
 
 class Ranges {
  public:
-  /// Calls `f(begin, segment)` for segments that cover exactly the bytes from `begin` to `end`. Segments are split and made for that.
+  /// Calls `f(begin, segment)` for segments that cover exactly the bytes from `begin` to `end`.
+  /// Segments are split and made for that.
   template <class F>
   void visit(std::uintptr_t begin, std::uintptr_t end, F f) {
     auto at = split(begin);
@@ -51,7 +52,8 @@ class Ranges {
   }
   void erase(std::uintptr_t begin, std::uintptr_t end) {
     // Memory that is freed and allocated again and again: the segment stays.
-    if (const auto same = segments_.find(begin); same != segments_.end() && same->second.end == end) {
+    if (const auto same = segments_.find(begin);
+        same != segments_.end() && same->second.end == end) {
       same->second.last = Segment::Last::none;
       same->second.reads.clear();
       return;
@@ -59,14 +61,17 @@ class Ranges {
     const auto first = split(begin);
     segments_.erase(first, split(end));
   }
-  /// Removes the uses for which `is_unwanted(use)`, except frees, and the segments of which nothing is left.
+  /// Removes the uses for which `is_unwanted(use)`, except frees, and the segments of which nothing
+  /// is left.
   template <class F>
   void forget(F is_unwanted) {
     for (auto at = segments_.begin(); at != segments_.end();) {
       Segment& segment = at->second;
       std::erase_if(segment.reads, is_unwanted);
-      if (segment.last == Segment::Last::written && is_unwanted(segment.write)) segment.last = Segment::Last::none;
-      at = segment.last == Segment::Last::none && segment.reads.empty() ? segments_.erase(at) : std::next(at);
+      if (segment.last == Segment::Last::written && is_unwanted(segment.write))
+        segment.last = Segment::Last::none;
+      at = segment.last == Segment::Last::none && segment.reads.empty() ? segments_.erase(at)
+                                                                        : std::next(at);
     }
   }
   [[nodiscard]] std::size_t size() const noexcept { return segments_.size(); }
@@ -75,7 +80,8 @@ class Ranges {
  private:
   using Map = std::map<std::uintptr_t, Segment>;  // by the first byte
 
-  /// Makes sure that no segment lies on both sides of `place`. Returns the first segment that begins there or later.
+  /// Makes sure that no segment lies on both sides of `place`. Returns the first segment that
+  /// begins there or later.
   Map::iterator split(std::uintptr_t place) {
     const auto next = segments_.lower_bound(place);
     if (next == segments_.begin()) return next;

@@ -39,13 +39,15 @@ Stacks& stacks() { return detail::immortal<Stacks>(); }
 
 [[nodiscard]] StackId number_of(const Frames& frames) {
   const std::lock_guard lock{stacks().mutex};
-  const auto [found, is_new] = stacks().numbers.try_emplace(frames, static_cast<StackId>(stacks().frames.size()));
+  const auto [found, is_new] =
+      stacks().numbers.try_emplace(frames, static_cast<StackId>(stacks().frames.size()));
   if (is_new) stacks().frames.push_back(frames);
   return found->second;
 }
 
-/// A stack that was walked, and the places in memory from which its return addresses came. If the same places hold the same addresses, it
-/// is the same stack: to look is a hundred times as fast as to walk.
+/// A stack that was walked, and the places in memory from which its return addresses came. If the
+/// same places hold the same addresses, it is the same stack: to look is a hundred times as fast as
+/// to walk.
 struct Walk {
   Frames frames{};
   std::array<void* const*, most_frames> places{};
@@ -85,7 +87,8 @@ struct Line {
 
 [[nodiscard]] std::string demangled(const char* name) {
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text{abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free};
+  const std::unique_ptr<char, void (*)(void*)> text{
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), std::free};
   return text != nullptr ? text.get() : name;
 }
 
@@ -105,7 +108,8 @@ struct Call {
   return {function, text.str()};
 }
 
-/// Reads what addr2line says of each call: the address, and then "function at file:line" for each inlined function and for the function.
+/// Reads what addr2line says of each call: the address, and then "function at file:line" for each
+/// inlined function and for the function.
 void read_lines(std::FILE* from, const std::vector<Call*>& calls) {
   constexpr std::string_view inlined = " (inlined by) ";
   char text[4096];
@@ -143,7 +147,8 @@ void find_source_lines(const char* module, const std::vector<Call*>& calls) {
   pclose(output);
 }
 
-/// The functions of each return address. An address lies behind its call: the byte before it belongs to the call.
+/// The functions of each return address. An address lies behind its call: the byte before it
+/// belongs to the call.
 [[nodiscard]] std::vector<Call> find_calls(const Frames& frames) {
   std::vector<Call> calls(frames.size());
   std::map<std::string_view, std::vector<Call*>> by_module;
@@ -151,23 +156,29 @@ void find_source_lines(const char* module, const std::vector<Call*>& calls) {
   for (std::size_t i = 1; i < frames.size() && frames[i] != nullptr; ++i) {
     char* const address = static_cast<char*>(frames[i]) - 1;
     if (dladdr(address, &symbols[i]) == 0 || symbols[i].dli_fname == nullptr) continue;
-    calls[i] = {symbols[i].dli_fname, static_cast<std::uintptr_t>(address - static_cast<char*>(symbols[i].dli_fbase)), {}};
+    calls[i] = {symbols[i].dli_fname,
+                static_cast<std::uintptr_t>(address - static_cast<char*>(symbols[i].dli_fbase)),
+                {}};
     by_module[calls[i].module].push_back(&calls[i]);
   }
-  for (const auto& [module, of_module] : by_module) find_source_lines(of_module.front()->module, of_module);
+  for (const auto& [module, of_module] : by_module)
+    find_source_lines(of_module.front()->module, of_module);
   for (std::size_t i = 0; i < calls.size(); ++i)
     if (calls[i].module != nullptr && calls[i].lines.empty())
-      calls[i].lines.push_back(line_in_module(symbols[i].dli_sname != nullptr ? demangled(symbols[i].dli_sname) : "?", calls[i]));
+      calls[i].lines.push_back(line_in_module(
+          symbols[i].dli_sname != nullptr ? demangled(symbols[i].dli_sname) : "?", calls[i]));
   return calls;
 }
 
-/// Whether the function's name, without its return type, template arguments and parameters, is one of this library.
+/// Whether the function's name, without its return type, template arguments and parameters, is one
+/// of this library.
 [[nodiscard]] bool is_of_library(const Line& line) {
   const std::string name = line.function.substr(0, line.function.find_first_of("<("));
   return name.compare(name.rfind(' ') + 1, 8, "runnel::") == 0;
 }
 
-/// Whether the call is in the library's own shared object. addr2line leaves out the namespace of some functions.
+/// Whether the call is in the library's own shared object. addr2line leaves out the namespace of
+/// some functions.
 [[nodiscard]] bool is_in_library(const Call& call) noexcept {
   const std::string_view path = call.module;
   return path.substr(path.rfind('/') + 1).rfind("librunnel", 0) == 0;
@@ -178,14 +189,16 @@ struct KnownWalks {
 };
 thread_local constinit KnownWalks* known_walks = nullptr;
 
-/// The place for the walk that begins at this frame. Hooks that are called in turn, as for allocating and freeing, may have the same frame
-/// address; `caller` gives them different places.
+/// The place for the walk that begins at this frame. Hooks that are called in turn, as for
+/// allocating and freeing, may have the same frame address; `caller` gives them different places.
 [[nodiscard]] Walk& known_walk_of(void* frame, void* caller) {
   if (known_walks == nullptr) {
     known_walks = new KnownWalks;
-    detail::at_thread_end([](void*) noexcept { delete std::exchange(known_walks, nullptr); }, nullptr);
+    detail::at_thread_end([](void*) noexcept { delete std::exchange(known_walks, nullptr); },
+                          nullptr);
   }
-  const std::uintptr_t sum = reinterpret_cast<std::uintptr_t>(frame) / 16 + reinterpret_cast<std::uintptr_t>(caller);
+  const std::uintptr_t sum =
+      reinterpret_cast<std::uintptr_t>(frame) / 16 + reinterpret_cast<std::uintptr_t>(caller);
   return known_walks->walks[sum % known_walks->walks.size()];
 }
 
@@ -216,7 +229,8 @@ std::string text_of(StackId stack) {
   std::size_t shown = 0;
   for (Call& call : find_calls(frames)) {
     Lines& lines = call.lines;
-    if (shown == 0 && !lines.empty() && (is_in_library(call) || is_of_library(lines.back()))) continue;
+    if (shown == 0 && !lines.empty() && (is_in_library(call) || is_of_library(lines.back())))
+      continue;
     while (shown == 0 && !lines.empty() && is_of_library(lines.front())) lines.erase(lines.begin());
     for (const Line& line : lines) {
       if (shown > 0 && line.function == "?") continue;

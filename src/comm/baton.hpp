@@ -16,13 +16,16 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The order of operations of different streams: each one waits for the one before. Waits only where the stream changes.
+/// The order of operations of different streams: each one waits for the one before. Waits only
+/// where the stream changes.
 class Baton {
  public:
-  /// While it lives, the calling thread may enqueue operations on the stream, behind those of other streams so far. Other threads wait.
+  /// While it lives, the calling thread may enqueue operations on the stream, behind those of other
+  /// streams so far. Other threads wait.
   class Turn {
    public:
-    Turn(Baton& baton, StreamRef stream) : baton_{baton}, lock_{baton.mutex_}, stream_{stream}, device_{stream.device()} {
+    Turn(Baton& baton, StreamRef stream)
+        : baton_{baton}, lock_{baton.mutex_}, stream_{stream}, device_{stream.device()} {
       baton.make_follow(stream);
     }
     /// All is enqueued, or a part of it.
@@ -77,8 +80,9 @@ class Baton {
 
   sync::Mutex mutex_;
   Event done_;
-  std::uint64_t last_ = 0;               // the stream that has recorded `done_`
-  std::optional<StreamRef> unrecorded_;  // has an operation that `done_` does not stand for; may have ended since
+  std::uint64_t last_ = 0;  // the stream that has recorded `done_`
+  // has an operation that `done_` does not stand for; may have ended since
+  std::optional<StreamRef> unrecorded_;
   Device unrecorded_device_{0};
 };
 

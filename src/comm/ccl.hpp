@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a library of collective operations on devices must provide. As in detail/backend.hpp each function makes one call, returns a status
-/// and touches no state of runnel. Only the component comm uses it.
+/// What a library of collective operations on devices must provide. As in detail/backend.hpp each
+/// function makes one call, returns a status and touches no state of runnel. Only the component
+/// comm uses it.
 #pragma once
 
 #include <runnel/error.hpp>
@@ -34,17 +35,22 @@ status async_error(Handle communicator, status& error) noexcept;
 
 status group_start() noexcept;
 status group_end() noexcept;
-///@{ Counts are of elements. That of reduce_scatter is the output's, that of all_gather the input's.
-status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, Handle communicator,
+/// @{ Counts are of elements. That of reduce_scatter is the output's, that of all_gather the
+/// input's.
+status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how,
+                  Handle communicator, native::stream stream) noexcept;
+status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root,
+              Handle communicator, native::stream stream) noexcept;
+status reduce_scatter(const void* in, void* out, std::size_t count, Type type, Reduction how,
+                      Handle communicator, native::stream stream) noexcept;
+status broadcast(const void* in, void* out, std::size_t count, Type type, int root,
+                 Handle communicator, native::stream stream) noexcept;
+status all_gather(const void* in, void* out, std::size_t count, Type type, Handle communicator,
                   native::stream stream) noexcept;
-status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root, Handle communicator,
-              native::stream stream) noexcept;
-status reduce_scatter(const void* in, void* out, std::size_t count, Type type, Reduction how, Handle communicator,
-                      native::stream stream) noexcept;
-status broadcast(const void* in, void* out, std::size_t count, Type type, int root, Handle communicator, native::stream stream) noexcept;
-status all_gather(const void* in, void* out, std::size_t count, Type type, Handle communicator, native::stream stream) noexcept;
-status send(const void* in, std::size_t count, Type type, int peer, Handle communicator, native::stream stream) noexcept;
-status receive(void* out, std::size_t count, Type type, int peer, Handle communicator, native::stream stream) noexcept;
+status send(const void* in, std::size_t count, Type type, int peer, Handle communicator,
+            native::stream stream) noexcept;
+status receive(void* out, std::size_t count, Type type, int peer, Handle communicator,
+               native::stream stream) noexcept;
 ///@}
 
 errc classify(status s) noexcept;

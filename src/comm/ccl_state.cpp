@@ -28,7 +28,8 @@ constexpr const char* splitting = "split a communicator";
 template <class F>
 auto with_reason(ccl::status status, F f) {
   const std::string_view more = ccl::last_error();
-  return more.empty() ? f({ccl::error_text(status)}) : f({ccl::error_text(status), " (", more, ")"});
+  return more.empty() ? f({ccl::error_text(status)})
+                      : f({ccl::error_text(status), " (", more, ")"});
 }
 
 void check_making(ccl::status status, const char* operation) {
@@ -40,8 +41,9 @@ void check_making(ccl::status status, const char* operation) {
   });
 }
 
-[[nodiscard]] std::shared_ptr<CclState> take_over(NewCommunicator communicator, const CommunicatorOptions& options, Device device, int rank,
-                                                  int size) {
+[[nodiscard]] std::shared_ptr<CclState> take_over(NewCommunicator communicator,
+                                                  const CommunicatorOptions& options, Device device,
+                                                  int rank, int size) {
   auto state = std::make_shared<CclState>(options, device, communicator.get(), rank, size);
   static_cast<void>(communicator.release());
   enlist(*state);
@@ -51,7 +53,8 @@ void check_making(ccl::status status, const char* operation) {
 void require_options_of_ccl(const CommunicatorOptions& options) {
   if (options.checked)
     throw_error(errc::not_supported, making_communicator,
-                "operations of NCCL and RCCL run on the device, where nothing compares their arguments: leave out `checked`");
+                "operations of NCCL and RCCL run on the device, where nothing compares their "
+                "arguments: leave out `checked`");
 }
 
 /// What process 0 sends to the others.
@@ -60,7 +63,8 @@ struct Invitation {
   ccl::UniqueId id;
 };
 
-[[nodiscard]] std::shared_ptr<CclState> join(const CommunicatorOptions& options, const Invitation& invitation, int rank, int size,
+[[nodiscard]] std::shared_ptr<CclState> join(const CommunicatorOptions& options,
+                                             const Invitation& invitation, int rank, int size,
                                              const char* operation) {
   check_making(invitation.status, operation);
   const Device device = Device::current();
@@ -71,7 +75,9 @@ struct Invitation {
     return NewCommunicator{made};
   };
   // The library waits for all ranks, for ever if one of them has failed.
-  auto made = options.timeout.count() == 0 ? make() : make_within(options.timeout, std::packaged_task<NewCommunicator()>{make});
+  auto made = options.timeout.count() == 0
+                  ? make()
+                  : make_within(options.timeout, std::packaged_task<NewCommunicator()>{make});
   if (!made) throw_error(errc::timed_out, operation, late_text(options).c_str());
   auto state = take_over(std::move(*made), options, device, rank, size);
   state->check_call(state->post_connection(), making_communicator);
@@ -83,11 +89,13 @@ struct Invitation {
 
 bool has_ccl() noexcept { return true; }
 
-std::shared_ptr<CommunicatorState> make_ccl_state(const World& world, const CommunicatorOptions& options) {
+std::shared_ptr<CommunicatorState> make_ccl_state(const World& world,
+                                                  const CommunicatorOptions& options) {
   require_options_of_ccl(options);
   if (world.size > 1 && !world.broadcast)
     throw_error(errc::invalid_argument, making_communicator,
-                "the world has no `broadcast`: mpi::world(), World::from_file() and World::from_environment() make one that has");
+                "the world has no `broadcast`: mpi::world(), World::from_file() and "
+                "World::from_environment() make one that has");
   static_cast<void>(Device::current());  // before anybody waits for this process
   const RelaxedCapture relaxed;
   Invitation invitation{};
@@ -96,7 +104,8 @@ std::shared_ptr<CommunicatorState> make_ccl_state(const World& world, const Comm
   return join(options, invitation, world.rank, world.size, making_communicator);
 }
 
-std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device> devices, const CommunicatorOptions& options) {
+std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
+    std::span<const Device> devices, const CommunicatorOptions& options) {
   require_options_of_ccl(options);
   std::vector<int> ordinals;
   for (const Device each : devices) {
@@ -104,14 +113,16 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const 
       throw_error(errc::invalid_argument, making_communicator, "a device is named twice");
     ordinals.push_back(each.ordinal());
   }
-  if (ordinals.empty()) throw_error(errc::invalid_argument, making_communicator, "no device is named");
+  if (ordinals.empty())
+    throw_error(errc::invalid_argument, making_communicator, "no device is named");
   const DeviceGuard guard{devices.front()};
   const RelaxedCapture relaxed;
   const int size = static_cast<int>(ordinals.size());
   std::vector<ccl::Handle> handles(ordinals.size());
   std::vector<NewCommunicator> made(ordinals.size());
   check_making(ccl::init_all(handles.data(), size, ordinals.data()), making_communicator);
-  std::transform(handles.begin(), handles.end(), made.begin(), [](ccl::Handle each) { return NewCommunicator{each}; });
+  std::transform(handles.begin(), handles.end(), made.begin(),
+                 [](ccl::Handle each) { return NewCommunicator{each}; });
   std::vector<std::shared_ptr<CclState>> states;
   for (int rank = 0; rank < size; ++rank) {
     const auto place = static_cast<std::size_t>(rank);
@@ -129,7 +140,8 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const 
     for (const auto& each : states) each->wait_for_connection(states);
   } catch (const std::exception&) {  // a rank that is alone would wait for ever
     for (const auto& each : states)
-      each->break_with(errc::communicator_broken, making_communicator, {"another rank could not be connected"});
+      each->break_with(errc::communicator_broken, making_communicator,
+                       {"another rank could not be connected"});
     abort_in_background(states);
     throw;
   }
@@ -142,8 +154,11 @@ Remains::Remains(Device device, std::shared_ptr<Baton> own)
       own_baton{std::move(own)},
       baton{own_baton != nullptr ? *own_baton : communicating_device(device.ordinal()).baton} {}
 
-CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank, int ranks)
-    : CommunicatorState{Engine::ccl, given}, device{of}, remains_{std::make_unique<Remains>(of, own_baton)} {
+CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank,
+                   int ranks)
+    : CommunicatorState{Engine::ccl, given},
+      device{of},
+      remains_{std::make_unique<Remains>(of, own_baton)} {
   rank = own_rank;
   size = ranks;
   fill(remains_->stream, remains_->number, 0U);
@@ -158,7 +173,8 @@ CclState::~CclState() {
 }
 
 ccl::status CclState::post_connection() const noexcept {
-  constexpr Exchange barrier{Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
+  constexpr Exchange barrier{
+      Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
   return post(remains_->stream, {&barrier, 1});
 }
 
@@ -170,10 +186,13 @@ void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> al
         each->look_for_errors();
         each->check();
       }
-      if (is_late(options, begin)) fail_all(*this, errc::timed_out, making_communicator, {late_text(options)});
+      if (is_late(options, begin))
+        fail_all(*this, errc::timed_out, making_communicator, {late_text(options)});
     }
   } catch (const std::exception& error) {  // the operation may be under way
-    if (break_with(errc::communicator_broken, making_communicator, {"the ranks could not be connected: ", error.what()})) end_operations();
+    if (break_with(errc::communicator_broken, making_communicator,
+                   {"the ranks could not be connected: ", error.what()}))
+      end_operations();
     throw;
   }
   check();
@@ -181,9 +200,12 @@ void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> al
 
 void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
   const char* const operation = operation_of(steps.front().verb);
-  if (stream.device() != device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the communicator");
+  if (stream.device() != device)
+    throw_error(errc::invalid_argument, operation,
+                "the stream is of another device than the communicator");
   for (const Exchange& step : steps) require_supported(step);
-  if (Together::Operations* const all = Together::Operations::of_this_thread()) return all->add(self(), stream, steps);
+  if (Together::Operations* const all = Together::Operations::of_this_thread())
+    return all->add(self(), stream, steps);
   const DeviceGuard guard{device};
   const auto post_all = [&] {
     std::unique_lock lock{calls};
@@ -213,7 +235,8 @@ void CclState::note_use(StreamRef stream) {
 
 void CclState::tell_streams(const std::exception_ptr& reason) noexcept {
   const std::lock_guard lock{uses_lock_};
-  for (const StreamRef each : uses_) keep_failure(Access::slot(each), each.id(), {.exception = reason});
+  for (const StreamRef each : uses_)
+    keep_failure(Access::slot(each), each.id(), {.exception = reason});
 }
 
 void CclState::check_call(ccl::status status, const char* operation) {
@@ -225,7 +248,10 @@ void CclState::note_call(ccl::status status, const char* operation) noexcept {
   if (status == ccl::ok) [[likely]]
     return;
   // A communicator that is broken was aborted, which has ended the call.
-  if (with_reason(status, [&](Words reason) { return break_with(ccl::classify(status), operation, reason); })) end_operations();
+  if (with_reason(status, [&](Words reason) {
+        return break_with(ccl::classify(status), operation, reason);
+      }))
+    end_operations();
 }
 
 void CclState::end_operations() noexcept {
@@ -242,7 +268,9 @@ void CclState::look_for_errors() {
     if (status != ccl::ok) error = status;
   }
   if (error == ccl::ok || ccl::is_in_progress(error)) return;
-  with_reason(error, [&](Words reason) { fail_all(*this, ccl::classify(error), "run an operation", reason); });
+  with_reason(error, [&](Words reason) {
+    fail_all(*this, ccl::classify(error), "run an operation", reason);
+  });
 }
 
 /// `bytes` bytes of each rank, one after the other.
@@ -266,7 +294,9 @@ std::shared_ptr<CommunicatorState> CclState::split(int color, int key) {
     return make_part(color, key);
   } catch (const std::exception& error) {
     // The others have come so far with this one, and a second attempt would begin anew.
-    if (size > 1 && break_with(errc::communicator_broken, splitting, {"a part could not be made: ", error.what()})) end_operations();
+    if (size > 1 && break_with(errc::communicator_broken, splitting,
+                               {"a part could not be made: ", error.what()}))
+      end_operations();
     throw;
   }
 }
@@ -284,15 +314,19 @@ std::shared_ptr<CommunicatorState> CclState::make_part(int color, int key) {
   std::vector<int> members;
   for (int each = 0; each < size; ++each)
     if (choices[static_cast<std::size_t>(each)].color == color) members.push_back(each);
-  std::stable_sort(members.begin(), members.end(),
-                   [&](int a, int b) { return choices[static_cast<std::size_t>(a)].key < choices[static_cast<std::size_t>(b)].key; });
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return choices[static_cast<std::size_t>(a)].key < choices[static_cast<std::size_t>(b)].key;
+  });
   // The first of each part invites the others.
   Invitation invitation{};
   if (members.front() == rank) invitation.status = ccl::make_unique_id(invitation.id);
   const auto all = gather(&invitation, sizeof invitation);
-  std::memcpy(&invitation, all.data() + static_cast<std::size_t>(members.front()) * sizeof invitation, sizeof invitation);
+  std::memcpy(&invitation,
+              all.data() + static_cast<std::size_t>(members.front()) * sizeof invitation,
+              sizeof invitation);
   const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
-  return join(options, invitation, static_cast<int>(place), static_cast<int>(members.size()), splitting);
+  return join(options, invitation, static_cast<int>(place), static_cast<int>(members.size()),
+              splitting);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -32,7 +32,9 @@ struct Remains {
 };
 
 struct AbortCommunicator {
-  void operator()(ccl::Handle communicator) const noexcept { static_cast<void>(ccl::abort(communicator)); }
+  void operator()(ccl::Handle communicator) const noexcept {
+    static_cast<void>(ccl::abort(communicator));
+  }
 };
 /// A communicator of the library's that no CclState has taken over. It has no operations.
 using NewCommunicator = std::unique_ptr<void, AbortCommunicator>;
@@ -48,15 +50,19 @@ struct CclState final : CommunicatorState {
   void end_operations() noexcept override;
   void look_for_errors() override;
 
-  [[nodiscard]] std::shared_ptr<CclState> self() { return std::static_pointer_cast<CclState>(shared_from_this()); }
+  [[nodiscard]] std::shared_ptr<CclState> self() {
+    return std::static_pointer_cast<CclState>(shared_from_this());
+  }
   [[nodiscard]] Baton& baton() const noexcept { return remains_->baton; }
   /// If the communicator breaks, the next synchronize() of the stream throws the reason.
   void note_use(StreamRef stream);
-  /// Gives the steps to the library. Requires: `calls` is held; the current device is the communicator's.
+  /// Gives the steps to the library. Requires: `calls` is held; the current device is the
+  /// communicator's.
   [[nodiscard]] ccl::status post(StreamRef stream, std::span<const Exchange> steps) const noexcept;
   /// @throws the reason why the library refused, and the communicator is broken then
   void check_call(ccl::status status, const char* operation);
-  /// If the library refused an operation, breaks the communicator, because other ranks may wait for this one.
+  /// If the library refused an operation, breaks the communicator, because other ranks may wait for
+  /// this one.
   void note_call(ccl::status status, const char* operation) noexcept;
   ///@{ An operation of all ranks, in which the library connects them.
   [[nodiscard]] ccl::status post_connection() const noexcept;
@@ -65,7 +71,8 @@ struct CclState final : CommunicatorState {
   ///@}
 
   const Device device;
-  // Held in calls of the library with the communicator. A call that does not return is ended by an abort, which does not wait long for it.
+  // Held in calls of the library with the communicator. A call that does not return is ended by an
+  // abort, which does not wait long for it.
   sync::Mutex calls;
 
  private:
@@ -78,8 +85,10 @@ struct CclState final : CommunicatorState {
   std::vector<StreamRef> uses_;
 };
 
-/// What the operation of a verb is to the library: one call, or several. Requires: as CclState::post().
-[[nodiscard]] ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl::Handle communicator, native::stream stream,
+/// What the operation of a verb is to the library: one call, or several. Requires: as
+/// CclState::post().
+[[nodiscard]] ccl::status post_step(const CommunicatorState& state, const Exchange& step,
+                                    ccl::Handle communicator, native::stream stream,
                                     void* number) noexcept;
 /// @throws errc::not_supported for a reduction that the library does not have
 void require_supported(const Exchange& step);
@@ -104,7 +113,8 @@ struct Watched {
 using Watch = std::list<Watched>;
 /// Before an operation, if the communicator has a timeout: records its begin.
 [[nodiscard]] Watch begin_watch(CclState& state, StreamRef stream, const char* operation);
-/// After it. From then on a thread looks after the operation. If it throws, the communicator is broken.
+/// After it. From then on a thread looks after the operation. If it throws, the communicator is
+/// broken.
 void end_watch(Watch watch, StreamRef stream);
 
 ///@{ All communicators of the process. An abort of one would wait for the operations of the others.
@@ -112,14 +122,18 @@ void enlist(CclState& state);
 void delist(CclState& state) noexcept;
 ///@}
 /// Breaks the communicator, and aborts all communicators of the process.
-void fail_all(CclState& state, errc code, const char* operation, CommunicatorState::Words reason) noexcept;
-/// Aborts communicators that are broken, on a thread that may hang. If there is no thread, on this one.
+void fail_all(CclState& state, errc code, const char* operation,
+              CommunicatorState::Words reason) noexcept;
+/// Aborts communicators that are broken, on a thread that may hang. If there is no thread, on this
+/// one.
 void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noexcept;
-/// Calls `make()` on a thread that may hang. @throws what it throws; nothing if it takes longer than the timeout. What it makes later is
-/// aborted.
-[[nodiscard]] std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout, std::packaged_task<NewCommunicator()> make);
-/// Destroys the library's communicator once its operations have ended, on a thread that may hang. It stays until the process ends if no
-/// thread can be started, or if the runtime cannot say whether the operations have ended.
+/// Calls `make()` on a thread that may hang. @throws what it throws; nothing if it takes longer
+/// than the timeout. What it makes later is aborted.
+[[nodiscard]] std::optional<NewCommunicator> make_within(
+    std::chrono::milliseconds timeout, std::packaged_task<NewCommunicator()> make);
+/// Destroys the library's communicator once its operations have ended, on a thread that may hang.
+/// It stays until the process ends if no thread can be started, or if the runtime cannot say
+/// whether the operations have ended.
 void destroy_in_background(std::unique_ptr<Remains> remains) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

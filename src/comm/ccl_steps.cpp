@@ -56,15 +56,17 @@ struct Elements {
   }
 }
 
-[[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Exchange& step, std::size_t count, ccl::Type type,
-                                   ccl::Handle communicator, native::stream stream) noexcept {
+[[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Exchange& step,
+                                   std::size_t count, ccl::Type type, ccl::Handle communicator,
+                                   native::stream stream) noexcept {
   const std::size_t bytes = blocks_of(state, step).count * step.element_size;
   return in_group([&] {
     ccl::status status = ccl::ok;
     for (int rank = 0; rank < state.size && status == ccl::ok; ++rank) {
       const std::size_t begin = static_cast<std::size_t>(rank) * bytes;
       status = ccl::send(at(step.in, begin), count, type, rank, communicator, stream);
-      if (status == ccl::ok) status = ccl::receive(at(step.out, begin), count, type, rank, communicator, stream);
+      if (status == ccl::ok)
+        status = ccl::receive(at(step.out, begin), count, type, rank, communicator, stream);
     }
     return status;
   });
@@ -81,8 +83,10 @@ void require_supported(const Exchange& step) {
     throw_error(errc::not_supported, operation, "NCCL and RCCL do not multiply complex numbers");
 }
 
-ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl::Handle c, native::stream stream, void* number) noexcept {
-  if (step.verb == Verb::barrier) return ccl::all_reduce(number, number, 1, ccl::Type::uint32, ccl::Reduction::max, c, stream);
+ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl::Handle c,
+                      native::stream stream, void* number) noexcept {
+  if (step.verb == Verb::barrier)
+    return ccl::all_reduce(number, number, 1, ccl::Type::uint32, ccl::Reduction::max, c, stream);
   const Elements elements = elements_of(step);
   const std::size_t count = blocks_of(state, step).count * elements.each;
   const ccl::Reduction how = reduction_of(step.how);
@@ -109,11 +113,13 @@ ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl:
 
 ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) const noexcept {
   void* const number = remains_->number.data();
-  if (steps.size() == 1) return post_step(*this, steps.front(), ccl_communicator, stream.native(), number);
+  if (steps.size() == 1)
+    return post_step(*this, steps.front(), ccl_communicator, stream.native(), number);
   return in_group([&] {
     ccl::status status = ccl::ok;
     for (const Exchange& step : steps)
-      if (status == ccl::ok) status = post_step(*this, step, ccl_communicator, stream.native(), number);
+      if (status == ccl::ok)
+        status = post_step(*this, step, ccl_communicator, stream.native(), number);
     return status;
   });
 }

@@ -16,8 +16,8 @@ namespace {
 
 using Item = Together::Operations::Item;
 
-/// The operations of one baton. They run in the first one's stream, because the library posts them all before any of them has an event that
-/// another stream could wait for.
+/// The operations of one baton. They run in the first one's stream, because the library posts them
+/// all before any of them has an event that another stream could wait for.
 struct Lane {
   StreamRef leader;
   std::vector<StreamRef> others = {};
@@ -31,7 +31,8 @@ using Lanes = std::map<Baton*, Lane, std::less<>>;
   for (const Item& item : items) {
     if (item.is_captured) continue;
     Lane& lane = lanes.try_emplace(&item.state->baton(), Lane{item.stream}).first->second;
-    if (lane.leader != item.stream && std::find(lane.others.begin(), lane.others.end(), item.stream) == lane.others.end())
+    if (lane.leader != item.stream &&
+        std::find(lane.others.begin(), lane.others.end(), item.stream) == lane.others.end())
       lane.others.push_back(item.stream);
   }
   return lanes;
@@ -42,7 +43,8 @@ using Lanes = std::map<Baton*, Lane, std::less<>>;
 }
 
 /// In the order of the communicators' addresses, in which all threads take these locks.
-[[nodiscard]] std::vector<std::unique_lock<sync::Mutex>> lock_calls(const std::vector<Item>& items) {
+[[nodiscard]] std::vector<std::unique_lock<sync::Mutex>> lock_calls(
+    const std::vector<Item>& items) {
   std::vector<CclState*> states;
   for (const Item& item : items) states.push_back(item.state.get());
   std::sort(states.begin(), states.end(), std::less<>{});
@@ -52,7 +54,8 @@ using Lanes = std::map<Baton*, Lane, std::less<>>;
   return locks;
 }
 
-/// @throws the error of the library. A communicator whose operation was not posted is broken, as the others are: their ranks wait for it.
+/// @throws the error of the library. A communicator whose operation was not posted is broken, as
+/// the others are: their ranks wait for it.
 void post_all(const std::vector<Item>& items, const Lanes& lanes) {
   auto locks = lock_calls(items);
   for (const Item& item : items)
@@ -64,7 +67,8 @@ void post_all(const std::vector<Item>& items, const Lanes& lanes) {
     return status;
   });
   locks.clear();
-  for (const Item& item : items) item.state->note_call(posted, operation_of(item.steps.front().verb));
+  for (const Item& item : items)
+    item.state->note_call(posted, operation_of(item.steps.front().verb));
   if (posted != ccl::ok) items.back().state->check();
 }
 
@@ -73,8 +77,11 @@ void let_others_follow(const Lanes& lanes) {
     for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
 }
 
-/// As post_all(). After an error the library may have enqueued some operations, which use the others' memory until they are aborted.
-void post_all_or_follow(const std::vector<Item>& items, const Lanes& lanes) try { post_all(items, lanes); } catch (...) {
+/// As post_all(). After an error the library may have enqueued some operations, which use the
+/// others' memory until they are aborted.
+void post_all_or_follow(const std::vector<Item>& items, const Lanes& lanes) try {
+  post_all(items, lanes);
+} catch (...) {
   try {
     let_others_follow(lanes);
   } catch (const std::exception&) {  // the first error says more
@@ -82,11 +89,13 @@ void post_all_or_follow(const std::vector<Item>& items, const Lanes& lanes) try 
   throw;
 }
 
-/// The operations are enqueued, but not all that has to follow them. The ranks wait for each other, so that all are ended.
+/// The operations are enqueued, but not all that has to follow them. The ranks wait for each other,
+/// so that all are ended.
 void break_all(const std::vector<Item>& items, const char* reason) {
   std::vector<std::shared_ptr<CclState>> broken;
   for (const Item& item : items) {
-    item.state->break_with(errc::communicator_broken, operation_of(item.steps.front().verb), {"a part could not be enqueued: ", reason});
+    item.state->break_with(errc::communicator_broken, operation_of(item.steps.front().verb),
+                           {"a part could not be enqueued: ", reason});
     broken.push_back(item.state);
   }
   abort_in_background(broken);
@@ -97,8 +106,12 @@ thread_local constinit Together::Operations* operations_of_this_thread = nullptr
 }  // namespace
 
 bool is_in_together() noexcept { return operations_of_this_thread != nullptr; }
-Together::Operations* Together::Operations::of_this_thread() noexcept { return operations_of_this_thread; }
-void Together::Operations::set_of_this_thread(Operations* operations) noexcept { operations_of_this_thread = operations; }
+Together::Operations* Together::Operations::of_this_thread() noexcept {
+  return operations_of_this_thread;
+}
+void Together::Operations::set_of_this_thread(Operations* operations) noexcept {
+  operations_of_this_thread = operations;
+}
 
 Together::Together() : operations_{std::make_unique<Operations>()} {
   if (is_in_together()) refuse_nested_together();
@@ -127,7 +140,8 @@ void Together::enqueue() {
     item.state->note_use(stream);
     if (item.is_captured) continue;
     declare_accesses(*item.state, stream, item.steps);
-    watches.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)), stream);
+    watches.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)),
+                         stream);
   }
   post_all_or_follow(items, lanes);
   for (auto& [baton, lane] : lanes) lane.turn->end();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Threads that look after communicators: one that looks for operations which take too long, and one for each call that may hang.
+/// Threads that look after communicators: one that looks for operations which take too long, and
+/// one for each call that may hang.
 #include "comm/ccl_state.hpp"
 
 #include "base/immortal.hpp"
@@ -61,7 +62,8 @@ template <class F>
   std::vector<std::shared_ptr<CclState>> found;
   const std::lock_guard lock{process().lock};
   for (CclState* const each : process().states)
-    if (auto state = std::static_pointer_cast<CclState>(each->weak_from_this().lock())) found.push_back(std::move(state));
+    if (auto state = std::static_pointer_cast<CclState>(each->weak_from_this().lock()))
+      found.push_back(std::move(state));
   return found;
 }
 
@@ -72,7 +74,8 @@ void abort_all(std::span<const std::shared_ptr<CclState>> broken) noexcept {
     // A thread that is in a call of the library leaves it soon, or only because of the abort.
     std::unique_lock lock{each->calls, std::defer_lock};
     static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
-    if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr)) static_cast<void>(ccl::abort(handle));
+    if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr))
+      static_cast<void>(ccl::abort(handle));
   }
   if (is_group) static_cast<void>(ccl::group_end());
 }
@@ -100,7 +103,8 @@ template <class F>
     if (!watched.since || !is_late(state.options, *watched.since)) return state.is_broken();
     fail_all(state, errc::timed_out, watched.operation, {late_text(state.options)});
   } catch (const std::exception& error) {
-    fail_all(state, errc::communicator_broken, watched.operation, {"nobody knows whether it has ended: ", error.what()});
+    fail_all(state, errc::communicator_broken, watched.operation,
+             {"nobody knows whether it has ended: ", error.what()});
   }
   return true;
 }
@@ -129,7 +133,8 @@ void start_watching(const char* operation) {
   try {
     sync::Thread{watch}.detach();
   } catch (const std::system_error&) {
-    throw_error(errc::out_of_memory, operation, "the system has no thread to watch for the timeout");
+    throw_error(errc::out_of_memory, operation,
+                "the system has no thread to watch for the timeout");
   }
   process().is_started = true;
 }
@@ -156,7 +161,8 @@ void end_watch(Watch watch, StreamRef stream) {
   try {
     stream.record_event(own.end);
   } catch (const std::exception& error) {
-    if (own.state->break_with(errc::communicator_broken, own.operation, {"nobody can watch for its end: ", error.what()}))
+    if (own.state->break_with(errc::communicator_broken, own.operation,
+                              {"nobody can watch for its end: ", error.what()}))
       own.state->end_operations();
     throw;
   }
@@ -176,7 +182,8 @@ void delist(CclState& state) noexcept {
   std::erase(process().states, &state);
 }
 
-void fail_all(CclState& state, errc code, const char* operation, CommunicatorState::Words reason) noexcept {
+void fail_all(CclState& state, errc code, const char* operation,
+              CommunicatorState::Words reason) noexcept {
   if (!state.break_with(code, operation, reason)) return;
   try {
     const auto all = living();
@@ -193,22 +200,26 @@ void fail_all(CclState& state, errc code, const char* operation, CommunicatorSta
 
 void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noexcept {
   try {
-    if (run_in_background([all = std::vector(broken.begin(), broken.end())] { abort_all(all); })) return;
+    if (run_in_background([all = std::vector(broken.begin(), broken.end())] { abort_all(all); }))
+      return;
   } catch (const std::bad_alloc&) {
   }
   abort_all(broken);
 }
 
-std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout, std::packaged_task<NewCommunicator()> make) {
+std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout,
+                                           std::packaged_task<NewCommunicator()> make) {
   {
     const std::lock_guard lock{process().lock};
     watch_exit();
   }
-  // The task outlives the future if this throws. A packaged_task that is destroyed before it ran, while its future lives, stores an
-  // exception for it; if there is no memory for that, the program ends.
+  // The task outlives the future if this throws. A packaged_task that is destroyed before it ran,
+  // while its future lives, stores an exception for it; if there is no memory for that, the program
+  // ends.
   const auto task = std::make_shared<std::packaged_task<NewCommunicator()>>(std::move(make));
   std::future<NewCommunicator> made = task->get_future();
-  if (!run_in_background([task] { (*task)(); })) throw_error(errc::out_of_memory, making_communicator, "the system has no thread for it");
+  if (!run_in_background([task] { (*task)(); }))
+    throw_error(errc::out_of_memory, making_communicator, "the system has no thread for it");
   const ScopedWait wait{making_communicator};
   if (made.wait_until(deadline_after(timeout)) != std::future_status::ready) return std::nullopt;
   return made.get();

@@ -22,7 +22,8 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-[[nodiscard]] bool do_overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
+[[nodiscard]] bool do_overlap(const void* a, std::size_t a_bytes, const void* b,
+                              std::size_t b_bytes) noexcept {
   const std::less<const void*> before;
   return a_bytes > 0 && b_bytes > 0 && before(a, at(b, b_bytes)) && before(b, at(a, a_bytes));
 }
@@ -30,19 +31,24 @@ namespace {
 /// Whether input and output may be the same memory in this way.
 [[nodiscard]] bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept {
   if (step.verb == Verb::all_gather)
-    return step.in == at(step.out, static_cast<std::size_t>(state.rank) * step.in_count * step.element_size);
-  return step.in == step.out && (step.verb == Verb::all_reduce || step.verb == Verb::reduce || step.verb == Verb::broadcast);
+    return step.in ==
+           at(step.out, static_cast<std::size_t>(state.rank) * step.in_count * step.element_size);
+  return step.in == step.out && (step.verb == Verb::all_reduce || step.verb == Verb::reduce ||
+                                 step.verb == Verb::broadcast);
 }
 
 void require_sizes(const CommunicatorState& state, const Exchange& step, const char* operation) {
   const auto size = static_cast<std::size_t>(state.size);
-  const auto refuse = [&](const char* reason) { throw_error(errc::invalid_argument, operation, reason); };
+  const auto refuse = [&](const char* reason) {
+    throw_error(errc::invalid_argument, operation, reason);
+  };
   switch (step.verb) {
     case Verb::all_reduce:
       if (step.in_count != step.out_count) refuse("the output has another size than the input");
       break;
     case Verb::reduce:
-      if (step.peer == state.rank && step.in_count != step.out_count) refuse("the output of the root has another size than the input");
+      if (step.peer == state.rank && step.in_count != step.out_count)
+        refuse("the output of the root has another size than the input");
       break;
     case Verb::reduce_scatter:
       if (step.in_count / size != step.out_count || step.in_count % size != 0)
@@ -64,13 +70,17 @@ void require_sizes(const CommunicatorState& state, const Exchange& step, const c
 /// Null is the memory of no elements only, and all bytes have an address.
 void require_memory(const Blocks& blocks, const Exchange& step, const char* operation) {
   std::size_t bytes = 0;
-  for (const auto& [count, memory, name] : {std::tuple{blocks.in, step.in, "input"}, {blocks.out, step.out, "output"}}) {
+  for (const auto& [count, memory, name] :
+       {std::tuple{blocks.in, step.in, "input"}, {blocks.out, step.out, "output"}}) {
     if (count == 0 || blocks.count == 0) continue;
     if (memory == nullptr)
-      throw_error(errc::invalid_argument, operation, (std::string{"the "} + name + " is null, and has elements").c_str());
-    if (__builtin_mul_overflow(blocks.count, step.element_size, &bytes) || __builtin_mul_overflow(bytes, count, &bytes) ||
+      throw_error(errc::invalid_argument, operation,
+                  (std::string{"the "} + name + " is null, and has elements").c_str());
+    if (__builtin_mul_overflow(blocks.count, step.element_size, &bytes) ||
+        __builtin_mul_overflow(bytes, count, &bytes) ||
         __builtin_add_overflow(bytes, reinterpret_cast<std::uintptr_t>(memory), &bytes))
-      throw_error(errc::invalid_argument, operation, (std::string{"the "} + name + " ends beyond any address").c_str());
+      throw_error(errc::invalid_argument, operation,
+                  (std::string{"the "} + name + " ends beyond any address").c_str());
   }
 }
 
@@ -90,19 +100,23 @@ void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Exchang
 
 void require_options(const CommunicatorOptions& options) {
   enter(making_communicator);
-  if (options.timeout.count() < 0) throw_error(errc::invalid_argument, making_communicator, "the timeout is negative");
+  if (options.timeout.count() < 0)
+    throw_error(errc::invalid_argument, making_communicator, "the timeout is negative");
 }
 
-[[nodiscard]] CommunicatorState& living(const std::shared_ptr<CommunicatorState>& state, const char* operation) {
-  if (state == nullptr) throw_error(errc::invalid_handle, operation, "the communicator was moved from");
+[[nodiscard]] CommunicatorState& living(const std::shared_ptr<CommunicatorState>& state,
+                                        const char* operation) {
+  if (state == nullptr)
+    throw_error(errc::invalid_handle, operation, "the communicator was moved from");
   return *state;
 }
 
 }  // namespace
 
 const char* operation_of(Verb verb) noexcept {
-  constexpr std::array<const char*, 9> texts{"run all_reduce", "run reduce",    "run reduce_scatter", "run broadcast", "run all_gather",
-                                             "run all_to_all", "send elements", "receive elements",   "run a barrier"};
+  constexpr std::array<const char*, 9> texts{
+      "run all_reduce", "run reduce",    "run reduce_scatter", "run broadcast", "run all_gather",
+      "run all_to_all", "send elements", "receive elements",   "run a barrier"};
   return texts[static_cast<std::size_t>(verb)];
 }
 
@@ -117,7 +131,8 @@ Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept 
     case Verb::reduce_scatter:
       return {size, 1, step.out_count};
     case Verb::broadcast:
-      return {is_root ? std::size_t{1} : std::size_t{0}, is_root ? std::size_t{0} : std::size_t{1}, step.out_count};
+      return {is_root ? std::size_t{1} : std::size_t{0}, is_root ? std::size_t{0} : std::size_t{1},
+              step.out_count};
     case Verb::all_gather:
       return {1, size, step.in_count};
     case Verb::all_to_all:
@@ -135,39 +150,47 @@ Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept 
 void require_valid(const CommunicatorState& state, const Exchange& step) {
   const char* const operation = operation_of(step.verb);
   if (step.peer < 0 || step.peer >= state.size) {
-    const std::string reason = "there is no process " + std::to_string(step.peer) + ": there are " + std::to_string(state.size);
+    const std::string reason = "there is no process " + std::to_string(step.peer) + ": there are " +
+                               std::to_string(state.size);
     throw_error(errc::invalid_argument, operation, reason.c_str());
   }
   if (step.peer == state.rank && (step.verb == Verb::send || step.verb == Verb::receive))
-    throw_error(errc::invalid_argument, operation, "the other process is this one: copy() does that");
+    throw_error(errc::invalid_argument, operation,
+                "the other process is this one: copy() does that");
   require_sizes(state, step, operation);
   const bool is_complex = step.element == Element::complex64 || step.element == Element::complex128;
   if (is_complex && (step.how == Reduce::min || step.how == Reduce::max))
-    throw_error(errc::invalid_argument, operation, "complex numbers have no order, so that there is no least and no greatest one");
+    throw_error(errc::invalid_argument, operation,
+                "complex numbers have no order, so that there is no least and no greatest one");
   const Blocks blocks = blocks_of(state, step);
   require_memory(blocks, step, operation);
   const std::size_t bytes = blocks.count * step.element_size;
-  if (!is_in_place(state, step) && do_overlap(step.in, blocks.in * bytes, step.out, blocks.out * bytes))
+  if (!is_in_place(state, step) &&
+      do_overlap(step.in, blocks.in * bytes, step.out, blocks.out * bytes))
     throw_error(errc::invalid_argument, operation, "input and output overlap");
 }
 
 void refuse_nested_together() {
-  throw_error(errc::not_permitted, "enqueue operations together", "another together() of this thread is under way");
+  throw_error(errc::not_permitted, "enqueue operations together",
+              "another together() of this thread is under way");
 }
 
-void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps) {
+void declare_accesses(const CommunicatorState& state, StreamRef stream,
+                      std::span<const Exchange> steps) {
   if (is_checking())
     for (const Exchange& step : steps) declare(state, stream, step);
 }
 
-CommunicatorState::CommunicatorState(Engine of, const CommunicatorOptions& given) : engine{of}, options{given}, name{given.name} {
+CommunicatorState::CommunicatorState(Engine of, const CommunicatorOptions& given)
+    : engine{of}, options{given}, name{given.name} {
   options.name = name.c_str();
   options.checked = given.checked || is_checking();
   if (given.concurrent) own_baton = make_baton();
 }
 
 std::string late_text(const CommunicatorOptions& options) {
-  return "another process did not take part within the timeout of " + std::to_string(options.timeout.count()) + " ms";
+  return "another process did not take part within the timeout of " +
+         std::to_string(options.timeout.count()) + " ms";
 }
 
 bool CommunicatorState::break_with(errc code, const char* operation, Words reason) noexcept {
@@ -194,7 +217,8 @@ void CommunicatorState::check() const {
 }
 
 void CommunicatorState::throw_breakage() const {
-  const std::string reason = (name.empty() ? breakage_->reason : "communicator '" + name + "': " + breakage_->reason);
+  const std::string reason =
+      (name.empty() ? breakage_->reason : "communicator '" + name + "': " + breakage_->reason);
   throw_error(breakage_->code, breakage_->operation, reason.c_str());
 }
 
@@ -203,23 +227,32 @@ void CommunicatorState::throw_breakage() const {
 Communicator::Communicator(const World& world, const CommunicatorOptions& options) {
   detail::require_options(options);
   const bool is_ccl =
-      options.engine == Engine::ccl || (options.engine == Engine::automatic && detail::has_ccl() && !detail::do_share_devices(world));
+      options.engine == Engine::ccl || (options.engine == Engine::automatic && detail::has_ccl() &&
+                                        !detail::do_share_devices(world));
   state_ = is_ccl ? detail::make_ccl_state(world, options) : detail::make_mpi_state(world, options);
 }
 
-std::vector<Communicator> Communicator::of_devices(std::span<const Device> devices, const CommunicatorOptions& options) {
+std::vector<Communicator> Communicator::of_devices(std::span<const Device> devices,
+                                                   const CommunicatorOptions& options) {
   detail::require_options(options);
   std::vector<Communicator> made;
-  for (auto& each : detail::make_ccl_states(devices, options)) made.push_back(Communicator{std::move(each)});
+  for (auto& each : detail::make_ccl_states(devices, options))
+    made.push_back(Communicator{std::move(each)});
   return made;
 }
 
 int Communicator::rank() const { return detail::living(state_, "ask a communicator").rank; }
 int Communicator::size() const { return detail::living(state_, "ask a communicator").size; }
-const char* Communicator::name() const { return detail::living(state_, "ask a communicator").name.c_str(); }
+const char* Communicator::name() const {
+  return detail::living(state_, "ask a communicator").name.c_str();
+}
 Engine Communicator::engine() const { return detail::living(state_, "ask a communicator").engine; }
-int Communicator::mpi_communicator() const { return detail::living(state_, "ask a communicator").mpi_communicator; }
-void* Communicator::ccl_communicator() const { return detail::living(state_, "ask a communicator").ccl_communicator; }
+int Communicator::mpi_communicator() const {
+  return detail::living(state_, "ask a communicator").mpi_communicator;
+}
+void* Communicator::ccl_communicator() const {
+  return detail::living(state_, "ask a communicator").ccl_communicator;
+}
 
 Communicator Communicator::split(int color, int key) const {
   constexpr const char* operation = "split a communicator";
@@ -227,14 +260,16 @@ Communicator Communicator::split(int color, int key) const {
   detail::enter(operation);
   if (color < 0) detail::throw_error(errc::invalid_argument, operation, "the color is negative");
   if (detail::is_in_together())
-    detail::throw_error(errc::not_permitted, operation, "it waits for the other processes, which together() would keep waiting");
+    detail::throw_error(errc::not_permitted, operation,
+                        "it waits for the other processes, which together() would keep waiting");
   state.require_engine(operation);
   state.check();
   return Communicator{state.split(color, key)};
 }
 
 void Communicator::barrier(StreamRef stream) const {
-  run(stream, {detail::Verb::barrier, detail::Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0});
+  run(stream,
+      {detail::Verb::barrier, detail::Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0});
 }
 
 void Communicator::run(StreamRef stream, const detail::Exchange& step) const {
@@ -256,7 +291,8 @@ void Communicator::check() const {
 
 void Communicator::abort() noexcept {
   if (state_ == nullptr || detail::is_forked_child()) return;
-  if (state_->break_with(errc::communicator_broken, "use a communicator", {"abort() was called"})) state_->end_operations();
+  if (state_->break_with(errc::communicator_broken, "use a communicator", {"abort() was called"}))
+    state_->end_operations();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -54,7 +54,8 @@ std::shared_ptr<Baton> make_baton() {
 
 void wait_for_all_batons() {
   for (const auto& device : devices().all)
-    if (CommunicatingDevice* const found = device.load(std::memory_order_acquire)) found->baton.wait();
+    if (CommunicatingDevice* const found = device.load(std::memory_order_acquire))
+      found->baton.wait();
   for (const auto& baton : living_batons()) baton->wait();
 }
 

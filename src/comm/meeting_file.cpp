@@ -62,14 +62,16 @@ void write(const std::string& path, const std::string& text) {
   if (text.size() != 2 * count) return false;
   const auto digit = [](char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; };
   for (std::size_t i = 0; i < count; ++i)
-    static_cast<unsigned char*>(bytes)[i] = static_cast<unsigned char>(digit(text[2 * i]) * 16 + digit(text[2 * i + 1]));
+    static_cast<unsigned char*>(bytes)[i] =
+        static_cast<unsigned char>(digit(text[2 * i]) * 16 + digit(text[2 * i + 1]));
   return true;
 }
 
 /// Polls until `done()`. @throws errc::timed_out with the reason that `what()` gives
 template <class F, class G>
 void await(std::chrono::milliseconds patience, F done, G what) {
-  for (const auto end = deadline_after(patience); !done(); sync::sleep_for(std::chrono::milliseconds{2}))
+  for (const auto end = deadline_after(patience); !done();
+       sync::sleep_for(std::chrono::milliseconds{2}))
     if (sync::Clock::now() >= end) throw_error(errc::timed_out, meeting, what().c_str());
 }
 
@@ -102,8 +104,10 @@ void MeetingFile::give(const void* bytes, std::size_t count) const {
     written = numbers;
     return false;
   };
-  await(patience_, all_have_it,
-        [&] { return written.empty() ? "process " + std::to_string(absent) + " did not come" : "a process did not read " + path_; });
+  await(patience_, all_have_it, [&] {
+    return written.empty() ? "process " + std::to_string(absent) + " did not come"
+                           : "a process did not read " + path_;
+  });
   std::remove(path_.c_str());
 }
 
@@ -117,13 +121,16 @@ void MeetingFile::take(void* bytes, std::size_t count) const {
   };
   std::vector<std::string> found;
   await(
-      patience_, [&] { return !(found = answer()).empty(); }, [&] { return "process 0 did not write " + path_; });
+      patience_, [&] { return !(found = answer()).empty(); },
+      [&] { return "process 0 did not write " + path_; });
   if (!read_hexadecimal(found[1], bytes, count))
-    throw_error(errc::invalid_argument, meeting, "the processes do not agree about the number of bytes");
+    throw_error(errc::invalid_argument, meeting,
+                "the processes do not agree about the number of bytes");
   std::string text = own;
   write(path_of(rank_), text.append(" ").append(found[0]));
   await(
-      patience_, [&] { return answer().empty(); }, [&] { return "another process did not read " + path_; });
+      patience_, [&] { return answer().empty(); },
+      [&] { return "another process did not read " + path_; });
   std::remove(path_of(rank_).c_str());
 }
 

@@ -28,12 +28,14 @@ MpiProcess& process() { return immortal<MpiProcess>(); }
 
 constexpr const char* finalized = "MPI is finalized";
 
-/// MPI_Finalize() calls this first. An operation that never gets its turn in its stream holds it for ever.
+/// MPI_Finalize() calls this first. An operation that never gets its turn in its stream holds it
+/// for ever.
 int drain(MPI_Comm, int, void*, void*) {
   const ScopedWait wait{"finalize MPI"};
   try {
     wait_for_all_batons();
-  } catch (const std::exception&) {  // a device that is lost runs nothing any more, but the threads that call MPI do
+  } catch (const std::exception&) {  // a device that is lost runs nothing any more, but the threads
+                                     // that call MPI do
   }
   const std::lock_guard lock{process().lock};
   process().is_finalized = true;
@@ -56,9 +58,9 @@ void require_threads(const char* operation) {
   int level = MPI_THREAD_SINGLE;
   check_mpi(MPI_Query_thread(&level), operation);
   if (level == MPI_THREAD_MULTIPLE) return;
-  const std::string reason =
-      std::string{"MPI was initialised with "} + name_of_level(level) +
-      ": initialise it with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), because streams call it from their threads";
+  const std::string reason = std::string{"MPI was initialised with "} + name_of_level(level) +
+                             ": initialise it with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), "
+                             "because streams call it from their threads";
   throw_error(errc::not_supported, operation, reason.c_str());
 }
 
@@ -67,9 +69,11 @@ void require_same_library(const char* operation, const char* of_program) {
   int length = 0;
   check_mpi(MPI_Get_library_version(own, &length), operation);
   if (std::strcmp(own, of_program) == 0) return;
-  const auto begin_of = [](const char* text) { return std::string{text}.substr(0, std::min<std::size_t>(60, std::strcspn(text, ",\n"))); };
-  const std::string reason =
-      "the program has another MPI library (" + begin_of(of_program) + ") than runnel was built with (" + begin_of(own) + ")";
+  const auto begin_of = [](const char* text) {
+    return std::string{text}.substr(0, std::min<std::size_t>(60, std::strcspn(text, ",\n")));
+  };
+  const std::string reason = "the program has another MPI library (" + begin_of(of_program) +
+                             ") than runnel was built with (" + begin_of(own) + ")";
   throw_error(errc::not_supported, operation, reason.c_str());
 }
 
@@ -78,7 +82,9 @@ void require_same_library(const char* operation, const char* of_program) {
 void prepare_mpi(const char* operation, const char* library_of_program) {
   int is_initialised = 0;
   MPI_Initialized(&is_initialised);
-  if (is_initialised == 0) throw_error(errc::not_permitted, operation, "MPI is not initialised: call MPI_Init_thread() first");
+  if (is_initialised == 0)
+    throw_error(errc::not_permitted, operation,
+                "MPI is not initialised: call MPI_Init_thread() first");
   require_mpi(operation);
   require_threads(operation);
   require_same_library(operation, library_of_program);
@@ -90,11 +96,13 @@ void prepare_mpi(const char* operation, const char* library_of_program) {
 }
 
 void require_mpi(const char* operation) {
-  if (process().is_finalized.load(std::memory_order_acquire)) throw_error(errc::not_permitted, operation, finalized);
+  if (process().is_finalized.load(std::memory_order_acquire))
+    throw_error(errc::not_permitted, operation, finalized);
 }
 
 MpiUse::MpiUse(const char* operation) {
-  ++process().uses;  // before it looks, so that MPI_Finalize() sees this use, or this sees MPI_Finalize()
+  ++process().uses;  // before it looks, so that MPI_Finalize() sees this use, or this sees
+                     // MPI_Finalize()
   if (!process().is_finalized) return;
   --process().uses;
   throw_error(errc::not_permitted, operation, finalized);
@@ -116,7 +124,8 @@ std::string text_of(int result) {
 }
 
 void check_mpi(int result, const char* operation) {
-  if (result != MPI_SUCCESS) throw_error(errc::communicator_broken, operation, text_of(result).c_str());
+  if (result != MPI_SUCCESS)
+    throw_error(errc::communicator_broken, operation, text_of(result).c_str());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

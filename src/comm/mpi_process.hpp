@@ -10,7 +10,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Before the first use of MPI. From then on MPI_Finalize() waits for all operations. @throws as Communicator's constructor
+/// Before the first use of MPI. From then on MPI_Finalize() waits for all operations. @throws as
+/// Communicator's constructor
 void prepare_mpi(const char* operation, const char* library_of_program);
 /// @throws errc::not_permitted once MPI is finalized
 void require_mpi(const char* operation);

@@ -22,9 +22,11 @@ namespace {
 
 }  // namespace
 
-std::shared_ptr<CommunicatorState> make_mpi_state(const World& world, const CommunicatorOptions& options) {
+std::shared_ptr<CommunicatorState> make_mpi_state(const World& world,
+                                                  const CommunicatorOptions& options) {
   if (!is_of_mpi(world))
-    throw_error(errc::invalid_argument, making_communicator, "the world names no MPI communicator: mpi::world() makes one that does");
+    throw_error(errc::invalid_argument, making_communicator,
+                "the world names no MPI communicator: mpi::world() makes one that does");
   prepare_mpi(making_communicator, world.mpi_library);
   return std::make_shared<MpiState>(MPI_Comm_f2c(world.mpi_communicator), options);
 }
@@ -37,16 +39,19 @@ bool do_share_devices(const World& world) {
   Device::current().uuid().copy(own.data(), own.size());
   std::vector<Name> all(static_cast<std::size_t>(world.size));
   constexpr int bytes = static_cast<int>(sizeof own);
-  check_mpi(MPI_Allgather(own.data(), bytes, MPI_CHAR, all.data(), bytes, MPI_CHAR, MPI_Comm_f2c(world.mpi_communicator)),
+  check_mpi(MPI_Allgather(own.data(), bytes, MPI_CHAR, all.data(), bytes, MPI_CHAR,
+                          MPI_Comm_f2c(world.mpi_communicator)),
             making_communicator);
   std::sort(all.begin(), all.end());
   return std::adjacent_find(all.begin(), all.end()) != all.end();
 }
 
-MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : CommunicatorState{Engine::mpi, given} {
+MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given)
+    : CommunicatorState{Engine::mpi, given} {
   check_mpi(MPI_Comm_dup(parent, &operations), making_communicator);
   check_mpi(MPI_Comm_dup(parent, &calls), making_communicator);
-  for (MPI_Comm each : {operations, calls}) check_mpi(MPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN), making_communicator);
+  for (MPI_Comm each : {operations, calls})
+    check_mpi(MPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN), making_communicator);
   MPI_Comm_rank(operations, &rank);
   MPI_Comm_size(operations, &size);
   mpi_communicator = MPI_Comm_c2f(operations);
@@ -54,15 +59,16 @@ MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given) : Communic
 
 MpiState::~MpiState() {
   if (stager != nullptr) close_stager(*stager);
-  // A process may have sent a message that no process received. MPICH uses the number of a freed communicator again, and would deliver the
-  // message to the new communicator.
+  // A process may have sent a message that no process received. MPICH uses the number of a freed
+  // communicator again, and would deliver the message to the new communicator.
   if (!is_broken()) free_communicators(operations, calls);
 }
 
 void MpiState::require_engine(const char* operation) const { require_mpi(operation); }
 
 void MpiState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
-  if (const char* const operation = operation_of(steps.front().verb); is_capturing(stream, operation))
+  if (const char* const operation = operation_of(steps.front().verb);
+      is_capturing(stream, operation))
     throw_error(errc::capture, operation, "MPI runs on the host, so that a graph cannot repeat it");
   const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
   CommunicatingDevice& device = communicating_device(stream.device().ordinal());
@@ -73,7 +79,8 @@ void MpiState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
   last_baton_ = &baton;
   declare_accesses(*this, stream, steps);
   try {
-    device.memory_is_the_hosts ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
+    device.memory_is_the_hosts ? enqueue_task(self, stream, steps)
+                               : enqueue_staged(self, stream, steps);
   } catch (...) {
     turn.end();
     throw;
@@ -89,11 +96,14 @@ std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {
   return made;
 }
 
-void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream, std::span<const Exchange> steps) {
+void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream,
+                  std::span<const Exchange> steps) {
   if (steps.size() == 1)
     stream.launch_host_func([state, step = steps.front()] { run_in_mpi(*state, {&step, 1}); });
   else
-    stream.launch_host_func([state, all = std::vector<Exchange>(steps.begin(), steps.end())] { run_in_mpi(*state, all); });
+    stream.launch_host_func([state, all = std::vector<Exchange>(steps.begin(), steps.end())] {
+      run_in_mpi(*state, all);
+    });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -79,7 +79,9 @@ struct Call {
   bool is_root;
 };
 
-[[nodiscard]] const void* in_or_in_place(const Call& c) noexcept { return c.in == c.out ? MPI_IN_PLACE : c.in; }
+[[nodiscard]] const void* in_or_in_place(const Call& c) noexcept {
+  return c.in == c.out ? MPI_IN_PLACE : c.in;
+}
 
 /// Waits for its end unless `request` is given.
 [[nodiscard]] int reduce_in_mpi(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
@@ -89,14 +91,16 @@ struct Call {
       return request != nullptr ? MPI_Iallreduce(in, c.out, c.count, c.type, c.how, comm, request)
                                 : MPI_Allreduce(in, c.out, c.count, c.type, c.how, comm);
     case Verb::reduce_scatter:
-      return request != nullptr ? MPI_Ireduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm, request)
-                                : MPI_Reduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm);
+      return request != nullptr
+                 ? MPI_Ireduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm, request)
+                 : MPI_Reduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm);
     default:
       break;
   }
   const void* const from = c.is_root ? in : c.in;
-  return request != nullptr ? MPI_Ireduce(from, c.out, c.count, c.type, c.how, c.peer, comm, request)
-                            : MPI_Reduce(from, c.out, c.count, c.type, c.how, c.peer, comm);
+  return request != nullptr
+             ? MPI_Ireduce(from, c.out, c.count, c.type, c.how, c.peer, comm, request)
+             : MPI_Reduce(from, c.out, c.count, c.type, c.how, c.peer, comm);
 }
 
 [[nodiscard]] int move_in_mpi(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
@@ -105,11 +109,13 @@ struct Call {
       return request != nullptr ? MPI_Ibcast(c.out, c.count, c.type, c.peer, comm, request)
                                 : MPI_Bcast(c.out, c.count, c.type, c.peer, comm);
     case Verb::all_gather:
-      return request != nullptr ? MPI_Iallgather(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
-                                : MPI_Allgather(c.in, c.count, c.type, c.out, c.count, c.type, comm);
+      return request != nullptr
+                 ? MPI_Iallgather(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
+                 : MPI_Allgather(c.in, c.count, c.type, c.out, c.count, c.type, comm);
     case Verb::all_to_all:
-      return request != nullptr ? MPI_Ialltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
-                                : MPI_Alltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm);
+      return request != nullptr
+                 ? MPI_Ialltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
+                 : MPI_Alltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm);
     case Verb::send:
       return MPI_Isend(c.in, c.count, c.type, c.peer, tag, comm, request);
     case Verb::receive:
@@ -123,7 +129,9 @@ struct Call {
 [[nodiscard]] bool is_reduction(Verb verb) noexcept {
   return verb == Verb::all_reduce || verb == Verb::reduce || verb == Verb::reduce_scatter;
 }
-[[nodiscard]] bool is_message(Verb verb) noexcept { return verb == Verb::send || verb == Verb::receive; }
+[[nodiscard]] bool is_message(Verb verb) noexcept {
+  return verb == Verb::send || verb == Verb::receive;
+}
 
 [[nodiscard]] int begin(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
   return is_reduction(c.verb) ? reduce_in_mpi(c, comm, request) : move_in_mpi(c, comm, request);
@@ -132,7 +140,9 @@ struct Call {
 [[nodiscard]] Call call_of(const CommunicatorState& state, const Exchange& step) noexcept {
   const std::size_t count = blocks_of(state, step).count;
   const std::size_t unit = step.element == Element::bytes ? step.element_size : 1;
-  const bool is_own_block = step.verb == Verb::all_gather && step.in == at(step.out, static_cast<std::size_t>(state.rank) * count * unit);
+  const bool is_own_block =
+      step.verb == Verb::all_gather &&
+      step.in == at(step.out, static_cast<std::size_t>(state.rank) * count * unit);
   return {step.verb,
           step.peer,
           is_own_block ? MPI_IN_PLACE : step.in,
@@ -148,8 +158,10 @@ struct Call {
   int kind = MPI_ERR_OTHER;
   MPI_Error_class(result, &kind);
   const bool is_too_long = kind == MPI_ERR_TRUNCATE;
-  state.break_with(errc::communicator_broken, operation,
-                   {text_of(result), is_too_long ? ": the processes do not agree about the number of elements" : ""});
+  state.break_with(
+      errc::communicator_broken, operation,
+      {text_of(result),
+       is_too_long ? ": the processes do not agree about the number of elements" : ""});
   state.check();
   throw_error(errc::communicator_broken, operation, "MPI failed");
 }
@@ -162,16 +174,18 @@ void require_time(MpiState& state, const char* operation, sync::Clock::time_poin
   state.check();
 }
 
-/// Polls until all requests are complete. They are left to MPI if the time runs out or the communicator breaks. MPI_Waitall() of Open
-/// MPI 4.1 does not return if a message was too long.
-void finish(MpiState& state, const char* operation, std::span<MPI_Request> requests, std::span<MPI_Status> statuses) {
+/// Polls until all requests are complete. They are left to MPI if the time runs out or the
+/// communicator breaks. MPI_Waitall() of Open MPI 4.1 does not return if a message was too long.
+void finish(MpiState& state, const char* operation, std::span<MPI_Request> requests,
+            std::span<MPI_Status> statuses) {
   const auto begin = sync::Clock::now();
   for (unsigned polls = 1;; ++polls) {
     bool are_over = true;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (requests[i] == MPI_REQUEST_NULL) continue;
       int is_over = 0;
-      if (const int result = MPI_Test(&requests[i], &is_over, &statuses[i]); result != MPI_SUCCESS) fail(state, operation, result);
+      if (const int result = MPI_Test(&requests[i], &is_over, &statuses[i]); result != MPI_SUCCESS)
+        fail(state, operation, result);
       are_over = are_over && is_over != 0;
     }
     if (are_over) return;
@@ -186,12 +200,13 @@ void require_whole(MpiState& state, const Call& call, const MPI_Status& status) 
   MPI_Get_count(&status, call.type, &received);
   if (received == call.count) return;
   state.break_with(errc::communicator_broken, operation_of(call.verb),
-                   {"process ", std::to_string(call.peer), " sent ", std::to_string(received), " bytes of the ", std::to_string(call.count),
-                    " that were expected"});
+                   {"process ", std::to_string(call.peer), " sent ", std::to_string(received),
+                    " bytes of the ", std::to_string(call.count), " that were expected"});
   state.check();
 }
 
-/// Sends and receives, which do not wait for each other; or one call of another verb that may be given up.
+/// Sends and receives, which do not wait for each other; or one call of another verb that may be
+/// given up.
 void run_together(MpiState& state, std::span<const Exchange> steps) {
   std::vector<Call> calls;
   std::vector<MPI_Request> requests(steps.size(), MPI_REQUEST_NULL);
@@ -200,7 +215,8 @@ void run_together(MpiState& state, std::span<const Exchange> steps) {
   for (const Exchange& step : steps) calls.push_back(call_of(state, step));
   try {
     for (std::size_t i = 0; i < steps.size(); ++i)
-      if (const int result = begin(calls[i], state.operations, &requests[i]); result != MPI_SUCCESS) fail(state, operation, result);
+      if (const int result = begin(calls[i], state.operations, &requests[i]); result != MPI_SUCCESS)
+        fail(state, operation, result);
     finish(state, operation, requests, statuses);
   } catch (...) {
     state.leave_to_mpi();
@@ -214,15 +230,20 @@ void run_one(MpiState& state, const Exchange& step) {
   if (state.options.timeout.count() > 0) return run_together(state, {&step, 1});
   const Call call = call_of(state, step);
   MPI_Status status{};
-  const int result = step.verb == Verb::send      ? MPI_Send(call.in, call.count, call.type, call.peer, tag, state.operations)
-                     : step.verb == Verb::receive ? MPI_Recv(call.out, call.count, call.type, call.peer, tag, state.operations, &status)
-                                                  : begin(call, state.operations, nullptr);
+  const int result =
+      step.verb == Verb::send
+          ? MPI_Send(call.in, call.count, call.type, call.peer, tag, state.operations)
+      : step.verb == Verb::receive
+          ? MPI_Recv(call.out, call.count, call.type, call.peer, tag, state.operations, &status)
+          : begin(call, state.operations, nullptr);
   if (result != MPI_SUCCESS) fail(state, operation_of(step.verb), result);
   if (step.verb == Verb::receive) require_whole(state, call, status);
 }
 
 [[nodiscard]] std::size_t most_of(const Exchange& step) noexcept {
-  return step.element == Element::bytes ? std::max<std::size_t>(1, most_elements_in_mpi / step.element_size) : most_elements_in_mpi;
+  return step.element == Element::bytes
+             ? std::max<std::size_t>(1, most_elements_in_mpi / step.element_size)
+             : most_elements_in_mpi;
 }
 
 /// `count` elements of a step with one block, from element `first` on.
@@ -237,25 +258,31 @@ void run_one(MpiState& state, const Exchange& step) {
 /// A step with one block of more elements than MPI can count.
 void run_in_parts(MpiState& state, const Exchange& step) {
   const std::size_t count = blocks_of(state, step).count, most = most_of(step);
-  for (std::size_t first = 0; first < count; first += most) run_one(state, part_of(step, first, std::min(most, count - first)));
+  for (std::size_t first = 0; first < count; first += most)
+    run_one(state, part_of(step, first, std::min(most, count - first)));
 }
 
-/// The same for a step with a block for each process: as broadcasts, reductions or messages of one block each.
+/// The same for a step with a block for each process: as broadcasts, reductions or messages of one
+/// block each.
 void run_by_process(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
   const std::size_t bytes = blocks.count * step.element_size;
   const auto block = [&](Verb verb, int peer, const void* in, void* out) {
-    run_in_parts(state, {verb, step.element, step.how, peer, step.element_size, in, in == nullptr ? 0 : blocks.count, out,
-                         out == nullptr ? 0 : blocks.count});
+    run_in_parts(state, {verb, step.element, step.how, peer, step.element_size, in,
+                         in == nullptr ? 0 : blocks.count, out, out == nullptr ? 0 : blocks.count});
   };
-  const auto own = static_cast<std::size_t>(state.rank), size = static_cast<std::size_t>(state.size);
+  const auto own = static_cast<std::size_t>(state.rank),
+             size = static_cast<std::size_t>(state.size);
   if (step.verb == Verb::all_gather) {
-    if (step.in != at(step.out, own * bytes)) std::memcpy(at(step.out, own * bytes), step.in, bytes);
+    if (step.in != at(step.out, own * bytes))
+      std::memcpy(at(step.out, own * bytes), step.in, bytes);
     for (int r = 0; r < state.size; ++r)
-      block(Verb::broadcast, r, at(step.out, static_cast<std::size_t>(r) * bytes), at(step.out, static_cast<std::size_t>(r) * bytes));
+      block(Verb::broadcast, r, at(step.out, static_cast<std::size_t>(r) * bytes),
+            at(step.out, static_cast<std::size_t>(r) * bytes));
   } else if (step.verb == Verb::reduce_scatter) {
     for (int r = 0; r < state.size; ++r)
-      block(Verb::reduce, r, at(step.in, static_cast<std::size_t>(r) * bytes), r == state.rank ? step.out : nullptr);
+      block(Verb::reduce, r, at(step.in, static_cast<std::size_t>(r) * bytes),
+            r == state.rank ? step.out : nullptr);
   } else {
     std::memcpy(at(step.out, own * bytes), at(step.in, own * bytes), bytes);
     for (std::size_t away = 1; away < size; ++away) {
@@ -263,10 +290,11 @@ void run_by_process(MpiState& state, const Exchange& step) {
       const std::size_t most = most_of(step);
       for (std::size_t first = 0; first < blocks.count; first += most) {
         const std::size_t count = std::min(most, blocks.count - first);
-        const std::array<Exchange, 2> both{{{Verb::send, step.element, step.how, static_cast<int>(to), step.element_size,
-                                             at(step.in, to * bytes + first * step.element_size), count, nullptr, 0},
-                                            {Verb::receive, step.element, step.how, static_cast<int>(from), step.element_size, nullptr, 0,
-                                             at(step.out, from * bytes + first * step.element_size), count}}};
+        const std::array<Exchange, 2> both{
+            {{Verb::send, step.element, step.how, static_cast<int>(to), step.element_size,
+              at(step.in, to * bytes + first * step.element_size), count, nullptr, 0},
+             {Verb::receive, step.element, step.how, static_cast<int>(from), step.element_size,
+              nullptr, 0, at(step.out, from * bytes + first * step.element_size), count}}};
         run_together(state, both);
       }
     }
@@ -278,19 +306,22 @@ void compare_arguments(MpiState& state, const Exchange& step) {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   const bool has_root = step.verb == Verb::reduce || step.verb == Verb::broadcast;
   const std::array<std::int64_t, 5> own{number(step.verb), number(blocks_of(state, step).count),
-                                        number(step.element) * 1000 + number(step.element_size), number(step.how),
-                                        has_root ? step.peer : 0};
+                                        number(step.element) * 1000 + number(step.element_size),
+                                        number(step.how), has_root ? step.peer : 0};
   auto& least = state.compared;
   for (std::size_t i = 0; i < own.size(); ++i) {
     least[2 * i] = own[i];
     least[2 * i + 1] = -own[i];
   }
-  run_one(state, {Verb::all_reduce, Element::int64, Reduce::min, 0, 8, least.data(), least.size(), least.data(), least.size()});
-  constexpr std::array<const char*, 5> what{"the operation", "the number of elements", "the type of the elements", "the reduction",
+  run_one(state, {Verb::all_reduce, Element::int64, Reduce::min, 0, 8, least.data(), least.size(),
+                  least.data(), least.size()});
+  constexpr std::array<const char*, 5> what{"the operation", "the number of elements",
+                                            "the type of the elements", "the reduction",
                                             "the root"};
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (least[2 * i] == -least[2 * i + 1]) continue;
-    state.break_with(errc::invalid_argument, operation_of(step.verb), {"the processes do not agree about ", what[i]});
+    state.break_with(errc::invalid_argument, operation_of(step.verb),
+                     {"the processes do not agree about ", what[i]});
     state.check();
   }
 }
@@ -311,22 +342,26 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
     sync::reads(step.in, blocks.in * blocks.count * step.element_size);
     sync::writes(step.out, blocks.out * blocks.count * step.element_size);
   }
-  if (state.options.checked && !is_message(steps.front().verb)) compare_arguments(state, steps.front());
+  if (state.options.checked && !is_message(steps.front().verb))
+    compare_arguments(state, steps.front());
   if (steps.size() == 1) return run_step(state, steps.front());
-  const bool fits =
-      std::all_of(steps.begin(), steps.end(), [&](const Exchange& step) { return blocks_of(state, step).count <= most_of(step); });
+  const bool fits = std::all_of(steps.begin(), steps.end(), [&](const Exchange& step) {
+    return blocks_of(state, step).count <= most_of(step);
+  });
   if (fits) return run_together(state, steps);
   // Part i of each message belongs to part i of the message on the other side.
   for (std::size_t part = 0;; ++part) {
     std::vector<Exchange> parts;
     for (const Exchange& step : steps) {
       const std::size_t most = most_of(step), count = blocks_of(state, step).count;
-      if (part * most < count) parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
+      if (part * most < count)
+        parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
     }
     if (parts.empty()) return;
     run_together(state, parts);
   }
-} catch (const std::bad_alloc&) {  // of this library's own: the other processes go on with this operation, and this one cannot
+} catch (const std::bad_alloc&) {  // of this library's own: the other processes go on with this
+                                   // operation, and this one cannot
   state.break_with(errc::out_of_memory, operation_of(steps.front().verb), {no_memory});
   throw;
 }

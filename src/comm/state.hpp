@@ -37,7 +37,8 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
 
   /// @throws if the engine has ended
   virtual void require_engine(const char* operation) const = 0;
-  /// Enqueues sends and receives that do not wait for each other, or a single step of another verb. Requires: the steps are valid.
+  /// Enqueues sends and receives that do not wait for each other, or a single step of another verb.
+  /// Requires: the steps are valid.
   virtual void enqueue(StreamRef stream, std::span<const Exchange> steps) = 0;
   /// As Communicator::split(). Requires: the color is not negative.
   [[nodiscard]] virtual std::shared_ptr<CommunicatorState> split(int color, int key) = 0;
@@ -47,11 +48,13 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   virtual void look_for_errors() {}
 
   [[nodiscard]] bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
-  /// Why it breaks, in parts: they are put together only if this is the first reason, and if there is memory for it.
+  /// Why it breaks, in parts: they are put together only if this is the first reason, and if there
+  /// is memory for it.
   using Words = std::initializer_list<std::string_view>;
   /// The first reason stays. Returns whether this is the first one.
   bool break_with(errc code, const char* operation, Words reason) noexcept;
-  /// @throws the reason, if the communicator is broken. Waits until break_with() has called tell_streams().
+  /// @throws the reason, if the communicator is broken. Waits until break_with() has called
+  /// tell_streams().
   void check() const;
 
   const Engine engine;  // mpi or ccl
@@ -63,8 +66,8 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   sync::Atomic<void*> ccl_communicator{nullptr};  // of Engine::ccl; null once it is aborted
 
  private:
-  /// Makes the next synchronize() of each stream that uses the communicator throw the reason. Requires: is_broken(), so that a thread which
-  /// catches it finds the communicator broken.
+  /// Makes the next synchronize() of each stream that uses the communicator throw the reason.
+  /// Requires: is_broken(), so that a thread which catches it finds the communicator broken.
   virtual void tell_streams(const std::exception_ptr& /*reason*/) noexcept {}
   /// Requires: the communicator is broken.
   [[noreturn]] void throw_breakage() const;
@@ -74,25 +77,30 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   std::optional<Breakage> breakage_;
 };
 
-///@{ Make a communicator of all processes of the world. @throws errc::not_supported if this build is without the engine, and as
-/// Communicator's constructor
-[[nodiscard]] std::shared_ptr<CommunicatorState> make_mpi_state(const World& world, const CommunicatorOptions& options);
-[[nodiscard]] std::shared_ptr<CommunicatorState> make_ccl_state(const World& world, const CommunicatorOptions& options);
+/// @{ Make a communicator of all processes of the world. @throws errc::not_supported if this build
+/// is without the engine, and as Communicator's constructor
+[[nodiscard]] std::shared_ptr<CommunicatorState> make_mpi_state(const World& world,
+                                                                const CommunicatorOptions& options);
+[[nodiscard]] std::shared_ptr<CommunicatorState> make_ccl_state(const World& world,
+                                                                const CommunicatorOptions& options);
 ///@}
 /// As Communicator::of_devices().
-[[nodiscard]] std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device> devices,
-                                                                              const CommunicatorOptions& options);
-/// Whether two processes of the world have the same current device, which NCCL and RCCL refuse. Without MPI it is not known, and false. All
-/// processes have to call this.
+[[nodiscard]] std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
+    std::span<const Device> devices, const CommunicatorOptions& options);
+/// Whether two processes of the world have the same current device, which NCCL and RCCL refuse.
+/// Without MPI it is not known, and false. All processes have to call this.
 [[nodiscard]] bool do_share_devices(const World& world);
 /// Whether this build has Engine::ccl.
 [[nodiscard]] bool has_ccl() noexcept;
 /// For errors of the functions above.
 inline constexpr const char* making_communicator = "make a communicator";
 
-/// Whether an operation that began then takes longer than the timeout, if there is one. A sum would overflow for a timeout of centuries.
-[[nodiscard]] inline bool is_late(const CommunicatorOptions& options, sync::Clock::time_point begin) noexcept {
-  return options.timeout.count() != 0 && std::chrono::floor<std::chrono::milliseconds>(sync::Clock::now() - begin) >= options.timeout;
+/// Whether an operation that began then takes longer than the timeout, if there is one. A sum would
+/// overflow for a timeout of centuries.
+[[nodiscard]] inline bool is_late(const CommunicatorOptions& options,
+                                  sync::Clock::time_point begin) noexcept {
+  return options.timeout.count() != 0 && std::chrono::floor<std::chrono::milliseconds>(
+                                             sync::Clock::now() - begin) >= options.timeout;
 }
 /// What the error says then.
 [[nodiscard]] std::string late_text(const CommunicatorOptions& options);
@@ -110,10 +118,12 @@ void require_valid(const CommunicatorState& state, const Exchange& step);
 /// Refuses a together() inside another one.
 [[noreturn]] void refuse_nested_together();
 /// Tells the race checker what the operation will read and write, if it is on.
-void declare_accesses(const CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps);
+void declare_accesses(const CommunicatorState& state, StreamRef stream,
+                      std::span<const Exchange> steps);
 /// For error texts: "run all_reduce".
 [[nodiscard]] const char* operation_of(Verb verb) noexcept;
-/// How many blocks there are in the memory that is read, and in the memory that is written, on this process.
+/// How many blocks there are in the memory that is read, and in the memory that is written, on this
+/// process.
 struct Blocks {
   std::size_t in, out;
   std::size_t count;  // elements of each

@@ -10,7 +10,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 [[noreturn]] void refuse() {
   throw_error(errc::not_supported, making_communicator,
-              "this runnel was built without NCCL and RCCL: build it for GPUs with -Dccl=enabled, or use Engine::mpi");
+              "this runnel was built without NCCL and RCCL: build it for GPUs with -Dccl=enabled, "
+              "or use Engine::mpi");
 }
 
 /// Whether the calling thread is in a together(), which another build would refuse to nest.
@@ -20,8 +21,13 @@ thread_local constinit bool is_together = false;
 
 bool has_ccl() noexcept { return false; }
 bool is_in_together() noexcept { return is_together; }
-std::shared_ptr<CommunicatorState> make_ccl_state(const World&, const CommunicatorOptions&) { refuse(); }
-std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device>, const CommunicatorOptions&) { refuse(); }
+std::shared_ptr<CommunicatorState> make_ccl_state(const World&, const CommunicatorOptions&) {
+  refuse();
+}
+std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(std::span<const Device>,
+                                                                const CommunicatorOptions&) {
+  refuse();
+}
 
 struct Together::Operations {};
 Together::Together() {

@@ -21,10 +21,11 @@ struct Launcher {
   const char* size;
   const char* local_rank;
 };
-constexpr Launcher launchers[] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-                                  {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
-                                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-                                  {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
+constexpr Launcher launchers[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
 
 [[nodiscard]] const char* text_of(const char* variable) noexcept {
   const char* const text = std::getenv(variable);
@@ -36,14 +37,19 @@ constexpr Launcher launchers[] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
   int number = -1;
   const char* const end = text == nullptr ? nullptr : text + std::strlen(text);
   if (text != nullptr)
-    if (const auto [rest, code] = std::from_chars(text, end, number); code == std::errc{} && rest == end && number >= 0) return number;
-  const std::string reason = variable + (text == nullptr ? " is not set" : " is no number from 0 to 2147483647: " + std::string{text});
+    if (const auto [rest, code] = std::from_chars(text, end, number);
+        code == std::errc{} && rest == end && number >= 0)
+      return number;
+  const std::string reason =
+      variable + (text == nullptr ? " is not set"
+                                  : " is no number from 0 to 2147483647: " + std::string{text});
   detail::throw_error(errc::invalid_argument, finding, reason.c_str());
 }
 
 void require_place(int rank, int size) {
   if (rank >= 0 && rank < size) return;
-  const std::string reason = "there is no process " + std::to_string(rank) + " of " + std::to_string(size);
+  const std::string reason =
+      "there is no process " + std::to_string(rank) + " of " + std::to_string(size);
   detail::throw_error(errc::invalid_argument, finding, reason.c_str());
 }
 
@@ -54,7 +60,8 @@ void require_place(int rank, int size) {
   if (size > 1) {
     const char* const path = text_of("RUNNEL_WORLD_FILE");
     if (path == nullptr)
-      detail::throw_error(errc::not_supported, finding, "RUNNEL_WORLD_FILE has to name a file in which the processes can meet");
+      detail::throw_error(errc::not_supported, finding,
+                          "RUNNEL_WORLD_FILE has to name a file in which the processes can meet");
     made = World::from_file(path, rank, size);
   }
   if (text_of(launcher.local_rank) != nullptr) made.local_rank = number_of(launcher.local_rank);
@@ -66,16 +73,17 @@ void require_place(int rank, int size) {
 World World::from_environment() {
   for (const Launcher& each : launchers)
     if (text_of(each.rank) != nullptr) return world_of(each);
-  detail::throw_error(errc::not_supported, finding, "no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
+  detail::throw_error(errc::not_supported, finding,
+                      "no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
 }
 
-World World::from_file(const std::string& path, int rank, int size, std::chrono::milliseconds patience) {
+World World::from_file(const std::string& path, int rank, int size,
+                       std::chrono::milliseconds patience) {
   if (path.empty()) detail::throw_error(errc::invalid_argument, finding, "the path is empty");
   require_place(rank, size);
   World made{.rank = rank, .size = size, .local_rank = rank};
-  made.broadcast = [meeting = detail::MeetingFile{path, rank, size, patience}](void* bytes, std::size_t count) {
-    meeting.broadcast(bytes, count);
-  };
+  made.broadcast = [meeting = detail::MeetingFile{path, rank, size, patience}](
+                       void* bytes, std::size_t count) { meeting.broadcast(bytes, count); };
   return made;
 }
 

@@ -19,36 +19,56 @@ constexpr const char* operation = "copy";
 Pageable default_pageable() noexcept { return detail::policy_of_thread; }
 void set_default_pageable(Pageable policy) noexcept { detail::policy_of_thread = policy; }
 
-CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, Pageable policy) {
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
+                      Pageable policy) {
   return detail::copy_known(stream, to, std::nullopt, from, std::nullopt, bytes, policy);
 }
 
-CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, const CopyOptions& options) {
-  const detail::Transfer row{static_cast<unsigned char*>(to), bytes, static_cast<const unsigned char*>(from), bytes, bytes, 1};
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
+                      const CopyOptions& options) {
+  const detail::Transfer row{static_cast<unsigned char*>(to),
+                             bytes,
+                             static_cast<const unsigned char*>(from),
+                             bytes,
+                             bytes,
+                             1};
   return detail::copy_request(stream, detail::request_of(row, options), operation);
 }
 
-CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
-                   std::size_t height, Pageable policy) {
-  return copy_2d(stream, to, to_pitch, from, from_pitch, width, height, CopyOptions{.pageable = policy});
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
+                   std::size_t from_pitch, std::size_t width, std::size_t height, Pageable policy) {
+  return copy_2d(stream, to, to_pitch, from, from_pitch, width, height,
+                 CopyOptions{.pageable = policy});
 }
 
-CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
-                   std::size_t height, const CopyOptions& options) {
-  const detail::Transfer rows{
-      static_cast<unsigned char*>(to), to_pitch, static_cast<const unsigned char*>(from), from_pitch, width, height};
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
+                   std::size_t from_pitch, std::size_t width, std::size_t height,
+                   const CopyOptions& options) {
+  const detail::Transfer rows{static_cast<unsigned char*>(to),
+                              to_pitch,
+                              static_cast<const unsigned char*>(from),
+                              from_pitch,
+                              width,
+                              height};
   return detail::copy_request(stream, detail::request_of(rows, options), operation);
 }
 
 namespace detail {
 
-CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind, const void* from, std::optional<MemoryKind> from_kind,
-                      std::size_t bytes, Pageable policy) {
-  const Transfer row{static_cast<unsigned char*>(to), bytes, static_cast<const unsigned char*>(from), bytes, bytes, 1};
+CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind,
+                      const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes,
+                      Pageable policy) {
+  const Transfer row{static_cast<unsigned char*>(to),
+                     bytes,
+                     static_cast<const unsigned char*>(from),
+                     bytes,
+                     bytes,
+                     1};
   return copy_request(stream, {row, to_kind, from_kind, policy}, operation);
 }
 
-void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes) {
+void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind,
+                  std::size_t bytes) {
   {
     const StreamCall call{stream, "read an element"};
     refuse_in_capture(call.slot(), call.operation(), CaptureCase::read_element);
@@ -60,14 +80,16 @@ void read_element(StreamRef stream, void* to, const void* from, std::optional<Me
 void require_same_size(std::size_t to, std::size_t from) {
   if (to == from) return;
   char reason[120];
-  std::snprintf(reason, sizeof reason, "the source has %zu elements, the destination %zu", from, to);
+  std::snprintf(reason, sizeof reason, "the source has %zu elements, the destination %zu", from,
+                to);
   throw_error(errc::invalid_argument, operation, reason);
 }
 
 void require_index(std::size_t index, std::size_t size) {
   if (index < size) return;
   char reason[120];
-  std::snprintf(reason, sizeof reason, "there is no element %zu: there are %zu, numbered from 0", index, size);
+  std::snprintf(reason, sizeof reason, "there is no element %zu: there are %zu, numbered from 0",
+                index, size);
   throw_error(errc::invalid_argument, "set or get an element", reason);
 }
 

@@ -47,33 +47,43 @@ void for_each_operation(std::size_t count, F f) {
 
 [[nodiscard]] Way way_of(Route route, const Facts& facts) noexcept {
   if (route == Route::direct && !facts.has_pageable_side()) return Way::one_call;
-  const bool is_list = route == Route::staged || route == Route::short_copy || route == Route::driver_reads;
+  const bool is_list =
+      route == Route::staged || route == Route::short_copy || route == Route::driver_reads;
   return is_list ? Way::list : Way::one_by_one;
 }
 
-/// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid or refused
-[[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations, const CopyOptions& options) {
+/// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid
+/// or refused
+[[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations,
+                              const CopyOptions& options) {
   Plan plan;
   plan.reserve(operations.size());
-  call.is_idle = false;  // saves the query: only the direct and the refused routes are used as chosen here
+  // saves the query: only the direct and the refused routes are used as chosen here
+  call.is_idle = false;
   for_each_operation(operations.size(), [&](std::size_t i) {
     const CopyOperation& copy = operations[i];
-    const Transfer row{
-        static_cast<unsigned char*>(copy.to), copy.bytes, static_cast<const unsigned char*>(copy.from), copy.bytes, copy.bytes, 1};
+    const Transfer row{static_cast<unsigned char*>(copy.to),
+                       copy.bytes,
+                       static_cast<const unsigned char*>(copy.from),
+                       copy.bytes,
+                       copy.bytes,
+                       1};
     CopyRequest request = request_of(row, options);
     if (copy.to_kind) request.to_kind = copy.to_kind;
     if (copy.from_kind) request.from_kind = copy.from_kind;
     validate(request, operation);
     Facts facts{call, request};
     const Route route = choose_route(request, facts);
-    if (route == Route::refused_by_policy || route == Route::refused_in_capture) refuse(route, facts);
+    if (route == Route::refused_by_policy || route == Route::refused_in_capture)
+      refuse(route, facts);
     plan.push_back({request, facts, way_of(route, facts)});
   });
   return plan;
 }
 
-/// All direct operations, by few runtime calls. False if there is no such call, or if it refused some memory: it may have enqueued other
-/// operations then, but none writes what another one reads or writes, so they may be enqueued again.
+/// All direct operations, by few runtime calls. False if there is no such call, or if it refused
+/// some memory: it may have enqueued other operations then, but none writes what another one reads
+/// or writes, so they may be enqueued again.
 [[nodiscard]] bool try_one_call(Plan& plan, CopyCall& call) {
   void* target_of_pinned = nullptr;
   std::size_t count = 0;
@@ -86,7 +96,8 @@ void for_each_operation(std::size_t count, F f) {
     if (copy.facts.from_kind() == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
   if (count < 2) return false;
-  if (target_of_pinned != nullptr) keep_source_for_later(call, target_of_pinned, 0);  // some of the sources may be small
+  // some of the sources may be small
+  if (target_of_pinned != nullptr) keep_source_for_later(call, target_of_pinned, 0);
   CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};
   for (const PlannedCopy& copy : plan) {
     const Transfer& t = copy.request.transfer;
@@ -95,16 +106,19 @@ void for_each_operation(std::size_t count, F f) {
   const backend::status s = calls.finish();
   if (s == backend::ok) return true;
   const errc code = backend::classify(s);
-  if (code != errc::not_supported && code != errc::driver_too_old && code != errc::invalid_argument) throw_status(s, operation);
+  if (code != errc::not_supported && code != errc::driver_too_old && code != errc::invalid_argument)
+    throw_status(s, operation);
   backend::forget_error(s);
   return false;
 }
 
-/// All operations of that direction that need staging, as one job. False, and nothing is done, if they are too few to gain by it.
+/// All operations of that direction that need staging, as one job. False, and nothing is done, if
+/// they are too few to gain by it.
 [[nodiscard]] bool try_list(Plan& plan, CopyCall& call, Direction direction) {
   constexpr std::size_t few = 8;
   const auto is_in_list = [&](PlannedCopy& copy) {
-    return copy.way == Way::list && is_host(copy.facts.to_kind()) == (direction == Direction::to_host);
+    return copy.way == Way::list &&
+           is_host(copy.facts.to_kind()) == (direction == Direction::to_host);
   };
   Work work{direction};
   std::size_t bytes = 0;
@@ -112,7 +126,8 @@ void for_each_operation(std::size_t count, F f) {
     if (!is_in_list(copy)) continue;
     const Transfer& t = copy.request.transfer;
     auto* const from = const_cast<unsigned char*>(t.from);  // which nobody writes
-    work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width} : Segment{from, t.to, t.width});
+    work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width}
+                                                              : Segment{from, t.to, t.width});
     bytes += t.width;
     reach_devices(copy.facts);
   }
@@ -141,7 +156,8 @@ void for_each_operation(std::size_t count, F f) {
   return counts.blocked;
 }
 
-[[nodiscard]] Operation about_batch(const Slot& slot, std::span<const CopyOperation> operations) noexcept {
+[[nodiscard]] Operation about_batch(const Slot& slot,
+                                    std::span<const CopyOperation> operations) noexcept {
   Operation batch = about(slot, OperationKind::copy, operation);
   for (const CopyOperation& each : operations) batch.bytes += each.bytes;
   return batch;
@@ -165,11 +181,13 @@ void for_each_operation(std::size_t count, F f) {
 }  // namespace
 }  // namespace detail
 
-CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, Pageable policy) {
+CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
+                           Pageable policy) {
   return copy_batch(stream, operations, CopyOptions{.pageable = policy});
 }
 
-CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, const CopyOptions& options) {
+CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
+                           const CopyOptions& options) {
   using namespace detail;
   CopyCall call{stream, detail::operation};
   Plan plan = plan_batch(call, operations, options);
@@ -177,7 +195,8 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   ScopedEvent event{[&] { return about_batch(call.slot, operations); }};
   call.ahead.begins_to_enqueue();
   const bool in_one_call = try_one_call(plan, call);
-  const std::array in_list{try_list(plan, call, Direction::to_device), try_list(plan, call, Direction::to_host)};
+  const std::array in_list{try_list(plan, call, Direction::to_device),
+                           try_list(plan, call, Direction::to_host)};
   CopyBatchResult counts;
   for_each_operation(plan.size(), [&](std::size_t i) {
     PlannedCopy& copy = plan[i];

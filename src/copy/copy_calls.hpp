@@ -11,13 +11,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Collects copies without order among themselves, and enqueues them by calls that take several. Requires: none is from or to pageable
-/// memory.
+/// Collects copies without order among themselves, and enqueues them by calls that take several.
+/// Requires: none is from or to pageable memory.
 class CopyCalls {
  public:
-  /// What add() and finish() do where the runtime has no call for several copies: enqueue them `one_by_one`, or (`none`) return its status.
+  /// What add() and finish() do where the runtime has no call for several copies: enqueue them
+  /// `one_by_one`, or (`none`) return its status.
   enum class Fallback { one_by_one, none };
-  CopyCalls(native::stream stream, Fallback fallback) noexcept : stream_{stream}, fallback_{fallback} {}
+  CopyCalls(native::stream stream, Fallback fallback) noexcept
+      : stream_{stream}, fallback_{fallback} {}
 
   /// Both return the first failure. After a failure nothing more is enqueued.
   [[nodiscard]] backend::status add(void* to, const void* from, std::size_t bytes) noexcept {
@@ -33,12 +35,15 @@ class CopyCalls {
   }
 
  private:
-  // Measured on an H100 with CUDA 13.0: 16,384 copies of 16 KiB to the device go at 33 GB/s by 64, at 30 by 512, and at 6 in one call.
+  // Measured on an H100 with CUDA 13.0: 16,384 copies of 16 KiB to the device go at 33 GB/s by 64,
+  // at 30 by 512, and at 6 in one call.
   static constexpr std::size_t per_call = 64;
 
   [[nodiscard]] backend::status enqueue() noexcept {
     const bool as_one = count_ > 1 || fallback_ == Fallback::none;
-    const backend::status s = as_one ? backend::copy_batch_async(to_.data(), from_.data(), bytes_.data(), count_, stream_) : enqueue_each();
+    const backend::status s =
+        as_one ? backend::copy_batch_async(to_.data(), from_.data(), bytes_.data(), count_, stream_)
+               : enqueue_each();
     if (!as_one || s == backend::ok || fallback_ == Fallback::none) return s;
     const errc code = backend::classify(s);
     if (code != errc::not_supported && code != errc::driver_too_old) return s;
@@ -47,7 +52,8 @@ class CopyCalls {
   }
   [[nodiscard]] backend::status enqueue_each() noexcept {
     backend::status s = backend::ok;
-    for (std::size_t i = 0; s == backend::ok && i < count_; ++i) s = backend::copy_async(to_[i], from_[i], bytes_[i], stream_);
+    for (std::size_t i = 0; s == backend::ok && i < count_; ++i)
+      s = backend::copy_async(to_[i], from_[i], bytes_[i], stream_);
     return s;
   }
 

@@ -17,12 +17,13 @@ namespace {
 /// One side of a copy. `stride`: which of a dimension's strides is this side's.
 struct Side {
   const unsigned char* begin;
-  std::size_t StridedDimension::*stride;
+  std::size_t StridedDimension::* stride;
 };
 constexpr auto to_stride = &StridedDimension::to_stride;
 constexpr auto from_stride = &StridedDimension::from_stride;
 
-/// Dimensions by the destination's strides, the innermost first. Those that lie end to end on both sides are one.
+/// Dimensions by the destination's strides, the innermost first. Those that lie end to end on both
+/// sides are one.
 struct Shape {
   std::size_t width;  // bytes in a row
   std::array<StridedDimension, most_strided_dimensions> dimensions{};
@@ -30,7 +31,9 @@ struct Shape {
 
   void add(const StridedDimension& outer) noexcept {
     StridedDimension& inner = dimensions[rank == 0 ? 0 : rank - 1];
-    const auto is_next = [&](auto stride) { return outer.*stride == (rank == 0 ? width : inner.*stride * inner.count); };
+    const auto is_next = [&](auto stride) {
+      return outer.*stride == (rank == 0 ? width : inner.*stride * inner.count);
+    };
     if (!is_next(to_stride) || !is_next(from_stride))
       dimensions[rank++] = outer;
     else
@@ -39,22 +42,24 @@ struct Shape {
 };
 
 [[nodiscard]] Shape shape_of(std::size_t width, std::span<StridedDimension> dimensions) noexcept {
-  std::sort(dimensions.begin(), dimensions.end(), [](const auto& a, const auto& b) { return a.to_stride < b.to_stride; });
+  std::sort(dimensions.begin(), dimensions.end(),
+            [](const auto& a, const auto& b) { return a.to_stride < b.to_stride; });
   Shape shape{width};
   for (const StridedDimension& each : dimensions)
     if (each.count != 1) shape.add(each);
   return shape;
 }
 
-/// From the first byte to the last. @throws errc::invalid_argument unless each dimension lies around the inner ones, and memory can hold
-/// them
+/// From the first byte to the last. @throws errc::invalid_argument unless each dimension lies
+/// around the inner ones, and memory can hold them
 [[nodiscard]] std::size_t span_of(const Shape& shape, Side side, const char* operation) {
   std::size_t span = shape.width;
   for (std::size_t i = 0; i < shape.rank; ++i) {
     const StridedDimension& each = shape.dimensions[i];
     if (each.*side.stride < span)
       throw_error(errc::invalid_argument, operation,
-                  "the layouts differ, or elements overlap: copy between memory of one layout, and transpose with a kernel");
+                  "the layouts differ, or elements overlap: copy between memory of one layout, and "
+                  "transpose with a kernel");
     require_rows(side.begin, each.*side.stride, span, each.count, operation);
     span += each.*side.stride * (each.count - 1);
   }
@@ -70,7 +75,8 @@ struct Shape {
   return at;
 }
 
-/// Whether any row of one side shares bytes with a row of the other. Requires: the ranges of the sides do so.
+/// Whether any row of one side shares bytes with a row of the other. Requires: the ranges of the
+/// sides do so.
 [[nodiscard]] bool do_rows_overlap(const Shape& shape, Side to, Side from) noexcept {
   std::size_t rows = 1;
   for (std::size_t i = 0; i < shape.rank; ++i) rows *= shape.dimensions[i].count;
@@ -80,43 +86,52 @@ struct Shape {
 }
 
 [[nodiscard]] bool is_same(const Shape& shape, Side to, Side from) noexcept {
-  return to.begin == from.begin && std::all_of(shape.dimensions.begin(), shape.dimensions.begin() + shape.rank,
-                                               [](const auto& each) { return each.to_stride == each.from_stride; });
+  return to.begin == from.begin &&
+         std::all_of(shape.dimensions.begin(), shape.dimensions.begin() + shape.rank,
+                     [](const auto& each) { return each.to_stride == each.from_stride; });
 }
 
-/// The dimension whose rows are one copy of the runtime: the longest that the runtime takes. Moved to the front.
+/// The dimension whose rows are one copy of the runtime: the longest that the runtime takes. Moved
+/// to the front.
 void choose_rows(Shape& shape) noexcept {
   const auto rows_in_one_copy = [](const StridedDimension& each) {
     return std::max(each.to_stride, each.from_stride) <= largest_pitch ? each.count : 1;
   };
-  const auto chosen = std::max_element(shape.dimensions.begin(), shape.dimensions.begin() + shape.rank,
-                                       [&](const auto& a, const auto& b) { return rows_in_one_copy(a) < rows_in_one_copy(b); });
+  const auto chosen = std::max_element(
+      shape.dimensions.begin(), shape.dimensions.begin() + shape.rank,
+      [&](const auto& a, const auto& b) { return rows_in_one_copy(a) < rows_in_one_copy(b); });
   std::rotate(shape.dimensions.begin(), chosen, chosen + 1);
 }
 
 }  // namespace
 
-CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_t width, std::span<StridedDimension> dimensions,
-                        const CopyOptions& options, const char* operation) {
+CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_t width,
+                        std::span<StridedDimension> dimensions, const CopyOptions& options,
+                        const char* operation) {
   const Side destination{static_cast<const unsigned char*>(to), to_stride};
   const Side source{static_cast<const unsigned char*>(from), from_stride};
   // Nothing to do is a request as well, since the stream may be refused.
-  CopyRequest request = request_of({static_cast<unsigned char*>(to), 0, source.begin, 0, 0, 0}, options);
-  const bool is_empty = width == 0 || std::any_of(dimensions.begin(), dimensions.end(), [](const auto& each) { return each.count == 0; });
+  CopyRequest request =
+      request_of({static_cast<unsigned char*>(to), 0, source.begin, 0, 0, 0}, options);
+  const bool is_empty = width == 0 || std::any_of(dimensions.begin(), dimensions.end(),
+                                                  [](const auto& each) { return each.count == 0; });
   if (is_empty) return copy_request(stream, request, operation);
   Shape shape = shape_of(width, dimensions);
   const std::size_t to_span = span_of(shape, destination, operation);
   const std::size_t from_span = span_of(shape, source, operation);
   if (is_same(shape, destination, source)) return copy_request(stream, request, operation);
   const auto begin_of = [](Side side) { return reinterpret_cast<std::uintptr_t>(side.begin); };
-  const bool is_apart = begin_of(destination) + to_span <= begin_of(source) || begin_of(source) + from_span <= begin_of(destination);
+  const bool is_apart = begin_of(destination) + to_span <= begin_of(source) ||
+                        begin_of(source) + from_span <= begin_of(destination);
   if (!is_apart && do_rows_overlap(shape, destination, source))
     throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
   if (shape.rank > 0) choose_rows(shape);
-  const StridedDimension rows = shape.rank > 0 ? shape.dimensions[0] : StridedDimension{1, shape.width, shape.width};
+  const StridedDimension rows =
+      shape.rank > 0 ? shape.dimensions[0] : StridedDimension{1, shape.width, shape.width};
   Shape others{shape.width};
   std::size_t copies = 1;
-  for (std::size_t i = 1; i < shape.rank; ++i) copies *= (others.dimensions[others.rank++] = shape.dimensions[i]).count;
+  for (std::size_t i = 1; i < shape.rank; ++i)
+    copies *= (others.dimensions[others.rank++] = shape.dimensions[i]).count;
   CopyResult result = CopyResult::nothing;
   for (std::size_t i = 0; i < copies; ++i) {
     const auto offset = [&](Side side) { return row_of(others, side, i) - begin_of(side); };
@@ -140,23 +155,27 @@ constexpr const char* operation = "copy in three dimensions";
 void require_pitches(const void* memory, const Pitches& pitches, const Extent& extent) {
   detail::require_rows(memory, pitches.row, extent.width, extent.height, operation);
   if (extent.depth > 1 && pitches.slice < pitches.row * (extent.height - 1) + extent.width)
-    detail::throw_error(errc::invalid_argument, operation, "the pitch of a slice is smaller than its rows");
+    detail::throw_error(errc::invalid_argument, operation,
+                        "the pitch of a slice is smaller than its rows");
 }
 }  // namespace
 
-CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent,
-                   const CopyOptions& options) {
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
+                   Pitches from_pitches, Extent extent, const CopyOptions& options) {
   if (extent.width > 0 && extent.height > 0 && extent.depth > 0) {
     require_pitches(to, to_pitches, extent);
     require_pitches(from, from_pitches, extent);
   }
   std::array<detail::StridedDimension, 2> dimensions{
-      {{extent.height, to_pitches.row, from_pitches.row}, {extent.depth, to_pitches.slice, from_pitches.slice}}};
+      {{extent.height, to_pitches.row, from_pitches.row},
+       {extent.depth, to_pitches.slice, from_pitches.slice}}};
   return detail::copy_strided(stream, to, from, extent.width, dimensions, options, operation);
 }
 
-CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent, Pageable policy) {
-  return copy_3d(stream, to, to_pitches, from, from_pitches, extent, CopyOptions{.pageable = policy});
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
+                   Pitches from_pitches, Extent extent, Pageable policy) {
+  return copy_3d(stream, to, to_pitches, from, from_pitches, extent,
+                 CopyOptions{.pageable = policy});
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

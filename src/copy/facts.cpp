@@ -14,22 +14,32 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 Facts::Facts(CopyCall& call, const CopyRequest& request) noexcept
     : call_{call},
-      to_{range_of_rows(request.transfer.to, request.transfer.to_pitch, request.transfer.width, request.transfer.height), request.to_kind},
-      from_{range_of_rows(request.transfer.from, request.transfer.from_pitch, request.transfer.width, request.transfer.height),
+      to_{range_of_rows(request.transfer.to, request.transfer.to_pitch, request.transfer.width,
+                        request.transfer.height),
+          request.to_kind},
+      from_{range_of_rows(request.transfer.from, request.transfer.from_pitch,
+                          request.transfer.width, request.transfer.height),
             request.from_kind},
       source_{request.source} {}
 
 Facts::Facts(CopyCall& call, const FillRequest& request) noexcept
-    : call_{call}, to_{range_of_rows(request.to, request.pitch, request.width, request.height), request.to_kind}, from_{} {}
+    : call_{call},
+      to_{range_of_rows(request.to, request.pitch, request.width, request.height), request.to_kind},
+      from_{} {}
 
-bool Facts::runtime_takes_any_memory() const noexcept { return backend::copies_pageable_asynchronously(); }
+bool Facts::runtime_takes_any_memory() const noexcept {
+  return backend::copies_pageable_asynchronously();
+}
 
 MemoryFacts& Facts::facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
   if (facts) return *facts;
-  facts = facts_of(memory.range.begin, memory.range.bytes, memory.known, call_.use, call_.operation);
-  // CUDA does not know memory that is allocated in a capture, not even after the graph's launch (13.0, driver 580, seen on an H100).
+  facts =
+      facts_of(memory.range.begin, memory.range.bytes, memory.known, call_.use, call_.operation);
+  // CUDA does not know memory that is allocated in a capture, not even after the graph's launch
+  // (13.0, driver 580, seen on an H100).
   const bool is_unknown = facts->kind == MemoryKind::pageable && !memory.known;
-  if (is_unknown && is_capturing() && !is_process_memory(memory.range.begin)) facts = {MemoryKind::device, false, call_.slot.device};
+  if (is_unknown && is_capturing() && !is_process_memory(memory.range.begin))
+    facts = {MemoryKind::device, false, call_.slot.device};
   return *facts;
 }
 MemoryKind Facts::to_kind() { return facts_of_side(to_, to_facts_).kind; }
@@ -43,13 +53,16 @@ bool Facts::may_be_pinned_in_parts() const noexcept {
 }
 
 bool Facts::has_pageable_side() const noexcept {
-  const auto is_pageable = [](const std::optional<MemoryFacts>& facts) { return facts && facts->kind == MemoryKind::pageable; };
+  const auto is_pageable = [](const std::optional<MemoryFacts>& facts) {
+    return facts && facts->kind == MemoryKind::pageable;
+  };
   return is_pageable(to_facts_) || is_pageable(from_facts_);
 }
 
 void Facts::note_uses() {
   if (!to_facts_) note_use(to_.range.begin, to_.range.bytes, to_.known, call_.use);
-  if (!from_facts_ && from_.range.begin != nullptr) note_use(from_.range.begin, from_.range.bytes, from_.known, call_.use);
+  if (!from_facts_ && from_.range.begin != nullptr)
+    note_use(from_.range.begin, from_.range.bytes, from_.known, call_.use);
 }
 
 int Facts::owner_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
@@ -95,7 +108,9 @@ bool Facts::is_idle() {
   return *call_.is_idle;
 }
 
-bool Facts::may_read_now() { return source_ == SourceAccess::any_time || call_.ahead.known() != Ahead::unknown || is_idle(); }
+bool Facts::may_read_now() {
+  return source_ == SourceAccess::any_time || call_.ahead.known() != Ahead::unknown || is_idle();
+}
 
 void Facts::note_enqueued(Route route) {
   AheadScope& ahead = call_.ahead;
@@ -107,9 +122,12 @@ void Facts::note_enqueued(Route route) {
     case Route::short_copy:
     case Route::staged:
       if (runtime_takes_any_memory()) return;
-      if (to_kind() == MemoryKind::device) return ahead.leaves(ahead.known() == Ahead::unknown ? Ahead::unknown : Ahead::uploads);
-      // A short copy to the host has waited until the bytes had come. One to managed memory has not, and writes what the host can read.
-      return ahead.leaves(route == Route::short_copy && is_host(to_kind()) ? Ahead::idle : Ahead::unknown);
+      if (to_kind() == MemoryKind::device)
+        return ahead.leaves(ahead.known() == Ahead::unknown ? Ahead::unknown : Ahead::uploads);
+      // A short copy to the host has waited until the bytes had come. One to managed memory has
+      // not, and writes what the host can read.
+      return ahead.leaves(route == Route::short_copy && is_host(to_kind()) ? Ahead::idle
+                                                                           : Ahead::unknown);
     default:
       return ahead.leaves(Ahead::unknown);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What choose_route() and run() know about the stream and the memory. Most questions cost a runtime call, so they are asked only if the
-/// choice needs the answer, and the answers are kept.
+/// What choose_route() and run() know about the stream and the memory. Most questions cost a
+/// runtime call, so they are asked only if the choice needs the answer, and the answers are kept.
 #pragma once
 
 #include "base/process.hpp"
@@ -22,11 +22,12 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class Route;
 
-/// One call of the interface: a copy, a batch of copies, or a fill. While it lives, the stream's device is current, because memory that a
-/// stream allocated can be reached only then (CUDA, stream-ordered allocator). What is known of the stream is shared by all operations of a
-/// batch.
+/// One call of the interface: a copy, a batch of copies, or a fill. While it lives, the stream's
+/// device is current, because memory that a stream allocated can be reached only then (CUDA,
+/// stream-ordered allocator). What is known of the stream is shared by all operations of a batch.
 struct CopyCall {
-  /// `doing` must be a literal. @throws if the stream is gone, is another thread's default stream, or the runtime must not be called now
+  /// `doing` must be a literal. @throws if the stream is gone, is another thread's default stream,
+  /// or the runtime must not be called now
   CopyCall(StreamRef stream, const char* doing)
       : operation{doing},
         slot{enter_and_find(stream, doing)},
@@ -53,7 +54,8 @@ struct CopyCall {
   }
 };
 
-/// What is known of one request. To ask what kind of memory a side is also counts a use of it by the stream.
+/// What is known of one request. To ask what kind of memory a side is also counts a use of it by
+/// the stream.
 class Facts {
  public:
   struct Memory {
@@ -72,18 +74,21 @@ class Facts {
   [[nodiscard]] bool are_on_two_devices();
   [[nodiscard]] bool device_reads_pageable();
   [[nodiscard]] bool is_capturing();
-  /// Whether the stream takes part in a capture that was not begun with the library, or is broken: then no Graph would own a host function.
+  /// Whether the stream takes part in a capture that was not begun with the library, or is broken:
+  /// then no Graph would own a host function.
   [[nodiscard]] bool is_captured_elsewhere();
   [[nodiscard]] bool is_idle();
-  /// Whether the source may be read at once: the caller says so, or nothing ahead in the stream writes memory of the host.
+  /// Whether the source may be read at once: the caller says so, or nothing ahead in the stream
+  /// writes memory of the host.
   [[nodiscard]] bool may_read_now();
   [[nodiscard]] bool direct_failed() const noexcept { return direct_failed_; }
   [[nodiscard]] bool short_copy_failed() const noexcept { return short_copy_failed_; }
 
-  /// Whether pinned memory may consist of several registrations, or have gaps: the runtime answers for single addresses only.
+  /// Whether pinned memory may consist of several registrations, or have gaps: the runtime answers
+  /// for single addresses only.
   [[nodiscard]] bool may_be_pinned_in_parts() const noexcept;
-  /// Whether a side is known to be pageable: the runtime's call for batches takes no such memory. On a backend whose calls take any memory
-  /// no kind is asked.
+  /// Whether a side is known to be pageable: the runtime's call for batches takes no such memory.
+  /// On a backend whose calls take any memory no kind is asked.
   [[nodiscard]] bool has_pageable_side() const noexcept;
   /// Counts a use of both sides, except of a side whose kind was asked, which has counted it.
   void note_uses();

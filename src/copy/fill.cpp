@@ -19,15 +19,17 @@ namespace {
 
 constexpr const char* operation = "fill memory";
 
-void repeat(unsigned char* to, const unsigned char* element, std::size_t element_bytes, std::size_t bytes) noexcept {
+void repeat(unsigned char* to, const unsigned char* element, std::size_t element_bytes,
+            std::size_t bytes) noexcept {
   if (element_bytes == 1)
     std::memset(to, *element, bytes);
   else
-    for (std::size_t at = 0; at < bytes; at += element_bytes) std::memcpy(to + at, element, element_bytes);
+    for (std::size_t at = 0; at < bytes; at += element_bytes)
+      std::memcpy(to + at, element, element_bytes);
 }
 
-/// One call of the runtime, or a host function where the runtime refused the memory: it refuses a range that is registered in parts. Says
-/// what is wrong if another device owns the memory.
+/// One call of the runtime, or a host function where the runtime refused the memory: it refuses a
+/// range that is registered in parts. Says what is wrong if another device owns the memory.
 void fill_by_runtime(const FillRequest& request, Facts& facts) {
   reach(facts.slot().device, facts.to_owner(), operation);
   facts.note_uses();
@@ -35,21 +37,27 @@ void fill_by_runtime(const FillRequest& request, Facts& facts) {
   std::memcpy(&value, request.element, request.element_bytes);
   const native::stream stream = facts.slot().handle;
   const backend::status s =
-      request.height == 1 ? backend::fill_async(request.to, value, request.element_bytes, request.width / request.element_bytes, stream)
-                          : backend::fill_2d_async(request.to, request.pitch, *request.element, request.width, request.height, stream);
+      request.height == 1 ? backend::fill_async(request.to, value, request.element_bytes,
+                                                request.width / request.element_bytes, stream)
+                          : backend::fill_2d_async(request.to, request.pitch, *request.element,
+                                                   request.width, request.height, stream);
   if (s == backend::ok) [[likely]]
     return;
   backend::forget_error(s);
-  if (facts.may_be_pinned_in_parts() && backend::classify(s) == errc::invalid_argument) return run(Route::host_function, request, facts);
+  if (facts.may_be_pinned_in_parts() && backend::classify(s) == errc::invalid_argument)
+    return run(Route::host_function, request, facts);
   PointerInfo info{MemoryKind::pageable, Device{0}};
   if (backend::pointer_info(info, request.to) == backend::ok && info.kind == MemoryKind::device &&
       info.device.ordinal() != facts.slot().device)
-    throw_error(errc::peer_access, operation, "the memory is on another device than the stream: enable peer access, or use a stream there");
+    throw_error(errc::peer_access, operation,
+                "the memory is on another device than the stream: enable peer access, or use a "
+                "stream there");
   throw_status(s, operation);
 }
 
 void fill_by_host_function(const FillRequest& request, Facts& facts) {
-  const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};  // it must outlive the call
+  // it must outlive the call
+  const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};
   std::memcpy(element.get(), request.element, request.element_bytes);
   facts.call().stream().launch_host_func([request, element] {
     for (std::size_t row = 0; row < request.height; ++row)
@@ -57,18 +65,22 @@ void fill_by_host_function(const FillRequest& request, Facts& facts) {
   });
 }
 
-/// For elements that no runtime call sets: a pinned block with up to 4 KiB of them is copied to the front, then copies double the filled
-/// part.
+/// For elements that no runtime call sets: a pinned block with up to 4 KiB of them is copied to the
+/// front, then copies double the filled part.
 void fill_by_copies(const FillRequest& request, Facts& facts) {
   const std::size_t count = request.width / request.element_bytes;
-  const std::size_t seed_count = std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
-  PinnedBuffer<unsigned char> seed(seed_count * request.element_bytes);  // the pool keeps the block until the copy has completed
+  const std::size_t seed_count =
+      std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
+  // the pool keeps the block until the copy has completed
+  PinnedBuffer<unsigned char> seed(seed_count * request.element_bytes);
   repeat(seed.data(), request.element, request.element_bytes, seed.size());
   const StreamRef stream = facts.call().stream();
-  copy_known(stream, request.to, request.to_kind, seed.data(), MemoryKind::pinned, seed.size(), Pageable::stage);
+  copy_known(stream, request.to, request.to_kind, seed.data(), MemoryKind::pinned, seed.size(),
+             Pageable::stage);
   for (std::size_t done = seed.size(); done < request.width;) {
     const std::size_t next = std::min(done, request.width - done);
-    copy_known(stream, request.to + done, request.to_kind, request.to, request.to_kind, next, Pageable::stage);
+    copy_known(stream, request.to + done, request.to_kind, request.to, request.to_kind, next,
+               Pageable::stage);
     done += next;
   }
 }
@@ -78,7 +90,10 @@ void fill_by_copies(const FillRequest& request, Facts& facts) {
   fill.to = request.to;
   fill.bytes = request.width * request.height;
   fill.to_kind = request.to_kind;
-  fill.uses[0] = {MemoryAccess::write, {request.to, request.pitch, request.width, request.height}, request.to_kind, false};
+  fill.uses[0] = {MemoryAccess::write,
+                  {request.to, request.pitch, request.width, request.height},
+                  request.to_kind,
+                  false};
   fill.use_count = 1;
   return fill;
 }
@@ -105,32 +120,39 @@ void run(Route route, const FillRequest& request, Facts& facts) {
     case Route::seeded:
       return fill_by_copies(request, facts);
     case Route::refused_in_capture:
-      throw_in_capture(
-          facts.slot(), operation,
-          facts.is_captured_elsewhere() && facts.to_kind() == MemoryKind::pageable
-              ? "a host function sets the bytes, and the capture was not begun by runnel::capture(), so that no Graph would own it"
-              : "the fill takes bytes from memory that does not live as long as a graph: set 1, 2 or 4 byte elements of device or "
-                "pinned memory");
+      throw_in_capture(facts.slot(), operation,
+                       facts.is_captured_elsewhere() && facts.to_kind() == MemoryKind::pageable
+                           ? "a host function sets the bytes, and the capture was not begun by "
+                             "runnel::capture(), so that no Graph would own it"
+                           : "the fill takes bytes from memory that does not live as long as a "
+                             "graph: set 1, 2 or 4 byte elements of device or "
+                             "pinned memory");
     default:
       return;  // Route::nothing; no other route is chosen for a fill
   }
 }
 
-void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value, std::size_t size, std::size_t count) {
+void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value,
+                  std::size_t size, std::size_t count) {
   const std::size_t bytes = byte_size(count, size, operation);
   const auto* const element = static_cast<const unsigned char*>(value);
-  const bool is_uniform = std::all_of(element, element + size, [&](unsigned char byte) { return byte == *element; });
-  fill_request(stream, {static_cast<unsigned char*>(to), bytes, bytes, 1, element, is_uniform ? 1 : size, kind});
+  const bool is_uniform =
+      std::all_of(element, element + size, [&](unsigned char byte) { return byte == *element; });
+  fill_request(stream, {static_cast<unsigned char*>(to), bytes, bytes, 1, element,
+                        is_uniform ? 1 : size, kind});
 }
 
 }  // namespace detail
 
 void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes) {
-  detail::fill_request(stream, {static_cast<unsigned char*>(to), bytes, bytes, 1, &value, 1, std::nullopt});
+  detail::fill_request(stream,
+                       {static_cast<unsigned char*>(to), bytes, bytes, 1, &value, 1, std::nullopt});
 }
 
-void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height) {
-  detail::fill_request(stream, {static_cast<unsigned char*>(to), pitch, width, height, &value, 1, std::nullopt});
+void fill_2d(StreamRef stream, void* to, std::size_t pitch, unsigned char value, std::size_t width,
+             std::size_t height) {
+  detail::fill_request(
+      stream, {static_cast<unsigned char*>(to), pitch, width, height, &value, 1, std::nullopt});
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

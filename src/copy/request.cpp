@@ -9,14 +9,16 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Whether any row of one side shares bytes with a row of the other side. Requires: at least one row.
+/// Whether any row of one side shares bytes with a row of the other side. Requires: at least one
+/// row.
 [[nodiscard]] bool sides_overlap(const Transfer& t) noexcept {
   const auto to = reinterpret_cast<std::uintptr_t>(t.to);
   const auto from = reinterpret_cast<std::uintptr_t>(t.from);
   const std::uintptr_t to_end = to + t.to_pitch * (t.height - 1) + t.width;
   const std::uintptr_t from_end = from + t.from_pitch * (t.height - 1) + t.width;
   if (to_end <= from || from_end <= to) return false;
-  // The ranges meet, but the rows may lie beside each other, as two blocks of columns of one matrix do.
+  // The ranges meet, but the rows may lie beside each other, as two blocks of columns of one matrix
+  // do.
   return do_rows_meet(
       t.height, t.width, [&](std::size_t row) { return to + row * t.to_pitch; },
       [&](std::size_t row) { return from + row * t.from_pitch; });
@@ -34,7 +36,8 @@ void validate(const CopyRequest& request, const char* operation) {
 }
 
 void validate(const FillRequest& request, const char* operation) {
-  if (!has_nothing_to_do(request)) require_rows(request.to, request.pitch, request.width, request.height, operation);
+  if (!has_nothing_to_do(request))
+    require_rows(request.to, request.pitch, request.width, request.height, operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a caller asks for, as data. Flat copies, pitched copies, operations of a batch and fills all become a request, and go the same way:
-/// validate(), choose_route(), run().
+/// What a caller asks for, as data. Flat copies, pitched copies, operations of a batch and fills
+/// all become a request, and go the same way: validate(), choose_route(), run().
 #pragma once
 
 #include "copy/transfer.hpp"
@@ -21,11 +21,13 @@ struct CopyRequest {
   SourceAccess source = SourceAccess::stream_order;
 };
 
-[[nodiscard]] inline CopyRequest request_of(const Transfer& transfer, const CopyOptions& options) noexcept {
+[[nodiscard]] inline CopyRequest request_of(const Transfer& transfer,
+                                            const CopyOptions& options) noexcept {
   return {transfer, options.to_kind, options.from_kind, options.pageable, options.source};
 }
 
-/// `element_bytes` bytes, again and again, in each of `height` rows of `width` bytes. Requires: width is a multiple of element_bytes.
+/// `element_bytes` bytes, again and again, in each of `height` rows of `width` bytes. Requires:
+/// width is a multiple of element_bytes.
 struct FillRequest {
   unsigned char* to;
   std::size_t pitch;
@@ -39,12 +41,16 @@ struct FillRequest {
 /// Whether there are no bytes, or the source and the destination are the same bytes.
 [[nodiscard]] inline bool has_nothing_to_do(const CopyRequest& request) noexcept {
   const Transfer& t = request.transfer;
-  const bool is_same = t.to == t.from && (t.height == 1 || t.to_pitch == t.from_pitch) && t.to != nullptr;
+  const bool is_same =
+      t.to == t.from && (t.height == 1 || t.to_pitch == t.from_pitch) && t.to != nullptr;
   return t.width == 0 || t.height == 0 || is_same;
 }
-[[nodiscard]] inline bool has_nothing_to_do(const FillRequest& request) noexcept { return request.width == 0 || request.height == 0; }
+[[nodiscard]] inline bool has_nothing_to_do(const FillRequest& request) noexcept {
+  return request.width == 0 || request.height == 0;
+}
 
-/// @throws errc::invalid_argument for null, a pitch below the width, a range that does not fit an address, sides that overlap in part
+/// @throws errc::invalid_argument for null, a pitch below the width, a range that does not fit an
+/// address, sides that overlap in part
 void validate(const CopyRequest& request, const char* operation);
 void validate(const FillRequest& request, const char* operation);
 

@@ -15,9 +15,12 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] Direction direction_of(Facts& facts) { return is_host(facts.to_kind()) ? Direction::to_host : Direction::to_device; }
+[[nodiscard]] Direction direction_of(Facts& facts) {
+  return is_host(facts.to_kind()) ? Direction::to_host : Direction::to_device;
+}
 
-/// False if the runtime refused the memory. Runtimes refuse a range that begins in one registration and ends outside it.
+/// False if the runtime refused the memory. Runtimes refuse a range that begins in one registration
+/// and ends outside it.
 [[nodiscard]] bool try_direct(const CopyRequest& request, Facts& facts) {
   const backend::status s = enqueue_transfer(request.transfer, facts.slot().handle);
   if (s == backend::ok) return true;
@@ -32,8 +35,10 @@ namespace {
     facts.note_uses();
   } else {
     reach_devices(facts);
-    if (facts.from_kind() == MemoryKind::pinned) keep_source_for_later(facts.call(), request.transfer.to, request.transfer.bytes());
-    if (facts.may_be_pinned_in_parts()) return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
+    if (facts.from_kind() == MemoryKind::pinned)
+      keep_source_for_later(facts.call(), request.transfer.to, request.transfer.bytes());
+    if (facts.may_be_pinned_in_parts())
+      return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
   }
   check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
   return CopyResult::direct;
@@ -42,7 +47,8 @@ namespace {
 [[nodiscard]] CopyResult run_peer(const CopyRequest& request, Facts& facts) {
   const Transfer& t = request.transfer;
   for (std::size_t row = 0; row < t.height; ++row)
-    check(backend::copy_peer_async(t.to + row * t.to_pitch, facts.to_owner(), t.from + row * t.from_pitch, facts.from_owner(), t.width,
+    check(backend::copy_peer_async(t.to + row * t.to_pitch, facts.to_owner(),
+                                   t.from + row * t.from_pitch, facts.from_owner(), t.width,
                                    facts.slot().handle),
           facts.operation());
   return CopyResult::direct;
@@ -65,10 +71,12 @@ namespace {
   return CopyResult::staged;
 }
 
-/// Runtimes may read a pageable source within the call, even if earlier work of the stream is yet to write it.
+/// Runtimes may read a pageable source within the call, even if earlier work of the stream is yet
+/// to write it.
 void wait_until_source_is_written(Facts& facts) {
-  const bool is_read_in_order =
-      facts.runtime_takes_any_memory() || facts.from_kind() != MemoryKind::pageable || facts.device_reads_pageable();
+  const bool is_read_in_order = facts.runtime_takes_any_memory() ||
+                                facts.from_kind() != MemoryKind::pageable ||
+                                facts.device_reads_pageable();
   if (is_read_in_order || facts.is_capturing() || facts.may_read_now()) return;
   Event{facts.call().stream()}.synchronize();
 }
@@ -77,8 +85,10 @@ void wait_until_source_is_written(Facts& facts) {
   wait_until_source_is_written(facts);
   const ScopedWait wait{facts.operation(), {.stream = facts.call().use.id}};
   if (!try_direct(request, facts)) return std::nullopt;
-  // Where the device or the backend reads pageable memory itself, the call does not hold the caller. In a capture nothing runs yet.
-  const bool returns_early = (facts.runtime_takes_any_memory() || facts.device_reads_pageable()) && !facts.is_capturing();
+  // Where the device or the backend reads pageable memory itself, the call does not hold the
+  // caller. In a capture nothing runs yet.
+  const bool returns_early =
+      (facts.runtime_takes_any_memory() || facts.device_reads_pageable()) && !facts.is_capturing();
   if (returns_early) {
     check(backend::stream_synchronize(facts.slot().handle), facts.operation());
     emit_complete(facts.slot());
@@ -92,14 +102,17 @@ void refuse(Route route, Facts& facts) {
   if (route == Route::refused_by_policy)
     throw_error(errc::not_permitted, facts.operation(),
                 facts.may_be_pinned_in_parts()
-                    ? "the policy refuses memory that is pinned in parts, which the runtime cannot copy at once: use Pageable::stage"
-                    : "one side is pageable memory, which the policy refuses: use PinnedBuffer, or Pageable::stage");
-  throw_in_capture(
-      facts.slot(), facts.operation(),
-      is_host(facts.to_kind()) && is_host(facts.from_kind())
-          ? "a host function moves the bytes, and the capture was not begun by runnel::capture(), so that no Graph would own it"
-          : "the host moves the bytes once, at the call, which a graph cannot repeat: use PinnedBuffer and device memory, or "
-            "Pageable::block, with which the driver holds whoever launches the graph");
+                    ? "the policy refuses memory that is pinned in parts, which the runtime cannot "
+                      "copy at once: use Pageable::stage"
+                    : "one side is pageable memory, which the policy refuses: use PinnedBuffer, or "
+                      "Pageable::stage");
+  throw_in_capture(facts.slot(), facts.operation(),
+                   is_host(facts.to_kind()) && is_host(facts.from_kind())
+                       ? "a host function moves the bytes, and the capture was not begun by "
+                         "runnel::capture(), so that no Graph would own it"
+                       : "the host moves the bytes once, at the call, which a graph cannot repeat: "
+                         "use PinnedBuffer and device memory, or "
+                         "Pageable::block, with which the driver holds whoever launches the graph");
 }
 
 void reach_devices(Facts& facts) {
@@ -111,7 +124,9 @@ void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {
   if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
     return;
   if (call.are_sources_kept) return;
-  if (is_capturing(call.slot, call.operation) || own_call([&] { return is_idle(call.slot, call.operation); })) return;
+  if (is_capturing(call.slot, call.operation) ||
+      own_call([&] { return is_idle(call.slot, call.operation); }))
+    return;
   check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
   call.are_sources_kept = true;
 }
@@ -132,7 +147,8 @@ std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& fa
     case Route::staged:
       return run_staged(request, facts);
     case Route::host_function:
-      facts.call().stream().launch_host_func([transfer = request.transfer] { copy_rows(transfer); });
+      facts.call().stream().launch_host_func(
+          [transfer = request.transfer] { copy_rows(transfer); });
       return CopyResult::staged;
     case Route::blocked:
       return run_blocked(request, facts);
@@ -176,29 +192,38 @@ void CopyEvent::begin(const CopyRequest& request, Facts& facts) {
   if (!has_nothing_to_do(request)) event_.begin(about_copy(request, facts));
 }
 
-void CopyEvent::add_uses(Operation& copy, const CopyRequest& request, CopyResult done, Facts& facts) {
+void CopyEvent::add_uses(Operation& copy, const CopyRequest& request, CopyResult done,
+                         Facts& facts) {
   const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
   const bool to_done = at_the_call && facts.to_kind() == MemoryKind::pageable;
   const bool from_done = at_the_call && facts.from_kind() == MemoryKind::pageable;
   const Transfer& t = request.transfer;
-  copy.uses = {MemoryUse{MemoryAccess::read, {t.from, t.from_pitch, t.width, t.height}, request.from_kind, from_done},
-               MemoryUse{MemoryAccess::write, {t.to, t.to_pitch, t.width, t.height}, request.to_kind, to_done}};
+  copy.uses = {
+      MemoryUse{MemoryAccess::read,
+                {t.from, t.from_pitch, t.width, t.height},
+                request.from_kind,
+                from_done},
+      MemoryUse{
+          MemoryAccess::write, {t.to, t.to_pitch, t.width, t.height}, request.to_kind, to_done}};
   copy.use_count = 2;
 }
 
 CopyResult together(CopyResult a, CopyResult b) noexcept {
-  for (const CopyResult weaker : {CopyResult::staged, CopyResult::direct, CopyResult::inlined, CopyResult::blocked})
+  for (const CopyResult weaker :
+       {CopyResult::staged, CopyResult::direct, CopyResult::inlined, CopyResult::blocked})
     if (a == weaker || b == weaker) return weaker;
   return CopyResult::nothing;
 }
 
 namespace {
 
-[[nodiscard]] CopyResult copy_each_row(StreamRef stream, CopyRequest request, const char* operation) {
+[[nodiscard]] CopyResult copy_each_row(StreamRef stream, CopyRequest request,
+                                       const char* operation) {
   const Transfer t = request.transfer;
   CopyResult result = CopyResult::nothing;
   for (std::size_t row = 0; row < t.height; ++row) {
-    request.transfer = {t.to + row * t.to_pitch, t.width, t.from + row * t.from_pitch, t.width, t.width, 1};
+    request.transfer = {
+        t.to + row * t.to_pitch, t.width, t.from + row * t.from_pitch, t.width, t.width, 1};
     result = together(result, copy_request(stream, request, operation));
   }
   return result;
@@ -209,7 +234,8 @@ namespace {
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation) {
   CopyCall call{stream, operation};
   validate(request, operation);
-  if (!has_nothing_to_do(request) && !fits_one_copy(request.transfer)) return copy_each_row(stream, request, operation);
+  if (!has_nothing_to_do(request) && !fits_one_copy(request.transfer))
+    return copy_each_row(stream, request, operation);
   CopyRequest valid = request;
   valid.transfer = flattened(request.transfer);
   Facts facts{call, valid};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Taking a route: everything here enqueues work. Requires, throughout: the request is valid, and the stream's device is current.
+/// Taking a route: everything here enqueues work. Requires, throughout: the request is valid, and
+/// the stream's device is current.
 #pragma once
 
 #include "base/operation.hpp"
@@ -13,8 +14,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Returns what was done. If the route cannot be taken, returns nothing, has changed no memory of the caller, and has noted why in `facts`:
-/// choose_route() chooses another route then.
+/// Returns what was done. If the route cannot be taken, returns nothing, has changed no memory of
+/// the caller, and has noted why in `facts`: choose_route() chooses another route then.
 [[nodiscard]] std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts);
 void run(Route route, const FillRequest& request, Facts& facts);
 
@@ -46,16 +47,18 @@ class CopyEvent {
 /// What is true of both parts: memory may be reused at once only after both have been moved.
 [[nodiscard]] CopyResult together(CopyResult a, CopyResult b) noexcept;
 
-/// All of a call: validates the request, makes the stream's device current, and enqueues the copy. Rows that are further apart than a
-/// runtime takes are a copy each.
+/// All of a call: validates the request, makes the stream's device current, and enqueues the copy.
+/// Rows that are further apart than a runtime takes are a copy each.
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);
 
 /// Lets the stream's device reach device memory of the request. Call it before a direct copy.
 void reach_devices(Facts& facts);
-/// Makes sure that a copy of `bytes` bytes from pinned memory reads its source no earlier than the stream's order allows. Call it before
-/// the copy. CUDA (13.0, driver 580, seen on an H200 with 1000 bytes, not with 30,000) reads the source of a small copy at the call if the
-/// stream's own work is complete, even if work of the default stream that the stream has to wait for may still write the source. A command
-/// in front of the copy prevents that: a fill of the first byte of `to`, which the copy writes after it.
+/// Makes sure that a copy of `bytes` bytes from pinned memory reads its source no earlier than the
+/// stream's order allows. Call it before the copy. CUDA (13.0, driver 580, seen on an H200 with
+/// 1000 bytes, not with 30,000) reads the source of a small copy at the call if the stream's own
+/// work is complete, even if work of the default stream that the stream has to wait for may still
+/// write the source. A command in front of the copy prevents that: a fill of the first byte of
+/// `to`, which the copy writes after it.
 void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -29,17 +29,18 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// The device copies one piece while the thread moves the next. On an H200 256 KiB take 25.6 us in two pieces, 26.4 in one, 27.6 in four.
+// The device copies one piece while the thread moves the next. On an H200 256 KiB take 25.6 us in
+// two pieces, 26.4 in one, 27.6 in four.
 constexpr std::size_t piece_bytes = std::size_t{128} << 10;
-// An H200 brings 256 KiB to the host in 11 us. Beside other streams' copies to the host it takes as long as those do, and the caller must
-// not wait for them.
+// An H200 brings 256 KiB to the host in 11 us. Beside other streams' copies to the host it takes as
+// long as those do, and the caller must not wait for them.
 constexpr auto patience = 30us;
 
 // The last bytes of a block, where smaller copies have room for a value.
 constexpr std::size_t value_bytes = 64;
 
-/// A pinned block that stays with the last stream that used it. If a thread holds the block and that stream is idle, the stream is done
-/// with the block: no event is needed.
+/// A pinned block that stays with the last stream that used it. If a thread holds the block and
+/// that stream is idle, the stream is done with the block: no event is needed.
 struct KeptBlock {
   sync::Atomic<bool> taken{false};           // by a thread; only that thread changes what follows
   sync::Atomic<std::uint64_t> stream_id{0};  // the stream that the block stays with; 0: none
@@ -58,14 +59,19 @@ struct KeptBlocks {
 };
 KeptBlocks& kept_blocks() { return immortal<KeptBlocks>(); }
 
-/// Holds the stream's block, or one for it, during a scope. Empty if another thread holds that block.
+/// Holds the stream's block, or one for it, during a scope. Empty if another thread holds that
+/// block.
 class TakenBlock {
  public:
   explicit TakenBlock(std::uint64_t stream_id) noexcept {
     KeptBlocks& kept = kept_blocks();
-    const auto is_own = [&](const KeptBlock& block) { return block.stream_id.load(std::memory_order_relaxed) == stream_id; };
+    const auto is_own = [&](const KeptBlock& block) {
+      return block.stream_id.load(std::memory_order_relaxed) == stream_id;
+    };
     auto found = std::find_if(kept.all.begin(), kept.all.end(), is_own);
-    if (found == kept.all.end()) found = kept.all.begin() + kept.next.fetch_add(1, std::memory_order_relaxed) % kept.all.size();
+    if (found == kept.all.end())
+      found =
+          kept.all.begin() + kept.next.fetch_add(1, std::memory_order_relaxed) % kept.all.size();
     take(*found);
   }
   explicit TakenBlock(KeptBlock& block) noexcept { take(block); }
@@ -106,16 +112,20 @@ template <class Question>
   return true;
 }
 
-void copy_to_device(const Transfer& t, unsigned char* block, native::stream stream, const char* operation) {
+void copy_to_device(const Transfer& t, unsigned char* block, native::stream stream,
+                    const char* operation) {
   if (t.height > 1) {
     copy_rows({block, t.width, t.from, t.from_pitch, t.width, t.height});
-    return check(backend::copy_2d_async(t.to, t.to_pitch, block, t.width, t.width, t.height, stream), operation);
+    return check(
+        backend::copy_2d_async(t.to, t.to_pitch, block, t.width, t.width, t.height, stream),
+        operation);
   }
   const std::size_t pieces = (t.width + piece_bytes - 1) / piece_bytes;
   const std::size_t piece = (t.width + pieces - 1) / pieces;
   for (std::size_t at = 0; at < t.width; at += piece) {
     const std::size_t bytes = std::min(piece, t.width - at);
-    copy_streaming(block + at, t.from + at, bytes);  // past the caches: a device reads faster from memory than from a processor's cache
+    // past the caches: a device reads faster from memory than from a processor's cache
+    copy_streaming(block + at, t.from + at, bytes);
     check(backend::copy_async(t.to + at, block + at, bytes, stream), operation);
   }
 }
@@ -124,8 +134,9 @@ void copy_to_device(const Transfer& t, unsigned char* block, native::stream stre
 
 namespace {
 
-/// Waits a short time until the stream has passed the copy to the block. A value is read at once, while a question takes the runtime a
-/// microsecond or two. Requires: the stream had nothing ahead, not even the write of a value.
+/// Waits a short time until the stream has passed the copy to the block. A value is read at once,
+/// while a question takes the runtime a microsecond or two. Requires: the stream had nothing ahead,
+/// not even the write of a value.
 [[nodiscard]] bool arrives_soon(const CopyCall& call, unsigned char* block, std::size_t bytes) {
   if (bytes > short_copy_up_to - value_bytes || !has_stream_values(call.slot.device))
     return happens_soon([&] { return has_finished(call.slot, call.operation); });
@@ -140,10 +151,12 @@ namespace {
 ShortCopy try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
   const TakenBlock taken{call.use.id};
   if (!taken) return ShortCopy::not_possible;
-  const RelaxedCapture relaxed;  // the queries are the library's own: they must not invalidate a capture of the caller
-  // Asked while the block is held: before that, another thread may have enqueued a copy that uses it.
-  // Behind other copies to the device the workers are quicker than this thread alone.
-  if (direction == Direction::to_device && call.ahead.known() == Ahead::uploads) return ShortCopy::stream_is_busy;
+  const RelaxedCapture relaxed;  // the queries are the library's own: they must not invalidate a
+                                 // capture of the caller
+  // Asked while the block is held: before that, another thread may have enqueued a copy that uses
+  // it. Behind other copies to the device the workers are quicker than this thread alone.
+  if (direction == Direction::to_device && call.ahead.known() == Ahead::uploads)
+    return ShortCopy::stream_is_busy;
   const bool is_known_idle = call.ahead.known() == Ahead::idle && call.ahead.is_undisturbed();
   if (!is_known_idle && !is_idle(call.slot, call.operation)) return ShortCopy::stream_is_busy;
   call.ahead.found_idle();
@@ -156,12 +169,15 @@ ShortCopy try_short_copy(CopyCall& call, const Transfer& transfer, Direction dir
     copy_to_device(transfer, block, call.slot.handle, call.operation);
     return ShortCopy::done;
   }
-  const Transfer to_block{block, transfer.width, transfer.from, transfer.from_pitch, transfer.width, transfer.height};
+  const Transfer to_block{block,          transfer.width, transfer.from, transfer.from_pitch,
+                          transfer.width, transfer.height};
   check(enqueue_transfer(to_block, call.slot.handle), call.operation);
-  // The system is asked while the device works. If the device takes longer than `patience`, the copy is staged instead.
+  // The system is asked while the device works. If the device takes longer than `patience`, the
+  // copy is staged instead.
   const bool is_usable = looks_usable();
   if (!arrives_soon(call, block, transfer.bytes()) || !is_usable) return ShortCopy::not_possible;
-  copy_rows({transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});
+  copy_rows(
+      {transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});
   return ShortCopy::done;
 }
 

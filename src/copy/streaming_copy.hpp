@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// memcpy with stores that go past the caches, for bytes that a device reads or that no cache could keep.
+/// memcpy with stores that go past the caches, for bytes that a device reads or that no cache could
+/// keep.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -26,7 +27,8 @@ inline constexpr std::size_t streaming_line = 64;
 inline void stream_line(unsigned char* to, const unsigned char* from) noexcept {
   const auto* const in = reinterpret_cast<const __m128i*>(from);
   auto* const out = reinterpret_cast<__m128i*>(to);
-  const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
+  const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
+                d = _mm_loadu_si128(in + 3);
   _mm_stream_si128(out, a);
   _mm_stream_si128(out + 1, b);
   _mm_stream_si128(out + 2, c);
@@ -36,8 +38,8 @@ inline void end_streaming() noexcept { _mm_sfence(); }  // before anybody is tol
 
 #elif defined __aarch64__
 
-/// Copies one line. The stores carry the hint that the line is not used soon. The kernel copies pages in this way. Not measured: there was
-/// no such processor at hand.
+/// Copies one line. The stores carry the hint that the line is not used soon. The kernel copies
+/// pages in this way. Not measured: there was no such processor at hand.
 inline void stream_line(unsigned char* to, const unsigned char* from) noexcept {
   asm volatile(
       "ldp q0, q1, [%1]\n\t"
@@ -52,7 +54,8 @@ inline void end_streaming() noexcept {}  // a release orders these stores like a
 
 #endif
 
-/// As memcpy, but past the caches: without reading what is overwritten first, which is a third of the memory's work.
+/// As memcpy, but past the caches: without reading what is overwritten first, which is a third of
+/// the memory's work.
 inline void copy_streaming(void* destination, const void* source, std::size_t bytes) noexcept {
 #if defined __SSE2__ || defined __aarch64__
   auto* to = static_cast<unsigned char*>(destination);
@@ -64,7 +67,9 @@ inline void copy_streaming(void* destination, const void* source, std::size_t by
   }
   std::memcpy(to, from, head);
   to += head, from += head, bytes -= head;
-  for (; bytes >= streaming_line; to += streaming_line, from += streaming_line, bytes -= streaming_line) stream_line(to, from);
+  for (; bytes >= streaming_line;
+       to += streaming_line, from += streaming_line, bytes -= streaming_line)
+    stream_line(to, from);
   end_streaming();
   std::memcpy(to, from, bytes);
 #else

@@ -38,9 +38,11 @@ inline constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
 }
 
 /// Enqueues the transfer as one copy of the runtime. Requires: fits_one_copy().
-[[nodiscard]] inline backend::status enqueue_transfer(const Transfer& t, native::stream stream) noexcept {
+[[nodiscard]] inline backend::status enqueue_transfer(const Transfer& t,
+                                                      native::stream stream) noexcept {
   return t.height == 1 ? backend::copy_async(t.to, t.from, t.width, stream)
-                       : backend::copy_2d_async(t.to, t.to_pitch, t.from, t.from_pitch, t.width, t.height, stream);
+                       : backend::copy_2d_async(t.to, t.to_pitch, t.from, t.from_pitch, t.width,
+                                                t.height, stream);
 }
 
 /// Copies the bytes in the calling thread. Requires: both sides are host memory.
@@ -50,9 +52,11 @@ inline void copy_rows(const Transfer& transfer) noexcept {
     std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
 }
 
-/// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)` are the addresses of row i, which rise.
+/// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)`
+/// are the addresses of row i, which rise.
 template <class ToRow, class FromRow>
-[[nodiscard]] bool do_rows_meet(std::size_t rows, std::size_t width, ToRow to_row, FromRow from_row) noexcept {
+[[nodiscard]] bool do_rows_meet(std::size_t rows, std::size_t width, ToRow to_row,
+                                FromRow from_row) noexcept {
   for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
     if (to_row(i) + width <= from_row(j))
       ++i;
@@ -67,18 +71,22 @@ template <class ToRow, class FromRow>
 /// Which way a transfer between host and device goes.
 enum class Direction { to_device, to_host };
 
-/// The bytes of memory from the first row's begin to the last row's end, gaps between rows included.
+/// The bytes of memory from the first row's begin to the last row's end, gaps between rows
+/// included.
 struct Range {
   const void* begin;
   std::size_t bytes;
 };
-[[nodiscard]] inline Range range_of_rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t height) noexcept {
+[[nodiscard]] inline Range range_of_rows(const void* begin, std::size_t pitch, std::size_t width,
+                                         std::size_t height) noexcept {
   return {begin, pitch * (height - 1) + width};
 }
 /// The host's range of some rows of a transfer.
-[[nodiscard]] inline Range host_range(const Transfer& t, Direction direction, std::size_t first_row, std::size_t rows) noexcept {
-  return direction == Direction::to_device ? range_of_rows(t.from + first_row * t.from_pitch, t.from_pitch, t.width, rows)
-                                           : range_of_rows(t.to + first_row * t.to_pitch, t.to_pitch, t.width, rows);
+[[nodiscard]] inline Range host_range(const Transfer& t, Direction direction, std::size_t first_row,
+                                      std::size_t rows) noexcept {
+  return direction == Direction::to_device
+             ? range_of_rows(t.from + first_row * t.from_pitch, t.from_pitch, t.width, rows)
+             : range_of_rows(t.to + first_row * t.to_pitch, t.to_pitch, t.width, rows);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

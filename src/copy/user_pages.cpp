@@ -13,7 +13,8 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Linux's struct procmap_query (6.11), which older headers do not have: asks which mapping an address is in.
+/// Linux's struct procmap_query (6.11), which older headers do not have: asks which mapping an
+/// address is in.
 struct MappingQuery {
   std::uint64_t size = sizeof(MappingQuery);
   std::uint64_t query_flags = 0;
@@ -33,7 +34,9 @@ struct MappingQuery {
 };
 static_assert(sizeof(MappingQuery) == 104);
 
-[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
 
 enum class Mapping { unknown, refused, file, plain };
 
@@ -45,7 +48,8 @@ enum class Mapping { unknown, refused, file, plain };
   for (std::uintptr_t begin = address_of(range.begin); begin < end;) {
     MappingQuery query;
     query.query_address = begin;
-    if (ioctl(maps, _IOWR('f', 17, MappingQuery), &query) != 0) return errno == ENOENT ? Mapping::refused : Mapping::unknown;
+    if (ioctl(maps, _IOWR('f', 17, MappingQuery), &query) != 0)
+      return errno == ENOENT ? Mapping::refused : Mapping::unknown;
     if ((query.flags & (use == PageUse::read ? 1U : 2U)) == 0) return Mapping::refused;
     if (query.inode != 0) least = Mapping::file;
     last = {reinterpret_cast<const void*>(query.begin), query.end - query.begin};
@@ -86,7 +90,8 @@ bool populate_pages(Range range, PageUse use) noexcept {
   const std::uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
   if (mapping_of(range, use) == Mapping::refused) return false;
   const int error = populate(first, end, use);
-  return error == 0 || error == EINVAL;  // where pages cannot be populated, assume that they are usable
+  // where pages cannot be populated, assume that they are usable
+  return error == 0 || error == EINVAL;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

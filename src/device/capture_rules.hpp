@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What each operation does while streams are being captured: one table, as the routes of copies and fills are another (copy/route.hpp).
-/// Where the runtime itself makes the node, nobody looks the operation up.
+/// What each operation does while streams are being captured: one table, as the routes of copies
+/// and fills are another (copy/route.hpp). Where the runtime itself makes the node, nobody looks
+/// the operation up.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -20,7 +21,8 @@ enum class CaptureCase : unsigned char {
   use_value,
   prefetch,
   begin_capture,
-  launch_unordered_graph,  // one whose last launch was on another stream, which the runtime does not order
+  // one whose last launch was on another stream, which the runtime does not order
+  launch_unordered_graph,
   launch_graph,
   record_event,
   wait_for_event,
@@ -42,7 +44,8 @@ enum class CaptureCase : unsigned char {
 inline constexpr std::size_t capture_cases = static_cast<std::size_t>(CaptureCase::own_call) + 1;
 
 enum class InACapture : unsigned char {
-  refused,     ///< before the runtime is called, which would break the capture, or could not repeat the operation
+  refused,     ///< before the runtime is called, which would break the capture, or could not repeat
+               ///< the operation
   node,        ///< it becomes a node of the graph
   runs_beside  ///< it runs now, and the capture goes on
 };
@@ -53,14 +56,17 @@ struct CaptureRule {
   const char* reason = "";  // why it is refused
 };
 
-inline constexpr const char* nothing_runs = "the stream is being captured: nothing runs before the graph is launched";
+inline constexpr const char* nothing_runs =
+    "the stream is being captured: nothing runs before the graph is launched";
 
 inline constexpr std::array<CaptureRule, capture_cases> capture_rules{{
     {CaptureCase::query_stream, InACapture::refused, nothing_runs},
     {CaptureCase::wait_for_stream, InACapture::refused, nothing_runs},
     {CaptureCase::read_element, InACapture::refused, nothing_runs},
-    {CaptureCase::submit_completion, InACapture::refused, "the stream is being captured: nothing completes before the graph is launched"},
-    // A graph would wait for the same number at each launch, and runtimes differ in what they capture.
+    {CaptureCase::submit_completion, InACapture::refused,
+     "the stream is being captured: nothing completes before the graph is launched"},
+    // A graph would wait for the same number at each launch, and runtimes differ in what they
+    // capture.
     {CaptureCase::use_value, InACapture::refused, "the stream is being captured"},
     {CaptureCase::prefetch, InACapture::refused, "a graph cannot hold a prefetch"},
     {CaptureCase::begin_capture, InACapture::refused, "the stream is being captured already"},
@@ -73,14 +79,19 @@ inline constexpr std::array<CaptureRule, capture_cases> capture_rules{{
     {CaptureCase::keep_object, InACapture::node},
     {CaptureCase::allocate_memory, InACapture::node},
     {CaptureCase::free_memory, InACapture::node},
-    {CaptureCase::ask_captured_event, InACapture::refused, "the event was recorded in a capture: it marks a place in a graph"},
+    {CaptureCase::ask_captured_event, InACapture::refused,
+     "the event was recorded in a capture: it marks a place in a graph"},
     {CaptureCase::default_stream_work, InACapture::refused,
      "a blocking stream is being captured, and work on the default stream would break the capture"},
-    {CaptureCase::wait_for_device, InACapture::refused, "a stream of the device is being captured, and the wait would break the capture"},
-    {CaptureCase::overlap, InACapture::refused, "the calling thread is capturing a stream, and its waits would break the capture"},
+    {CaptureCase::wait_for_device, InACapture::refused,
+     "a stream of the device is being captured, and the wait would break the capture"},
+    {CaptureCase::overlap, InACapture::refused,
+     "the calling thread is capturing a stream, and its waits would break the capture"},
     {CaptureCase::own_call, InACapture::runs_beside},
 }};
 
-[[nodiscard]] constexpr const CaptureRule& capture_rule(CaptureCase what) noexcept { return capture_rules[static_cast<std::size_t>(what)]; }
+[[nodiscard]] constexpr const CaptureRule& capture_rule(CaptureCase what) noexcept {
+  return capture_rules[static_cast<std::size_t>(what)];
+}
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -20,14 +20,17 @@ thread_local constinit int noted_device = -1;
 
 namespace {
 
-/// The streams set for the devices that are not current on this thread; made when the thread uses a second device.
+/// The streams set for the devices that are not current on this thread; made when the thread uses a
+/// second device.
 using Others = std::array<CurrentStream, max_devices>;
-// A pointer, because a user's thread_local guard could outlive a thread_local table: then a new table is made while the thread ends.
+// A pointer, because a user's thread_local guard could outlive a thread_local table: then a new
+// table is made while the thread ends.
 thread_local constinit Others* others = nullptr;
 
 void delete_others(void*) { delete std::exchange(others, nullptr); }
 
-/// Makes the table if there may be a second device, so that the way out of a scope need not allocate. @throws std::bad_alloc
+/// Makes the table if there may be a second device, so that the way out of a scope need not
+/// allocate. @throws std::bad_alloc
 void reserve_others() {
   if (others != nullptr || single_device()) return;
   others = new Others{};
@@ -60,7 +63,8 @@ void forget_settings() noexcept {
 namespace {
 
 void note_another_device(int device) noexcept {
-  if (noted_device < 0) call_in_forked_child(forget_current_device);  // so that the next read asks, and is refused
+  // so that the next read asks, and is refused
+  if (noted_device < 0) call_in_forked_child(forget_current_device);
   if (noted_device >= 0) {
     const CurrentStream next = stream_set_on(device);
     const CurrentStream left = std::exchange(current, next);
@@ -91,7 +95,8 @@ void change_current_device(int device, const char* operation) {
   if (!in_host_function && (!single_device() || noted_device < 0)) {
     if (const backend::status s = backend::set_device(device); s != backend::ok) {
       int found = device;  // the call may have taken effect all the same
-      if (noted_device >= 0 && backend::get_device(found) == backend::ok && found == device) set_device_back(noted_device);
+      if (noted_device >= 0 && backend::get_device(found) == backend::ok && found == device)
+        set_device_back(noted_device);
       throw_status(s, operation);
     }
   }

@@ -50,7 +50,8 @@ constinit Known known[max_devices];
 }
 
 /// Asks the runtime the first time, and remembers the answer.
-[[nodiscard]] bool has_attribute(sync::Atomic<signed char>& known_answer, backend::Attribute which, int device) {
+[[nodiscard]] bool has_attribute(sync::Atomic<signed char>& known_answer, backend::Attribute which,
+                                 int device) {
   signed char answer = known_answer.load(std::memory_order_relaxed);
   if (answer < 0) {
     int value = 0;
@@ -76,13 +77,15 @@ void require_device(int device, const char* operation) {
   if (count == 0) {
     // Asks once more for the reason: there is no device, or the runtime could not say.
     const backend::status s = count_devices(count);
-    const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device || backend::classify(s) == errc::driver_too_old;
+    const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device ||
+                         backend::classify(s) == errc::driver_too_old;
     if (!is_none) throw_status(s, operation);
     if (count == 0) throw_error(errc::no_device, operation, Device::why_no_device().c_str());
     if (device >= 0 && device < count) return;
   }
   char reason[80];
-  std::snprintf(reason, sizeof reason, "there is no device %d: there %s %d, numbered from 0", device, count == 1 ? "is" : "are", count);
+  std::snprintf(reason, sizeof reason, "there is no device %d: there %s %d, numbered from 0",
+                device, count == 1 ? "is" : "are", count);
   throw_error(errc::invalid_device, operation, reason);
 }
 
@@ -93,24 +96,31 @@ PriorityRange priority_range_of(int device, const char* operation) {
     PriorityRange range{};
     const ScopedDevice on{device, operation};
     check(backend::priority_range(range.least.value, range.greatest.value), operation);
-    entry.priorities.store(
-        std::uint64_t{static_cast<std::uint32_t>(range.least.value)} << 32 | static_cast<std::uint32_t>(range.greatest.value),
-        std::memory_order_relaxed);
+    entry.priorities.store(std::uint64_t{static_cast<std::uint32_t>(range.least.value)} << 32 |
+                               static_cast<std::uint32_t>(range.greatest.value),
+                           std::memory_order_relaxed);
     entry.has_priorities.store(true, std::memory_order_release);
   }
   const std::uint64_t both = entry.priorities.load(std::memory_order_relaxed);
-  return {static_cast<int>(static_cast<std::uint32_t>(both >> 32)), static_cast<int>(static_cast<std::uint32_t>(both))};
+  return {static_cast<int>(static_cast<std::uint32_t>(both >> 32)),
+          static_cast<int>(static_cast<std::uint32_t>(both))};
 }
 
-bool has_memory_pools(int device) { return has_attribute(known[device].pools, backend::Attribute::memory_pools, device); }
-bool has_stream_values(int device) { return has_attribute(known[device].values, backend::Attribute::stream_memory_operations, device); }
+bool has_memory_pools(int device) {
+  return has_attribute(known[device].pools, backend::Attribute::memory_pools, device);
+}
+bool has_stream_values(int device) {
+  return has_attribute(known[device].values, backend::Attribute::stream_memory_operations, device);
+}
 bool reads_host_page_tables(int device) {
-  return has_attribute(known[device].page_tables, backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
+  return has_attribute(known[device].page_tables,
+                       backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
 }
 
 std::size_t total_memory(int device) {
   sync::Atomic<std::size_t>& total = known[device].memory;
-  if (total.load(std::memory_order_relaxed) == 0) total.store(Device{device}.memory_info().total, std::memory_order_relaxed);
+  if (total.load(std::memory_order_relaxed) == 0)
+    total.store(Device{device}.memory_info().total, std::memory_order_relaxed);
   return total.load(std::memory_order_relaxed);
 }
 
@@ -119,14 +129,18 @@ constinit sync::Atomic<bool> reached[max_devices][max_devices];
 }
 
 void reach(int device, int owner, const char* operation) {
-  if (owner < 0 || owner == device || reached[device][owner].load(std::memory_order_acquire)) return;
+  if (owner < 0 || owner == device || reached[device][owner].load(std::memory_order_acquire))
+    return;
   int can = 0;
   check(backend::can_access_peer(can, device, owner), operation);
-  if (can != 0 && has_memory_pools(owner)) check(own_call([&] { return backend::allow_pool_access(owner, device, true); }), operation);
+  if (can != 0 && has_memory_pools(owner))
+    check(own_call([&] { return backend::allow_pool_access(owner, device, true); }), operation);
   reached[device][owner].store(true, std::memory_order_release);
 }
 
-void forget_reach(int device, int owner) noexcept { reached[device][owner].store(false, std::memory_order_release); }
+void forget_reach(int device, int owner) noexcept {
+  reached[device][owner].store(false, std::memory_order_release);
+}
 
 namespace {
 
@@ -137,9 +151,12 @@ constexpr const char* counting = "count the devices";
   const auto [runtime_version, driver_version] = runnel::runtime_version();
   const bool has_driver = driver_version > 0;
   // CUDA gives one code for a driver that is too old and for none.
-  if (code == errc::driver_too_old || (has_driver && (code != errc::no_device || driver_version < runtime_version)))
+  if (code == errc::driver_too_old ||
+      (has_driver && (code != errc::no_device || driver_version < runtime_version)))
     return "install a newer driver, or build runnel with an older toolkit";
-  if (has_driver) return "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES does not hide it";
+  if (has_driver)
+    return "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES "
+           "does not hide it";
   return "install the device's driver, or build runnel with -Dgpu_backend=host";
 }
 
@@ -163,7 +180,8 @@ constexpr const char* counting = "count the devices";
 
 /// The first device that `matches`. @throws errc::invalid_device if there is none
 template <class Matches>
-[[nodiscard]] Device find_device(const char* operation, const std::string& name, Matches&& matches) {
+[[nodiscard]] Device find_device(const char* operation, const std::string& name,
+                                 Matches&& matches) {
   enter(operation);
   require_device(0, operation);
   for (int ordinal = 0; ordinal < device_count(); ++ordinal)
@@ -171,7 +189,8 @@ template <class Matches>
   throw_error(errc::invalid_device, operation, ("no device is named " + name).c_str());
 }
 
-/// Grants or revokes the device's access to the pool of `peer`: peer access alone does not cover memory that is allocated in stream order.
+/// Grants or revokes the device's access to the pool of `peer`: peer access alone does not cover
+/// memory that is allocated in stream order.
 void allow_pool_access(const DeviceCall& call, int peer, bool allow) {
   if (has_memory_pools(peer)) call.check(backend::allow_pool_access(peer, call.device(), allow));
 }
@@ -190,7 +209,8 @@ std::string Device::why_no_device() {
   const backend::status s = detail::count_devices(count);
   if (count > 0) return "";
   if (s == backend::ok)
-    return "the runtime shows no device: check that one is there, and that neither *_VISIBLE_DEVICES nor RUNNEL_HOST_DEVICES hides it";
+    return "the runtime shows no device: check that one is there, and that neither "
+           "*_VISIBLE_DEVICES nor RUNNEL_HOST_DEVICES hides it";
   std::string reason = backend::error_text(s);
   reason += " (";
   reason += backend::error_name(s);
@@ -239,12 +259,14 @@ std::string Device::pci_bus_id() const {
 Device Device::from_pci_bus_id(const std::string& id) {
   const bool has_domain = std::count(id.begin(), id.end(), ':') == 2;
   const std::string wanted = detail::lower_case(has_domain ? id : "0000:" + id);
-  return detail::find_device("find a device by its PCI bus id", id, [&](Device device) { return device.pci_bus_id() == wanted; });
+  return detail::find_device("find a device by its PCI bus id", id,
+                             [&](Device device) { return device.pci_bus_id() == wanted; });
 }
 
 Device Device::from_uuid(const std::string& uuid) {
   const std::string wanted = detail::lower_case(uuid.rfind("GPU-", 0) == 0 ? uuid.substr(4) : uuid);
-  return detail::find_device("find a device by its uuid", uuid, [&](Device device) { return device.uuid() == wanted; });
+  return detail::find_device("find a device by its uuid", uuid,
+                             [&](Device device) { return device.uuid() == wanted; });
 }
 
 HostWait Device::host_wait() const {
@@ -273,35 +295,45 @@ PriorityRange Device::priority_range() const {
 }
 
 int Device::async_engine_count() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::async_engine_count, "ask for a device's copy engines");
+  return detail::attribute_of(ordinal_, backend::Attribute::async_engine_count,
+                              "ask for a device's copy engines");
 }
 int Device::multiprocessor_count() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::multiprocessor_count, "ask for a device's multiprocessors");
+  return detail::attribute_of(ordinal_, backend::Attribute::multiprocessor_count,
+                              "ask for a device's multiprocessors");
 }
 int Device::hardware_queues() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::hardware_queues, "ask for a device's queues");
+  return detail::attribute_of(ordinal_, backend::Attribute::hardware_queues,
+                              "ask for a device's queues");
 }
 bool Device::can_map_host_memory() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::can_map_host_memory, "ask whether a device maps host memory") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::can_map_host_memory,
+                              "ask whether a device maps host memory") != 0;
 }
 bool Device::can_pin_read_only_memory() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::can_pin_read_only_memory, "ask whether a device pins read-only memory") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::can_pin_read_only_memory,
+                              "ask whether a device pins read-only memory") != 0;
 }
 bool Device::has_pageable_memory_access() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access, "ask whether a device reads pageable memory") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access,
+                              "ask whether a device reads pageable memory") != 0;
 }
 bool Device::can_use_host_page_tables() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access_uses_host_page_tables,
+  return detail::attribute_of(ordinal_,
+                              backend::Attribute::pageable_memory_access_uses_host_page_tables,
                               "ask whether a device uses the host's page tables") != 0;
 }
 bool Device::has_stream_memory_operations() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::stream_memory_operations, "ask whether streams can wait for values") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::stream_memory_operations,
+                              "ask whether streams can wait for values") != 0;
 }
 bool Device::has_partitions() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::partitions, "ask whether a device can be divided") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::partitions,
+                              "ask whether a device can be divided") != 0;
 }
 bool Device::has_memory_pools() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::memory_pools, "ask whether a device has memory pools") != 0;
+  return detail::attribute_of(ordinal_, backend::Attribute::memory_pools,
+                              "ask whether a device has memory pools") != 0;
 }
 
 bool Device::can_access_peer(Device peer) const {
@@ -315,7 +347,8 @@ bool Device::can_access_peer(Device peer) const {
 
 void Device::enable_peer_access(Device peer) const {
   constexpr const char* operation = "enable peer access";
-  if (!can_access_peer(peer)) detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
+  if (!can_access_peer(peer))
+    detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
   if (ordinal_ == peer.ordinal_) return;
   const detail::OwnDeviceCall call{ordinal_, operation};
   call.check(backend::enable_peer_access(peer.ordinal_));

@@ -12,8 +12,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// One operation on a device: the runtime may be called, and the device exists. It knows the operation's text, which goes into every
-/// exception. The current device does not matter; CurrentDeviceCall is for calls whose device is the current one.
+/// One operation on a device: the runtime may be called, and the device exists. It knows the
+/// operation's text, which goes into every exception. The current device does not matter;
+/// CurrentDeviceCall is for calls whose device is the current one.
 class DeviceCall {
  public:
   /// `operation` must be a literal, as in "ask for a device's name".
@@ -35,7 +36,8 @@ class DeviceCall {
 /// The same, with the device current for as long as this object lives.
 class CurrentDeviceCall : public DeviceCall {
  public:
-  CurrentDeviceCall(int device, const char* operation) : DeviceCall{device, operation}, current_{device, operation} {}
+  CurrentDeviceCall(int device, const char* operation)
+      : DeviceCall{device, operation}, current_{device, operation} {}
 
  private:
   ScopedDevice current_;
@@ -44,7 +46,8 @@ class CurrentDeviceCall : public DeviceCall {
 /// The same for calls that the library makes for itself.
 class OwnDeviceCall : public DeviceCall {
  public:
-  OwnDeviceCall(int device, const char* operation) : DeviceCall{device, operation}, own_{device, operation} {}
+  OwnDeviceCall(int device, const char* operation)
+      : DeviceCall{device, operation}, own_{device, operation} {}
 
  private:
   OwnCalls own_;

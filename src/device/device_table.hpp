@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the runtime said of each device. Counts, priority ranges and attributes never change while the process runs, so they are asked
-/// once.
+/// What the runtime said of each device. Counts, priority ranges and attributes never change while
+/// the process runs, so they are asked once.
 #pragma once
 
 #include "base/check.hpp"
@@ -18,7 +18,9 @@ extern constinit sync::Atomic<int> known_device_count;  // 0 until asked
 
 /// Asked once, and again while it is 0: a device may appear with another environment or driver.
 [[nodiscard]] int device_count() noexcept;
-[[nodiscard]] inline bool single_device() noexcept { return known_device_count.load(std::memory_order_relaxed) == 1; }
+[[nodiscard]] inline bool single_device() noexcept {
+  return known_device_count.load(std::memory_order_relaxed) == 1;
+}
 
 /// @throws errc::no_device, errc::invalid_device
 void require_device(int device, const char* operation);
@@ -30,8 +32,9 @@ void require_device(int device, const char* operation);
 /// Bytes. The runtime, which takes 56 us to answer on an H200, is asked the first time only.
 [[nodiscard]] std::size_t total_memory(int device);
 
-/// Lets streams of `device` reach memory that was allocated in stream order on `owner`, if that is another device, which `device` can reach
-/// at all. The runtimes require this for memory of their pools; all other memory is reachable without it. Owner -1: no device's memory.
+/// Lets streams of `device` reach memory that was allocated in stream order on `owner`, if that is
+/// another device, which `device` can reach at all. The runtimes require this for memory of their
+/// pools; all other memory is reachable without it. Owner -1: no device's memory.
 void reach(int device, int owner, const char* operation);
 /// Makes the next `reach` ask the runtime again.
 void forget_reach(int device, int owner) noexcept;

@@ -17,18 +17,21 @@ namespace {
 
 constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
 
-/// A number that no other process has. Process numbers would not do: two containers may use the same one.
+/// A number that no other process has. Process numbers would not do: two containers may use the
+/// same one.
 [[nodiscard]] std::uint64_t this_process() noexcept {
   static constinit sync::Atomic<std::uint64_t> number{0};
   std::uint64_t known = number.load(std::memory_order_acquire);
   if (known != 0) return known;
   std::uint64_t fresh = 0;
-  if (getrandom(&fresh, sizeof fresh, 0) != sizeof fresh) fresh = static_cast<std::uint64_t>(std::time(nullptr));
+  if (getrandom(&fresh, sizeof fresh, 0) != sizeof fresh)
+    fresh = static_cast<std::uint64_t>(std::time(nullptr));
   fresh |= 1;
   return number.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
-/// FNV-1a: it finds bytes that were mixed up or cut off on the way, and does not protect against forgery.
+/// FNV-1a: it finds bytes that were mixed up or cut off on the way, and does not protect against
+/// forgery.
 [[nodiscard]] std::uint32_t check_of(const IpcContent& content) noexcept {
   unsigned char bytes[sizeof content];
   std::memcpy(bytes, &content, sizeof content);
@@ -39,7 +42,8 @@ constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
 
 }  // namespace
 
-static_assert(sizeof(IpcContent) <= sizeof(IpcHandleBytes) && std::has_unique_object_representations_v<IpcContent>);
+static_assert(sizeof(IpcContent) <= sizeof(IpcHandleBytes) &&
+              std::has_unique_object_representations_v<IpcContent>);
 
 IpcHandleBytes seal_handle(IpcContent content, IpcKind kind, int device, const char* operation) {
   content.layout = layout;
@@ -52,13 +56,16 @@ IpcHandleBytes seal_handle(IpcContent content, IpcKind kind, int device, const c
   return handle;
 }
 
-IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device, const char* operation) {
+IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device,
+                       const char* operation) {
   IpcContent content;
   std::memcpy(&content, handle.data(), sizeof content);
   if (content.layout != layout || content.kind != kind || content.check != check_of(content))
-    throw_error(errc::invalid_argument, operation, "the bytes are no such handle of this version of runnel");
+    throw_error(errc::invalid_argument, operation,
+                "the bytes are no such handle of this version of runnel");
   if (content.process == this_process())
-    throw_error(errc::invalid_argument, operation, "the handle is of this process: use the object that it was made of");
+    throw_error(errc::invalid_argument, operation,
+                "the handle is of this process: use the object that it was made of");
   const int count = device_count();
   for (device = 0; device < count; ++device) {
     unsigned char uuid[16];

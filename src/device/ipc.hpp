@@ -25,9 +25,11 @@ struct IpcContent {
 using IpcHandleBytes = std::array<std::byte, 128>;
 
 /// The bytes of a handle, whose content has `native` and `bytes` set.
-[[nodiscard]] IpcHandleBytes seal_handle(IpcContent content, IpcKind kind, int device, const char* operation);
+[[nodiscard]] IpcHandleBytes seal_handle(IpcContent content, IpcKind kind, int device,
+                                         const char* operation);
 /// Reads a handle of another process. `device` is where this process sees its device.
 /// @throws errc::invalid_argument, errc::invalid_device
-[[nodiscard]] IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device, const char* operation);
+[[nodiscard]] IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device,
+                                     const char* operation);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

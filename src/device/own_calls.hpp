@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runtime calls that the library makes for itself, to own memory and handles or to ask how far a stream is.
+/// Runtime calls that the library makes for itself, to own memory and handles or to ask how far a
+/// stream is.
 #pragma once
 
 #include "base/check.hpp"
@@ -11,7 +12,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// While an object lives, the device is current, and no call of the thread invalidates a capture on any thread.
+/// While an object lives, the device is current, and no call of the thread invalidates a capture on
+/// any thread.
 class OwnCalls {
  public:
   OwnCalls(int device, const char* operation) : device_{device, operation} {}
@@ -22,8 +24,9 @@ class OwnCalls {
   RelaxedCapture relaxed_;
 };
 
-/// Calls `f()` with the device current, and invalidates no capture. Returns what it returns. `where` is the operation's text, for an error
-/// if the device cannot be made current, or ScopedDevice::no_throw.
+/// Calls `f()` with the device current, and invalidates no capture. Returns what it returns.
+/// `where` is the operation's text, for an error if the device cannot be made current, or
+/// ScopedDevice::no_throw.
 template <class Where, class F>
 decltype(auto) own_call(int device, Where where, F f) {
   const OwnCalls own{device, where};

@@ -22,7 +22,8 @@ namespace {
 
 constexpr const char* dividing = "divide a device";
 
-/// What one call of partition() gave. Never destroyed: streams of the parts may run until the process ends.
+/// What one call of partition() gave. Never destroyed: streams of the parts may run until the
+/// process ends.
 struct Division {
   int device;
   std::vector<int> wanted;
@@ -38,8 +39,11 @@ void require_numbers(int device, std::span<const int> wanted) {
   const int all = Device{device}.multiprocessor_count();
   int left = all;
   for (const int number : wanted) {
-    if (number < 1) throw_error(errc::invalid_argument, dividing, "a part has at least one multiprocessor");
-    if (number >= left) throw_error(errc::invalid_argument, dividing, "the parts leave no multiprocessor for the last part");
+    if (number < 1)
+      throw_error(errc::invalid_argument, dividing, "a part has at least one multiprocessor");
+    if (number >= left)
+      throw_error(errc::invalid_argument, dividing,
+                  "the parts leave no multiprocessor for the last part");
     left -= number;
   }
 }
@@ -48,9 +52,11 @@ void require_numbers(int device, std::span<const int> wanted) {
 Division& divide(int device, std::span<const int> wanted) {
   auto& all = divisions().all;
   const auto is_same = [&](const Division& each) {
-    return each.device == device && std::equal(each.wanted.begin(), each.wanted.end(), wanted.begin(), wanted.end());
+    return each.device == device &&
+           std::equal(each.wanted.begin(), each.wanted.end(), wanted.begin(), wanted.end());
   };
-  if (const auto found = std::find_if(all.begin(), all.end(), is_same); found != all.end()) return *found;
+  if (const auto found = std::find_if(all.begin(), all.end(), is_same); found != all.end())
+    return *found;
   std::list<Division> fresh;
   Division& division = fresh.emplace_back(Division{device, {wanted.begin(), wanted.end()}, {}});
   std::vector<int> granted(wanted.size() + 1);
@@ -58,13 +64,17 @@ Division& divide(int device, std::span<const int> wanted) {
   division.parts.reserve(parts.size());
   const ScopedDevice on{device, dividing};
   const ScopedWait wait{dividing, {.device = device}};
-  const backend::status s = backend::device_divide(device, wanted.data(), wanted.size(), granted.data(), parts.data());
+  const backend::status s =
+      backend::device_divide(device, wanted.data(), wanted.size(), granted.data(), parts.data());
   if (s != backend::ok && backend::classify(s) == errc::invalid_argument) {
     backend::forget_error(s);
-    throw_error(errc::invalid_argument, dividing, "rounded up to what the device can separate, the parts leave nothing for the last part");
+    throw_error(
+        errc::invalid_argument, dividing,
+        "rounded up to what the device can separate, the parts leave nothing for the last part");
   }
   check(s, dividing);
-  for (std::size_t i = 0; i < parts.size(); ++i) division.parts.push_back({device, granted[i], parts[i]});
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    division.parts.push_back({device, granted[i], parts[i]});
   all.splice(all.end(), fresh);
   return division;
 }
@@ -78,14 +88,17 @@ Device Partition::device() const noexcept { return Device{data_->device}; }
 void partition(Device device, std::span<const int> multiprocessors, std::span<Partition> parts) {
   const detail::DeviceCall call{device.ordinal(), detail::dividing};
   if (!device.has_partitions())
-    detail::throw_error(errc::not_supported, call.operation(), "streams of this device cannot have a part of its multiprocessors");
+    detail::throw_error(errc::not_supported, call.operation(),
+                        "streams of this device cannot have a part of its multiprocessors");
   if (parts.size() != multiprocessors.size() + 1)
-    detail::throw_error(errc::invalid_argument, call.operation(), "there must be one part more than numbers");
+    detail::throw_error(errc::invalid_argument, call.operation(),
+                        "there must be one part more than numbers");
   detail::require_numbers(call.device(), multiprocessors);
   const std::lock_guard lock{detail::divisions().mutex};
   const detail::Division& division = detail::divide(call.device(), multiprocessors);
-  std::transform(division.parts.begin(), division.parts.end(), parts.begin(),
-                 [](const detail::PartitionData& each) { return detail::Access::partition(&each); });
+  std::transform(
+      division.parts.begin(), division.parts.end(), parts.begin(),
+      [](const detail::PartitionData& each) { return detail::Access::partition(&each); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

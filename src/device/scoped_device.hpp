@@ -9,8 +9,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// For places that cannot report a failure. A call that fails once may work the second time; and if the thread stayed on another device,
-/// all its later work would go there.
+/// For places that cannot report a failure. A call that fails once may work the second time; and if
+/// the thread stayed on another device, all its later work would go there.
 inline void set_device_back(int device) noexcept {
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (succeeded_or_forget(backend::set_device(device))) return;

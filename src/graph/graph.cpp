@@ -39,7 +39,8 @@ struct GraphState {
   sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
   sync::Mutex asking{};            // and one call that uses `graph`, also if it only asks
   StreamPoint last{};              // open, of the stream of the last launch; empty before the first
-  bool is_unordered = false;       // the runtime does not order the next launch after the last one, if their streams differ
+  // the runtime does not order the next launch after the last one, if their streams differ
+  bool is_unordered = false;
   std::vector<native::graph_node> disabled{};
   bool is_changed = false;  // a node has other arguments than it was captured with, or is disabled
   EventRef end{};           // marks the end of the last launch; none: nothing does
@@ -53,8 +54,11 @@ constexpr const char* ending = "end a capture";
 
 void destroy_handles(GraphState* state) noexcept {
   const std::unique_ptr<GraphState> owned{state};
-  if (state->executable != nullptr) call_quietly(state->device, [&] { return backend::executable_graph_destroy(state->executable); });
-  if (state->graph != nullptr) call_quietly(state->device, [&] { return backend::graph_destroy(state->graph); });
+  if (state->executable != nullptr)
+    call_quietly(state->device,
+                 [&] { return backend::executable_graph_destroy(state->executable); });
+  if (state->graph != nullptr)
+    call_quietly(state->device, [&] { return backend::graph_destroy(state->graph); });
 }
 
 /// Requires: the graph's launches are complete.
@@ -62,28 +66,35 @@ struct FinishGraph {
   void operator()(GraphState* state) const noexcept {
     state->events = state->functions->take_events();
     state->functions = nullptr;
-    release(
-        Postponed{[](const Postponed& item) noexcept { destroy_handles(static_cast<GraphState*>(item.handle)); }, state, state->device});
+    release(Postponed{[](const Postponed& item) noexcept {
+                        destroy_handles(static_cast<GraphState*>(item.handle));
+                      },
+                      state, state->device});
   }
 };
 using CompleteGraph = std::unique_ptr<GraphState, FinishGraph>;
 
-/// Enqueued behind a graph's launches. It destroys the graph when it is destroyed itself, after it has run or in place of that.
+/// Enqueued behind a graph's launches. It destroys the graph when it is destroyed itself, after it
+/// has run or in place of that.
 struct Finish {
   CompleteGraph graph{};
   void operator()() const noexcept {}
 };
 
 /// Makes the stream wait for the last launch. False if that cannot be done.
-[[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state, const StreamPoint& last) noexcept {
-  if (state.end) return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end.get()));
+[[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state,
+                                      const StreamPoint& last) noexcept {
+  if (state.end)
+    return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end.get()));
   return last.make_wait(stream, InCapture::never);
 }
 
-/// Whether the end of the graph may be enqueued on the stream of its last launch itself. Then whoever waits for that stream finds the
-/// graph's functions destroyed, as plain host functions are.
+/// Whether the end of the graph may be enqueued on the stream of its last launch itself. Then
+/// whoever waits for that stream finds the graph's functions destroyed, as plain host functions
+/// are.
 [[nodiscard]] bool can_finish_on(const HeldStream& last, const GraphState& state) noexcept {
-  return !state.functions->is_empty() && last && last.is_reachable() && capture_state(last.handle()) == CaptureState::none;
+  return !state.functions->is_empty() && last && last.is_reachable() &&
+         capture_state(last.handle()) == CaptureState::none;
 }
 
 /// False if that failed.
@@ -106,7 +117,8 @@ struct Finish {
   return refused == nullptr;
 }
 
-/// Whether the graph's launches are known to be complete. A default stream is not asked: that could break a capture.
+/// Whether the graph's launches are known to be complete. A default stream is not asked: that could
+/// break a capture.
 [[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
   if (!last) return true;
   if (const HeldStream held{last.stream()})
@@ -115,12 +127,13 @@ struct Finish {
   return last.is_over();
 }
 
-/// Destroys the graph once its launches are complete: at once if they are. If that can never be known, all but its host functions is kept
-/// for good.
+/// Destroys the graph once its launches are complete: at once if they are. If that can never be
+/// known, all but its host functions is kept for good.
 void destroy_after_launches(GraphState* state) noexcept {
   const StreamPoint last = std::move(state->last);
   const bool is_done = is_complete(last);
-  const bool is_enqueued = !is_done && enqueue_finish(state, last);  // then the graph may be gone already
+  // then the graph may be gone already
+  const bool is_enqueued = !is_done && enqueue_finish(state, last);
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
   const ScopedWait wait{"destroy a graph", {.device = state->device}};
@@ -131,8 +144,10 @@ void destroy_after_launches(GraphState* state) noexcept {
 }
 
 void release_graph(GraphState* state) noexcept {
-  release(Postponed{[](const Postponed& item) noexcept { destroy_after_launches(static_cast<GraphState*>(item.handle)); }, state,
-                    state->device});
+  release(Postponed{[](const Postponed& item) noexcept {
+                      destroy_after_launches(static_cast<GraphState*>(item.handle));
+                    },
+                    state, state->device});
 }
 
 struct ReleaseGraph {
@@ -141,7 +156,9 @@ struct ReleaseGraph {
 using OwnedGraph = std::unique_ptr<GraphState, ReleaseGraph>;
 
 void instantiate(GraphState& state, const char* operation) {
-  check(own_call(state.device, operation, [&] { return backend::graph_instantiate(state.executable, state.graph); }), operation);
+  check(own_call(state.device, operation,
+                 [&] { return backend::graph_instantiate(state.executable, state.graph); }),
+        operation);
 }
 
 [[nodiscard]] backend::NodeKind kind_of(native::graph_node node, const char* operation) {
@@ -164,7 +181,8 @@ void instantiate(GraphState& state, const char* operation) {
   return nodes;
 }
 
-/// Counts a use by the stream, in place of the stream that launched the graph before: that launch comes before this one.
+/// Counts a use by the stream, in place of the stream that launched the graph before: that launch
+/// comes before this one.
 void note_use(GraphState& state, StreamUse stream) {
   if (state.last.stream() == stream) [[likely]]
     return;
@@ -174,17 +192,23 @@ void note_use(GraphState& state, StreamUse stream) {
 /// The graph becomes a node of the graph that the stream is being captured into, as it is now.
 void become_node(GraphState& state, const StreamCall& call) {
   if (!state.disabled.empty())
-    throw_error(errc::not_supported, launching, "a node of the graph is disabled, which a graph within a graph cannot be: enable it first");
+    throw_error(
+        errc::not_supported, launching,
+        "a node of the graph is disabled, which a graph within a graph cannot be: enable it first");
   const std::shared_ptr<GraphFunctions> outer = functions_of_capture(call, "graph");
   const std::lock_guard lock{state.asking};
   for (const native::graph_node node : nodes_of(state.graph, launching))
-    if (const backend::NodeKind kind = kind_of(node, launching); kind == backend::NodeKind::allocation || kind == backend::NodeKind::free)
-      throw_error(errc::not_supported, launching, "memory is allocated or freed in the graph, which a graph within a graph cannot do");
+    if (const backend::NodeKind kind = kind_of(node, launching);
+        kind == backend::NodeKind::allocation || kind == backend::NodeKind::free)
+      throw_error(
+          errc::not_supported, launching,
+          "memory is allocated or freed in the graph, which a graph within a graph cannot do");
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   outer->capture(call, *state.functions, state.graph, state.executable);
 }
 
-/// Makes the stream wait for the last launch, if that was on another stream and the runtime does not see to it.
+/// Makes the stream wait for the last launch, if that was on another stream and the runtime does
+/// not see to it.
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
@@ -195,8 +219,8 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
-/// Whether an event has to mark the end of the next launch: the runtime does not order the one after it, or the stream is a thread's
-/// default stream, where no other thread can record later.
+/// Whether an event has to mark the end of the next launch: the runtime does not order the one
+/// after it, or the stream is a thread's default stream, where no other thread can record later.
 [[nodiscard]] bool wants_mark(const GraphState& state, const Slot& slot) noexcept {
   return state.end || !backend::orders_graph_launches() || slot.thread != nullptr;
 }
@@ -214,21 +238,27 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
 /// The capture that this thread has begun on the stream.
 [[nodiscard]] OpenCapture require_capture(StreamUse stream) {
   OpenCapture capture = capture_begun_on(stream);
-  if (capture.number == 0) throw_error(errc::capture, ending, "no capture was begun on this stream");
+  if (capture.number == 0)
+    throw_error(errc::capture, ending, "no capture was begun on this stream");
   if (capture.thread != std::this_thread::get_id())
     throw_error(errc::capture, ending, "the capture was begun on another thread: end it there");
   return capture;
 }
 
 /// Why a capture gives no graph whose work is not joined, or which was broken.
-[[noreturn]] void throw_lost_capture(const OpenCapture& capture, bool is_broken, backend::status status) {
-  char reason[200] = "a call that cannot be captured has broken it: capture the work again without that call";
+[[noreturn]] void throw_lost_capture(const OpenCapture& capture, bool is_broken,
+                                     backend::status status) {
+  char reason[200] =
+      "a call that cannot be captured has broken it: capture the work again without that call";
   if (!is_broken)
     std::snprintf(reason, sizeof reason,
-                  "work of another stream was not joined: let the captured stream wait for that stream before the end");
+                  "work of another stream was not joined: let the captured stream wait for that "
+                  "stream before the end");
   else if (capture.broken_by != nullptr)
-    std::snprintf(reason, sizeof reason, "a call that could not %s has broken it: capture the work again without that call",
-                  capture.broken_by);
+    std::snprintf(
+        reason, sizeof reason,
+        "a call that could not %s has broken it: capture the work again without that call",
+        capture.broken_by);
   throw_error(errc::capture, ending, reason, status, backend::error_name(status));
 }
 
@@ -284,27 +314,33 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   return kind == copy || kind == fill || kind == kernel || kind == host_function;
 }
 
-[[nodiscard]] GraphState& require_node(GraphState& state, std::uint64_t capture, const char* operation) {
+[[nodiscard]] GraphState& require_node(GraphState& state, std::uint64_t capture,
+                                       const char* operation) {
   if (capture == state.functions->number()) return state;
-  throw_error(errc::invalid_handle, operation, "the node is of another graph, or of what the graph was before an update");
+  throw_error(errc::invalid_handle, operation,
+              "the node is of another graph, or of what the graph was before an update");
 }
 
-void change_native(const GraphState& state, native::graph_node node, native::graph_node from, backend::NodeKind kind,
-                   const char* operation) {
-  const backend::status s =
-      own_call(state.device, operation, [&] { return backend::graph_change_node(state.executable, node, from, kind); });
+void change_native(const GraphState& state, native::graph_node node, native::graph_node from,
+                   backend::NodeKind kind, const char* operation) {
+  const backend::status s = own_call(state.device, operation, [&] {
+    return backend::graph_change_node(state.executable, node, from, kind);
+  });
   if (s == backend::ok) return;
   if (backend::classify(s) != errc::invalid_argument) throw_status(s, operation);
   const char* const name = backend::error_name(s);
   backend::forget_error(s);
-  throw_error(errc::not_supported, operation, "the runtime cannot give the node such arguments: capture the work again", s, name);
+  throw_error(errc::not_supported, operation,
+              "the runtime cannot give the node such arguments: capture the work again", s, name);
 }
 
-/// Gives the executable graph of one the work of the other. False if the runtime cannot do that, and where the nodes of the new work must
-/// be those of its own graph, because somebody may change them, or nodes of the old one were changed.
+/// Gives the executable graph of one the work of the other. False if the runtime cannot do that,
+/// and where the nodes of the new work must be those of its own graph, because somebody may change
+/// them, or nodes of the old one were changed.
 [[nodiscard]] bool give_work(const GraphState& old, const GraphState& now, const char* operation) {
   if (now.functions->has_given_nodes() || old.is_changed) return false;
-  const backend::status s = own_call(old.device, operation, [&] { return backend::graph_update(old.executable, now.graph); });
+  const backend::status s = own_call(
+      old.device, operation, [&] { return backend::graph_update(old.executable, now.graph); });
   if (s == backend::ok) return true;
   if (backend::classify(s) != errc::not_supported) throw_status(s, operation);
   backend::forget_error(s);
@@ -350,11 +386,14 @@ void begin_capture(StreamRef stream) {
   using namespace detail;
   const StreamCall call{stream, beginning};
   if (is_legacy_default(call.slot()))
-    throw_error(errc::capture, beginning, "the default stream cannot be captured: capture a stream of your own");
+    throw_error(errc::capture, beginning,
+                "the default stream cannot be captured: capture a stream of your own");
   refuse_in_capture(call.slot(), beginning, CaptureCase::begin_capture);
   note_capture();
-  const std::uint64_t announced =
-      announce_capture({0, {&call.slot(), stream.id()}, std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
+  const std::uint64_t announced = announce_capture({0,
+                                                    {&call.slot(), stream.id()},
+                                                    std::this_thread::get_id(),
+                                                    std::make_shared<GraphFunctions>()});
   try {
     {
       const CaptureTurn alone{call.slot()};
@@ -362,7 +401,9 @@ void begin_capture(StreamRef stream) {
     }
     std::uint64_t number = 0;
     call.check(backend::stream_capture_number(call.handle(), number));
-    if (number == 0) throw_error(errc::capture, beginning, "a call of another thread has broken the capture as it began");
+    if (number == 0)
+      throw_error(errc::capture, beginning,
+                  "a call of another thread has broken the capture as it began");
     number_capture(announced, number);
   } catch (...) {  // the first call may have taken effect all the same
     discard_native_capture(call.slot());
@@ -371,12 +412,17 @@ void begin_capture(StreamRef stream) {
   }
 }
 
-Graph end_capture(StreamRef stream) { return detail::CaptureGuard::instantiated(Graph{detail::take_captured(stream).release()}); }
+Graph end_capture(StreamRef stream) {
+  return detail::CaptureGuard::instantiated(Graph{detail::take_captured(stream).release()});
+}
 
-Graph::Graph(detail::GraphState* state) noexcept : state_{state} { detail::count_up(detail::counters.graphs); }
+Graph::Graph(detail::GraphState* state) noexcept : state_{state} {
+  detail::count_up(detail::counters.graphs);
+}
 
 detail::GraphState& Graph::require(const char* operation) const {
-  if (state_ == nullptr) detail::throw_error(errc::invalid_handle, operation, "the graph is empty or was moved from");
+  if (state_ == nullptr)
+    detail::throw_error(errc::invalid_handle, operation, "the graph is empty or was moved from");
   return *state_;
 }
 
@@ -384,11 +430,14 @@ void Graph::launch(StreamRef stream) const {
   using namespace detail;
   GraphState& state = require(launching);
   const StreamCall call{stream, launching};
-  if (call.slot().device != state.device) throw_error(errc::invalid_argument, launching, "the stream is of another device than the graph");
+  if (call.slot().device != state.device)
+    throw_error(errc::invalid_argument, launching,
+                "the stream is of another device than the graph");
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool is_marked = wants_mark(state, call.slot());
-  if ((are_captures_open() || has_functions || is_marked) && is_capturing(call.slot(), launching)) [[unlikely]]
+  if ((are_captures_open() || has_functions || is_marked) && is_capturing(call.slot(), launching))
+      [[unlikely]]
     return become_node(state, call);
   const StreamUse use{&call.slot(), stream.id()};
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
@@ -400,20 +449,24 @@ void Graph::launch(StreamRef stream) const {
     if (has_functions) state.functions->undo_launch();
     throw_status(s, launching);
   }
-  note_use(state, use);  // only now: after a failure, an earlier launch on another stream may still run
+  // only now: after a failure, an earlier launch on another stream may still run
+  note_use(state, use);
   state.is_unordered = !backend::orders_graph_launches();
   if (is_marked) mark_launch(state, call);
   if (is_observed()) [[unlikely]]
     state.functions->emit_events(call);
 }
 
-/// The old state keeps the old host functions until the launches under way are complete; its executable graph goes on with the new work.
+/// The old state keeps the old host functions until the launches under way are complete; its
+/// executable graph goes on with the new work.
 bool Graph::take(Graph fresh) {
   using namespace detail;
   constexpr const char* operation = "update a graph";
   GraphState& old = require(operation);
   GraphState& now = fresh.require(operation);
-  if (old.device != now.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
+  if (old.device != now.device)
+    throw_error(errc::invalid_argument, operation,
+                "the stream is of another device than the graph");
   const bool is_same = give_work(old, now, operation);
   if (is_same)
     std::swap(old.executable, now.executable);
@@ -431,13 +484,15 @@ GraphNode last_node(StreamRef stream) {
   constexpr const char* operation = "find a node of a graph";
   const StreamCall call{stream, operation};
   call.disturbs_nothing();
-  if (!is_capturing(call.slot(), operation)) throw_error(errc::capture, operation, "the stream is not being captured");
+  if (!is_capturing(call.slot(), operation))
+    throw_error(errc::capture, operation, "the stream is not being captured");
   const std::shared_ptr<GraphFunctions> functions = functions_of_capture(call, "node");
   GraphNode node;
   call.check(backend::captured_node(call.handle(), node.handle_, node.is_flat_));
   if (node.handle_ == nullptr)
-    throw_error(errc::invalid_argument, operation,
-                "the last thing that the stream was given is no operation: ask right after the operation");
+    throw_error(
+        errc::invalid_argument, operation,
+        "the last thing that the stream was given is no operation: ask right after the operation");
   node.capture_ = functions->number();
   functions->note_given_node();
   return node;
@@ -448,15 +503,20 @@ void Graph::change(GraphNode node, GraphNode from, Graph fresh) {
   constexpr const char* operation = "change a node of a graph";
   GraphState& state = require_node(require(operation), node.capture_, operation);
   GraphState& other = fresh.require(operation);
-  if (state.device != other.device) throw_error(errc::invalid_argument, operation, "the stream is of another device than the graph");
+  if (state.device != other.device)
+    throw_error(errc::invalid_argument, operation,
+                "the stream is of another device than the graph");
   const backend::NodeKind kind = kind_of(node.handle_, operation);
   if (fresh.node_count() != 1 || kind_of(from.handle_, operation) != kind)
-    throw_error(errc::invalid_argument, operation, "the work has to be one operation of the same kind as the node");
+    throw_error(errc::invalid_argument, operation,
+                "the work has to be one operation of the same kind as the node");
   const std::lock_guard lock{state.launching};
   if (kind == backend::NodeKind::host_function)
     state.functions->change(data_of(node.handle_, operation), *other.functions);
-  else if (!can_be_disabled(kind) || (kind == backend::NodeKind::copy && !(node.is_flat_ && from.is_flat_)))
-    throw_error(errc::not_supported, operation, "the runtime has no such call: capture the work again, or update() all of it");
+  else if (!can_be_disabled(kind) ||
+           (kind == backend::NodeKind::copy && !(node.is_flat_ && from.is_flat_)))
+    throw_error(errc::not_supported, operation,
+                "the runtime has no such call: capture the work again, or update() all of it");
   else
     change_native(state, node.handle_, from.handle_, kind, operation);
   state.is_changed = true;
@@ -468,7 +528,9 @@ void Graph::set_enabled(GraphNode node, bool enabled) {
   constexpr const char* operation = "enable or disable a node of a graph";
   GraphState& state = require_node(require(operation), node.capture_, operation);
   const backend::NodeKind kind = kind_of(node.handle_, operation);
-  if (!can_be_disabled(kind)) throw_error(errc::not_supported, operation, "only copies, fills, kernels and host functions can be disabled");
+  if (!can_be_disabled(kind))
+    throw_error(errc::not_supported, operation,
+                "only copies, fills, kernels and host functions can be disabled");
   const std::lock_guard lock{state.launching};
   state.disabled.reserve(state.disabled.size() + 1);
   if (kind == backend::NodeKind::host_function) {
@@ -513,12 +575,15 @@ std::string Graph::dot() const {
   std::vector<native::graph_node> from(count), to(count);
   detail::check(backend::graph_edges(state.graph, from.data(), to.data(), count), operation);
   for (std::size_t i = 0; i < count; ++i)
-    text += "  n" + std::to_string(numbers[from[i]]) + " -> n" + std::to_string(numbers[to[i]]) + ";\n";
+    text +=
+        "  n" + std::to_string(numbers[from[i]]) + " -> n" + std::to_string(numbers[to[i]]) + ";\n";
   return text + "}\n";
 }
 
 Device Graph::device() const { return Device{require("ask for a graph's device").device}; }
 native::graph Graph::native() const { return require("ask for a graph's handle").graph; }
-native::executable_graph Graph::native_executable() const { return require("ask for a graph's handle").executable; }
+native::executable_graph Graph::native_executable() const {
+  return require("ask for a graph's handle").executable;
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

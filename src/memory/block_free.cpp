@@ -27,9 +27,13 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept { return capture_state(stream.handle()) == CaptureState::active; }
+[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept {
+  return capture_state(stream.handle()) == CaptureState::active;
+}
 
-[[nodiscard]] StreamRef view_of(StreamUse stream) noexcept { return Access::ref(stream.slot, stream.id); }
+[[nodiscard]] StreamRef view_of(StreamUse stream) noexcept {
+  return Access::ref(stream.slot, stream.id);
+}
 
 /// A stream to enqueue a free on. The view is for a resource only.
 struct FreeingStream {
@@ -46,23 +50,29 @@ struct FreeingStream {
 void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept {
   if (block.resource) [[unlikely]]
     return give_back_to(*block.resource, stream.view, block.pointer, block.bytes);
-  succeeded_or_note_capture(own_call([&] { return backend::free_async(block.pointer, stream.handle); }, if_captures_met()));
+  succeeded_or_note_capture(own_call(
+      [&] { return backend::free_async(block.pointer, stream.handle); }, if_captures_met()));
 }
 
-/// The same, behind the work of the other users. False if the stream cannot be made to wait for all of them. In a capture only its own
-/// streams are waited for: a wait for another one would break it, and has no meaning in a graph.
-[[nodiscard]] bool free_on(const FreeingStream& stream, const BlockFree& block, InCapture in_capture) noexcept {
-  const std::uint64_t capture = in_capture == InCapture::allowed ? capture_number_of(stream.handle) : 0;
+/// The same, behind the work of the other users. False if the stream cannot be made to wait for all
+/// of them. In a capture only its own streams are waited for: a wait for another one would break
+/// it, and has no meaning in a graph.
+[[nodiscard]] bool free_on(const FreeingStream& stream, const BlockFree& block,
+                           InCapture in_capture) noexcept {
+  const std::uint64_t capture =
+      in_capture == InCapture::allowed ? capture_number_of(stream.handle) : 0;
   const auto cannot_wait = [&](const StreamPoint& user) {
-    return (capture == 0 || takes_part(user.stream(), capture)) && !user.make_wait(stream.handle, in_capture);
+    return (capture == 0 || takes_part(user.stream(), capture)) &&
+           !user.make_wait(stream.handle, in_capture);
   };
   if (std::ranges::any_of(block.others, cannot_wait)) return false;
   enqueue_free(stream, block);
   return true;
 }
 
-/// Enqueues the free behind the work of all streams that use the memory. If there are other users, the library's own stream waits for them,
-/// so that the block's stream goes on at once. False if a stream cannot be waited for.
+/// Enqueues the free behind the work of all streams that use the memory. If there are other users,
+/// the library's own stream waits for them, so that the block's stream goes on at once. False if a
+/// stream cannot be waited for.
 [[nodiscard]] bool free_in_stream_order(BlockFree& block) noexcept try {
   const StreamUse owner = block.own.stream();
   if (const HeldStream held = block.others.empty() ? HeldStream{block.own} : HeldStream{owner}) {
@@ -74,18 +84,21 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
       enqueue_free(own, block);
       return true;
     }
-    // Memory that was allocated on a stream while that is captured may be a node of the graph. Then its free must be a node, too.
+    // Memory that was allocated on a stream while that is captured may be a node of the graph. Then
+    // its free must be a node, too.
     if (is_captured(held)) return free_on(own, block, InCapture::allowed);
   }
   FreeingStream between{take_own_stream(block.device), view_of(owner)};
   if (between.handle == nullptr) return false;
   if (block.resource) between.view = view_own_stream(between.handle, block.device);
-  return block.own.make_wait(between.handle, InCapture::never) && free_on(between, block, InCapture::never);
+  return block.own.make_wait(between.handle, InCapture::never) &&
+         free_on(between, block, InCapture::never);
 } catch (const std::bad_alloc&) {  // before anything is enqueued
   return false;
 }
 
-/// Whether the free would break the capture of a blocking stream: it would go to a default stream. The runtimes refuse to answer then.
+/// Whether the free would break the capture of a blocking stream: it would go to a default stream.
+/// The runtimes refuse to answer then.
 [[nodiscard]] bool is_beside_capture(const BlockFree& block) noexcept {
   if (!are_captures_open()) [[likely]]
     return false;
@@ -110,9 +123,10 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
   return is_complete;
 }
 
-/// Waits for the devices of all users, and frees the memory then, on the library's thread; leaks it if work may still run. The plain free
-/// would wait for its own device if the memory came from a plain allocation, and for nothing if the memory came from a pool. A resource is
-/// the program's, and is called here.
+/// Waits for the devices of all users, and frees the memory then, on the library's thread; leaks it
+/// if work may still run. The plain free would wait for its own device if the memory came from a
+/// plain allocation, and for nothing if the memory came from a pool. A resource is the program's,
+/// and is called here.
 void free_after_wait(const BlockFree& block) noexcept {
   if (!block.resource) {
     const auto free_behind = [](const Postponed& item) noexcept {
@@ -120,7 +134,8 @@ void free_after_wait(const BlockFree& block) noexcept {
       const ScopedDevice on{item.device, ScopedDevice::no_throw};
       succeeded_or_note_capture(backend::free_device(item.handle));
     };
-    return release_on_thread(Postponed{free_behind, block.pointer, block.device, block.others.empty() ? 0U : 1U});
+    return release_on_thread(
+        Postponed{free_behind, block.pointer, block.device, block.others.empty() ? 0U : 1U});
   }
   if (release_mode_of_wait() != Release::now) return;
   const ScopedWait wait{"free device memory", {.device = block.device}};
@@ -148,9 +163,11 @@ void run_postponed_free(const Postponed& item) noexcept {
 }  // namespace
 
 void free_block(BlockFree& block) noexcept {
-  const bool is_in_order = (block.resource || has_memory_pools(block.device)) && !is_beside_capture(block);
+  const bool is_in_order =
+      (block.resource || has_memory_pools(block.device)) && !is_beside_capture(block);
   if ((is_in_order && free_in_stream_order(block)) || has_captured_user(block)) return;
-  if ((if_captures_met() || has_unreachable_user(block)) && defer_free(block)) return run_complete_frees();
+  if ((if_captures_met() || has_unreachable_user(block)) && defer_free(block))
+    return run_complete_frees();
   free_after_wait(block);
 }
 

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A block of device memory that its owner has given up, and how it is freed behind the work of all streams that use it.
+/// A block of device memory that its owner has given up, and how it is freed behind the work of all
+/// streams that use it.
 ///
-/// * If the streams can be waited for, the free is enqueued behind them: on the block's stream if there are no others, else on one of the
-///   library's own, so that the block's stream goes on at once.
-/// * Else it becomes an entry of deferred_frees.hpp, with its points, if waiting for the device is not allowed or not enough.
+/// * If the streams can be waited for, the free is enqueued behind them: on the block's stream if
+///   there are no others, else on one of the library's own, so that the block's stream goes on at
+///   once.
+/// * Else it becomes an entry of deferred_frees.hpp, with its points, if waiting for the device is
+///   not allowed or not enough.
 /// * Else a thread of the library waits for the devices first.
-/// * Memory that a capture uses is leaked: to wait for the device would break the capture, and the graph may still run later.
+/// * Memory that a capture uses is leaked: to wait for the device would break the capture, and the
+///   graph may still run later.
 #pragma once
 
 #include "stream/stream_point.hpp"
@@ -23,7 +27,8 @@ struct BlockExtras {
   SharedResource resource{};        // null: the device's own memory
 };
 
-/// One form for a free at the call, one that a host function has postponed, and one that is deferred: moving it allocates nothing.
+/// One form for a free at the call, one that a host function has postponed, and one that is
+/// deferred: moving it allocates nothing.
 struct BlockFree {
   void* pointer = nullptr;
   int device = 0;
@@ -33,9 +38,11 @@ struct BlockFree {
   std::list<StreamPoint> others{};
 };
 
-/// Frees the block, and drops or keeps its points. Allocates nothing unless the free has to be deferred.
+/// Frees the block, and drops or keeps its points. Allocates nothing unless the free has to be
+/// deferred.
 void free_block(BlockFree& block) noexcept;
-/// Frees it once the runtime may be called: for a host function. Leaks it if there is no memory to postpone that.
+/// Frees it once the runtime may be called: for a host function. Leaks it if there is no memory to
+/// postpone that.
 void free_block_later(BlockFree& block) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

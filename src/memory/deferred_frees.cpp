@@ -30,14 +30,20 @@ struct DeferredFrees {
 };
 DeferredFrees& deferred() { return immortal<DeferredFrees>(); }
 
-[[nodiscard]] FreeKind kind_of(const BlockFree& block) noexcept { return block.resource ? FreeKind::resource : FreeKind::device; }
-[[nodiscard]] sync::Atomic<std::size_t>& count_of(FreeKind kind) noexcept { return frees_waiting[static_cast<std::size_t>(kind)]; }
+[[nodiscard]] FreeKind kind_of(const BlockFree& block) noexcept {
+  return block.resource ? FreeKind::resource : FreeKind::device;
+}
+[[nodiscard]] sync::Atomic<std::size_t>& count_of(FreeKind kind) noexcept {
+  return frees_waiting[static_cast<std::size_t>(kind)];
+}
 
-/// Gives the memory back to its resource. The default stream is there always: see allocate_device().
+/// Gives the memory back to its resource. The default stream is there always: see
+/// allocate_device().
 void give_back(const BlockFree& block) noexcept {
   const auto stream = [&] {
     try {
-      if (const native::stream own = take_own_stream(block.device)) return view_own_stream(own, block.device);
+      if (const native::stream own = take_own_stream(block.device))
+        return view_own_stream(own, block.device);
     } catch (const std::bad_alloc&) {
     }
     return default_stream_of(block.device);
@@ -48,22 +54,27 @@ void give_back(const BlockFree& block) noexcept {
 /// Requires: no stream uses the memory. The plain free waits for the device.
 void free_unused(const BlockFree& block) noexcept {
   if (block.resource) return give_back(block);
-  const native::stream own = has_memory_pools(block.device) ? take_own_stream(block.device) : nullptr;
-  if (own == nullptr) return release_on_thread(native_release<void*, backend::free_device>(block.pointer, block.device));
+  const native::stream own =
+      has_memory_pools(block.device) ? take_own_stream(block.device) : nullptr;
+  if (own == nullptr)
+    return release_on_thread(
+        native_release<void*, backend::free_device>(block.pointer, block.device));
   call_quietly(block.device, [&] { return backend::free_async(block.pointer, own); });
 }
 
-/// Moves all entries of the kind for which `is_moved(entry)` holds. Requires: the list is locked, or is the caller's.
+/// Moves all entries of the kind for which `is_moved(entry)` holds. Requires: the list is locked,
+/// or is the caller's.
 template <class Predicate>
-void move_entries(std::list<BlockFree>& to, std::list<BlockFree>& from, FreeKind kind, Predicate is_moved) noexcept {
+void move_entries(std::list<BlockFree>& to, std::list<BlockFree>& from, FreeKind kind,
+                  Predicate is_moved) noexcept {
   for (auto each = from.begin(); each != from.end();) {
     const auto found = each++;
     if (kind_of(*found) == kind && is_moved(*found)) to.splice(to.end(), from, found);
   }
 }
 
-/// Frees the entries of the kind that `poll(entry)` finds complete, and forgets those of which nothing will be known. Returns whether there
-/// were any. Does nothing without the lock.
+/// Frees the entries of the kind that `poll(entry)` finds complete, and forgets those of which
+/// nothing will be known. Returns whether there were any. Does nothing without the lock.
 template <class Poll>
 bool run_if(FreeKind kind, std::unique_lock<sync::Mutex> lock, Poll poll) noexcept {
   if (!lock) return false;
@@ -106,7 +117,8 @@ bool defer_free(BlockFree& block) noexcept try {
 }
 
 void run_complete_frees() noexcept {
-  run_complete(FreeKind::device, std::unique_lock{deferred().lock, std::try_to_lock});  // one thread at it is enough
+  // one thread at it is enough
+  run_complete(FreeKind::device, std::unique_lock{deferred().lock, std::try_to_lock});
 }
 
 void run_complete_resource_frees() noexcept {
@@ -129,7 +141,8 @@ bool wait_for_a_free() noexcept {
 
 void run_all_frees() noexcept {
   if (if_captures_met()) return;
-  std::list<BlockFree> taken;  // what another thread adds meanwhile may be used by work that the wait does not cover
+  // what another thread adds meanwhile may be used by work that the wait does not cover
+  std::list<BlockFree> taken;
   const auto move_all = [](std::list<BlockFree>& to, std::list<BlockFree>& from) {
     const std::lock_guard lock{deferred().lock};
     move_entries(to, from, FreeKind::device, [](const BlockFree&) { return true; });

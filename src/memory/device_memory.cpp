@@ -56,7 +56,8 @@ struct Usage {
 };
 constinit Usage usage[max_devices];
 
-/// Adds to the bytes in use, before they are allocated, so that several threads together do not exceed the limit.
+/// Adds to the bytes in use, before they are allocated, so that several threads together do not
+/// exceed the limit.
 void reserve(int device, std::size_t bytes) {
   Usage& u = usage[device];
   const std::size_t limit = u.limit.load(std::memory_order_relaxed);
@@ -64,11 +65,14 @@ void reserve(int device, std::size_t bytes) {
   do {
     if (used > limit || bytes > limit - used)
       throw_error(errc::out_of_memory, operation,
-                  limit == no_limit ? "the size is beyond any device's memory"
-                                    : "the limit that DeviceResource::set_limit() has set leaves no room for it");
+                  limit == no_limit
+                      ? "the size is beyond any device's memory"
+                      : "the limit that DeviceResource::set_limit() has set leaves no room for it");
   } while (!u.in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
 }
-void cancel_reservation(int device, std::size_t bytes) noexcept { usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed); }
+void cancel_reservation(int device, std::size_t bytes) noexcept {
+  usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
+}
 
 /// Counts the block whose bytes were reserved.
 void count_in(int device) noexcept {
@@ -89,8 +93,10 @@ void count_out(int device, std::size_t bytes) noexcept {
   const bool has_pools = has_memory_pools(device);
   const ScopedDevice on{device, operation};
   const auto try_allocate = [&] {
-    return has_pools ? own_call([&] { return backend::malloc_async(block, bytes, stream); }, if_captures_met())
-                     : allocate_behind_releases(operation, [&] { return backend::malloc_device(block, bytes); });
+    return has_pools ? own_call([&] { return backend::malloc_async(block, bytes, stream); },
+                                if_captures_met())
+                     : allocate_behind_releases(
+                           operation, [&] { return backend::malloc_device(block, bytes); });
   };
   backend::status s = try_allocate();
   while (s != backend::ok && are_frees_waiting() && backend::classify(s) == errc::out_of_memory) {
@@ -118,15 +124,18 @@ void count_out(int device, std::size_t bytes) noexcept {
   }
 }
 
-/// Before a program's resource is called. From now on there is a default stream, so that nothing has to be allocated to free its block.
+/// Before a program's resource is called. From now on there is a default stream, so that nothing
+/// has to be allocated to free its block.
 void prepare_for_resource(int device) {
   if (are_frees_waiting(FreeKind::resource)) run_complete_resource_frees();
   static_cast<void>(default_stream_of(device));
 }
 
-/// Takes a block from the resource. If that has no room, what waits to be given back to a resource gets a while: a block that was freed on
-/// an idle stream can be given back once its event has passed, which takes the device some microseconds.
-[[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream, std::size_t bytes) {
+/// Takes a block from the resource. If that has no room, what waits to be given back to a resource
+/// gets a while: a block that was freed on an idle stream can be given back once its event has
+/// passed, which takes the device some microseconds.
+[[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream,
+                                            std::size_t bytes) {
   try {
     return take_from(resource, stream, bytes, operation);
   } catch (const std::bad_alloc&) {
@@ -179,21 +188,26 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   StreamPoint owner{{&slot, stream.id()}};
   if (!owner) throw_dead_stream(stream.id());
   ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
-  void* const block =
-      resource == nullptr ? allocate_reserved(slot.handle, device, bytes) : take_when_there_is_room(*resource, stream, bytes);
+  void* const block = resource == nullptr ? allocate_reserved(slot.handle, device, bytes)
+                                          : take_when_there_is_room(*resource, stream, bytes);
   event.allocated(block);
   static_cast<void>(owner.release());  // until free_device()
   return block;
 }
 
-BlockExtras* OwnedExtras::make(const SharedResource& resource) { return new BlockExtras{{}, resource}; }
-SharedResource OwnedExtras::resource_of(const BlockExtras& extras) noexcept { return extras.resource; }
+BlockExtras* OwnedExtras::make(const SharedResource& resource) {
+  return new BlockExtras{{}, resource};
+}
+SharedResource OwnedExtras::resource_of(const BlockExtras& extras) noexcept {
+  return extras.resource;
+}
 void OwnedExtras::drop() const noexcept { delete extras_; }
 
 namespace {
 
 [[nodiscard]] auto find_user(std::list<StreamPoint>& users, StreamRef stream) noexcept {
-  return std::ranges::find_if(users, [&](const StreamPoint& user) { return user.stream() == use_of(stream); });
+  return std::ranges::find_if(
+      users, [&](const StreamPoint& user) { return user.stream() == use_of(stream); });
 }
 
 /// An open point in a list of its own. @throws errc::invalid_handle if the stream has ended
@@ -221,7 +235,9 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
   enter(changing);
   Slot& slot = live_slot(stream);
   require_own_thread(slot, changing);
-  if (slot.device != device) throw_error(errc::invalid_argument, changing, "the stream belongs to another device than the memory");
+  if (slot.device != device)
+    throw_error(errc::invalid_argument, changing,
+                "the stream belongs to another device than the memory");
   if (stream == owner) return;
   std::list<StreamPoint>& others = extras.made().others;
   auto named = find_user(others, stream);
@@ -239,13 +255,17 @@ void release_device(StreamRef owner) {
   static_cast<void>(StreamPoint::adopt(use_of(owner)));
 }
 
-void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device, BlockExtras* extras) noexcept {
+void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
+                 BlockExtras* extras) noexcept {
   const bool has_resource = extras != nullptr && extras->resource;
   if (!has_resource) [[likely]]
     count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  BlockFree block{.pointer = pointer, .device = device, .bytes = bytes, .own = StreamPoint::adopt(use_of(stream))};
+  BlockFree block{.pointer = pointer,
+                  .device = device,
+                  .bytes = bytes,
+                  .own = StreamPoint::adopt(use_of(stream))};
   if (extras != nullptr) {
     block.resource = std::move(extras->resource);
     block.others.splice(block.others.end(), extras->others);
@@ -270,10 +290,12 @@ namespace {
   return usage[device.ordinal()];
 }
 
-void require_resource(StreamRef stream, Device device, std::size_t alignment, const char* attempted) {
+void require_resource(StreamRef stream, Device device, std::size_t alignment,
+                      const char* attempted) {
   enter(attempted);
   if (live_slot(stream).device != device.ordinal())
-    throw_error(errc::invalid_argument, attempted, "the stream belongs to another device than the resource");
+    throw_error(errc::invalid_argument, attempted,
+                "the stream belongs to another device than the resource");
   if (!std::has_single_bit(alignment) || alignment > DeviceResource::max_alignment)
     throw_error(errc::invalid_argument, attempted, "the alignment is not a power of 2 up to 256");
 }
@@ -284,11 +306,13 @@ void require_resource(StreamRef stream, Device device, std::size_t alignment, co
 void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
   detail::require_resource(stream, device_, alignment, detail::operation);
   void* const block = detail::allocate_device(stream, bytes);
-  if (block != nullptr) static_cast<void>(detail::StreamPoint::adopt(detail::use_of(stream)));  // deallocate() names its stream again
+  // deallocate() names its stream again
+  if (block != nullptr) static_cast<void>(detail::StreamPoint::adopt(detail::use_of(stream)));
   return block;
 }
 
-void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) const {
+void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes,
+                                std::size_t alignment) const {
   constexpr const char* freeing = "free device memory";
   const detail::Release mode = detail::release_mode();
   if (mode == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);

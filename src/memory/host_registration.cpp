@@ -52,7 +52,8 @@ struct Range {
   return page_of(address) + page;
 }
 
-// The runtimes refuse overlapping registrations, by page, with different errors, and some of them not always.
+// The runtimes refuse overlapping registrations, by page, with different errors, and some of them
+// not always.
 struct Registrations {
   struct Entry {
     std::uintptr_t end;
@@ -66,7 +67,8 @@ struct Registrations {
   /// The first one that ends behind the address.
   [[nodiscard]] auto behind(std::uintptr_t address) {
     const auto after = all.upper_bound(address);
-    return after != all.begin() && std::prev(after)->second.end > address ? std::prev(after) : after;
+    return after != all.begin() && std::prev(after)->second.end > address ? std::prev(after)
+                                                                          : after;
   }
 };
 Registrations& registrations() { return detail::immortal<Registrations>(); }
@@ -80,12 +82,14 @@ void remove(std::uintptr_t begin) noexcept {
 [[nodiscard]] bool is_being_undone(Range range) {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
-  for (auto each = known.behind(range.begin); each != known.all.end() && each->first < range.end; ++each)
+  for (auto each = known.behind(range.begin); each != known.all.end() && each->first < range.end;
+       ++each)
     if (each->second.owner == 0) return true;
   return false;
 }
 
-/// The parts that no registration covers, which are entered for a new owner. Beside a registration they begin and end at a page.
+/// The parts that no registration covers, which are entered for a new owner. Beside a registration
+/// they begin and end at a page.
 [[nodiscard]] std::vector<Range> enter_gaps(Range range, std::uint64_t& owner) {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
@@ -94,7 +98,8 @@ void remove(std::uintptr_t begin) noexcept {
   const auto add_gap = [&](std::uintptr_t end) {
     if (end > place) gaps.push_back({place, end});
   };
-  for (auto each = known.behind(place); each != known.all.end() && each->first < range.end; ++each) {
+  for (auto each = known.behind(place); each != known.all.end() && each->first < range.end;
+       ++each) {
     add_gap(page_of(each->first));
     place = page_behind(each->second.end - 1);
   }
@@ -109,7 +114,8 @@ void enter_parts(Range whole, const std::vector<Range>& parts, std::uint64_t own
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
   known.all.erase(whole.begin);
-  for (const Range part : parts) known.all.emplace(part.begin, Registrations::Entry{part.end, owner});
+  for (const Range part : parts)
+    known.all.emplace(part.begin, Registrations::Entry{part.end, owner});
 }
 
 void note_made(Range range) noexcept {
@@ -117,11 +123,13 @@ void note_made(Range range) noexcept {
   registrations().all.find(range.begin)->second.is_made = true;
 }
 
-/// The first range of that owner that is made. It counts as being undone from now on. Those that are not made are removed.
+/// The first range of that owner that is made. It counts as being undone from now on. Those that
+/// are not made are removed.
 [[nodiscard]] std::optional<Range> take_range(std::uint64_t owner, Range within) noexcept {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
-  for (auto each = known.all.lower_bound(within.begin); each != known.all.end() && each->first < within.end;) {
+  for (auto each = known.all.lower_bound(within.begin);
+       each != known.all.end() && each->first < within.end;) {
     const auto here = each++;
     if (here->second.owner != owner) continue;
     here->second.owner = 0;
@@ -132,11 +140,18 @@ void note_made(Range range) noexcept {
 }
 
 /// Memory of the program, which is pinned or unpinned.
-[[nodiscard]] detail::Operation about(detail::OperationKind kind, const char* name, Range range) noexcept {
-  return {.kind = kind, .is_of_program = true, .name = name, .to = range.pointer(), .bytes = range.bytes(), .to_kind = MemoryKind::pinned};
+[[nodiscard]] detail::Operation about(detail::OperationKind kind, const char* name,
+                                      Range range) noexcept {
+  return {.kind = kind,
+          .is_of_program = true,
+          .name = name,
+          .to = range.pointer(),
+          .bytes = range.bytes(),
+          .to_kind = MemoryKind::pinned};
 }
 
-/// The range stays entered until the runtime has forgotten it: it would refuse the next registration.
+/// The range stays entered until the runtime has forgotten it: it would refuse the next
+/// registration.
 void unregister(const detail::Postponed& item) noexcept {
   detail::call_quietly(item.device, [&] { return backend::unregister_host(item.handle); });
   remove(reinterpret_cast<std::uintptr_t>(item.handle));
@@ -151,9 +166,12 @@ void undo(std::uint64_t owner, Range within) noexcept {
   }
 }
 
-[[nodiscard]] MemoryKind kind_at(std::uintptr_t address) { return runnel::pointer_info(reinterpret_cast<const void*>(address)).kind; }
+[[nodiscard]] MemoryKind kind_at(std::uintptr_t address) {
+  return runnel::pointer_info(reinterpret_cast<const void*>(address)).kind;
+}
 
-/// Whether memory is pinned already, by other code or by a pool, at an end. @throws errc::invalid_argument for a device's memory
+/// Whether memory is pinned already, by other code or by a pool, at an end. @throws
+/// errc::invalid_argument for a device's memory
 [[nodiscard]] bool is_pinned_at_an_end(Range gap, std::uintptr_t begin) {
   bool is_pinned = false;
   for (const std::uintptr_t place : {gap.begin, gap.end - 1}) {
@@ -161,7 +179,8 @@ void undo(std::uint64_t owner, Range within) noexcept {
     is_pinned |= kind == MemoryKind::pinned;
     if (kind == MemoryKind::pageable || kind == MemoryKind::pinned) continue;
     char reason[100];
-    std::snprintf(reason, sizeof reason, "byte %zu of it is %s", static_cast<std::size_t>(place - begin),
+    std::snprintf(reason, sizeof reason, "byte %zu of it is %s",
+                  static_cast<std::size_t>(place - begin),
                   kind == MemoryKind::managed ? "managed memory" : "a device's memory");
     detail::throw_error(errc::invalid_argument, operation, reason);
   }
@@ -184,17 +203,20 @@ void undo(std::uint64_t owner, Range within) noexcept {
   return parts;
 }
 
-/// Whether the process may read each page, and may not write one of them. Reads the system's list of mappings, which takes long, so it is
-/// asked only where a runtime has refused the memory.
+/// Whether the process may read each page, and may not write one of them. Reads the system's list
+/// of mappings, which takes long, so it is asked only where a runtime has refused the memory.
 [[nodiscard]] bool is_read_only(Range range) noexcept {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps{std::fopen("/proc/self/maps", "re"), &std::fclose};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps{std::fopen("/proc/self/maps", "re"),
+                                                             &std::fclose};
   if (maps == nullptr) return false;
   bool writable = true;
   char line[512];
-  for (bool is_begin = true; range.begin < range.end && std::fgets(line, sizeof line, maps.get()) != nullptr;) {
+  for (bool is_begin = true;
+       range.begin < range.end && std::fgets(line, sizeof line, maps.get()) != nullptr;) {
     std::uintptr_t begin = 0, end = 0;
     char rights[5] = {};
-    const bool is_mapping = is_begin && std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, rights) == 3;
+    const bool is_mapping =
+        is_begin && std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, rights) == 3;
     is_begin = std::strchr(line, '\n') != nullptr;  // a long path takes several reads
     if (!is_mapping || end <= range.begin) continue;
     if (begin > range.begin || rights[0] != 'r') return false;
@@ -213,22 +235,28 @@ void register_pages(Range range) {
   const Device device = Device::current();
   if (!device.can_pin_read_only_memory()) {
     char reason[100];
-    std::snprintf(reason, sizeof reason, "a part of it is read-only, and device %d cannot pin such memory", device.ordinal());
+    std::snprintf(reason, sizeof reason,
+                  "a part of it is read-only, and device %d cannot pin such memory",
+                  device.ordinal());
     detail::throw_error(errc::not_supported, operation, reason);
   }
-  const auto for_reading = [&] { return backend::register_host_read_only(range.pointer(), range.bytes()); };
+  const auto for_reading = [&] {
+    return backend::register_host_read_only(range.pointer(), range.bytes());
+  };
   detail::check(detail::allocate_behind_releases(operation, for_reading), operation);
 }
 
 /// Pins an entered range.
 void pin_all(Range range) {
-  const detail::ScopedEvent event{[&] { return about(detail::OperationKind::allocation, operation, range); }};
+  const detail::ScopedEvent event{
+      [&] { return about(detail::OperationKind::allocation, operation, range); }};
   detail::populate_for_registration(range.pointer(), range.bytes());
   register_pages(range);
   note_made(range);
 }
 
-/// Pins what is pageable of an entered range. Only if something seems to be pinned already is each page asked for.
+/// Pins what is pageable of an entered range. Only if something seems to be pinned already is each
+/// page asked for.
 void pin(Range gap, std::uintptr_t begin, std::uint64_t owner) {
   const bool in_parts = is_pinned_at_an_end(gap, begin);
   std::vector<Range> parts;
@@ -257,15 +285,22 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
   detail::enter(operation);
   detail::watch_main_thread();
   detail::require_device(0, operation);
-  if (pointer == nullptr || bytes == 0) detail::throw_error(errc::invalid_argument, operation, "there is no memory: null, or 0 bytes");
+  if (pointer == nullptr || bytes == 0)
+    detail::throw_error(errc::invalid_argument, operation, "there is no memory: null, or 0 bytes");
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   std::uintptr_t end = 0;
   if (__builtin_add_overflow(begin, bytes, &end))
-    detail::throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
-  if (!is_mapped(begin, end)) detail::throw_error(errc::invalid_argument, operation, "there is no memory at a part of these addresses");
+    detail::throw_error(errc::invalid_argument, operation,
+                        "the size runs past the end of the address space");
+  if (!is_mapped(begin, end))
+    detail::throw_error(errc::invalid_argument, operation,
+                        "there is no memory at a part of these addresses");
   const Range range{begin, end};
-  if (detail::are_releases_waiting() && is_being_undone(range)) detail::wait_for_releases(operation, detail::release_patience);
-  if (is_being_undone(range)) detail::throw_error(errc::invalid_argument, operation, "a part of the memory is being unpinned");
+  if (detail::are_releases_waiting() && is_being_undone(range))
+    detail::wait_for_releases(operation, detail::release_patience);
+  if (is_being_undone(range))
+    detail::throw_error(errc::invalid_argument, operation,
+                        "a part of the memory is being unpinned");
   std::uint64_t owner = 0;
   const std::vector<Range> gaps = enter_gaps(range, owner);
   try {

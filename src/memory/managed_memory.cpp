@@ -31,15 +31,19 @@ void require_managed(const void* memory, std::size_t bytes, const char* operatio
   for (const std::size_t at : {std::size_t{0}, bytes - 1}) {
     PointerInfo info{MemoryKind::pageable, Device{0}};
     check(backend::pointer_info(info, static_cast<const unsigned char*>(memory) + at), operation);
-    if (info.kind != MemoryKind::managed) throw_error(errc::invalid_argument, operation, "the memory is not managed memory");
+    if (info.kind != MemoryKind::managed)
+      throw_error(errc::invalid_argument, operation, "the memory is not managed memory");
   }
 }
 
-/// Refuses what no machine could hold: to say so, CUDA waits for the devices. @throws errc::out_of_memory
+/// Refuses what no machine could hold: to say so, CUDA waits for the devices. @throws
+/// errc::out_of_memory
 void require_possible(std::size_t bytes, const char* operation) {
   std::size_t all = machine_memory();
-  for (int device = 0; bytes > all && device < device_count(); ++device) all += total_memory(device);
-  if (bytes > all) throw_error(errc::out_of_memory, operation, "it is more than the machine and its devices have");
+  for (int device = 0; bytes > all && device < device_count(); ++device)
+    all += total_memory(device);
+  if (bytes > all)
+    throw_error(errc::out_of_memory, operation, "it is more than the machine and its devices have");
 }
 
 /// The number of the place, as the backend takes it.
@@ -58,9 +62,13 @@ void* allocate_managed(std::size_t bytes, Device device) {
   require_possible(bytes, call.operation());
   watch_main_thread();
   void* block = nullptr;
-  ScopedEvent event{[&] { return about_allocation(call.operation(), MemoryKind::managed, bytes, call.device()); }};
-  const ScopedWait wait{call.operation(), {.device = call.device()}};  // CUDA waits for the device before it says that there is no room
-  call.check(allocate_behind_releases(call.operation(), [&] { return backend::malloc_managed(block, bytes); }));
+  ScopedEvent event{[&] {
+    return about_allocation(call.operation(), MemoryKind::managed, bytes, call.device());
+  }};
+  // CUDA waits for the device before it says that there is no room
+  const ScopedWait wait{call.operation(), {.device = call.device()}};
+  call.check(allocate_behind_releases(call.operation(),
+                                      [&] { return backend::malloc_managed(block, bytes); }));
   event.allocated(block);
   count_up(counters.shared_and_managed_blocks);
   return block;
@@ -92,7 +100,8 @@ void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, Me
   const int whose = detail::number_of(place, operation);
   if (bytes == 0) return;
   detail::require_managed(memory, bytes, operation);
-  detail::check(detail::own_call([&] { return backend::advise(memory, bytes, advice, whose); }), operation);
+  detail::check(detail::own_call([&] { return backend::advise(memory, bytes, advice, whose); }),
+                operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -14,46 +14,60 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// @throws errc::invalid_argument unless the memory can be `height` (at least 1) rows of `width` (at least 1) bytes
-inline void require_rows(const void* pointer, std::size_t pitch, std::size_t width, std::size_t height, const char* operation) {
-  if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "a pointer is null but the size is not 0");
-  if (pitch < width) throw_error(errc::invalid_argument, operation, "the pitch is smaller than the width of a row");
+/// @throws errc::invalid_argument unless the memory can be `height` (at least 1) rows of `width`
+/// (at least 1) bytes
+inline void require_rows(const void* pointer, std::size_t pitch, std::size_t width,
+                         std::size_t height, const char* operation) {
+  if (pointer == nullptr)
+    throw_error(errc::invalid_argument, operation, "a pointer is null but the size is not 0");
+  if (pitch < width)
+    throw_error(errc::invalid_argument, operation, "the pitch is smaller than the width of a row");
   std::size_t span = 0;
   std::uintptr_t end = 0;
-  if (__builtin_mul_overflow(pitch, height - 1, &span) || __builtin_add_overflow(span, width, &span) ||
+  if (__builtin_mul_overflow(pitch, height - 1, &span) ||
+      __builtin_add_overflow(span, width, &span) ||
       __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(pointer), span, &end))
-    throw_error(errc::invalid_argument, operation, "the size runs past the end of the address space");
+    throw_error(errc::invalid_argument, operation,
+                "the size runs past the end of the address space");
 }
 
-/// Counts a use by the stream, if the memory is pinned by runnel: the block is not handed out again before the stream's work on it is
-/// complete. Returns whether all of the bytes lie in one block. Requires: the stream's device is current if its handle needs that.
-inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use) {
+/// Counts a use by the stream, if the memory is pinned by runnel: the block is not handed out again
+/// before the stream's work on it is complete. Returns whether all of the bytes lie in one block.
+/// Requires: the stream's device is current if its handle needs that.
+inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
+                     StreamUse use) {
   if (is_mark_requested(*use.slot)) [[unlikely]]
     record_mark(*use.slot);
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 
-/// What is known of a range of memory. It counts as pinned only if both ends are, since a registration may cover a part of it only.
+/// What is known of a range of memory. It counts as pinned only if both ends are, since a
+/// registration may cover a part of it only.
 struct MemoryFacts {
   MemoryKind kind;
-  /// False if the runtime was asked, which answers for single addresses only. Then memory that is pinned at both ends may have a gap, or
-  /// lie in two registrations, and the runtime may refuse to copy it.
+  /// False if the runtime was asked, which answers for single addresses only. Then memory that is
+  /// pinned at both ends may have a gap, or lie in two registrations, and the runtime may refuse to
+  /// copy it.
   bool in_one_block;
   /// The device whose memory it is; -1 if it is no device's. Nothing if that was not asked.
   std::optional<int> owner{};
 };
 
-[[nodiscard]] inline int owner_of(const PointerInfo& info) noexcept { return info.kind == MemoryKind::device ? info.device.ordinal() : -1; }
+[[nodiscard]] inline int owner_of(const PointerInfo& info) noexcept {
+  return info.kind == MemoryKind::device ? info.device.ordinal() : -1;
+}
 
 /// As note_use(), and finds the kind of the memory.
-[[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known, StreamUse use,
+[[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes,
+                                          std::optional<MemoryKind> known, StreamUse use,
                                           const char* operation) {
   if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};
   if (known) return {*known, true};
   PointerInfo info{MemoryKind::pageable, Device{0}};
   check(backend::pointer_info(info, pointer), operation);
   if (info.kind == MemoryKind::pinned)
-    check(backend::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1), operation);
+    check(backend::pointer_info(info, static_cast<const unsigned char*>(pointer) + bytes - 1),
+          operation);
   return {info.kind, false, owner_of(info)};
 }
 

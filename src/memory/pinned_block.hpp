@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A block of pinned memory, and the streams whose work on it must be complete before it is handed out again.
+/// A block of pinned memory, and the streams whose work on it must be complete before it is handed
+/// out again.
 #pragma once
 
 #include "memory/releaser.hpp"
@@ -19,12 +20,15 @@ struct PinnedBlock {
     in_use,
     idle,     // in its shelf's `idle`: no stream works on it
     pending,  // in its shelf's `pending`: given back, but streams may still work on it
-    between,  // in no list: a thread is moving it; or for good, if it will never be known when the streams' work is complete
+    // in no list: a thread is moving it; or for good, if it will never be known when the streams'
+    // work is complete
+    between,
   };
 
   /// Requires: the pool's lock is held. @throws std::bad_alloc
   void add_use(StreamUse use);
-  /// Records the points that are open. The block waits until all could be recorded; advance() tries again.
+  /// Records the points that are open. The block waits until all could be recorded; advance() tries
+  /// again.
   void record_uses() noexcept;
 
   std::uintptr_t begin;

@@ -36,13 +36,17 @@ struct MadeBlocks {
 };
 MadeBlocks& made_blocks() { return immortal<MadeBlocks>(); }
 
-[[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
+[[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) / unit * unit;
+}
 
-/// Calls `f(first, last)` for parts of the range, on several threads if it is large. As many parts as threads could be started.
+/// Calls `f(first, last)` for parts of the range, on several threads if it is large. As many parts
+/// as threads could be started.
 template <class F>
 void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::size_t parts = std::clamp<std::size_t>((end - begin) / bytes_per_thread, 1, std::min(most_threads, cores));
+  const std::size_t parts =
+      std::clamp<std::size_t>((end - begin) / bytes_per_thread, 1, std::min(most_threads, cores));
   const std::size_t part = round_up((end - begin) / parts, huge_page);
   std::vector<std::thread> threads;
   std::uintptr_t at = begin;
@@ -56,21 +60,26 @@ void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
   for (std::thread& each : threads) each.join();
 }
 
-void populate_part(std::uintptr_t begin, std::uintptr_t end) noexcept { static_cast<void>(populate(begin, end, PageUse::write)); }
+void populate_part(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  static_cast<void>(populate(begin, end, PageUse::write));
+}
 
 /// For new pages: several times faster than populate_part(), in which threads wait for each other.
 void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  for (std::uintptr_t at = begin; at < end; at += page) *reinterpret_cast<volatile unsigned char*>(at) = 0;
+  for (std::uintptr_t at = begin; at < end; at += page)
+    *reinterpret_cast<volatile unsigned char*>(at) = 0;
 }
 
 /// New pages that begin at a huge page; null if the system has none.
 [[nodiscard]] void* map_pages(std::size_t bytes) noexcept {
-  void* const mapped = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped =
+      mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   const auto all = reinterpret_cast<std::uintptr_t>(mapped);
   const std::uintptr_t begin = round_up(all, huge_page);
   if (begin != all) munmap(mapped, begin - all);
-  if (const std::size_t rest = all + huge_page - begin; rest != 0) munmap(reinterpret_cast<void*>(begin + bytes), rest);
+  if (const std::size_t rest = all + huge_page - begin; rest != 0)
+    munmap(reinterpret_cast<void*>(begin + bytes), rest);
   return reinterpret_cast<void*>(begin);
 }
 
@@ -91,8 +100,10 @@ void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
   in_parts(begin, begin + bytes, touch);
-  if (succeeded_or_forget(backend::register_host(memory, bytes)) && note_made(memory, bytes)) return memory;
-  succeeded_or_forget(backend::unregister_host(memory));  // the call may have taken effect all the same
+  if (succeeded_or_forget(backend::register_host(memory, bytes)) && note_made(memory, bytes))
+    return memory;
+  // the call may have taken effect all the same
+  succeeded_or_forget(backend::unregister_host(memory));
   munmap(memory, bytes);
   return nullptr;
 }
@@ -100,7 +111,8 @@ void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
 }  // namespace
 
 backend::status allocate_pinned_pages(void*& memory, std::size_t bytes) noexcept {
-  if (bytes >= made_from && backend::prefers_registered_pages()) memory = make(round_up(bytes, page));
+  if (bytes >= made_from && backend::prefers_registered_pages())
+    memory = make(round_up(bytes, page));
   return memory != nullptr ? backend::ok : backend::malloc_host(memory, bytes);
 }
 
@@ -112,19 +124,22 @@ backend::status free_pinned_pages(void* memory) noexcept {
   }
   if (made.empty()) return backend::free_host(memory);
   const backend::status s = backend::unregister_host(memory);
-  // After an error the pages may still be registered: a new mapping at their address could then not be.
+  // After an error the pages may still be registered: a new mapping at their address could then not
+  // be.
   if (s == backend::ok) munmap(memory, made.mapped());
   return s;
 }
 
 std::size_t machine_memory() noexcept {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 void populate_for_registration(void* memory, std::size_t bytes) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page * page;
   const std::uintptr_t end = round_up(reinterpret_cast<std::uintptr_t>(memory) + bytes, page);
-  if (end - begin >= made_from && backend::prefers_registered_pages()) in_parts(begin, end, populate_part);
+  if (end - begin >= made_from && backend::prefers_registered_pages())
+    in_parts(begin, end, populate_part);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

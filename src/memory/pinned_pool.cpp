@@ -32,12 +32,14 @@ namespace {
 constexpr const char* operation = "allocate pinned memory";
 constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
 
-constinit sync::Atomic<bool> has_blocks{false};  // until the first block is made, no lookup is needed
+// until the first block is made, no lookup is needed
+constinit sync::Atomic<bool> has_blocks{false};
 
 /// A reservation for one block, which is cancelled unless it is kept.
 class Reservation {
  public:
-  explicit Reservation(std::size_t bytes) : bytes_{bytes}, holds_{pinned_shelves().try_reserve(bytes)} {}
+  explicit Reservation(std::size_t bytes)
+      : bytes_{bytes}, holds_{pinned_shelves().try_reserve(bytes)} {}
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
   ~Reservation() {
@@ -59,12 +61,16 @@ class Reservation {
   return (bytes + smallest_block - 1) / smallest_block * smallest_block;
 }
 
-[[nodiscard]] backend::status allocate_native(void*& memory, std::size_t bytes, bool write_combined) noexcept {
-  return own_call(
-      [&] { return write_combined ? backend::malloc_host_write_combined(memory, bytes) : allocate_pinned_pages(memory, bytes); });
+[[nodiscard]] backend::status allocate_native(void*& memory, std::size_t bytes,
+                                              bool write_combined) noexcept {
+  return own_call([&] {
+    return write_combined ? backend::malloc_host_write_combined(memory, bytes)
+                          : allocate_pinned_pages(memory, bytes);
+  });
 }
 
-/// Reserves and allocates. Null if there is not enough memory: `refusal` is then the runtime's status, or `ok` if the limit leaves no room.
+/// Reserves and allocates. Null if there is not enough memory: `refusal` is then the runtime's
+/// status, or `ok` if the limit leaves no room.
 /// @throws any other error of the runtime
 [[nodiscard]] void* try_allocate(std::size_t bytes, bool write_combined, backend::status& refusal) {
   refusal = backend::ok;
@@ -95,10 +101,12 @@ struct Found {
   void* memory = nullptr;    // new memory
 };
 
-/// Takes a block that is complete, else gives the idle blocks back and asks the runtime again, for a while: a block that was freed on an
-/// idle stream is free once its event has passed, which takes the device some microseconds, and one that another thread is looking at is
-/// free in a moment, too. What is being given back takes longer, at worst until all devices are idle.
-[[nodiscard]] Found wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined, backend::status& refusal) {
+/// Takes a block that is complete, else gives the idle blocks back and asks the runtime again, for
+/// a while: a block that was freed on an idle stream is free once its event has passed, which takes
+/// the device some microseconds, and one that another thread is looking at is free in a moment,
+/// too. What is being given back takes longer, at worst until all devices are idle.
+[[nodiscard]] Found wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
+                                  backend::status& refusal) {
   const ScopedWait wait{operation};
   const auto cached_until = sync::Clock::now() + short_patience;
   std::size_t tried_after = all_blocks;  // so many releases
@@ -107,9 +115,11 @@ struct Found {
     found.complete = pinned_shelves().take_complete(shelf, all_blocks);
     if (found.complete != nullptr) return true;
     const PinnedRest rest = pinned_shelves().release_idle();
-    if (rest.releases != std::exchange(tried_after, rest.releases)) found.memory = try_allocate(bytes, write_combined, refusal);
+    if (rest.releases != std::exchange(tried_after, rest.releases))
+      found.memory = try_allocate(bytes, write_combined, refusal);
     if (found.memory != nullptr) return true;
-    const bool may_come = rest.releasing != 0 && (refusal != backend::ok || pinned_shelves().has_room_later(bytes));
+    const bool may_come =
+        rest.releasing != 0 && (refusal != backend::ok || pinned_shelves().has_room_later(bytes));
     return !may_come && (rest.cached_blocks == 0 || sync::Clock::now() >= cached_until);
   });
   return found;
@@ -117,7 +127,8 @@ struct Found {
 
 /// Asks the runtime for a new block. Waits for a while if there is not enough memory.
 void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
-  auto block = std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
+  auto block =
+      std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
   backend::status refusal = backend::ok;
   void* memory = try_allocate(bytes, write_combined, refusal);
   if (memory == nullptr) {
@@ -127,13 +138,15 @@ void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined)
   }
   if (memory != nullptr) return enter_block(std::move(block), memory);
   check(refusal, operation);
-  throw_error(errc::out_of_memory, operation, "the limit that PinnedPool::set_limit() has set leaves no room for it");
+  throw_error(errc::out_of_memory, operation,
+              "the limit that PinnedPool::set_limit() has set leaves no room for it");
 }
 
 }  // namespace
 
 bool note_pinned_use(const void* pointer, std::size_t bytes, StreamUse use) {
-  return has_blocks.load(std::memory_order_relaxed) && pinned_shelves().note_use(pointer, bytes, use);
+  return has_blocks.load(std::memory_order_relaxed) &&
+         pinned_shelves().note_use(pointer, bytes, use);
 }
 
 namespace {

@@ -15,19 +15,25 @@ constexpr std::size_t promised_alignment = 256;
 class PinnedResource final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     if (alignment > promised_alignment)
-      detail::throw_error(errc::invalid_argument, "allocate pinned memory", "blocks are aligned to 256 bytes, and no further");
+      detail::throw_error(errc::invalid_argument, "allocate pinned memory",
+                          "blocks are aligned to 256 bytes, and no further");
     return detail::allocate_pinned(std::max<std::size_t>(bytes, 1), false);
   }
   void do_deallocate(void* pointer, std::size_t, std::size_t) override {
     if (!detail::give_back_pinned(pointer))
       detail::throw_error(errc::invalid_argument, "give pinned memory back",
-                          "the pointer is not the start of a block in use: it is foreign, or was given back before");
+                          "the pointer is not the start of a block in use: it is foreign, or was "
+                          "given back before");
   }
-  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
 };
 
 }  // namespace
 
-std::pmr::memory_resource* pinned_resource() noexcept { return &detail::immortal<PinnedResource>(); }
+std::pmr::memory_resource* pinned_resource() noexcept {
+  return &detail::immortal<PinnedResource>();
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

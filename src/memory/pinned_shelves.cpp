@@ -25,8 +25,8 @@ void release_block(const Postponed& item) noexcept {
   pinned_shelves().note_released(bytes);
 }
 
-/// Frees a block that is among the known ones no more. It is forgotten first: as soon as the runtime has the memory, another thread may be
-/// given the same address.
+/// Frees a block that is among the known ones no more. It is forgotten first: as soon as the
+/// runtime has the memory, another thread may be given the same address.
 void free_forgotten(PinnedBlock* block) noexcept {
   block->late.item = {release_block, block, 0};
   release_on_thread(block->late);
@@ -76,7 +76,8 @@ bool PinnedShelves::has_room_later(std::size_t bytes) noexcept {
 bool PinnedShelves::try_reserve(std::size_t bytes) {
   const std::lock_guard lock{lock_};
   if (held_ > limit_ || bytes > limit_ - held_) return false;
-  if (known_.size() + reserved_entries_ == known_.capacity()) known_.reserve(std::max<std::size_t>(16, 2 * known_.capacity()));
+  if (known_.size() + reserved_entries_ == known_.capacity())
+    known_.reserve(std::max<std::size_t>(16, 2 * known_.capacity()));
   ++reserved_entries_;
   held_ += bytes;
   return true;
@@ -107,13 +108,16 @@ bool PinnedShelves::try_add_use(const void* pointer, StreamUse use) {
 std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
   const std::lock_guard lock{lock_};
   const PinnedBlock* const block = find(address_of(pointer));
-  return block != nullptr && block->begin == address_of(pointer) && block->state == State::in_use ? block->bytes : 0;
+  return block != nullptr && block->begin == address_of(pointer) && block->state == State::in_use
+             ? block->bytes
+             : 0;
 }
 
 bool PinnedShelves::give_back(void* pointer, bool record) noexcept {
   std::unique_lock lock{lock_};
   PinnedBlock* const block = find(address_of(pointer));
-  if (block == nullptr || block->begin != address_of(pointer) || block->state != State::in_use) return false;
+  if (block == nullptr || block->begin != address_of(pointer) || block->state != State::in_use)
+    return false;
   disown(*block);
   sync::happens_before(block);
   if (!block->users.empty()) {
@@ -153,7 +157,8 @@ bool PinnedShelves::settle(PinnedBlock& block, Progress progress, Then then) noe
     return false;
   }
   if (progress == Progress::unknown) return false;  // it stays in no list
-  sync::happens_before(&block);                     // the caller has seen the block's users complete
+  // the caller has seen the block's users complete
+  sync::happens_before(&block);
   if (!block.shelf->keeps) {
     uncache(block);
     forget(block);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bookkeeping of the pinned pool: which blocks there are, on which shelf the cached ones lie, and how many bytes that makes.
+/// Bookkeeping of the pinned pool: which blocks there are, on which shelf the cached ones lie, and
+/// how many bytes that makes.
 #pragma once
 
 #include "base/announce.hpp"
@@ -22,10 +23,13 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-inline constexpr std::size_t smallest_block = std::size_t{4} << 10;  // one page, since memory is pinned by pages
+// one page, since memory is pinned by pages
+inline constexpr std::size_t smallest_block = std::size_t{4} << 10;
 inline constexpr std::size_t largest_block = std::size_t{1} << 30;
 
-[[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
+[[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
 
 /// First in, first out.
 class BlockQueue {
@@ -70,10 +74,12 @@ class PinnedShelves {
  public:
   PinnedShelves() noexcept { direct_.keeps = false; }
 
-  /// The shelf for blocks of that size. Requires: `bytes` is a power of two from `smallest_block` to `largest_block`, or larger than that.
+  /// The shelf for blocks of that size. Requires: `bytes` is a power of two from `smallest_block`
+  /// to `largest_block`, or larger than that.
   [[nodiscard]] PinnedShelf& shelf_for(std::size_t bytes, bool write_combined) noexcept {
     if (bytes > largest_block) return direct_;
-    return shelves_[write_combined][static_cast<std::size_t>(std::countr_zero(bytes) - std::countr_zero(smallest_block))];
+    return shelves_[write_combined][static_cast<std::size_t>(std::countr_zero(bytes) -
+                                                             std::countr_zero(smallest_block))];
   }
 
   /// Hands out an idle block; null if there is none.
@@ -85,17 +91,19 @@ class PinnedShelves {
     own_cached(*block);
     return reinterpret_cast<void*>(block->begin);
   }
-  /// Hands out a block that was given back while streams still worked on it, and whose streams are complete now; null if there is none.
-  /// Asks for no more than the oldest `at_most` blocks.
+  /// Hands out a block that was given back while streams still worked on it, and whose streams are
+  /// complete now; null if there is none. Asks for no more than the oldest `at_most` blocks.
   [[nodiscard]] void* take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept;
-  /// Reserves bytes, and the memory of an entry, for a new block: once the runtime has made the block, nothing can fail, so that it need
-  /// not be given back, which would wait for the device. False if the limit leaves fewer bytes. @throws std::bad_alloc
+  /// Reserves bytes, and the memory of an entry, for a new block: once the runtime has made the
+  /// block, nothing can fail, so that it need not be given back, which would wait for the device.
+  /// False if the limit leaves fewer bytes. @throws std::bad_alloc
   [[nodiscard]] bool try_reserve(std::size_t bytes);
   void cancel_reservation(std::size_t bytes) noexcept;
   /// Enters a new block, which is handed out at once. Requires: it was reserved.
   void add(PinnedBlock& block) noexcept;
 
-  /// Counts a use of the block that contains the address, if that block is in use. True if all of the bytes lie in the block.
+  /// Counts a use of the block that contains the address, if that block is in use. True if all of
+  /// the bytes lie in the block.
   /// @throws std::bad_alloc
   [[nodiscard]] bool note_use(const void* pointer, std::size_t bytes, StreamUse use) {
     const std::lock_guard lock{lock_};
@@ -107,12 +115,14 @@ class PinnedShelves {
   /// Counts a use; false if the address lies in no block in use. @throws std::bad_alloc
   [[nodiscard]] bool try_add_use(const void* pointer, StreamUse use);
 
-  /// Takes a block back. False, and nothing changed, unless the pointer is the start of a block in use. `record`: records the events of the
-  /// block's uses now; otherwise the next thread that looks for a complete block does it.
+  /// Takes a block back. False, and nothing changed, unless the pointer is the start of a block in
+  /// use. `record`: records the events of the block's uses now; otherwise the next thread that
+  /// looks for a complete block does it.
   [[nodiscard]] bool give_back(void* pointer, bool record) noexcept;
   /// The size of the block that begins there and is in use; 0 if there is none.
   [[nodiscard]] std::size_t size_of(const void* pointer) noexcept;
-  /// Gives up all cached blocks that no stream works on: the library's thread gives them back to the runtime.
+  /// Gives up all cached blocks that no stream works on: the library's thread gives them back to
+  /// the runtime.
   PinnedRest release_idle() noexcept;
   /// The runtime has the memory of a block that was given up.
   void note_released(std::size_t bytes) noexcept;
@@ -138,7 +148,8 @@ class PinnedShelves {
 
   ///@{ Requires: the lock is held.
   [[nodiscard]] std::vector<Known>::iterator find_after(std::uintptr_t address) noexcept {
-    return std::upper_bound(known_.begin(), known_.end(), address, [](std::uintptr_t a, const Known& entry) { return a < entry.begin; });
+    return std::upper_bound(known_.begin(), known_.end(), address,
+                            [](std::uintptr_t a, const Known& entry) { return a < entry.begin; });
   }
   /// The block that contains the address, or null.
   [[nodiscard]] PinnedBlock* find(std::uintptr_t address) noexcept {
@@ -174,9 +185,10 @@ class PinnedShelves {
   void forget(const PinnedBlock& block) noexcept;
   ///@}
 
-  /// Asks how far the streams of pending blocks are, the oldest `at_most` blocks first. A block that still waits goes to the end of the
-  /// queue, so that one stream that is held up does not hide the others. Blocks that are complete become idle, or (`taken`) the first one
-  /// is handed out and returned.
+  /// Asks how far the streams of pending blocks are, the oldest `at_most` blocks first. A block
+  /// that still waits goes to the end of the queue, so that one stream that is held up does not
+  /// hide the others. Blocks that are complete become idle, or (`taken`) the first one is handed
+  /// out and returned.
   PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, Then then) noexcept;
   [[nodiscard]] std::size_t count_pending(PinnedShelf& shelf) noexcept;
   [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf) noexcept;
@@ -185,10 +197,14 @@ class PinnedShelves {
   void release_idle_of(PinnedShelf& shelf) noexcept;
 
   SpinLock lock_;
-  std::array<std::array<PinnedShelf, std::countr_zero(largest_block) - std::countr_zero(smallest_block) + 1>, 2> shelves_;
+  std::array<std::array<PinnedShelf,
+                        std::countr_zero(largest_block) - std::countr_zero(smallest_block) + 1>,
+             2>
+      shelves_;
   PinnedShelf direct_;
   PinnedStatistics statistics_{};
-  std::size_t held_ = 0;  // bytes of all blocks and reservations, and of blocks that the runtime does not have back yet
+  // bytes of all blocks and reservations, and of blocks that the runtime does not have back yet
+  std::size_t held_ = 0;
   std::size_t releases_ = 0;
   std::size_t limit_ = std::numeric_limits<std::size_t>::max();
   std::vector<Known> known_;  // by address

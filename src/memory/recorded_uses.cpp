@@ -57,7 +57,10 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
   const auto same = all.find(key);
-  if (same != all.end() && std::ranges::any_of(same->second, [&](const StreamPoint& user) { return user.stream() == use; })) return;
+  if (same != all.end() && std::ranges::any_of(same->second, [&](const StreamPoint& user) {
+        return user.stream() == use;
+      }))
+    return;
   if (recorded().count >= 16 && std::has_single_bit(recorded().count)) prune();
   std::list<StreamPoint>& users = all[key];
   fresh.front() = StreamPoint{use};
@@ -66,7 +69,8 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
   change_count(recorded().count + 1);
 }
 
-std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes, StreamUse own) noexcept {
+std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
+                                                 StreamUse own) noexcept {
   std::list<StreamPoint> taken;
   const auto begin = reinterpret_cast<std::uintptr_t>(block);
   {
@@ -86,7 +90,9 @@ void record_block_use(StreamRef stream, const void* pointer, std::optional<Memor
   enter(operation);
   Slot& slot = live_slot(stream);
   if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the pointer is null");
-  if ((!kind || *kind == MemoryKind::pinned) && pinned_shelves().try_add_use(pointer, {&slot, stream.id()})) return;
+  if ((!kind || *kind == MemoryKind::pinned) &&
+      pinned_shelves().try_add_use(pointer, {&slot, stream.id()}))
+    return;
   if (!kind) {
     const ScopedDevice on{slot.device, operation};
     PointerInfo info{MemoryKind::pageable, Device{0}};
@@ -94,12 +100,15 @@ void record_block_use(StreamRef stream, const void* pointer, std::optional<Memor
     kind = info.kind;
   }
   if (*kind != MemoryKind::device)
-    throw_error(errc::invalid_argument, operation, "the pointer is neither in device memory nor in a block in use of the pinned pool");
+    throw_error(errc::invalid_argument, operation,
+                "the pointer is neither in device memory nor in a block in use of the pinned pool");
   add_recorded_use(pointer, stream);
 }
 
 }  // namespace detail
 
-void record_stream(StreamRef stream, const void* pointer) { detail::record_block_use(stream, pointer, std::nullopt); }
+void record_stream(StreamRef stream, const void* pointer) {
+  detail::record_block_use(stream, pointer, std::nullopt);
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

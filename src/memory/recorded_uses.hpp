@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Uses of device memory that were recorded by an address within a block, by any thread, instead of by the buffer that owns the block. No
-/// allocation is entered here: a program that records no such use pays nothing.
+/// Uses of device memory that were recorded by an address within a block, by any thread, instead of
+/// by the buffer that owns the block. No allocation is entered here: a program that records no such
+/// use pays nothing.
 #pragma once
 
 #include "base/sync.hpp"
@@ -19,12 +20,18 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 inline constinit sync::Atomic<std::size_t> uses_recorded{0};
 
-/// Adds an open point to the block that holds the address. @throws errc::invalid_handle if the stream has ended
+/// Adds an open point to the block that holds the address. @throws errc::invalid_handle if the
+/// stream has ended
 void add_recorded_use(const void* pointer, StreamRef stream);
-/// Removes and returns the points of a block that is about to be freed, without those of its own stream. Allocates nothing.
-[[nodiscard]] std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes, StreamUse own) noexcept;
-[[nodiscard]] inline std::list<StreamPoint> take_recorded_uses(const void* block, std::size_t bytes, StreamUse own) noexcept {
-  return uses_recorded.load(std::memory_order_relaxed) == 0 ? std::list<StreamPoint>{} : take_recorded_uses_slowly(block, bytes, own);
+/// Removes and returns the points of a block that is about to be freed, without those of its own
+/// stream. Allocates nothing.
+[[nodiscard]] std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
+                                                               StreamUse own) noexcept;
+[[nodiscard]] inline std::list<StreamPoint> take_recorded_uses(const void* block, std::size_t bytes,
+                                                               StreamUse own) noexcept {
+  return uses_recorded.load(std::memory_order_relaxed) == 0
+             ? std::list<StreamPoint>{}
+             : take_recorded_uses_slowly(block, bytes, own);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -29,7 +29,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How long a caller who has to wait for a release looks for a moment at which the devices are idle.
+/// How long a caller who has to wait for a release looks for a moment at which the devices are
+/// idle.
 constexpr auto idle_patience = 1s;
 
 [[nodiscard]] bool is_busy(const backend::status s) noexcept {
@@ -37,13 +38,15 @@ constexpr auto idle_patience = 1s;
   return s != backend::ok && backend::is_not_ready(s);
 }
 
-/// Whether a release would not wait, as far as the library knows: other code may have streams of its own. A stream that other code captures
-/// has no work. The default stream is busy as long as threads' default streams and blocking ones are. False while a capture of the library
-/// is open: it would break if a stream joined it just before that stream is queried.
+/// Whether a release would not wait, as far as the library knows: other code may have streams of
+/// its own. A stream that other code captures has no work. The default stream is busy as long as
+/// threads' default streams and blocking ones are. False while a capture of the library is open: it
+/// would break if a stream joined it just before that stream is queried.
 [[nodiscard]] bool are_devices_idle() noexcept try {
   const std::unique_lock no_new_ones = keep_captures_from_beginning();
   if (are_captures_open()) return false;
-  if (are_functions_under_way()) return false;  // also those of streams that have ended, which nobody can query
+  // also those of streams that have ended, which nobody can query
+  if (are_functions_under_way()) return false;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {
     const HeldStream held{{each.slot, each.id}};
@@ -55,8 +58,10 @@ constexpr auto idle_patience = 1s;
   for (int device = 0; device < max_devices; ++device) {
     if (!is_used[static_cast<std::size_t>(device)]) continue;
     const ScopedDevice on{device, ScopedDevice::no_throw};
-    if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;  // the question would break a capture
-    if (is_busy(own_call([] { return backend::stream_query(backend::default_stream()); }))) return false;
+    // the question would break a capture
+    if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;
+    if (is_busy(own_call([] { return backend::stream_query(backend::default_stream()); })))
+      return false;
   }
   return true;
 } catch (const std::bad_alloc&) {
@@ -67,8 +72,9 @@ struct HoldingThread {
   sync::Mutex mutex;
 };
 
-/// Calls `release()` unless a device is busy. No new operation begins before that. One that has begun already has a millisecond, so that
-/// the release need not wait for its work; work that may wait for the program cannot come any more.
+/// Calls `release()` unless a device is busy. No new operation begins before that. One that has
+/// begun already has a millisecond, so that the release need not wait for its work; work that may
+/// wait for the program cannot come any more.
 template <class F>
 [[nodiscard]] bool do_if_idle(F release) noexcept {
   if (!backend::frees_wait_for_devices()) return release(), true;
@@ -101,10 +107,14 @@ class Releaser {
     changed_.notify_one();
     return true;
   }
-  [[nodiscard]] std::uint64_t added() const noexcept { return added_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t done() const noexcept { return done_.load(std::memory_order_acquire); }
-  /// From now on the thread begins no runtime call. First it gets the time that the calls take on idle devices. A call may also wait for a
-  /// device, and so for ever: the exit goes on then.
+  [[nodiscard]] std::uint64_t added() const noexcept {
+    return added_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t done() const noexcept {
+    return done_.load(std::memory_order_acquire);
+  }
+  /// From now on the thread begins no runtime call. First it gets the time that the calls take on
+  /// idle devices. A call may also wait for a device, and so for ever: the exit goes on then.
   void stop() noexcept {
     try_for(200ms, [this] { return done() == added(); });
     stopped_.store(true, std::memory_order_seq_cst);
@@ -143,7 +153,8 @@ class Releaser {
   /// False if the devices are busy. After stop() nothing is released.
   [[nodiscard]] bool try_release() noexcept {
     calling_.store(true, std::memory_order_seq_cst);
-    const bool is_over = stopped_.load(std::memory_order_seq_cst) || do_if_idle([this] { release_all(); });
+    const bool is_over =
+        stopped_.load(std::memory_order_seq_cst) || do_if_idle([this] { release_all(); });
     calling_.store(false, std::memory_order_seq_cst);
     return is_over;
   }
@@ -208,10 +219,11 @@ void release_and_wait(const char* operation, const Postponed& item, int device) 
   if (in_host_function) return release_on_thread(item);
   if (release_mode_of_wait() == Release::never) return;
   const ScopedWait wait{operation, {.device = device}};
-  // While the runtime waits it holds other threads, too, so that streams which wait for them would never be idle. In a program whose
-  // streams are never idle, the runtime has to end the wait.
+  // While the runtime waits it holds other threads, too, so that streams which wait for them would
+  // never be idle. In a program whose streams are never idle, the runtime has to end the wait.
   const auto deadline = sync::Clock::now() + idle_patience;
-  if (!poll_until(deadline, [&] { return do_if_idle([&] { item.release(item); }); })) item.release(item);
+  if (!poll_until(deadline, [&] { return do_if_idle([&] { item.release(item); }); }))
+    item.release(item);
 }
 
 bool are_releases_waiting() noexcept { return releaser().done() != releaser().added(); }

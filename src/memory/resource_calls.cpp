@@ -44,11 +44,13 @@ void* take_from(AnyResource& resource, StreamRef stream, std::size_t bytes, cons
   const ScopedDevice on{device_of(stream), operation};
   const InResource within;
   void* const block = resource.take(stream, bytes);
-  if (block == nullptr) throw_error(errc::out_of_memory, operation, "the buffer's resource gave a null pointer");
+  if (block == nullptr)
+    throw_error(errc::out_of_memory, operation, "the buffer's resource gave a null pointer");
   return block;
 }
 
-void give_back_to(AnyResource& resource, StreamRef stream, void* pointer, std::size_t bytes) noexcept {
+void give_back_to(AnyResource& resource, StreamRef stream, void* pointer,
+                  std::size_t bytes) noexcept {
   const ScopedDevice on{device_of(stream), ScopedDevice::no_throw};
   const InResource within;
   try {

@@ -25,7 +25,8 @@ constexpr std::size_t step = std::size_t{2} << 20;
 
 void close_now(const Postponed& item) noexcept {
   // Closing waits for nothing. If the device cannot be waited for, the memory stays open.
-  if (wait_for_device(item.device)) call_quietly(item.device, [&] { return backend::close_memory(item.handle); });
+  if (wait_for_device(item.device))
+    call_quietly(item.device, [&] { return backend::close_memory(item.handle); });
 }
 
 }  // namespace
@@ -36,9 +37,11 @@ void* allocate_shared(std::size_t bytes, Device device) {
   watch_main_thread();
   std::size_t rounded = 0;
   if (__builtin_add_overflow(bytes, step - 1, &rounded))
-    throw_error(errc::out_of_memory, call.operation(), "the number of bytes does not fit an address");
+    throw_error(errc::out_of_memory, call.operation(),
+                "the number of bytes does not fit an address");
   void* block = nullptr;
-  ScopedEvent event{[&] { return about_allocation(call.operation(), MemoryKind::device, bytes, call.device()); }};
+  ScopedEvent event{
+      [&] { return about_allocation(call.operation(), MemoryKind::device, bytes, call.device()); }};
   call.check(backend::malloc_exportable(block, rounded / step * step));
   event.allocated(block);
   count_up(counters.shared_and_managed_blocks);
@@ -49,7 +52,9 @@ IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool
   constexpr const char* operation = "share memory with other processes";
   enter(operation);
   if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the buffer is empty");
-  if (opened) throw_error(errc::invalid_argument, operation, "the memory is another process's: send on the handle that it was opened by");
+  if (opened)
+    throw_error(errc::invalid_argument, operation,
+                "the memory is another process's: send on the handle that it was opened by");
   const OwnDeviceCall call{device, operation};
   IpcContent content{};
   content.bytes = bytes;
@@ -63,11 +68,13 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   int device = 0;
   const IpcContent content = read_handle(handle.bytes, IpcKind::memory, device, operation);
   if (content.bytes % width != 0)
-    throw_error(errc::invalid_argument, operation, "the memory holds no whole number of elements of this type");
+    throw_error(errc::invalid_argument, operation,
+                "the memory holds no whole number of elements of this type");
   watch_main_thread();
   const OwnDeviceCall call{device, operation};
   OpenedMemory opened{nullptr, content.bytes, device};
-  ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::device, opened.bytes, device); }};
+  ScopedEvent event{
+      [&] { return about_allocation(operation, MemoryKind::device, opened.bytes, device); }};
   call.check(backend::open_memory(opened.pointer, content.native));
   event.allocated(opened.pointer);
   count_up(counters.shared_and_managed_blocks);
@@ -76,12 +83,15 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
 
 void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
   count_down(counters.shared_and_managed_blocks);
-  if (release_mode_of_wait() == Release::never) return;  // this may be a forked child, where no lock may be taken
+  // this may be a forked child, where no lock may be taken
+  if (release_mode_of_wait() == Release::never) return;
   constexpr const char* operation = "free shared memory";
   emit_free(operation, MemoryKind::device, pointer, 0, device);
   static_cast<void>(take_recorded_uses(pointer, bytes, {}));  // the device is waited for
   const Postponed close{close_now, pointer, device};
-  release_and_wait(operation, opened ? close : native_release<void*, backend::free_device>(pointer, device), device);
+  release_and_wait(operation,
+                   opened ? close : native_release<void*, backend::free_device>(pointer, device),
+                   device);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

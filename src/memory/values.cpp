@@ -16,26 +16,38 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// @throws errc::invalid_argument unless devices can wait for a number there and write it. Whether they can is the same on all backends.
+/// @throws errc::invalid_argument unless devices can wait for a number there and write it. Whether
+/// they can is the same on all backends.
 void require_kind(MemoryKind kind, const char* operation) {
-  if (kind == MemoryKind::device)  // CUDA refuses memory of its pools, with an error that says nothing
-    throw_error(errc::invalid_argument, operation, "the location is in device memory: take pinned memory");
+  // CUDA refuses memory of its pools, with an error that says nothing
+  if (kind == MemoryKind::device)
+    throw_error(errc::invalid_argument, operation,
+                "the location is in device memory: take pinned memory");
   if (kind == MemoryKind::pageable)
-    throw_error(errc::invalid_argument, operation, "the location is in pageable memory: take pinned memory");
+    throw_error(errc::invalid_argument, operation,
+                "the location is in pageable memory: take pinned memory");
   if (kind == MemoryKind::managed)
-    throw_error(errc::invalid_argument, operation, "the location is in managed memory, where a device does not wait: take pinned memory");
+    throw_error(
+        errc::invalid_argument, operation,
+        "the location is in managed memory, where a device does not wait: take pinned memory");
 }
 
-/// The location as the stream's device knows it. A pinned block of the library counts a use by the stream.
-[[nodiscard]] std::uint32_t* location_on_device(const StreamCall& call, const std::uint32_t* location) {
+/// The location as the stream's device knows it. A pinned block of the library counts a use by the
+/// stream.
+[[nodiscard]] std::uint32_t* location_on_device(const StreamCall& call,
+                                                const std::uint32_t* location) {
   Slot& slot = call.slot();
-  if (location == nullptr) throw_error(errc::invalid_argument, call.operation(), "the location is null");
+  if (location == nullptr)
+    throw_error(errc::invalid_argument, call.operation(), "the location is null");
   if (reinterpret_cast<std::uintptr_t>(location) % sizeof *location != 0)
     throw_error(errc::invalid_argument, call.operation(), "the location is not aligned to 4 bytes");
-  if (!has_stream_values(slot.device)) throw_error(errc::not_supported, call.operation(), "the device has no stream memory operations");
+  if (!has_stream_values(slot.device))
+    throw_error(errc::not_supported, call.operation(),
+                "the device has no stream memory operations");
   refuse_in_capture(slot, call.operation(), CaptureCase::use_value);
   const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
-  const MemoryFacts facts = facts_of(location, sizeof *location, std::nullopt, use, call.operation());
+  const MemoryFacts facts =
+      facts_of(location, sizeof *location, std::nullopt, use, call.operation());
   require_kind(facts.kind, call.operation());
   auto* const place = const_cast<std::uint32_t*>(location);
   if (facts.in_one_block) return place;
@@ -52,13 +64,15 @@ void require_kind(MemoryKind kind, const char* operation) {
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
   const detail::StreamCall call{*this, "make a stream wait for a value"};
   const detail::BlockingWork enqueued;
-  call.check(backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
+  call.check(
+      backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
   detail::emit([&] { return call.about(detail::OperationKind::value_awaited); });
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {
   const detail::StreamCall call{*this, "make a stream write a value"};
-  call.check(backend::stream_write_value(call.handle(), detail::location_on_device(call, location), value));
+  call.check(backend::stream_write_value(call.handle(), detail::location_on_device(call, location),
+                                         value));
   detail::emit([&] { return call.about(detail::OperationKind::value_written); });
 }
 

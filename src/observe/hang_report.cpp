@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RUNNEL_HANG_REPORT=seconds: a wait of the host that lasts longer is reported once to stderr, with what each stream does, and goes on.
+// RUNNEL_HANG_REPORT=seconds: a wait of the host that lasts longer is reported once to stderr, with
+// what each stream does, and goes on.
 #include "base/immortal.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
@@ -58,7 +59,8 @@ constexpr const char* idle = "idle";
 void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcept {
   const char* const operation = note.operation.load(std::memory_order_acquire);
   if (operation == nullptr || note.stream.load(std::memory_order_relaxed) != id) return;
-  const sync::Clock::time_point time{sync::Clock::duration{note.time.load(std::memory_order_relaxed)}};
+  const sync::Clock::time_point time{
+      sync::Clock::duration{note.time.load(std::memory_order_relaxed)}};
   std::fprintf(stderr, "runnel:     %s ago: %s", Age{sync::Clock::now() - time}.text, operation);
   if (const std::uint64_t other = note.other.load(std::memory_order_relaxed))
     std::fprintf(stderr, " (stream id %llu)", static_cast<unsigned long long>(other));
@@ -73,18 +75,21 @@ void write_stream(StreamUse use) noexcept try {
   if (state == idle) return;
   const OperationNotes& notes = use.slot->notes;
   const std::uint32_t next = notes.next.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < notes.all.size(); ++i) write_operation(notes.all[(next + i) % notes.all.size()], use.id);
+  for (std::uint32_t i = 0; i < notes.all.size(); ++i)
+    write_operation(notes.all[(next + i) % notes.all.size()], use.id);
 } catch (const std::exception&) {  // no memory for the name
 }
 
 void write_streams() noexcept try {
   std::vector<LiveStream> streams = live_streams();
-  std::sort(streams.begin(), streams.end(), [](const LiveStream& a, const LiveStream& b) { return a.id < b.id; });
+  std::sort(streams.begin(), streams.end(),
+            [](const LiveStream& a, const LiveStream& b) { return a.id < b.id; });
   for (const LiveStream& each : streams) write_stream({each.slot, each.id});
 } catch (const std::exception&) {
 }
 
-/// Which stream has recorded a native event. Handles are used again, so that there are no more of them than events at one time.
+/// Which stream has recorded a native event. Handles are used again, so that there are no more of
+/// them than events at one time.
 class Recorders {
  public:
   void set(native::event event, std::uint64_t stream) noexcept try {
@@ -110,11 +115,13 @@ Recorders& recorders() { return immortal<Recorders>(); }
   return operation.event != nullptr ? recorders().find(operation.event) : 0;
 }
 
-/// Looks at the waits from time to time. Its thread starts with the first wait, and sleeps while there is none.
+/// Looks at the waits from time to time. Its thread starts with the first wait, and sleeps while
+/// there is none.
 class HangReporter {
  public:
   void add(const Operation& operation) noexcept try {
-    const std::uint64_t stream = operation.stream.id != 0 ? operation.stream.id : awaited_by(operation);
+    const std::uint64_t stream =
+        operation.stream.id != 0 ? operation.stream.id : awaited_by(operation);
     const std::lock_guard lock{mutex_};
     if (!started_ && !start()) return;
     waits_.push_back({&operation, stream, gettid(), sync::Clock::now()});
@@ -157,8 +164,8 @@ class HangReporter {
   }
   void work() noexcept {
     const std::chrono::nanoseconds limit{limit_in_nanoseconds.load(std::memory_order_relaxed)};
-    const std::chrono::nanoseconds pause =
-        std::clamp<std::chrono::nanoseconds>(limit / 8, std::chrono::milliseconds{1}, std::chrono::milliseconds{250});
+    const std::chrono::nanoseconds pause = std::clamp<std::chrono::nanoseconds>(
+        limit / 8, std::chrono::milliseconds{1}, std::chrono::milliseconds{250});
     for (;;) {
       const std::uint32_t seen = signal_.load(std::memory_order_acquire);
       const Found found = look(limit);
@@ -186,11 +193,12 @@ class HangReporter {
       found.is_late = wait->is_reported = true;
       char what[48] = "";
       if (wait->stream != 0)
-        std::snprintf(what, sizeof what, " (stream id %llu)", static_cast<unsigned long long>(wait->stream));
+        std::snprintf(what, sizeof what, " (stream id %llu)",
+                      static_cast<unsigned long long>(wait->stream));
       else if (wait->operation->device >= 0)
         std::snprintf(what, sizeof what, " (device %d)", wait->operation->device);
-      std::snprintf(found.text, sizeof found.text, "thread %d has tried for %s to %s%s", wait->thread, Age{now - wait->since}.text,
-                    wait->operation->name, what);
+      std::snprintf(found.text, sizeof found.text, "thread %d has tried for %s to %s%s",
+                    wait->thread, Age{now - wait->since}.text, wait->operation->name, what);
     }
     return found;
   }
@@ -211,7 +219,8 @@ class HangReporter {
 
 void note_operation(const Operation& operation) noexcept {
   OperationNotes& notes = static_cast<const Slot&>(*operation.stream.slot).notes;
-  OperationNotes::Note& note = notes.all[notes.next.fetch_add(1, std::memory_order_relaxed) % notes.all.size()];
+  OperationNotes::Note& note =
+      notes.all[notes.next.fetch_add(1, std::memory_order_relaxed) % notes.all.size()];
   note.stream.store(operation.stream.id, std::memory_order_relaxed);
   note.time.store(sync::Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   note.other.store(awaited_by(operation), std::memory_order_relaxed);
@@ -221,7 +230,8 @@ void note_operation(const Operation& operation) noexcept {
 void observe_waits(const Operation& operation) noexcept {
   switch (operation.kind) {
     case OperationKind::host_wait:
-      return operation.phase == HookPhase::before ? immortal<HangReporter>().add(operation) : immortal<HangReporter>().remove(operation);
+      return operation.phase == HookPhase::before ? immortal<HangReporter>().add(operation)
+                                                  : immortal<HangReporter>().remove(operation);
     case OperationKind::entered:
       return note_operation(operation);
     case OperationKind::event_recorded:
@@ -239,7 +249,10 @@ void observe_waits(const Operation& operation) noexcept {
   const char* const end = text + std::strlen(text);
   const auto [rest, code] = std::from_chars(text, end, seconds);
   if (code != std::errc{} || rest != end || !(seconds >= 0 && seconds <= 1e9)) {
-    std::fprintf(stderr, "runnel: RUNNEL_HANG_REPORT=%s is not understood, and nothing is reported: write a number of seconds\n", text);
+    std::fprintf(stderr,
+                 "runnel: RUNNEL_HANG_REPORT=%s is not understood, and nothing is reported: write "
+                 "a number of seconds\n",
+                 text);
     return false;
   }
   const std::int64_t limit = std::llround(seconds * 1e9);

@@ -32,7 +32,8 @@ HookEvent hook_event(const Operation& operation) noexcept {
   event.device = slot->device;
   event.native_stream = slot->hand_out();
   // Another stream may have the slot now. The name of one that has just ended is still there.
-  if (is_live(slot, event.stream) || event.kind == HookKind::stream_ended) event.stream_name = slot->name;
+  if (is_live(slot, event.stream) || event.kind == HookKind::stream_ended)
+    event.stream_name = slot->name;
   return event;
 }
 

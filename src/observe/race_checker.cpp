@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the race checker learns of operations. Work that is being captured does not count: it does not run yet.
+// What the race checker learns of operations. Work that is being captured does not count: it does
+// not run yet.
 #include "base/operation.hpp"
 #include "checker/hooks.hpp"
 #include "stream/capture.hpp"
@@ -56,7 +57,8 @@ void batch(const Operation& operation) noexcept try {
 
 void copy_or_fill(const Operation& operation) noexcept {
   if (operation.use_count != 0)
-    checker::uses_memory(info_of(operation.stream), operation.name, std::span{operation.uses}.first(operation.use_count));
+    checker::uses_memory(info_of(operation.stream), operation.name,
+                         std::span{operation.uses}.first(operation.use_count));
   if (!operation.unordered.empty()) batch(operation);
 }
 
@@ -66,15 +68,18 @@ void allocation(const Operation& operation) noexcept {
     checker::pins(operation.to, operation.bytes);
   else if (operation.stream.slot != nullptr && !operation.captured)
     checker::allocates_in_order(info_of(operation.stream), operation.to, operation.bytes);
-  else  // what is allocated in a capture is used when the graph runs, which the checker does not see
+  else  // what is allocated in a capture is used when the graph runs, which the checker does not
+        // see
     checker::allocates(operation.to, operation.bytes);
 }
 
 void free_in_order(const Operation& operation) noexcept try {
   std::vector<checker::StreamInfo> awaited;
-  for (const StreamPoint& user : *operation.users) awaited.push_back(info_of({user.stream().slot, user.stream().id}));
+  for (const StreamPoint& user : *operation.users)
+    awaited.push_back(info_of({user.stream().slot, user.stream().id}));
   checker::frees_in_order(info_of(operation.stream), awaited, operation.to, operation.bytes);
-  if (operation.is_of_program) checker::allocates(operation.to, operation.bytes);  // its owner may use it for something else
+  // its owner may use it for something else
+  if (operation.is_of_program) checker::allocates(operation.to, operation.bytes);
 } catch (const std::bad_alloc&) {
   checker::allocates(operation.to, operation.bytes);  // forgets the block
 }
@@ -93,21 +98,27 @@ void known_complete(const Operation& operation) noexcept {
   if (operation.event != nullptr) return checker::host_waited_for_event(operation.event);
   if (operation.stream.slot == nullptr) return checker::host_waited_for_device(operation.device);
   const checker::StreamInfo stream = info_of(operation.stream);
-  if (stream.known_complete->load(std::memory_order_relaxed) != stream.id) checker::host_waited_for_stream(stream);
+  if (stream.known_complete->load(std::memory_order_relaxed) != stream.id)
+    checker::host_waited_for_stream(stream);
 }
 
-/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the checker runs addr2line from PATH.
+/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the
+/// checker runs addr2line from PATH.
 [[nodiscard]] bool is_check_demanded() noexcept {
   const char* const setting = secure_getenv("RUNNEL_CHECK");
   if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
   if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
-  std::fprintf(stderr, "runnel: RUNNEL_CHECK=%s is not understood, and the checker stays off: write 1 or abort\n", setting);
+  std::fprintf(
+      stderr,
+      "runnel: RUNNEL_CHECK=%s is not understood, and the checker stays off: write 1 or abort\n",
+      setting);
   return false;
 }
 
 }  // namespace
 
-/// Not in the namespace without a name: a report leaves out the frames of functions whose names begin with runnel::.
+/// Not in the namespace without a name: a report leaves out the frames of functions whose names
+/// begin with runnel::.
 void check_operation(const Operation& operation) noexcept;
 void check_operation(const Operation& operation) noexcept {
   if (operation.phase == HookPhase::before || operation.failed) return;
@@ -127,7 +138,8 @@ void check_operation(const Operation& operation) noexcept {
       return checker::adopts_event(operation.event);
     case OperationKind::event_waited:
     case OperationKind::stream_waited:
-    case OperationKind::value_awaited:  // nobody knows who writes the number: as after everything submitted so far
+    // nobody knows who writes the number: as after everything submitted so far
+    case OperationKind::value_awaited:
       return checker::waits_for_event(info_of(operation.stream), operation.event);
     case OperationKind::stream_released:
       return checker::releases_stream(operation.stream.id, operation.stream.slot->handle);
@@ -143,20 +155,25 @@ void check_operation(const Operation& operation) noexcept {
 }
 
 extern const Observer race_checker_observer;
-constinit const Observer race_checker_observer{observer_checker, is_check_demanded, check_operation};
+constinit const Observer race_checker_observer{observer_checker, is_check_demanded,
+                                               check_operation};
 
-void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer, std::size_t bytes,
-                    const MemoryKind* kind) {
+void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer,
+                    std::size_t bytes, const MemoryKind* kind) {
   const StreamCall call{Access::ref(slot, id), "declare an access"};
   if (bytes == 0 || !is_checking() || capture_state(call.handle()) != CaptureState::none) return;
-  const std::array side{MemoryUse{access, {pointer, bytes, bytes, 1}, kind != nullptr ? std::optional{*kind} : std::nullopt, false}};
+  const std::array side{MemoryUse{access,
+                                  {pointer, bytes, bytes, 1},
+                                  kind != nullptr ? std::optional{*kind} : std::nullopt,
+                                  false}};
   checker::uses_memory(info_of(call), "declared work", side);
 }
 
 }  // namespace detail
 
 void RaceChecker::assume_complete(StreamRef stream) {
-  if (is_on()) detail::emit_complete(detail::StreamCall{stream, "declare a stream complete"}.slot());
+  if (is_on())
+    detail::emit_complete(detail::StreamCall{stream, "declare a stream complete"}.slot());
 }
 
 void RaceChecker::assume_wait(StreamRef waiting, StreamRef awaited) {

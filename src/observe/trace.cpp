@@ -28,7 +28,8 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-constexpr std::size_t most_slices = std::size_t{1} << 20;  // about 100 MB; later ones are only counted
+// about 100 MB; later ones are only counted
+constexpr std::size_t most_slices = std::size_t{1} << 20;
 
 /// An operation that has begun, or an interval of a stream whose times are not known yet.
 struct Interval {
@@ -38,7 +39,8 @@ struct Interval {
 };
 
 struct Recording {
-  sync::Mutex mutex;  // no runtime call is made while it is held, since one may run a host function on this thread
+  // no runtime call is made while it is held, since one may run a host function on this thread
+  sync::Mutex mutex;
   TraceContents contents;
   std::unordered_map<std::uint64_t, Interval> open;  // by key_of()
   std::vector<Interval> pending;
@@ -53,7 +55,8 @@ struct Recording {
 Recording& recording() { return immortal<Recording>(); }
 
 [[nodiscard]] bool is_interval_of_stream(HookKind kind) noexcept {
-  return kind == HookKind::copy || kind == HookKind::fill || kind == HookKind::graph_launch || kind == HookKind::range;
+  return kind == HookKind::copy || kind == HookKind::fill || kind == HookKind::graph_launch ||
+         kind == HookKind::range;
 }
 
 [[nodiscard]] TraceRow thread_row() noexcept { return {-1, static_cast<std::uint64_t>(gettid())}; }
@@ -67,7 +70,8 @@ void name_row(Recording& r, const TraceRow& row, const char* name) {
   if (row.device < 0)
     place->second = "thread " + number;
   else
-    place->second = *name != '\0' ? std::string{name} + " (stream " + number + ")" : "stream " + number;
+    place->second =
+        *name != '\0' ? std::string{name} + " (stream " + number + ")" : "stream " + number;
 }
 
 void add(Recording& r, const TraceSlice& slice) {
@@ -78,7 +82,9 @@ void add(Recording& r, const TraceSlice& slice) {
 }
 
 [[nodiscard]] TraceSlice slice_of(Recording& r, const HookEvent& event, double begin) {
-  const char* const name = event.kind == HookKind::range ? r.names.emplace(event.operation).first->c_str() : event.operation;
+  const char* const name = event.kind == HookKind::range
+                               ? r.names.emplace(event.operation).first->c_str()
+                               : event.operation;
   return {.name = name,
           .category = to_string(event.kind),
           .failed = event.failed,
@@ -149,7 +155,8 @@ void look_at_pending() noexcept try {
   try {
     const std::lock_guard lock{r.mutex};
     for (const TraceSlice& slice : known) add(r, slice);
-    r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()}, std::move_iterator{all.end()});
+    r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()},
+                     std::move_iterator{all.end()});
     r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
   } catch (const std::bad_alloc&) {  // these intervals are lost
   }
@@ -176,7 +183,8 @@ void collect(const Operation& operation) noexcept {
     Recording& r = recording();
     const std::lock_guard lock{r.mutex};
     name_row(r, thread_row(), "");
-    if (event.stream != 0 && event.device >= 0) name_row(r, {event.device, event.stream}, event.stream_name);
+    if (event.stream != 0 && event.device >= 0)
+      name_row(r, {event.device, event.stream}, event.stream_name);
     if (is_before)
       begin_operation(r, event, now, point);
     else if (is_of_stream || r.open.contains(key_of(event)))
@@ -206,7 +214,8 @@ bool write_now(bool last) noexcept try {
   const std::lock_guard lock{r.mutex};
   move_activities(r.contents, most_slices);
   const std::size_t complete = r.contents.slices.size();
-  for (const Interval& each : r.pending) {  // what runs on has no end yet, and its begin may not be known
+  // what runs on has no end yet, and its begin may not be known
+  for (const Interval& each : r.pending) {
     TraceSlice slice = each.slice;
     slice.end = -1;
     r.contents.slices.push_back(slice);
@@ -229,7 +238,8 @@ bool start_trace(const char* file) {
   }
   static_cast<void>(trace_now());
   start_activities();
-  if (!std::exchange(r.is_exit_watched, true)) call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); });
+  if (!std::exchange(r.is_exit_watched, true))
+    call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); });
   set_observer(observer_trace, true);
   return true;
 }
@@ -244,7 +254,8 @@ bool start_trace(const char* file) {
 }
 
 /// A range is no part of another operation.
-[[nodiscard]] Operation about_range(const StreamCall& call, const char* name, std::uint64_t number, HookPhase phase) noexcept {
+[[nodiscard]] Operation about_range(const StreamCall& call, const char* name, std::uint64_t number,
+                                    HookPhase phase) noexcept {
   Operation range = call.about(OperationKind::range);
   range.name = name;
   range.number = number;

@@ -44,18 +44,23 @@ struct Activities {
   sync::Mutex mutex;   // guards the rest; no runtime call is made while it is held
   std::vector<Work> all;
   std::size_t lost = 0;
-  std::map<std::string, std::string, std::less<>> names;           // of kernels: as the linker spells them, and as people do
-  std::map<std::pair<int, std::uint32_t>, std::uint64_t> streams;  // device and number there: the stream's id
-  std::set<std::uint64_t> known;                                   // ids of streams whose number is known
+  // of kernels: as the linker spells them, and as people do
+  std::map<std::string, std::string, std::less<>> names;
+  // device and number there: the stream's id
+  std::map<std::pair<int, std::uint32_t>, std::uint64_t> streams;
+  // ids of streams whose number is known
+  std::set<std::uint64_t> known;
 };
 Activities& activities() { return immortal<Activities>(); }
 
 // Requires, for the following two functions: the mutex is held. @throws std::bad_alloc
 
 [[nodiscard]] const char* readable_name(Activities& a, const char* name) {
-  if (const auto found = a.names.find(std::string_view{name}); found != a.names.end()) return found->second.c_str();
+  if (const auto found = a.names.find(std::string_view{name}); found != a.names.end())
+    return found->second.c_str();
   int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text{abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free};
+  const std::unique_ptr<char, decltype(&std::free)> text{
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free};
   return a.names.emplace(name, text != nullptr ? text.get() : name).first->second.c_str();
 }
 
@@ -64,7 +69,9 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
     ++a.lost;
     return;
   }
-  const auto time = [&](std::uint64_t nanoseconds) { return static_cast<double>(static_cast<std::int64_t>(nanoseconds)) / 1000 - offset; };
+  const auto time = [&](std::uint64_t nanoseconds) {
+    return static_cast<double>(static_cast<std::int64_t>(nanoseconds)) / 1000 - offset;
+  };
   a.all.push_back({activity, 0, 0});
   Work& work = a.all.back();
   work.activity.name = nullptr;
@@ -73,8 +80,9 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
   work.end = time(activity.end);
 }
 
-/// What the profiling library's clock is ahead of the trace's, in microseconds: the closest of some readings. It is read anew for each
-/// delivery, because that clock may be the time of day, which can be set.
+/// What the profiling library's clock is ahead of the trace's, in microseconds: the closest of some
+/// readings. It is read anew for each delivery, because that clock may be the time of day, which
+/// can be set.
 [[nodiscard]] bool read_clocks(double& ahead) noexcept {
   double closest = 1e9;
   for (int attempt = 0; attempt < 3; ++attempt) {
@@ -105,12 +113,14 @@ void take_activities(const backend::Activity* list, std::size_t count, std::size
 }
 
 [[nodiscard]] const char* name_of(const Work& work) noexcept {
-  if (work.activity.kind == backend::ActivityKind::kernel) return work.activity.name != nullptr ? work.activity.name : "kernel";
+  if (work.activity.kind == backend::ActivityKind::kernel)
+    return work.activity.name != nullptr ? work.activity.name : "kernel";
   return work.activity.kind == backend::ActivityKind::copy ? "copy" : "fill";
 }
 
 [[nodiscard]] const char* category_of(const Work& work) noexcept {
-  constexpr const char* names[] = {"kernel on the device", "copy on the device", "fill on the device"};
+  constexpr const char* names[] = {"kernel on the device", "copy on the device",
+                                   "fill on the device"};
   return names[static_cast<std::size_t>(work.activity.kind)];
 }
 
@@ -121,12 +131,16 @@ void take_activities(const backend::Activity* list, std::size_t count, std::size
   if (found == a.streams.end()) {
     const TraceRow row{device, foreign_stream + work.activity.stream, true};
     const auto [place, is_new] = contents.rows.try_emplace(row);
-    if (is_new) place->second = "another stream (" + std::to_string(work.activity.stream) + "), on the device";
+    if (is_new)
+      place->second =
+          "another stream (" + std::to_string(work.activity.stream) + "), on the device";
     return row;
   }
   const TraceRow row{device, found->second, true};
   const auto stream = contents.rows.find({device, found->second, false});
-  contents.rows[row] = (stream != contents.rows.end() ? stream->second : "stream " + std::to_string(found->second)) + ", on the device";
+  contents.rows[row] =
+      (stream != contents.rows.end() ? stream->second : "stream " + std::to_string(found->second)) +
+      ", on the device";
   return row;
 }
 
@@ -142,24 +156,32 @@ void start_activities() noexcept try {
     return;
   }
   if (setting != nullptr && *setting != '\0' && std::strcmp(setting, "1") != 0)
-    std::fprintf(stderr, "runnel: RUNNEL_TRACE_CUPTI=%s is not understood, and does not count: write 0 or 1\n", setting);
+    std::fprintf(
+        stderr,
+        "runnel: RUNNEL_TRACE_CUPTI=%s is not understood, and does not count: write 0 or 1\n",
+        setting);
   char text[256] = "";
   const bool is_on = backend::collect_activities(&take_activities, text, sizeof text);
   if (*text != '\0') a.source = (is_on ? "timed by " : "not timed: ") + std::string{text};
   a.are_collected.store(is_on, std::memory_order_release);
-} catch (const std::bad_alloc&) {  // the work is not collected, or collected without a word about it
+} catch (
+    const std::bad_alloc&) {  // the work is not collected, or collected without a word about it
 }
 
 void note_stream(const HookEvent& event) noexcept try {
   Activities& a = activities();
   if (!a.are_collected.load(std::memory_order_acquire)) return;
-  if (event.stream == 0 || event.device < 0 || event.kind == HookKind::stream_ended || event.kind == HookKind::host_function_run) return;
+  if (event.stream == 0 || event.device < 0 || event.kind == HookKind::stream_ended ||
+      event.kind == HookKind::host_function_run)
+    return;
   {
     const std::lock_guard lock{a.mutex};
     if (a.known.contains(event.stream)) return;
   }
   std::uint32_t number = 0;
-  if (!own_call(event.device, ScopedDevice::no_throw, [&] { return backend::activity_stream(event.native_stream, number); })) return;
+  if (!own_call(event.device, ScopedDevice::no_throw,
+                [&] { return backend::activity_stream(event.native_stream, number); }))
+    return;
   const std::lock_guard lock{a.mutex};
   a.streams[{event.device, number}] = event.stream;
   a.known.insert(event.stream);
@@ -168,7 +190,8 @@ void note_stream(const HookEvent& event) noexcept try {
 
 void fetch_activities(bool last) noexcept {
   Activities& a = activities();
-  if (last ? a.are_collected.exchange(false, std::memory_order_acq_rel) : a.are_collected.load(std::memory_order_acquire))
+  if (last ? a.are_collected.exchange(false, std::memory_order_acq_rel)
+           : a.are_collected.load(std::memory_order_acquire))
     backend::deliver_activities(last);
 }
 

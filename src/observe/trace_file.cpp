@@ -28,9 +28,12 @@ void put_text(std::FILE* file, std::string_view text) noexcept {
   return row.id + (row.is_work ? work : 0);
 }
 
-void put_label(std::FILE* file, const char* what, const TraceRow& row, std::string_view name) noexcept {
-  std::fprintf(file, ",\n{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %llu, \"args\": {\"name\": ", what, process_of(row),
-               thread_of(row));
+void put_label(std::FILE* file, const char* what, const TraceRow& row,
+               std::string_view name) noexcept {
+  std::fprintf(
+      file,
+      ",\n{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %d, \"tid\": %llu, \"args\": {\"name\": ",
+      what, process_of(row), thread_of(row));
   put_text(file, name);
   std::fputs("}}", file);
 }
@@ -47,7 +50,9 @@ void put_rows(std::FILE* file, const TraceContents& contents) noexcept {
     }
     put_label(file, "thread_name", row, name);
     if (row.device >= 0)  // what a device did of a stream stands beneath the stream
-      std::fprintf(file, ",\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": %d, \"tid\": %llu, \"args\": {\"sort_index\": %d}}",
+      std::fprintf(file,
+                   ",\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": %d, \"tid\": "
+                   "%llu, \"args\": {\"sort_index\": %d}}",
                    process_of(row), thread_of(row), ++place);
   }
 }
@@ -55,8 +60,8 @@ void put_rows(std::FILE* file, const TraceContents& contents) noexcept {
 void put_slice(std::FILE* file, const TraceSlice& slice) noexcept {
   std::fputs(",\n{\"name\": ", file);
   put_text(file, slice.name);
-  std::fprintf(file, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": %llu, \"ts\": %.3f", slice.category, process_of(slice.row),
-               thread_of(slice.row), slice.begin);
+  std::fprintf(file, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": %llu, \"ts\": %.3f", slice.category,
+               process_of(slice.row), thread_of(slice.row), slice.begin);
   if (slice.end >= slice.begin)
     std::fprintf(file, ", \"ph\": \"X\", \"dur\": %.3f", slice.end - slice.begin);
   else
@@ -81,7 +86,9 @@ void put_slice(std::FILE* file, const TraceSlice& slice) noexcept {
 std::string trace_file_name(const char* name) {
   std::string text{name};
   const std::string number = std::to_string(getpid());
-  for (std::size_t at = text.find("%p"); at != std::string::npos; at = text.find("%p", at + number.size())) text.replace(at, 2, number);
+  for (std::size_t at = text.find("%p"); at != std::string::npos;
+       at = text.find("%p", at + number.size()))
+    text.replace(at, 2, number);
   return text;
 }
 
@@ -94,13 +101,19 @@ bool can_write(const std::string& name) noexcept {
 bool write_trace(const std::string& name, const TraceContents& contents) noexcept {
   std::FILE* const file = std::fopen(name.c_str(), "we");
   if (file == nullptr) return false;
-  std::fprintf(file, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"library\": \"runnel\", \"events left out\": %zu", contents.dropped);
+  std::fprintf(file,
+               "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"library\": \"runnel\", \"events "
+               "left out\": %zu",
+               contents.dropped);
   if (!contents.device_work.empty()) {
     std::fputs(", \"work on the device\": ", file);
     put_text(file, contents.device_work);
   }
   std::fputs("}, \"traceEvents\": [\n", file);
-  std::fputs("{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": 1, \"tid\": 0, \"args\": {\"sort_index\": 0}}", file);
+  std::fputs(
+      "{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": 1, \"tid\": 0, \"args\": "
+      "{\"sort_index\": 0}}",
+      file);
   put_rows(file, contents);
   for (const TraceSlice& slice : contents.slices) put_slice(file, slice);
   std::fputs("\n]}\n", file);

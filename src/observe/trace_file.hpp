@@ -14,7 +14,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A row of the picture: a stream of a device, what the device did of that stream, or a thread of the host, whose device is -1.
+/// A row of the picture: a stream of a device, what the device did of that stream, or a thread of
+/// the host, whose device is -1.
 struct TraceRow {
   int device;
   std::uint64_t id;
@@ -22,7 +23,8 @@ struct TraceRow {
   friend auto operator<=>(const TraceRow&, const TraceRow&) = default;
 };
 
-/// Is added to the profiling library's number of a stream that runnel does not know, for the id of its row.
+/// Is added to the profiling library's number of a stream that runnel does not know, for the id of
+/// its row.
 constexpr std::uint64_t foreign_stream = std::uint64_t{1} << 40;
 
 struct TraceSlice {
@@ -42,7 +44,8 @@ struct TraceContents {
   std::vector<TraceSlice> slices;
   std::map<TraceRow, std::string> rows;
   std::size_t dropped = 0;
-  std::string device_work;  // which profiling library times the devices' work, or why none does; empty: none could
+  // which profiling library times the devices' work, or why none does; empty: none could
+  std::string device_work;
 };
 
 /// The name, with `%p` replaced by the process's number. @throws std::bad_alloc

@@ -24,7 +24,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* tracing = "trace a stream";
-constexpr double longest_distance = 10e6;  // microseconds: a float of milliseconds is then good for one
+// microseconds: a float of milliseconds is then good for one
+constexpr double longest_distance = 10e6;
 
 /// An event of a device whose time on the host's clock is known.
 struct DeviceClock {
@@ -51,7 +52,8 @@ void start_clock(DeviceClock& clock, int device) noexcept {
   if (!succeeded_or_forget(backend::stream_create(stream, false, 0))) return;
   auto [anchor, time] = match_clocks(50us, [&] {
     EventRef event = try_take_event(device, timed_event, tracing);
-    const bool happened = event && succeeded_or_forget(backend::event_record(event.get(), stream)) &&
+    const bool happened = event &&
+                          succeeded_or_forget(backend::event_record(event.get(), stream)) &&
                           succeeded_or_forget(backend::event_synchronize(event.get()));
     return happened ? std::move(event) : EventRef{};
   });
@@ -67,13 +69,15 @@ void start_clock(DeviceClock& clock, int device) noexcept {
   return clock.state == DeviceClock::State::works;
 }
 
-/// Takes the event. If it is far from the anchor, it becomes the anchor, so that later times stay exact.
+/// Takes the event. If it is far from the anchor, it becomes the anchor, so that later times stay
+/// exact.
 [[nodiscard]] PointState read_time(TracePoint& point) noexcept {
   EventRef event = std::move(point.event);
   float milliseconds = 0;
   const std::lock_guard lock{clocks().mutex};
   DeviceClock& clock = clocks().all[static_cast<std::size_t>(event->device)];
-  if (!succeeded_or_forget(backend::event_elapsed(milliseconds, clock.anchor.get(), event.get()))) return PointState::lost;
+  if (!succeeded_or_forget(backend::event_elapsed(milliseconds, clock.anchor.get(), event.get())))
+    return PointState::lost;
   point.time = clock.time + 1000.0 * static_cast<double>(milliseconds);
   if (point.time - clock.time > longest_distance) {
     std::swap(clock.anchor, event);
@@ -98,8 +102,10 @@ TracePoint trace_point(const HookEvent& event) noexcept {
   }
   backend::forget_error(s);
   if (!backend::is_not_ready(s) || !has_clock(event.device)) return point;
-  EventRef taken = try_take_event(event.device, timed_event, tracing);  // without one the interval is lost
-  if (taken && succeeded_or_forget(backend::event_record(taken.get(), event.native_stream))) point.event = std::move(taken);
+  // without one the interval is lost
+  EventRef taken = try_take_event(event.device, timed_event, tracing);
+  if (taken && succeeded_or_forget(backend::event_record(taken.get(), event.native_stream)))
+    point.event = std::move(taken);
   return point;
 }
 

@@ -15,20 +15,22 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// Microseconds since the first call.
 [[nodiscard]] double trace_now() noexcept;
 
-/// A moment of a stream: a known one, or an event that marks it, or neither if it will never be known.
+/// A moment of a stream: a known one, or an event that marks it, or neither if it will never be
+/// known.
 struct TracePoint {
   double time = -1;
   EventRef event{};
 };
 
-/// The moment at which the work submitted to the stream so far is complete. If nothing is left to do that is now; only otherwise an event
-/// is recorded, because one on an idle stream would make it busy, and copies choose their route by that. Requires: the stream's device is
-/// current if its handle needs that.
+/// The moment at which the work submitted to the stream so far is complete. If nothing is left to
+/// do that is now; only otherwise an event is recorded, because one on an idle stream would make it
+/// busy, and copies choose their route by that. Requires: the stream's device is current if its
+/// handle needs that.
 [[nodiscard]] TracePoint trace_point(const HookEvent& event) noexcept;
 
-/// An event and its time on the host's clock: `happen()` records one where nothing else is to be done, and waits for it. It lies between
-/// two readings of the clock. On a busy machine these may be far apart, so the closest pair of up to 20 attempts counts. Empty if the first
-/// event is.
+/// An event and its time on the host's clock: `happen()` records one where nothing else is to be
+/// done, and waits for it. It lies between two readings of the clock. On a busy machine these may
+/// be far apart, so the closest pair of up to 20 attempts counts. Empty if the first event is.
 template <class Happen>
 [[nodiscard]] auto match_clocks(sync::Clock::duration close_enough, Happen happen) {
   std::pair<decltype(happen()), sync::Clock::time_point> best;

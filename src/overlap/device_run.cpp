@@ -21,10 +21,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// While it lives, host functions launched and copies staged by this thread are labelled with the chunk, so that their errors name it.
+/// While it lives, host functions launched and copies staged by this thread are labelled with the
+/// chunk, so that their errors name it.
 class ChunkLabel {
  public:
-  explicit ChunkLabel(std::size_t chunk) noexcept : before_{std::exchange(host_function_label, chunk + 1)} {}
+  explicit ChunkLabel(std::size_t chunk) noexcept
+      : before_{std::exchange(host_function_label, chunk + 1)} {}
   ChunkLabel(const ChunkLabel&) = delete;
   ChunkLabel& operator=(const ChunkLabel&) = delete;
   ~ChunkLabel() { host_function_label = before_; }
@@ -33,12 +35,13 @@ class ChunkLabel {
   std::uint64_t before_;
 };
 
-void record_mark(const std::unique_ptr<OverlapPlace::Marks>& marks, TimedEvent OverlapPlace::Marks::*which, StreamRef stream) {
+void record_mark(const std::unique_ptr<OverlapPlace::Marks>& marks,
+                 TimedEvent OverlapPlace::Marks::* which, StreamRef stream) {
   if (marks != nullptr) stream.record_event((*marks).*which);
 }
 
-/// Waits for the stream; false if that fails three times. The first attempts may throw an error that the caller has already seen, or that
-/// belongs to a later chunk.
+/// Waits for the stream; false if that fails three times. The first attempts may throw an error
+/// that the caller has already seen, or that belongs to a later chunk.
 [[nodiscard]] bool wait_until_idle(StreamRef stream) noexcept {
   for (int attempt = 0; attempt < 3; ++attempt) try {
       stream.synchronize();
@@ -48,13 +51,21 @@ void record_mark(const std::unique_ptr<OverlapPlace::Marks>& marks, TimedEvent O
   return false;
 }
 
-[[nodiscard]] std::byte* bytes_at(void* data, std::size_t bytes) noexcept { return static_cast<std::byte*>(data) + bytes; }
+[[nodiscard]] std::byte* bytes_at(void* data, std::size_t bytes) noexcept {
+  return static_cast<std::byte*>(data) + bytes;
+}
 
 }  // namespace
 
-DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times, OverlapClock::time_point start)
-    : plan_{plan}, index_{index}, device_{plan.devices[index]}, policy_{default_pageable()}, places_(plan.places()) {
-  for (OverlapPlace& place : places_) place.by_step = plan.strategy == OverlapStrategy::copy_compute_copy;
+DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times,
+                     OverlapClock::time_point start)
+    : plan_{plan},
+      index_{index},
+      device_{plan.devices[index]},
+      policy_{default_pageable()},
+      places_(plan.places()) {
+  for (OverlapPlace& place : places_)
+    place.by_step = plan.strategy == OverlapStrategy::copy_compute_copy;
   for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device_));
   try {
     make_events(record_times);
@@ -76,7 +87,8 @@ void DeviceRun::make_events(bool record_times) {
   }
 }
 
-/// Allocates everything at the beginning: memory that an earlier run freed can still be reused then, because nothing has been waited for.
+/// Allocates everything at the beginning: memory that an earlier run freed can still be reused
+/// then, because nothing has been waited for.
 void DeviceRun::allocate() try {
   allocate_on_device();
   allocate_on_host();
@@ -93,22 +105,27 @@ void DeviceRun::allocate_on_device() {
     const StreamRef stream = steps_of(n).in;
     ChunkBuffers& chunk = buffers_.emplace_back();
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
-      chunk.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes), stream);
-    if (plan_.has_output()) chunk.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
+      chunk.in.emplace_back(bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes),
+                            stream);
+    if (plan_.has_output())
+      chunk.out.emplace(bytes_for(plan_.output_elements(), plan_.output.element_bytes), stream);
     if (plan_.output.filtered) chunk.count.emplace(1, stream);
     start_copy(n);
   }
 }
 
-/// Enqueues the copy in of the n-th chunk of a run between ranges as soon as the chunk has its memory: to allocate the other buffers takes
-/// about a millisecond if a pool has given its memory back. submit() does the rest of the chunk.
+/// Enqueues the copy in of the n-th chunk of a run between ranges as soon as the chunk has its
+/// memory: to allocate the other buffers takes about a millisecond if a pool has given its memory
+/// back. submit() does the rest of the chunk.
 void DeviceRun::start_copy(std::size_t n) noexcept try {
   OverlapPlace& here = places_[n];
   const std::size_t chunk = index_ + n * plan_.devices.size();
   const std::size_t first = chunk * plan_.chunk;
   // Two chunks of one stream go one after the other.
   const bool has_own_stream = here.by_step || n < plan_.chunk_streams;
-  if (plan_.needs_host() || plan_.staged || here.marks != nullptr || !has_own_stream || first >= *plan_.items) return;
+  if (plan_.needs_host() || plan_.staged || here.marks != nullptr || !has_own_stream ||
+      first >= *plan_.items)
+    return;
   if (start_error_ != nullptr) return;
   copies_started_ = n + 1;
   here.chunk.emplace(plan_.describe(chunk, first, *plan_.items));
@@ -120,9 +137,12 @@ void DeviceRun::start_copy(std::size_t n) noexcept try {
 void DeviceRun::allocate_on_host() {
   for (OverlapPlace& place : places_) {
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
-      place.in.emplace_back(
-          plan_.inputs[i].kind == OverlapEnd::Kind::function ? bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes) : 0);
-    if (plan_.has_sink()) place.out = PinnedBuffer<std::byte>{bytes_for(plan_.output_elements(), plan_.output.element_bytes)};
+      place.in.emplace_back(plan_.inputs[i].kind == OverlapEnd::Kind::function
+                                ? bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes)
+                                : 0);
+    if (plan_.has_sink())
+      place.out =
+          PinnedBuffer<std::byte>{bytes_for(plan_.output_elements(), plan_.output.element_bytes)};
     if (plan_.output.filtered) place.count = PinnedBuffer<std::size_t>{1};
   }
 }
@@ -143,8 +163,8 @@ void DeviceRun::release() noexcept {
     for (Stream& stream : streams_) keep_overlap_stream(std::move(stream));
 }
 
-/// Names all streams as users of all buffers. A stream that could not be waited for may still use memory that would otherwise be freed in
-/// the order of another stream.
+/// Names all streams as users of all buffers. A stream that could not be waited for may still use
+/// memory that would otherwise be freed in the order of another stream.
 void DeviceRun::free_after_all_streams() noexcept try {
   for (ChunkBuffers& chunk : buffers_)
     for (const Stream& user : streams_) {
@@ -153,7 +173,8 @@ void DeviceRun::free_after_all_streams() noexcept try {
       if (chunk.count) chunk.count->record_stream(user);
     }
 } catch (...) {
-  static_cast<void>(new (std::nothrow) std::vector<ChunkBuffers>{std::move(buffers_)});  // the memory stays allocated
+  // the memory stays allocated
+  static_cast<void>(new (std::nothrow) std::vector<ChunkBuffers>{std::move(buffers_)});
 }
 
 void DeviceRun::finish() {
@@ -184,21 +205,25 @@ void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamR
     const OverlapEnd& end = plan_.inputs[i];
     const std::size_t item = end.width * end.element_bytes;
     const bool source = end.kind == OverlapEnd::Kind::function;
-    const void* const from = source ? here.in[i].data() : bytes_at(end.data, (chunk.first - chunk.before) * item);
-    copy_known(stream, buffers.in[i].data(), MemoryKind::device, from, source ? MemoryKind::pinned : end.memory,
+    const void* const from =
+        source ? here.in[i].data() : bytes_at(end.data, (chunk.first - chunk.before) * item);
+    copy_known(stream, buffers.in[i].data(), MemoryKind::device, from,
+               source ? MemoryKind::pinned : end.memory,
                (chunk.before + chunk.count + chunk.after) * item, policy_);
   }
 }
 
-/// Copies the chunk in. The event is recorded at once, because copies of later chunks may follow on the stream, for which nothing has to
-/// wait. It is recorded after the mark, which has happened then as well.
+/// Copies the chunk in. The event is recorded at once, because copies of later chunks may follow on
+/// the stream, for which nothing has to wait. It is recorded after the mark, which has happened
+/// then as well.
 void DeviceRun::arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
   copy_in(here, buffers, stream);
   record_mark(here.marks, &OverlapPlace::Marks::arrived, stream);
   if (here.by_step) stream.record_event(here.arrived);
 }
 
-void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream, const OverlapFunction& function) const {
+void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream,
+                        const OverlapFunction& function) const {
   const OverlapChunk& chunk = *here.chunk;
   std::vector<void*> in;
   std::vector<std::size_t> elements;
@@ -217,21 +242,25 @@ void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef str
   }
   const StreamGuard with{stream};
   function.run(function.function, stream, arguments, chunk);
-  for (std::size_t i = 0; i < plan_.inputs.size(); ++i) stream.reads(in[i], elements[i] * plan_.inputs[i].element_bytes);
-  if (buffers.out) stream.writes(arguments.out, arguments.out_elements * plan_.output.element_bytes);
+  for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
+    stream.reads(in[i], elements[i] * plan_.inputs[i].element_bytes);
+  if (buffers.out)
+    stream.writes(arguments.out, arguments.out_elements * plan_.output.element_bytes);
   if (buffers.count) stream.writes(arguments.count, sizeof(std::size_t));
 }
 
 void DeviceRun::copy_out(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
   if (!buffers.out || here.out_elements == 0) return;
   const OverlapEnd& end = plan_.output;
-  void* const to = plan_.has_sink() ? here.out.data() : bytes_at(end.data, here.out_first * end.element_bytes);
-  copy_known(stream, to, plan_.has_sink() ? MemoryKind::pinned : end.memory, buffers.out->data(), MemoryKind::device,
-             here.out_elements * end.element_bytes, policy_);
+  void* const to =
+      plan_.has_sink() ? here.out.data() : bytes_at(end.data, here.out_first * end.element_bytes);
+  copy_known(stream, to, plan_.has_sink() ? MemoryKind::pinned : end.memory, buffers.out->data(),
+             MemoryKind::device, here.out_elements * end.element_bytes, policy_);
 }
 
-/// The place of the chunk that used the same buffers before and may still be in flight; null if there is none. Chunks are enqueued ahead of
-/// the buffers where there are more places than buffers.
+/// The place of the chunk that used the same buffers before and may still be in flight; null if
+/// there is none. Chunks are enqueued ahead of the buffers where there are more places than
+/// buffers.
 const OverlapPlace* DeviceRun::previous_user(std::size_t n) const noexcept {
   if (n < buffers_.size() || places_.size() <= buffers_.size()) return nullptr;
   return &places_[(n - buffers_.size()) % places_.size()];
@@ -293,12 +322,14 @@ void DeviceRun::submit_filtered(std::size_t n) {
   here.out_elements = here.count[0];
   if (here.out_elements > room) {
     char reason[160];
-    std::snprintf(reason, sizeof reason, "the function says that it wrote %zu elements, where there is room for %zu", here.out_elements,
-                  room);
+    std::snprintf(reason, sizeof reason,
+                  "the function says that it wrote %zu elements, where there is room for %zu",
+                  here.out_elements, room);
     throw_error(errc::invalid_argument, overlap_operation, reason);
   }
   if (!plan_.has_sink() && here.out_elements > plan_.output.size - here.out_first)
-    throw_error(errc::invalid_argument, overlap_operation, "the output is too small for what the filter lets through");
+    throw_error(errc::invalid_argument, overlap_operation,
+                "the output is too small for what the filter lets through");
   const ChunkLabel label{here.chunk->index};
   submit_copy_out(n);
 }
@@ -311,7 +342,8 @@ void DeviceRun::wait(std::size_t n) {
 
 void DeviceRun::deliver_failures(std::size_t n) {
   const Steps step = steps_of(n);
-  for (const StreamRef stream : {step.in, step.compute, step.out}) deliver_failure_of(live_slot(stream), place(n).chunk->index + 1);
+  for (const StreamRef stream : {step.in, step.compute, step.out})
+    deliver_failure_of(live_slot(stream), place(n).chunk->index + 1);
 }
 
 void DeviceRun::read_times(OverlapPlace& here) const {

@@ -46,23 +46,26 @@ struct OverlapShortage {
 
 class DeviceRun {
  public:
-  /// Takes streams of the plan's device of this index, and allocates all memory. If the constructor throws, it has waited for its streams,
-  /// so that the memory that this or an earlier run freed in them is available. @throws OverlapShortage, or the errors of creating streams
-  /// and events
-  DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times, OverlapClock::time_point start);
+  /// Takes streams of the plan's device of this index, and allocates all memory. If the constructor
+  /// throws, it has waited for its streams, so that the memory that this or an earlier run freed in
+  /// them is available. @throws OverlapShortage, or the errors of creating streams and events
+  DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times,
+            OverlapClock::time_point start);
   DeviceRun(const DeviceRun&) = delete;
   DeviceRun& operator=(const DeviceRun&) = delete;
   /// Waits until nothing is in flight, unless the device is lost.
   ~DeviceRun();
 
-  /// Frees the device memory before the destructor runs, which then waits until the memory is free. Requires: nothing was submitted.
+  /// Frees the device memory before the destructor runs, which then waits until the memory is free.
+  /// Requires: nothing was submitted.
   void free_buffers() noexcept { buffers_.clear(); }
 
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// The place of this device's n-th chunk.
   [[nodiscard]] OverlapPlace& place(std::size_t n) noexcept { return places_[n % places_.size()]; }
 
-  /// Enqueues all steps of the n-th chunk, which its place describes; for a filter, all but the copy out of the results.
+  /// Enqueues all steps of the n-th chunk, which its place describes; for a filter, all but the
+  /// copy out of the results.
   void submit(std::size_t n, const OverlapFunction& function);
   /// Waits for the number of a filter's results, and enqueues the copy of the results.
   void submit_filtered(std::size_t n);
@@ -84,7 +87,9 @@ class DeviceRun {
   struct Steps {
     StreamRef in, compute, out;
   };
-  [[nodiscard]] ChunkBuffers& buffers_of(std::size_t n) noexcept { return buffers_[n % buffers_.size()]; }
+  [[nodiscard]] ChunkBuffers& buffers_of(std::size_t n) noexcept {
+    return buffers_[n % buffers_.size()];
+  }
   [[nodiscard]] Steps steps_of(std::size_t n) const noexcept;
   void make_events(bool record_times);
   void allocate();
@@ -96,7 +101,8 @@ class DeviceRun {
   [[nodiscard]] const OverlapPlace* previous_user(std::size_t n) const noexcept;
   void copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const;
   void arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const;
-  void compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream, const OverlapFunction& function) const;
+  void compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream,
+               const OverlapFunction& function) const;
   void copy_out(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const;
   void submit_copy_out(std::size_t n);
   void deliver_failures(std::size_t n);
@@ -105,8 +111,9 @@ class DeviceRun {
   const OverlapPlan& plan_;
   std::size_t index_;
   Device device_;
-  Pageable policy_;              // the calling thread's
-  std::vector<Stream> streams_;  // declared before the buffers, which are freed in the streams' order
+  Pageable policy_;  // the calling thread's
+  // declared before the buffers, which are freed in the streams' order
+  std::vector<Stream> streams_;
   std::vector<ChunkBuffers> buffers_;
   std::vector<OverlapPlace> places_;
   TimedEvent zero_;

@@ -12,7 +12,8 @@
 namespace runnel::inline RUNNEL_ABI {
 
 OverlapError::OverlapError(std::size_t chunk, const Error* cause) noexcept
-    : Error{detail::overlap_operation, cause != nullptr ? cause->native_code() : 0, cause != nullptr ? cause->native_name() : ""},
+    : Error{detail::overlap_operation, cause != nullptr ? cause->native_code() : 0,
+            cause != nullptr ? cause->native_name() : ""},
       chunk_{chunk} {}
 OverlapError::~OverlapError() = default;
 
@@ -24,9 +25,12 @@ using OverlapText = std::array<char, 320>;
 
 class OverlapSystemError final : public std::system_error, public OverlapError {
  public:
-  OverlapSystemError(std::size_t chunk, const std::error_code& code, const Error* cause, const OverlapText& text)
+  OverlapSystemError(std::size_t chunk, const std::error_code& code, const Error* cause,
+                     const OverlapText& text)
       : std::system_error{code}, OverlapError{chunk, cause}, text_{text} {}
-  [[nodiscard]] const std::error_code& code() const noexcept override { return std::system_error::code(); }
+  [[nodiscard]] const std::error_code& code() const noexcept override {
+    return std::system_error::code();
+  }
   [[nodiscard]] const char* what() const noexcept override { return text_.data(); }
 
  private:
@@ -45,17 +49,20 @@ class OverlapOutOfMemory final : public std::bad_alloc, public OverlapError {
   OverlapText text_;
 };
 
-[[nodiscard]] OverlapText overlap_text(std::size_t chunk, const char* step, const char* reason) noexcept {
+[[nodiscard]] OverlapText overlap_text(std::size_t chunk, const char* step,
+                                       const char* reason) noexcept {
   constexpr const char* prefix = "runnel: ";
   if (std::strncmp(reason, prefix, std::strlen(prefix)) == 0) reason += std::strlen(prefix);
   OverlapText text;
-  std::snprintf(text.data(), text.size(), "runnel: could not %s: chunk %zu, %s: %s", overlap_operation, chunk, step, reason);
+  std::snprintf(text.data(), text.size(), "runnel: could not %s: chunk %zu, %s: %s",
+                overlap_operation, chunk, step, reason);
   return text;
 }
 
 }  // namespace
 
-// An Error is caught first: one that is out of memory is a std::bad_alloc too, and the cause may be an OverlapError of another call.
+// An Error is caught first: one that is out of memory is a std::bad_alloc too, and the cause may be
+// an OverlapError of another call.
 void throw_overlap_error(std::size_t chunk, const char* step, const std::exception_ptr& cause) {
   try {
     std::rethrow_exception(cause);
@@ -66,7 +73,8 @@ void throw_overlap_error(std::size_t chunk, const char* step, const std::excepti
   } catch (const std::bad_alloc& error) {
     throw OverlapOutOfMemory{chunk, nullptr, overlap_text(chunk, step, error.what())};
   } catch (const std::exception& error) {
-    throw OverlapSystemError{chunk, make_error_code(errc::function_failed), nullptr, overlap_text(chunk, step, error.what())};
+    throw OverlapSystemError{chunk, make_error_code(errc::function_failed), nullptr,
+                             overlap_text(chunk, step, error.what())};
   } catch (...) {
     const OverlapText text = overlap_text(chunk, step, "an exception of unknown type");
     throw OverlapSystemError{chunk, make_error_code(errc::function_failed), nullptr, text};

@@ -33,17 +33,21 @@ namespace {
 // Each takes 150 bytes. The limit bounds the memory of a long run of small chunks.
 constexpr std::size_t most_times_kept = std::size_t{1} << 20;
 
-/// One call of overlap(). The calling thread reads and enqueues; a second thread, the finisher, waits for the chunks in order and writes.
-/// Between ranges the calling thread does both: the device needs no host between the steps, and a thread costs 0.3 ms.
+/// One call of overlap(). The calling thread reads and enqueues; a second thread, the finisher,
+/// waits for the chunks in order and writes. Between ranges the calling thread does both: the
+/// device needs no host between the steps, and a thread costs 0.3 ms.
 class OverlapRun {
  public:
-  /// @throws errc::out_of_memory if not even the smallest sizes that the options leave open can be allocated
+  /// @throws errc::out_of_memory if not even the smallest sizes that the options leave open can be
+  /// allocated
   OverlapRun(OverlapPlan plan, const OverlapOptions& options, OverlapFunction function)
       : plan_{std::move(plan)}, options_{options}, function_{function}, read_(plan_.inputs.size()) {
     const OverlapPlan wanted = plan_;
-    // The second attempt uses the same sizes: the first one waited for its streams, in which an earlier run may have freed memory.
+    // The second attempt uses the same sizes: the first one waited for its streams, in which an
+    // earlier run may have freed memory.
     if (try_runs() || try_sizes()) return;
-    // Other streams may be about to free memory. Waiting for them comes last, because they may be busy for long.
+    // Other streams may be about to free memory. Waiting for them comes last, because they may be
+    // busy for long.
     wait_for_devices();
     plan_ = wanted;
     if (try_sizes()) return;
@@ -60,7 +64,8 @@ class OverlapRun {
     }
     if (failure_.cause == nullptr) finish_runs();
     runs_.clear();  // after a failure, this waits for the chunks that are still in flight
-    if (failure_.cause != nullptr) throw_overlap_error(failure_.chunk, failure_.step, failure_.cause);
+    if (failure_.cause != nullptr)
+      throw_overlap_error(failure_.chunk, failure_.step, failure_.cause);
     result_.time = OverlapClock::now() - start_;
     result_.strategy = trial_ ? trial_->strategy(result_.chunks) : plan_.strategy;
     result_.chunk = plan_.chunk;
@@ -75,7 +80,8 @@ class OverlapRun {
     std::exception_ptr cause;
   };
 
-  /// Creates the device runs with the plan's sizes, or with the largest smaller ones that can be allocated. False if there are none.
+  /// Creates the device runs with the plan's sizes, or with the largest smaller ones that can be
+  /// allocated. False if there are none.
   [[nodiscard]] bool try_sizes() {
     do {
       if (try_runs()) return true;
@@ -96,20 +102,23 @@ class OverlapRun {
     try {
       std::rethrow_exception(shortage_.cause);
     } catch (const Error& error) {
-      // throw_error() gives the runtime's reason. A reason of the library, as a limit that was set, is in the text alone.
+      // throw_error() gives the runtime's reason. A reason of the library, as a limit that was set,
+      // is in the text alone.
       constexpr std::string_view begin = "runnel: could not ";
       const bool is_runtimes = error.native_code() != 0;
-      throw_shortage(is_runtimes ? error.operation() : error.what() + begin.size(), error.native_code(), error.native_name());
+      throw_shortage(is_runtimes ? error.operation() : error.what() + begin.size(),
+                     error.native_code(), error.native_name());
     } catch (const std::bad_alloc&) {
       throw_shortage("allocate host memory", 0, "");
     }
   }
-  [[noreturn]] void throw_shortage(const char* refused, int native_code, const char* native_name) const {
+  [[noreturn]] void throw_shortage(const char* refused, int native_code,
+                                   const char* native_name) const {
     const std::string reason = describe_memory(plan_) + " have no room: could not " + refused;
     throw_error(errc::out_of_memory, overlap_operation, reason.c_str(), native_code, native_name);
   }
-  /// Waits for the devices, and ignores failures, which the following allocations report. Does nothing once the process has captured
-  /// streams, because the wait would end a capture.
+  /// Waits for the devices, and ignores failures, which the following allocations report. Does
+  /// nothing once the process has captured streams, because the wait would end a capture.
   void wait_for_devices() const noexcept {
     if (if_captures_met()) return;
     for (const Device device : plan_.devices) try {
@@ -118,10 +127,18 @@ class OverlapRun {
       }
   }
 
-  [[nodiscard]] DeviceRun& run_of(std::size_t chunk) noexcept { return *runs_[chunk % runs_.size()]; }
-  [[nodiscard]] std::size_t index_in_run(std::size_t chunk) const noexcept { return chunk / runs_.size(); }
-  [[nodiscard]] OverlapPlace& place(std::size_t chunk) noexcept { return run_of(chunk).place(index_in_run(chunk)); }
-  [[nodiscard]] std::chrono::nanoseconds since_start() const { return OverlapClock::now() - start_; }
+  [[nodiscard]] DeviceRun& run_of(std::size_t chunk) noexcept {
+    return *runs_[chunk % runs_.size()];
+  }
+  [[nodiscard]] std::size_t index_in_run(std::size_t chunk) const noexcept {
+    return chunk / runs_.size();
+  }
+  [[nodiscard]] OverlapPlace& place(std::size_t chunk) noexcept {
+    return run_of(chunk).place(index_in_run(chunk));
+  }
+  [[nodiscard]] std::chrono::nanoseconds since_start() const {
+    return OverlapClock::now() - start_;
+  }
 
   // On the calling thread.
   void submit_all() {
@@ -175,7 +192,8 @@ class OverlapRun {
     }
   }
 
-  /// Waits for the streams. An exception that comes only now, as that of a function of `on_complete()`, counts as the last chunk's.
+  /// Waits for the streams. An exception that comes only now, as that of a function of
+  /// `on_complete()`, counts as the last chunk's.
   void finish_runs() {
     try {
       for (const auto& run : runs_) run->finish();
@@ -184,21 +202,27 @@ class OverlapRun {
     }
   }
 
-  /// Describes the chunk in its place, and reads it from the sources. False at the end of the input.
+  /// Describes the chunk in its place, and reads it from the sources. False at the end of the
+  /// input.
   [[nodiscard]] bool begin(std::size_t chunk) {
     OverlapPlace& here = place(chunk);
     if (trial_) here.by_step = trial_->strategy(chunk) == OverlapStrategy::copy_compute_copy;
-    here.times = {.chunk = chunk, .buffer = index_in_run(chunk) % plan_.buffers, .device = run_of(chunk).device().ordinal()};
+    here.times = {.chunk = chunk,
+                  .buffer = index_in_run(chunk) % plan_.buffers,
+                  .device = run_of(chunk).device().ordinal()};
     const std::chrono::nanoseconds reading = since_start();
     const std::size_t first = next_item_;
     const std::size_t before = std::min(plan_.halo, first);
-    std::optional<std::size_t> end = plan_.items;  // end of the chunk's items, halo included, as far as it is known
+    // end of the chunk's items, halo included, as far as it is known
+    std::optional<std::size_t> end = plan_.items;
     if (end) end = std::min(*end, first + plan_.chunk + plan_.halo);
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
       if (plan_.inputs[i].kind != OverlapEnd::Kind::function) continue;
-      const std::size_t here_end = read(i, chunk, first - before, end.value_or(first + plan_.chunk + plan_.halo));
+      const std::size_t here_end =
+          read(i, chunk, first - before, end.value_or(first + plan_.chunk + plan_.halo));
       if (end && (plan_.items || i > 0) && here_end != *end)
-        throw_error(errc::invalid_argument, overlap_operation, "the inputs do not have the same number of items");
+        throw_error(errc::invalid_argument, overlap_operation,
+                    "the inputs do not have the same number of items");
       end = here_end;
     }
     if (*end == first) return false;
@@ -208,8 +232,10 @@ class OverlapRun {
     return true;
   }
 
-  /// Reads a source's items from `first` up to `end`, or to the source's own end, into the chunk's place. Returns the end that was reached.
-  [[nodiscard]] std::size_t read(std::size_t input, std::size_t chunk, std::size_t first, std::size_t end) {
+  /// Reads a source's items from `first` up to `end`, or to the source's own end, into the chunk's
+  /// place. Returns the end that was reached.
+  [[nodiscard]] std::size_t read(std::size_t input, std::size_t chunk, std::size_t first,
+                                 std::size_t end) {
     const OverlapEnd& source = plan_.inputs[input];
     const std::size_t item = source.width * source.element_bytes;
     std::byte* to = place(chunk).in[input].data();
@@ -217,13 +243,18 @@ class OverlapRun {
     // The items that the halo shares with the previous chunk were read with that chunk.
     if (until > first) {
       const OverlapChunk& last = *place(chunk - 1).chunk;
-      std::memmove(to, place(chunk - 1).in[input].data() + (first - (last.first - last.before)) * item, (until - first) * item);
+      std::memmove(to,
+                   place(chunk - 1).in[input].data() + (first - (last.first - last.before)) * item,
+                   (until - first) * item);
     }
     if (ended || end <= until) return std::min(until, end);
     const std::size_t asked = (end - until) * source.width;
     const std::size_t got = source.read(source.function, to + (until - first) * item, asked);
-    if (got > asked) throw_error(errc::invalid_argument, overlap_operation, "the source says that it wrote more than there was room for");
-    if (got % source.width != 0) throw_error(errc::invalid_argument, overlap_operation, "the source ended within an item");
+    if (got > asked)
+      throw_error(errc::invalid_argument, overlap_operation,
+                  "the source says that it wrote more than there was room for");
+    if (got % source.width != 0)
+      throw_error(errc::invalid_argument, overlap_operation, "the source ended within an item");
     ended = got < asked;
     until += got / source.width;
     return until;
@@ -235,7 +266,8 @@ class OverlapRun {
     here.out_elements = plan_.output_elements(here.chunk->count);
     here.out_first = out_submitted_;
     if (!plan_.has_sink() && here.out_elements > out.size - here.out_first)
-      throw_error(errc::invalid_argument, overlap_operation, "the output is too small for what the source brings");
+      throw_error(errc::invalid_argument, overlap_operation,
+                  "the output is too small for what the source brings");
     out_submitted_ += here.out_elements;
   }
 
@@ -243,7 +275,8 @@ class OverlapRun {
   [[nodiscard]] std::jthread start_finisher() try {
     return std::jthread{[this] { finish_all(); }};
   } catch (const std::system_error&) {
-    throw_error(errc::out_of_memory, overlap_operation, "the system has no thread to wait for the chunks");
+    throw_error(errc::out_of_memory, overlap_operation,
+                "the system has no thread to wait for the chunks");
   }
   void finish_all() {
     std::size_t chunk = 0;
@@ -285,14 +318,16 @@ class OverlapRun {
     run_of(chunk).read_times(here);
     if (plan_.has_sink()) {
       const std::chrono::nanoseconds writing = since_start();
-      if (here.out_elements != 0) plan_.output.write(plan_.output.function, here.out.data(), here.out_elements);
+      if (here.out_elements != 0)
+        plan_.output.write(plan_.output.function, here.out.data(), here.out_elements);
       here.times.write = {writing, since_start()};
     }
     if (trial_) trial_->finished(chunk, since_start());
     ++result_.chunks;
     result_.items += here.chunk->count;
     result_.written += here.out_elements;
-    if (options_.record_times && result_.times.size() < most_times_kept) result_.times.push_back(here.times);
+    if (options_.record_times && result_.times.size() < most_times_kept)
+      result_.times.push_back(here.times);
     step = "reporting progress";
     if (options_.progress) options_.progress({result_.chunks, result_.items, plan_.items});
   }
@@ -302,7 +337,9 @@ class OverlapRun {
   /// Whether a stop was requested. A request after the last chunk did not stop the run.
   [[nodiscard]] bool is_stopped() {
     if (!options_.stop.stop_requested()) return false;
-    const bool sources_ended = std::any_of(read_.begin(), read_.end(), [&](const Read& r) { return r.ended && r.until == next_item_; });
+    const bool sources_ended = std::any_of(read_.begin(), read_.end(), [&](const Read& r) {
+      return r.ended && r.until == next_item_;
+    });
     result_.stopped = plan_.items ? next_item_ < *plan_.items : !sources_ended;
     return true;
   }
@@ -310,7 +347,8 @@ class OverlapRun {
   // The two threads hand places to each other.
   [[nodiscard]] bool wait_for_place(std::size_t chunk) {
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, options_.stop, [&] { return failure_.cause != nullptr || chunk - finished_ < places(); });
+    changed_.wait(lock, options_.stop,
+                  [&] { return failure_.cause != nullptr || chunk - finished_ < places(); });
     if (is_stopped()) return false;
     if (chunk >= places()) sync::happens_after(&place(chunk));
     return failure_.cause == nullptr;
@@ -321,7 +359,8 @@ class OverlapRun {
     ++submitted_;
     changed_.notify_all();
   }
-  /// Waits until the chunk is submitted. Returns the number of chunks submitted so far; empty if the chunk does not come.
+  /// Waits until the chunk is submitted. Returns the number of chunks submitted so far; empty if
+  /// the chunk does not come.
   [[nodiscard]] std::optional<std::size_t> wait_for_chunk(std::size_t chunk) {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return chunk < submitted_ || all_submitted_; });
@@ -336,7 +375,8 @@ class OverlapRun {
   /// Keeps the failure of the earliest chunk.
   void fail(std::size_t chunk, const char* step, std::exception_ptr cause) {
     const std::lock_guard lock{mutex_};
-    if (failure_.cause == nullptr || chunk < failure_.chunk) failure_ = {chunk, step, std::move(cause)};
+    if (failure_.cause == nullptr || chunk < failure_.chunk)
+      failure_ = {chunk, step, std::move(cause)};
     changed_.notify_all();
   }
 
@@ -355,8 +395,11 @@ class OverlapRun {
 
   std::optional<StrategyTrial> trial_;  // if the plan tries both strategies
 
-  std::size_t out_submitted_ = 0;  // elements; used by the thread that enqueues the copies out: the finisher for filters, else the caller
-  OverlapResult result_;           // used by the finisher until it is joined; `stopped` by the calling thread
+  // elements; used by the thread that enqueues the copies out: the finisher for filters, else the
+  // caller
+  std::size_t out_submitted_ = 0;
+  // used by the finisher until it is joined; `stopped` by the calling thread
+  OverlapResult result_;
 
   sync::Mutex mutex_;  // guards the members from here to `failure_`
   sync::ConditionVariableAny changed_;
@@ -371,12 +414,15 @@ class OverlapRun {
 
 }  // namespace
 
-OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options,
+OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count,
+                          const OverlapEnd& output, const OverlapOptions& options,
                           OverlapFunction function) {
   enter(overlap_operation);
   refuse_in_own_capture(overlap_operation);
   OverlapPlan plan = plan_overlap(inputs, input_count, output, options);
-  if (plan.buffers == 0) return {.strategy = plan.strategy, .chunk = plan.chunk, .in_flight = plan.in_flight};  // no chunks
+  // no chunks
+  if (plan.buffers == 0)
+    return {.strategy = plan.strategy, .chunk = plan.chunk, .in_flight = plan.in_flight};
   return OverlapRun{std::move(plan), options, function}.run();
 }
 

@@ -21,11 +21,16 @@ namespace {
 using Kind = OverlapEnd::Kind;
 
 constexpr std::size_t usual_chunk_bytes = std::size_t{32} << 20;
-constexpr std::size_t staged_chunk_bytes = std::size_t{64} << 20;  // large enough that the pieces of its staged copies are worth their cost
-constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;    // the fixed cost of a smaller transfer exceeds that of its bytes
-constexpr std::size_t smallest_staged_for_b = std::size_t{64} << 20;  // in and out; one smaller staged copy does not keep the workers busy
-constexpr std::size_t usual_chunks = 16;                              // chunks of a small input, so that there is something to overlap
-constexpr std::size_t usual_in_flight = 4;                            // one copied in, one computed, one copied out, one to spare
+// large enough that the pieces of its staged copies are worth their cost
+constexpr std::size_t staged_chunk_bytes = std::size_t{64} << 20;
+// the fixed cost of a smaller transfer exceeds that of its bytes
+constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;
+// in and out; one smaller staged copy does not keep the workers busy
+constexpr std::size_t smallest_staged_for_b = std::size_t{64} << 20;
+// chunks of a small input, so that there is something to overlap
+constexpr std::size_t usual_chunks = 16;
+// one copied in, one computed, one copied out, one to spare
+constexpr std::size_t usual_in_flight = 4;
 constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
 
 [[noreturn, gnu::format(printf, 1, 2)]] void refuse(const char* format, ...) {
@@ -37,11 +42,17 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   throw_error(errc::invalid_argument, overlap_operation, reason);
 }
 
-[[nodiscard]] std::size_t divided_up(std::size_t a, std::size_t b) noexcept { return a / b + (a % b != 0 ? 1 : 0); }
+[[nodiscard]] std::size_t divided_up(std::size_t a, std::size_t b) noexcept {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
 
 /// a * b, or the largest number if the product does not fit.
-[[nodiscard]] std::size_t times(std::size_t a, std::size_t b) noexcept { return b != 0 && a > largest / b ? largest : a * b; }
-[[nodiscard]] std::size_t plus(std::size_t a, std::size_t b) noexcept { return a > largest - b ? largest : a + b; }
+[[nodiscard]] std::size_t times(std::size_t a, std::size_t b) noexcept {
+  return b != 0 && a > largest / b ? largest : a * b;
+}
+[[nodiscard]] std::size_t plus(std::size_t a, std::size_t b) noexcept {
+  return a > largest - b ? largest : a + b;
+}
 
 /// The number of items of the inputs that are ranges; empty if there is none.
 [[nodiscard]] std::optional<std::size_t> count_items(const std::vector<OverlapEnd>& inputs) {
@@ -49,10 +60,13 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const OverlapEnd& end = inputs[i];
     if (end.kind != Kind::range) continue;
-    if (end.data == nullptr && end.size != 0) refuse("input %zu is null, with a size of %zu", i, end.size);
-    if (end.size % end.width != 0) refuse("input %zu has %zu elements, which are no whole rows of %zu", i, end.size, end.width);
+    if (end.data == nullptr && end.size != 0)
+      refuse("input %zu is null, with a size of %zu", i, end.size);
+    if (end.size % end.width != 0)
+      refuse("input %zu has %zu elements, which are no whole rows of %zu", i, end.size, end.width);
     const std::size_t here = end.size / end.width;
-    if (items && *items != here) refuse("the inputs have %zu and %zu items; all need as many", *items, here);
+    if (items && *items != here)
+      refuse("the inputs have %zu and %zu items; all need as many", *items, here);
     items = here;
   }
   return items;
@@ -60,32 +74,45 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
 
 void check_output_range(OverlapPlan& plan) {
   OverlapEnd& out = plan.output;
-  if (out.data == nullptr && out.size != 0) refuse("the output is null, with a size of %zu", out.size);
+  if (out.data == nullptr && out.size != 0)
+    refuse("the output is null, with a size of %zu", out.size);
   const bool exact = !out.filtered && out.per_chunk == 0 && plan.items.has_value();
   if (out.width == 0) {
     out.width = 1;
     if (exact && *plan.items != 0) {
       if (out.size == 0 || out.size % *plan.items != 0)
-        refuse("the output has %zu elements for %zu items, which is no whole number for each; see by_rows(), per_chunk() and no_output",
-               out.size, *plan.items);
+        refuse(
+            "the output has %zu elements for %zu items, which is no whole number for each; see "
+            "by_rows(), per_chunk() and no_output",
+            out.size, *plan.items);
       out.width = out.size / *plan.items;
     }
   }
   if (exact && (*plan.items > largest / out.width || out.size != *plan.items * out.width))
-    refuse("the output has %zu elements, but %zu items of %zu elements each are written", out.size, *plan.items, out.width);
+    refuse("the output has %zu elements, but %zu items of %zu elements each are written", out.size,
+           *plan.items, out.width);
 }
 
 /// Refuses an output that a chunk would write before another chunk has read it as input.
 void check_same_memory(const OverlapPlan& plan) {
   const OverlapEnd& out = plan.output;
   if (out.kind != Kind::range) return;
-  const auto begin_of = [](const OverlapEnd& end) { return reinterpret_cast<std::uintptr_t>(end.data); };
-  const auto end_of = [&](const OverlapEnd& end) { return begin_of(end) + end.size * end.element_bytes; };
+  const auto begin_of = [](const OverlapEnd& end) {
+    return reinterpret_cast<std::uintptr_t>(end.data);
+  };
+  const auto end_of = [&](const OverlapEnd& end) {
+    return begin_of(end) + end.size * end.element_bytes;
+  };
   for (const OverlapEnd& in : plan.inputs) {
-    if (in.kind != Kind::range || end_of(in) <= begin_of(out) || end_of(out) <= begin_of(in)) continue;
-    const bool in_step = in.data == out.data && in.width * in.element_bytes == out.width * out.element_bytes && out.per_chunk == 0;
-    if (!in_step || out.filtered) refuse("the output overlaps an input, which would be written before it is read");
-    if (plan.halo != 0) refuse("the output is an input, whose halo would be written before it is read");
+    if (in.kind != Kind::range || end_of(in) <= begin_of(out) || end_of(out) <= begin_of(in))
+      continue;
+    const bool in_step = in.data == out.data &&
+                         in.width * in.element_bytes == out.width * out.element_bytes &&
+                         out.per_chunk == 0;
+    if (!in_step || out.filtered)
+      refuse("the output overlaps an input, which would be written before it is read");
+    if (plan.halo != 0)
+      refuse("the output is an input, whose halo would be written before it is read");
   }
 }
 
@@ -94,8 +121,8 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   if (plan.devices.empty()) plan.devices.push_back(Device::current());
   for (const Device device : plan.devices) require_device(device.ordinal(), overlap_operation);
   for (std::size_t i = 0; i < plan.devices.size(); ++i)
-    if (std::find(plan.devices.begin(), plan.devices.begin() + static_cast<std::ptrdiff_t>(i), plan.devices[i]) !=
-        plan.devices.begin() + static_cast<std::ptrdiff_t>(i))
+    if (std::find(plan.devices.begin(), plan.devices.begin() + static_cast<std::ptrdiff_t>(i),
+                  plan.devices[i]) != plan.devices.begin() + static_cast<std::ptrdiff_t>(i))
       refuse("device %d is named twice", plan.devices[i].ordinal());
 }
 
@@ -103,8 +130,10 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 [[nodiscard]] std::size_t chunk_buffer_bytes(const OverlapPlan& plan, std::size_t items) noexcept {
   const std::size_t with_halo = plus(items, times(2, plan.halo));
   std::size_t bytes = plan.output.filtered ? sizeof(std::size_t) : 0;
-  for (const OverlapEnd& in : plan.inputs) bytes = plus(bytes, times(times(with_halo, in.width), in.element_bytes));
-  const std::size_t out = plan.output.per_chunk != 0 ? plan.output.per_chunk : times(items, plan.output.width);
+  for (const OverlapEnd& in : plan.inputs)
+    bytes = plus(bytes, times(times(with_halo, in.width), in.element_bytes));
+  const std::size_t out =
+      plan.output.per_chunk != 0 ? plan.output.per_chunk : times(items, plan.output.width);
   return plus(bytes, times(out, plan.output.element_bytes));
 }
 
@@ -115,7 +144,8 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
     if (end.kind != Kind::range || end.size == 0) return false;
     return (end.memory ? *end.memory : pointer_info(end.data).kind) == MemoryKind::pageable;
   };
-  return is_pageable(plan.output) || std::any_of(plan.inputs.begin(), plan.inputs.end(), is_pageable);
+  return is_pageable(plan.output) ||
+         std::any_of(plan.inputs.begin(), plan.inputs.end(), is_pageable);
 }
 
 /// Bytes of all chunk buffers of one device.
@@ -132,8 +162,10 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
 
 /// Bytes of the largest item of an input, or of the output elements for one item.
 [[nodiscard]] std::size_t item_bytes(const OverlapPlan& plan) noexcept {
-  std::size_t bytes = plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
-  for (const OverlapEnd& in : plan.inputs) bytes = std::max(bytes, times(in.width, in.element_bytes));
+  std::size_t bytes =
+      plan.output.per_chunk != 0 ? 1 : times(plan.output.width, plan.output.element_bytes);
+  for (const OverlapEnd& in : plan.inputs)
+    bytes = std::max(bytes, times(in.width, in.element_bytes));
   return bytes;
 }
 
@@ -141,12 +173,15 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   const std::size_t item = item_bytes(plan);
   const std::size_t chunk = divided_up(plan.staged ? staged_chunk_bytes : usual_chunk_bytes, item);
   if (!plan.items) return chunk;
-  return std::min(chunk, std::max(divided_up(*plan.items, usual_chunks), divided_up(smallest_chunk_bytes, item)));
+  return std::min(chunk, std::max(divided_up(*plan.items, usual_chunks),
+                                  divided_up(smallest_chunk_bytes, item)));
 }
 
 void count_buffers(OverlapPlan& plan) noexcept {
   plan.buffers = plan.in_flight;
-  if (plan.items) plan.buffers = std::min(plan.buffers, divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
+  if (plan.items)
+    plan.buffers = std::min(plan.buffers,
+                            divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
 }
 
 /// Whether the output has room for what each chunk adds to it.
@@ -156,25 +191,29 @@ void count_buffers(OverlapPlan& plan) noexcept {
   return times(divided_up(*plan.items, plan.chunk), out.per_chunk) <= out.size;
 }
 
-/// Takes the sizes that the options name, and chooses the others by the data and the devices' memory.
+/// Takes the sizes that the options name, and chooses the others by the data and the devices'
+/// memory.
 void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
   plan.chunk = options.chunk != 0 ? options.chunk : usual_chunk(plan);
   if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
   count_buffers(plan);
-  // The total counts, not what is free: memory that a pool keeps, or whose free is enqueued, can be allocated too.
+  // The total counts, not what is free: memory that a pool keeps, or whose free is enqueued, can be
+  // allocated too.
   const std::size_t memory = least_memory(plan);
-  while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {  // the other half is for the function and the rest of the program
+  // the other half is for the function and the rest of the program
+  while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {
   }
   if (device_bytes(plan) <= memory) return;
-  const std::string reason = describe_memory(plan) + " do not fit into the " + std::to_string(memory) + " bytes of a device's memory";
+  const std::string reason = describe_memory(plan) + " do not fit into the " +
+                             std::to_string(memory) + " bytes of a device's memory";
   throw_error(errc::out_of_memory, overlap_operation, reason.c_str());
 }
 
 void check_chunk_count(const OverlapPlan& plan) {
   if (has_room_for_chunks(plan)) return;
-  refuse("the output has %zu elements, but %zu chunks of %zu elements each are written", plan.output.size,
-         divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
+  refuse("the output has %zu elements, but %zu chunks of %zu elements each are written",
+         plan.output.size, divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
 }
 
 /// Whether strategy B can be faster than A.
@@ -182,20 +221,25 @@ void check_chunk_count(const OverlapPlan& plan) {
   return in_flight > 1 && chunk_bytes >= smallest_chunk_bytes && device.async_engine_count() > 1;
 }
 
-/// Which strategy is faster from pageable memory depends on the host's cores and memory. A long run can afford to find out. Recorded times
-/// belong to the streams of one strategy.
+/// Which strategy is faster from pageable memory depends on the host's cores and memory. A long run
+/// can afford to find out. Recorded times belong to the streams of one strategy.
 [[nodiscard]] bool is_worth_a_trial(const OverlapPlan& plan, const OverlapOptions& options) {
-  if (options.strategy != OverlapStrategy::automatic || !plan.staged || !plan.items || options.record_times) return false;
-  if (!StrategyTrial::is_worth_it(divided_up(*plan.items, plan.chunk), plan.all_places())) return false;
+  if (options.strategy != OverlapStrategy::automatic || !plan.staged || !plan.items ||
+      options.record_times)
+    return false;
+  if (!StrategyTrial::is_worth_it(divided_up(*plan.items, plan.chunk), plan.all_places()))
+    return false;
   return can_use_steps(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
 }
 
 void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
   plan.strategy = options.strategy;
   if (plan.strategy == OverlapStrategy::automatic)
-    plan.strategy = choose_overlap_strategy(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers, plan.staged);
+    plan.strategy = choose_overlap_strategy(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk),
+                                            plan.buffers, plan.staged);
   plan.tries_both = is_worth_a_trial(plan, options);
-  plan.chunk_streams = options.streams != 0 ? std::min(options.streams, plan.buffers) : plan.buffers;
+  plan.chunk_streams =
+      options.streams != 0 ? std::min(options.streams, plan.buffers) : plan.buffers;
   plan.streams = plan.strategy == OverlapStrategy::copy_compute_copy ? 3 : plan.chunk_streams;
   if (plan.tries_both) plan.streams = std::max<std::size_t>(3, plan.chunk_streams);
 }
@@ -203,10 +247,12 @@ void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
 }  // namespace
 
 bool OverlapPlan::has_source() const noexcept {
-  return std::any_of(inputs.begin(), inputs.end(), [](const OverlapEnd& end) { return end.kind == Kind::function; });
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const OverlapEnd& end) { return end.kind == Kind::function; });
 }
 
-OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, const OverlapEnd& output, const OverlapOptions& options) {
+OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count,
+                         const OverlapEnd& output, const OverlapOptions& options) {
   OverlapPlan plan;
   plan.inputs.assign(inputs, inputs + input_count);
   plan.output = output;
@@ -214,7 +260,8 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, cons
   for (OverlapEnd& end : plan.inputs)
     if (end.width == 0) end.width = 1;
   plan.items = count_items(plan.inputs);
-  if (plan.items && plan.halo > *plan.items) plan.halo = *plan.items;  // no chunk has more neighbours than that
+  // no chunk has more neighbours than that
+  if (plan.items && plan.halo > *plan.items) plan.halo = *plan.items;
   if (output.kind == Kind::range) check_output_range(plan);
   check_same_memory(plan);
   choose_devices(plan, options);
@@ -228,12 +275,15 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count, cons
 bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
   constexpr std::size_t enough_to_overlap = 2;
   OverlapPlan smaller = plan;
-  smaller.chunk = std::max(divided_up(plan.chunk, 2), divided_up(smallest_chunk_bytes, item_bytes(plan)));
+  smaller.chunk =
+      std::max(divided_up(plan.chunk, 2), divided_up(smallest_chunk_bytes, item_bytes(plan)));
   const bool fewer = options.in_flight == 0 && plan.buffers > 1;
-  const bool smaller_chunks = options.chunk == 0 && smaller.chunk < plan.chunk && has_room_for_chunks(smaller);
+  const bool smaller_chunks =
+      options.chunk == 0 && smaller.chunk < plan.chunk && has_room_for_chunks(smaller);
   if (!fewer && !smaller_chunks) return false;
 
-  if (options.in_flight == 0) smaller.in_flight = plan.buffers;  // short data may not need as many as were planned
+  // short data may not need as many as were planned
+  if (options.in_flight == 0) smaller.in_flight = plan.buffers;
   if (fewer && (plan.buffers > enough_to_overlap || !smaller_chunks)) {
     smaller.chunk = plan.chunk;
     --smaller.in_flight;
@@ -246,16 +296,20 @@ bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
 
 std::string describe_memory(const OverlapPlan& plan) {
   const std::size_t bytes = chunk_buffer_bytes(plan, plan.chunk);
-  if (bytes == largest) return "chunks of " + std::to_string(plan.chunk) + " items, larger than any memory,";
-  return std::to_string(plan.buffers) + " chunks of " + std::to_string(bytes) + " bytes, in and out,";
+  if (bytes == largest)
+    return "chunks of " + std::to_string(plan.chunk) + " items, larger than any memory,";
+  return std::to_string(plan.buffers) + " chunks of " + std::to_string(bytes) +
+         " bytes, in and out,";
 }
 
 }  // namespace detail
 
-OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes, std::size_t in_flight, bool pageable_memory) {
+OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
+                                        std::size_t in_flight, bool pageable_memory) {
   const bool large_enough = !pageable_memory || chunk_bytes >= detail::smallest_staged_for_b;
-  return large_enough && detail::can_use_steps(device, chunk_bytes, in_flight) ? OverlapStrategy::copy_compute_copy
-                                                                               : OverlapStrategy::stream_per_chunk;
+  return large_enough && detail::can_use_steps(device, chunk_bytes, in_flight)
+             ? OverlapStrategy::copy_compute_copy
+             : OverlapStrategy::stream_per_chunk;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

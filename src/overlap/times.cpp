@@ -9,7 +9,8 @@ namespace {
 
 /// The union of the intervals: sorted, without overlaps.
 [[nodiscard]] std::vector<OverlapInterval> union_of(std::vector<OverlapInterval> intervals) {
-  std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+  std::sort(intervals.begin(), intervals.end(),
+            [](const auto& a, const auto& b) { return a.start < b.start; });
   std::vector<OverlapInterval> result;
   for (const OverlapInterval& next : intervals) {
     if (!result.empty() && next.start <= result.back().stop)
@@ -20,7 +21,8 @@ namespace {
   return result;
 }
 
-[[nodiscard]] std::chrono::nanoseconds total(const std::vector<OverlapInterval>& intervals) noexcept {
+[[nodiscard]] std::chrono::nanoseconds total(
+    const std::vector<OverlapInterval>& intervals) noexcept {
   std::chrono::nanoseconds sum{};
   for (const OverlapInterval& interval : intervals) sum += interval.length();
   return sum;
@@ -43,7 +45,8 @@ OverlapMeasure measure_overlap(std::span<const OverlapChunkTimes> chunks) {
   auto transfer = transfers.begin();
   auto compute = computing.begin();
   while (transfer != transfers.end() && compute != computing.end()) {
-    both += std::max(std::chrono::nanoseconds{}, std::min(transfer->stop, compute->stop) - std::max(transfer->start, compute->start));
+    both += std::max(std::chrono::nanoseconds{}, std::min(transfer->stop, compute->stop) -
+                                                     std::max(transfer->start, compute->start));
     if (transfer->stop < compute->stop)
       ++transfer;
     else

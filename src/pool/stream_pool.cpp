@@ -38,10 +38,12 @@ struct StreamPoolState {
   StreamPoolOptions options;
   std::string name;
   sync::Mutex growing;
-  SpinLock lock;               // guards the following members; nothing foreign is called while it is held
+  // guards the following members; nothing foreign is called while it is held
+  SpinLock lock;
   std::size_t references = 1;  // the pool's own and one for each lease
   std::vector<Stream> streams;
-  // The streams that are not leased, in the order of their return, in a ring with room for all streams.
+  // The streams that are not leased, in the order of their return, in a ring with room for all
+  // streams.
   std::vector<StreamRef> ring;
   std::size_t first = 0;
   std::size_t waiting = 0;
@@ -57,13 +59,15 @@ constexpr const char* acquire_operation = "lease a stream";
   return place < pool.ring.size() ? place : place - pool.ring.size();
 }
 
-/// Adds a stream to the end of the ring, or (`lease`) hands it out at once. Nothing if the pool must not grow.
+/// Adds a stream to the end of the ring, or (`lease`) hands it out at once. Nothing if the pool
+/// must not grow.
 std::optional<StreamRef> add_stream(StreamPoolState& pool, bool lease) {
   const std::lock_guard growing{pool.growing};
   if (pool.streams.size() >= pool.options.max) return std::nullopt;
   Stream stream{pool.device, pool.options.stream};
   const StreamRef view = stream;
-  // The memory is allocated outside the spin lock. Only the holder of `growing` changes the sizes, so they stay as they are until then.
+  // The memory is allocated outside the spin lock. Only the holder of `growing` changes the sizes,
+  // so they stay as they are until then.
   std::vector<Stream> streams;
   std::vector<StreamRef> ring(pool.streams.size() + 1, view);
   streams.reserve(pool.streams.size() + 1);
@@ -71,7 +75,8 @@ std::optional<StreamRef> add_stream(StreamPoolState& pool, bool lease) {
   for (Stream& old : pool.streams) streams.push_back(std::move(old));
   streams.push_back(std::move(stream));
   pool.streams.swap(streams);
-  for (std::size_t i = 0; i < pool.waiting; ++i) ring[i] = pool.ring[wrap_place(pool, pool.first + i)];
+  for (std::size_t i = 0; i < pool.waiting; ++i)
+    ring[i] = pool.ring[wrap_place(pool, pool.first + i)];
   pool.ring.swap(ring);
   pool.first = 0;
   if (lease) {
@@ -93,17 +98,23 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   if (is_last) delete pool;
 }
 
-/// Whether the stream takes part in a capture of another one, into which the next holder's work would go.
-[[nodiscard]] bool is_captured(StreamRef stream) noexcept { return capture_state(Access::slot(stream)->handle) == CaptureState::active; }
+/// Whether the stream takes part in a capture of another one, into which the next holder's work
+/// would go.
+[[nodiscard]] bool is_captured(StreamRef stream) noexcept {
+  return capture_state(Access::slot(stream)->handle) == CaptureState::active;
+}
 [[nodiscard]] bool is_in_own_capture(StreamRef stream) noexcept {
   const std::uint64_t number = capture_number_of(Access::slot(stream)->handle);
   return number != 0 && find_capture(number).thread == std::this_thread::get_id();
 }
 
-/// Leases the first waiting stream for which `is_usable(stream)` holds; the others go behind those that wait.
+/// Leases the first waiting stream for which `is_usable(stream)` holds; the others go behind those
+/// that wait.
 template <class Predicate>
-[[nodiscard]] std::optional<StreamRef> take_waiting(StreamPoolState& pool, Predicate is_usable) noexcept {
-  std::optional<StreamRef> taken;  // one object, made where the caller wants it: to copy it just after it was written takes 15 ns
+[[nodiscard]] std::optional<StreamRef> take_waiting(StreamPoolState& pool,
+                                                    Predicate is_usable) noexcept {
+  // one object, made where the caller wants it: to copy it just after it was written takes 15 ns
+  std::optional<StreamRef> taken;
   std::unique_lock lock{pool.lock};
   for (std::size_t left = pool.waiting; left > 0 && pool.waiting > 0; --left) {
     const StreamRef oldest = pool.ring[pool.first];
@@ -127,11 +138,13 @@ template <class Predicate>
   return pool.streams.size() < pool.options.max;
 }
 
-/// Leases the stream that was returned first, or a new one; nothing if all are leased and the pool must not grow. A stream that takes part
-/// in a capture stays behind. If there is no other one, the thread that captures gets it.
+/// Leases the stream that was returned first, or a new one; nothing if all are leased and the pool
+/// must not grow. A stream that takes part in a capture stays behind. If there is no other one, the
+/// thread that captures gets it.
 [[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) {
   const bool asks = if_captures_met() && release_mode() == Release::now;
-  std::optional<StreamRef> taken = take_waiting(pool, [&](StreamRef stream) { return !asks || !is_captured(stream); });
+  std::optional<StreamRef> taken =
+      take_waiting(pool, [&](StreamRef stream) { return !asks || !is_captured(stream); });
   if (!taken && may_grow(pool)) taken = add_stream(pool, true);
   if (!taken && asks) taken = take_waiting(pool, is_in_own_capture);
   return taken;
@@ -147,8 +160,8 @@ template <class Predicate>
   return taken;
 }
 
-/// Ends a capture that is left open: the next holder's work would go into it. Runtimes end a capture only on the thread that has begun it.
-/// False if that is another thread.
+/// Ends a capture that is left open: the next holder's work would go into it. Runtimes end a
+/// capture only on the thread that has begun it. False if that is another thread.
 [[nodiscard]] bool end_own_capture(StreamUse stream) noexcept {
   if (!if_captures_met() || release_mode() != Release::now) return true;
   const OpenCapture capture = capture_begun_on(stream);
@@ -169,7 +182,8 @@ void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
     const Stream captured = take_out(*pool, stream);
     return remove_reference(pool, [] {});
   }
-  remove_reference(pool, [&] { pool->ring[wrap_place(*pool, pool->first + pool->waiting++)] = stream; });
+  remove_reference(pool,
+                   [&] { pool->ring[wrap_place(*pool, pool->first + pool->waiting++)] = stream; });
 }
 
 void drop_stream_pool(StreamPoolState* pool) noexcept {
@@ -182,7 +196,8 @@ void drop_stream_pool(StreamPoolState* pool) noexcept {
 StreamPool::StreamPool(Device device, StreamPoolOptions options) {
   constexpr const char* operation = "make a stream pool";
   if (options.size == 0) detail::throw_error(errc::invalid_argument, operation, "the size is 0");
-  if (options.size > options.max) detail::throw_error(errc::invalid_argument, operation, "the size is above the maximum");
+  if (options.size > options.max)
+    detail::throw_error(errc::invalid_argument, operation, "the size is above the maximum");
   auto state = std::make_unique<detail::StreamPoolState>(device, options);
   for (std::size_t i = 0; i < options.size; ++i) detail::add_stream(*state, false);
   state_ = state.release();
@@ -194,7 +209,9 @@ StreamLease StreamPool::acquire() {
   const std::optional<StreamRef> stream = detail::try_acquire(pool);
   if (!stream) {
     char reason[100];
-    std::snprintf(reason, sizeof reason, "all %zu streams are leased or captured, and the pool must not grow", pool.options.max);
+    std::snprintf(reason, sizeof reason,
+                  "all %zu streams are leased or captured, and the pool must not grow",
+                  pool.options.max);
     detail::throw_error(errc::pool_exhausted, detail::acquire_operation, reason);
   }
   return {*stream, detail::Access::slot(*stream), &pool};
@@ -206,7 +223,9 @@ std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::tim
   std::optional<StreamRef> stream = detail::try_acquire(pool);
   if (!stream) {
     const detail::ScopedWait wait{detail::acquire_operation};
-    if (!detail::poll_until(deadline, [&] { return (stream = detail::try_acquire(pool)).has_value(); })) return std::nullopt;
+    if (!detail::poll_until(deadline,
+                            [&] { return (stream = detail::try_acquire(pool)).has_value(); }))
+      return std::nullopt;
   }
   return StreamLease{*stream, detail::Access::slot(*stream), &pool};
 }
@@ -232,7 +251,8 @@ std::size_t StreamPool::growth() const {
 }
 
 detail::StreamPoolState& StreamPool::state() const {
-  if (state_ == nullptr) detail::throw_error(errc::invalid_handle, "use a stream pool", "it was moved from");
+  if (state_ == nullptr)
+    detail::throw_error(errc::invalid_handle, "use a stream pool", "it was moved from");
   return *state_;
 }
 

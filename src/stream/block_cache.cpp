@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t block_bytes = 128;
 // A small object then lies in one cache line, so that one line goes from thread to thread.
 constexpr std::align_val_t line{64};
-// To find races, and under AddressSanitizer, nothing is cached: a block's next user would seem to race with the last one, and a use of a
-// freed block would be a use of a cached one.
+// To find races, and under AddressSanitizer, nothing is cached: a block's next user would seem to
+// race with the last one, and a use of a freed block would be a use of a cached one.
 #ifdef RUNNEL_NO_BLOCK_CACHE
 constexpr bool caches = false;
 #else

@@ -34,7 +34,8 @@ void note_what_is_broken(const char* operation) noexcept try {
 /// The operation that has broken a capture of the calling thread; null if that is not known.
 [[nodiscard]] const char* what_has_broken() noexcept try {
   for (const OpenCapture& each : open_captures())
-    if (each.broken_by != nullptr && each.thread == std::this_thread::get_id()) return each.broken_by;
+    if (each.broken_by != nullptr && each.thread == std::this_thread::get_id())
+      return each.broken_by;
   return nullptr;
 } catch (const std::bad_alloc&) {
   return nullptr;
@@ -44,14 +45,17 @@ void note_what_is_broken(const char* operation) noexcept try {
   using enum backend::CaptureFault;
   switch (backend::capture_fault(status)) {
     case two_captures:
-      return "the streams are in two captures, which cannot become one, and both are broken now: capture the work of both streams in one";
+      return "the streams are in two captures, which cannot become one, and both are broken now: "
+             "capture the work of both streams in one";
     case outside:
-      return "what it waits for is no part of the capture, which is broken now: let the stream wait before the capture begins, or let the "
+      return "what it waits for is no part of the capture, which is broken now: let the stream "
+             "wait before the capture begins, or let the "
              "other stream wait for the captured one first";
     case default_stream:
       return "the default stream cannot take part in a capture: use a stream of your own";
     case ended:
-      return "the event was recorded in a capture, which has ended: it marks a place in a graph. Record it again";
+      return "the event was recorded in a capture, which has ended: it marks a place in a graph. "
+             "Record it again";
     case broken:
     case other:
       break;
@@ -62,22 +66,28 @@ void note_what_is_broken(const char* operation) noexcept try {
 }  // namespace
 
 void throw_broken_capture(const char* operation, int native_code, const char* native_name) {
-  char reason[200] = "an earlier call has broken the capture: end it, which gives no graph, and capture the work again without that call";
+  char reason[200] =
+      "an earlier call has broken the capture: end it, which gives no graph, and capture the work "
+      "again without that call";
   if (const char* const cause = what_has_broken(); cause != nullptr)
-    std::snprintf(reason, sizeof reason, "an earlier call, which could not %s, has broken the capture: end it, and capture the work again",
+    std::snprintf(reason, sizeof reason,
+                  "an earlier call, which could not %s, has broken the capture: end it, and "
+                  "capture the work again",
                   cause);
   throw_error(errc::capture, operation, reason, native_code, native_name);
 }
 
 void throw_in_capture(const Slot& slot, const char* operation, const char* reason) {
   std::uint64_t number = 0;
-  if (succeeded_or_forget(backend::stream_capture_number(slot.handle, number)) && number == 0) throw_broken_capture(operation);
+  if (succeeded_or_forget(backend::stream_capture_number(slot.handle, number)) && number == 0)
+    throw_broken_capture(operation);
   throw_error(errc::capture, operation, reason);
 }
 
 void throw_capture_status(backend::status status, const char* operation) {
   note_capture();
-  if (backend::capture_fault(status) == backend::CaptureFault::broken) throw_broken_capture(operation, status, backend::error_name(status));
+  if (backend::capture_fault(status) == backend::CaptureFault::broken)
+    throw_broken_capture(operation, status, backend::error_name(status));
   note_what_is_broken(operation);
   throw_error(errc::capture, operation, text_of(status), status, backend::error_name(status));
 }

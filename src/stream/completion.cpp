@@ -36,11 +36,13 @@ namespace {
 
 constexpr const char* submitting = "enqueue a completion function";
 
-/// While it lives, no other thread submits a completion to the stream, unless is_alone() is false: then nobody knows which of the two
-/// threads records first, and the completion must not wait for that of the other thread.
+/// While it lives, no other thread submits a completion to the stream, unless is_alone() is false:
+/// then nobody knows which of the two threads records first, and the completion must not wait for
+/// that of the other thread.
 class Turn {
  public:
-  explicit Turn(Slot& slot) noexcept : slot_{slot}, is_alone_{!slot.completion_busy.exchange(true, std::memory_order_acquire)} {}
+  explicit Turn(Slot& slot) noexcept
+      : slot_{slot}, is_alone_{!slot.completion_busy.exchange(true, std::memory_order_acquire)} {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
@@ -95,7 +97,9 @@ struct FutureState {
   }
 };
 
-void share_future(FutureState* state) noexcept { state->references.fetch_add(1, std::memory_order_relaxed); }
+void share_future(FutureState* state) noexcept {
+  state->references.fetch_add(1, std::memory_order_relaxed);
+}
 void drop_future(FutureState* state) noexcept {
   if (state->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete state;
 }
@@ -117,7 +121,8 @@ constexpr const char* waiting = "wait for a future";
 /// Refuses a wait that could not end. Requires: the outcome is not there.
 void refuse_endless_wait() {
   enter(waiting);  // not in a forked child, nor in a host function
-  if (is_watcher_thread()) throw_error(errc::not_permitted, waiting, "this is the thread that has to bring the outcome");
+  if (is_watcher_thread())
+    throw_error(errc::not_permitted, waiting, "this is the thread that has to bring the outcome");
 }
 
 }  // namespace
@@ -125,7 +130,8 @@ void refuse_endless_wait() {
 FutureState* make_future(StreamRef stream) {
   SharedFuture kept{new FutureState};
   share_future(kept.get());
-  submit_completion(stream, make_completion([shared = SharedFuture{kept.get()}](const Outcome& outcome) { shared->set(outcome); }));
+  submit_completion(stream, make_completion([shared = SharedFuture{kept.get()}](
+                                                const Outcome& outcome) { shared->set(outcome); }));
   return kept.release();
 }
 
@@ -147,7 +153,9 @@ void submit_completion(const EventBase& event, Completion* raw) {
 bool quiesce_to(std::chrono::steady_clock::time_point deadline) {
   constexpr const char* operation = "wait until all functions have ended";
   enter(operation);
-  if (is_watcher_thread()) throw_error(errc::not_permitted, operation, "this is a completion function, which would wait for itself");
+  if (is_watcher_thread())
+    throw_error(errc::not_permitted, operation,
+                "this is a completion function, which would wait for itself");
   const ScopedWait wait{operation};
   return poll_until(deadline, [] { return !are_functions_under_way(); });
 }

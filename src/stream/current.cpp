@@ -25,13 +25,14 @@ StreamRef live_or_default(CurrentStream set, int device) {
   return is_live(set.slot, set.id) ? Access::ref(set.slot, set.id) : default_stream_of(device);
 }
 
-/// The device of a stream that is to become current. @throws if the thread must not use streams now, if the stream is gone, and if it is
-/// another thread's default stream
+/// The device of a stream that is to become current. @throws if the thread must not use streams
+/// now, if the stream is gone, and if it is another thread's default stream
 int device_to_use(StreamRef stream, const char* operation) {
   enter(operation);
   const int device = stream.device().ordinal();
   const StreamSlot& slot = *Access::slot(stream);
-  if (slot.is_default) [[unlikely]]  // asked first: what require_own_thread() reads is in another cache line
+  // asked first: what require_own_thread() reads is in another cache line
+  if (slot.is_default) [[unlikely]]
     require_own_thread(static_cast<const Slot&>(slot), operation);
   return device;
 }
@@ -46,7 +47,8 @@ std::vector<CurrentStream> read_streams(int count) {
 }
 
 void set_streams(const std::vector<CurrentStream>& streams) noexcept {
-  for (std::size_t device = 0; device < streams.size(); ++device) set_stream_on(static_cast<int>(device), streams[device]);
+  for (std::size_t device = 0; device < streams.size(); ++device)
+    set_stream_on(static_cast<int>(device), streams[device]);
 }
 
 }  // namespace
@@ -101,7 +103,8 @@ void StreamGuard::enter(StreamRef stream) {
   }
   found_device_ = Device{detail::read_current_device(operation)};
   found_stream_ = detail::stream_set_on(guarded_device_);
-  if (guarded_device_ != found_device_.ordinal()) detail::change_current_device(guarded_device_, operation);
+  if (guarded_device_ != found_device_.ordinal())
+    detail::change_current_device(guarded_device_, operation);
   detail::current = detail::parts(stream);
 }
 
@@ -130,18 +133,23 @@ void StreamGuard::reset(StreamRef stream) {
 StreamRef StreamGuard::original_stream() const {
   detail::refuse_in_child("ask what a guard restores");
   const int device = found_device_.ordinal();
-  return detail::live_or_default(device == guarded_device_ ? found_stream_ : detail::stream_set_on(device), device);
+  return detail::live_or_default(
+      device == guarded_device_ ? found_stream_ : detail::stream_set_on(device), device);
 }
 
-StreamContext::StreamContext() : device_{current_stream().device().ordinal()} { streams_ = detail::read_streams(detail::device_count()); }
+StreamContext::StreamContext() : device_{current_stream().device().ordinal()} {
+  streams_ = detail::read_streams(detail::device_count());
+}
 
 StreamContext::Guard::Guard(const StreamContext& context) {
   constexpr const char* operation = "apply a stream context";
   detail::enter(operation);
   found_device_ = detail::read_current_device(operation);
-  // The steps that can fail come first: if a constructor throws, no destructor sets the streams back.
+  // The steps that can fail come first: if a constructor throws, no destructor sets the streams
+  // back.
   for (const detail::CurrentStream& each : context.streams_)
-    if (detail::is_live(each.slot, each.id)) static_cast<void>(detail::device_to_use(detail::Access::ref(each.slot, each.id), operation));
+    if (detail::is_live(each.slot, each.id))
+      static_cast<void>(detail::device_to_use(detail::Access::ref(each.slot, each.id), operation));
   found_ = detail::read_streams(static_cast<int>(context.streams_.size()));
   detail::change_current_device(context.device_, operation);
   detail::set_streams(context.streams_);

@@ -30,8 +30,9 @@ void make_default(Slot& slot, int device, native::stream handle) noexcept {
   slot.is_default = true;
 }
 
-// The calling thread's slots of its own default streams. A pointer, because a user's thread_local object could outlive a thread_local table
-// and use a default stream in its destructor: then a new table is made while the thread ends.
+// The calling thread's slots of its own default streams. A pointer, because a user's thread_local
+// object could outlive a thread_local table and use a default stream in its destructor: then a new
+// table is made while the thread ends.
 using ThreadDefaults = std::array<Slot*, max_devices>;
 thread_local constinit ThreadDefaults* thread_defaults = nullptr;
 
@@ -46,8 +47,9 @@ void end_thread_defaults(void*) {
 
 ThreadDefaults& this_threads_defaults() {
   if (thread_defaults != nullptr) return *thread_defaults;
-  // This first question makes the runtime create its state of the thread, and register that state's end, before at_thread_end() below. So
-  // our views end first. While the thread ends, the runtime must not be asked again.
+  // This first question makes the runtime create its state of the thread, and register that state's
+  // end, before at_thread_end() below. So our views end first. While the thread ends, the runtime
+  // must not be asked again.
   static thread_local constinit bool asked = false;
   if (!std::exchange(asked, true)) {
     int priority = 0;

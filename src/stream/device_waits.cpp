@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for devices. No runtime has a bounded one, or a query. So a thread of the library waits for the device, and the caller for that
-// thread.
+// Waits for devices. No runtime has a bounded one, or a query. So a thread of the library waits for
+// the device, and the caller for that thread.
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/operation.hpp"
@@ -24,18 +24,20 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// Waits for one device, for all threads that have asked. There is a thread while somebody has asked and the answer is missing, also when
-/// nobody waits for it any more.
+/// Waits for one device, for all threads that have asked. There is a thread while somebody has
+/// asked and the answer is missing, also when nobody waits for it any more.
 class DeviceWaiter {
  public:
-  /// Asks for a wait that begins from now on; returns its number. @throws errc::out_of_memory if the system has no thread
+  /// Asks for a wait that begins from now on; returns its number. @throws errc::out_of_memory if
+  /// the system has no thread
   [[nodiscard]] std::uint64_t ask(const DeviceCall& call) {
     const std::lock_guard lock{mutex_};
     if (!is_waiting_) {
       try {
         sync::Thread{[this, device = call.device()] { work(device); }}.detach();
       } catch (const std::system_error&) {
-        throw_error(errc::out_of_memory, call.operation(), "the system has no thread to wait for the device");
+        throw_error(errc::out_of_memory, call.operation(),
+                    "the system has no thread to wait for the device");
       }
       is_waiting_ = true;
     }
@@ -64,7 +66,8 @@ class DeviceWaiter {
     is_waiting_ = false;
   }
   [[nodiscard]] static backend::status wait(int device) noexcept {
-    hold_until([device] { return !takes_part_in_capture(device); });  // one may have begun since the call
+    // one may have begun since the call
+    hold_until([device] { return !takes_part_in_capture(device); });
     backend::status s = backend::set_device(device);
     if (s == backend::ok) s = backend::device_synchronize();
     if (s != backend::ok) backend::forget_error(s);
@@ -103,7 +106,8 @@ bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) cons
   const std::uint64_t number = waiter.ask(call);
   std::optional<backend::status> answer;
   const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
-  if (!detail::poll_until(deadline, [&] { return (answer = waiter.answer(number)).has_value(); })) return false;
+  if (!detail::poll_until(deadline, [&] { return (answer = waiter.answer(number)).has_value(); }))
+    return false;
   call.check(*answer);
   detail::emit_complete(ordinal_);
   return true;

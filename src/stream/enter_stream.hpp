@@ -14,17 +14,22 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// enter(), and the slot behind the view. `operation` must be a literal, as in "copy". `other` or `event` is what the stream will wait for.
+/// enter(), and the slot behind the view. `operation` must be a literal, as in "copy". `other` or
+/// `event` is what the stream will wait for.
 /// @throws as enter() and live_slot()
-[[nodiscard]] inline Slot& enter_stream(StreamRef stream, const char* operation, StreamRef other = Access::ref(nullptr, 0),
+[[nodiscard]] inline Slot& enter_stream(StreamRef stream, const char* operation,
+                                        StreamRef other = Access::ref(nullptr, 0),
                                         native::event event = nullptr) {
   if (attention.load(std::memory_order_relaxed) == 0 && !in_host_function) [[likely]]
     return live_slot(stream);
   enter_slowly(operation);
   Slot& slot = live_slot(stream);
   emit([&] {
-    return Operation{
-        .kind = OperationKind::entered, .name = operation, .stream = observed(slot), .other_stream = other.id(), .event = event};
+    return Operation{.kind = OperationKind::entered,
+                     .name = operation,
+                     .stream = observed(slot),
+                     .other_stream = other.id(),
+                     .event = event};
   });
   refuse_beside_capture(slot, operation);
   return slot;

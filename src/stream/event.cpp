@@ -41,11 +41,14 @@ void emit_adopted(native::event event) noexcept {
 
 [[noreturn]] void throw_wrong_device(const EventNode& node, const char* operation) {
   if (node.origin == EventNode::Origin::borrowed)
-    throw_error(errc::invalid_argument, operation, "the event was made elsewhere, for another device than the stream's");
-  if (node.is_in_graph.load(std::memory_order_relaxed))
     throw_error(errc::invalid_argument, operation,
-                "a graph records the event or waits for it, and it is of another device than the stream");
-  throw_error(errc::invalid_argument, operation, "other processes share the event, which is of another device than the stream");
+                "the event was made elsewhere, for another device than the stream's");
+  if (node.is_in_graph.load(std::memory_order_relaxed))
+    throw_error(
+        errc::invalid_argument, operation,
+        "a graph records the event or waits for it, and it is of another device than the stream");
+  throw_error(errc::invalid_argument, operation,
+              "other processes share the event, which is of another device than the stream");
 }
 
 /// For an event that no other thread uses.
@@ -70,13 +73,16 @@ const EventNodes& Access::nodes(const EventBase& event, const char* operation) {
 CurrentNode waitable_node(const EventBase& event, const char* operation) {
   CurrentNode node{Access::nodes(event, operation)};
   const bool is_captured = node && node->is_captured.load(std::memory_order_relaxed);
-  if (is_captured || (node && are_captures_open() && is_event_of_open_capture(node.get()))) [[unlikely]]
+  if (is_captured || (node && are_captures_open() && is_event_of_open_capture(node.get())))
+      [[unlikely]]
     throw_error(errc::capture, operation, capture_rule(CaptureCase::ask_captured_event).reason);
   return node;
 }
 
 EventBase::EventBase(EventBase&& other) noexcept
-    : options_{other.options_}, timed_{other.timed_}, is_valid_{std::exchange(other.is_valid_, false)} {
+    : options_{other.options_},
+      timed_{other.timed_},
+      is_valid_{std::exchange(other.is_valid_, false)} {
   move_nodes(nodes_, other.nodes_);
 }
 
@@ -102,28 +108,36 @@ void EventBase::require_valid(const char* operation) const {
 
 void EventBase::refuse_interprocess() const {
   if (options_.interprocess)
-    throw_error(errc::invalid_argument, "make a timed event", "an event shared between processes cannot take the time");
+    throw_error(errc::invalid_argument, "make a timed event",
+                "an event shared between processes cannot take the time");
 }
 
 [[nodiscard]] static backend::EventKind kind_of(bool timed, const EventOptions& options) noexcept {
-  return {.timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
+  return {
+      .timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
 
 /// A node for what this event records.
-EventRef EventBase::take_node(int device, const char* operation) const { return take_event(device, kind_of(timed_, options_), operation); }
+EventRef EventBase::take_node(int device, const char* operation) const {
+  return take_event(device, kind_of(timed_, options_), operation);
+}
 
-/// The node that a graph of the stream's capture may use, made now if there is none. It stays the event's from now on: what the graph
-/// records must be seen here.
+/// The node that a graph of the stream's capture may use, made now if there is none. It stays the
+/// event's from now on: what the graph records must be seen here.
 EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
   require_valid(call.operation());
   if (options_.interprocess)
-    throw_error(errc::not_supported, call.operation(), "an event that processes share cannot be a node of a graph");
+    throw_error(errc::not_supported, call.operation(),
+                "an event that processes share cannot be a node of a graph");
   const std::lock_guard lock{changing_nodes};
   CurrentNode present{nodes_};
   // Nothing is recorded here, and until the first launch the event has to be complete.
-  EventRef node = present ? std::move(present).hold() : make_event(call.slot().device, kind_of(timed_, options_), call.operation());
+  EventRef node = present
+                      ? std::move(present).hold()
+                      : make_event(call.slot().device, kind_of(timed_, options_), call.operation());
   if (records && node->device != call.slot().device)
-    throw_error(errc::invalid_argument, call.operation(), "the event is of another device than the stream, and a graph cannot replace it");
+    throw_error(errc::invalid_argument, call.operation(),
+                "the event is of another device than the stream, and a graph cannot replace it");
   node->is_in_graph.store(true, std::memory_order_relaxed);
   node->thread.store(several_threads, std::memory_order_seq_cst);  // launches are records, too
   if (!present) publish_first(nodes_, node.share());
@@ -164,7 +178,9 @@ void EventBase::record(StreamRef stream) {
           throw_wrong_device(each, operation);
         call.check(backend::event_record(each.handle, call.handle()));
         note_record(each, slot, stream.id());
-        each.is_captured.store(if_captures_met() && capture_state(call.handle()) == CaptureState::active, std::memory_order_relaxed);
+        each.is_captured.store(
+            if_captures_met() && capture_state(call.handle()) == CaptureState::active,
+            std::memory_order_relaxed);
       });
   if (are_captures_open()) [[unlikely]]
     note_event(slot, node.handle);
@@ -195,12 +211,15 @@ static bool wait_for(const EventBase& event, const Patience& patience) {
   enter(operation);
   CurrentNode node = waitable_node(event, operation);
   if (!node || poll(node.get(), operation)) return true;
-  const EventRef held = std::move(node).hold();  // a later record is not waited for: it takes another node
+  // a later record is not waited for: it takes another node
+  const EventRef held = std::move(node).hold();
   const ScopedWait wait{operation, {.event = held.get()}};
   return patience.wait_until([&] { return poll(held.get(), operation); });
 }
 
-bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const { return wait_for(*this, {.deadline = deadline}); }
+bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
+  return wait_for(*this, {.deadline = deadline});
+}
 
 std::string EventBase::describe() const {
   std::string text = timed_ ? "TimedEvent(" : "Event(";
@@ -214,7 +233,9 @@ std::string EventBase::describe() const {
   return text + ")";
 }
 
-native::event EventBase::native() const { return CurrentNode{Access::nodes(*this, "get the native event")}.get(); }
+native::event EventBase::native() const {
+  return CurrentNode{Access::nodes(*this, "get the native event")}.get();
+}
 
 Device EventBase::device() const {
   constexpr const char* operation = "ask for an event's device";
@@ -240,8 +261,9 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
   enter(operation);
   if (handle == nullptr) throw_error(errc::invalid_argument, operation, "the handle is null");
   require_device(device.ordinal(), operation);
-  EventRef node =
-      wrap_event(handle, device.ordinal(), ownership == Ownership::take ? EventNode::Origin::taken : EventNode::Origin::borrowed);
+  EventRef node = wrap_event(
+      handle, device.ordinal(),
+      ownership == Ownership::take ? EventNode::Origin::taken : EventNode::Origin::borrowed);
   node->kind.interprocess = options_.interprocess;
   node->is_shared = options_.interprocess;  // it is opened
   publish_first(nodes_, std::move(node));
@@ -261,12 +283,16 @@ IpcEventHandle EventBase::export_event() {
   constexpr const char* operation = "share an event with other processes";
   enter(operation);
   require_valid(operation);
-  if (!options_.interprocess) throw_error(errc::invalid_argument, operation, "it was made without EventOptions{.interprocess = true}");
+  if (!options_.interprocess)
+    throw_error(errc::invalid_argument, operation,
+                "it was made without EventOptions{.interprocess = true}");
   const std::lock_guard lock{changing_nodes};
   CurrentNode present{nodes_};
   if (present && present->is_shared && present->origin == EventNode::Origin::taken)
-    throw_error(errc::invalid_argument, operation, "the event is another process's: send on the handle that it was opened by");
-  EventRef node = present ? std::move(present).hold() : take_node(Device::current().ordinal(), operation);
+    throw_error(errc::invalid_argument, operation,
+                "the event is another process's: send on the handle that it was opened by");
+  EventRef node =
+      present ? std::move(present).hold() : take_node(Device::current().ordinal(), operation);
   const IpcEventHandle handle = export_native(node.get(), node->device, operation);
   node->is_shared = true;
   emit_adopted(node.get());
@@ -293,20 +319,26 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
   constexpr const char* operation = "measure the time between events";
   enter(operation);
   const CurrentNode from = waitable_node(start, operation), to = waitable_node(stop, operation);
-  if (!from || !to) throw_error(errc::invalid_argument, operation, !from ? "the start was never recorded" : "the stop was never recorded");
+  if (!from || !to)
+    throw_error(errc::invalid_argument, operation,
+                !from ? "the start was never recorded" : "the stop was never recorded");
   if (from->device != to->device)
-    throw_error(errc::invalid_argument, operation, "the events are on different devices, whose clocks have nothing in common");
+    throw_error(errc::invalid_argument, operation,
+                "the events are on different devices, whose clocks have nothing in common");
   float milliseconds = 0;
   const backend::status s = backend::event_elapsed(milliseconds, from.get(), to.get());
   if (backend::is_not_ready(s)) {
     backend::forget_error(s);
-    throw_error(errc::not_ready, operation, "one of the events has not happened yet: synchronize it first");
+    throw_error(errc::not_ready, operation,
+                "one of the events has not happened yet: synchronize it first");
   }
   const errc code = s == backend::ok ? errc{} : backend::classify(s);
-  const bool is_of_graph = from->is_in_graph.load(std::memory_order_relaxed) || to->is_in_graph.load(std::memory_order_relaxed);
+  const bool is_of_graph = from->is_in_graph.load(std::memory_order_relaxed) ||
+                           to->is_in_graph.load(std::memory_order_relaxed);
   if (is_of_graph && (code == errc::invalid_handle || code == errc::invalid_argument)) {
     backend::forget_error(s);
-    throw_error(errc::invalid_argument, operation, "one of the events is recorded by a graph that was not launched yet");
+    throw_error(errc::invalid_argument, operation,
+                "one of the events is recorded by a graph that was not launched yet");
   }
   check(s, operation);
   return std::chrono::nanoseconds{std::llround(static_cast<double>(milliseconds) * 1e6)};
@@ -318,4 +350,6 @@ void set_if_failed(std::error_code& code, const EventBase& event) noexcept {
 
 }  // namespace runnel::inline RUNNEL_ABI::detail
 
-bool runnel::synchronize(const detail::EventBase& event, const std::stop_token& stop) { return wait_for(event, {.stop = stop}); }
+bool runnel::synchronize(const detail::EventBase& event, const std::stop_token& stop) {
+  return wait_for(event, {.stop = stop});
+}

@@ -27,10 +27,12 @@ struct Pool {
 Pool& pool() { return immortal<Pool>(); }
 
 [[nodiscard]] bool is_pooled(const EventNode& node) noexcept {
-  return node.origin == EventNode::Origin::pool && !node.kind.blocking_wait && !node.kind.interprocess;
+  return node.origin == EventNode::Origin::pool && !node.kind.blocking_wait &&
+         !node.kind.interprocess;
 }
 
-constinit SpinLock later_lock;  // a call that takes a reference to a later node, and a record that replaces it
+// a call that takes a reference to a later node, and a record that replaces it
+constinit SpinLock later_lock;
 
 }  // namespace
 
@@ -96,7 +98,8 @@ void EventRef::drop(EventNode* node) noexcept {
     return count_up(counters.pooled_events);
   }
   const std::unique_ptr<EventNode> owned{node};
-  if (node->origin != EventNode::Origin::borrowed) release_native<native::event, backend::event_destroy>(node->handle, node->device);
+  if (node->origin != EventNode::Origin::borrowed)
+    release_native<native::event, backend::event_destroy>(node->handle, node->device);
 }
 
 void CurrentNode::hold_later(const EventNodes& nodes) noexcept {

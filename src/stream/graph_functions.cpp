@@ -23,7 +23,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 GraphFunctions::~GraphFunctions() {
   std::uint64_t missed = 0;  // runs that a lost device has left out
-  for (const Function& each : functions_) missed += count_ - each.runs.load(std::memory_order_relaxed);
+  for (const Function& each : functions_)
+    missed += count_ - each.runs.load(std::memory_order_relaxed);
   counters.graph_runs.fetch_sub(missed, std::memory_order_relaxed);
 }
 
@@ -57,8 +58,8 @@ void GraphFunctions::capture(const StreamCall& call, EventUse use) {
   const std::lock_guard lock{capturing_};
   const EventUse& added = events_.emplace_back(std::move(use));
   const native::event event = added.event.get();
-  const backend::status s =
-      added.records ? backend::capture_event_record(event, call.handle()) : backend::capture_event_wait(call.handle(), event);
+  const backend::status s = added.records ? backend::capture_event_record(event, call.handle())
+                                          : backend::capture_event_wait(call.handle(), event);
   if (s == backend::ok) return;
   events_.pop_back();
   throw_status(s, call.operation());
@@ -96,8 +97,10 @@ GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
   const std::lock_guard lock{lock_};
   sync::happens_after(&function);
   const std::uint64_t number = function.runs.fetch_add(1, std::memory_order_relaxed) + 1;
-  const auto later = std::find_if(launches_.begin(), launches_.end(), [&](const Launches& each) { return each.first > number; });
-  return {*std::prev(later), function.versions.empty() ? nullptr : function.versions.front().function};
+  const auto later = std::find_if(launches_.begin(), launches_.end(),
+                                  [&](const Launches& each) { return each.first > number; });
+  return {*std::prev(later),
+          function.versions.empty() ? nullptr : function.versions.front().function};
 }
 
 /// Returns what no later run calls.
@@ -106,7 +109,8 @@ GraphFunctions::SharedFunction GraphFunctions::end_run(Function& function) noexc
   const std::lock_guard lock{lock_};
   sync::happens_before(&function);
   std::vector<Function::Version>& versions = function.versions;
-  if (versions.size() < 2 || versions[1].first > function.runs.load(std::memory_order_relaxed) + 1) return outdated;
+  if (versions.size() < 2 || versions[1].first > function.runs.load(std::memory_order_relaxed) + 1)
+    return outdated;
   outdated = std::move(versions.front().function);
   versions.erase(versions.begin());
   return outdated;
@@ -135,7 +139,8 @@ void GraphFunctions::call(HostFunction& function, const Launches& launch) noexce
     function.run(function);
   } catch (...) {
     if (Operation* const run = event.operation()) run->failed = true;
-    keep_failure(launch.stream.slot, launch.stream.id, {std::current_exception(), launch.label, launch.epoch});
+    keep_failure(launch.stream.slot, launch.stream.id,
+                 {std::current_exception(), launch.label, launch.epoch});
   }
 }
 
@@ -151,7 +156,8 @@ void GraphFunctions::discard() noexcept {
 
 /// Requires: a node of this graph calls it.
 GraphFunctions::Function& GraphFunctions::find(const void* node_data) noexcept {
-  return *std::find_if(functions_.begin(), functions_.end(), [=](const Function& each) { return &each == node_data; });
+  return *std::find_if(functions_.begin(), functions_.end(),
+                       [=](const Function& each) { return &each == node_data; });
 }
 
 void GraphFunctions::call_from_now_on(Function& function) {
@@ -183,10 +189,13 @@ void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
   if (std::exchange(function.is_enabled, enabled) != enabled) call_from_now_on(function);
 }
 
-void GraphFunctions::take_kept(GraphFunctions& from) { kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end()); }
+void GraphFunctions::take_kept(GraphFunctions& from) {
+  kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end());
+}
 
 namespace {
-/// The functions of a graph that becomes a part of another one, and those that the other one has for them.
+/// The functions of a graph that becomes a part of another one, and those that the other one has
+/// for them.
 template <class Function>
 struct Adopted {
   std::unordered_map<const void*, Function*> by_old;
@@ -198,16 +207,19 @@ struct Adopted {
 };
 }  // namespace
 
-void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, native::graph graph, native::executable_graph executable) {
+void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, native::graph graph,
+                             native::executable_graph executable) {
   std::list<Function> fresh;
   Adopted<Function> adopted{{}, &GraphFunctions::run};
-  for (Function& each : child.functions_) adopted.by_old[&each] = &fresh.emplace_back(each.latest, *this);
+  for (Function& each : child.functions_)
+    adopted.by_old[&each] = &fresh.emplace_back(each.latest, *this);
   const std::lock_guard lock{capturing_};
   const std::size_t events = events_.size();
   events_.reserve(events + child.events_.size());
   for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
   kept_.reserve(kept_.size() + child.kept_.size());
-  const backend::status s = backend::capture_graph(call.handle(), graph, executable, &Adopted<Function>::relink, &adopted);
+  const backend::status s = backend::capture_graph(call.handle(), graph, executable,
+                                                   &Adopted<Function>::relink, &adopted);
   if (s != backend::ok) {
     events_.erase(events_.begin() + static_cast<std::ptrdiff_t>(events), events_.end());
     throw_status(s, call.operation());
@@ -218,8 +230,11 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
 
 /// Requires: the lock is held.
 void GraphFunctions::forget_old_launches() noexcept {
-  std::uint64_t begun = count_;  // every function has begun with the launch of that number, and may be about to look for its stream
-  for (const Function& each : functions_) begun = std::min(begun, each.runs.load(std::memory_order_relaxed));
+  // every function has begun with the launch of that number, and may be about to look for its
+  // stream
+  std::uint64_t begun = count_;
+  for (const Function& each : functions_)
+    begun = std::min(begun, each.runs.load(std::memory_order_relaxed));
   while (launches_.size() > 1 && launches_[1].first <= begun) launches_.erase(launches_.begin());
 }
 
@@ -269,7 +284,9 @@ template <class IsWanted>
 
 }  // namespace
 
-std::unique_lock<sync::Mutex> keep_captures_from_beginning() noexcept { return std::unique_lock{captures().beginning}; }
+std::unique_lock<sync::Mutex> keep_captures_from_beginning() noexcept {
+  return std::unique_lock{captures().beginning};
+}
 
 std::uint64_t announce_capture(OpenCapture capture) {
   constexpr std::uint64_t no_runtimes = std::uint64_t{1} << 63;  // runtimes count captures from 1
@@ -304,7 +321,9 @@ std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call, con
   OpenCapture capture = find_capture(number);
   if (capture.functions != nullptr) return std::move(capture.functions);
   char reason[120];
-  std::snprintf(reason, sizeof reason, "the capture was not begun by runnel::capture(), so that no Graph would own the %s", what);
+  std::snprintf(reason, sizeof reason,
+                "the capture was not begun by runnel::capture(), so that no Graph would own the %s",
+                what);
   throw_error(errc::capture, call.operation(), reason);
 }
 
@@ -313,7 +332,8 @@ OpenCapture capture_begun_on(StreamUse stream) noexcept {
 }
 
 void refuse_in_own_capture(const char* operation) {
-  if (find_own().number != 0) throw_error(errc::capture, operation, capture_rule(CaptureCase::overlap).reason);
+  if (find_own().number != 0)
+    throw_error(errc::capture, operation, capture_rule(CaptureCase::overlap).reason);
 }
 
 std::vector<OpenCapture> open_captures() {
@@ -325,7 +345,8 @@ void note_event(const Slot& slot, native::event event) noexcept try {
   const std::uint64_t number = capture_number_of(slot.handle);
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
-    if (std::erase(each.events, event); number != 0 && each.number == number) each.events.push_back(event);
+    if (std::erase(each.events, event); number != 0 && each.number == number)
+      each.events.push_back(event);
 } catch (const std::bad_alloc&) {  // then only the object that has recorded it knows
 }
 
@@ -351,11 +372,13 @@ void close_capture(std::uint64_t number) noexcept {
 }
 
 bool takes_part_in_open_capture(int device) noexcept try {
-  if (find([&](const OpenCapture& each) { return each.stream.slot->device == device; }).number != 0) return true;
+  if (find([&](const OpenCapture& each) { return each.stream.slot->device == device; }).number != 0)
+    return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const auto takes_part = [&](const LiveStream& each) {
     const HeldStream held{{each.slot, each.id}};
-    return held && each.is_owned && held.device() == device && capture_state(held.handle()) == CaptureState::active;
+    return held && each.is_owned && held.device() == device &&
+           capture_state(held.handle()) == CaptureState::active;
   };
   const std::vector<LiveStream> streams = live_streams();
   return std::any_of(streams.begin(), streams.end(), takes_part);
@@ -373,13 +396,16 @@ backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept {
 
 void discard_native_capture(Slot& slot) noexcept {
   native::graph graph{};
-  if (succeeded_or_forget(end_native_capture(slot, graph))) succeeded_or_forget(backend::graph_destroy(graph));
+  if (succeeded_or_forget(end_native_capture(slot, graph)))
+    succeeded_or_forget(backend::graph_destroy(graph));
 }
 
 void abandon_capture(StreamUse stream) noexcept {
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return;
-  const bool is_other_threads = stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();  // its handle is ours here
+  // its handle is ours here
+  const bool is_other_threads =
+      stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();
   if (!is_other_threads) discard_native_capture(*stream.slot);
   close_capture(capture.number);
 }
@@ -396,7 +422,8 @@ void abandon_own_captures() noexcept {
 }
 
 void forget_capture(StreamUse stream) noexcept {
-  if (const OpenCapture capture = capture_begun_on(stream); capture.number != 0) close_capture(capture.number);
+  if (const OpenCapture capture = capture_begun_on(stream); capture.number != 0)
+    close_capture(capture.number);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

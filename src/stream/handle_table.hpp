@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The slots of native streams, by handle. The table allocates nothing, and adds some nanoseconds to the creation of a stream.
+/// The slots of native streams, by handle. The table allocates nothing, and adds some nanoseconds
+/// to the creation of a stream.
 #pragma once
 
 #include "stream/slots.hpp"
@@ -40,8 +41,10 @@ class HandleTable {
   static constexpr int index_bits = 10;
 
   [[nodiscard]] Slot*& bucket_of(native::stream handle) noexcept {
-    constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15;  // spreads addresses, whose low bits are alike
-    return buckets_[static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(handle) * golden_ratio >> (64 - index_bits))];
+    // spreads addresses, whose low bits are alike
+    constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15;
+    return buckets_[static_cast<std::size_t>(
+        reinterpret_cast<std::uintptr_t>(handle) * golden_ratio >> (64 - index_bits))];
   }
 
   std::array<Slot*, std::size_t{1} << index_bits> buckets_{};

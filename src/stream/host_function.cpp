@@ -54,7 +54,8 @@ InHostFunction::~InHostFunction() {
 
 namespace {
 
-/// Destroys the callable before the stream goes on, and lets no exception reach the runtime, which calls this.
+/// Destroys the callable before the stream goes on, and lets no exception reach the runtime, which
+/// calls this.
 void run_and_destroy(OwnedFunction function) noexcept {
   StreamSlot* const slot = function->slot;
   const std::uint64_t id = function->id;
@@ -76,8 +77,9 @@ void run_and_destroy(OwnedFunction function) noexcept {
   function.reset();
 }
 
-/// What is enqueued in place of a function if the runtime may forget to call it. Either the runtime's call or discard_host_functions()
-/// takes the function out, and destroys it. Tickets are never freed, so that a late call finds an empty ticket.
+/// What is enqueued in place of a function if the runtime may forget to call it. Either the
+/// runtime's call or discard_host_functions() takes the function out, and destroys it. Tickets are
+/// never freed, so that a late call finds an empty ticket.
 struct Ticket : Batched<Ticket, 8> {
   sync::Atomic<HostFunction*> function{nullptr};
   sync::Atomic<int> device{0};
@@ -104,7 +106,9 @@ constexpr std::size_t ticket_batch = 64;
 }
 
 // The runtime calls one of these two.
-void run_function(void* data) noexcept { run_and_destroy(OwnedFunction{static_cast<HostFunction*>(data)}); }
+void run_function(void* data) noexcept {
+  run_and_destroy(OwnedFunction{static_cast<HostFunction*>(data)});
+}
 void run_ticket(void* data) noexcept {
   Ticket* const ticket = static_cast<Ticket*>(data);
   OwnedFunction function{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
@@ -113,8 +117,10 @@ void run_ticket(void* data) noexcept {
   run_and_destroy(std::move(function));
 }
 
-/// After an error the function is the caller's again, unless it has been discarded meanwhile. @throws std::bad_alloc
-[[nodiscard]] backend::status launch_ticket(native::stream stream, int device, OwnedFunction& function) {
+/// After an error the function is the caller's again, unless it has been discarded meanwhile.
+/// @throws std::bad_alloc
+[[nodiscard]] backend::status launch_ticket(native::stream stream, int device,
+                                            OwnedFunction& function) {
   Ticket* const ticket = take_ticket();
   ticket->device.store(device, std::memory_order_relaxed);
   ticket->function.store(function.release(), std::memory_order_release);
@@ -128,7 +134,8 @@ void run_ticket(void* data) noexcept {
 }
 
 /// As launch_ticket().
-[[nodiscard]] backend::status launch_native(native::stream stream, int device, OwnedFunction& function) {
+[[nodiscard]] backend::status launch_native(native::stream stream, int device,
+                                            OwnedFunction& function) {
   if (backend::forgets_host_functions()) return launch_ticket(stream, device, function);
   const BlockingWork enqueued;
   const backend::status s = backend::launch_host_func(stream, run_function, function.get());

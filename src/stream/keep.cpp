@@ -31,7 +31,8 @@ void keep_object(StreamRef stream, Kept* object) {
     if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
       return functions_of_capture(call, "object")->keep(object);
   }
-  submit_completion(stream, make_completion([object](const Outcome&) noexcept { object->destroy(object); }));
+  submit_completion(
+      stream, make_completion([object](const Outcome&) noexcept { object->destroy(object); }));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

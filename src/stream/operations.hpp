@@ -13,23 +13,35 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-[[nodiscard]] inline OperationStream observed(const Slot& slot) noexcept { return {&slot, slot.id.load(std::memory_order_acquire)}; }
+[[nodiscard]] inline OperationStream observed(const Slot& slot) noexcept {
+  return {&slot, slot.id.load(std::memory_order_acquire)};
+}
 
-/// An operation that a capture would take in. Asks the runtime. Requires: the stream's device is current if its handle needs that.
-[[nodiscard]] inline Operation about(const Slot& slot, OperationKind kind, const char* name) noexcept {
-  return {.kind = kind, .captured = capture_state(slot.handle) != CaptureState::none, .name = name, .stream = observed(slot)};
+/// An operation that a capture would take in. Asks the runtime. Requires: the stream's device is
+/// current if its handle needs that.
+[[nodiscard]] inline Operation about(const Slot& slot, OperationKind kind,
+                                     const char* name) noexcept {
+  return {.kind = kind,
+          .captured = capture_state(slot.handle) != CaptureState::none,
+          .name = name,
+          .stream = observed(slot)};
 }
 
 /// The stream is known from now on.
 inline void emit_made(const Slot& slot, const char* name) noexcept {
-  emit([&] { return Operation{.kind = OperationKind::stream_made, .name = name, .stream = observed(slot)}; });
+  emit([&] {
+    return Operation{.kind = OperationKind::stream_made, .name = name, .stream = observed(slot)};
+  });
 }
 inline void emit_ended(const Slot& slot, std::uint64_t id) noexcept {
-  emit([&] { return Operation{.kind = OperationKind::stream_ended, .name = "end a stream", .stream = {&slot, id}}; });
+  emit([&] {
+    return Operation{
+        .kind = OperationKind::stream_ended, .name = "end a stream", .stream = {&slot, id}};
+  });
 }
 
-/// An exception that the stream with that id left when it ended, or that came later: nobody will be thrown it. It belongs to earlier work,
-/// so that it is no part of the present operation.
+/// An exception that the stream with that id left when it ended, or that came later: nobody will be
+/// thrown it. It belongs to earlier work, so that it is no part of the present operation.
 inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exception) noexcept {
   if (exception == nullptr) return;
   emit([&] {
@@ -44,7 +56,9 @@ inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exce
 
 ///@{ The host knows that all operations of the stream are complete, or what the event marks.
 inline void emit_complete(const Slot& slot) noexcept {
-  emit([at = &slot] { return Operation{.kind = OperationKind::known_complete, .stream = observed(*at)}; });
+  emit([at = &slot] {
+    return Operation{.kind = OperationKind::known_complete, .stream = observed(*at)};
+  });
 }
 inline void emit_complete(native::event event) noexcept {
   emit([event] { return Operation{.kind = OperationKind::known_complete, .event = event}; });

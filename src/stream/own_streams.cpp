@@ -31,7 +31,8 @@ native::stream take_own_stream(int device) noexcept {
   OwnStreams& own = own_streams[static_cast<std::size_t>(device)];
   const auto find = [&]() -> native::stream {
     for (native::stream& stream : own.streams) {
-      if (stream != nullptr && succeeded_or_note_capture(backend::stream_query(stream))) return stream;
+      if (stream != nullptr && succeeded_or_note_capture(backend::stream_query(stream)))
+        return stream;
       if (stream != nullptr) continue;
       const ScopedDevice on{device, ScopedDevice::no_throw};
       if (!succeeded_or_note_capture(backend::stream_create(stream, false, 0))) stream = nullptr;
@@ -50,7 +51,8 @@ StreamRef view_own_stream(native::stream stream, int device) {
   if (wrap_handle(slot, own, Wrap::view) == Wrapped::needs_slot) {
     Slot* const fresh = take_slot();
     slot = fresh;
-    if (wrap_handle(slot, own, Wrap::view) != Wrapped::published) give_back_slot(fresh);  // another thread was first
+    // another thread was first
+    if (wrap_handle(slot, own, Wrap::view) != Wrapped::published) give_back_slot(fresh);
   }
   return Access::ref(slot, slot->id.load(std::memory_order_acquire));
 }
@@ -58,7 +60,8 @@ StreamRef view_own_stream(native::stream stream, int device) {
 bool wait_for_device(int device) noexcept {
   if (takes_part_in_capture(device)) return false;
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  return succeeded_or_forget(backend::device_synchronize()) || succeeded_or_forget(backend::device_synchronize());
+  return succeeded_or_forget(backend::device_synchronize()) ||
+         succeeded_or_forget(backend::device_synchronize());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

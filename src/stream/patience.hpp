@@ -17,12 +17,15 @@ struct Patience {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::stop_token stop{};
 
-  [[nodiscard]] bool is_over() const { return stop.stop_requested() || sync::Clock::now() >= deadline; }
+  [[nodiscard]] bool is_over() const {
+    return stop.stop_requested() || sync::Clock::now() >= deadline;
+  }
   /// Calls `done()` until it is true: at least once. False if the patience was over first.
   template <class F>
   [[nodiscard]] bool wait_until(F done) const {
     bool is_done = false;
-    static_cast<void>(poll_until(deadline, [&] { return (is_done = done()) || stop.stop_requested(); }));
+    static_cast<void>(
+        poll_until(deadline, [&] { return (is_done = done()) || stop.stop_requested(); }));
     return is_done;
   }
 };

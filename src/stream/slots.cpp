@@ -26,7 +26,8 @@ struct SlotBatch {
   SlotBatch* next = nullptr;
 };
 
-constinit SpinLock slots_lock;  // guards the following variables and parts of each slot; nothing foreign is called while it is held
+// guards the following variables and parts of each slot; nothing foreign is called while it is held
+constinit SpinLock slots_lock;
 constinit std::uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
 constinit Slot* free_list = nullptr;
@@ -76,14 +77,16 @@ class LostViews {
 
 /// Removes the views' reference. True if it was the last one.
 bool drop_views(Slot& slot) noexcept {
-  return std::exchange(slot.viewed, false) && slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
+  return std::exchange(slot.viewed, false) &&
+         slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
 
 /// Removes a slot from the table, so that it is no longer found by its handle.
 void unlist(Slot& slot, LostViews& lost) noexcept {
   table.erase(slot);
   if (slot.state != SlotState::live || !drop_views(slot)) return;
-  slot.state = SlotState::ending;  // other code has destroyed its stream, whose handle is another stream's now
+  // other code has destroyed its stream, whose handle is another stream's now
+  slot.state = SlotState::ending;
   lost.add(slot);
 }
 
@@ -106,13 +109,14 @@ void add_reference(Slot& slot, Wrap wrap) noexcept {
   slot.references.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Finds the live slot of a handle. A slot of another device or kind belongs to an earlier native stream, which other code destroyed: it is
-/// removed.
+/// Finds the live slot of a handle. A slot of another device or kind belongs to an earlier native
+/// stream, which other code destroyed: it is removed.
 [[nodiscard]] Slot* find_slot(const NativeStream& stream, LostViews& lost) noexcept {
   Slot* found = nullptr;
   table.for_each(stream.handle, [&](Slot& each) {
     // A live slot without an id lost its last Stream while the process was exiting.
-    const bool is_over = each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
+    const bool is_over =
+        each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
     if (is_over || each.device != stream.device || each.blocking != stream.blocking)
       unlist(each, lost);
     else
@@ -200,7 +204,8 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   slot.wait_event = {};
   slot.is_default = false;
   slot.idle_at_end = false;
-  slot.attachments.store(nullptr, std::memory_order_relaxed);  // attachments that could not be destroyed are leaked
+  // attachments that could not be destroyed are leaked
+  slot.attachments.store(nullptr, std::memory_order_relaxed);
   slot.mark = {};
   slot.mark_requested.store(false, std::memory_order_relaxed);
   slot.marks = slot.marks_complete = 0;
@@ -229,7 +234,8 @@ std::vector<LiveStream> live_streams() {
   for_each_batch([&](SlotBatch& batch) {
     for (Slot& slot : batch.slots) {
       const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-      if (slot.state == SlotState::live && id != 0 && found.size() < most) found.push_back({&slot, id, slot.owned});
+      if (slot.state == SlotState::live && id != 0 && found.size() < most)
+        found.push_back({&slot, id, slot.owned});
     }
   });
   return found;
@@ -257,7 +263,8 @@ namespace {
 void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept {
   Slot& slot = static_cast<Slot&>(*base);
   const bool is_kept = keep_first(slot, id, failure);
-  watcher().note_failure(id, failure);  // last: what is submitted from now on finds the exception in the slot
+  // last: what is submitted from now on finds the exception in the slot
+  watcher().note_failure(id, failure);
   if (!is_kept) emit_lost_exception(id, failure.exception);
 }
 

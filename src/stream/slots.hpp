@@ -19,13 +19,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A slot goes unused -> live -> ending -> unused, with `ended` before the last if Stream objects still refer to it although its native
-/// stream was destroyed. While StreamPoints hold it, it is not free for another stream.
+/// A slot goes unused -> live -> ending -> unused, with `ended` before the last if Stream objects
+/// still refer to it although its native stream was destroyed. While StreamPoints hold it, it is
+/// not free for another stream.
 enum class SlotState : unsigned char {
   unused,
   live,
-  ending,  // no new Stream may refer to it; the later part of retire_slot() is under way or postponed
-  ended,   // its native stream was destroyed, but Stream objects still refer to it
+  // no new Stream may refer to it; the later part of retire_slot() is under way or postponed
+  ending,
+  ended,  // its native stream was destroyed, but Stream objects still refer to it
 };
 
 struct Completion;
@@ -44,8 +46,8 @@ struct StreamEnd {
   EventRef event{};
 };
 
-/// The last operations of a stream, the oldest at `next`. Written only for the report of long waits. Several threads may write at
-/// once: then a report may mix two operations.
+/// The last operations of a stream, the oldest at `next`. Written only for the report of long
+/// waits. Several threads may write at once: then a report may mix two operations.
 struct OperationNotes {
   struct Note {
     sync::Atomic<const char*> operation{nullptr};
@@ -58,7 +60,8 @@ struct OperationNotes {
 };
 
 struct Slot : StreamSlot {
-  /// The event that `wait_stream` records here, again and again. A thread that finds it busy takes one from the pool.
+  /// The event that `wait_stream` records here, again and again. A thread that finds it busy takes
+  /// one from the pool.
   EventRef wait_event{};
   sync::Atomic<bool> wait_event_busy{false};
 
@@ -66,44 +69,52 @@ struct Slot : StreamSlot {
 
   WorkAhead ahead;
 
-  /// Bit 0: a capture begins or ends on the stream. Above it: how many threads ask the runtime about the stream (stream/capture.hpp).
+  /// Bit 0: a capture begins or ends on the stream. Above it: how many threads ask the runtime
+  /// about the stream (stream/capture.hpp).
   sync::Atomic<std::uint32_t> questions{0};
 
-  /// For the race checker: the stream's id if the checker knows that all operations of the stream are complete, else 0. Always 0 for a
-  /// blocking stream.
+  /// For the race checker: the stream's id if the checker knows that all operations of the stream
+  /// are complete, else 0. Always 0 for a blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
 
-  /// How many completions were submitted (watcher.hpp). A host function keeps the number of its launch: it belongs to later ones only.
+  /// How many completions were submitted (watcher.hpp). A host function keeps the number of its
+  /// launch: it belongs to later ones only.
   sync::Atomic<std::uint64_t> completions{0};
   sync::Atomic<bool> completion_busy{false};
   Completion* last_completion = nullptr;           // the watcher's
   Completion* last_completion_of_event = nullptr;  // the same
 
   // The lock in slots.cpp guards the following members, up to next_free.
-  std::exception_ptr failure;  // the first exception of a host function since the last synchronize()
+  // the first exception of a host function since the last synchronize()
+  std::exception_ptr failure;
   std::uint64_t failure_label = 0;
-  sync::Atomic<int> references{0};  // how many Stream objects; atomic, because a destructor in a forked child takes no lock
+  // how many Stream objects; atomic, because a destructor in a forked child takes no lock
+  sync::Atomic<int> references{0};
   SlotState state = SlotState::unused;
   bool listed = false;  // in the table of handles
-  bool viewed = false;  // one of the references stands for the views that no Stream owns: StreamRef::from_native()
+  // one of the references stands for the views that no Stream owns: StreamRef::from_native()
+  bool viewed = false;
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
   const PartitionData* part = nullptr;  // of the device, if the stream was made with one
   mutable OperationNotes notes;
 
-  const void* thread = nullptr;              // of a thread's own default stream: this_thread_id() of that thread
+  // of a thread's own default stream: this_thread_id() of that thread
+  const void* thread = nullptr;
   sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
-  SpinLock lock;                     // guards the following members, up to end, and the change of id to 0
+  // guards the following members, up to end, and the change of id to 0
+  SpinLock lock;
   EventRef mark{};                   // the last mark, perhaps not complete yet
   std::uint64_t marks = 0;           // how many were made so far
   std::uint64_t marks_complete = 0;  // all up to this one are complete
-  std::size_t points = 0;            // how many StreamPoints hold the slot, which stays that stream's until they are gone
-  bool waits_for_points = false;     // the last of them gives the slot back
-  StreamEnd end;                     // once the stream has ended, for its points
-  sync::Atomic<int> held{0};         // how many HeldStream objects
-  bool idle_at_end = false;          // the stream was waited for before it is ended
+  // how many StreamPoints hold the slot, which stays that stream's until they are gone
+  std::size_t points = 0;
+  bool waits_for_points = false;  // the last of them gives the slot back
+  StreamEnd end;                  // once the stream has ended, for its points
+  sync::Atomic<int> held{0};      // how many HeldStream objects
+  bool idle_at_end = false;       // the stream was waited for before it is ended
 };
 
 /// An address that differs between threads that are alive.
@@ -116,7 +127,8 @@ struct NativeStream {
   bool blocking;
 };
 
-/// Reserves a free slot, whose id stays 0 until it is published. Reserve first; nothing later can fail. @throws std::bad_alloc
+/// Reserves a free slot, whose id stays 0 until it is published. Reserve first; nothing later can
+/// fail. @throws std::bad_alloc
 [[nodiscard]] Slot* take_slot();
 /// Frees a slot that was never published.
 void give_back_slot(Slot* slot) noexcept;
@@ -124,7 +136,8 @@ void give_back_slot(Slot* slot) noexcept;
 void free_waiting_slot(Slot& slot) noexcept;
 /// Makes the slot of a default stream live: no table lists it, and no Stream refers to it.
 void publish_default(Slot* slot) noexcept;
-/// Makes the slot of a stream that was just created live, with one reference. Forgets an earlier stream of the same handle.
+/// Makes the slot of a stream that was just created live, with one reference. Forgets an earlier
+/// stream of the same handle.
 void publish_created(Slot* slot, const NativeStream& stream) noexcept;
 
 enum class Wrapped {
@@ -135,25 +148,32 @@ enum class Wrapped {
 };
 /// For a Stream that borrows the handle, for one that takes it, or for views.
 enum class Wrap : unsigned char { borrow, take, view };
-/// Finds the slot of a handle: its live slot, else `slot` if that is not null. Adds a reference for a Stream. All
-/// views together have one, but none if a Stream owns the handle: they end with it.
+/// Finds the slot of a handle: its live slot, else `slot` if that is not null. Adds a reference for
+/// a Stream. All views together have one, but none if a Stream owns the handle: they end with it.
 [[nodiscard]] Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept;
 
-/// Removes a reference. True if the slot has to be retired now: its owner ends, or it has no owner and this was the last reference.
+/// Removes a reference. True if the slot has to be retired now: its owner ends, or it has no owner
+/// and this was the last reference.
 [[nodiscard]] bool drop_reference(Slot& slot, bool owner) noexcept;
 /// The owner gives the native stream away: it is borrowed from now on.
 void disown(Slot& slot) noexcept;
-/// The last step of retiring a slot: it becomes free as soon as no Stream refers to it. Returns the exception that nobody has collected.
+/// The last step of retiring a slot: it becomes free as soon as no Stream refers to it. Returns the
+/// exception that nobody has collected.
 [[nodiscard]] std::exception_ptr finish_slot(Slot& slot) noexcept;
 
-/// Whether the stream is the device's default stream, which orders with blocking streams, and not a thread's.
-[[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept { return slot.is_default && slot.thread == nullptr; }
+/// Whether the stream is the device's default stream, which orders with blocking streams, and not a
+/// thread's.
+[[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept {
+  return slot.is_default && slot.thread == nullptr;
+}
 
-/// The stream's knowledge of the work ahead; null if other code may have enqueued work, or the stream orders with the default stream.
+/// The stream's knowledge of the work ahead; null if other code may have enqueued work, or the
+/// stream orders with the default stream.
 [[nodiscard]] inline WorkAhead* work_ahead(Slot& slot) noexcept {
   const bool is_own = slot.owned && !slot.blocking && !slot.is_default;
   const bool is_needed = !backend::copies_pageable_asynchronously();
-  return is_needed && is_own && !slot.handle_is_known.load(__ATOMIC_RELAXED) ? &slot.ahead : nullptr;
+  return is_needed && is_own && !slot.handle_is_known.load(__ATOMIC_RELAXED) ? &slot.ahead
+                                                                             : nullptr;
 }
 
 struct LiveStream {
@@ -176,8 +196,9 @@ struct Failure {
   std::uint64_t label = 0;  // host_function_label
   std::uint64_t epoch = 0;  // Slot::completions when the work was submitted
 };
-/// Keeps the first exception for the stream with that id, for the next wait through one of its Stream objects. Once these have ended, a
-/// hook is told of the exception. Completions of the work get it in any case.
+/// Keeps the first exception for the stream with that id, for the next wait through one of its
+/// Stream objects. Once these have ended, a hook is told of the exception. Completions of the work
+/// get it in any case.
 void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
 /// The exception that the next synchronize() will throw; null if there is none.
 [[nodiscard]] std::exception_ptr kept_failure(Slot& slot) noexcept;

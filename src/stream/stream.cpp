@@ -35,7 +35,8 @@ namespace {
 [[nodiscard]] bool ask(const StreamCall& call) {
   const StreamQuestion beside_captures{call.slot()};
   if (if_captures_met())
-    refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);  // the runtime's refusal would end the capture
+    // the runtime's refusal would end the capture
+    refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);
   call.disturbs_nothing();
   return has_finished_beside_captures(call.slot(), call.operation());
 }
@@ -49,8 +50,8 @@ namespace {
 
 constexpr const char* waiting = "wait for a stream";
 
-/// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception is thrown with the caller's device
-/// current again.
+/// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception
+/// is thrown with the caller's device current again.
 Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
@@ -75,8 +76,8 @@ Slot& waitable_slot(StreamRef stream) {
   return call.slot();
 }
 
-/// Waits for what has been submitted to the stream so far: its present end is marked, since other threads may submit more. False if the
-/// patience is over first.
+/// Waits for what has been submitted to the stream so far: its present end is marked, since other
+/// threads may submit more. False if the patience is over first.
 [[nodiscard]] bool wait_for_submitted(Slot& slot, const Patience& patience) {
   if (patience.is_over()) return false;
   const EventRef end = take_event(slot.device, {}, waiting);
@@ -85,12 +86,14 @@ Slot& waitable_slot(StreamRef stream) {
     if (is_mark_requested(slot)) record_mark(slot);
     call.record(end.get());
   }
-  if (!patience.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); })) return false;
+  if (!patience.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); }))
+    return false;
   emit_complete(end.get());
   return true;
 }
 
-/// Reserves a slot first, so that nothing can fail once the native stream exists. A slot that was not used is given back.
+/// Reserves a slot first, so that nothing can fail once the native stream exists. A slot that was
+/// not used is given back.
 class SlotReservation {
  public:
   SlotReservation() : slot_{take_slot()} {}
@@ -107,14 +110,16 @@ class SlotReservation {
 };
 
 /// Requires: the device is current.
-[[nodiscard]] NativeStream create_native(int device, const PartitionData* part, bool blocking, int priority, const char* operation) {
+[[nodiscard]] NativeStream create_native(int device, const PartitionData* part, bool blocking,
+                                         int priority, const char* operation) {
   native::stream handle{};
   if (part == nullptr) {
     check(backend::stream_create(handle, blocking, priority), operation);
     return {handle, device, blocking};
   }
   check(backend::stream_create_in(handle, part->native, priority), operation);
-  if (const backend::status s = backend::stream_is_blocking(handle, blocking); s != backend::ok) {  // each runtime has one kind only
+  // each runtime has one kind only
+  if (const backend::status s = backend::stream_is_blocking(handle, blocking); s != backend::ok) {
     succeeded_or_forget(backend::stream_destroy(handle));
     throw_status(s, operation);
   }
@@ -131,7 +136,8 @@ Slot* create_stream(Device device, const StreamOptions& options) {
     throw_error(errc::invalid_argument, operation, "the partition is of another device");
   SlotReservation reservation;
   const ScopedDevice on{device.ordinal(), operation};
-  const NativeStream made = create_native(device.ordinal(), part, options.blocking, range.clamp(options.priority).value, operation);
+  const NativeStream made = create_native(device.ordinal(), part, options.blocking,
+                                          range.clamp(options.priority).value, operation);
   Slot* const slot = reservation.use();
   slot->part = part;
   publish_created(slot, made);
@@ -155,20 +161,24 @@ int find_device(native::stream handle, std::optional<Device> named) {
   return named->ordinal();
 }
 
-/// What the runtime says of a handle. @throws errc::invalid_argument for a handle that cannot be wrapped
+/// What the runtime says of a handle. @throws errc::invalid_argument for a handle that cannot be
+/// wrapped
 NativeStream native_stream_of(native::stream handle, std::optional<Device> device) {
   switch (default_meant_by(handle)) {
     case DefaultMeant::of_device:
       throw_error(errc::invalid_argument, wrapping,
-                  "0 and 1 mean the default stream: say device.default_stream(), or StreamRef::from_native()");
+                  "0 and 1 mean the default stream: say device.default_stream(), or "
+                  "StreamRef::from_native()");
     case DefaultMeant::of_thread:
-      throw_error(errc::invalid_argument, wrapping, "that is the thread's default stream: say StreamRef::per_thread_default(device)");
+      throw_error(errc::invalid_argument, wrapping,
+                  "that is the thread's default stream: say StreamRef::per_thread_default(device)");
     case DefaultMeant::none:
       break;
   }
   if (device) require_device(device->ordinal(), wrapping);
   const int actual = find_device(handle, device);
-  if (device && device->ordinal() != actual) throw_error(errc::invalid_argument, wrapping, "the stream belongs to another device");
+  if (device && device->ordinal() != actual)
+    throw_error(errc::invalid_argument, wrapping, "the stream belongs to another device");
   bool blocking = false;
   check(backend::stream_is_blocking(handle, blocking), wrapping);
   return {handle, actual, blocking};
@@ -183,16 +193,19 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   if (answer == Wrapped::needs_slot) {
     SlotReservation reservation;
     slot = reservation.get();
-    answer = wrap_handle(slot, stream, wrap);  // another thread may have wrapped the handle meanwhile
+    // another thread may have wrapped the handle meanwhile
+    answer = wrap_handle(slot, stream, wrap);
     if (answer == Wrapped::published) reservation.use();
   }
   if (answer == Wrapped::has_owner)
-    throw_error(errc::invalid_argument, wrapping, "a Stream owns the handle already: borrow it, or release() it there first");
+    throw_error(errc::invalid_argument, wrapping,
+                "a Stream owns the handle already: borrow it, or release() it there first");
   if (answer != Wrapped::joined) emit_made(*slot, wrapping);
   return slot;
 }
 
-[[nodiscard]] SlotReference wrap_stream(native::stream handle, std::optional<Device> device, Ownership ownership) {
+[[nodiscard]] SlotReference wrap_stream(native::stream handle, std::optional<Device> device,
+                                        Ownership ownership) {
   const bool take = ownership == Ownership::take;
   return {wrap_stream(handle, device, take ? Wrap::take : Wrap::borrow), take};
 }
@@ -212,11 +225,13 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
 
 }  // namespace
 
-// CUDA and HIP give these numbers names: cudaStreamLegacy and cudaStreamPerThread, hipStreamLegacy and hipStreamPerThread.
+// CUDA and HIP give these numbers names: cudaStreamLegacy and cudaStreamPerThread, hipStreamLegacy
+// and hipStreamPerThread.
 DefaultMeant default_meant_by(native::stream handle) noexcept {
   const auto number = reinterpret_cast<std::uintptr_t>(handle);
   if (number <= 1) return DefaultMeant::of_device;
-  return number == 2 || handle == backend::per_thread_default_stream() ? DefaultMeant::of_thread : DefaultMeant::none;
+  return number == 2 || handle == backend::per_thread_default_stream() ? DefaultMeant::of_thread
+                                                                       : DefaultMeant::none;
 }
 
 void drop_stream(SlotReference reference) noexcept {
@@ -237,18 +252,21 @@ std::string describe(const StreamSlot* slot, std::uint64_t id) {
   if (!is_live(slot, id))
     std::snprintf(text, sizeof text, "Stream(id %llu, destroyed)", number);
   else
-    std::snprintf(text, sizeof text, "Stream(id %llu, device %d%s%s%s)", number, slot->device, slot->is_default ? ", default" : "",
-                  slot->name[0] != '\0' ? ", " : "", slot->name);
+    std::snprintf(text, sizeof text, "Stream(id %llu, device %d%s%s%s)", number, slot->device,
+                  slot->is_default ? ", default" : "", slot->name[0] != '\0' ? ", " : "",
+                  slot->name);
   return text;
 }
 
 }  // namespace detail
 
 Stream::Stream(detail::SlotReference reference) noexcept
-    : StreamRef{reference.slot(), reference.slot()->id.load(std::memory_order_relaxed)}, held_{reference} {
+    : StreamRef{reference.slot(), reference.slot()->id.load(std::memory_order_relaxed)},
+      held_{reference} {
   detail::count_up(detail::counters.streams);
 }
-Stream::Stream(Device device, StreamOptions options) : Stream{detail::SlotReference{detail::create_stream(device, options), true}} {}
+Stream::Stream(Device device, StreamOptions options)
+    : Stream{detail::SlotReference{detail::create_stream(device, options), true}} {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   Stream taken{std::move(other)};
@@ -264,18 +282,27 @@ Stream Stream::from_native(native::stream handle, Device device, Ownership owner
 Stream Stream::from_native(native::stream handle, Ownership ownership) {
   return Stream{detail::wrap_stream(handle, std::nullopt, ownership)};
 }
-StreamRef StreamRef::from_native(native::stream handle, Device device) { return detail::view_stream(handle, device); }
-StreamRef StreamRef::from_native(native::stream handle) { return detail::view_stream(handle, std::nullopt); }
+StreamRef StreamRef::from_native(native::stream handle, Device device) {
+  return detail::view_stream(handle, device);
+}
+StreamRef StreamRef::from_native(native::stream handle) {
+  return detail::view_stream(handle, std::nullopt);
+}
 
 native::stream Stream::release() {
   detail::refuse_in_child("release a stream");
-  // While this object refers to the slot, the slot serves no other stream: its id is 0 or this stream's.
-  if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0) detail::throw_dead_stream(id_);
+  // While this object refers to the slot, the slot serves no other stream: its id is 0 or this
+  // stream's.
+  if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0)
+    detail::throw_dead_stream(id_);
   const detail::SlotReference held = std::exchange(held_, {});
   const native::stream handle = held.slot()->handle;
   if (held.is_owner()) {
     detail::disown(static_cast<detail::Slot&>(*held.slot()));
-    detail::emit([&] { return detail::Operation{.kind = detail::OperationKind::stream_released, .stream = {held.slot(), id_}}; });
+    detail::emit([&] {
+      return detail::Operation{.kind = detail::OperationKind::stream_released,
+                               .stream = {held.slot(), id_}};
+    });
   }
   detail::drop_stream({held.slot(), false});
   forget();
@@ -301,7 +328,9 @@ bool detail::is_capturing(StreamRef stream, const char* operation) {
   return !is_legacy_default(call.slot()) && is_capturing(call.slot(), operation);
 }
 
-bool StreamRef::is_capturing() const { return detail::is_capturing(*this, "ask whether a stream is being captured"); }
+bool StreamRef::is_capturing() const {
+  return detail::is_capturing(*this, "ask whether a stream is being captured");
+}
 
 bool StreamRef::query() const {
   constexpr const char* operation = "ask whether a stream has finished";
@@ -327,20 +356,26 @@ namespace {
 [[nodiscard]] bool wait_for(StreamRef stream, const detail::Patience& patience) {
   detail::Slot& slot = detail::waitable_slot(stream);
   const detail::ScopedWait wait{detail::waiting, {.stream = stream.id()}};
-  if (!detail::poll(detail::StreamCall{slot, detail::waiting}) && !detail::wait_for_submitted(slot, patience)) return false;
+  if (!detail::poll(detail::StreamCall{slot, detail::waiting}) &&
+      !detail::wait_for_submitted(slot, patience))
+    return false;
   detail::deliver_failure(slot);
   return true;
 }
 
 }  // namespace
 
-bool StreamRef::synchronize_to(std::chrono::steady_clock::time_point deadline) const { return wait_for(*this, {.deadline = deadline}); }
-bool synchronize(StreamRef stream, const std::stop_token& stop) { return wait_for(stream, {.stop = stop}); }
+bool StreamRef::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
+  return wait_for(*this, {.deadline = deadline});
+}
+bool synchronize(StreamRef stream, const std::stop_token& stop) {
+  return wait_for(stream, {.stop = stop});
+}
 
 namespace {
 
-/// Waits for an interprocess event of another device: a stream of that device waits for it, and this one for that stream. NVIDIA's driver
-/// 580 crashes if this stream waits for the event itself.
+/// Waits for an interprocess event of another device: a stream of that device waits for it, and
+/// this one for that stream. NVIDIA's driver 580 crashes if this stream waits for the event itself.
 void wait_from_device(const detail::StreamCall& call, Device device, native::event event) {
   {
     const detail::SuppressEvents suppressed;
@@ -355,7 +390,8 @@ void wait_from_device(const detail::StreamCall& call, Device device, native::eve
 void make_wait(StreamRef stream, const detail::EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
   const detail::CurrentNode node{detail::Access::nodes(event, operation)};
-  detail::Slot& slot = detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
+  detail::Slot& slot =
+      detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
   const detail::StreamCall call{slot, operation};
   if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
     return;
@@ -365,8 +401,9 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
   wait_from_device(call, Device{node->device}, node.get());
 }
 
-/// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one of the pool while another thread uses
-/// the own one. Two threads that shared an event would still get the right order, but a stream could wait for more work than it has to.
+/// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one
+/// of the pool while another thread uses the own one. Two threads that shared an event would still
+/// get the right order, but a stream could wait for more work than it has to.
 class WaitEvent {
  public:
   WaitEvent(detail::Slot& slot, const char* operation)

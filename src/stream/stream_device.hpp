@@ -11,17 +11,18 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A thread's default stream has a handle that means "of the calling thread": another thread's stream is refused.
+/// A thread's default stream has a handle that means "of the calling thread": another thread's
+/// stream is refused.
 /// @throws errc::invalid_argument
 inline void require_own_thread(const Slot& slot, const char* operation) {
   if (slot.thread != nullptr && slot.thread != this_thread_id()) [[unlikely]]
-    throw_error(
-        errc::invalid_argument, operation,
-        "the stream is another thread's default stream, and its handle would mean this thread's: record an event there, and use that");
+    throw_error(errc::invalid_argument, operation,
+                "the stream is another thread's default stream, and its handle would mean this "
+                "thread's: record an event there, and use that");
 }
 
-/// Only the handles of default streams mean "of the current device". For all other streams this does nothing, which saves two runtime
-/// calls: the runtime takes them whichever device is current.
+/// Only the handles of default streams mean "of the current device". For all other streams this
+/// does nothing, which saves two runtime calls: the runtime takes them whichever device is current.
 class StreamDevice {
  public:
   StreamDevice(const Slot& slot, const char* operation) {

@@ -109,7 +109,8 @@ Progress StreamPoint::poll() noexcept {
 }
 
 bool StreamPoint::is_over() const noexcept {
-  return !event_ && has_ended(stream_) && own_call([&] { return poll_end(*stream_.slot); }) == Progress::complete;
+  return !event_ && has_ended(stream_) &&
+         own_call([&] { return poll_end(*stream_.slot); }) == Progress::complete;
 }
 
 bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const noexcept {
@@ -129,7 +130,8 @@ bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const n
 
 std::uint64_t request_mark(StreamUse use) noexcept {
   const std::lock_guard lock{use.slot->lock};
-  if (use.slot->id.load(std::memory_order_relaxed) == use.id) use.slot->mark_requested.store(true, std::memory_order_relaxed);
+  if (use.slot->id.load(std::memory_order_relaxed) == use.id)
+    use.slot->mark_requested.store(true, std::memory_order_relaxed);
   return use.slot->marks + 1;
 }
 
@@ -158,9 +160,11 @@ Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
 }
 
 void record_mark(Slot& slot) noexcept {
-  // Only this thread records marks. While the last mark is not complete, the next one stays requested, and is recorded later.
+  // Only this thread records marks. While the last mark is not complete, the next one stays
+  // requested, and is recorded later.
   EventRef mark = own_call([&] {
-    const bool is_complete = poll_mark({&slot, slot.id.load(std::memory_order_relaxed)}, slot.marks) == Progress::complete;
+    const bool is_complete = poll_mark({&slot, slot.id.load(std::memory_order_relaxed)},
+                                       slot.marks) == Progress::complete;
     return is_complete ? record_on(slot, InCapture::never) : EventRef{};
   });
   if (!mark) return;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// "The stream has come so far": what memory, and whatever else streams work on, waits for before it is freed or used for something else.
+/// "The stream has come so far": what memory, and whatever else streams work on, waits for before
+/// it is freed or used for something else.
 ///
-/// A point is open first: it stands for all that the stream is given until it is recorded. To make one costs no runtime call. record() pins
-/// it to an event. A stream that ends leaves its last event in its slot for the open points, and its slot is no other stream's before they
-/// are gone. So nothing has to be allocated, and a point never outlives what it refers to.
+/// A point is open first: it stands for all that the stream is given until it is recorded. To make
+/// one costs no runtime call. record() pins it to an event. A stream that ends leaves its last
+/// event in its slot for the open points, and its slot is no other stream's before they are gone.
+/// So nothing has to be allocated, and a point never outlives what it refers to.
 ///
-/// On another thread's own default stream nothing can be recorded. record() requests a mark there: the stream's thread records it the next
-/// time that it uses the library's memory, or waits for the stream.
+/// On another thread's own default stream nothing can be recorded. record() requests a mark there:
+/// the stream's thread records it the next time that it uses the library's memory, or waits for the
+/// stream.
 #pragma once
 
 #include "base/announce.hpp"
@@ -26,20 +29,25 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 class StreamPoint;
 
-/// Whether an event may be recorded on a stream that is being captured. `allowed` is only for an event that the host never queries;
-/// streams of the same capture may wait for it.
+/// Whether an event may be recorded on a stream that is being captured. `allowed` is only for an
+/// event that the host never queries; streams of the same capture may wait for it.
 enum class InCapture { never, allowed };
 
-/// In a capture an event would mark a node of the graph, and a query of the event would invalidate the capture.
-[[nodiscard]] inline bool can_record(const Slot& slot) noexcept { return capture_state(slot.handle) == CaptureState::none; }
-/// An event that marks all the stream's work so far; none if there was no event or it could not be recorded.
+/// In a capture an event would mark a node of the graph, and a query of the event would invalidate
+/// the capture.
+[[nodiscard]] inline bool can_record(const Slot& slot) noexcept {
+  return capture_state(slot.handle) == CaptureState::none;
+}
+/// An event that marks all the stream's work so far; none if there was no event or it could not be
+/// recorded.
 [[nodiscard]] EventRef record_on(const Slot& slot, InCapture in_capture) noexcept;
 
 /// Keeps every thread from destroying a stream's handle, for the time of some runtime calls.
 class HeldStream {
  public:
   explicit HeldStream(StreamUse use) noexcept;
-  /// The stream of an open point. If it has not ended and is reachable, the point is empty afterwards.
+  /// The stream of an open point. If it has not ended and is reachable, the point is empty
+  /// afterwards.
   explicit HeldStream(StreamPoint& ending) noexcept;
   HeldStream(const HeldStream&) = delete;
   HeldStream& operator=(const HeldStream&) = delete;
@@ -48,12 +56,17 @@ class HeldStream {
   }
   /// False if the stream had ended already.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
-  /// False for another thread's own default stream: its handle means something else here, so that nothing can be recorded on it.
-  [[nodiscard]] bool is_reachable() const noexcept { return slot_->thread == nullptr || slot_->thread == this_thread_id(); }
+  /// False for another thread's own default stream: its handle means something else here, so that
+  /// nothing can be recorded on it.
+  [[nodiscard]] bool is_reachable() const noexcept {
+    return slot_->thread == nullptr || slot_->thread == this_thread_id();
+  }
   [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
   [[nodiscard]] int device() const noexcept { return slot_->device; }
   [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
-  [[nodiscard]] EventRef record(InCapture in_capture) const noexcept { return record_on(*slot_, in_capture); }
+  [[nodiscard]] EventRef record(InCapture in_capture) const noexcept {
+    return record_on(*slot_, in_capture);
+  }
 
  private:
   Slot* slot_;
@@ -65,7 +78,9 @@ class StreamPoint {
   /// An open point. Empty if the stream has ended.
   explicit StreamPoint(StreamUse stream) noexcept;
   StreamPoint(StreamPoint&& other) noexcept
-      : stream_{std::exchange(other.stream_, {})}, event_{std::move(other.event_)}, mark_{other.mark_} {}
+      : stream_{std::exchange(other.stream_, {})},
+        event_{std::move(other.event_)},
+        mark_{other.mark_} {}
   StreamPoint& operator=(StreamPoint&& other) noexcept {
     StreamPoint taken{std::move(other)};
     swap(*this, taken);
@@ -88,7 +103,8 @@ class StreamPoint {
   /// The point's stream, which may have ended.
   [[nodiscard]] StreamUse stream() const noexcept { return stream_; }
 
-  /// Records an event for an open point, or requests a mark. Does nothing if that cannot be done now: in a capture, and after a failure.
+  /// Records an event for an open point, or requests a mark. Does nothing if that cannot be done
+  /// now: in a capture, and after a failure.
   void record() noexcept;
   /// How far the work is. Records the point first.
   [[nodiscard]] Progress poll() noexcept;
@@ -97,8 +113,8 @@ class StreamPoint {
   /// Makes later work of the stream wait for the point. False if that cannot be done.
   [[nodiscard]] bool make_wait(native::stream stream, InCapture in_capture) const noexcept;
 
-  ///@{ The hold of an open point as a plain value, for a class that the library's sources do not see the whole of. release() leaves the
-  /// point empty; adopt() takes what it has returned.
+  /// @{ The hold of an open point as a plain value, for a class that the library's sources do not
+  /// see the whole of. release() leaves the point empty; adopt() takes what it has returned.
   [[nodiscard]] StreamUse release() noexcept { return std::exchange(stream_, {}); }
   [[nodiscard]] static StreamPoint adopt(StreamUse stream) noexcept;
   ///@}
@@ -111,8 +127,9 @@ class StreamPoint {
   std::uint64_t mark_ = 0;  // instead of an event: see request_mark()
 };
 
-// Only its own thread can record on a thread's default stream. Another thread that has to know when the stream's present work is complete
-// requests a mark. The stream's thread records it the next time that it uses pinned memory or waits for the stream.
+// Only its own thread can record on a thread's default stream. Another thread that has to know when
+// the stream's present work is complete requests a mark. The stream's thread records it the next
+// time that it uses pinned memory or waits for the stream.
 /// Requests a mark behind the present work; returns its number.
 [[nodiscard]] std::uint64_t request_mark(StreamUse use) noexcept;
 /// How far the stream is with the work before that mark.
@@ -121,10 +138,13 @@ class StreamPoint {
 void record_mark(Slot& slot) noexcept;
 /// The same for a mark that was requested, if the calling thread is the stream's own.
 void record_requested_mark(StreamUse use) noexcept;
-/// Makes a mark without an event: all work of the stream so far is complete. Requires: the stream's own thread calls.
+/// Makes a mark without an event: all work of the stream so far is complete. Requires: the stream's
+/// own thread calls.
 void complete_mark(Slot& slot) noexcept;
 
-[[nodiscard]] inline bool is_mark_requested(const Slot& slot) noexcept { return slot.mark_requested.load(std::memory_order_relaxed); }
+[[nodiscard]] inline bool is_mark_requested(const Slot& slot) noexcept {
+  return slot.mark_requested.load(std::memory_order_relaxed);
+}
 /// As complete_mark(), if another thread has requested a mark.
 inline void complete_requested_mark(Slot& slot) noexcept {
   if (is_mark_requested(slot)) [[unlikely]]
@@ -137,7 +157,8 @@ inline void complete_requested_mark(Slot& slot) noexcept {
 [[nodiscard]] Progress poll_end(Slot& slot) noexcept;
 ///@}
 
-/// How far the points of a container are: the worst of their answers. Removes those that are complete or unknown.
+/// How far the points of a container are: the worst of their answers. Removes those that are
+/// complete or unknown.
 template <class Points>
 [[nodiscard]] Progress advance(Points& points) noexcept {
   const RelaxedCapture relaxed;
@@ -152,7 +173,8 @@ template <class Points>
   return worst;
 }
 
-/// Removes the points of streams that have ended and whose work is complete, from what outlives many streams.
+/// Removes the points of streams that have ended and whose work is complete, from what outlives
+/// many streams.
 template <class Points>
 void forget_over(Points& points) noexcept {
   const RelaxedCapture relaxed;

@@ -42,8 +42,9 @@ void leave_end(Slot& slot, StreamEnd end) noexcept {
   return {event ? Progress::pending : Progress::unknown, std::move(event)};
 }
 
-/// Enqueues a host function that does nothing behind the unfinished work of a thread's default stream. Without it, CUDA's own handler of
-/// the thread's end hangs if the stream has allocated memory, or waited for a stream that has: see docs/decisions/thread-ends-with-work.md.
+/// Enqueues a host function that does nothing behind the unfinished work of a thread's default
+/// stream. Without it, CUDA's own handler of the thread's end hangs if the stream has allocated
+/// memory, or waited for a stream that has: see docs/decisions/thread-ends-with-work.md.
 void let_thread_end(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
   const sync::Unseen unseen;  // the user has not asked
@@ -51,8 +52,7 @@ void let_thread_end(const Slot& slot) noexcept {
   if (s == backend::ok) return;
   backend::forget_error(s);
   if (!backend::is_not_ready(s)) return;
-  succeeded_or_forget(backend::launch_host_func(
-      slot.handle, [](void*) {}, nullptr));
+  succeeded_or_forget(backend::launch_host_func(slot.handle, [](void*) {}, nullptr));
 }
 
 void destroy_attachments(Slot& slot) noexcept {
@@ -64,19 +64,24 @@ void destroy_attachments(Slot& slot) noexcept {
   }
 }
 
-/// A runtime that loses a device may forget the functions that wait in its streams. `s` is why destroying a stream failed.
+/// A runtime that loses a device may forget the functions that wait in its streams. `s` is why
+/// destroying a stream failed.
 void discard_if_forgotten(backend::status s, int device) noexcept {
   backend::forget_error(s);
   if (backend::classify(s) != errc::device_lost || !backend::forgets_host_functions()) return;
-  if (is_current_device_lost()) discard_host_functions(device);  // otherwise the functions are still in their streams
+  // otherwise the functions are still in their streams
+  if (is_current_device_lost()) discard_host_functions(device);
 }
 
 /// The later part of retire_slot().
 void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
-  while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();  // another thread holds it for a runtime call or two
+  // another thread holds it for a runtime call or two
+  while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
-  if (if_captures_met()) abandon_capture({&slot, id});  // first: in a capture nothing can be recorded
-  if (has_points(slot) && end_of(slot).progress == Progress::pending) leave_end(slot, record_end(slot));
+  // first: in a capture nothing can be recorded
+  if (if_captures_met()) abandon_capture({&slot, id});
+  if (has_points(slot) && end_of(slot).progress == Progress::pending)
+    leave_end(slot, record_end(slot));
   if (slot.thread == this_thread_id()) let_thread_end(slot);
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
@@ -84,7 +89,8 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   const int device = slot.device;
   emit_lost_exception(id, finish_slot(slot));
   if (!owned) return;
-  if (const backend::status s = backend::stream_destroy(handle); s != backend::ok) discard_if_forgotten(s, device);
+  if (const backend::status s = backend::stream_destroy(handle); s != backend::ok)
+    discard_if_forgotten(s, device);
 }
 
 }  // namespace
@@ -106,12 +112,16 @@ void retire_slot(Slot* slot) noexcept {
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
   emit_ended(*slot, id);
-  // Other code may destroy its stream before the postponed part runs, so that nothing could be recorded on it then.
+  // Other code may destroy its stream before the postponed part runs, so that nothing could be
+  // recorded on it then.
   if (mode == Release::later && !slot->owned) leave_end(*slot, {Progress::unknown, {}});
   if (mode == Release::now)
     finish_retiring(*slot, id);
   else
-    postpone({[](const Postponed& item) noexcept { finish_retiring(*static_cast<Slot*>(item.handle), item.id); }, slot, slot->device, id});
+    postpone({[](const Postponed& item) noexcept {
+                finish_retiring(*static_cast<Slot*>(item.handle), item.id);
+              },
+              slot, slot->device, id});
 }
 
 void retire_lost_slot(Slot* slot) noexcept {

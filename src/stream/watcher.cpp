@@ -44,24 +44,27 @@ thread_local constinit bool is_watcher = false;
   }
 }
 
-/// Ends what the function has left on this thread, so that the next one begins as on a new thread: open captures, the current device and
-/// streams, the policy for pageable memory.
+/// Ends what the function has left on this thread, so that the next one begins as on a new thread:
+/// open captures, the current device and streams, the policy for pageable memory.
 void begin_anew() noexcept {
   if (release_mode() == Release::now) {
     if (are_captures_open()) abandon_own_captures();
     // Asked first: to set a device that is current already would make its context.
     int device = 0;
-    if (!single_device() && succeeded_or_forget(backend::get_device(device)) && device != 0) set_device_back(0);
+    if (!single_device() && succeeded_or_forget(backend::get_device(device)) && device != 0)
+      set_device_back(0);
   }
   forget_settings();
 }
 
-/// Calls the function and destroys it. A function of an event has no stream that could keep its exception.
+/// Calls the function and destroys it. A function of an event has no stream that could keep its
+/// exception.
 void tell(OwnedCompletion completion) noexcept {
   sync::happens_after(completion.get());
   StreamSlot* const slot = completion->slot;
   const std::uint64_t id = completion->stream_id;
-  const Outcome outcome = completion->failure == nullptr ? Outcome{} : Outcome{std::move(completion->failure)};
+  const Outcome outcome =
+      completion->failure == nullptr ? Outcome{} : Outcome{std::move(completion->failure)};
   if (slot == nullptr) return completion->call(*completion, outcome);
   try {
     completion->call(*completion, outcome);
@@ -91,7 +94,8 @@ void Watcher::start(const char* operation) {
   try {
     sync::Thread{[this] { work(); }}.detach();
   } catch (const std::system_error&) {
-    throw_error(errc::out_of_memory, operation, "the system has no thread to watch for the completion");
+    throw_error(errc::out_of_memory, operation,
+                "the system has no thread to watch for the completion");
   }
   started_ = true;
   call_at_exit([]() noexcept { watcher().stop(); });
@@ -101,7 +105,8 @@ void Watcher::add(OwnedCompletion owned) noexcept {
   Completion* const completion = owned.release();
   {
     const std::lock_guard lock{mutex_};
-    if (completion->slot != nullptr) completion->failure = kept_failure(static_cast<Slot&>(*completion->slot));
+    if (completion->slot != nullptr)
+      completion->failure = kept_failure(static_cast<Slot&>(*completion->slot));
     sync::happens_before(completion);
     completion->next = std::exchange(new_, completion);
   }
@@ -118,7 +123,8 @@ void Watcher::note_failure(std::uint64_t stream_id, const Failure& failure) noex
   const std::lock_guard lock{mutex_};
   const auto note = [&](Completion* each) {
     for (; each != nullptr; each = each->next) {
-      const bool is_later = each->slot != nullptr && each->stream_id == stream_id && each->epoch > failure.epoch;
+      const bool is_later =
+          each->slot != nullptr && each->stream_id == stream_id && each->epoch > failure.epoch;
       if (!is_later || each->failure != nullptr) continue;
       each->failure = failure.exception;
       sync::happens_before(each);
@@ -133,7 +139,8 @@ void Watcher::stop() noexcept {
   stopped_ = true;
 }
 
-/// Puts what was added behind the earlier completions of the same stream, or into a line of its own.
+/// Puts what was added behind the earlier completions of the same stream, or into a line of its
+/// own.
 void Watcher::sort_new() noexcept {
   const std::lock_guard lock{mutex_};
   Completion* oldest = nullptr;
@@ -157,7 +164,8 @@ void Watcher::sort_new() noexcept {
 void Watcher::remove(Completion*& place) noexcept {
   const std::lock_guard lock{mutex_};
   Completion* const removed = place;
-  if (removed->line != nullptr && last_of_line(*removed) == removed) last_of_line(*removed) = nullptr;
+  if (removed->line != nullptr && last_of_line(*removed) == removed)
+    last_of_line(*removed) = nullptr;
   if (removed->next != nullptr) removed->next->next_line = removed->next_line;
   place = removed->next != nullptr ? removed->next : removed->next_line;
   removed->next = nullptr;
@@ -169,7 +177,8 @@ Completion* Watcher::query_all() noexcept {
   Completion** end = &first;
   for (Completion** place = &lines_; *place != nullptr;) {
     Completion& completion = **place;
-    const backend::status s = completion.event == nullptr ? backend::ok : query(completion.event->handle);
+    const backend::status s =
+        completion.event == nullptr ? backend::ok : query(completion.event->handle);
     if (backend::is_not_ready(s)) {
       backend::forget_error(s);
       place = &completion.next_line;
@@ -208,7 +217,8 @@ void Watcher::work() noexcept {
       if (is_first) succeeded_or_forget(backend::exchange_capture_mode(mode));
       complete = query_all();
     }
-    if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen) last_success = sync::Clock::now();
+    if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen)
+      last_success = sync::Clock::now();
     while (complete != nullptr) {
       const CountedCall until_anew;  // what the function has left may end with the user's code, too
       tell(OwnedCompletion{std::exchange(complete, complete->next)});

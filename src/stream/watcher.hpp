@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The thread that calls completion functions. It queries their events, because a host function would not be called once the device is
-/// lost, and would hold up the stream's later work. It starts with the first completion.
+/// The thread that calls completion functions. It queries their events, because a host function
+/// would not be called once the device is lost, and would hold up the stream's later work. It
+/// starts with the first completion.
 #pragma once
 
 #include "base/counters.hpp"
@@ -28,12 +29,14 @@ class Watcher {
  public:
   /// @throws errc::out_of_memory if the system has no thread
   void start(const char* operation);
-  /// Requires: start() was called, and the completion's event is recorded. An exception that the completion's slot keeps goes to the
-  /// completion.
+  /// Requires: start() was called, and the completion's event is recorded. An exception that the
+  /// completion's slot keeps goes to the completion.
   void add(OwnedCompletion completion) noexcept;
-  /// An exception has left work of the stream: completions that were submitted later than the work get it.
+  /// An exception has left work of the stream: completions that were submitted later than the work
+  /// get it.
   void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
-  /// Returns once this thread makes no runtime call any more. Called where the process begins to exit.
+  /// Returns once this thread makes no runtime call any more. Called where the process begins to
+  /// exit.
   void stop() noexcept;
 
  private:
@@ -48,7 +51,8 @@ class Watcher {
   bool started_ = false;
   sync::Mutex calling_;  // the thread holds it while it makes runtime calls
   bool stopped_ = false;
-  // Others than the thread read the lists, and change what hangs on them, with this lock; the thread changes the lists with it.
+  // Others than the thread read the lists, and change what hangs on them, with this lock; the
+  // thread changes the lists with it.
   sync::Mutex mutex_;
   Completion* new_ = nullptr;  // the newest first, by `next`
   Completion* lines_ = nullptr;

@@ -21,7 +21,8 @@ TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
   std::vector<CopyOperation> up, down;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t other = (count - 1 - i) * piece;
-    up.push_back(copy_operation(there.span().subspan(other, piece), std::span{source.data() + i * piece, piece}));
+    up.push_back(copy_operation(there.span().subspan(other, piece),
+                                std::span{source.data() + i * piece, piece}));
     down.push_back({result.data() + i * piece, there.data() + other, piece * sizeof(int)});
   }
   stream.synchronize();
@@ -31,14 +32,18 @@ TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
   EXPECT_EQ(copy_batch(stream, up), (CopyBatchResult{.direct = count}));
   EXPECT_EQ(copy_batch(stream, down), (CopyBatchResult{.direct = count}));
   bool right = false;
-  stream.launch_host_func([&] { right = std::equal(source.begin(), source.end(), result.begin()) && result[piece] == 5 + int{piece}; });
+  stream.launch_host_func([&] {
+    right =
+        std::equal(source.begin(), source.end(), result.begin()) && result[piece] == 5 + int{piece};
+  });
   EXPECT_FALSE(stream.query());
   gate.open();
   stream.synchronize();
   EXPECT_TRUE(right);
 }
 
-/// The blocks may be neighbours on the device, but no copy of a runtime may reach over the end of a block.
+/// The blocks may be neighbours on the device, but no copy of a runtime may reach over the end of a
+/// block.
 TEST_F(Batch, FillsBlocksThatAreNeighbours) {
   constexpr std::size_t blocks = 12, size = std::size_t{64} << 10;
   Stream stream;
@@ -63,12 +68,14 @@ TEST_F(Batch, MixesKindsOfMemory) {
   PinnedBuffer<unsigned char> pinned{1000}, pinned_too{1000};
   std::memset(pinned.data(), 2, 1000);
   DeviceBuffer<unsigned char> a{ordinary.size(), stream}, b{1000, stream}, c{1000, stream};
-  const std::vector<CopyOperation> up{copy_operation(a, ordinary), copy_operation(b, pinned), copy_operation(pinned_too, pinned),
-                                      CopyOperation{nullptr, nullptr, 0}, copy_operation(c, pinned)};
+  const std::vector<CopyOperation> up{
+      copy_operation(a, ordinary), copy_operation(b, pinned), copy_operation(pinned_too, pinned),
+      CopyOperation{nullptr, nullptr, 0}, copy_operation(c, pinned)};
   const CopyBatchResult result = copy_batch(stream, up);
   EXPECT_EQ(result.direct + result.staged + result.inlined, 4U);
   EXPECT_EQ(result.nothing, 1U);
-  const std::vector<CopyOperation> down{copy_operation(back, a), CopyOperation{pinned.data(), b.data(), 500}};
+  const std::vector<CopyOperation> down{copy_operation(back, a),
+                                        CopyOperation{pinned.data(), b.data(), 500}};
   copy_batch(stream, down);
   stream.synchronize();
   EXPECT_EQ(back, ordinary);
@@ -88,16 +95,20 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   EXPECT_EQ(refused({nullptr, other.data(), 4}), errc::invalid_argument);
   EXPECT_EQ(refused({memory.data(), nullptr, 4}), errc::invalid_argument);
   EXPECT_EQ(refused({nullptr, nullptr, 4}), errc::invalid_argument);
-  EXPECT_EQ(refused({memory.data(), other.data(), std::numeric_limits<std::size_t>::max()}), errc::invalid_argument);
+  EXPECT_EQ(refused({memory.data(), other.data(), std::numeric_limits<std::size_t>::max()}),
+            errc::invalid_argument);
   EXPECT_EQ(refused({memory.data(), memory.data() + 1, 8}), errc::invalid_argument);
   std::vector<int> ordinary(100);
   const std::vector<CopyOperation> with_ordinary{fine, copy_operation(memory, ordinary)};
-  EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, Pageable::refuse); }), errc::not_permitted);
+  EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, Pageable::refuse); }),
+            errc::not_permitted);
   try {
     copy_batch(stream, with_ordinary, Pageable::refuse);
     ADD_FAILURE() << "was not refused";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string{error.what()}.find("runnel: could not copy a batch: operations[1] of 2: "), 0U) << error.what();
+    EXPECT_EQ(
+        std::string{error.what()}.find("runnel: could not copy a batch: operations[1] of 2: "), 0U)
+        << error.what();
     EXPECT_STREQ(error.operation(), "copy a batch");
   }
   stream.synchronize();
@@ -125,8 +136,9 @@ TEST_F(Batch, RunsOnBothDefaultStreams) {
   const std::array streams{device().default_stream(), StreamRef::per_thread_default(device())};
   for (const StreamRef stream : streams) {
     DeviceBuffer<int> there{2 * piece, stream};
-    const std::vector<CopyOperation> up{{there.data(), source.data(), piece * sizeof(int)},
-                                        {there.data() + piece, source.data() + piece, piece * sizeof(int)}};
+    const std::vector<CopyOperation> up{
+        {there.data(), source.data(), piece * sizeof(int)},
+        {there.data() + piece, source.data() + piece, piece * sizeof(int)}};
     copy_batch(stream, up);
     copy(stream, result, there);
     stream.synchronize();

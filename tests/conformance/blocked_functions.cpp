@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions that block until functions of other streams have run. A stream that can continue must continue.
+// Host functions that block until functions of other streams have run. A stream that can continue
+// must continue.
 #include <condition_variable>
 #include <cstdlib>
 #include <random>
@@ -15,7 +16,8 @@ class BlockedFunctions : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
-    if (!IsSkipped() && !host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
+    if (!IsSkipped() && !host_functions_overlap())
+      GTEST_SKIP() << "the runtime runs one host function at a time";
   }
 };
 
@@ -46,8 +48,9 @@ void spin(milliseconds time) {
   }
 }
 
-/// The functions of all streams block. Only the second function of the last stream can unblock them, so that function must run although
-/// the first one was blocked. The number of streams varies, and so does the number of those that have a core.
+/// The functions of all streams block. Only the second function of the last stream can unblock
+/// them, so that function must run although the first one was blocked. The number of streams
+/// varies, and so does the number of those that have a core.
 TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
   const std::size_t most = 2 * std::max(4U, std::thread::hardware_concurrency()) + 1;
   for (std::size_t count = 1; count <= std::min<std::size_t>(most, 33); ++count) {
@@ -61,19 +64,22 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
     streams[count].launch_host_func([=] { block(count, count - 1); });
     ASSERT_TRUE(flags->wait(count));
     streams[count].launch_host_func([=] { flags->raise(count + 1); });
-    for (std::size_t i = 0; i < count; ++i) streams[i].launch_host_func([=] { block(i, count + 1); });
+    for (std::size_t i = 0; i < count; ++i)
+      streams[i].launch_host_func([=] { block(i, count + 1); });
     for (const Stream& stream : streams) stream.synchronize();
     ASSERT_EQ(late->load(), 0) << count << " streams waited for a stream that could have continued";
   }
 }
 
-/// Functions on streams of any priority. Each waits for earlier functions of other streams, and some keep a core busy for long.
+/// Functions on streams of any priority. Each waits for earlier functions of other streams, and
+/// some keep a core busy for long.
 class Graph {
  public:
   explicit Graph(std::uint32_t seed) : random_{seed} {
     const PriorityRange range = Device::current().priority_range();
     const std::size_t lines = 3 + pick(10);
-    for (std::size_t i = 0; i < lines; ++i) streams_.emplace_back(StreamOptions{.priority = pick(2) == 0 ? range.greatest : range.least});
+    for (std::size_t i = 0; i < lines; ++i)
+      streams_.emplace_back(StreamOptions{.priority = pick(2) == 0 ? range.greatest : range.least});
     for (std::size_t i = 0; i < functions; ++i) launch(i);
   }
 
@@ -107,9 +113,11 @@ class Graph {
 
 TEST_F(BlockedFunctions, RandomGraphsAlwaysFinish) {
   const char* given = std::getenv("RUNNEL_SEED");
-  const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
+  const std::uint32_t start =
+      given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
   const std::uint32_t graphs = long_tests() ? 3000 : 200;
-  for (std::uint32_t seed = start; seed < start + graphs; ++seed) ASSERT_TRUE(Graph{seed}.finishes()) << "RUNNEL_SEED=" << seed;
+  for (std::uint32_t seed = start; seed < start + graphs; ++seed)
+    ASSERT_TRUE(Graph{seed}.finishes()) << "RUNNEL_SEED=" << seed;
 }
 
 TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
@@ -118,11 +126,13 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   std::vector<Stream> streams(blocked);
   const Stream quick;
   std::vector<std::thread> threads;
-  // The functions of these streams block for longer than the library keeps a core for a blocked function.
+  // The functions of these streams block for longer than the library keeps a core for a blocked
+  // function.
   for (std::size_t i = 0; i < blocked; ++i)
     threads.emplace_back([&, i] {
       while (!stop) {
-        for (int k = 0; k < 3; ++k) streams[i].launch_host_func([] { std::this_thread::sleep_for(milliseconds{3}); });
+        for (int k = 0; k < 3; ++k)
+          streams[i].launch_host_func([] { std::this_thread::sleep_for(milliseconds{3}); });
         streams[i].synchronize();
       }
     });
@@ -131,7 +141,8 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
     const auto before = std::chrono::steady_clock::now();
     quick.launch_host_func([] {});
     quick.synchronize();
-    longest = std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - before);
+    longest =
+        std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - before);
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();

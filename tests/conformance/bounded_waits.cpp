@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each wait of the host has a form that ends: for streams, the current stream, events, devices and leases.
+// Each wait of the host has a form that ends: for streams, the current stream, events, devices and
+// leases.
 #include <future>
 #include <runnel/graph.hpp>
 #include <thread>
@@ -13,7 +14,8 @@ using namespace std::chrono_literals;
 using BoundedWaits = Conformance;
 using BoundedWaitsOnTwoDevices = TwoDevices;
 
-/// Each bounded wait of `waitable`, with a time that is over and with one that suffices once the gate is open.
+/// Each bounded wait of `waitable`, with a time that is over and with one that suffices once the
+/// gate is open.
 template <class Waitable>
 void expect_bounded(const Waitable& waitable, Gate& gate) {
   EXPECT_FALSE(waitable.synchronize_for(1ms));
@@ -57,15 +59,16 @@ TEST_F(BoundedWaits, OfADevice) {
   EXPECT_TRUE(stream.query());
 }
 
-/// Whether a wait that has begun ends although more work is submitted meanwhile: `wait` waits, and `submit_more` submits behind a second
-/// gate.
+/// Whether a wait that has begun ends although more work is submitted meanwhile: `wait` waits, and
+/// `submit_more` submits behind a second gate.
 template <class Wait, class SubmitMore>
 [[nodiscard]] bool ends_with_the_first_gate(StreamRef stream, Wait wait, SubmitMore submit_more) {
   Gate first, second;
   first.close_on(stream);
   const auto prepared = wait();
   std::future<bool> ended = std::async(std::launch::async, prepared);
-  std::this_thread::sleep_for(20ms);  // for the wait to begin; a late one would be held by the second gate
+  // for the wait to begin; a late one would be held by the second gate
+  std::this_thread::sleep_for(20ms);
   second.close_on(stream);
   submit_more();
   first.open();
@@ -94,7 +97,8 @@ TEST_F(BoundedWaits, OfADeviceThatGaveUpBreakNoLaterCapture) {
   const Stream stream, captured;
   Gate gate;
   gate.close_on(stream);
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(device().synchronize_for(1ms));  // a thread of the library waits once more for the second one
+  // a thread of the library waits once more for the second one
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(device().synchronize_for(1ms));
   begin_capture(captured);
   gate.open();
   stream.synchronize();
@@ -162,9 +166,11 @@ TEST_F(BoundedWaits, AreRefusedInAHostFunction) {
   const Event complete{stream};
   std::promise<std::vector<std::error_code>> codes;
   stream.launch_host_func([&] {
-    codes.set_value({code_of([&] { return stream.synchronize_until(std::chrono::steady_clock::now()); }),
-                     code_of([&] { return complete.synchronize_for(1s); }), code_of([&] { return device().synchronize_for(1s); }),
-                     code_of([&] { return pool.acquire_for(1s); })});
+    codes.set_value(
+        {code_of([&] { return stream.synchronize_until(std::chrono::steady_clock::now()); }),
+         code_of([&] { return complete.synchronize_for(1s); }),
+         code_of([&] { return device().synchronize_for(1s); }),
+         code_of([&] { return pool.acquire_for(1s); })});
   });
   for (const std::error_code code : codes.get_future().get()) EXPECT_EQ(code, errc::not_permitted);
 }

@@ -78,17 +78,22 @@ struct Older {
   void* allocate_async(std::size_t bytes, std::size_t alignment, native::stream stream) {
     return upstream.allocate(stream, bytes, alignment);
   }
-  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment, native::stream stream) {
+  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment,
+                        native::stream stream) {
     upstream.deallocate(stream, pointer, bytes, alignment);
   }
 };
 struct NoResource {
   void* allocate(std::size_t bytes);
 };
-static_assert(StreamOrderedResource<Recording> && StreamOrderedResource<Older> && StreamOrderedResource<NativeDeviceResource>);
-static_assert(std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::shared_ptr<Recording>, StreamRef>);
-static_assert(std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::reference_wrapper<Recording>>);
-static_assert(!StreamOrderedResource<NoResource> && !std::is_constructible_v<DeviceBuffer<int>, std::size_t, NoResource>);
+static_assert(StreamOrderedResource<Recording> && StreamOrderedResource<Older> &&
+              StreamOrderedResource<NativeDeviceResource>);
+static_assert(
+    std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::shared_ptr<Recording>, StreamRef>);
+static_assert(
+    std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::reference_wrapper<Recording>>);
+static_assert(!StreamOrderedResource<NoResource> &&
+              !std::is_constructible_v<DeviceBuffer<int>, std::size_t, NoResource>);
 
 constexpr std::size_t count = 1000;
 constexpr std::size_t bytes_of_all = count * sizeof(int);
@@ -153,7 +158,8 @@ TEST_F(BufferResources, CanBeValuesReferencesAndSharedPointers) {
   const StreamGuard with{stream};
   DeviceBuffer<int> on_current{count, recording};
   EXPECT_EQ(on_current.stream(), stream);
-  EXPECT_EQ(DeviceResource{}.statistics().blocks, before + 1) << "a block counts where it is allocated, once";
+  EXPECT_EQ(DeviceResource{}.statistics().blocks, before + 1)
+      << "a block counts where it is allocated, once";
 }
 
 TEST_F(BufferResources, AreNotAskedForNothing) {
@@ -189,7 +195,9 @@ TEST_F(BufferResources, ThatThrowLeaveTheBufferAsItWas) {
   copy(stream, out, buffer);
   stream.synchronize();
   EXPECT_EQ(out, numbers());
-  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{~std::size_t{0} / 2, resource, stream}; }), errc::out_of_memory) << "the size overflows";
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{~std::size_t{0} / 2, resource, stream}; }),
+            errc::out_of_memory)
+      << "the size overflows";
   EXPECT_EQ(resource.copies(), 2);
   resource.asked().on_return = [](StreamRef) { throw Refused{}; };
   resource.asked().on_take = [](StreamRef) {};
@@ -207,10 +215,13 @@ TEST_F(BufferResources, ThatThrowLeaveTheBufferAsItWas) {
 TEST_F(BufferResources, ThatGiveNullAreOutOfMemory) {
   struct Empty {
     void* allocate(StreamRef, std::size_t, std::size_t) { return nullptr; }
-    void deallocate(StreamRef, void*, std::size_t, std::size_t) { ADD_FAILURE() << "null was given back"; }
+    void deallocate(StreamRef, void*, std::size_t, std::size_t) {
+      ADD_FAILURE() << "null was given back";
+    }
   };
   const Stream stream;
-  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, Empty{}, stream}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, Empty{}, stream}; }),
+            errc::out_of_memory);
   LimitResource limited{DeviceResource{}, bytes_of_all};
   const DeviceBuffer<int> first{count, limited, stream};
   EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{1, limited, stream}; }), errc::out_of_memory);
@@ -334,7 +345,9 @@ TEST_F(BufferResources, AreNotCalledInAHostFunction) {
   drop_in_function();
   EXPECT_EQ(resource.returned(), 0U);
   // The resource holds its lock while it calls the library, which must not call the resource then.
-  { const DeviceBuffer<int> next{count, resource, stream}; }
+  {
+    const DeviceBuffer<int> next{count, resource, stream};
+  }
   EXPECT_TRUE(eventually([&] {
     DeviceResource{}.trim();
     return resource.returned() == 2;
@@ -359,7 +372,8 @@ TEST_F(BufferResources, WaitForAnotherThreadsDefaultStream) {
     buffer.emplace(count, resource, own);
     gate.close_on(own);
     on_thread([&] { buffer.reset(); });
-    EXPECT_EQ(resource.returned(), 0U) << "the block was given back before the stream's work was complete";
+    EXPECT_EQ(resource.returned(), 0U)
+        << "the block was given back before the stream's work was complete";
     gate.open();
     own.synchronize();
   });
@@ -372,7 +386,8 @@ TEST_F(BufferResources, WaitForAnotherThreadsDefaultStream) {
 
 TEST_F(BufferResources, TakeDefaultStreams) {
   const Recording resource{DeviceResource{device()}};
-  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  for (const StreamRef stream :
+       {device().default_stream(), StreamRef::per_thread_default(device())}) {
     {
       DeviceBuffer<int> buffer{count, resource, stream};
       EXPECT_TRUE(holds_numbers(stream, buffer));
@@ -390,9 +405,12 @@ TEST_F(BufferResources, AreRefusedDeadStreams) {
     Stream stream;
     dead = stream;
     const Stream moved{std::move(stream)};
-    EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, stream}; }), errc::invalid_handle) << "moved from";
+    EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, stream}; }),
+              errc::invalid_handle)
+        << "moved from";
   }
-  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, dead}; }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, dead}; }),
+            errc::invalid_handle);
   EXPECT_EQ(resource.taken(), 0U);
   EXPECT_EQ(resource.copies(), 1);
 }
@@ -414,7 +432,8 @@ TEST_F(BufferResources, AreCalledWithTheCapturingStream) {
   const Stream stream;
   const Recording resource{DeviceResource{device()}};
   int captured = 0;
-  resource.asked().on_take = resource.asked().on_return = [&](StreamRef given) { captured += given.is_capturing(); };
+  resource.asked().on_take =
+      resource.asked().on_return = [&](StreamRef given) { captured += given.is_capturing(); };
   PinnedBuffer<int> result{count};
   std::optional<Graph> graph;
   const auto record = [&] {
@@ -422,7 +441,8 @@ TEST_F(BufferResources, AreCalledWithTheCapturingStream) {
     fill(stream, buffer, 7);
     copy(stream, result, buffer);
   };
-  if (!device().has_memory_pools()) GTEST_SKIP() << "without memory pools nothing can be allocated in a capture";
+  if (!device().has_memory_pools())
+    GTEST_SKIP() << "without memory pools nothing can be allocated in a capture";
   const std::error_code found = code_of([&] { graph.emplace(capture(stream, record)); });
   EXPECT_GE(captured, 1);
   if (found == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
@@ -443,7 +463,9 @@ TEST_F(BufferResources, AreSharedByThreads) {
       DeviceBuffer<int> buffer{count, resource, own};
       fill(own, buffer, i);
       if (n % 5 == 0) buffer.record_stream(shared);
-      if (n % 7 == 0) shared.launch_host_func([moved = std::make_shared<DeviceBuffer<int>>(std::move(buffer))] {});
+      if (n % 7 == 0)
+        shared.launch_host_func(
+            [moved = std::make_shared<DeviceBuffer<int>>(std::move(buffer))] {});
     }
     own.synchronize();
   });
@@ -461,7 +483,8 @@ TEST_F(BufferResourcesTwo, AreCalledWithTheStreamsDeviceCurrent) {
   const Stream here{first}, there{second};
   const Recording resource{DeviceResource{second}};
   int right = 0;
-  resource.asked().on_take = resource.asked().on_return = [&](StreamRef) { right += Device::current() == second; };
+  resource.asked().on_take =
+      resource.asked().on_return = [&](StreamRef) { right += Device::current() == second; };
   {
     DeviceBuffer<int> buffer{count, resource, there};
     EXPECT_EQ(buffer.device(), second);
@@ -470,7 +493,9 @@ TEST_F(BufferResourcesTwo, AreCalledWithTheStreamsDeviceCurrent) {
   }
   EXPECT_EQ(Device::current(), first);
   EXPECT_EQ(right, 2);
-  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, here}; }), errc::invalid_argument) << "what the resource throws";
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{count, resource, here}; }),
+            errc::invalid_argument)
+      << "what the resource throws";
   EXPECT_EQ(Device::current(), first);
 }
 
@@ -481,7 +506,8 @@ TEST_F(BufferResources, WaitForWhatAHostFunctionHasDropped) {
     auto buffer = std::make_shared<DeviceBuffer<int>>(count, room_for_one, stream);
     stream.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
     stream.synchronize();
-    EXPECT_EQ(code_of([&] { const DeviceBuffer<int> next(count, room_for_one, stream); }), std::error_code{});
+    EXPECT_EQ(code_of([&] { const DeviceBuffer<int> next(count, room_for_one, stream); }),
+              std::error_code{});
   }
 }
 

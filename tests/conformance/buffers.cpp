@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users of containers expect of buffers: an empty state, resizing, copies, single elements, another stream, giving the memory away.
+// What users of containers expect of buffers: an empty state, resizing, copies, single elements,
+// another stream, giving the memory away.
 #include <cstdint>
 #include <numeric>
 
@@ -88,7 +89,8 @@ TEST_F(Buffers, ResizingKeepsTheFirstElements) {
 }
 
 TEST_F(Buffers, ResizingDoesNotWait) {
-  if (!device().has_memory_pools()) GTEST_SKIP() << "without memory pools, allocating and freeing wait for the device";
+  if (!device().has_memory_pools())
+    GTEST_SKIP() << "without memory pools, allocating and freeing wait for the device";
   Stream stream;
   DeviceBuffer<int> buffer{4, stream};
   fill(stream, buffer, 3);
@@ -165,7 +167,8 @@ TEST_F(Buffers, SingleElementsAreSetAndRead) {
   Stream stream;
   DeviceBuffer<int> buffer{3, stream};
   fill(stream, buffer, 1);
-  for (int i = 0; i < 3; ++i) set(stream, buffer, static_cast<std::size_t>(i), 10 * i);  // each value ends before it is written
+  // each value ends before it is written
+  for (int i = 0; i < 3; ++i) set(stream, buffer, static_cast<std::size_t>(i), 10 * i);
   EXPECT_EQ(get(stream, buffer, 0), 0);
   EXPECT_EQ(get(stream, buffer, 1), 10);
   EXPECT_EQ(get(stream, std::as_const(buffer), 2), 20);
@@ -212,7 +215,8 @@ TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
     former.synchronize();
     latter.synchronize();
   }
-  EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(result.size()));
+  EXPECT_EQ(std::count(result.begin(), result.end(), 5),
+            static_cast<std::ptrdiff_t>(result.size()));
 }
 
 TEST_F(Buffers, TheStreamMayChangeBackAndForth) {
@@ -286,7 +290,8 @@ TEST_F(Buffers, PartsOfSpansAndBuffersAreAsOfAStdSpan) {
   EXPECT_TRUE(is_part(all.first(3), data, 3) && is_part(all.last(3), data + 7, 3));
   EXPECT_TRUE(is_part(all.first(0), data, 0) && is_part(all.first(10), data, 10));
   EXPECT_TRUE(is_part(all.last(0), data + 10, 0) && is_part(all.last(10), data, 10));
-  EXPECT_TRUE(is_part(buffer.subspan(2), data + 2, 8) && is_part(buffer.subspan(2, 5), data + 2, 5));
+  EXPECT_TRUE(is_part(buffer.subspan(2), data + 2, 8) &&
+              is_part(buffer.subspan(2, 5), data + 2, 5));
   EXPECT_TRUE(is_part(buffer.first(4), data, 4) && is_part(buffer.last(4), data + 6, 4));
   EXPECT_TRUE(is_part(constant.subspan(2, 5), data + 2, 5));
   EXPECT_TRUE(is_part(constant.first(4), data, 4) && is_part(constant.last(4), data + 6, 4));
@@ -296,7 +301,9 @@ TEST_F(Buffers, PartsOfSpansAndBuffersAreAsOfAStdSpan) {
   EXPECT_EQ(code_of([&] { return buffer.subspan(11); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return constant.subspan(2, 9); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return buffer.first(11); }), errc::invalid_argument);
-  EXPECT_NE(text_of([&] { static_cast<void>(constant.last(11)); }).find("the part ends beyond the span"), std::string::npos);
+  EXPECT_NE(
+      text_of([&] { static_cast<void>(constant.last(11)); }).find("the part ends beyond the span"),
+      std::string::npos);
 }
 
 TEST_F(Buffers, ARegistrationHasATypedDevicePointer) {

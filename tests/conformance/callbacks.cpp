@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program's functions find and leave behind on threads that are not the program's: host functions, functions of graphs, and
-// functions of on_complete().
+// What the program's functions find and leave behind on threads that are not the program's: host
+// functions, functions of graphs, and functions of on_complete().
 #include <map>
 #include <runnel/graph.hpp>
 
@@ -48,13 +48,15 @@ TEST_F(Callbacks, HostFunctionsMustNotSetTheCurrentStream) {
     texts["StreamContext::Guard"] = text_of([&] { const StreamContext::Guard with{context}; });
     texts["Device::use"] = text_of([&] { other.device().use(); });
     texts["DeviceGuard"] = text_of([&] { const DeviceGuard with{other.device()}; });
-    for (int i = 0; i < 3; ++i) texts["acquire " + std::to_string(i)] = text_of([&] { static_cast<void>(pool.acquire()); });
+    for (int i = 0; i < 3; ++i)
+      texts["acquire " + std::to_string(i)] = text_of([&] { static_cast<void>(pool.acquire()); });
     texts["acquire_for"] = text_of([&] { static_cast<void>(pool.acquire_for(patience)); });
     after = current_stream();
   });
   own.synchronize();
   EXPECT_EQ(texts.size(), 11U);
-  for (const auto& [name, text] : texts) EXPECT_NE(text.find("a host function must not use streams"), std::string::npos) << name << text;
+  for (const auto& [name, text] : texts)
+    EXPECT_NE(text.find("a host function must not use streams"), std::string::npos) << name << text;
   EXPECT_EQ(*before, *after);
   EXPECT_EQ(current_stream(), other);
   EXPECT_EQ(outside.original_stream(), device().default_stream());
@@ -111,7 +113,9 @@ TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
   std::string text;
   run_when_complete(stream, [&] {
     text = text_of([&] { static_cast<void>(end_capture(captured)); });
-    overlap(in, out, {.chunk = 50}, [](StreamRef on, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(on, to, from); });
+    overlap(
+        in, out, {.chunk = 50},
+        [](StreamRef on, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(on, to, from); });
   });
   EXPECT_NE(text.find("no capture was begun on this stream"), std::string::npos) << text;
   EXPECT_EQ(*kept, 0);

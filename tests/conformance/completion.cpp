@@ -122,7 +122,8 @@ TEST_F(Completions, SeeWhatTheWorkWrote) {
   copy(stream, on_device, sent);
   copy(stream, back, on_device);
   std::promise<bool> equal;
-  stream.on_complete([&](const Outcome& outcome) { equal.set_value(outcome.is_ok() && back == sent); });
+  stream.on_complete(
+      [&](const Outcome& outcome) { equal.set_value(outcome.is_ok() && back == sent); });
   EXPECT_TRUE(equal.get_future().get());
 }
 
@@ -213,7 +214,8 @@ TEST_F(Completions, ReleaseWorkThatIsBehindThemInTheStream) {
 }
 
 TEST_F(Completions, OnDefaultStreams) {
-  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  for (const StreamRef stream :
+       {device().default_stream(), StreamRef::per_thread_default(device())}) {
     Gate gate;
     gate.close_on(stream);
     const Future future = stream.future();
@@ -234,12 +236,16 @@ TEST_F(Completions, AreRefusedInACapture) {
 
 TEST_F(Completions, AreRefusedForWhatCannotBeUsed) {
   Stream stream;
-  EXPECT_EQ(code_of([&] { stream.on_complete(std::function<void(const Outcome&)>{}); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { stream.on_complete(std::function<void(const Outcome&)>{}); }),
+            errc::invalid_argument);
   std::promise<std::error_code> inside;
-  stream.launch_host_func([&] { inside.set_value(code_of([&] { stream.on_complete([](const Outcome&) {}); })); });
+  stream.launch_host_func(
+      [&] { inside.set_value(code_of([&] { stream.on_complete([](const Outcome&) {}); })); });
   EXPECT_EQ(inside.get_future().get(), errc::not_permitted);
   const StreamRef view = stream;
-  { const Stream moved{std::move(stream)}; }
+  {
+    const Stream moved{std::move(stream)};
+  }
   EXPECT_EQ(code_of([&] { view.on_complete([](const Outcome&) {}); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { static_cast<void>(stream.future()); }), errc::invalid_handle);
 }
@@ -255,7 +261,8 @@ TEST_F(Completions, FromManyThreadsOnOneStreamAreAllTold) {
   Stream stream;
   std::atomic<int> told{0};
   on_threads(8, [&](int) {
-    for (int i = 0; i < 100; ++i) stream.on_complete([&](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 1000; });
+    for (int i = 0; i < 100; ++i)
+      stream.on_complete([&](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 1000; });
   });
   EXPECT_TRUE(eventually([&] { return told == 800; })) << told;
 }
@@ -317,7 +324,8 @@ TEST_F(Completions, OfAnEventThatIsDestroyed) {
     const TimedEvent timed{stream};
     timed.on_complete(outcomes.function(3));
   }
-  // Had the events gone to the pool, they would now mark other work. That gets 20 ms to complete: it may share a channel with the gate.
+  // Had the events gone to the pool, they would now mark other work. That gets 20 ms to complete:
+  // it may share a channel with the gate.
   const Stream other;
   std::vector<Event> events;
   for (int i = 0; i < 8; ++i) events.emplace_back(other);
@@ -357,11 +365,12 @@ TEST_F(Completions, OfAnEventThatAnotherThreadRecordsOnAnotherStream) {
   EXPECT_TRUE(outcomes.wait_for(2));
 }
 
-/// Each completion lets the stream go on to the next event, so that as many are pending as there can be. To query them all each time would
-/// take 18 million calls.
+/// Each completion lets the stream go on to the next event, so that as many are pending as there
+/// can be. To query them all each time would take 18 million calls.
 TEST_F(Completions, OfManyEventsOfOneStreamAreNotAllQueried) {
   constexpr int count = 6000;
-  const auto inspect = reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
+  const auto inspect =
+      reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
   if (inspect == nullptr) GTEST_SKIP() << "only a stand-in counts the runtime's calls";
   const auto calls = [&] {
     StandinView view{};
@@ -435,7 +444,8 @@ TEST_F(Completions, OfALaterWrapperDoNotGetExceptionsOfEarlierWork) {
       EXPECT_TRUE(future.outcome().is_ok());
       EXPECT_NO_THROW(wrapped.synchronize());
     }
-    if (then == Ownership::borrow) static_cast<void>(Stream::from_native(handle, device(), Ownership::take));
+    if (then == Ownership::borrow)
+      static_cast<void>(Stream::from_native(handle, device(), Ownership::take));
   }
 }
 
@@ -462,7 +472,8 @@ TEST_F(Completions, AFutureIsNotWaitedForWhereThatWouldNotEnd) {
   gate.close_on(stream);
   const Future future = stream.future();
   std::promise<std::error_code> in_completion;
-  other.on_complete([&](const Outcome&) { in_completion.set_value(code_of([&] { future.wait(); })); });
+  other.on_complete(
+      [&](const Outcome&) { in_completion.set_value(code_of([&] { future.wait(); })); });
   EXPECT_EQ(in_completion.get_future().get(), errc::not_permitted);
   gate.open();
   future.wait();

@@ -34,8 +34,10 @@ class Block {
  private:
   using Memory = std::variant<Bytes, PinnedBuffer<unsigned char>, DeviceBuffer<unsigned char>>;
   static Memory make(MemoryKind kind, std::size_t size, StreamRef stream) {
-    if (kind == MemoryKind::pinned) return Memory{std::in_place_type<PinnedBuffer<unsigned char>>, size};
-    if (kind == MemoryKind::device) return Memory{std::in_place_type<DeviceBuffer<unsigned char>>, size, stream};
+    if (kind == MemoryKind::pinned)
+      return Memory{std::in_place_type<PinnedBuffer<unsigned char>>, size};
+    if (kind == MemoryKind::device)
+      return Memory{std::in_place_type<DeviceBuffer<unsigned char>>, size, stream};
     return Memory{std::in_place_type<Bytes>, size};
   }
   Memory memory_;
@@ -53,15 +55,17 @@ void expect_round_trip(StreamRef stream, std::size_t size) {
       copy_bytes(stream, b.data(), a.data(), size);
       copy_bytes(stream, result.data(), b.data(), size);
       stream.synchronize();
-      EXPECT_TRUE(result == source) << size << " bytes, kind " << static_cast<int>(first) << " to " << static_cast<int>(second);
+      EXPECT_TRUE(result == source) << size << " bytes, kind " << static_cast<int>(first) << " to "
+                                    << static_cast<int>(second);
     }
 }
 
 TEST_F(Copies, RoundTripBetweenAllKindsOfMemoryAtAllSizes) {
   Stream stream;
   for (const std::size_t size :
-       {std::size_t{0}, std::size_t{1}, std::size_t{3}, page / 2, page - 1, page, page + 1, 2 * page, (std::size_t{64} << 10) - 1,
-        std::size_t{64} << 10, (std::size_t{64} << 10) + 1, large, (std::size_t{9} << 20) + 3})
+       {std::size_t{0}, std::size_t{1}, std::size_t{3}, page / 2, page - 1, page, page + 1,
+        2 * page, (std::size_t{64} << 10) - 1, std::size_t{64} << 10, (std::size_t{64} << 10) + 1,
+        large, (std::size_t{9} << 20) + 3})
     expect_round_trip(stream, size);
 }
 
@@ -97,12 +101,17 @@ TEST_F(Copies, NullPointersWithASizeAreRefused) {
   Stream stream;
   std::vector<int> host(4);
   const std::span<int> null{static_cast<int*>(nullptr), 4};
-  EXPECT_EQ(code_of([&] { return copy_bytes(stream, nullptr, host.data(), 4); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_bytes(stream, host.data(), nullptr, 4); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_bytes(stream, nullptr, nullptr, 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, nullptr, host.data(), 4); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, host.data(), nullptr, 4); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, nullptr, nullptr, 4); }),
+            errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return copy(stream, null, host); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, nullptr, 4, host.data(), 4, 4, 1); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, host.data(), 4, nullptr, 4, 4, 1); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, nullptr, 4, host.data(), 4, 4, 1); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, host.data(), 4, nullptr, 4, 4, 1); }),
+            errc::invalid_argument);
   EXPECT_EQ(code_of([&] { fill_bytes(stream, nullptr, 0, 4); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { fill_2d(stream, nullptr, 4, 0, 4, 1); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { fill(stream, null, 1); }), errc::invalid_argument);
@@ -115,7 +124,8 @@ TEST_F(Copies, DifferentSizesAreRefused) {
   EXPECT_EQ(code_of([&] { return copy(stream, three, four); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return copy(stream, four, three); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return copy(stream, five, four); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy(stream, four, five.span().subspan(0, 3)); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy(stream, four, five.span().subspan(0, 3)); }),
+            errc::invalid_argument);
 }
 
 TEST_F(Copies, InteriorDevicePointersAreRecognised) {
@@ -162,7 +172,8 @@ TEST_F(Copies, PinnedCopiesReturnAtOnceBothWays) {
 }
 
 TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
-  for (const std::size_t size : {std::size_t{100}, std::size_t{64} << 10, large, std::size_t{9} << 20}) {
+  for (const std::size_t size :
+       {std::size_t{100}, std::size_t{64} << 10, large, std::size_t{9} << 20}) {
     Stream stream;
     DeviceBuffer<unsigned char> there{size, stream};
     const Bytes source = pattern(size);
@@ -226,7 +237,8 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   Gate gate;
   gate.close_on(stream);
   CopyResult did{};
-  // A driver that copies the source within the call need not block the caller until the bytes have arrived.
+  // A driver that copies the source within the call need not block the caller until the bytes have
+  // arrived.
   static_cast<void>(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
   std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
@@ -246,7 +258,8 @@ TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
     stream.synchronize();
     Gate gate;
     gate.close_on(writer);
-    writer.launch_host_func([&expected, to = source.data()] { std::copy(expected.begin(), expected.end(), to); });
+    writer.launch_host_func(
+        [&expected, to = source.data()] { std::copy(expected.begin(), expected.end(), to); });
     EXPECT_TRUE(held_by(gate, [&] { copy(stream, there, source, Pageable::block); }));
     copy(stream, result, there);
     stream.synchronize();
@@ -259,8 +272,10 @@ TEST_F(Copies, RefusedPageableCopiesEnqueueNothing) {
   Bytes host(page);
   DeviceBuffer<unsigned char> there{page, stream};
   fill(stream, there, 3);
-  EXPECT_EQ(code_of([&] { return copy(stream, there, host, Pageable::refuse); }), errc::not_permitted);
-  EXPECT_EQ(code_of([&] { return copy(stream, host, there, Pageable::refuse); }), errc::not_permitted);
+  EXPECT_EQ(code_of([&] { return copy(stream, there, host, Pageable::refuse); }),
+            errc::not_permitted);
+  EXPECT_EQ(code_of([&] { return copy(stream, host, there, Pageable::refuse); }),
+            errc::not_permitted);
   stream.synchronize();
   EXPECT_EQ(host[0], 0);
   copy(stream, host, there);
@@ -334,7 +349,8 @@ TEST_F(Copies, OneRowOntoItselfIsNothingWhateverThePitches) {
   Stream stream;
   std::vector<unsigned char> row(100, 1);
   EXPECT_EQ(copy_2d(stream, row.data(), 70, row.data(), 60, 50, 1), CopyResult::nothing);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, row.data(), 40, row.data(), 50, 20, 2); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, row.data(), 40, row.data(), 50, 20, 2); }),
+            errc::invalid_argument);
 }
 
 TEST_F(Copies, InlinedCopiesAndFillValuesNeedNoSourceAfterTheCall) {
@@ -384,8 +400,10 @@ TEST_F(Copies, PartlyOverlappingRangesAreRefused) {
   DeviceBuffer<unsigned char> there{64, stream};
   Bytes host(64);
   for (unsigned char* base : {there.data(), host.data()}) {
-    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base, base + 1, 32); }), errc::invalid_argument);
-    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base + 31, base, 32); }), errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base, base + 1, 32); }),
+              errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base + 31, base, 32); }),
+              errc::invalid_argument);
     EXPECT_EQ(code_of([&] { return copy_bytes(stream, base + 32, base, 32); }), nothing_thrown);
   }
   stream.synchronize();
@@ -401,7 +419,8 @@ TEST_F(Copies, RowsWithDifferentPitchesAreCopied) {
     copy_2d(stream, there.data(), device_pitch, source.data(), host_pitch, width, height);
     copy_2d(stream, result.data(), host_pitch, there.data(), device_pitch, width, height);
     stream.synchronize();
-    for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], i % host_pitch < width ? source[i] : 0xee) << i;
+    for (std::size_t i = 0; i < result.size(); ++i)
+      EXPECT_EQ(result[i], i % host_pitch < width ? source[i] : 0xee) << i;
   }
 }
 
@@ -420,21 +439,26 @@ TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
   gate.open();
   stream.synchronize();
   for (std::size_t row = 0; row < height; ++row)
-    ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0) << "row " << row;
+    ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0)
+        << "row " << row;
 }
 
 TEST_F(Copies, RowsMayBeFurtherApartThanARuntimeTakes) {
   constexpr std::size_t pitch = std::size_t{1} << 31, height = 3;
-  void* const mapped = mmap(nullptr, pitch * height, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapped = mmap(nullptr, pitch * height, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   auto* const rows = static_cast<unsigned char*>(mapped);
-  for (std::size_t row = 0; row < height; ++row) rows[row * pitch] = static_cast<unsigned char>(row + 1);
+  for (std::size_t row = 0; row < height; ++row)
+    rows[row * pitch] = static_cast<unsigned char>(row + 1);
   const Stream stream;
   DeviceBuffer<unsigned char> packed{height, stream};
-  EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, Pageable::block), CopyResult::blocked);
+  EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, Pageable::block),
+            CopyResult::blocked);
   for (std::size_t row = 0; row < height; ++row) EXPECT_EQ(get(stream, packed, row), row + 1);
   set(stream, packed, 2, 9);
-  EXPECT_EQ(copy_3d(stream, rows, {pitch, pitch * height}, packed.data(), {1, height}, {1, height, 1}, Pageable::block),
+  EXPECT_EQ(copy_3d(stream, rows, {pitch, pitch * height}, packed.data(), {1, height},
+                    {1, height, 1}, Pageable::block),
             CopyResult::blocked);
   EXPECT_EQ(rows[2 * pitch], 9);
   munmap(mapped, pitch * height);
@@ -453,19 +477,26 @@ TEST_F(Copies, ZeroWidthOrHeightIsANoOp) {
 TEST_F(Copies, APitchBelowTheWidthIsRefused) {
   Stream stream;
   Bytes a(64), b(64);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 7, b.data(), 8, 8, 2); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 8, b.data(), 7, 8, 2); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 7, b.data(), 8, 8, 2); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 8, b.data(), 7, 8, 2); }),
+            errc::invalid_argument);
   EXPECT_EQ(code_of([&] { fill_2d(stream, a.data(), 7, 1, 8, 2); }), errc::invalid_argument);
 }
 
 TEST_F(Copies, SizesThatOverflowAreRefused) {
   Stream stream;
   Bytes a(64), b(64);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, 8, 3); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 8, b.data(), huge, 8, 2); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, huge / 2, 4); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, 8, 3); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_2d(stream, a.data(), 8, b.data(), huge, 8, 2); }),
+            errc::invalid_argument);
+  EXPECT_EQ(
+      code_of([&] { return copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, huge / 2, 4); }),
+      errc::invalid_argument);
   EXPECT_EQ(code_of([&] { fill_2d(stream, a.data(), huge / 2, 1, 8, 3); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_bytes(stream, a.data(), b.data(), huge); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, a.data(), b.data(), huge); }),
+            errc::invalid_argument);
   EXPECT_EQ(code_of([&] { fill_bytes(stream, a.data(), 1, huge); }), errc::invalid_argument);
 }
 
@@ -474,13 +505,15 @@ TEST_F(Copies, FillsByteRangesOfAnySize) {
   Stream stream;
   for (const MemoryKind kind : kinds) {
     Block block{kind, size, stream};
-    for (const auto& [offset, count] : {std::pair<std::size_t, std::size_t>{0, size}, {1, 3}, {17, 64}, {3, 255}, {299, 1}}) {
+    for (const auto& [offset, count] :
+         {std::pair<std::size_t, std::size_t>{0, size}, {1, 3}, {17, 64}, {3, 255}, {299, 1}}) {
       Bytes result(size);
       fill_bytes(stream, block.data(), 0, size);
       fill_bytes(stream, block.data() + offset, 0xab, count);
       copy_bytes(stream, result.data(), block.data(), size);
       stream.synchronize();
-      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(result[i], i >= offset && i < offset + count ? 0xab : 0) << i;
+      for (std::size_t i = 0; i < size; ++i)
+        ASSERT_EQ(result[i], i >= offset && i < offset + count ? 0xab : 0) << i;
     }
   }
 }
@@ -493,7 +526,8 @@ void expect_fill(StreamRef stream, const T& value) {
     fill(stream, there, value);
     copy(stream, result, there);
     stream.synchronize();
-    for (const T& element : result) ASSERT_EQ(std::memcmp(&element, &value, sizeof(T)), 0) << sizeof(T);
+    for (const T& element : result)
+      ASSERT_EQ(std::memcmp(&element, &value, sizeof(T)), 0) << sizeof(T);
   }
 }
 
@@ -517,7 +551,8 @@ TEST_F(Copies, FillsRows) {
   fill_2d(stream, there.data(), pitch, 2, width, height);
   copy(stream, result, there);
   stream.synchronize();
-  for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
+  for (std::size_t i = 0; i < result.size(); ++i)
+    EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
 }
 
 TEST_F(Copies, FillsReturnAtOnce) {
@@ -532,7 +567,8 @@ TEST_F(Copies, FillsReturnAtOnce) {
   EXPECT_FALSE(gate.is_open());
 }
 
-// A blocked copy must not delay a copy on another stream, however much of the shared staging memory the blocked copy uses.
+// A blocked copy must not delay a copy on another stream, however much of the shared staging memory
+// the blocked copy uses.
 void expect_independent(std::size_t size) {
   if (!Device::current().has_stream_memory_operations() && !host_functions_overlap())
     GTEST_SKIP() << "copies use host functions here, and the runtime runs one at a time";
@@ -566,7 +602,8 @@ TEST_F(Copies, TwoStreamsCopyConcurrently) {
   const Bytes source = pattern(size);
   Bytes results[2] = {Bytes(size), Bytes(size)};
   Stream streams[2];
-  DeviceBuffer<unsigned char> there[2] = {DeviceBuffer<unsigned char>{size, streams[0]}, DeviceBuffer<unsigned char>{size, streams[1]}};
+  DeviceBuffer<unsigned char> there[2] = {DeviceBuffer<unsigned char>{size, streams[0]},
+                                          DeviceBuffer<unsigned char>{size, streams[1]}};
   for (int i = 0; i < 2; ++i) {
     copy(streams[i], there[i], source);
     streams[i].launch_host_func([&both] { both.arrive_and_wait(); });
@@ -579,7 +616,8 @@ TEST_F(Copies, TwoStreamsCopyConcurrently) {
 }
 
 TEST_F(CopiesTwo, PeerAccessIsChangedWithoutHarmToACapture) {
-  if (!first.can_access_peer(second)) GTEST_SKIP() << "the devices cannot reach each other's memory";
+  if (!first.can_access_peer(second))
+    GTEST_SKIP() << "the devices cannot reach each other's memory";
   const Stream stream{first};
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([] {});

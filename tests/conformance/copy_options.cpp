@@ -16,7 +16,9 @@ using Bytes = std::vector<unsigned char>;
 constexpr std::size_t kib = 1024;
 [[nodiscard]] CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
 
-[[nodiscard]] bool reads_pageable_itself(Device device) { return streams_are_threads() || device.can_use_host_page_tables(); }
+[[nodiscard]] bool reads_pageable_itself(Device device) {
+  return streams_are_threads() || device.can_use_host_page_tables();
+}
 
 /// Copies to a device behind a gate; returns the copies' result. All bytes have to arrive.
 [[nodiscard]] CopyResult copied_behind_gate(std::size_t bytes, const CopyOptions& options) {
@@ -55,7 +57,8 @@ TEST_F(CopyOptionsCases, CopiesOfAnySizeArriveBehindAGate) {
 class UnreadMemory {
  public:
   explicit UnreadMemory(std::size_t bytes)
-      : bytes_{bytes}, at_{mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
+      : bytes_{bytes},
+        at_{mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
     EXPECT_EQ(madvise(at_, bytes, MADV_NOHUGEPAGE), 0);
   }
   UnreadMemory(const UnreadMemory&) = delete;
@@ -75,7 +78,8 @@ class UnreadMemory {
 
 TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
   if (reads_pageable_itself(device())) GTEST_SKIP() << "the stream reads pageable memory itself";
-  if (!device().has_stream_memory_operations()) GTEST_SKIP() << "a host function moves the bytes, in stream order";
+  if (!device().has_stream_memory_operations())
+    GTEST_SKIP() << "a host function moves the bytes, in stream order";
   constexpr std::size_t bytes = 1024 * kib;
   const UnreadMemory in_order{bytes}, early{bytes};
   const Stream stream, other;
@@ -89,7 +93,8 @@ TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
     other.wait_stream(stream);
     ASSERT_TRUE(gate.reached());
     EXPECT_EQ(copy_bytes(stream, there.data(), in_order.data(), bytes), CopyResult::staged);
-    EXPECT_EQ(copy_bytes(other, there.data() + bytes, early.data(), bytes, any_time()), CopyResult::staged);
+    EXPECT_EQ(copy_bytes(other, there.data() + bytes, early.data(), bytes, any_time()),
+              CopyResult::staged);
     EXPECT_TRUE(eventually([&] { return early.is_read(); }));
     EXPECT_FALSE(in_order.is_read());  // workers take what was submitted first, if they may
   }
@@ -119,9 +124,12 @@ TEST_F(CopyOptionsCases, RowsAndRangesAndListsTakeThem) {
   const Stream stream;
   DeviceBuffer<int> there{1000, stream};
   std::vector<int> source(1000, 5), back(1000);
-  copy(stream, there, source, {.source = SourceAccess::any_time, .from_kind = MemoryKind::pageable});
-  copy_2d(stream, back.data(), 40, there.data(), 40, 40, 50, {.to_kind = MemoryKind::pageable, .from_kind = MemoryKind::device});
-  const std::array operations{copy_operation(std::span{back}.subspan(500), there.span().subspan(0, 500))};
+  copy(stream, there, source,
+       {.source = SourceAccess::any_time, .from_kind = MemoryKind::pageable});
+  copy_2d(stream, back.data(), 40, there.data(), 40, 40, 50,
+          {.to_kind = MemoryKind::pageable, .from_kind = MemoryKind::device});
+  const std::array operations{
+      copy_operation(std::span{back}.subspan(500), there.span().subspan(0, 500))};
   const CopyBatchResult done = copy_batch(stream, operations, {.to_kind = MemoryKind::pageable});
   stream.synchronize();
   EXPECT_EQ(done.nothing + done.blocked, 0U);
@@ -137,9 +145,11 @@ TEST_F(CopyOptionsCases, ThePolicyIsOneOfThem) {
   EXPECT_EQ(code_of(refused), errc::not_permitted);
   {
     const PageableGuard refusing{Pageable::refuse};
-    EXPECT_EQ(code_of([&] { return copy(stream, there, source, CopyOptions{}); }), errc::not_permitted);
+    EXPECT_EQ(code_of([&] { return copy(stream, there, source, CopyOptions{}); }),
+              errc::not_permitted);
   }
-  EXPECT_EQ(code_of([&] { return copy_bytes(stream, there.data(), nullptr, 4, CopyOptions{}); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_bytes(stream, there.data(), nullptr, 4, CopyOptions{}); }),
+            errc::invalid_argument);
   stream.synchronize();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many copies on one stream: their order with the work between them, and lists of copies. The source of a copy to the device may be read
-// before the stream comes to the copy, but only if nothing ahead writes it.
+// Many copies on one stream: their order with the work between them, and lists of copies. The
+// source of a copy to the device may be read before the stream comes to the copy, but only if
+// nothing ahead writes it.
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -17,13 +18,19 @@ using CopyLists = Conformance;
 using Bytes = std::vector<unsigned char>;
 
 constexpr std::size_t kib = 1024, mib = 1024 * kib;
-/// Sizes on both sides of each limit: read by the driver, moved by the caller, one piece, several pieces.
+/// Sizes on both sides of each limit: read by the driver, moved by the caller, one piece, several
+/// pieces.
 constexpr std::size_t sizes[] = {64, 20 * kib, 40 * kib, 200 * kib, 700 * kib, 5 * mib};
 
 /// A row of copies to the device, then work that writes a source, then the copy of that source.
 class WrittenSource {
  public:
-  explicit WrittenSource(std::size_t bytes) : first(bytes, 1), source(bytes, 2), back(bytes), there{bytes, stream}, scratch{bytes, stream} {
+  explicit WrittenSource(std::size_t bytes)
+      : first(bytes, 1),
+        source(bytes, 2),
+        back(bytes),
+        there{bytes, stream},
+        scratch{bytes, stream} {
     stream.synchronize();
   }
   /// `write`: enqueues what sets the source to 7 once the gate is open.
@@ -35,7 +42,8 @@ class WrittenSource {
     gate.open();
     copy(stream, back, there);
     ASSERT_TRUE(stream.synchronize_for(patience));
-    EXPECT_EQ(back, Bytes(back.size(), 7)) << "the source was read too early; " << back.size() << " bytes";
+    EXPECT_EQ(back, Bytes(back.size(), 7))
+        << "the source was read too early; " << back.size() << " bytes";
   }
   void fill_source() { std::fill(source.begin(), source.end(), static_cast<unsigned char>(7)); }
 
@@ -164,8 +172,12 @@ TEST_F(CopyRows, KeepEveryByteInAnyMixOfSizesAndDirections) {
   const int rounds = long_tests() ? 20 : 2;
   for (int round = 0; round < rounds; ++round) {
     std::fill(back.begin(), back.end(), static_cast<unsigned char>(0));
-    copy_all([&](std::size_t at, std::size_t bytes) { copy_bytes(stream, there.data() + at, source.data() + at, bytes); });
-    copy_all([&](std::size_t at, std::size_t bytes) { copy_bytes(stream, back.data() + at, there.data() + at, bytes); });
+    copy_all([&](std::size_t at, std::size_t bytes) {
+      copy_bytes(stream, there.data() + at, source.data() + at, bytes);
+    });
+    copy_all([&](std::size_t at, std::size_t bytes) {
+      copy_bytes(stream, back.data() + at, there.data() + at, bytes);
+    });
     ASSERT_TRUE(stream.synchronize_for(2 * patience));
     ASSERT_TRUE(back == source);
     // The next copy to the device must not take over the place of a copy to the host in the ring.
@@ -197,14 +209,16 @@ TEST_F(CopyRows, ThreadsOnOneStreamKeepEveryByte) {
       }
       stream.synchronize();
       for (std::size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8))
-        ASSERT_EQ(std::memcmp(back.data() + at, source.data() + at, bytes), 0) << "thread " << i << ", round " << round;
+        ASSERT_EQ(std::memcmp(back.data() + at, source.data() + at, bytes), 0)
+            << "thread " << i << ", round " << round;
     }
   });
 }
 
 /// Blocks in any order on either side, some of them next to each other on the device.
 struct Blocks {
-  Blocks(std::size_t block, std::size_t count, std::uint32_t seed, std::size_t stride) : host(block * count), back(host.size()) {
+  Blocks(std::size_t block, std::size_t count, std::uint32_t seed, std::size_t stride)
+      : host(block * count), back(host.size()) {
     std::mt19937 random{seed};
     for (unsigned char& byte : host) byte = static_cast<unsigned char>(random());
     std::vector<std::size_t> order(count);
@@ -262,7 +276,8 @@ TEST_F(CopyLists, AreReadInStreamOrder) {
   Gate gate;
   copy_batch(stream, blocks.up(there.data()));
   gate.close_on(stream);
-  stream.launch_host_func([&] { std::fill(blocks.host.begin(), blocks.host.end(), static_cast<unsigned char>(9)); });
+  stream.launch_host_func(
+      [&] { std::fill(blocks.host.begin(), blocks.host.end(), static_cast<unsigned char>(9)); });
   copy_batch(stream, blocks.up(there.data()));
   copy_batch(stream, blocks.down(there.data()));
   bool right = false;
@@ -278,7 +293,8 @@ TEST_F(CopyLists, MixDirectionsAndKindsOfMemory) {
   Blocks blocks{50 * kib, 30, 11, 50 * kib};
   PinnedBuffer<unsigned char> pinned{64 * kib}, pinned_back{64 * kib};
   std::memset(pinned.data(), 5, pinned.size());
-  DeviceBuffer<unsigned char> there{blocks.device_bytes, stream}, other{blocks.device_bytes, stream}, third{64 * kib, stream};
+  DeviceBuffer<unsigned char> there{blocks.device_bytes, stream},
+      other{blocks.device_bytes, stream}, third{64 * kib, stream};
   copy_batch(stream, blocks.up(other.data()));
   auto operations = blocks.up(there.data());
   const auto down = blocks.down(other.data());

@@ -26,9 +26,12 @@ struct Task {
   };
   std::future<void> ended;
 
-  [[nodiscard]] bool has_ended() const { return ended.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
+  [[nodiscard]] bool has_ended() const {
+    return ended.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
+  }
   void get() {
-    ASSERT_EQ(ended.wait_for(patience), std::future_status::ready) << "the coroutine was not continued";
+    ASSERT_EQ(ended.wait_for(patience), std::future_status::ready)
+        << "the coroutine was not continued";
     ended.get();
   }
 };
@@ -128,7 +131,8 @@ TEST_F(Coroutines, GetTheErrorOfARefusedWait) {
   }
   EXPECT_EQ(code_of([&] { wait_for(view).get(); }), errc::invalid_handle);
   Stream stream;
-  const Graph graph = capture(stream, [&] { EXPECT_EQ(code_of([&] { wait_for(stream).get(); }), errc::capture); });
+  const Graph graph =
+      capture(stream, [&] { EXPECT_EQ(code_of([&] { wait_for(stream).get(); }), errc::capture); });
 }
 
 Task wait_on(StreamRef stream, Executor executor, std::thread::id& resumed) {
@@ -164,7 +168,10 @@ TEST_F(Coroutines, ContinueWhereTheHookSays) {
 
 TEST_F(Coroutines, GetTheExceptionOfTheHook) {
   const Stream stream;
-  EXPECT_THROW(wait_with(StreamRef{stream}, [](std::coroutine_handle<>) { throw std::range_error{"full"}; }).get(), std::range_error);
+  EXPECT_THROW(
+      wait_with(StreamRef{stream}, [](std::coroutine_handle<>) { throw std::range_error{"full"}; })
+          .get(),
+      std::range_error);
 }
 
 /// A hook that is moved to where it is called, which fails.
@@ -177,7 +184,9 @@ struct HookThatCannotMove {
   HookThatCannotMove(const HookThatCannotMove& other) : moves{other.moves} {}
   void operator()(std::coroutine_handle<> handle) const { handle.resume(); }
 };
-Task wait_with_copy_of(StreamRef stream, const HookThatCannotMove& hook) { co_await resume_on(stream, hook); }
+Task wait_with_copy_of(StreamRef stream, const HookThatCannotMove& hook) {
+  co_await resume_on(stream, hook);
+}
 
 TEST_F(Coroutines, GetTheExceptionOfAHookThatCannotBeMoved) {
   const Stream stream;
@@ -195,12 +204,14 @@ TEST_F(Coroutines, ManyWaitAtOnce) {
   for (std::size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);
   for (int round = 0; round < 20; ++round)
     for (const Stream& stream : streams) tasks.push_back(wait_for(stream));
-  EXPECT_TRUE(std::none_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.has_ended(); }));
+  EXPECT_TRUE(
+      std::none_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.has_ended(); }));
   gate.open();
   for (Task& task : tasks) task.get();
 }
 
-/// Waits for the stream and for an event of it, in turn. Returns to `executor` each time. `count` must be what the stream has counted to.
+/// Waits for the stream and for an event of it, in turn. Returns to `executor` each time. `count`
+/// must be what the stream has counted to.
 Task count_along(StreamRef stream, const Executor& executor, int& count, int rounds) {
   for (int round = 1; round <= rounds; ++round) {
     stream.launch_host_func([&count] { ++count; });
@@ -214,7 +225,8 @@ Task count_along(StreamRef stream, const Executor& executor, int& count, int rou
       co_await resume_on(event, executor);
     else
       co_await resume_on(timed, executor);
-    if (count < round) throw std::logic_error{"the coroutine was continued before the stream was complete"};
+    if (count < round)
+      throw std::logic_error{"the coroutine was continued before the stream was complete"};
   }
 }
 
@@ -222,7 +234,8 @@ Task count_along(StreamRef stream, const Executor& executor, int& count, int rou
 TEST_F(Coroutines, OfFourThreadsWaitForOneStream) {
   constexpr int rounds = 60;
   const Stream stream;
-  std::array<int, 4> counts{};  // not atomic: each is written in the order of the stream, which co_await waits for
+  // not atomic: each is written in the order of the stream, which co_await waits for
+  std::array<int, 4> counts{};
   on_threads(4, [&](int i) {
     const Executor executor;
     Task task = count_along(stream, executor, counts[static_cast<std::size_t>(i)], rounds);

@@ -14,7 +14,8 @@ using CurrentTwo = TwoDevices;
 TEST_F(Current, IsTheDefaultStreamUntilOneIsSet) {
   on_thread([] {
     EXPECT_EQ(current_stream(), Device::current().default_stream());
-    for (int i = 0; i < Device::count(); ++i) EXPECT_EQ(current_stream(Device{i}), Device{i}.default_stream());
+    for (int i = 0; i < Device::count(); ++i)
+      EXPECT_EQ(current_stream(Device{i}), Device{i}.default_stream());
   });
 }
 
@@ -261,8 +262,8 @@ TEST_F(Current, AThreadMayEndInsideAGuard) {
   EXPECT_EQ(current_stream(), mine);
 }
 
-/// Runs `body(at_end)` on a thread. `body` may assign a function to `at_end`. The thread calls that function while it ends, after the
-/// destructors of all thread_local objects that `body` made.
+/// Runs `body(at_end)` on a thread. `body` may assign a function to `at_end`. The thread calls that
+/// function while it ends, after the destructors of all thread_local objects that `body` made.
 void on_ending_thread(const std::function<void(std::function<void()>& at_end)>& body) {
   struct AtEnd {
     std::function<void()> call;
@@ -332,7 +333,8 @@ TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
       for (const Stream& stream : streams) {
         const StreamGuard with{stream};
         EXPECT_EQ(current_stream(), stream);
-        for (int i = 0; i < Device::count(); ++i) EXPECT_EQ(current_stream(Device{i}).device(), Device{i});
+        for (int i = 0; i < Device::count(); ++i)
+          EXPECT_EQ(current_stream(Device{i}).device(), Device{i});
       }
       streams.front().use();
       EXPECT_EQ(current_stream(), streams.front());
@@ -382,12 +384,14 @@ TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {
         static thread_local const AtEnd last{{&stream, launches}};
         last.use();
       }}.join();
-      if (i % 100 == 0) stream.synchronize();  // bounds the queue: the library keeps the memory of its longest one
+      // bounds the queue: the library keeps the memory of its longest one
+      if (i % 100 == 0) stream.synchronize();
     }
     return static_cast<std::ptrdiff_t>(heap_in_use() - heap);
   };
   static_cast<void>(growth(500, true));
-  const auto of_the_runtime = growth(6000, false);  // what the runtime keeps for each thread, without the library
+  // what the runtime keeps for each thread, without the library
+  const auto of_the_runtime = growth(6000, false);
   EXPECT_LE(growth(6000, true), of_the_runtime + static_cast<std::ptrdiff_t>(heap_slack));
 }
 
@@ -395,7 +399,9 @@ TEST_F(Current, AGuardInsideAHostFunctionDoesNotAffectTheCaller) {
   Stream mine, stream;
   const StreamGuard with{mine};
   auto code = std::make_shared<std::error_code>();
-  stream.launch_host_func([code, view = StreamRef{stream}] { *code = code_of([&] { const StreamGuard inside{view}; }); });
+  stream.launch_host_func([code, view = StreamRef{stream}] {
+    *code = code_of([&] { const StreamGuard inside{view}; });
+  });
   stream.synchronize();
   EXPECT_EQ(*code, errc::not_permitted);
   EXPECT_EQ(current_stream(), mine);
@@ -441,7 +447,9 @@ TEST_F(Current, AContextWithAThreadsDefaultStreamIsForThatThread) {
   on_thread([&] {
     StreamRef::per_thread_default(device()).use();
     const StreamContext here;
-    { const StreamContext::Guard again{here}; }
+    {
+      const StreamContext::Guard again{here};
+    }
     on_thread([&] {
       const StreamRef found = current_stream();
       EXPECT_EQ(code_of([&] { const StreamContext::Guard carried{here}; }), errc::invalid_argument);
@@ -475,7 +483,8 @@ TEST_F(Current, IsSetWithoutUse) {
   }
   EXPECT_EQ(current_stream(), before) << "a stream that was destroyed is not current";
   Stream gone, taken{std::move(gone)};
-  EXPECT_EQ(code_of([&] { return set_current_stream(gone), 0; }), errc::invalid_handle);  // NOLINT: this is what is tested
+  EXPECT_EQ(code_of([&] { return set_current_stream(gone), 0; }),
+            errc::invalid_handle);  // NOLINT: this is what is tested
 }
 
 TEST_F(CurrentTwo, ADevicesStreamIsSetWithoutSwitchingDevice) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of the default stream with destroyed streams, with ended threads, and with blocking streams that have no work of their own.
+// The order of the default stream with destroyed streams, with ended threads, and with blocking
+// streams that have no work of their own.
 #include "support.hpp"
 
 namespace {
@@ -9,7 +10,8 @@ using DefaultStreamOrder = Conformance;
 
 Stream make_blocking() { return Stream{StreamOptions{.blocking = true}}; }
 
-/// Closes the gate on the per-thread default stream of a thread, writes "thread" behind the gate, and ends the thread.
+/// Closes the gate on the per-thread default stream of a thread, writes "thread" behind the gate,
+/// and ends the thread.
 void leave_work_of_an_ended_thread(Gate& gate, const Log& log, Device device) {
   on_thread([&] {
     const StreamRef mine = StreamRef::per_thread_default(device);
@@ -149,7 +151,8 @@ TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRu
   null.synchronize();
 }
 
-/// In each round a stream that is destroyed, or a thread that ends, writes a value. The default stream copies it.
+/// In each round a stream that is destroyed, or a thread that ends, writes a value. The default
+/// stream copies it.
 TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
   const StreamRef null = device().default_stream();
   PinnedBuffer<int> value{1}, seen{200};

@@ -24,8 +24,10 @@ TEST_F(DefaultStreams, AreThePlatformsNullStream) {
   EXPECT_TRUE(runs(stream));
 }
 
-/// A copy on a stream that orders with the default stream. Its source is written by pending work of the default stream.
-class CopyBehindTheDefaultStream : public Conformance, public testing::WithParamInterface<std::size_t> {
+/// A copy on a stream that orders with the default stream. Its source is written by pending work of
+/// the default stream.
+class CopyBehindTheDefaultStream : public Conformance,
+                                   public testing::WithParamInterface<std::size_t> {
  protected:
   void expect_new_bytes(StreamRef stream) {
     const std::size_t size = GetParam();
@@ -45,7 +47,8 @@ class CopyBehindTheDefaultStream : public Conformance, public testing::WithParam
     EXPECT_TRUE(result == fresh);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Sizes, CopyBehindTheDefaultStream, testing::Values(1000, 100'000, 4 << 20));
+INSTANTIATE_TEST_SUITE_P(Sizes, CopyBehindTheDefaultStream,
+                         testing::Values(1000, 100'000, 4 << 20));
 
 TEST_P(CopyBehindTheDefaultStream, OnABlockingStreamReadsWhatTheDefaultStreamWrote) {
   expect_new_bytes(Stream{StreamOptions{.blocking = true}});
@@ -71,9 +74,10 @@ TEST_F(DefaultStreams, PerThreadDefaultStreamsAreIndependent) {
   mine.synchronize();
 }
 
-/// A host function on one stream writes the pinned source of a copy on another stream. Only the rule of the default stream orders the copy
-/// after the function.
-class SmallCopyBehindTheDefaultStream : public Conformance, public testing::WithParamInterface<std::size_t> {
+/// A host function on one stream writes the pinned source of a copy on another stream. Only the
+/// rule of the default stream orders the copy after the function.
+class SmallCopyBehindTheDefaultStream : public Conformance,
+                                        public testing::WithParamInterface<std::size_t> {
  protected:
   void expect_new_bytes(StreamRef writer, StreamRef copier, bool batch) {
     const std::size_t size = GetParam();
@@ -95,7 +99,8 @@ class SmallCopyBehindTheDefaultStream : public Conformance, public testing::With
     EXPECT_EQ(std::count(back.begin(), back.end(), 2), static_cast<std::ptrdiff_t>(size));
   }
 };
-INSTANTIATE_TEST_SUITE_P(Sizes, SmallCopyBehindTheDefaultStream, testing::Values(16, 1000, 4096, 20'000, 100'000));
+INSTANTIATE_TEST_SUITE_P(Sizes, SmallCopyBehindTheDefaultStream,
+                         testing::Values(16, 1000, 4096, 20'000, 100'000));
 
 TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
   const Stream blocking{StreamOptions{.blocking = true}};
@@ -108,7 +113,8 @@ TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
   }
 }
 
-/// A runtime runs host functions one at a time, so a copy with a host function of its own would wait for the functions of other streams.
+/// A runtime runs host functions one at a time, so a copy with a host function of its own would
+/// wait for the functions of other streams.
 TEST_F(DefaultStreams, CopySmallPinnedMemoryWhileAnotherStreamsFunctionRuns) {
   if (!device().has_stream_memory_operations()) GTEST_SKIP() << "needs wait_value()";
   constexpr std::size_t count = 400, size = 1000;
@@ -119,7 +125,8 @@ TEST_F(DefaultStreams, CopySmallPinnedMemoryWhileAnotherStreamsFunctionRuns) {
   PinnedBuffer<std::uint32_t> number{1};
   std::fill(source.begin(), source.end(), 3);
   std::vector<CopyOperation> operations;
-  for (std::size_t i = 1; i < count; ++i) operations.push_back({there.data() + i * size, source.data() + i * size, size, {}, {}});
+  for (std::size_t i = 1; i < count; ++i)
+    operations.push_back({there.data() + i * size, source.data() + i * size, size, {}, {}});
   number[0] = 0;
   legacy.synchronize();
   Gate gate;
@@ -196,8 +203,11 @@ TEST_F(DefaultStreams, CannotBeDestroyedThroughAWrapper) {
   const StreamRef streams[] = {device().default_stream(), StreamRef::per_thread_default(device())};
   for (const StreamRef stream : streams)
     for (const Ownership ownership : {Ownership::borrow, Ownership::take}) {
-      const auto code = code_of([&] { Stream wrapper = Stream::from_native(stream.native(), device(), ownership); });
-      EXPECT_TRUE(code == nothing_thrown || code == errc::invalid_argument || code == errc::not_permitted) << code;
+      const auto code = code_of(
+          [&] { Stream wrapper = Stream::from_native(stream.native(), device(), ownership); });
+      EXPECT_TRUE(code == nothing_thrown || code == errc::invalid_argument ||
+                  code == errc::not_permitted)
+          << code;
       EXPECT_TRUE(stream.is_valid());
       EXPECT_TRUE(runs(stream));
     }

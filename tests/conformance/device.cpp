@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices, the current device and its guard. The first use from many threads needs a process of its own: exit_fork.cpp.
+// Devices, the current device and its guard. The first use from many threads needs a process of its
+// own: exit_fork.cpp.
 #include <cctype>
 #include <climits>
 #include <fstream>
@@ -199,7 +200,8 @@ TEST_F(Devices, AreFoundByTheirPlaceOnTheBus) {
     if (id.empty()) continue;
     EXPECT_EQ(Device::from_pci_bus_id(id), Device{i});
     std::string capitals = id;
-    std::transform(id.begin(), id.end(), capitals.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    std::transform(id.begin(), id.end(), capitals.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     EXPECT_EQ(Device::from_pci_bus_id(capitals), Device{i});
     if (id.rfind("0000:", 0) == 0) {
       EXPECT_EQ(Device::from_pci_bus_id(id.substr(5)), Device{i});

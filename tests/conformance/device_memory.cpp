@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that is allocated and freed in stream order, also when streams are destroyed first; resources, statistics and managed
-// memory.
+// Device memory that is allocated and freed in stream order, also when streams are destroyed first;
+// resources, statistics and managed memory.
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -33,7 +33,8 @@ TEST_F(DeviceMemory, IsFreedAfterTheOtherStreamAndBlocksNeither) {
     buffer->record_stream(user);
     buffer->record_stream(owner);
     buffer.reset();
-    EXPECT_TRUE(owner.synchronize_for(patience)) << "destroying the buffer made its stream wait for the other stream";
+    EXPECT_TRUE(owner.synchronize_for(patience))
+        << "destroying the buffer made its stream wait for the other stream";
     EXPECT_TRUE(runs(owner));
     gate.open();
   }
@@ -60,7 +61,8 @@ TEST_F(DeviceMemory, TheOtherStreamMayBeDestroyedFirst) {
 }
 
 TEST_F(DeviceMemory, ABufferInUseDoesNotDelayTheFreeingOfOthers) {
-  if (!device().has_memory_pools()) GTEST_SKIP() << "the device has no memory pools: freeing waits for it";
+  if (!device().has_memory_pools())
+    GTEST_SKIP() << "the device has no memory pools: freeing waits for it";
   Stream owner, held, other;
   const auto used_by = [&](const Stream& user) {
     auto buffer = std::make_unique<Buffer>(size, owner);
@@ -86,7 +88,8 @@ TEST_F(DeviceMemory, ABufferInUseDoesNotDelayTheFreeingOfOthers) {
 
 TEST_F(DeviceMemory, MayUseAPerThreadStreamThatEndsWithPendingWork) {
   constexpr int threads = 3;
-  std::vector<std::vector<unsigned char>> sources, results(threads, std::vector<unsigned char>(size));
+  std::vector<std::vector<unsigned char>> sources,
+      results(threads, std::vector<unsigned char>(size));
   for (unsigned i = 0; i < threads; ++i) sources.push_back(pattern(size, i + 1));
   for (std::size_t i = 0; i < threads; ++i)
     on_thread([&, here = device()] {
@@ -110,7 +113,9 @@ TEST_F(DeviceMemory, DoesNotGrowWithDestroyedStreamsThatUsedIt) {
     buffer.record_stream(user);
     user.synchronize();
   }
-  { const Buffer taken{std::move(buffer)}; }  // destroying it returns its events to the pool
+  {
+    const Buffer taken{std::move(buffer)};
+  }  // destroying it returns its events to the pool
   EXPECT_LE(live_objects().pooled_events, events + 64);
 }
 
@@ -212,7 +217,8 @@ TEST_F(DeviceMemory, FreedOnAnotherThreadWaitsForTheOwnersDefaultStreamButNotThe
     conformance::Gate gate;
     std::thread owner{[&] {
       const StreamRef stream = StreamRef::per_thread_default(device());
-      buffer = other_user ? std::make_unique<Buffer>(size, mine) : std::make_unique<Buffer>(size, stream);
+      buffer = other_user ? std::make_unique<Buffer>(size, mine)
+                          : std::make_unique<Buffer>(size, stream);
       stream.wait_stream(mine);
       gate.close_on(stream);
       fill_bytes(stream, buffer->data(), 5, size);
@@ -245,7 +251,9 @@ TEST_F(DeviceMemory, FreedOnAnotherThreadWaitsForTheOwnersDefaultStreamButNotThe
 
 TEST_F(DeviceMemory, TrimGivesUnusedMemoryBack) {
   const Stream stream;
-  { const Buffer used{size, stream}; }
+  {
+    const Buffer used{size, stream};
+  }
   Buffer kept{size, stream};
   stream.synchronize();
   DeviceResource{device()}.trim();
@@ -269,7 +277,9 @@ TEST_F(DeviceMemory, StatisticsAreExact) {
   }
   EXPECT_EQ(DeviceResource{device()}.statistics().in_use, before.in_use);
   EXPECT_GE(DeviceResource{device()}.statistics().peak, before.in_use + 1000 + size);
-  EXPECT_EQ(code_of([&] { const Buffer most{std::numeric_limits<std::size_t>::max() / 2, stream}; }), errc::out_of_memory);
+  EXPECT_EQ(
+      code_of([&] { const Buffer most{std::numeric_limits<std::size_t>::max() / 2, stream}; }),
+      errc::out_of_memory);
   EXPECT_EQ(DeviceResource{device()}.statistics().in_use, before.in_use);
 }
 
@@ -297,7 +307,8 @@ TEST_F(DeviceMemory, ResourceAllocatesAndFreesOnAnyOfTheDevicesStreams) {
 
 TEST_F(DeviceMemoryTwo, ResourceRefusesAnotherDevicesStream) {
   Stream stream{second};
-  EXPECT_EQ(code_of([&] { return DeviceResource{first}.allocate(stream, 16); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return DeviceResource{first}.allocate(stream, 16); }),
+            errc::invalid_argument);
 }
 
 TEST_F(DeviceMemoryTwo, IsFreedAfterAnotherDevicesWork) {
@@ -317,10 +328,12 @@ TEST_F(DeviceMemoryTwo, IsFreedAfterAnotherDevicesWork) {
 }
 
 TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
-  const std::error_code code = code_of([&] { DeviceResource{device()}.set_release_threshold(std::size_t{64} << 20); });
+  const std::error_code code =
+      code_of([&] { DeviceResource{device()}.set_release_threshold(std::size_t{64} << 20); });
   EXPECT_TRUE(code == std::error_code{} || code == errc::not_supported) << code.message();
   if (code == std::error_code{}) DeviceResource{device()}.set_release_threshold(0);
-  EXPECT_EQ(code_of([] { DeviceResource{Device{1000}}.set_release_threshold(0); }), errc::invalid_device);
+  EXPECT_EQ(code_of([] { DeviceResource{Device{1000}}.set_release_threshold(0); }),
+            errc::invalid_device);
   if (!streams_are_threads()) return;
   EXPECT_EQ(code, nothing_thrown) << "the host keeps no freed memory, so it accepts any threshold";
 }
@@ -328,7 +341,8 @@ TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
 TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {
   Stream stream;
   std::unique_ptr<ManagedBuffer<int>> memory;
-  const std::error_code code = code_of([&] { memory = std::make_unique<ManagedBuffer<int>>(1000); });
+  const std::error_code code =
+      code_of([&] { memory = std::make_unique<ManagedBuffer<int>>(1000); });
   if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
   ASSERT_EQ(code, std::error_code{});
   EXPECT_EQ(pointer_info(memory->data()).kind, MemoryKind::managed);
@@ -343,7 +357,9 @@ TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {
   ManagedBuffer<int> moved{std::move(*memory)};
   EXPECT_EQ(memory->data(), nullptr);
   EXPECT_EQ(moved.size(), 1000U);
-  EXPECT_EQ(code_of([] { const ManagedBuffer<double> most(std::numeric_limits<std::size_t>::max()); }), errc::out_of_memory);
+  EXPECT_EQ(
+      code_of([] { const ManagedBuffer<double> most(std::numeric_limits<std::size_t>::max()); }),
+      errc::out_of_memory);
 }
 
 }  // namespace

@@ -11,9 +11,7 @@ using namespace std::chrono_literals;
 
 // A difference with an untimed event on either side does not compile.
 template <class Stop, class Start>
-concept measurable = requires(const Stop& stop, const Start& start) {
-  stop - start;
-};
+concept measurable = requires(const Stop& stop, const Start& start) { stop - start; };
 static_assert(measurable<TimedEvent, TimedEvent>);
 static_assert(!measurable<Event, Event>);
 static_assert(!measurable<TimedEvent, Event>);

@@ -20,7 +20,8 @@ constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
 
 TEST_F(Errors, EveryCodeHasItsOwnText) {
   std::set<std::string> texts;
-  for (int code = static_cast<int>(errc::no_device); code <= static_cast<int>(errc::unknown); ++code) {
+  for (int code = static_cast<int>(errc::no_device); code <= static_cast<int>(errc::unknown);
+       ++code) {
     const std::error_code made = static_cast<errc>(code);
     EXPECT_EQ(made.value(), code);
     EXPECT_EQ(made.category(), error_category());
@@ -36,9 +37,11 @@ TEST_F(Errors, EveryCodeHasItsNameAsAnIdentifier) {
   EXPECT_STREQ(name(errc::out_of_memory), "out_of_memory");
   EXPECT_STREQ(name(errc::communicator_broken), "communicator_broken");
   EXPECT_STREQ(name(errc::unknown), "unknown");
-  for (const int number : {-1, 0, 22, 1000}) EXPECT_STREQ(name(static_cast<errc>(number)), "unknown") << number;
+  for (const int number : {-1, 0, 22, 1000})
+    EXPECT_STREQ(name(static_cast<errc>(number)), "unknown") << number;
   std::set<std::string> names;
-  for (int number = 1; number <= static_cast<int>(errc::unknown); ++number) names.insert(name(static_cast<errc>(number)));
+  for (int number = 1; number <= static_cast<int>(errc::unknown); ++number)
+    names.insert(name(static_cast<errc>(number)));
   EXPECT_EQ(names.size(), static_cast<std::size_t>(errc::unknown));
 }
 
@@ -74,8 +77,10 @@ TEST_F(Errors, CompareWithTheConditionsOfAnotherCppLibrary) {
   EXPECT_EQ(make_error_code(errc::invalid_argument), (std::error_condition{invalid, generic}));
   EXPECT_NE(make_error_code(errc::out_of_memory), (std::error_condition{invalid, generic}));
   EXPECT_NE(make_error_code(errc::invalid_argument), (std::error_condition{invalid, system}));
-  EXPECT_EQ(make_error_code(errc::capture), (std::error_condition{static_cast<int>(errc::capture), error_category()}));
-  EXPECT_NE(make_error_code(errc::capture), (std::error_condition{static_cast<int>(errc::capture), generic}));
+  EXPECT_EQ(make_error_code(errc::capture),
+            (std::error_condition{static_cast<int>(errc::capture), error_category()}));
+  EXPECT_NE(make_error_code(errc::capture),
+            (std::error_condition{static_cast<int>(errc::capture), generic}));
 }
 
 template <class Exception, class F>
@@ -93,7 +98,8 @@ TEST_F(Errors, OutOfMemoryIsABadAllocAndARunnelError) {
   const auto on_device = [] { DeviceBuffer<unsigned char> buffer(huge / 2); };
   const auto overflow = [] { PinnedBuffer<double> buffer(huge); };
   const auto device_overflow = [] { DeviceBuffer<double> buffer(huge / 8 + 1); };
-  for (const std::function<void()>& allocate : {std::function<void()>{pinned}, {on_device}, {overflow}, {device_overflow}}) {
+  for (const std::function<void()>& allocate :
+       {std::function<void()>{pinned}, {on_device}, {overflow}, {device_overflow}}) {
     EXPECT_TRUE(throws<std::bad_alloc>(allocate));
     EXPECT_TRUE(throws<runnel::Error>(allocate));
     EXPECT_TRUE(throws<std::exception>(allocate));
@@ -129,7 +135,8 @@ TEST_F(Errors, OtherErrorsAreSystemErrors) {
 
 TEST_F(Errors, AThrownErrorLeavesNoStateBehind) {
   Stream stream;
-  EXPECT_TRUE(throws<std::bad_alloc>([&] { DeviceBuffer<unsigned char> buffer(huge / 2, stream); }));
+  EXPECT_TRUE(
+      throws<std::bad_alloc>([&] { DeviceBuffer<unsigned char> buffer(huge / 2, stream); }));
   EXPECT_TRUE(throws<runnel::Error>([] { Device{INT_MAX}.use(); }));
   EXPECT_TRUE(stream.query());
   EXPECT_TRUE(runs(stream));
@@ -156,9 +163,7 @@ TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
       [&] { copy_bytes(moved, nullptr, nullptr, 1); },
       [] { Device{-1}.use(); },
       [] { PinnedBuffer<unsigned char> buffer(huge / 2); },
-      [&] {
-        StreamPool pool{device(), {.size = 0}};
-      },
+      [&] { StreamPool pool{device(), {.size = 0}}; },
   };
   for (const auto& fail : failures) {
     try {
@@ -171,7 +176,8 @@ TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
       EXPECT_EQ(error.native_code() == 0, std::strlen(error.native_name()) == 0) << error.what();
       if (error.native_code() != 0) {
         EXPECT_NE(std::strstr(error.what(), error.native_name()), nullptr) << error.what();
-        EXPECT_NE(std::strstr(error.what(), std::to_string(error.native_code()).c_str()), nullptr) << error.what();
+        EXPECT_NE(std::strstr(error.what(), std::to_string(error.native_code()).c_str()), nullptr)
+            << error.what();
       }
     }
   }
@@ -199,7 +205,8 @@ std::vector<BadCall> bad_calls() {
     table.push_back({std::move(name), expected, std::move(call)});
   };
 
-  const std::pair<const char*, int> ordinals[] = {{"Minus1", -1}, {"4096", 4096}, {"Max", INT_MAX}, {"Min", INT_MIN}};
+  const std::pair<const char*, int> ordinals[] = {
+      {"Minus1", -1}, {"4096", 4096}, {"Max", INT_MAX}, {"Min", INT_MIN}};
   const std::pair<const char*, void (*)(Device)> of_devices[] = {
       {"use", [](Device d) { d.use(); }},
       {"name", [](Device d) { static_cast<void>(d.name()); }},
@@ -209,14 +216,19 @@ std::vector<BadCall> bad_calls() {
       {"multiprocessor_count", [](Device d) { static_cast<void>(d.multiprocessor_count()); }},
       {"hardware_queues", [](Device d) { static_cast<void>(d.hardware_queues()); }},
       {"can_map_host_memory", [](Device d) { static_cast<void>(d.can_map_host_memory()); }},
-      {"can_pin_read_only_memory", [](Device d) { static_cast<void>(d.can_pin_read_only_memory()); }},
-      {"has_pageable_memory_access", [](Device d) { static_cast<void>(d.has_pageable_memory_access()); }},
-      {"can_use_host_page_tables", [](Device d) { static_cast<void>(d.can_use_host_page_tables()); }},
+      {"can_pin_read_only_memory",
+       [](Device d) { static_cast<void>(d.can_pin_read_only_memory()); }},
+      {"has_pageable_memory_access",
+       [](Device d) { static_cast<void>(d.has_pageable_memory_access()); }},
+      {"can_use_host_page_tables",
+       [](Device d) { static_cast<void>(d.can_use_host_page_tables()); }},
       {"has_partitions", [](Device d) { static_cast<void>(d.has_partitions()); }},
-      {"has_stream_memory_operations", [](Device d) { static_cast<void>(d.has_stream_memory_operations()); }},
+      {"has_stream_memory_operations",
+       [](Device d) { static_cast<void>(d.has_stream_memory_operations()); }},
       {"has_memory_pools", [](Device d) { static_cast<void>(d.has_memory_pools()); }},
       {"can_access_peer", [](Device d) { static_cast<void>(d.can_access_peer(Device{0})); }},
-      {"can_access_peer_as_peer", [](Device d) { static_cast<void>(Device{0}.can_access_peer(d)); }},
+      {"can_access_peer_as_peer",
+       [](Device d) { static_cast<void>(Device{0}.can_access_peer(d)); }},
       {"enable_peer_access", [](Device d) { d.enable_peer_access(Device{0}); }},
       {"enable_peer_access_as_peer", [](Device d) { Device{0}.enable_peer_access(d); }},
       {"disable_peer_access", [](Device d) { d.disable_peer_access(Device{0}); }},
@@ -231,12 +243,17 @@ std::vector<BadCall> bad_calls() {
   };
   for (const auto& [function, call] : of_devices)
     for (const auto& [name, ordinal] : ordinals)
-      add(std::string{function} + "_Device" + name, errc::invalid_device, [f = call, bad = Device{ordinal}](Things&) { f(bad); });
+      add(std::string{function} + "_Device" + name, errc::invalid_device,
+          [f = call, bad = Device{ordinal}](Things&) { f(bad); });
   for (const auto& [name, ordinal] : ordinals) {
     add(std::string{"Stream_from_native_Device"} + name, errc::invalid_device,
-        [bad = Device{ordinal}](Things& on) { static_cast<void>(Stream::from_native(on.stream.native(), bad, Ownership::borrow)); });
+        [bad = Device{ordinal}](Things& on) {
+          static_cast<void>(Stream::from_native(on.stream.native(), bad, Ownership::borrow));
+        });
     add(std::string{"Event_from_native_Device"} + name, errc::invalid_device,
-        [bad = Device{ordinal}](Things& on) { static_cast<void>(Event::from_native(on.recorded.native(), bad, Ownership::borrow)); });
+        [bad = Device{ordinal}](Things& on) {
+          static_cast<void>(Event::from_native(on.recorded.native(), bad, Ownership::borrow));
+        });
   }
 
   // Each invalid pair of pointers, for each function that takes one.
@@ -246,35 +263,18 @@ std::vector<BadCall> bad_calls() {
     std::size_t bytes;
   };
   const BadRange ranges[] = {
-      {"NullTo",
-       [](Things& on) {
-         return std::pair<int*, const int*>{nullptr, on.host.data()};
-       },
+      {"NullTo", [](Things& on) { return std::pair<int*, const int*>{nullptr, on.host.data()}; },
        8},
-      {"NullFrom",
-       [](Things& on) {
-         return std::pair<int*, const int*>{on.host.data(), nullptr};
-       },
+      {"NullFrom", [](Things& on) { return std::pair<int*, const int*>{on.host.data(), nullptr}; },
        8},
-      {"NullBoth",
-       [](Things&) {
-         return std::pair<int*, const int*>{nullptr, nullptr};
-       },
-       8},
+      {"NullBoth", [](Things&) { return std::pair<int*, const int*>{nullptr, nullptr}; }, 8},
       {"NullPinned",
-       [](Things& on) {
-         return std::pair<int*, const int*>{nullptr, on.pinned.data()};
-       },
-       8},
+       [](Things& on) { return std::pair<int*, const int*>{nullptr, on.pinned.data()}; }, 8},
       {"Huge",
-       [](Things& on) {
-         return std::pair<int*, const int*>{on.host.data(), on.other.data()};
-       },
+       [](Things& on) { return std::pair<int*, const int*>{on.host.data(), on.other.data()}; },
        huge},
       {"Overlap",
-       [](Things& on) {
-         return std::pair<int*, const int*>{on.host.data(), on.host.data() + 1};
-       },
+       [](Things& on) { return std::pair<int*, const int*>{on.host.data(), on.host.data() + 1}; },
        8},
       {"OverlapPinned",
        [](Things& on) {
@@ -286,47 +286,74 @@ std::vector<BadCall> bad_calls() {
       {"Stage", Pageable::stage}, {"Block", Pageable::block}, {"Refuse", Pageable::refuse}};
   for (const auto& range : ranges)
     for (const auto& [policy_name, policy] : policies) {
-      add(std::string{"copy_bytes_"} + range.name + policy_name, errc::invalid_argument, [range, pageable = policy](Things& on) {
-        const auto [to, from] = range.pointers(on);
-        copy_bytes(on.stream, to, from, range.bytes, pageable);
-      });
-      add(std::string{"copy_2d_"} + range.name + policy_name, errc::invalid_argument, [range, pageable = policy](Things& on) {
-        const auto [to, from] = range.pointers(on);
-        copy_2d(on.stream, to, range.bytes, from, range.bytes, range.bytes, 2, pageable);
-      });
+      add(std::string{"copy_bytes_"} + range.name + policy_name, errc::invalid_argument,
+          [range, pageable = policy](Things& on) {
+            const auto [to, from] = range.pointers(on);
+            copy_bytes(on.stream, to, from, range.bytes, pageable);
+          });
+      add(std::string{"copy_2d_"} + range.name + policy_name, errc::invalid_argument,
+          [range, pageable = policy](Things& on) {
+            const auto [to, from] = range.pointers(on);
+            copy_2d(on.stream, to, range.bytes, from, range.bytes, range.bytes, 2, pageable);
+          });
     }
-  add("copy_bytes_current_Null", errc::invalid_argument, [](Things&) { copy_bytes(nullptr, nullptr, 8); });
-  add("copy_2d_PitchTo", errc::invalid_argument, [](Things& on) { copy_2d(on.stream, on.host.data(), 7, on.other.data(), 8, 8, 2); });
-  add("copy_2d_PitchFrom", errc::invalid_argument, [](Things& on) { copy_2d(on.stream, on.host.data(), 8, on.other.data(), 7, 8, 2); });
-  add("copy_2d_HugeHeight", errc::invalid_argument, [](Things& on) { copy_2d(on.stream, on.host.data(), 8, on.other.data(), 8, 8, huge); });
-  add("copy_2d_HugePitch", errc::invalid_argument, [](Things& on) { copy_2d(on.stream, on.host.data(), huge, on.other.data(), 8, 8, 2); });
-  add("copy_Sizes", errc::invalid_argument, [](Things& on) { copy(on.stream, std::span{on.host}.first(3), on.other); });
-  add("copy_current_Sizes", errc::invalid_argument, [](Things& on) { copy(std::span{on.host}.first(3), on.other); });
-  add("fill_bytes_Null", errc::invalid_argument, [](Things& on) { fill_bytes(on.stream, nullptr, 1, 1); });
-  add("fill_bytes_Huge", errc::invalid_argument, [](Things& on) { fill_bytes(on.stream, on.host.data(), 1, huge); });
-  add("fill_2d_Null", errc::invalid_argument, [](Things& on) { fill_2d(on.stream, nullptr, 8, 1, 8, 2); });
-  add("fill_2d_Pitch", errc::invalid_argument, [](Things& on) { fill_2d(on.stream, on.host.data(), 7, 1, 8, 2); });
-  add("fill_2d_Huge", errc::invalid_argument, [](Things& on) { fill_2d(on.stream, on.host.data(), huge / 2, 1, 8, 4); });
-  add("fill_Null", errc::invalid_argument, [](Things& on) { fill(on.stream, std::span<int>{static_cast<int*>(nullptr), 2}, 1); });
-  add("fill_current_Null", errc::invalid_argument, [](Things&) { fill(std::span<int>{static_cast<int*>(nullptr), 2}, 1); });
+  add("copy_bytes_current_Null", errc::invalid_argument,
+      [](Things&) { copy_bytes(nullptr, nullptr, 8); });
+  add("copy_2d_PitchTo", errc::invalid_argument,
+      [](Things& on) { copy_2d(on.stream, on.host.data(), 7, on.other.data(), 8, 8, 2); });
+  add("copy_2d_PitchFrom", errc::invalid_argument,
+      [](Things& on) { copy_2d(on.stream, on.host.data(), 8, on.other.data(), 7, 8, 2); });
+  add("copy_2d_HugeHeight", errc::invalid_argument,
+      [](Things& on) { copy_2d(on.stream, on.host.data(), 8, on.other.data(), 8, 8, huge); });
+  add("copy_2d_HugePitch", errc::invalid_argument,
+      [](Things& on) { copy_2d(on.stream, on.host.data(), huge, on.other.data(), 8, 8, 2); });
+  add("copy_Sizes", errc::invalid_argument,
+      [](Things& on) { copy(on.stream, std::span{on.host}.first(3), on.other); });
+  add("copy_current_Sizes", errc::invalid_argument,
+      [](Things& on) { copy(std::span{on.host}.first(3), on.other); });
+  add("fill_bytes_Null", errc::invalid_argument,
+      [](Things& on) { fill_bytes(on.stream, nullptr, 1, 1); });
+  add("fill_bytes_Huge", errc::invalid_argument,
+      [](Things& on) { fill_bytes(on.stream, on.host.data(), 1, huge); });
+  add("fill_2d_Null", errc::invalid_argument,
+      [](Things& on) { fill_2d(on.stream, nullptr, 8, 1, 8, 2); });
+  add("fill_2d_Pitch", errc::invalid_argument,
+      [](Things& on) { fill_2d(on.stream, on.host.data(), 7, 1, 8, 2); });
+  add("fill_2d_Huge", errc::invalid_argument,
+      [](Things& on) { fill_2d(on.stream, on.host.data(), huge / 2, 1, 8, 4); });
+  add("fill_Null", errc::invalid_argument,
+      [](Things& on) { fill(on.stream, std::span<int>{static_cast<int*>(nullptr), 2}, 1); });
+  add("fill_current_Null", errc::invalid_argument,
+      [](Things&) { fill(std::span<int>{static_cast<int*>(nullptr), 2}, 1); });
 
-  add("launch_host_func_Null", errc::invalid_argument, [](Things& on) { on.stream.launch_host_func(static_cast<void (*)()>(nullptr)); });
-  add("launch_host_func_Empty", errc::invalid_argument, [](Things& on) { on.stream.launch_host_func(std::function<void()>{}); });
-  add("Stream_from_native_Null", errc::invalid_argument,
-      [](Things& on) { static_cast<void>(Stream::from_native(native::stream{}, on.stream.device(), Ownership::take)); });
-  add("Event_from_native_Null", errc::invalid_argument,
-      [](Things& on) { static_cast<void>(Event::from_native(native::event{}, on.stream.device(), Ownership::take)); });
-  add("TimedEvent_Interprocess", errc::invalid_argument, [](Things&) { const TimedEvent event{EventOptions{.interprocess = true}}; });
-  add("TimedEvent_Difference_NeverRecorded", errc::invalid_argument, [](Things&) { static_cast<void>(TimedEvent{} - TimedEvent{}); });
-  add("Event_device_NeverRecorded", errc::invalid_argument, [](Things&) { static_cast<void>(Event{}.device()); });
-  add("StreamPool_SizeZero", errc::invalid_argument, [](Things& on) { const StreamPool pool{on.stream.device(), {.size = 0}}; });
-  add("StreamPool_SizeAboveMax", errc::invalid_argument, [](Things& on) {
-    const StreamPool pool{on.stream.device(), {.size = 2, .max = 1}};
+  add("launch_host_func_Null", errc::invalid_argument,
+      [](Things& on) { on.stream.launch_host_func(static_cast<void (*)()>(nullptr)); });
+  add("launch_host_func_Empty", errc::invalid_argument,
+      [](Things& on) { on.stream.launch_host_func(std::function<void()>{}); });
+  add("Stream_from_native_Null", errc::invalid_argument, [](Things& on) {
+    static_cast<void>(Stream::from_native(native::stream{}, on.stream.device(), Ownership::take));
   });
-  add("PinnedBuffer_Huge", errc::out_of_memory, [](Things&) { const PinnedBuffer<int> buffer(huge / 8); });
-  add("PinnedBuffer_Overflow", errc::out_of_memory, [](Things&) { const PinnedBuffer<int> buffer(huge); });
-  add("DeviceBuffer_Huge", errc::out_of_memory, [](Things& on) { const DeviceBuffer<int> buffer(huge / 8, on.stream); });
-  add("DeviceBuffer_Overflow", errc::out_of_memory, [](Things& on) { const DeviceBuffer<int> buffer(huge, on.stream); });
+  add("Event_from_native_Null", errc::invalid_argument, [](Things& on) {
+    static_cast<void>(Event::from_native(native::event{}, on.stream.device(), Ownership::take));
+  });
+  add("TimedEvent_Interprocess", errc::invalid_argument,
+      [](Things&) { const TimedEvent event{EventOptions{.interprocess = true}}; });
+  add("TimedEvent_Difference_NeverRecorded", errc::invalid_argument,
+      [](Things&) { static_cast<void>(TimedEvent{} - TimedEvent{}); });
+  add("Event_device_NeverRecorded", errc::invalid_argument,
+      [](Things&) { static_cast<void>(Event{}.device()); });
+  add("StreamPool_SizeZero", errc::invalid_argument,
+      [](Things& on) { const StreamPool pool{on.stream.device(), {.size = 0}}; });
+  add("StreamPool_SizeAboveMax", errc::invalid_argument,
+      [](Things& on) { const StreamPool pool{on.stream.device(), {.size = 2, .max = 1}}; });
+  add("PinnedBuffer_Huge", errc::out_of_memory,
+      [](Things&) { const PinnedBuffer<int> buffer(huge / 8); });
+  add("PinnedBuffer_Overflow", errc::out_of_memory,
+      [](Things&) { const PinnedBuffer<int> buffer(huge); });
+  add("DeviceBuffer_Huge", errc::out_of_memory,
+      [](Things& on) { const DeviceBuffer<int> buffer(huge / 8, on.stream); });
+  add("DeviceBuffer_Overflow", errc::out_of_memory,
+      [](Things& on) { const DeviceBuffer<int> buffer(huge, on.stream); });
   return table;
 }
 

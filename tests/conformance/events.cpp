@@ -30,7 +30,8 @@ TEST_F(Events, CanBeCreatedWithEachOption) {
 }
 
 TEST_F(Events, ATimedEventCannotBeInterprocess) {
-  EXPECT_EQ(code_of([] { TimedEvent event{EventOptions{.interprocess = true}}; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([] { TimedEvent event{EventOptions{.interprocess = true}}; }),
+            errc::invalid_argument);
 }
 
 TEST_F(Events, ANewEventIsComplete) {
@@ -242,8 +243,12 @@ TEST_F(Events, CanBeDestroyedRightAfterItsRecord) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
-  { const Event event{stream}; }
-  { const TimedEvent event{stream}; }
+  {
+    const Event event{stream};
+  }
+  {
+    const TimedEvent event{stream};
+  }
   log.write(stream, "after");
   gate.open();
   stream.synchronize();
@@ -472,7 +477,8 @@ TEST_F(Events, SayWhatTheyAre) {
   Event event;
   EXPECT_EQ(to_string(event), "Event(never recorded)");
   event.record(stream);
-  const std::string recorded = "recorded on device " + std::to_string(stream.device().ordinal()) + ")";
+  const std::string recorded =
+      "recorded on device " + std::to_string(stream.device().ordinal()) + ")";
   EXPECT_EQ(to_string(event), "Event(" + recorded);
   const Event moved{std::move(event)};
   EXPECT_EQ(to_string(event), "Event(moved from)");  // NOLINT: this is what is tested

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases that need a process of their own: first use, exit and fork. `exit_cases <name>` runs one case. It prints "passed", or what failed.
+// Cases that need a process of their own: first use, exit and fork. `exit_cases <name>` runs one
+// case. It prints "passed", or what failed.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -29,7 +30,8 @@ using test_support::in_child;
 using test_support::wait_for_child;
 using test_support::works;
 
-/// Blocks the stream until the returned promise is set. The promise is never destroyed, so the end of the process does not set it.
+/// Blocks the stream until the returned promise is set. The promise is never destroyed, so the end
+/// of the process does not set it.
 std::promise<void>& hold(StreamRef stream) {
   static std::vector<std::promise<void>*>& kept = *new std::vector<std::promise<void>*>;
   kept.push_back(new std::promise<void>);
@@ -99,14 +101,17 @@ int static_objects() {
 /// Counts what it is given back.
 struct CountingResource {
   static inline int returned = 0;
-  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) { return DeviceResource{}.allocate(stream, bytes, alignment); }
+  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
+    return DeviceResource{}.allocate(stream, bytes, alignment);
+  }
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
     ++returned;
     DeviceResource{}.deallocate(stream, pointer, bytes, alignment);
   }
 };
 
-/// Neither while static objects are destroyed nor in a forked child is the runtime called, and so no resource is.
+/// Neither while static objects are destroyed nor in a forked child is the runtime called, and so
+/// no resource is.
 int static_buffers_of_a_resource() {
   struct Check {
     ~Check() {
@@ -139,14 +144,15 @@ int thread_local_objects() {
   };
   std::thread{use}.join();
   const LiveObjects left = live_objects();
-  expect(left.streams == 0 && left.events == 0 && left.device_blocks == 0, "the thread's objects were destroyed with the thread");
+  expect(left.streams == 0 && left.events == 0 && left.device_blocks == 0,
+         "the thread's objects were destroyed with the thread");
   use();
   return finish();
 }
 
 int exit_from_a_host_function() {
-  // Never destroyed, because this thread uses the streams while another thread calls exit(). Volatile, so that a leak checker sees the
-  // pointers.
+  // Never destroyed, because this thread uses the streams while another thread calls exit().
+  // Volatile, so that a leak checker sees the pointers.
   static Stream* volatile const kept[2] = {new Stream, new Stream};
   const Stream& stream = *kept[0];
   const Stream& other = *kept[1];
@@ -169,7 +175,8 @@ int exit_with_a_closed_gate() {
   static Stream waiter;
   event.record(stream);
   waiter.wait_event(event);
-  waiter.launch_host_func([] { std::puts("failed: a function ran that is behind the closed gate"); });
+  waiter.launch_host_func(
+      [] { std::puts("failed: a function ran that is behind the closed gate"); });
   expect(!stream.query(), "the gate is closed");
   return finish();
 }
@@ -185,7 +192,9 @@ int exit_with_a_value_that_never_comes() {
 
 int exit_with_a_release_under_way() {
   static Stream stream;
-  { const PinnedBuffer<char> cached{1000}, another{1 << 20}; }
+  {
+    const PinnedBuffer<char> cached{1000}, another{1 << 20};
+  }
   hold(stream);
   PinnedPool::trim();
   expect(PinnedPool::statistics().cached == 0, "the pool gives its blocks up");
@@ -194,7 +203,9 @@ int exit_with_a_release_under_way() {
 
 /// Without a thread, memory goes back in place.
 int releases_without_a_thread() {
-  { const PinnedBuffer<char> cached{1000}; }
+  {
+    const PinnedBuffer<char> cached{1000};
+  }
   std::vector<int> values(1000);
   std::optional<HostRegistration> registration{values};
   SharedBuffer<int> shared{1000};
@@ -232,14 +243,17 @@ int exit_with_pending_completions() {
   static Event event;
   hold(stream);
   event.record(stream);
-  stream.on_complete([](const Outcome&) { std::puts("failed: a completion function ran that is behind the closed gate"); });
+  stream.on_complete([](const Outcome&) {
+    std::puts("failed: a completion function ran that is behind the closed gate");
+  });
   event.on_complete([](const Outcome&) { std::puts("failed: the event has not happened"); });
   static const Future future = stream.future();
   expect(!future.wait_for(std::chrono::milliseconds{1}), "the gate is closed");
   return finish();
 }
 
-/// quiesce_for() says that functions are pending; the process ends all the same, and destroys nothing that is kept.
+/// quiesce_for() says that functions are pending; the process ends all the same, and destroys
+/// nothing that is kept.
 int quiesce_then_exit_with_a_closed_gate() {
   struct Kept {
     Kept() = default;
@@ -300,14 +314,16 @@ void expect_forked(const char* what, F&& f) {
   }
 }
 
-/// Every use of a parent's object must be refused in a child, whatever work the parent has enqueued.
+/// Every use of a parent's object must be refused in a child, whatever work the parent has
+/// enqueued.
 int use_what_the_parent_made(Stream& stream, Event& event) {
   std::vector<int> a(4), b(4);
   std::uint32_t number = 0;
   expect_forked("Stream", [] { const Stream made; });
   expect_forked("query", [&] { static_cast<void>(stream.query()); });
   expect_forked("synchronize", [&] { stream.synchronize(); });
-  expect_forked("synchronize_for", [&] { static_cast<void>(stream.synchronize_for(std::chrono::seconds{1})); });
+  expect_forked("synchronize_for",
+                [&] { static_cast<void>(stream.synchronize_for(std::chrono::seconds{1})); });
   expect_forked("launch_host_func", [&] { stream.launch_host_func([] {}); });
   expect_forked("record_event", [&] { static_cast<void>(stream.record_event()); });
   expect_forked("record_event, again", [&] { stream.record_event(event); });
@@ -317,11 +333,13 @@ int use_what_the_parent_made(Stream& stream, Event& event) {
   expect_forked("Event::synchronize", [&] { event.synchronize(); });
   expect_forked("wait_value", [&] { stream.wait_value(&number, 0); });
   expect_forked("write_value", [&] { stream.write_value(&number, 0); });
-  expect_forked("StreamRef::from_native", [&] { static_cast<void>(StreamRef::from_native(nullptr, Device{0})); });
+  expect_forked("StreamRef::from_native",
+                [&] { static_cast<void>(StreamRef::from_native(nullptr, Device{0})); });
   expect_forked("multiprocessors", [&] { static_cast<void>(stream.multiprocessors()); });
   expect_forked("partition", [] { static_cast<void>(partition(Device{0}, 1)); });
   expect_forked("SharedBuffer", [] { const SharedBuffer<int> buffer{4, Device{0}}; });
-  expect_forked("SharedBuffer::from_ipc_handle", [] { static_cast<void>(SharedBuffer<int>::from_ipc_handle({})); });
+  expect_forked("SharedBuffer::from_ipc_handle",
+                [] { static_cast<void>(SharedBuffer<int>::from_ipc_handle({})); });
   expect_forked("Event::ipc_handle", [&] { static_cast<void>(event.ipc_handle()); });
   expect_forked("Event::from_ipc_handle", [] { static_cast<void>(Event::from_ipc_handle({})); });
   expect_forked("copy", [&] { copy(stream, a, b); });
@@ -341,7 +359,8 @@ int fork_then_use_in_the_child() {
   Event event;
   auto& gate = hold(stream);
   event.record(stream);
-  expect(in_child([&] { return use_what_the_parent_made(stream, event); }) == 0, "every call in the child was refused");
+  expect(in_child([&] { return use_what_the_parent_made(stream, event); }) == 0,
+         "every call in the child was refused");
   // The parent still has the same objects, with the same pending work.
   expect(!stream.query() && !event.query(), "the parent's stream still waits");
   gate.set_value();
@@ -393,7 +412,8 @@ void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
       record_stream(user, on_device);
       const PinnedBuffer<int> memory{100};
       const StreamLease lease = pool.acquire();
-      const Stream wrapper = Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
+      const Stream wrapper =
+          Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
       static_cast<void>(PinnedPool::statistics());
     }
     stream.synchronize();
@@ -402,7 +422,8 @@ void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
 
 /// Objects that a child inherits. The child may destroy them.
 struct Inherited {
-  explicit Inherited(StreamPool& from) : lease{from.acquire()}, own_pool{from.device(), {.size = 1}}, pool{&from} {}
+  explicit Inherited(StreamPool& from)
+      : lease{from.acquire()}, own_pool{from.device(), {.size = 1}}, pool{&from} {}
   Stream stream;
   Stream wrapper = Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
   Event event{stream};
@@ -435,13 +456,15 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
   expect_forked("StreamPool::size", [&] { static_cast<void>(pool.size()); });
   expect_forked("StreamPool::leased", [&] { static_cast<void>(pool.leased()); });
   expect_forked("StreamPool::growth", [&] { static_cast<void>(pool.growth()); });
-  expect_forked("Stream::from_native",
-                [&] { static_cast<void>(Stream::from_native(stream.native(), stream.device(), Ownership::borrow)); });
+  expect_forked("Stream::from_native", [&] {
+    static_cast<void>(Stream::from_native(stream.native(), stream.device(), Ownership::borrow));
+  });
   expect_forked("Stream::release", [&] { static_cast<void>(stream.release()); });
   expect_forked("Event::record", [&] { Event{}.record(stream); });
   expect_forked("record_stream", [&] { record_stream(stream, inherited->pinned.data()); });
   expect_forked("default_stream", [&] { static_cast<void>(stream.device().default_stream()); });
-  expect_forked("per_thread_default", [&] { static_cast<void>(StreamRef::per_thread_default(stream.device())); });
+  expect_forked("per_thread_default",
+                [&] { static_cast<void>(StreamRef::per_thread_default(stream.device())); });
   inherited.reset();
   expect(!view.is_valid(), "a view of a destroyed stream must be invalid in the child");
   return failures;
@@ -463,13 +486,15 @@ int fork_beside_busy_threads() {
   return finish();
 }
 
-int use_completions_in_the_child(const Stream& stream, const Event& event, std::optional<Future>& future) {
+int use_completions_in_the_child(const Stream& stream, const Event& event,
+                                 std::optional<Future>& future) {
   alarm(20);
   expect_forked("on_complete", [&] { stream.on_complete([](const Outcome&) {}); });
   expect_forked("Event::on_complete", [&] { event.on_complete([](const Outcome&) {}); });
   expect_forked("future", [&] { static_cast<void>(stream.future()); });
   expect_forked("Future::wait", [&] { future->wait(); });
-  expect_forked("Future::wait_for", [&] { static_cast<void>(future->wait_for(std::chrono::seconds{1})); });
+  expect_forked("Future::wait_for",
+                [&] { static_cast<void>(future->wait_for(std::chrono::seconds{1})); });
   expect(!future->is_ready(), "the parent's work is not complete");
   future.reset();
   return failures;
@@ -511,7 +536,8 @@ class CapturedErrors {
     return all;
   }
   [[nodiscard]] bool eventually_has(const std::string& part) const {
-    return test_support::eventually(std::chrono::seconds{15}, [&] { return text().find(part) != std::string::npos; });
+    return test_support::eventually(std::chrono::seconds{15},
+                                    [&] { return text().find(part) != std::string::npos; });
   }
   [[nodiscard]] std::size_t count(const std::string& part) const {
     const std::string all = text();
@@ -527,7 +553,8 @@ class CapturedErrors {
 int hang_report() {
   setenv("RUNNEL_HANG_REPORT", "0.05", 1);
   const CapturedErrors errors;
-  Stream holder{StreamOptions{.name = "holder"}}, waiter{StreamOptions{.name = "waiter"}}, unused{StreamOptions{.name = "unused"}};
+  Stream holder{StreamOptions{.name = "holder"}}, waiter{StreamOptions{.name = "waiter"}},
+      unused{StreamOptions{.name = "unused"}};
   unused.synchronize();
   std::promise<void>& gate = hold(holder);
   waiter.wait_stream(holder);
@@ -539,10 +566,12 @@ int hang_report() {
   gate.set_value();
   thread.join();  // the wait went on, and ended
   for (const std::string& part :
-       {"wait for a stream (stream id " + std::to_string(waiter.id()) + ")", std::string{", holder): has work"},
-        std::string{", waiter): has work"}, std::string{", unused): idle"},
+       {"wait for a stream (stream id " + std::to_string(waiter.id()) + ")",
+        std::string{", holder): has work"}, std::string{", waiter): has work"},
+        std::string{", unused): idle"},
         "make a stream wait for another (stream id " + std::to_string(holder.id()) + ")",
-        "make a stream wait for an event (stream id " + std::to_string(holder.id()) + ")", std::string{"ago: launch a host function"}})
+        "make a stream wait for an event (stream id " + std::to_string(holder.id()) + ")",
+        std::string{"ago: launch a host function"}})
     expect(errors.count(part) == 1, "the report has \"" + part + "\"");
   waiter.synchronize();
   expect(errors.count("a wait lasts long") == 1, "a wait is reported once");
@@ -557,7 +586,8 @@ int hang_report_of_an_event() {
   std::promise<void>& gate = hold(holder);
   const Event event = holder.record_event();
   std::thread thread{[&] { event.synchronize(); }};
-  const bool is_reported = errors.eventually_has("wait for an event (stream id " + std::to_string(holder.id()) + ")");
+  const bool is_reported =
+      errors.eventually_has("wait for an event (stream id " + std::to_string(holder.id()) + ")");
   expect(is_reported, "the report names the stream that has recorded the event");
   gate.set_value();
   thread.join();
@@ -565,7 +595,8 @@ int hang_report_of_an_event() {
   return finish();
 }
 
-/// Behind a gate, `f()` waits, and is reported by those words. It is called until it is, since some waits are short.
+/// Behind a gate, `f()` waits, and is reported by those words. It is called until it is, since some
+/// waits are short.
 template <class F, class Prepare>
 void expect_report(const CapturedErrors& errors, const std::string& words, F f, Prepare prepare) {
   Stream holder;
@@ -610,8 +641,7 @@ void expect_reports_of_releases(const CapturedErrors& errors) {
   std::optional<HostRegistration> registration{values};
   expect_report(errors, "to unpin memory", [&] { registration.reset(); });
   const auto cache = [](StreamRef) { static_cast<void>(PinnedBuffer<char>{1000}); };
-  expect_report(
-      errors, "to give cached pinned memory back", [] { PinnedPool::trim(); }, cache);
+  expect_report(errors, "to give cached pinned memory back", [] { PinnedPool::trim(); }, cache);
   const Stream stream;
   DeviceBuffer<int> there{large.size(), stream};
   copy(stream, there, large);
@@ -626,7 +656,8 @@ void expect_reports_of_releases(const CapturedErrors& errors) {
     } catch (const std::bad_alloc&) {
     }
   };
-  expect_report(errors, "to allocate managed memory", allocate, [&](StreamRef) { managed.reset(); });
+  expect_report(errors, "to allocate managed memory", allocate,
+                [&](StreamRef) { managed.reset(); });
 }
 
 int hang_report_of_memory() {
@@ -648,7 +679,8 @@ int hang_report_of_a_copy() {
   stream.synchronize();
   std::optional<StreamRef> held;
   expect_report(
-      errors, "to copy (stream id ", [&] { copy(*held, values, buffer, Pageable::block); }, [&](StreamRef holder) { held = holder; });
+      errors, "to copy (stream id ", [&] { copy(*held, values, buffer, Pageable::block); },
+      [&](StreamRef holder) { held = holder; });
   return finish();
 }
 
@@ -669,25 +701,32 @@ int settings_not_understood() {
   setenv("RUNNEL_TRACE_CUPTI", "off", 1);
   const CapturedErrors errors;
   const StagingOptions options = Staging::options();
-  expect(options.chunk == std::size_t{8} << 20 && options.memory == std::size_t{512} << 20 && options.workers > 0, "the defaults count");
+  expect(options.chunk == std::size_t{8} << 20 && options.memory == std::size_t{512} << 20 &&
+             options.workers > 0,
+         "the defaults count");
   for (const char* setting : {"STAGING_CHUNK=4 MB", "STAGING_MEMORY=0", "STAGING_WORKERS=0"})
-    expect(errors.count(("RUNNEL_" + std::string{setting} + " is not understood").c_str()) == 1, "the value is refused");
+    expect(errors.count(("RUNNEL_" + std::string{setting} + " is not understood").c_str()) == 1,
+           "the value is refused");
   for (const char* workers : {"65", "4K", "-1"}) {
     setenv("RUNNEL_STAGING_WORKERS", workers, 1);
     expect(Staging::options().workers == options.workers, "the default counts");
   }
-  expect(errors.count("is not understood, and does not count: write a number from 1 to 64") == 4, "the values are refused");
+  expect(errors.count("is not understood, and does not count: write a number from 1 to 64") == 4,
+         "the values are refused");
   expect(works(Stream{}), "a stream works");
-  expect(errors.count("RUNNEL_CHECK=yes is not understood, and the checker stays off") == 1, "the value is refused");
+  expect(errors.count("RUNNEL_CHECK=yes is not understood, and the checker stays off") == 1,
+         "the value is refused");
   expect(errors.count("RUNNEL_TRACE_CUPTI=off is not understood") == 1, "the value is refused");
   return finish();
 }
 
-int use_a_current_stream_in_the_child(const Stream& stream, std::optional<StreamGuard>& guard, std::optional<DeviceGuard>& device_guard,
+int use_a_current_stream_in_the_child(const Stream& stream, std::optional<StreamGuard>& guard,
+                                      std::optional<DeviceGuard>& device_guard,
                                       const StreamContext& context) {
   const auto expect_no_current_stream = [&] {
     expect_forked("current_stream", [] { static_cast<void>(current_stream()); });
-    expect_forked("current_stream of a device", [&] { static_cast<void>(current_stream(stream.device())); });
+    expect_forked("current_stream of a device",
+                  [&] { static_cast<void>(current_stream(stream.device())); });
     expect_forked("use", [&] { stream.use(); });
     expect_forked("StreamGuard", [&] { const StreamGuard with{stream}; });
     expect_forked("StreamContext", [] { const StreamContext here; });
@@ -697,7 +736,8 @@ int use_a_current_stream_in_the_child(const Stream& stream, std::optional<Stream
   };
   expect_no_current_stream();
   expect_forked("StreamGuard::reset", [&] { guard->reset(stream); });
-  expect_forked("StreamGuard::original_stream", [&] { static_cast<void>(guard->original_stream()); });
+  expect_forked("StreamGuard::original_stream",
+                [&] { static_cast<void>(guard->original_stream()); });
   guard.reset();
   expect_no_current_stream();
   device_guard.reset();
@@ -712,7 +752,9 @@ int fork_inside_a_guard() {
   const StreamContext context;
   std::optional<DeviceGuard> device_guard{std::in_place, last};
   std::optional<StreamGuard> guard{std::in_place, inner};
-  expect(in_child([&] { return use_a_current_stream_in_the_child(inner, guard, device_guard, context); }) == 0,
+  expect(in_child([&] {
+           return use_a_current_stream_in_the_child(inner, guard, device_guard, context);
+         }) == 0,
          "every call in the child was refused");
   expect(current_stream() == inner, "the parent's current stream is unchanged");
   guard.reset();
@@ -747,7 +789,8 @@ int static_guard() {
 
 int thread_local_guard() {
   static Stream inner{Device{Device::count() - 1}};
-  // Made before everything that the library keeps for this thread, and therefore destroyed after it.
+  // Made before everything that the library keeps for this thread, and therefore destroyed after
+  // it.
   static thread_local std::optional<StreamGuard> with;
   with.emplace(inner);
   static_cast<void>(StreamRef::per_thread_default(inner.device()));
@@ -791,7 +834,8 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
 
 }  // namespace
 
-// A leak checker stops all threads at the end of a process. In a forked child it may wait for threads that exist in the parent only.
+// A leak checker stops all threads at the end of a process. In a forked child it may wait for
+// threads that exist in the parent only.
 extern "C" const char* __lsan_default_options() { return "detect_leaks=0"; }
 
 int main(int argc, char** argv) try {

@@ -20,9 +20,8 @@ static_assert(!std::is_constructible_v<Stream, std::nullptr_t>);
 static_assert(!std::is_constructible_v<Stream, int>);
 static_assert(!std::is_constructible_v<StreamRef, native::stream>);
 template <class T>
-concept wrappable = requires(T handle) {
-  Stream::from_native(handle, Device{0}, Ownership::borrow);
-};
+concept wrappable =
+    requires(T handle) { Stream::from_native(handle, Device{0}, Ownership::borrow); };
 static_assert(wrappable<native::stream> && !wrappable<std::nullptr_t> && !wrappable<int>);
 
 TEST_F(External, ABorrowedHandleStaysValid) {
@@ -72,17 +71,24 @@ TEST_F(External, AReleasedHandleCanBeAdopted) {
 }
 
 TEST_F(External, ANullHandleIsRefused) {
-  EXPECT_EQ(code_of([&] { return Stream::from_native(native::stream{}, device(), Ownership::borrow); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return Stream::from_native(native::stream{}, device(), Ownership::take); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return Stream::from_native(native::stream{}, Ownership::borrow); }), errc::invalid_argument);
+  EXPECT_EQ(
+      code_of([&] { return Stream::from_native(native::stream{}, device(), Ownership::borrow); }),
+      errc::invalid_argument);
+  EXPECT_EQ(
+      code_of([&] { return Stream::from_native(native::stream{}, device(), Ownership::take); }),
+      errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Stream::from_native(native::stream{}, Ownership::borrow); }),
+            errc::invalid_argument);
 }
 
 TEST_F(External, TheDeviceOfAHandleIsFound) {
   for (int i = 0; i < Device::count(); ++i) {
     Stream owner{Device{i}};
     std::optional<Stream> wrapper;
-    const auto code = code_of([&] { wrapper = Stream::from_native(owner.native(), Ownership::borrow); });
-    if (code == errc::not_supported) GTEST_SKIP() << "the runtime cannot tell the device of a handle";
+    const auto code =
+        code_of([&] { wrapper = Stream::from_native(owner.native(), Ownership::borrow); });
+    if (code == errc::not_supported)
+      GTEST_SKIP() << "the runtime cannot tell the device of a handle";
     EXPECT_EQ(code, nothing_thrown);
     EXPECT_EQ(wrapper->device(), Device{i});
   }
@@ -90,11 +96,13 @@ TEST_F(External, TheDeviceOfAHandleIsFound) {
 
 TEST_F(ExternalTwo, AnotherDevicesHandleIsRefused) {
   Stream owner{second};
-  const auto code = code_of([&] { return Stream::from_native(owner.native(), first, Ownership::borrow); });
+  const auto code =
+      code_of([&] { return Stream::from_native(owner.native(), first, Ownership::borrow); });
   EXPECT_EQ(code, errc::invalid_argument);
 }
 
-/// A native stream that no Stream owns, as another library would make it. The destructor destroys it.
+/// A native stream that no Stream owns, as another library would make it. The destructor destroys
+/// it.
 class ForeignStream {
  public:
   ForeignStream() : handle_{Stream{}.release()} {}
@@ -116,7 +124,8 @@ void launch_failure(StreamRef stream, const char* text) {
   stream.launch_host_func([text] { throw std::runtime_error{text}; });
 }
 
-/// The text of the exception that synchronize() rethrows from a host function; "" if it rethrows none.
+/// The text of the exception that synchronize() rethrows from a host function; "" if it rethrows
+/// none.
 std::string failure_of(StreamRef stream) {
   try {
     stream.synchronize();
@@ -177,7 +186,8 @@ TEST_F(External, AnExceptionReachesTheFirstWaitThroughAnyWrapper) {
 
 TEST_F(External, AnExceptionOutlivesATemporaryWrapperOfAnOwnedHandle) {
   Stream owner;
-  launch_failure(Stream::from_native(owner.native(), device(), Ownership::borrow), "through a temporary");
+  launch_failure(Stream::from_native(owner.native(), device(), Ownership::borrow),
+                 "through a temporary");
   EXPECT_EQ(failure_of(owner), "through a temporary");
 }
 
@@ -266,9 +276,11 @@ TEST_F(External, DestroyingTheOwnerInvalidatesItsWrappers) {
 
 TEST_F(External, ASecondOwnerIsRefused) {
   Stream owner;
-  EXPECT_EQ(code_of([&] { return Stream::from_native(owner.native(), device(), Ownership::take); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Stream::from_native(owner.native(), device(), Ownership::take); }),
+            errc::invalid_argument);
   const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
-  EXPECT_EQ(code_of([&] { return Stream::from_native(wrapper.native(), Ownership::take); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Stream::from_native(wrapper.native(), Ownership::take); }),
+            errc::invalid_argument);
   EXPECT_TRUE(runs(owner));
   EXPECT_EQ(wrapper, owner);
 }
@@ -286,7 +298,8 @@ TEST_F(External, ABorrowedHandleCanBeAdopted) {
 
 TEST_F(External, DestroyingTheLastWrapperInvalidatesItsViews) {
   const ForeignStream foreign;
-  auto one = std::make_unique<Stream>(foreign.wrap()), two = std::make_unique<Stream>(foreign.wrap());
+  auto one = std::make_unique<Stream>(foreign.wrap()),
+       two = std::make_unique<Stream>(foreign.wrap());
   const StreamRef view = *one;
   one.reset();
   EXPECT_TRUE(view.is_valid());
@@ -316,7 +329,8 @@ TEST_F(External, ReleasingAWrapperLeavesTheOwnerUnchanged) {
   EXPECT_EQ(wrapper.release(), owner.native());
   EXPECT_FALSE(wrapper.is_valid());
   EXPECT_TRUE(runs(owner));
-  EXPECT_EQ(code_of([&] { return Stream::from_native(owner.native(), device(), Ownership::take); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Stream::from_native(owner.native(), device(), Ownership::take); }),
+            errc::invalid_argument);
 }
 
 TEST_F(External, ReleaseGivesTheOwnHandleAfterAnAssignmentToTheBase) {
@@ -428,7 +442,8 @@ TEST_F(External, EventHandlesCanBeBorrowedReleasedAndAdopted) {
 }
 
 TEST_F(External, ANullEventIsRefused) {
-  EXPECT_EQ(code_of([&] { return Event::from_native(native::event{}, device(), Ownership::take); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Event::from_native(native::event{}, device(), Ownership::take); }),
+            errc::invalid_argument);
 }
 
 TEST_F(External, WorkEnqueuedThroughTheOwnerIsSeenByAWrapper) {

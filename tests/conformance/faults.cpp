@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each allocation fails once, or no thread can be started. A call must either succeed or enqueue nothing, and every stream must continue.
+// Each allocation fails once, or no thread can be started. A call must either succeed or enqueue
+// nothing, and every stream must continue.
 #include <array>
 
 #include "support.hpp"
@@ -12,11 +13,13 @@ class Faults : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
-    if (!IsSkipped() && !streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
+    if (!IsSkipped() && !streams_are_threads())
+      GTEST_SKIP() << "the runtime's own allocations would fail too";
   }
 };
 
-/// Runs `f` with the first allocation failing, then with the second, and so on until `f` makes fewer allocations.
+/// Runs `f` with the first allocation failing, then with the second, and so on until `f` makes
+/// fewer allocations.
 template <class F>
 void with_each_fault(F f) {
   for (long number = 1; number < 10'000; ++number) {
@@ -37,7 +40,8 @@ template <class F>
   }
 }
 
-/// Enqueues functions that count themselves, and checks that they run in the order in which they were enqueued.
+/// Enqueues functions that count themselves, and checks that they run in the order in which they
+/// were enqueued.
 struct Counted {
   std::atomic<int> enqueued{0};
   std::atomic<int> ran{0};
@@ -121,7 +125,8 @@ TEST_F(Faults, RecordingAndWaiting) {
     device().synchronize();
     EXPECT_EQ(wrong, 0);
     const StreamRef null = device().default_stream();
-    for (const StreamRef stream : {StreamRef{first}, StreamRef{second}, StreamRef{blocking}, null}) EXPECT_TRUE(runs(stream));
+    for (const StreamRef stream : {StreamRef{first}, StreamRef{second}, StreamRef{blocking}, null})
+      EXPECT_TRUE(runs(stream));
     return happened;
   });
 }
@@ -154,7 +159,8 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
     }
     EXPECT_TRUE(runs(stream));
     stream.synchronize();
-    for (std::size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
+    for (std::size_t i = 0; i < result.size(); ++i)
+      EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
     EXPECT_EQ(used(), before);
     return happened;
   });
@@ -194,10 +200,12 @@ TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
 TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
   constexpr int count = 40;
   std::vector<Stream> streams(count);
-  auto latch = std::make_shared<std::latch>(count);  // opens only when all functions run at the same time
+  // opens only when all functions run at the same time
+  auto latch = std::make_shared<std::latch>(count);
   {
     const ThreadFault fault;
-    for (const Stream& stream : streams) stream.launch_host_func([latch] { latch->arrive_and_wait(); });
+    for (const Stream& stream : streams)
+      stream.launch_host_func([latch] { latch->arrive_and_wait(); });
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
   }
   for (const Stream& stream : streams) EXPECT_TRUE(stream.synchronize_for(patience));
@@ -207,9 +215,13 @@ TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
   const std::vector<int> in(100, 7);
   std::vector<int> out(100);
   std::size_t chunks = 0;
-  const auto run = [&] {  // a call between ranges needs no thread, but a report of the progress does
-    const OverlapOptions options{.chunk = 50, .progress = [&](const OverlapProgress& now) { chunks = now.chunks; }};
-    overlap(in, out, options, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x); });
+  // a call between ranges needs no thread, but a report of the progress does
+  const auto run = [&] {
+    const OverlapOptions options{
+        .chunk = 50, .progress = [&](const OverlapProgress& now) { chunks = now.chunks; }};
+    overlap(in, out, options, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
+      copy(stream, y, x);
+    });
   };
   {
     const ThreadFault fault;
@@ -273,7 +285,8 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   std::_Exit(!first && second ? use_streams() : wrong);
 }
 
-/// Each stream of a ring waits for numbers that the stream before it writes. The last one to begin is the least urgent.
+/// Each stream of a ring waits for numbers that the stream before it writes. The last one to begin
+/// is the least urgent.
 [[noreturn]] void exchange_values_with_threads(long spared) {
   if (!Device::current().has_stream_memory_operations()) std::_Exit(right);
   constexpr std::uint32_t rounds = 20;
@@ -313,7 +326,8 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
           ++ran;
         });
       });
-    launched += succeeds([&] { Device::current().default_stream().launch_host_func([&ran] { ++ran; }); });
+    launched +=
+        succeeds([&] { Device::current().default_stream().launch_host_func([&ran] { ++ran; }); });
     happened = fault.happened();
   }
   latch.count_down();
@@ -354,7 +368,8 @@ class FirstStagedCopyDeathTest : public testing::Test {
  protected:
   void SetUp() override {
     if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
-    if (Device::current().can_use_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
+    if (Device::current().can_use_host_page_tables())
+      GTEST_SKIP() << "copies of pageable memory are not staged here";
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
 };
@@ -379,7 +394,8 @@ class FirstStagedCopyDeathTest : public testing::Test {
 }
 
 TEST_F(FirstStagedCopyDeathTest, WithoutThreadsIsOutOfMemoryAndWorksLater) {
-  EXPECT_EXIT(stage_with_threads(0, make_error_code(errc::out_of_memory)), testing::ExitedWithCode(right), "");
+  EXPECT_EXIT(stage_with_threads(0, make_error_code(errc::out_of_memory)),
+              testing::ExitedWithCode(right), "");
 }
 
 }  // namespace

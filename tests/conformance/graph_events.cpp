@@ -28,7 +28,9 @@ class GraphEvents : public conformance::Conformance {
   }
   void set(unsigned char value) { std::fill(memory->begin(), memory->end(), value); }
   [[nodiscard]] unsigned char found() const { return memory->data()[count - 1]; }
-  void fill_memory(StreamRef on, unsigned char value) { fill_bytes(on, memory->data(), value, count); }
+  void fill_memory(StreamRef on, unsigned char value) {
+    fill_bytes(on, memory->data(), value, count);
+  }
 
   static constexpr std::size_t count = 4096;
   std::optional<Stream> stream, side;
@@ -100,7 +102,8 @@ TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
     stream->launch_host_func(work);
     stop.record(*stream);
   });
-  EXPECT_EQ(code_of([&] { return stop - start; }), errc::invalid_argument) << "nothing was launched yet";
+  EXPECT_EQ(code_of([&] { return stop - start; }), errc::invalid_argument)
+      << "nothing was launched yet";
   for (int i = 0; i < 2; ++i) {
     graph.launch(*stream);
     stop.synchronize();
@@ -110,7 +113,8 @@ TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
   TimedEvent later;
   later.record(*stream);
   later.synchronize();
-  EXPECT_GE(later - stop, std::chrono::nanoseconds{0}) << "a plain record and one of a graph compare";
+  EXPECT_GE(later - stop, std::chrono::nanoseconds{0})
+      << "a plain record and one of a graph compare";
 }
 
 TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {
@@ -144,7 +148,8 @@ TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarke
   Gate gate;
   gate.close_on(*side);
   {
-    const Event first{*side}, second{*side};  // their native events go back to the pool, and happen once the gate is open
+    // their native events go back to the pool, and happen once the gate is open
+    const Event first{*side}, second{*side};
   }
   const Graph graph = capture(*stream, [&] {
     stream->wait_event(awaited);
@@ -277,7 +282,8 @@ TEST_F(GraphEvents, AnEventMayBeDroppedBeforeTheGraph) {
   gate.close_on(*stream);
   graph.launch(*stream);
   graph = Graph{};
-  for (const Event& other : others) EXPECT_TRUE(other.query()) << "the launch has recorded another event";
+  for (const Event& other : others)
+    EXPECT_TRUE(other.query()) << "the launch has recorded another event";
   gate.open();
   stream->synchronize();
 }
@@ -376,7 +382,8 @@ TEST_F(GraphEvents, WhatCannotBeANodeIsRefusedByName) {
   begin_capture(*stream);
   EXPECT_EQ(code_of([&] { shared.record(*stream); }), errc::not_supported);
   EXPECT_EQ(code_of([&] { stream->wait_event(shared); }), errc::not_supported);
-  EXPECT_NE(text_of([&] { shared.record(*stream); }).find("cannot be a node of a graph"), std::string::npos);
+  EXPECT_NE(text_of([&] { shared.record(*stream); }).find("cannot be a node of a graph"),
+            std::string::npos);
   fill_memory(*stream, 2);
   const Graph graph = end_capture(*stream);
   graph.launch(*stream);

@@ -75,7 +75,8 @@ TEST_F(GraphNodes, ACopyGetsAnotherSize) {
     node = last_node(*stream);
     read_back();
   });
-  graph.update(*stream, node, [&] { copy_bytes(*stream, memory->data(), second->data(), count / 2); });
+  graph.update(*stream, node,
+               [&] { copy_bytes(*stream, memory->data(), second->data(), count / 2); });
   EXPECT_EQ(launched(graph), 7);
   EXPECT_EQ(result->data()[0], 2);
 }
@@ -122,9 +123,11 @@ TEST_F(GraphNodes, LaunchesUnderWayKeepTheirArguments) {
   gate.close_on(*stream);
   graph.launch(*stream);
   graph.update(*stream, nodes[0], [&] { copy(*stream, *memory, *second); });
-  graph.update(*stream, nodes[1], [&] { stream->launch_host_func([&] { seen.push_back(100 + result->data()[0]); }); });
+  graph.update(*stream, nodes[1],
+               [&] { stream->launch_host_func([&] { seen.push_back(100 + result->data()[0]); }); });
   graph.launch(*stream);
-  graph.update(*stream, nodes[1], [&] { stream->launch_host_func([&] { seen.push_back(200 + result->data()[0]); }); });
+  graph.update(*stream, nodes[1],
+               [&] { stream->launch_host_func([&] { seen.push_back(200 + result->data()[0]); }); });
   graph.launch(*stream);
   gate.open();
   stream->synchronize();
@@ -152,7 +155,8 @@ TEST_F(GraphNodes, AReplacedFunctionIsDestroyedAfterItsLastRun) {
   EXPECT_EQ(*owned, 1);
   EXPECT_EQ(owned.use_count(), 1);
   held = owned;
-  graph.update(*stream, node, [&] { stream->launch_host_func([kept = std::move(held)] { ++*kept; }); });
+  graph.update(*stream, node,
+               [&] { stream->launch_host_func([kept = std::move(held)] { ++*kept; }); });
   EXPECT_EQ(owned.use_count(), 2);
   graph.update(*stream, node, [&] { stream->launch_host_func([] {}); });
   EXPECT_EQ(owned.use_count(), 1) << "no launch has called it";
@@ -291,7 +295,9 @@ TEST_F(GraphNodes, WrongNodesAndWorkAreRefusedByName) {
     read_back();
   });
   Graph other = capture(*stream, [&] { copy(*stream, *memory, *first); });
-  const auto change = [&](Graph& of, GraphNode node, auto work) { return code_of([&] { of.update(*stream, node, work); }); };
+  const auto change = [&](Graph& of, GraphNode node, auto work) {
+    return code_of([&] { of.update(*stream, node, work); });
+  };
   const auto copy_second = [&] { copy(*stream, *memory, *second); };
   EXPECT_EQ(change(other, copied, copy_second), errc::invalid_handle);
   EXPECT_EQ(change(graph, GraphNode{}, copy_second), errc::invalid_handle);
@@ -327,7 +333,9 @@ TEST_F(GraphNodes, KernelsAreChangedAndDisabled) {
   const auto run_work = reinterpret_cast<RunWork>(dlsym(RTLD_DEFAULT, "standin_run_work"));
   if (run_work == nullptr) GTEST_SKIP() << "kernels of a test are the stand-in's";
   int seen = 0;
-  const auto kernel = [&](int value) { return run_work(stream->native(), "set", [&seen, value] { seen = value; }); };
+  const auto kernel = [&](int value) {
+    return run_work(stream->native(), "set", [&seen, value] { seen = value; });
+  };
   GraphNode node;
   Graph graph = capture(*stream, [&] {
     EXPECT_EQ(kernel(1), 0);

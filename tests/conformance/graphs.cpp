@@ -107,7 +107,8 @@ TEST_F(Graphs, AreLaunchedOnAnyStreamOfTheDevice) {
 
 TEST_F(Graphs, ComeAfterEarlierWorkAndBeforeLaterWorkOfTheStream) {
   std::vector<int> order;
-  const Graph graph = capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(2); }); });
+  const Graph graph =
+      capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(2); }); });
   Gate gate;
   gate.close_on(*stream);
   stream->launch_host_func([&order] { order.push_back(1); });
@@ -210,8 +211,10 @@ TEST_F(Graphs, ADiamondKeepsItsOrder) {
     left.wait_stream(*stream);
     right.wait_stream(*stream);
     for (int i = 0; i < 3; ++i) {
-      left.launch_host_func(
-          [&a, &round, i] { a[static_cast<std::size_t>(i)] = round * (i == 0 ? 1 : a[static_cast<std::size_t>(i) - 1] + 1); });
+      left.launch_host_func([&a, &round, i] {
+        a[static_cast<std::size_t>(i)] =
+            round * (i == 0 ? 1 : a[static_cast<std::size_t>(i) - 1] + 1);
+      });
       right.launch_host_func([&b, &round, i] { b[static_cast<std::size_t>(i)] = round + i; });
     }
     stream->wait_stream(left);
@@ -251,7 +254,9 @@ TEST_F(Graphs, ACaptureEndsOnlyWhereItBegan) {
   EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(other)); }), errc::capture);
   EXPECT_EQ(code_of([&] { begin_capture(*stream); }), errc::capture);
   std::error_code elsewhere;
-  std::thread{[&] { elsewhere = code_of([&] { static_cast<void>(end_capture(*stream)); }); }}.join();
+  std::thread{[&] {
+    elsewhere = code_of([&] { static_cast<void>(end_capture(*stream)); });
+  }}.join();
   EXPECT_EQ(elsewhere, errc::capture);
   EXPECT_TRUE(stream->is_capturing()) << "a refused end changed the capture";
   copy_through(*stream);
@@ -264,7 +269,8 @@ TEST_F(Graphs, TheHostCannotWaitForACapturedStream) {
     copy(*stream, *on_device, *source);
     EXPECT_EQ(code_of([&] { stream->synchronize(); }), errc::capture);
     EXPECT_EQ(code_of([&] { static_cast<void>(stream->query()); }), errc::capture);
-    EXPECT_EQ(code_of([&] { static_cast<void>(stream->synchronize_for(std::chrono::seconds{1})); }), errc::capture);
+    EXPECT_EQ(code_of([&] { static_cast<void>(stream->synchronize_for(std::chrono::seconds{1})); }),
+              errc::capture);
     copy(*stream, *result, *on_device);
   });
   graph.launch(*stream);
@@ -294,7 +300,8 @@ TEST_F(Graphs, ASecondObjectOfACapturedEventIsRefusedToo) {
   event.record(*stream);
   EXPECT_EQ(code_of([&] { return second.query(); }), errc::capture);
   EXPECT_EQ(code_of([&] { second.synchronize(); }), errc::capture);
-  EXPECT_EQ(code_of([&] { return second.synchronize_for(std::chrono::milliseconds{1}); }), errc::capture);
+  EXPECT_EQ(code_of([&] { return second.synchronize_for(std::chrono::milliseconds{1}); }),
+            errc::capture);
   EXPECT_EQ(code_of([&] { second.on_complete([](const Outcome&) {}); }), errc::capture);
   copy(*stream, *on_device, *source);
   const Stream outside;
@@ -386,7 +393,8 @@ TEST_F(Graphs, AStreamThatWasJoinedMayEndInTheCapture) {
   graph.launch(*stream);
   stream->synchronize();
   EXPECT_TRUE(result_is_numbered(5));
-  EXPECT_EQ(code_of([&] { static_cast<void>(capture(*stream, [&] { by_a_side_stream(false); })); }), errc::capture);
+  EXPECT_EQ(code_of([&] { static_cast<void>(capture(*stream, [&] { by_a_side_stream(false); })); }),
+            errc::capture);
   expect_usable(*stream);
 }
 
@@ -443,7 +451,8 @@ TEST_F(Graphs, HostFunctionsLiveAsLongAsTheGraph) {
     EXPECT_EQ(*kept, 5);
     EXPECT_EQ(kept.use_count(), 2);
   }
-  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
+  EXPECT_TRUE(
+      test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
   EXPECT_EQ(live_objects().graphs, 0U);
 }
 
@@ -460,14 +469,18 @@ TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
   gate.open();
   stream->synchronize();
   EXPECT_EQ(*kept, 2);
-  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
+  EXPECT_TRUE(
+      test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
 }
 
 TEST_F(Graphs, AWaitForTheStreamFindsTheFunctionsOfADroppedGraphDestroyed) {
   const Stream other;
   const auto kept = std::make_shared<std::atomic<int>>(0);
-  const StreamRef standard = device().default_stream(), own = StreamRef::per_thread_default(device());
-  const auto function = [&](StreamRef on) { return [kept, on] { on.launch_host_func([kept] { ++*kept; }); }; };
+  const StreamRef standard = device().default_stream(),
+                  own = StreamRef::per_thread_default(device());
+  const auto function = [&](StreamRef on) {
+    return [kept, on] { on.launch_host_func([kept] { ++*kept; }); };
+  };
   for (const StreamRef on : {StreamRef{*stream}, standard, own}) {
     for (int i = 0; i < 50; ++i) {
       *kept = 0;
@@ -476,10 +489,14 @@ TEST_F(Graphs, AWaitForTheStreamFindsTheFunctionsOfADroppedGraphDestroyed) {
       std::optional<Graph> graph{capture(other, function(other))};
       graph->launch(on);
       if (i % 2 == 0) {
-        static_cast<void>(graph->update(other, function(other)));  // the old function goes after the launch
+        // the old function goes after the launch
+        static_cast<void>(graph->update(other, function(other)));
         graph->launch(on);
       }
-      if (i % 3 == 0) on.launch_host_func([dropped = std::make_shared<std::optional<Graph>>(std::move(graph))] { dropped->reset(); });
+      if (i % 3 == 0)
+        on.launch_host_func([dropped = std::make_shared<std::optional<Graph>>(std::move(graph))] {
+          dropped->reset();
+        });
       graph.reset();
       gate.open();
       i % 5 == 0 ? on.record_event().synchronize() : on.synchronize();
@@ -495,7 +512,8 @@ TEST_F(Graphs, DroppedInHostFunctionsLeakNoMemory) {
   const auto growth = [&](int graphs) {
     const auto before = conformance::heap_in_use();
     for (int i = 0; i < graphs; ++i) {
-      auto graph = std::make_shared<Graph>(capture(*stream, [&] { stream->launch_host_func([] {}); }));
+      auto graph =
+          std::make_shared<Graph>(capture(*stream, [&] { stream->launch_host_func([] {}); }));
       graph->launch(*stream);
       stream->launch_host_func([graph = std::move(graph)]() mutable { graph.reset(); });
       stream->synchronize();
@@ -521,7 +539,8 @@ TEST_F(Graphs, AGraphMayOutliveTheStreamsThatLaunchedIt) {
     EXPECT_EQ(kept.use_count(), 2);
     gate.open();
   }
-  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
+  EXPECT_TRUE(
+      test_support::eventually(conformance::patience, [&] { return kept.use_count() == 1; }));
   EXPECT_EQ(*kept, 1);
 }
 
@@ -571,9 +590,14 @@ TEST_F(Graphs, ACaptureOutlivesAWaitForTheDevice) {
   number_source(4);
   const Graph graph = capture(*stream, [&] {
     EXPECT_EQ(code_of([&] { stream->device().synchronize(); }), errc::capture);
-    EXPECT_EQ(code_of([&] { static_cast<void>(stream->device().synchronize_for(std::chrono::seconds{1})); }), errc::capture);
+    EXPECT_EQ(code_of([&] {
+                static_cast<void>(stream->device().synchronize_for(std::chrono::seconds{1}));
+              }),
+              errc::capture);
     copy_through(*stream);
-    std::thread{[&] { EXPECT_EQ(code_of([&] { stream->device().synchronize(); }), errc::capture); }}.join();
+    std::thread{[&] {
+      EXPECT_EQ(code_of([&] { stream->device().synchronize(); }), errc::capture);
+    }}.join();
   });
   stream->device().synchronize();
   graph.launch(*stream);
@@ -583,7 +607,8 @@ TEST_F(Graphs, ACaptureOutlivesAWaitForTheDevice) {
 
 TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
   const auto runs = std::make_shared<int>(0);
-  std::optional<Graph> graph = capture(*stream, [&] { stream->launch_host_func([runs] { ++*runs; }); });
+  std::optional<Graph> graph =
+      capture(*stream, [&] { stream->launch_host_func([runs] { ++*runs; }); });
   Gate gate;
   std::promise<void> launched, may_end;
   std::thread thread{[&] {
@@ -600,14 +625,17 @@ TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
   may_end.set_value();
   thread.join();
   EXPECT_EQ(*runs, 1);
-  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return runs.use_count() == 1; }));
+  EXPECT_TRUE(
+      test_support::eventually(conformance::patience, [&] { return runs.use_count() == 1; }));
 }
 
 TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
   enum class Launcher { open_stream, ended_stream, stream_ended_before, thread };
-  for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream, Launcher::stream_ended_before, Launcher::thread}) {
+  for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream,
+                                  Launcher::stream_ended_before, Launcher::thread}) {
     std::vector<int> order;
-    Graph graph = capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(1); }); });
+    Graph graph =
+        capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(1); }); });
     Gate gate;
     std::optional<Stream> first(std::in_place);
     const auto launch_behind_gate = [&](StreamRef on) {
@@ -616,7 +644,8 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
     };
     std::promise<void> launched, may_end;
     std::thread thread{[&] {
-      if (launcher == Launcher::thread) launch_behind_gate(StreamRef::per_thread_default(stream->device()));
+      if (launcher == Launcher::thread)
+        launch_behind_gate(StreamRef::per_thread_default(stream->device()));
       launched.set_value();
       may_end.get_future().wait();
     }};
@@ -625,7 +654,8 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
     if (launcher == Launcher::stream_ended_before) first.reset();
     for (int nodes = 2; nodes < 4; ++nodes)  // the second update comes before a launch
       EXPECT_FALSE(graph.update(*stream, [&] {
-        for (int i = 0; i < nodes; ++i) stream->launch_host_func([&order, nodes] { order.push_back(nodes); });
+        for (int i = 0; i < nodes; ++i)
+          stream->launch_host_func([&order, nodes] { order.push_back(nodes); });
       }));
     if (launcher == Launcher::ended_stream) first.reset();
     const Stream other;
@@ -653,7 +683,8 @@ TEST_F(Graphs, AnUpdateReplacesHostFunctions) {
   stream->synchronize();
   EXPECT_EQ(*old, 1);
   EXPECT_EQ(*now, 1);
-  EXPECT_TRUE(test_support::eventually(conformance::patience, [&] { return old.use_count() == 1; }));
+  EXPECT_TRUE(
+      test_support::eventually(conformance::patience, [&] { return old.use_count() == 1; }));
 }
 
 TEST_F(Graphs, SeveralRunAtOnce) {
@@ -669,7 +700,8 @@ TEST_F(Graphs, SeveralRunAtOnce) {
     }));
   }
   for (int round = 0; round < 25; ++round)
-    for (int i = 0; i < streams; ++i) graphs[static_cast<std::size_t>(i)].launch(all[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < streams; ++i)
+      graphs[static_cast<std::size_t>(i)].launch(all[static_cast<std::size_t>(i)]);
   for (const Stream& each : all) each.synchronize();
   for (const std::atomic<int>& run : runs) EXPECT_EQ(run, 25);
 }
@@ -696,11 +728,14 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
     copy(*stream, scratch, *source);
     copy(*stream, *result, scratch);
   };
-  if (code_of([&] { graph = capture(*stream, work); }) == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
+  if (code_of([&] { graph = capture(*stream, work); }) == errc::capture)
+    GTEST_SKIP() << "this runtime cannot capture allocations";
   const std::string drawing = graph.dot();
   // Without memory pools, memory that a capture uses belongs to no graph, and is never freed.
   for (const char* const part : {"\"allocation\"", "\"free\""})
-    EXPECT_EQ(drawing.find(part) != std::string::npos, device().has_memory_pools()) << part << " in\n" << drawing;
+    EXPECT_EQ(drawing.find(part) != std::string::npos, device().has_memory_pools())
+        << part << " in\n"
+        << drawing;
   for (int i = 0; i < 3; ++i) {
     number_source(77 + i);
     graph.launch(*stream);
@@ -722,7 +757,8 @@ TEST_F(Graphs, MemoryOfACaptureIsCopiedAndFilledByItsAddress) {
     copy_bytes(*stream, scratch.data(), from.data(), 1000);
     copy_bytes(*stream, back.data(), scratch.data(), 2000);
   };
-  if (code_of([&] { graph = capture(*stream, work); }) == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
+  if (code_of([&] { graph = capture(*stream, work); }) == errc::capture)
+    GTEST_SKIP() << "this runtime cannot capture allocations";
   for (int i = 0; i < 2; ++i) {
     std::fill(back.begin(), back.end(), static_cast<unsigned char>(1));
     graph.launch(*stream);
@@ -733,7 +769,8 @@ TEST_F(Graphs, MemoryOfACaptureIsCopiedAndFilledByItsAddress) {
 }
 
 TEST_F(Graphs, MemoryThatOutlivesItsGraphIsFreedWithItsBuffer) {
-  if (!conformance::streams_are_threads()) GTEST_SKIP() << "a device keeps freed memory in its pool";
+  if (!conformance::streams_are_threads())
+    GTEST_SKIP() << "a device keeps freed memory in its pool";
   const std::size_t before = device().memory_info().free;
   {
     std::optional<DeviceBuffer<int>> buffer;
@@ -763,10 +800,14 @@ TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
     gate.close_on(other);
     graph = capture(*stream, work);
   };
-  if (code_of([&] { static_cast<void>(capture(*stream, [&] { const DeviceBuffer<int> scratch{count, *stream}; })); }) == errc::capture)
+  if (code_of([&] {
+        static_cast<void>(
+            capture(*stream, [&] { const DeviceBuffer<int> scratch{count, *stream}; }));
+      }) == errc::capture)
     GTEST_SKIP() << "this runtime cannot capture allocations";
   capture_work();
-  EXPECT_EQ(graph.dot().find("\"free\"") != std::string::npos, device().has_memory_pools()) << graph.dot();
+  EXPECT_EQ(graph.dot().find("\"free\"") != std::string::npos, device().has_memory_pools())
+      << graph.dot();
   for (int i = 0; i < 2; ++i) {
     number_source(7 + i);
     graph.launch(*stream);
@@ -775,7 +816,8 @@ TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
   }
 }
 
-// A device's copy engine cannot reach pageable memory, and staging cannot be repeated. The host backend has neither.
+// A device's copy engine cannot reach pageable memory, and staging cannot be repeated. The host
+// backend has neither.
 TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
   std::vector<int> pageable(count, 3);
   std::error_code refused;
@@ -783,7 +825,8 @@ TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
     refused = code_of([&] { copy(*stream, *on_device, pageable); });
     copy(*stream, *result, *on_device);
   });
-  EXPECT_TRUE(refused == errc::capture || refused == conformance::nothing_thrown) << refused.message();
+  EXPECT_TRUE(refused == errc::capture || refused == conformance::nothing_thrown)
+      << refused.message();
   if (!refused) pageable.assign(count, 4);
   graph.launch(*stream);
   stream->synchronize();
@@ -826,7 +869,8 @@ TEST_F(Graphs, ABatchMayHaveCopiesBetweenHostMemories) {
   std::vector<int> pageable(count);
   number_source(5);
   const Graph graph = capture(*stream, [&] {
-    copy_batch(*stream, std::vector{copy_operation(*on_device, *source), copy_operation(pageable, *source)});
+    copy_batch(*stream,
+               std::vector{copy_operation(*on_device, *source), copy_operation(pageable, *source)});
     copy(*stream, *result, *on_device);
   });
   graph.launch(*stream);
@@ -871,7 +915,9 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
     static_cast<void>(end_capture(*stream));
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string{error.what()}.find("a call that could not make a stream wait for an event has broken it"), std::string::npos)
+    EXPECT_NE(std::string{error.what()}.find(
+                  "a call that could not make a stream wait for an event has broken it"),
+              std::string::npos)
         << error.what();
   }
   EXPECT_FALSE(stream->is_capturing());
@@ -880,7 +926,8 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
 
 /// Whether each text says so.
 void expect_all_say(const std::vector<std::string>& texts, const char* part) {
-  for (const std::string& text : texts) EXPECT_NE(text.find(part), std::string::npos) << '"' << text << "\" does not say: " << part;
+  for (const std::string& text : texts)
+    EXPECT_NE(text.find(part), std::string::npos) << '"' << text << "\" does not say: " << part;
 }
 
 TEST_F(Graphs, CallsInABrokenCaptureNameTheCallThatHasBrokenIt) {
@@ -909,7 +956,9 @@ TEST_F(Graphs, CallsInABrokenCaptureNameTheCallThatHasBrokenIt) {
         text_of([&] { begin_capture(on); }),
         text_of([&] { graph.launch(on); }),
     };
-    expect_all_say(texts, "an earlier call, which could not make a stream wait for an event, has broken the capture: end it, and capture");
+    expect_all_say(texts,
+                   "an earlier call, which could not make a stream wait for an event, has broken "
+                   "the capture: end it, and capture");
   }
   EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(*stream)); }), errc::capture);
   expect_usable(*stream);
@@ -921,9 +970,11 @@ TEST_F(Graphs, AWaitForAnOutsideStreamSaysWhatBreaksTheCapture) {
   other.launch_host_func([] {});
   std::vector<std::string> texts;
   try {
-    static_cast<void>(capture(*stream, [&] { texts.push_back(text_of([&] { stream->wait_stream(other); })); }));
+    static_cast<void>(
+        capture(*stream, [&] { texts.push_back(text_of([&] { stream->wait_stream(other); })); }));
   } catch (const Error& error) {
-    expect_all_say({error.what()}, "a call that could not make a stream wait for another has broken it");
+    expect_all_say({error.what()},
+                   "a call that could not make a stream wait for another has broken it");
   }
   expect_all_say(texts, "what it waits for is no part of the capture");
   other.synchronize();
@@ -969,7 +1020,8 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   of_standard.reset();  // freed after the capture
   const DeviceResource resource{device()};
   resource.trim();
-  if (code_of([&] { static_cast<void>(resource.reserved()); }) == std::error_code{}) resource.set_release_threshold(0);
+  if (code_of([&] { static_cast<void>(resource.reserved()); }) == std::error_code{})
+    resource.set_release_threshold(0);
   // CUDA and HIP refuse all of these, the host backend none.
   const auto may_be_refused = [](auto call) {
     const std::error_code code = code_of(call);
@@ -992,7 +1044,8 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
 
 TEST_F(Graphs, WaitsOfAnotherThreadLeaveNoStreamCaptured) {
   if (!conformance::streams_are_threads() && device().name().find("Stand-in") == std::string::npos)
-    GTEST_SKIP() << "a device's driver crashed once in some 5,000 captures that were broken as they began or ended";
+    GTEST_SKIP() << "a device's driver crashed once in some 5,000 captures that were broken as "
+                    "they began or ended";
   std::atomic<bool> is_over{false};
   std::thread waiting{[&] {
     while (!is_over)
@@ -1001,7 +1054,8 @@ TEST_F(Graphs, WaitsOfAnotherThreadLeaveNoStreamCaptured) {
   for (int i = 0; i < 200; ++i) {
     try {
       static_cast<void>(capture(*stream, [&] { fill(*stream, *on_device, 1); }));
-    } catch (const Error& error) {  // a wait that is about to begin when the capture begins breaks it
+    } catch (
+        const Error& error) {  // a wait that is about to begin when the capture begins breaks it
       EXPECT_EQ(error.code(), errc::capture);
     }
   }
@@ -1021,9 +1075,11 @@ TEST_F(Graphs, TwoCapturesThatMeetAreBothBroken) {
   begin_capture(other);
   fill(*stream, *on_device, 1);
   fill(other, memory, 1);
-  expect_all_say({text_of([&] { other.wait_stream(*stream); })}, "the streams are in two captures, which cannot become one");
-  expect_all_say({text_of([&] { fill(*stream, *on_device, 1); }), text_of([&] { fill(other, memory, 1); })},
-                 "an earlier call, which could not make a stream wait for another, has broken the capture");
+  expect_all_say({text_of([&] { other.wait_stream(*stream); })},
+                 "the streams are in two captures, which cannot become one");
+  expect_all_say(
+      {text_of([&] { fill(*stream, *on_device, 1); }), text_of([&] { fill(other, memory, 1); })},
+      "an earlier call, which could not make a stream wait for another, has broken the capture");
   EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(*stream)); }), errc::capture);
   EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(other)); }), errc::capture);
   expect_usable(*stream);
@@ -1037,16 +1093,21 @@ TEST_F(Graphs, TheDrawingNamesTheNodes) {
     stream->launch_host_func([] {});
   });
   const std::string text = graph.dot();
-  for (const char* const part : {"digraph", "\"fill\"", "\"copy\"", "\"host function\"", "n0 -> n1", "n1 -> n2"})
+  for (const char* const part :
+       {"digraph", "\"fill\"", "\"copy\"", "\"host function\"", "n0 -> n1", "n1 -> n2"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in\n" << text;
   EXPECT_TRUE(text.ends_with("}\n")) << text;
 }
 
 TEST_F(Graphs, RefusalsSayWhy) {
-  const auto says = [](const std::string& text, const char* why) { return text.find(why) != std::string::npos; };
+  const auto says = [](const std::string& text, const char* why) {
+    return text.find(why) != std::string::npos;
+  };
   std::string again;
-  static_cast<void>(capture(*stream, [&] { again = conformance::text_of([&] { begin_capture(*stream); }); }));
-  EXPECT_TRUE(says(again, "could not begin a capture: the stream is being captured already")) << again;
+  static_cast<void>(
+      capture(*stream, [&] { again = conformance::text_of([&] { begin_capture(*stream); }); }));
+  EXPECT_TRUE(says(again, "could not begin a capture: the stream is being captured already"))
+      << again;
 }
 
 using GraphsOnTwoDevices = conformance::TwoDevices;
@@ -1062,7 +1123,8 @@ TEST_F(GraphsOnTwoDevices, ADeviceWhoseStreamHasJoinedACaptureIsProtected) {
   joined.wait_stream(captured);
   fill(joined, memory, 2);
   EXPECT_EQ(code_of([&] { second.synchronize(); }), errc::capture);
-  EXPECT_EQ(code_of([&] { return second.synchronize_for(std::chrono::milliseconds{1}); }), errc::capture);
+  EXPECT_EQ(code_of([&] { return second.synchronize_for(std::chrono::milliseconds{1}); }),
+            errc::capture);
   graph->launch(apart);
   graph.reset();
   apart.synchronize();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// <runnel/hooks.hpp>: what a hook is told. A hook is the whole process's, so that these cases are a program of their own.
+// <runnel/hooks.hpp>: what a hook is told. A hook is the whole process's, so that these cases are a
+// program of their own.
 #include <runnel/completion.hpp>
 #include <runnel/graph.hpp>
 #include <runnel/hooks.hpp>
@@ -27,7 +28,8 @@ std::vector<Told> told;
 
 void remember(const HookEvent& event) noexcept {
   const std::lock_guard lock{mutex};
-  told.push_back({event, event.stream_name, std::this_thread::get_id(), event.exception != nullptr ? *event.exception : nullptr});
+  told.push_back({event, event.stream_name, std::this_thread::get_id(),
+                  event.exception != nullptr ? *event.exception : nullptr});
 }
 
 class Hooks : public Conformance {
@@ -48,7 +50,8 @@ class Hooks : public Conformance {
       if (each.event.kind == kind) found.push_back(each);
     return found;
   }
-  /// Checks that the kind was told before and after, once each, with one number. Returns what was said after.
+  /// Checks that the kind was told before and after, once each, with one number. Returns what was
+  /// said after.
   [[nodiscard]] static HookEvent pair(HookKind kind) {
     const std::vector<Told> found = all(kind);
     EXPECT_EQ(found.size(), 2U) << to_string(kind);
@@ -133,8 +136,8 @@ TEST_F(Hooks, TellOfEventsAndWaits) {
   EXPECT_EQ(waits[2].event.stream, second.id());
 }
 
-/// Lets `f` wait for work behind a closed gate. Checks that the wait is announced before it begins, and once it is over: the gate opens
-/// only then.
+/// Lets `f` wait for work behind a closed gate. Checks that the wait is announced before it begins,
+/// and once it is over: the gate opens only then.
 template <class F>
 void expect_wait(const char* name, F&& f) {
   Stream held;
@@ -144,8 +147,9 @@ void expect_wait(const char* name, F&& f) {
   set_hook(remember);
   const auto is_announced = [](HookPhase phase) {
     const std::lock_guard lock{mutex};
-    return std::any_of(told.begin(), told.end(),
-                       [&](const Told& each) { return each.event.kind == HookKind::host_wait && each.event.phase == phase; });
+    return std::any_of(told.begin(), told.end(), [&](const Told& each) {
+      return each.event.kind == HookKind::host_wait && each.event.phase == phase;
+    });
   };
   bool is_begun = false;
   std::thread opener{[&] {
@@ -165,22 +169,37 @@ TEST_F(Hooks, AnnounceEachWaitOfTheHost) {
   std::error_code code;
   expect_wait("stream", [](const Stream& held) { held.synchronize(); });
   expect_wait("stream, code", [&](const Stream& held) { held.synchronize(code); });
-  expect_wait("stream, for", [&](const Stream& held) { EXPECT_TRUE(held.synchronize_for(long_time)); });
-  expect_wait("stream, until", [&](const Stream& held) { EXPECT_TRUE(held.synchronize_until(until())); });
-  expect_wait("stream, stop", [](const Stream& held) { EXPECT_TRUE(synchronize(held, std::stop_token{})); });
+  expect_wait("stream, for",
+              [&](const Stream& held) { EXPECT_TRUE(held.synchronize_for(long_time)); });
+  expect_wait("stream, until",
+              [&](const Stream& held) { EXPECT_TRUE(held.synchronize_until(until())); });
+  expect_wait("stream, stop",
+              [](const Stream& held) { EXPECT_TRUE(synchronize(held, std::stop_token{})); });
   expect_wait("event", [](const Stream& held) { held.record_event().synchronize(); });
   expect_wait("event, code", [&](const Stream& held) { held.record_event().synchronize(code); });
-  expect_wait("event, for", [&](const Stream& held) { EXPECT_TRUE(held.record_event().synchronize_for(long_time)); });
-  expect_wait("event, until", [&](const Stream& held) { EXPECT_TRUE(held.record_event().synchronize_until(until())); });
-  expect_wait("event, stop", [](const Stream& held) { EXPECT_TRUE(synchronize(held.record_event(), std::stop_token{})); });
+  expect_wait("event, for", [&](const Stream& held) {
+    EXPECT_TRUE(held.record_event().synchronize_for(long_time));
+  });
+  expect_wait("event, until", [&](const Stream& held) {
+    EXPECT_TRUE(held.record_event().synchronize_until(until()));
+  });
+  expect_wait("event, stop", [](const Stream& held) {
+    EXPECT_TRUE(synchronize(held.record_event(), std::stop_token{}));
+  });
   expect_wait("device", [](const Stream& held) { held.device().synchronize(); });
   expect_wait("device, code", [&](const Stream& held) { held.device().synchronize(code); });
-  expect_wait("device, for", [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_for(long_time)); });
-  expect_wait("device, until", [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_until(until())); });
+  expect_wait("device, for",
+              [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_for(long_time)); });
+  expect_wait("device, until",
+              [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_until(until())); });
   expect_wait("future", [](const Stream& held) { held.future().wait(); });
-  expect_wait("future, for", [&](const Stream& held) { EXPECT_TRUE(held.future().wait_for(long_time)); });
-  expect_wait("future, until", [&](const Stream& held) { EXPECT_TRUE(held.future().wait_until(until())); });
-  expect_wait("future, outcome", [](const Stream& held) { EXPECT_EQ(held.future().outcome().code(), std::error_code{}); });
+  expect_wait("future, for",
+              [&](const Stream& held) { EXPECT_TRUE(held.future().wait_for(long_time)); });
+  expect_wait("future, until",
+              [&](const Stream& held) { EXPECT_TRUE(held.future().wait_until(until())); });
+  expect_wait("future, outcome", [](const Stream& held) {
+    EXPECT_EQ(held.future().outcome().code(), std::error_code{});
+  });
   expect_wait("functions", [&](const Stream&) { EXPECT_TRUE(quiesce_for(long_time)); });
   EXPECT_EQ(code, std::error_code{});
 }
@@ -192,7 +211,8 @@ TEST_F(Hooks, AnnounceAWaitForALease) {
     std::thread giver{[&] {
       EXPECT_TRUE(eventually([] {
         const std::lock_guard lock{mutex};
-        return std::any_of(told.begin(), told.end(), [](const Told& each) { return each.event.kind == HookKind::host_wait; });
+        return std::any_of(told.begin(), told.end(),
+                           [](const Told& each) { return each.event.kind == HookKind::host_wait; });
       }));
       first.reset();
     }};
@@ -252,7 +272,8 @@ TEST_F(Hooks, SayNothingOfThePartsOfAnOperation) {
   Stream stream;
   DeviceBuffer<Three> buffer{5000, stream};
   set_hook(remember);
-  fill(stream, buffer, Three{{1, 2, 3}});  // copies of a pinned block, and copies of what is filled already
+  // copies of a pinned block, and copies of what is filled already
+  fill(stream, buffer, Three{{1, 2, 3}});
   set_hook(nullptr);
   EXPECT_EQ(pair(HookKind::fill).bytes, 15000U);
   EXPECT_EQ(told.size(), 2U);
@@ -296,7 +317,8 @@ TEST_F(Hooks, TellOfExceptionsThatNobodyHasCollected) {
   {
     const Stream stream, collected;
     id = stream.id();
-    for (const char* text : {"first", "second"}) stream.launch_host_func([text] { throw std::runtime_error{text}; });
+    for (const char* text : {"first", "second"})
+      stream.launch_host_func([text] { throw std::runtime_error{text}; });
     Event{stream}.synchronize();
     collected.launch_host_func([] { throw std::runtime_error{"collected"}; });
     EXPECT_THROW(collected.synchronize(), std::runtime_error);
@@ -425,8 +447,9 @@ void expect_told_of(StreamRef stream) {
     EXPECT_EQ(each.event.native_stream, stream.native()) << to_string(each.event.kind);
     EXPECT_FALSE(each.event.captured);
   }
-  for (const HookKind kind : {HookKind::allocation, HookKind::fill, HookKind::host_function, HookKind::host_function_run,
-                              HookKind::event_recorded, HookKind::deallocation, HookKind::host_wait})
+  for (const HookKind kind :
+       {HookKind::allocation, HookKind::fill, HookKind::host_function, HookKind::host_function_run,
+        HookKind::event_recorded, HookKind::deallocation, HookKind::host_wait})
     EXPECT_TRUE(kinds.contains(kind)) << to_string(kind);
 }
 
@@ -442,7 +465,8 @@ TEST_F(Hooks, TellOfDefaultStreams) {
     set_hook(remember);
   }}.join();
   set_hook(nullptr);
-  EXPECT_EQ(all(HookKind::stream_ended).size(), 1U) << "the thread's default stream ends with the thread";
+  EXPECT_EQ(all(HookKind::stream_ended).size(), 1U)
+      << "the thread's default stream ends with the thread";
 }
 
 TEST_F(Hooks, TellOfBorrowedStreamsAsOneStream) {
@@ -483,8 +507,10 @@ TEST_F(Hooks, SayNothingOfMovesAndOfStreamsThatWereMovedFrom) {
 TEST_F(Hooks, TellThatACallHasFailed) {
   Stream stream;
   set_hook(remember);
-  EXPECT_EQ(code_of([&] { return DeviceBuffer<char>{std::size_t{1} << 60, stream}; }), errc::out_of_memory);
-  EXPECT_EQ(code_of([&] { copy_bytes(stream, nullptr, nullptr, 8); }), errc::invalid_argument);  // refused before anything is enqueued
+  EXPECT_EQ(code_of([&] { return DeviceBuffer<char>{std::size_t{1} << 60, stream}; }),
+            errc::out_of_memory);
+  // refused before anything is enqueued
+  EXPECT_EQ(code_of([&] { copy_bytes(stream, nullptr, nullptr, 8); }), errc::invalid_argument);
   set_hook(nullptr);
   EXPECT_TRUE(pair(HookKind::allocation).failed);
   EXPECT_TRUE(all(HookKind::copy).empty());
@@ -498,8 +524,11 @@ TEST_F(Hooks, AreNotToldOfCopiesAndFillsThatAreRefused) {
   std::vector<Triple> pageable(100);
   DeviceBuffer<Triple> on_device{100, stream};
   set_hook(remember);
-  EXPECT_EQ(code_of([&] { copy(stream, on_device, pageable, Pageable::refuse); }), errc::not_permitted);
-  const Graph graph = capture(stream, [&] { EXPECT_EQ(code_of([&] { fill(stream, on_device, Triple{1, 2, 3}); }), errc::capture); });
+  EXPECT_EQ(code_of([&] { copy(stream, on_device, pageable, Pageable::refuse); }),
+            errc::not_permitted);
+  const Graph graph = capture(stream, [&] {
+    EXPECT_EQ(code_of([&] { fill(stream, on_device, Triple{1, 2, 3}); }), errc::capture);
+  });
   set_hook(nullptr);
   EXPECT_TRUE(all(HookKind::copy).empty());
   EXPECT_TRUE(all(HookKind::fill).empty());
@@ -576,7 +605,8 @@ TEST_F(Hooks, DoNotRedirectTheirCallersWork) {
   stream.record_event(event);
   set_hook(nullptr);
   ASSERT_EQ(tried.texts.size(), 7U);
-  for (const std::string& text : tried.texts) EXPECT_NE(text.find("a hook"), std::string::npos) << text;
+  for (const std::string& text : tried.texts)
+    EXPECT_NE(text.find("a hook"), std::string::npos) << text;
   EXPECT_EQ(current_stream(), stream);
   EXPECT_EQ(default_pageable(), Pageable::stage);
   EXPECT_EQ(pool.leased(), 0U);
@@ -597,7 +627,8 @@ TEST_F(Hooks, TellThatOverlapRecordsAnEventBehindEachCopyIn) {
         (each.event.kind == HookKind::copy || each.event.kind == HookKind::event_recorded))
       calls.push_back(each.event.kind);
   ASSERT_EQ(calls.size(), 16U);
-  for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i], i % 2 == 0 ? HookKind::copy : HookKind::event_recorded) << i;
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    EXPECT_EQ(calls[i], i % 2 == 0 ? HookKind::copy : HookKind::event_recorded) << i;
 }
 
 TEST_F(Hooks, AreToldByFourThreads) {

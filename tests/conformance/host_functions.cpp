@@ -55,7 +55,8 @@ TEST_F(HostFunctions, TwoThousandRunInOrder) {
 TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
   Stream stream;
   int count = 0;  // not atomic: a stream runs one function at a time
-  for (int batch = 0; batch < 10; ++batch) on_threads(100, [&](int) { stream.launch_host_func([&count] { ++count; }); });
+  for (int batch = 0; batch < 10; ++batch)
+    on_threads(100, [&](int) { stream.launch_host_func([&count] { ++count; }); });
   stream.synchronize();
   EXPECT_EQ(count, 1000);
 }
@@ -77,7 +78,8 @@ TEST_F(HostFunctions, NullFunctionsAreRefused) {
   Stream stream;
   void (*null)() = nullptr;
   EXPECT_EQ(code_of([&] { stream.launch_host_func(null); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { stream.launch_host_func(std::function<void()>{}); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { stream.launch_host_func(std::function<void()>{}); }),
+            errc::invalid_argument);
   EXPECT_TRUE(runs(stream));
 }
 
@@ -110,10 +112,12 @@ TEST_F(HostFunctions, ACallableIsDestroyedOnceWhenTheEnqueueFails) {
   const auto fate = std::make_shared<Fate>();
   Stream gone;
   Stream stream{std::move(gone)};
-  EXPECT_EQ(code_of([&] { gone.launch_host_func(MoveOnly{fate}); }), errc::invalid_handle);  // NOLINT
+  EXPECT_EQ(code_of([&] { gone.launch_host_func(MoveOnly{fate}); }),
+            errc::invalid_handle);  // NOLINT
   EXPECT_EQ(fate->alive, 0);
   std::error_code inside;
-  stream.launch_host_func([&] { inside = code_of([&] { stream.launch_host_func(MoveOnly{fate}); }); });
+  stream.launch_host_func(
+      [&] { inside = code_of([&] { stream.launch_host_func(MoveOnly{fate}); }); });
   stream.synchronize();
   EXPECT_EQ(inside, errc::not_permitted);
   EXPECT_EQ(fate->alive, 0);
@@ -248,9 +252,11 @@ TEST_F(HostFunctions, UsingStreamsInsideAHostFunctionIsRefused) {
       codes[name + "record_event, timed"] = code_of([&] { stream->record_event(timed); });
       codes[name + "record_event, new"] = code_of([&] { return stream->record_event(); });
       codes[name + "wait_event"] = code_of([&] { stream->wait_event(event); });
-      codes[name + "wait_stream"] = code_of([&] { stream->wait_stream(stream == &own ? other : own); });
+      codes[name + "wait_stream"] =
+          code_of([&] { stream->wait_stream(stream == &own ? other : own); });
       codes[name + "copy"] = code_of([&] { return copy(*stream, b, a); });
-      codes[name + "copy_2d"] = code_of([&] { return copy_2d(*stream, b.data(), 8, a.data(), 8, 4, 2); });
+      codes[name + "copy_2d"] =
+          code_of([&] { return copy_2d(*stream, b.data(), 8, a.data(), 8, 4, 2); });
       codes[name + "fill"] = code_of([&] { fill(*stream, a, 1); });
       codes[name + "fill_2d"] = code_of([&] { fill_2d(*stream, a.data(), 8, 0, 4, 2); });
       codes[name + "DeviceBuffer"] = code_of([&] { DeviceBuffer<int> buffer{4, *stream}; });
@@ -293,13 +299,13 @@ TEST_F(HostFunctions, CanDestroyOtherObjects) {
     auto device_memory = std::make_unique<DeviceBuffer<int>>(std::size_t{1000}, *other);
     auto pinned_memory = std::make_unique<PinnedBuffer<int>>(std::size_t{1000});
     stream.wait_stream(*other);
-    stream.launch_host_func(
-        [a = std::move(pinned_memory), b = std::move(device_memory), c = std::move(event), d = std::move(other)]() mutable {
-          a.reset();
-          b.reset();
-          c.reset();
-          d.reset();
-        });
+    stream.launch_host_func([a = std::move(pinned_memory), b = std::move(device_memory),
+                             c = std::move(event), d = std::move(other)]() mutable {
+      a.reset();
+      b.reset();
+      c.reset();
+      d.reset();
+    });
     EXPECT_NO_THROW(stream.synchronize());
     EXPECT_TRUE(runs(stream));
   }

@@ -259,7 +259,8 @@ TEST_F(Keep, ARefusedCopyLeavesTheVectorAlone) {
   const Stream stream;
   DeviceBuffer<int> there{9, stream};
   std::vector<int> source(10, 3);
-  EXPECT_EQ(code_of([&] { return copy(stream, there, std::move(source)); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy(stream, there, std::move(source)); }),
+            errc::invalid_argument);
   EXPECT_EQ(source, std::vector<int>(10, 3));
   stream.synchronize();
 }

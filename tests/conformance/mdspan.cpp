@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies between mdspans: every element at its index, gaps untouched, for layouts with gaps and many dimensions, against plain loops.
+/// Copies between mdspans: every element at its index, gaps untouched, for layouts with gaps and
+/// many dimensions, against plain loops.
 #include "support.hpp"
 
 #include <runnel/mdspan.hpp>
@@ -50,15 +51,18 @@ template <class T, std::size_t N>
   for (std::size_t i = 0; i < N; ++i) {
     std::vector<std::size_t> next;
     for (const std::size_t offset : offsets)
-      for (std::size_t k = 0; k < view.extents[i]; ++k) next.push_back(offset + k * view.strides[i]);
+      for (std::size_t k = 0; k < view.extents[i]; ++k)
+        next.push_back(offset + k * view.strides[i]);
     offsets = next;
   }
   return offsets;
 }
 
-/// Strides of a layout in which the dimensions follow each other in the given order, the innermost first, with gaps between them.
+/// Strides of a layout in which the dimensions follow each other in the given order, the innermost
+/// first, with gaps between them.
 template <std::size_t N>
-[[nodiscard]] std::array<std::size_t, N> strides_of(const std::array<std::size_t, N>& extents, const std::array<std::size_t, N>& order,
+[[nodiscard]] std::array<std::size_t, N> strides_of(const std::array<std::size_t, N>& extents,
+                                                    const std::array<std::size_t, N>& order,
                                                     const std::array<std::size_t, N>& gaps) {
   std::array<std::size_t, N> strides{};
   std::size_t span = 1;
@@ -70,7 +74,8 @@ template <std::size_t N>
   return strides;
 }
 template <std::size_t N>
-[[nodiscard]] std::size_t span_of(const std::array<std::size_t, N>& extents, const std::array<std::size_t, N>& strides) {
+[[nodiscard]] std::size_t span_of(const std::array<std::size_t, N>& extents,
+                                  const std::array<std::size_t, N>& strides) {
   std::size_t span = 1;
   for (std::size_t i = 0; i < N; ++i) span += strides[i] * (extents[i] - 1);
   return span;
@@ -80,15 +85,18 @@ class Mdspan : public Conformance {
  protected:
   /// Host to device and back, through three layouts of the same order.
   template <std::size_t N>
-  static void round_trip(const std::array<std::size_t, N>& extents, const std::array<std::array<std::size_t, N>, 3>& strides) {
+  static void round_trip(const std::array<std::size_t, N>& extents,
+                         const std::array<std::array<std::size_t, N>, 3>& strides) {
     Stream stream;
     std::vector<int> source(span_of(extents, strides[0])), back(span_of(extents, strides[2]), -1);
     std::iota(source.begin(), source.end(), 0);
     DeviceBuffer<int> there{span_of(extents, strides[1]), stream};
     const View<const int, N> from{source.data(), extents, strides[0]};
-    const View<int, N> device{there.data(), extents, strides[1]}, to{back.data(), extents, strides[2]};
+    const View<int, N> device{there.data(), extents, strides[1]},
+        to{back.data(), extents, strides[2]};
     copy(stream, device, from);
-    copy(stream, to, View<const int, N>{there.data(), extents, strides[1]}, {.pageable = Pageable::stage});
+    copy(stream, to, View<const int, N>{there.data(), extents, strides[1]},
+         {.pageable = Pageable::stage});
     stream.synchronize();
     std::vector<int> expected(back.size(), -1);
     const auto from_at = offsets_of(from);
@@ -102,7 +110,8 @@ TEST_F(Mdspan, AnyLayoutsOfOneOrder) {
   std::mt19937 random{11};
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   for (int round = 0; round < 60; ++round) {
-    std::array<std::size_t, 4> extents{1 + below(5), 1 + below(6), 1 + below(4), 1 + below(7)}, order{0, 1, 2, 3};
+    std::array<std::size_t, 4> extents{1 + below(5), 1 + below(6), 1 + below(4), 1 + below(7)},
+        order{0, 1, 2, 3};
     std::shuffle(order.begin(), order.end(), random);
     std::array<std::array<std::size_t, 4>, 3> strides;
     for (auto& each : strides) {
@@ -118,7 +127,8 @@ TEST_F(Mdspan, WithoutGapsIsOneCopy) {
   Stream stream;
   PinnedBuffer<int> host{24};
   DeviceBuffer<int> there{24, stream};
-  EXPECT_EQ(copy(stream, View<int, 3>{there.data(), {2, 3, 4}, {12, 4, 1}}, View<int, 3>{host.data(), {2, 3, 4}, {12, 4, 1}}),
+  EXPECT_EQ(copy(stream, View<int, 3>{there.data(), {2, 3, 4}, {12, 4, 1}},
+                 View<int, 3>{host.data(), {2, 3, 4}, {12, 4, 1}}),
             CopyResult::direct);
   stream.synchronize();
 }
@@ -131,7 +141,9 @@ TEST_F(Mdspan, OfNoDimensionAndOfNoElement) {
   copy(stream, View<int, 0>{&back, {}, {}}, View<int, 0>{there.data(), {}, {}});
   stream.synchronize();
   EXPECT_EQ(back, 7);
-  EXPECT_EQ(copy(stream, View<int, 2>{nullptr, {3, 0}, {0, 1}}, View<int, 2>{nullptr, {3, 0}, {0, 1}}), CopyResult::nothing);
+  EXPECT_EQ(
+      copy(stream, View<int, 2>{nullptr, {3, 0}, {0, 1}}, View<int, 2>{nullptr, {3, 0}, {0, 1}}),
+      CopyResult::nothing);
 }
 
 TEST_F(Mdspan, RefusalsComeFirstAndSayWhy) {
@@ -148,11 +160,16 @@ TEST_F(Mdspan, RefusalsComeFirstAndSayWhy) {
   };
   const std::string begin = "runnel: could not copy an mdspan: ";
   const View<int, 2> rows{a.data(), {4, 5}, {5, 1}};
-  EXPECT_EQ(refusal(rows, View<int, 2>{b.data(), {4, 6}, {6, 1}}), begin + "the extents differ: 4 x 5 from 4 x 6");
-  EXPECT_NE(refusal(rows, View<int, 2>{b.data(), {4, 5}, {1, 4}}).find("transpose with a kernel"), std::string::npos);
-  EXPECT_NE(refusal(rows, View<int, 2>{a.data() + 3, {4, 5}, {5, 1}}).find("overlap in part"), std::string::npos);
-  EXPECT_NE(refusal(View<int, 2>{a.data(), {4, 5}, {0, 1}}, rows).find("elements overlap"), std::string::npos);
-  EXPECT_NE(refusal(rows, View<int, 2>{b.data(), {4, 5}, {5, 1}, false}).find("no strides"), std::string::npos);
+  EXPECT_EQ(refusal(rows, View<int, 2>{b.data(), {4, 6}, {6, 1}}),
+            begin + "the extents differ: 4 x 5 from 4 x 6");
+  EXPECT_NE(refusal(rows, View<int, 2>{b.data(), {4, 5}, {1, 4}}).find("transpose with a kernel"),
+            std::string::npos);
+  EXPECT_NE(refusal(rows, View<int, 2>{a.data() + 3, {4, 5}, {5, 1}}).find("overlap in part"),
+            std::string::npos);
+  EXPECT_NE(refusal(View<int, 2>{a.data(), {4, 5}, {0, 1}}, rows).find("elements overlap"),
+            std::string::npos);
+  EXPECT_NE(refusal(rows, View<int, 2>{b.data(), {4, 5}, {5, 1}, false}).find("no strides"),
+            std::string::npos);
   EXPECT_NE(refusal(rows, View<int, 2>{nullptr, {4, 5}, {5, 1}}), "no refusal");
   stream.synchronize();
   EXPECT_EQ(a, std::vector<int>(100, 1));
@@ -162,7 +179,8 @@ TEST_F(Mdspan, InterleavedSidesDoNotOverlap) {
   Stream stream;
   std::vector<int> both(2 * 2 * 3 * 4);
   std::iota(both.begin(), both.end(), 0);
-  const View<int, 3> even{both.data(), {2, 3, 4}, {24, 8, 2}}, odd{both.data() + 1, {2, 3, 4}, {24, 8, 2}};
+  const View<int, 3> even{both.data(), {2, 3, 4}, {24, 8, 2}},
+      odd{both.data() + 1, {2, 3, 4}, {24, 8, 2}};
   copy(stream, odd, even);
   stream.synchronize();
   for (std::size_t i = 0; i < both.size(); ++i) ASSERT_EQ(both[i], static_cast<int>(i / 2 * 2));
@@ -175,7 +193,9 @@ TEST_F(Mdspan, InACaptureEachCopyIsANode) {
   std::fill(back.begin(), back.end(), 0);
   DeviceBuffer<int> there{3 * 4 * 5, stream};
   stream.synchronize();
-  const auto part = [](auto* data) { return View<std::remove_pointer_t<decltype(data)>, 3>{data, {3, 2, 3}, {20, 5, 1}}; };
+  const auto part = [](auto* data) {
+    return View<std::remove_pointer_t<decltype(data)>, 3>{data, {3, 2, 3}, {20, 5, 1}};
+  };
   const Graph graph = capture(stream, [&] {
     copy(stream, part(there.data()), part(host.data()));
     copy(stream, part(back.data()), part(there.data()));
@@ -194,7 +214,8 @@ TEST_F(Mdspan, OfTheStandardLibrary) {
   std::vector<int> host(6 * 8), back(4 * 5);
   std::iota(host.begin(), host.end(), 0);
   using Strided = std::mdspan<int, std::dextents<std::size_t, 2>, std::layout_stride>;
-  const Strided part{host.data() + 9, {std::dextents<std::size_t, 2>{4, 5}, std::array<std::size_t, 2>{8, 1}}};
+  const Strided part{host.data() + 9,
+                     {std::dextents<std::size_t, 2>{4, 5}, std::array<std::size_t, 2>{8, 1}}};
   copy(stream, std::mdspan{back.data(), 4, 5}, part);
   stream.synchronize();
   for (std::size_t i = 0; i < 4; ++i)

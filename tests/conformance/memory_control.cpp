@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs set and ask of memory: limits, peaks, the pool's bytes; where managed memory lies; copies in two and three dimensions on
-// the current stream.
+// What programs set and ask of memory: limits, peaks, the pool's bytes; where managed memory lies;
+// copies in two and three dimensions on the current stream.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -43,7 +43,8 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
       const Buffer more{1, stream};
       FAIL() << "the limit was exceeded";
     } catch (const std::bad_alloc& refused) {
-      EXPECT_NE(std::string{dynamic_cast<const Error&>(refused).what()}.find("set_limit"), std::string::npos);
+      EXPECT_NE(std::string{dynamic_cast<const Error&>(refused).what()}.find("set_limit"),
+                std::string::npos);
     }
     EXPECT_EQ(code_of([&] { return resource.allocate(stream, 1); }), errc::out_of_memory);
     EXPECT_EQ(resource.statistics().in_use, used + size);
@@ -60,7 +61,9 @@ TEST_F(MemoryControl, OverlapNamesTheLimitThatLeavesNoRoom) {
   const std::vector<int> in(1000, 7);
   std::vector<int> out(1000);
   const auto run = [&] {
-    overlap(in, out, {.chunk = 500}, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x); });
+    overlap(
+        in, out, {.chunk = 500},
+        [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x); });
   };
   {
     const Limit limit{DeviceResource{device()}, 0};
@@ -68,7 +71,8 @@ TEST_F(MemoryControl, OverlapNamesTheLimitThatLeavesNoRoom) {
       run();
       FAIL() << "the limit was exceeded";
     } catch (const std::bad_alloc& refused) {
-      EXPECT_NE(std::string{refused.what()}.find("DeviceResource::set_limit()"), std::string::npos) << refused.what();
+      EXPECT_NE(std::string{refused.what()}.find("DeviceResource::set_limit()"), std::string::npos)
+          << refused.what();
     }
   }
   run();
@@ -106,16 +110,24 @@ TEST_F(MemoryControl, ThreadsTogetherStayWithinTheLimit) {
 TEST_F(MemoryControl, PeaksCanBeReset) {
   const Stream stream;
   const DeviceResource resource{device()};
-  { const Buffer buffer{size, stream}; }
+  {
+    const Buffer buffer{size, stream};
+  }
   resource.reset_peak();
   EXPECT_EQ(resource.statistics().peak, resource.statistics().in_use);
-  { const Buffer buffer{100, stream}; }
+  {
+    const Buffer buffer{100, stream};
+  }
   EXPECT_EQ(resource.statistics().peak, resource.statistics().in_use + 100);
-  { const PinnedBuffer<char> buffer{size}; }
+  {
+    const PinnedBuffer<char> buffer{size};
+  }
   PinnedPool::reset_peak();
   const std::size_t in_use = PinnedPool::statistics().in_use;
   EXPECT_EQ(PinnedPool::statistics().peak, in_use);
-  { const PinnedBuffer<char> buffer{4096}; }
+  {
+    const PinnedBuffer<char> buffer{4096};
+  }
   EXPECT_EQ(PinnedPool::statistics().peak, in_use + 4096);
   EXPECT_EQ(code_of([] { DeviceResource{Device{1000}}.reset_peak(); }), errc::invalid_device);
 }
@@ -153,8 +165,10 @@ TEST_F(MemoryControl, PrefetchAndAdviceKeepTheBytes) {
   if (!memory) GTEST_SKIP() << "the device has no managed memory";
   std::iota(memory->begin(), memory->end(), 0);
   const ManagedBuffer<int>& all = *memory;
-  for (const MemoryAdvice advice : {MemoryAdvice::mostly_read, MemoryAdvice::not_mostly_read, MemoryAdvice::preferred_place,
-                                    MemoryAdvice::no_preferred_place, MemoryAdvice::accessed_by_place, MemoryAdvice::not_accessed_by_place})
+  for (const MemoryAdvice advice :
+       {MemoryAdvice::mostly_read, MemoryAdvice::not_mostly_read, MemoryAdvice::preferred_place,
+        MemoryAdvice::no_preferred_place, MemoryAdvice::accessed_by_place,
+        MemoryAdvice::not_accessed_by_place})
     advise(all, advice, device());
   advise(all, MemoryAdvice::preferred_place, MemoryPlace::host());
   prefetch(stream, all, device());
@@ -172,11 +186,14 @@ TEST_F(MemoryControl, PrefetchAndAdviceRefuseOtherMemoryAndPlaces) {
   std::vector<int> pageable(16);
   EXPECT_EQ(code_of([&] { prefetch(stream, buffer, device()); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { prefetch(stream, pageable, device()); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, device()); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, device()); }),
+            errc::invalid_argument);
   EXPECT_EQ(code_of([&] { prefetch_bytes(stream, nullptr, 1, device()); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { prefetch(stream, pageable, Device{1000}); }), errc::invalid_device);
-  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, Device{-1}); }), errc::invalid_device) << "not the host by accident";
-  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, Device{1000}); }), errc::invalid_device);
+  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, Device{-1}); }), errc::invalid_device)
+      << "not the host by accident";
+  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, Device{1000}); }),
+            errc::invalid_device);
   Stream moved;
   const Stream taken{std::move(moved)};
   EXPECT_EQ(code_of([&] { prefetch_bytes(moved, nullptr, 0, device()); }), errc::invalid_handle);
@@ -189,7 +206,8 @@ TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([] {});
     EXPECT_EQ(code_of([&] { prefetch(stream, *memory, device()); }), errc::capture);
-    EXPECT_EQ(code_of([&] { advise(*memory, MemoryAdvice::mostly_read, device()); }), nothing_thrown);
+    EXPECT_EQ(code_of([&] { advise(*memory, MemoryAdvice::mostly_read, device()); }),
+              nothing_thrown);
     stream.launch_host_func([] {});
   });
   EXPECT_EQ(graph.node_count(), 2U);
@@ -204,25 +222,30 @@ struct Box {
   }
 };
 
-/// Copies `extent` from a box of pageable memory to the device and back to another box; all bytes around it must stay.
+/// Copies `extent` from a box of pageable memory to the device and back to another box; all bytes
+/// around it must stay.
 void expect_box(const Box& from, const Box& on_device, const Box& to, const Extent& extent) {
   const Stream stream;
   const std::vector<unsigned char> source = pattern(60'000, 3);
   std::vector<unsigned char> result(60'000, 7), expected = result;
   DeviceBuffer<unsigned char> between(60'000, stream);
-  copy_3d(stream, between.data() + on_device.begin, on_device.pitches, source.data() + from.begin, from.pitches, extent);
-  copy_3d(stream, result.data() + to.begin, to.pitches, between.data() + on_device.begin, on_device.pitches, extent);
+  copy_3d(stream, between.data() + on_device.begin, on_device.pitches, source.data() + from.begin,
+          from.pitches, extent);
+  copy_3d(stream, result.data() + to.begin, to.pitches, between.data() + on_device.begin,
+          on_device.pitches, extent);
   stream.synchronize();
   for (std::size_t z = 0; z < extent.depth; ++z)
     for (std::size_t y = 0; y < extent.height; ++y)
-      for (std::size_t x = 0; x < extent.width; ++x) expected[to.at(x, y, z)] = source[from.at(x, y, z)];
-  EXPECT_TRUE(result == expected) << extent.width << " x " << extent.height << " x " << extent.depth;
+      for (std::size_t x = 0; x < extent.width; ++x)
+        expected[to.at(x, y, z)] = source[from.at(x, y, z)];
+  EXPECT_TRUE(result == expected) << extent.width << " x " << extent.height << " x "
+                                  << extent.depth;
 }
 
 TEST_F(MemoryControl, BoxesArriveWhateverTheirPitches) {
   const Box loose{{40, 1000}, 5}, tight{{13, 13 * 11}, 0}, wide{{64, 64 * 11}, 9};
-  for (const Extent& extent :
-       {Extent{13, 11, 7}, Extent{13, 3, 20}, Extent{13, 11, 1}, Extent{13, 1, 9}, Extent{1, 1, 1}, Extent{13, 2, 3}}) {
+  for (const Extent& extent : {Extent{13, 11, 7}, Extent{13, 3, 20}, Extent{13, 11, 1},
+                               Extent{13, 1, 9}, Extent{1, 1, 1}, Extent{13, 2, 3}}) {
     expect_box(loose, tight, wide, extent);
     expect_box(tight, tight, tight, extent);
     expect_box(wide, loose, tight, extent);
@@ -233,7 +256,8 @@ TEST_F(MemoryControl, BoxesArriveWhateverTheirPitches) {
 TEST_F(MemoryControl, BoxesThatCannotBeAreRefused) {
   const Stream stream;
   std::vector<unsigned char> a(1000), b(1000);
-  const auto with = [&](void* to, Pitches to_pitches, const void* from, Pitches from_pitches, Extent extent) {
+  const auto with = [&](void* to, Pitches to_pitches, const void* from, Pitches from_pitches,
+                        Extent extent) {
     return code_of([&] { return copy_3d(stream, to, to_pitches, from, from_pitches, extent); });
   };
   const Pitches good{10, 100};
@@ -243,8 +267,10 @@ TEST_F(MemoryControl, BoxesThatCannotBeAreRefused) {
   EXPECT_EQ(with(a.data(), good, b.data(), {10, 39}, extent), errc::invalid_argument);
   EXPECT_EQ(with(nullptr, good, b.data(), good, extent), errc::invalid_argument);
   EXPECT_EQ(with(a.data(), good, b.data(), {10, unlimited / 2}, extent), errc::invalid_argument);
-  EXPECT_EQ(with(a.data(), good, a.data() + 5, good, extent), errc::invalid_argument) << "they overlap in part";
-  EXPECT_EQ(with(a.data(), good, a.data() + 40, good, extent), nothing_thrown) << "the slices lie between each other";
+  EXPECT_EQ(with(a.data(), good, a.data() + 5, good, extent), errc::invalid_argument)
+      << "they overlap in part";
+  EXPECT_EQ(with(a.data(), good, a.data() + 40, good, extent), nothing_thrown)
+      << "the slices lie between each other";
   EXPECT_EQ(copy_3d(stream, a.data(), good, a.data(), good, extent), CopyResult::nothing);
   EXPECT_EQ(copy_3d(stream, nullptr, {}, nullptr, {}, {0, 4, 3}), CopyResult::nothing);
   EXPECT_EQ(copy_3d(stream, nullptr, {}, nullptr, {}, {4, 4, 0}), CopyResult::nothing);
@@ -267,9 +293,13 @@ TEST_F(MemoryControl, PitchedFormsTakeTheCurrentStreamAndAPolicy) {
   EXPECT_EQ(result[10], 1);
   copy_2d(memory.data(), 20, source.data(), 20, 10, 30, Pageable::stage);
   copy_3d(result.data(), {20, 200}, memory.data(), {20, 200}, {10, 10, 3}, Pageable::block);
-  EXPECT_EQ(code_of([&] { return copy_2d(memory.data(), 20, source.data(), 20, 10, 30, Pageable::refuse); }), errc::not_permitted);
   EXPECT_EQ(code_of([&] {
-              return copy_3d(memory.data(), {20, 200}, source.data(), {20, 200}, {10, 10, 3}, Pageable::refuse);
+              return copy_2d(memory.data(), 20, source.data(), 20, 10, 30, Pageable::refuse);
+            }),
+            errc::not_permitted);
+  EXPECT_EQ(code_of([&] {
+              return copy_3d(memory.data(), {20, 200}, source.data(), {20, 200}, {10, 10, 3},
+                             Pageable::refuse);
             }),
             errc::not_permitted);
   stream.synchronize();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Later allocations can use device memory whose free is enqueued but has not run. The sizes are parts of the device's memory, which must
-// be small, so the suite runs these cases once more with RUNNEL_HOST_MEMORY.
+// Later allocations can use device memory whose free is enqueued but has not run. The sizes are
+// parts of the device's memory, which must be small, so the suite runs these cases once more with
+// RUNNEL_HOST_MEMORY.
 #include <future>
 #include <thread>
 
@@ -17,8 +18,10 @@ class MemoryReuse : public Conformance {
     Conformance::SetUp();
     if (IsSkipped()) return;
     total_ = device().memory_info().total;
-    if (!device().has_memory_pools()) GTEST_SKIP() << "without memory pools, a free waits for the device";
-    if (total_ > std::size_t{1} << 30) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
+    if (!device().has_memory_pools())
+      GTEST_SKIP() << "without memory pools, a free waits for the device";
+    if (total_ > std::size_t{1} << 30)
+      GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
   }
   /// `share` percent of the device's memory, in bytes.
   [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
@@ -36,7 +39,8 @@ TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
     copy_bytes(stream, &last[static_cast<std::size_t>(i)], buffer.data() + buffer.size() - 1, 1);
   }
   stream.synchronize();
-  for (int i = 0; i < rounds; ++i) ASSERT_EQ(last[static_cast<std::size_t>(i)], static_cast<unsigned char>(i));
+  for (int i = 0; i < rounds; ++i)
+    ASSERT_EQ(last[static_cast<std::size_t>(i)], static_cast<unsigned char>(i));
 }
 
 TEST_F(MemoryReuse, APendingFreeIsReusedOnTheSameStream) {
@@ -84,7 +88,9 @@ TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
   const Stream stream, other;
   Gate gate;
   gate.close_on(stream);
-  { const Buffer buffer{percent(60), stream}; }
+  {
+    const Buffer buffer{percent(60), stream};
+  }
   const Buffer next{percent(60), stream};
   EXPECT_EQ(code_of([&] { const Buffer more{percent(60), stream}; }), errc::out_of_memory);
   EXPECT_EQ(code_of([&] { const Buffer more{percent(60), other}; }), errc::out_of_memory);
@@ -97,7 +103,10 @@ TEST_F(MemoryReuse, SeveralPendingFreesAreReusedTogether) {
   const Stream stream, other;
   Gate gate;
   gate.close_on(stream);
-  { const Buffer first{percent(30), stream}, second{percent(30), stream}, third{percent(30), stream}; }
+  {
+    const Buffer first{percent(30), stream}, second{percent(30), stream},
+        third{percent(30), stream};
+  }
   Buffer next{percent(80), other};
   fill_bytes(other, next.data(), 1, 1);
   EXPECT_FALSE(other.query());
@@ -109,7 +118,9 @@ TEST_F(MemoryReuse, TheRestOfAPendingFreeIsReusedOnlyOnce) {
   const Stream stream;
   Gate gate;
   gate.close_on(stream);
-  { const Buffer buffer{percent(60), stream}; }
+  {
+    const Buffer buffer{percent(60), stream};
+  }
   const Buffer next{percent(60), stream};  // takes what is free, and a third of the buffer
   EXPECT_EQ(code_of([&] { const Buffer more{percent(50), stream}; }), errc::out_of_memory);
   const Buffer rest{percent(30), stream};
@@ -145,7 +156,8 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocation
   used.get_future().wait();
   buffer.reset();
   const auto allocate = [&] { const Buffer next{percent(60), stream}; };
-  // In a process that has captured streams, the allocation does not wait for the device, but is refused.
+  // In a process that has captured streams, the allocation does not wait for the device, but is
+  // refused.
   const std::error_code code = code_of(allocate);
   EXPECT_TRUE(!code || code == errc::out_of_memory) << code.message();
   over.set_value();
@@ -154,7 +166,8 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocation
 }
 
 TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTime) {
-  if (!conformance::streams_are_threads()) GTEST_SKIP() << "the allocations of the runtime do not fail";
+  if (!conformance::streams_are_threads())
+    GTEST_SKIP() << "the allocations of the runtime do not fail";
   int refused = 0;
   // The wait for the pending free needs memory if the queue is at the end of a block of tasks.
   for (int i = 0; i < 3 * 64; ++i) {
@@ -162,7 +175,9 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
     Gate gate, ahead;
     gate.close_on(owner);
     ahead.close_on(other);
-    { const Buffer buffer{percent(60), owner}; }
+    {
+      const Buffer buffer{percent(60), owner};
+    }
     for (int tasks = 0; tasks < i / 3; ++tasks) other.launch_host_func([] {});
     std::optional<Buffer> next;
     try {
@@ -173,7 +188,8 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
       next.emplace(percent(60), other);
     }
     ahead.open();
-    EXPECT_FALSE(other.synchronize_for(std::chrono::milliseconds{1})) << "after " << i / 3 << " tasks, allocation " << 1 + i % 3;
+    EXPECT_FALSE(other.synchronize_for(std::chrono::milliseconds{1}))
+        << "after " << i / 3 << " tasks, allocation " << 1 + i % 3;
     gate.open();
     other.synchronize();
   }
@@ -185,7 +201,9 @@ TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
   EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);
   Gate gate;
   gate.close_on(stream);
-  { const Buffer buffer{percent(90), stream}; }
+  {
+    const Buffer buffer{percent(90), stream};
+  }
   EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);
   gate.open();
   stream.synchronize();

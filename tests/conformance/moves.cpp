@@ -14,15 +14,21 @@ using Moves = Conformance;
 
 // Sizes, and which types can be copied and moved.
 static_assert(std::is_trivially_copyable_v<StreamRef> && sizeof(StreamRef) <= 2 * sizeof(void*));
-static_assert(std::is_nothrow_move_constructible_v<Stream> && std::is_nothrow_move_assignable_v<Stream>);
+static_assert(std::is_nothrow_move_constructible_v<Stream> &&
+              std::is_nothrow_move_assignable_v<Stream>);
 static_assert(!std::is_copy_constructible_v<Stream> && !std::is_copy_assignable_v<Stream>);
 static_assert(sizeof(Stream) <= 3 * sizeof(void*));
-static_assert(std::is_nothrow_move_constructible_v<Event> && std::is_nothrow_move_assignable_v<Event>);
-static_assert(std::is_nothrow_move_constructible_v<TimedEvent> && std::is_nothrow_move_assignable_v<TimedEvent>);
+static_assert(std::is_nothrow_move_constructible_v<Event> &&
+              std::is_nothrow_move_assignable_v<Event>);
+static_assert(std::is_nothrow_move_constructible_v<TimedEvent> &&
+              std::is_nothrow_move_assignable_v<TimedEvent>);
 static_assert(!std::is_copy_constructible_v<Event> && !std::is_copy_constructible_v<TimedEvent>);
-static_assert(std::is_nothrow_move_constructible_v<StreamLease> && std::is_nothrow_move_assignable_v<StreamLease>);
-static_assert(std::is_nothrow_move_constructible_v<StreamPool> && std::is_nothrow_move_assignable_v<StreamPool>);
-static_assert(std::is_nothrow_move_constructible_v<DeviceBuffer<int>> && std::is_nothrow_move_constructible_v<PinnedBuffer<int>>);
+static_assert(std::is_nothrow_move_constructible_v<StreamLease> &&
+              std::is_nothrow_move_assignable_v<StreamLease>);
+static_assert(std::is_nothrow_move_constructible_v<StreamPool> &&
+              std::is_nothrow_move_assignable_v<StreamPool>);
+static_assert(std::is_nothrow_move_constructible_v<DeviceBuffer<int>> &&
+              std::is_nothrow_move_constructible_v<PinnedBuffer<int>>);
 static_assert(std::is_nothrow_destructible_v<Stream> && std::is_nothrow_destructible_v<Event>);
 static_assert(sizeof(Device) == sizeof(int));
 
@@ -89,10 +95,7 @@ void expect_all_throw(StreamRef dead, StreamRef alive) {
       {"use", [&] { dead.use(); }},
       {"Event", [&] { const Event made{dead}; }},
       {"StreamGuard", [&] { const StreamGuard with{dead}; }},
-      {"DeviceBuffer",
-       [&] {
-         const DeviceBuffer<int> buffer{4, dead};
-       }},
+      {"DeviceBuffer", [&] { const DeviceBuffer<int> buffer{4, dead}; }},
       {"copy", [&] { copy(dead, a, b); }},
       {"copy_bytes", [&] { copy_bytes(dead, a.data(), b.data(), 4); }},
       {"copy_2d", [&] { copy_2d(dead, a.data(), 8, b.data(), 8, 4, 2); }},
@@ -100,7 +103,8 @@ void expect_all_throw(StreamRef dead, StreamRef alive) {
       {"fill_bytes", [&] { fill_bytes(dead, a.data(), 1, 4); }},
       {"fill_2d", [&] { fill_2d(dead, a.data(), 8, 1, 4, 2); }},
   };
-  for (const auto& [name, member] : members) EXPECT_EQ(code_of(member), errc::invalid_handle) << name;
+  for (const auto& [name, member] : members)
+    EXPECT_EQ(code_of(member), errc::invalid_handle) << name;
   EXPECT_TRUE(event.query());
   EXPECT_EQ(event.native(), nullptr) << "a refused record made a native event";
 }

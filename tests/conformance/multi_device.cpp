@@ -137,16 +137,20 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
   }
   EXPECT_TRUE(same()) << "pool";
   EXPECT_EQ(code_of([&] { copy_bytes(stream, nullptr, host.data(), 4); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { DeviceBuffer<char> too_large{SIZE_MAX / 2, stream}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { DeviceBuffer<char> too_large{SIZE_MAX / 2, stream}; }),
+            errc::out_of_memory);
   EXPECT_TRUE(same()) << "refusals";
-  { const Stream dies = std::move(stream); }
+  {
+    const Stream dies = std::move(stream);
+  }
   event = Event{};
   EXPECT_TRUE(same()) << "destructors";
 }
 
 // The copies in the capture are the first ones that reach the other device's memory.
 TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
-  if (!first.can_access_peer(second)) GTEST_SKIP() << "the devices cannot reach each other's memory";
+  if (!first.can_access_peer(second))
+    GTEST_SKIP() << "the devices cannot reach each other's memory";
   constexpr std::size_t count = 1000;
   const Stream stream{first}, other{second};
   PinnedBuffer<int> source(count), flat(count), pitched(count);

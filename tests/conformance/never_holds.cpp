@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// No call whose name is not a wait waits for another stream's work: that work may wait for the caller. Every public operation is called
-// behind a closed gate, and must return. tests/analysis/lint/never_holds.py finds the operations that are missing here.
+// No call whose name is not a wait waits for another stream's work: that work may wait for the
+// caller. Every public operation is called behind a closed gate, and must return.
+// tests/analysis/lint/never_holds.py finds the operations that are missing here.
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
@@ -83,7 +84,9 @@ struct Operation {
   Step run;
   Step prepare = nothing;
 };
-std::ostream& operator<<(std::ostream& out, const Operation& operation) { return out << operation.name; }
+std::ostream& operator<<(std::ostream& out, const Operation& operation) {
+  return out << operation.name;
+}
 
 /// For values that a call returns and that say nothing here.
 template <class... T>
@@ -98,7 +101,8 @@ void make_graph(World& w) {
 }
 void make_block(World& w) { w.memory_block = w.memory.allocate(w.other, size); }
 void fill_cache(World&) {
-  for (std::size_t bytes = 4096; bytes <= (std::size_t{1} << 20); bytes *= 4) const PinnedBuffer<unsigned char> cached{bytes};
+  for (std::size_t bytes = 4096; bytes <= (std::size_t{1} << 20); bytes *= 4)
+    const PinnedBuffer<unsigned char> cached{bytes};
 }
 void set_tight_limit(World& w) {
   fill_cache(w);
@@ -116,7 +120,8 @@ void make_large_block(World& w) {
 }
 void make_number(World& w) { w.number[0] = 1; }
 
-// Each on `other`, behind the gate on `work`, and while the library's thread waits in the runtime to give memory back.
+// Each on `other`, behind the gate on `work`, and while the library's thread waits in the runtime
+// to give memory back.
 const Operation operations[] = {
     // stream.hpp
     {"StreamRef::from_native", [](World& w) { drop(StreamRef::from_native(w.s.native(), w.device)); }},
@@ -500,30 +505,45 @@ const Operation operations[] = {
     {"live_objects", [](World&) { drop(live_objects()); }},
 };
 
-// What waits for a stream waits for that stream alone: each on `other`, and while memory is being given back.
+// What waits for a stream waits for that stream alone: each on `other`, and while memory is being
+// given back.
 const Operation own_waits[] = {
     {"StreamRef::synchronize", [](World& w) { w.other.synchronize(); }},
     {"StreamRef::synchronize_for", [](World& w) { drop(w.other.synchronize_for(patience)); }},
-    {"StreamRef::synchronize_until", [](World& w) { drop(w.other.synchronize_until(std::chrono::steady_clock::now() + patience)); }},
+    {"StreamRef::synchronize_until",
+     [](World& w) {
+       drop(w.other.synchronize_until(std::chrono::steady_clock::now() + patience));
+     }},
     {"EventBase::synchronize", [](World& w) { w.start.synchronize(); }},
     {"EventBase::synchronize_for", [](World& w) { drop(w.start.synchronize_for(patience)); }},
-    {"EventBase::synchronize_until", [](World& w) { drop(w.start.synchronize_until(std::chrono::steady_clock::now() + patience)); }},
+    {"EventBase::synchronize_until",
+     [](World& w) {
+       drop(w.start.synchronize_until(std::chrono::steady_clock::now() + patience));
+     }},
     {"Future::wait", [](World& w) { w.future.wait(); }},
     {"Future::wait_for", [](World& w) { drop(w.future.wait_for(patience)); }},
-    {"Future::wait_until", [](World& w) { drop(w.future.wait_until(std::chrono::steady_clock::now() + patience)); }},
+    {"Future::wait_until",
+     [](World& w) { drop(w.future.wait_until(std::chrono::steady_clock::now() + patience)); }},
     {"Future::get", [](World& w) { w.future.get(); }},
     {"Future::outcome", [](World& w) { drop(w.future.outcome()); }},
     {"synchronize", [](World& w) { w.other.use(), synchronize(); }},
     {"synchronize_for", [](World& w) { w.other.use(), drop(synchronize_for(patience)); }},
-    {"synchronize_until", [](World& w) { w.other.use(), drop(synchronize_until(std::chrono::steady_clock::now() + patience)); }},
+    {"synchronize_until",
+     [](World& w) {
+       w.other.use(), drop(synchronize_until(std::chrono::steady_clock::now() + patience));
+     }},
     {"get", [](World& w) { drop(get(w.other, w.a, 1)); }},
     {"StreamPool::acquire_for", [](World& w) { drop(w.pool.acquire_for(patience)); }},
-    {"StreamPool::acquire_until", [](World& w) { drop(w.pool.acquire_until(std::chrono::steady_clock::now() + patience)); }},
+    {"StreamPool::acquire_until",
+     [](World& w) { drop(w.pool.acquire_until(std::chrono::steady_clock::now() + patience)); }},
     {"overlap",
      [](World& w) {
        PinnedBuffer<int> in{std::size_t{1} << 12}, out{in.size()};
        w.other.use();
-       overlap(in, out, {.chunk = 1024}, [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(stream, to, from); });
+       overlap(in, out, {.chunk = 1024},
+               [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
+                 copy(stream, to, from);
+               });
      }},
     {"overlap_bytes",
      [](World& w) {
@@ -531,7 +551,9 @@ const Operation own_waits[] = {
        w.other.use();
        const AnyOverlapEnd inputs[] = {in};
        overlap_bytes(inputs, out, {.chunk = 1024},
-                     [](StreamRef stream, const OverlapBytes& bytes, const OverlapChunk&) { copy(stream, bytes.out, bytes.in[0]); });
+                     [](StreamRef stream, const OverlapBytes& bytes, const OverlapChunk&) {
+                       copy(stream, bytes.out, bytes.in[0]);
+                     });
      }},
     {"NativeDeviceResource::allocate_sync",
      [](World& w) {
@@ -549,26 +571,39 @@ struct Wait {
 };
 std::ostream& operator<<(std::ostream& out, const Wait& wait) { return out << wait.name; }
 const Wait waits[] = {
-    {"quiesce_for", "completion.hpp: It waits at most `timeout`, and returns false", [](World&) { drop(quiesce_for(patience)); }},
+    {"quiesce_for", "completion.hpp: It waits at most `timeout`, and returns false",
+     [](World&) { drop(quiesce_for(patience)); }},
     {"quiesce_until", "completion.hpp: The same until a point in time of any clock",
      [](World&) { drop(quiesce_until(std::chrono::steady_clock::now() + patience)); }},
-    {"partition", "partition.hpp: The first such call waits until the work of all streams of the device is complete",
-     [](World& w) { drop(code_of([&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); })); }},
-    {"Device::synchronize", "device.hpp: Waits until everything submitted to this device has completed",
+    {"partition",
+     "partition.hpp: The first such call waits until the work of all streams of the device is "
+     "complete",
+     [](World& w) {
+       drop(code_of(
+           [&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); }));
+     }},
+    {"Device::synchronize",
+     "device.hpp: Waits until everything submitted to this device has completed",
      [](World& w) { w.device.synchronize(); }},
     {"Device::synchronize_for", "device.hpp: As synchronize(), but waits at most `timeout`",
      [](World& w) { drop(w.device.synchronize_for(patience)); }},
     {"Device::synchronize_until", "device.hpp: The same until a point in time of any clock",
-     [](World& w) { drop(w.device.synchronize_until(std::chrono::steady_clock::now() + patience)); }},
-    {"HostRegistration::~HostRegistration", "host_registration.hpp: The destructor waits for all devices",
-     [](World& w) { w.registration.reset(); }, [](World& w) { w.registration.emplace(w.registered); }},
+     [](World& w) {
+       drop(w.device.synchronize_until(std::chrono::steady_clock::now() + patience));
+     }},
+    {"HostRegistration::~HostRegistration",
+     "host_registration.hpp: The destructor waits for all devices",
+     [](World& w) { w.registration.reset(); },
+     [](World& w) { w.registration.emplace(w.registered); }},
     {"HostRegistration::operator=", "host_registration.hpp: The destructor waits for all devices",
-     [](World& w) { *w.registration = HostRegistration{}; }, [](World& w) { w.registration.emplace(w.registered); }},
-    {"SharedBuffer::~SharedBuffer", "shared_buffer.hpp: the destructor waits for the device", [](World& w) { w.shared.reset(); },
-     [](World& w) { w.shared.emplace(size, w.device); }},
+     [](World& w) { *w.registration = HostRegistration{}; },
+     [](World& w) { w.registration.emplace(w.registered); }},
+    {"SharedBuffer::~SharedBuffer", "shared_buffer.hpp: the destructor waits for the device",
+     [](World& w) { w.shared.reset(); }, [](World& w) { w.shared.emplace(size, w.device); }},
 };
 
-/// Whether `f` returns in time on a thread of its own. If it does not, the gate is opened, so that it can.
+/// Whether `f` returns in time on a thread of its own. If it does not, the gate is opened, so that
+/// it can.
 template <class F>
 [[nodiscard]] bool returns_behind(Gate& gate, Device device, F f) {
   constexpr std::chrono::seconds limit{10};
@@ -621,7 +656,8 @@ class NeverHoldsBase : public Conformance {
       w.another_block.reset();
       PinnedPool::trim();
     }
-    EXPECT_TRUE(returns_behind(gate, w.device, [&] { operation.run(w); })) << "it waits for another stream's work";
+    EXPECT_TRUE(returns_behind(gate, w.device, [&] { operation.run(w); }))
+        << "it waits for another stream's work";
     w.device.synchronize();
   }
 
@@ -631,29 +667,43 @@ class NeverHoldsBase : public Conformance {
 
 [[nodiscard]] std::string name_of(const char* text) {
   std::string name = text;
-  for (const auto& [sign, word] : {std::pair{"operator<<", "print"}, {"operator=", "assign"}, {"operator-", "minus"}, {"~", "no_"}})
-    if (const std::size_t at = name.find(sign); at != name.npos) name.replace(at, std::string{sign}.size(), word);
+  for (const auto& [sign, word] : {std::pair{"operator<<", "print"},
+                                   {"operator=", "assign"},
+                                   {"operator-", "minus"},
+                                   {"~", "no_"}})
+    if (const std::size_t at = name.find(sign); at != name.npos)
+      name.replace(at, std::string{sign}.size(), word);
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   return name;
 }
 
-class NeverHolds : public NeverHoldsBase, public testing::WithParamInterface<std::tuple<Operation, Where>> {};
-TEST_P(NeverHolds, ReturnsBehindAClosedGate) { expect_return(std::get<0>(GetParam()), std::get<1>(GetParam())); }
+class NeverHolds : public NeverHoldsBase,
+                   public testing::WithParamInterface<std::tuple<Operation, Where>> {};
+TEST_P(NeverHolds, ReturnsBehindAClosedGate) {
+  expect_return(std::get<0>(GetParam()), std::get<1>(GetParam()));
+}
 
-[[nodiscard]] std::string name_of_case(const testing::TestParamInfo<std::tuple<Operation, Where>>& info) {
+[[nodiscard]] std::string name_of_case(
+    const testing::TestParamInfo<std::tuple<Operation, Where>>& info) {
   const char* const places[] = {"AnotherStream", "BehindTheGate", "DuringARelease"};
-  return name_of(std::get<0>(info.param).name) + "_" + places[static_cast<int>(std::get<1>(info.param))];
+  return name_of(std::get<0>(info.param).name) + "_" +
+         places[static_cast<int>(std::get<1>(info.param))];
 }
 INSTANTIATE_TEST_SUITE_P(Operations, NeverHolds,
                          testing::Combine(testing::ValuesIn(operations),
-                                          testing::Values(Where::another_stream, Where::behind_the_gate, Where::during_a_release)),
+                                          testing::Values(Where::another_stream,
+                                                          Where::behind_the_gate,
+                                                          Where::during_a_release)),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(OwnWaits, NeverHolds,
-                         testing::Combine(testing::ValuesIn(own_waits), testing::Values(Where::another_stream, Where::during_a_release)),
+                         testing::Combine(testing::ValuesIn(own_waits),
+                                          testing::Values(Where::another_stream,
+                                                          Where::during_a_release)),
                          name_of_case);
 
-/// In a host function a release cannot wait. Nor may the next call of another thread have to make it, and wait then.
+/// In a host function a release cannot wait. Nor may the next call of another thread have to make
+/// it, and wait then.
 TEST_F(NeverHoldsBase, WhatAHostFunctionDropsHoldsNoLaterCall) {
   if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
   World w;
@@ -665,11 +715,14 @@ TEST_F(NeverHoldsBase, WhatAHostFunctionDropsHoldsNoLaterCall) {
   Gate gate;
   gate.close_on(w.work);
   ASSERT_TRUE(gate.reached());
-  w.other.launch_host_func([&] { w.shared.reset(), w.managed_block.reset(), w.registration.reset(), w.block.reset(); });
+  w.other.launch_host_func(
+      [&] { w.shared.reset(), w.managed_block.reset(), w.registration.reset(), w.block.reset(); });
   w.other.synchronize();
-  EXPECT_TRUE(returns_behind(gate, w.device, [&] { fill(w.other, w.a, 1), w.other.synchronize(); }));
+  EXPECT_TRUE(
+      returns_behind(gate, w.device, [&] { fill(w.other, w.a, 1), w.other.synchronize(); }));
   w.work.synchronize();
-  EXPECT_EQ(code_of([&] { w.registration.emplace(w.registered); }), std::error_code{}) << "the registration has ended";
+  EXPECT_EQ(code_of([&] { w.registration.emplace(w.registered); }), std::error_code{})
+      << "the registration has ended";
 }
 
 /// They return once the other stream's work is complete.
@@ -684,7 +737,9 @@ TEST_P(DocumentedWait, ReturnsOnceTheGateIsOpen) {
   static_cast<void>(held_by(gate, [&] { GetParam().run(w); }));
   EXPECT_TRUE(w.work.synchronize_for(patience));
 }
-[[nodiscard]] std::string name_of_wait(const testing::TestParamInfo<Wait>& info) { return name_of(info.param.name); }
+[[nodiscard]] std::string name_of_wait(const testing::TestParamInfo<Wait>& info) {
+  return name_of(info.param.name);
+}
 INSTANTIATE_TEST_SUITE_P(Waits, DocumentedWait, testing::ValuesIn(waits), name_of_wait);
 
 }  // namespace

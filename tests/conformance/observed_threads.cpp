@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/thread-safety.md: a hook is set, and the checker is started and stopped, while other threads use the library.
+// docs/thread-safety.md: a hook is set, and the checker is started and stopped, while other threads
+// use the library.
 #include <barrier>
 #include <runnel/hooks.hpp>
 
@@ -27,7 +28,8 @@ class ObservedThreads : public Conformance {
     was_checking_ ? RaceChecker::start() : RaceChecker::stop();
     Conformance::TearDown();
   }
-  /// Thread 0 calls `change` until the others have worked on streams of their own, with waits wherever they are needed.
+  /// Thread 0 calls `change` until the others have worked on streams of their own, with waits
+  /// wherever they are needed.
   template <class F>
   static void work_beside(F change) {
     std::atomic<int> left{threads - 1};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// overlap(): for all sizes, strategies and shapes it gives the result of a sequential run, in bounded memory. When it throws, nothing is
-/// left in flight. The computations here are copies within the device, so that every backend can run them.
+/// overlap(): for all sizes, strategies and shapes it gives the result of a sequential run, in
+/// bounded memory. When it throws, nothing is left in flight. The computations here are copies
+/// within the device, so that every backend can run them.
 #include "support.hpp"
 
 #include <sys/mman.h>
@@ -25,10 +26,13 @@ using conformance::nothing_thrown;
 using conformance::TwoDevices;
 
 using Numbers = std::vector<int>;
-constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic, OverlapStrategy::stream_per_chunk,
+constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic,
+                                          OverlapStrategy::stream_per_chunk,
                                           OverlapStrategy::copy_compute_copy};
 
-const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy(stream, out, in); };
+const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+  copy(stream, out, in);
+};
 
 [[nodiscard]] Numbers numbered(std::size_t size) {
   Numbers numbers(size);
@@ -46,11 +50,14 @@ const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int>
   });
 }
 [[nodiscard]] auto keeping(Numbers& all) {
-  return to_sink<int>([&all](std::span<const int> numbers) { all.insert(all.end(), numbers.begin(), numbers.end()); });
+  return to_sink<int>([&all](std::span<const int> numbers) {
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  });
 }
 
 class Overlap : public Conformance {};
-class OverlapStrategies : public Conformance, public testing::WithParamInterface<OverlapStrategy> {};
+class OverlapStrategies : public Conformance,
+                          public testing::WithParamInterface<OverlapStrategy> {};
 std::string name_of(const testing::TestParamInfo<OverlapStrategy>& tested) {
   constexpr const char* names[] = {"Automatic", "StreamPerChunk", "CopyComputeCopy"};
   return names[static_cast<std::size_t>(tested.param)];
@@ -59,19 +66,21 @@ INSTANTIATE_TEST_SUITE_P(All, OverlapStrategies, testing::ValuesIn(strategies), 
 
 TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
   std::mt19937 random{7};
-  for (const auto& [size, chunk, in_flight] : std::vector<std::array<std::size_t, 3>>{{1, 1, 1},
-                                                                                      {1, 100, 4},
-                                                                                      {1000, 1000, 3},
-                                                                                      {1000, 1001, 2},
-                                                                                      {1001, 1000, 2},
-                                                                                      {999, 1000, 1},
-                                                                                      {5000, 7, 5},
-                                                                                      {5000, 64, 1},
-                                                                                      {0, 10, 3},
-                                                                                      {100'000, 0, 0}}) {
+  for (const auto& [size, chunk, in_flight] :
+       std::vector<std::array<std::size_t, 3>>{{1, 1, 1},
+                                               {1, 100, 4},
+                                               {1000, 1000, 3},
+                                               {1000, 1001, 2},
+                                               {1001, 1000, 2},
+                                               {999, 1000, 1},
+                                               {5000, 7, 5},
+                                               {5000, 64, 1},
+                                               {0, 10, 3},
+                                               {100'000, 0, 0}}) {
     const Numbers in = numbered(size);
     Numbers out(size, -1);
-    const OverlapResult result = overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()}, same);
+    const OverlapResult result =
+        overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()}, same);
     EXPECT_EQ(out, in) << size << " in chunks of " << chunk << ", " << in_flight << " in flight";
     EXPECT_EQ(result.items, size);
     EXPECT_EQ(result.written, size);
@@ -83,15 +92,21 @@ TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
     const std::size_t size = random() % 30'000;
     const Numbers in = numbered(size);
     Numbers out(size, -1);
-    overlap(in, out, {.chunk = 1 + random() % 3000, .in_flight = 1 + random() % 6, .strategy = GetParam(), .streams = random() % 5}, same);
+    overlap(in, out,
+            {.chunk = 1 + random() % 3000,
+             .in_flight = 1 + random() % 6,
+             .strategy = GetParam(),
+             .streams = random() % 5},
+            same);
     EXPECT_EQ(out, in) << "round " << round;
   }
 }
 
 TEST_P(OverlapStrategies, AreReported) {
   const Numbers in = numbered(100);
-  const OverlapStrategy used =
-      overlap(in, no_output, {.chunk = 10, .strategy = GetParam()}, [](StreamRef, DeviceSpan<const int>) {}).strategy;
+  const OverlapStrategy used = overlap(in, no_output, {.chunk = 10, .strategy = GetParam()},
+                                       [](StreamRef, DeviceSpan<const int>) {})
+                                   .strategy;
   if (GetParam() == OverlapStrategy::automatic)
     EXPECT_NE(used, OverlapStrategy::automatic);
   else
@@ -108,9 +123,8 @@ TEST_P(OverlapStrategies, AcceptPinnedMemory) {
 TEST_P(OverlapStrategies, WorkInPlace) {
   Numbers all = numbered(10'007);
   overlap(all, all, {.chunk = 1000, .strategy = GetParam()},
-          [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> out, const OverlapChunk& chunk) {
-            fill(stream, out, static_cast<int>(chunk.index));
-          });
+          [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> out,
+             const OverlapChunk& chunk) { fill(stream, out, static_cast<int>(chunk.index)); });
   for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int>(i / 1000));
 }
 
@@ -119,12 +133,15 @@ TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
   const Numbers a = numbered(rows_there);
   std::vector<std::int64_t> b(2 * rows_there);
   std::iota(b.begin(), b.end(), 5'000'000'000);
-  std::vector<std::array<int, 5>> out(rows_there);  // an item of a, then the bytes of two items of b
+  // an item of a, then the bytes of two items of b
+  std::vector<std::array<int, 5>> out(rows_there);
   overlap(zipped(a, by_rows(b, 2)), out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
-          [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const std::int64_t> y, DeviceSpan<std::array<int, 5>> z) {
+          [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const std::int64_t> y,
+             DeviceSpan<std::array<int, 5>> z) {
             EXPECT_EQ(y.size(), 2 * x.size());
             EXPECT_EQ(z.size(), x.size());
-            copy_2d(stream, z.data(), sizeof(z.data()[0]), x.data(), sizeof(int), sizeof(int), z.size());
+            copy_2d(stream, z.data(), sizeof(z.data()[0]), x.data(), sizeof(int), sizeof(int),
+                    z.size());
             copy_2d(stream, &z.data()->at(1), sizeof(z.data()[0]), y.data(), 16, 16, z.size());
           });
   for (std::size_t i = 0; i < rows_there; ++i) {
@@ -142,16 +159,18 @@ TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
   overlap(by_rows(table, 3), first, {.chunk = 64, .strategy = GetParam()},
           [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
             EXPECT_EQ(in.size(), 3 * out.size());
-            copy_2d(stream, out.data(), sizeof(int), in.data(), 3 * sizeof(int), sizeof(int), out.size());
+            copy_2d(stream, out.data(), sizeof(int), in.data(), 3 * sizeof(int), sizeof(int),
+                    out.size());
           });
   for (std::size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], table[3 * i]);
 
   Numbers of_chunks(20, -1);
-  const OverlapResult result = overlap(table, per_chunk(of_chunks, 2), {.chunk = 400, .strategy = GetParam()},
-                                       [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
-                                         EXPECT_EQ(out.size(), 2U);
-                                         copy(stream, out, in.subspan(0, 2));
-                                       });
+  const OverlapResult result =
+      overlap(table, per_chunk(of_chunks, 2), {.chunk = 400, .strategy = GetParam()},
+              [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+                EXPECT_EQ(out.size(), 2U);
+                copy(stream, out, in.subspan(0, 2));
+              });
   EXPECT_EQ(result.written, 16U);
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(of_chunks[2 * i + 1], table[400 * i + 1]);
   EXPECT_EQ(of_chunks[16], -1);
@@ -161,10 +180,11 @@ TEST_P(OverlapStrategies, WorkWithoutOutput) {
   const Numbers in = numbered(1000);
   DeviceBuffer<int> there(in.size());
   current_stream().synchronize();
-  const OverlapResult result = overlap(in, no_output, {.chunk = 64, .strategy = GetParam()},
-                                       [&](StreamRef stream, DeviceSpan<const int> x, const OverlapChunk& chunk) {
-                                         copy(stream, there.span().subspan(chunk.first, chunk.count), x);
-                                       });
+  const OverlapResult result =
+      overlap(in, no_output, {.chunk = 64, .strategy = GetParam()},
+              [&](StreamRef stream, DeviceSpan<const int> x, const OverlapChunk& chunk) {
+                copy(stream, there.span().subspan(chunk.first, chunk.count), x);
+              });
   EXPECT_EQ(result.written, 0U);
   Numbers back(in.size());
   copy(back, there);
@@ -172,16 +192,21 @@ TEST_P(OverlapStrategies, WorkWithoutOutput) {
   EXPECT_EQ(back, in);
 }
 
-/// Writes each number together with its two neighbours on either side, and -1 for a neighbour that does not exist.
-const auto with_neighbours = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out, const OverlapChunk& chunk) {
+/// Writes each number together with its two neighbours on either side, and -1 for a neighbour that
+/// does not exist.
+const auto with_neighbours = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out,
+                                const OverlapChunk& chunk) {
   EXPECT_EQ(in.size(), chunk.before + chunk.count + chunk.after);
   fill(stream, out, -1);
   for (int side = -2; side <= 2; ++side) {
-    const auto missing_before = static_cast<std::size_t>(std::max(0, -side - static_cast<int>(chunk.before)));
-    const auto missing_after = static_cast<std::size_t>(std::max(0, side - static_cast<int>(chunk.after)));
+    const auto missing_before =
+        static_cast<std::size_t>(std::max(0, -side - static_cast<int>(chunk.before)));
+    const auto missing_after =
+        static_cast<std::size_t>(std::max(0, side - static_cast<int>(chunk.after)));
     if (missing_before + missing_after >= chunk.count) continue;
-    copy_2d(stream, out.data() + 5 * missing_before + (side + 2), 5 * sizeof(int), in.data() + chunk.before + missing_before + side,
-            sizeof(int), sizeof(int), chunk.count - missing_before - missing_after);
+    copy_2d(stream, out.data() + 5 * missing_before + (side + 2), 5 * sizeof(int),
+            in.data() + chunk.before + missing_before + side, sizeof(int), sizeof(int),
+            chunk.count - missing_before - missing_after);
   }
 };
 void expect_neighbours(const Numbers& out, std::size_t size) {
@@ -189,34 +214,48 @@ void expect_neighbours(const Numbers& out, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i)
     for (int side = -2; side <= 2; ++side) {
       const int number = static_cast<int>(i) + 1 + side;
-      ASSERT_EQ(out[5 * i + static_cast<std::size_t>(side + 2)], number >= 1 && number <= static_cast<int>(size) ? number : -1)
+      ASSERT_EQ(out[5 * i + static_cast<std::size_t>(side + 2)],
+                number >= 1 && number <= static_cast<int>(size) ? number : -1)
           << i << " of " << size;
     }
 }
 
 TEST_P(OverlapStrategies, PassNeighboursToStencils) {
-  for (const auto& [size, chunk, in_flight] : std::vector<std::array<std::size_t, 3>>{
-           {1000, 100, 4}, {1001, 100, 2}, {101, 100, 3}, {7, 1, 2}, {3, 100, 1}, {1, 1, 1}, {200, 100, 1}, {0, 5, 2}}) {
-    const OverlapOptions options{.chunk = chunk, .in_flight = in_flight, .strategy = GetParam(), .halo = 2};
+  for (const auto& [size, chunk, in_flight] :
+       std::vector<std::array<std::size_t, 3>>{{1000, 100, 4},
+                                               {1001, 100, 2},
+                                               {101, 100, 3},
+                                               {7, 1, 2},
+                                               {3, 100, 1},
+                                               {1, 1, 1},
+                                               {200, 100, 1},
+                                               {0, 5, 2}}) {
+    const OverlapOptions options{
+        .chunk = chunk, .in_flight = in_flight, .strategy = GetParam(), .halo = 2};
     const Numbers in = numbered(size);
     Numbers out(5 * size);
     overlap(in, out, options, with_neighbours);
     expect_neighbours(out, size);
 
     Numbers streamed;
-    auto to = to_sink<int>([&](std::span<const int> numbers) { streamed.insert(streamed.end(), numbers.begin(), numbers.end()); }, 5);
+    auto to = to_sink<int>(
+        [&](std::span<const int> numbers) {
+          streamed.insert(streamed.end(), numbers.begin(), numbers.end());
+        },
+        5);
     overlap(counting(size), to, options, with_neighbours);
     expect_neighbours(streamed, size);
   }
 }
 
 TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
-  for (const std::size_t size :
-       {std::size_t{0}, std::size_t{1}, std::size_t{999}, std::size_t{1000}, std::size_t{1001}, std::size_t{12'345}}) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{999},
+                                 std::size_t{1000}, std::size_t{1001}, std::size_t{12'345}}) {
     for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}}) {
       Numbers out;
       const OverlapResult result =
-          overlap(counting(size), keeping(out), {.chunk = 1000, .in_flight = in_flight, .strategy = GetParam()}, same);
+          overlap(counting(size), keeping(out),
+                  {.chunk = 1000, .in_flight = in_flight, .strategy = GetParam()}, same);
       EXPECT_EQ(out, numbered(size));
       EXPECT_EQ(result.items, size);
       EXPECT_EQ(result.chunks, (size + 999) / 1000);
@@ -227,30 +266,34 @@ TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
   overlap(numbered(5000), keeping(out), {.chunk = 512, .strategy = GetParam()}, same);
   EXPECT_EQ(out, numbered(5000));
   Numbers room(6000, -1);
-  EXPECT_EQ(overlap(counting(5000), room, {.chunk = 512, .strategy = GetParam()}, same).written, 5000U);
+  EXPECT_EQ(overlap(counting(5000), room, {.chunk = 512, .strategy = GetParam()}, same).written,
+            5000U);
   EXPECT_EQ(room[4999], 5000);
   EXPECT_EQ(room[5000], -1);
   const Numbers beside = numbered(5000);
   Numbers both(10'000);
-  overlap(zipped(counting(5000), beside), both, {.chunk = 512, .strategy = GetParam()},
-          [](StreamRef stream, DeviceSpan<const int> a, DeviceSpan<const int> b, DeviceSpan<int> c) {
-            copy(stream, c.subspan(0, a.size()), a);
-            copy(stream, c.subspan(a.size()), b);
-          });
+  overlap(
+      zipped(counting(5000), beside), both, {.chunk = 512, .strategy = GetParam()},
+      [](StreamRef stream, DeviceSpan<const int> a, DeviceSpan<const int> b, DeviceSpan<int> c) {
+        copy(stream, c.subspan(0, a.size()), a);
+        copy(stream, c.subspan(a.size()), b);
+      });
   EXPECT_EQ(both[9], 10);
   EXPECT_EQ(both[512 + 9], 10);
 }
 
 TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
-  // Keeps the first i % 7 numbers of chunk i. The counts come from a table, because the computations here are only copies.
+  // Keeps the first i % 7 numbers of chunk i. The counts come from a table, because the
+  // computations here are only copies.
   constexpr std::size_t chunk = 100;
   PinnedBuffer<std::size_t> table(100);
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = i % 7;
-  const auto first_few = [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out, DeviceSpan<std::size_t> count,
-                             const OverlapChunk& here) {
+  const auto first_few = [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out,
+                             DeviceSpan<std::size_t> count, const OverlapChunk& here) {
     EXPECT_EQ(out.size(), in.size());
     copy(stream, out, in);
-    if (here.index % 7 != 0) copy_bytes(stream, count.data(), &table[here.index], sizeof(std::size_t));
+    if (here.index % 7 != 0)
+      copy_bytes(stream, count.data(), &table[here.index], sizeof(std::size_t));
   };
   const Numbers in = numbered(5050);
   Numbers expected;
@@ -267,11 +310,15 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
     EXPECT_EQ(streamed, expected);
 
     Numbers small(expected.size() - 1);
-    EXPECT_EQ(code_of([&] { overlap(in, filtered(small), options, first_few); }), errc::invalid_argument);
+    EXPECT_EQ(code_of([&] { overlap(in, filtered(small), options, first_few); }),
+              errc::invalid_argument);
   }
   table[1] = 101;
   Numbers out(in.size());
-  EXPECT_EQ(code_of([&] { overlap(in, filtered(out), {.chunk = chunk, .strategy = GetParam()}, first_few); }), errc::invalid_argument)
+  EXPECT_EQ(code_of([&] {
+              overlap(in, filtered(out), {.chunk = chunk, .strategy = GetParam()}, first_few);
+            }),
+            errc::invalid_argument)
       << "the filter keeps more numbers than the chunk has";
 }
 
@@ -284,7 +331,8 @@ TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
     std::set<const void*> seen;
     std::size_t most = 0;
     overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()},
-            [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& here) {
+            [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y,
+                const OverlapChunk& here) {
               most = std::max(most, DeviceResource{device()}.statistics().in_use - before);
               seen.insert(x.data());
               EXPECT_LT(here.buffer, in_flight);
@@ -298,9 +346,11 @@ TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
   // A short input uses memory for its own chunks only.
   const Numbers in = numbered(150);
   Numbers out(150);
-  overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()}, [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>) {
-    EXPECT_EQ(DeviceResource{device()}.statistics().in_use - before, 2 * 100 * 2 * sizeof(int));
-  });
+  overlap(in, out, {.chunk = 100, .in_flight = 50, .strategy = GetParam()},
+          [&](StreamRef, DeviceSpan<const int>, DeviceSpan<int>) {
+            EXPECT_EQ(DeviceResource{device()}.statistics().in_use - before,
+                      2 * 100 * 2 * sizeof(int));
+          });
 }
 
 struct Mine : std::runtime_error {
@@ -314,7 +364,9 @@ template <class F>
     f();
   } catch (const OverlapError& error) {
     EXPECT_EQ(error.code(), errc::function_failed);
-    EXPECT_NE(std::string{error.what()}.find("chunk " + std::to_string(error.chunk())), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("chunk " + std::to_string(error.chunk())),
+              std::string::npos)
+        << error.what();
     EXPECT_NE(std::string{error.what()}.find("too bad"), std::string::npos) << error.what();
     EXPECT_THROW(std::rethrow_if_nested(error), Mine);
     return error.chunk();
@@ -325,12 +377,14 @@ template <class F>
 
 TEST_P(OverlapStrategies, ReportTheChunkOfAGraphThatThrows) {
   const Stream stream;
-  const Graph graph = capture(stream, [&] { stream.launch_host_func([] { throw Mine{"too bad"}; }); });
+  const Graph graph =
+      capture(stream, [&] { stream.launch_host_func([] { throw Mine{"too bad"}; }); });
   const Numbers in = numbered(1000);
   Numbers out(in.size());
   EXPECT_EQ(failed_chunk([&] {
               overlap(in, out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
-                      [&](StreamRef on, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+                      [&](StreamRef on, DeviceSpan<const int> x, DeviceSpan<int> y,
+                          const OverlapChunk& chunk) {
                         copy(on, y, x);
                         if (chunk.index == 4) graph.launch(on);
                       });
@@ -344,7 +398,8 @@ TEST_F(Overlap, IsRefusedOnAThreadThatCaptures) {
   const Numbers in = numbered(100);
   Numbers out(in.size());
   const auto run = [&] {
-    overlap(in, out, {.chunk = 10}, [](StreamRef on, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(on, y, x); });
+    overlap(in, out, {.chunk = 10},
+            [](StreamRef on, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(on, y, x); });
   };
   stream.synchronize();
   std::string text;
@@ -369,14 +424,15 @@ TEST_F(Overlap, ACompletionFunctionThatThrowsLaterHarmsNoLaterRun) {
   std::promise<void> over;
   const std::shared_future<void> is_over = over.get_future();
   std::atomic<int> thrown{0};
-  overlap(in, out, {.chunk = 50}, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
-    copy(stream, y, x);
-    stream.on_complete([is_over, &thrown](const Outcome&) {
-      is_over.wait();
-      ++thrown;
-      throw Mine{"too bad"};
-    });
-  });
+  overlap(in, out, {.chunk = 50},
+          [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
+            copy(stream, y, x);
+            stream.on_complete([is_over, &thrown](const Outcome&) {
+              is_over.wait();
+              ++thrown;
+              throw Mine{"too bad"};
+            });
+          });
   over.set_value();
   ASSERT_TRUE(eventually([&] { return thrown == 2; }));
   ASSERT_TRUE(eventually([&] { return live_objects().host_functions == 0; }));
@@ -392,24 +448,29 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
     Numbers out(in.size(), -1);
     std::size_t calls = 0;
     EXPECT_EQ(failed_chunk([&] {
-                overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
-                  ++calls;
-                  copy(stream, y, x);
-                  if (chunk.index == bad) throw Mine{"too bad"};
-                });
+                overlap(in, out, options,
+                        [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y,
+                            const OverlapChunk& chunk) {
+                          ++calls;
+                          copy(stream, y, x);
+                          if (chunk.index == bad) throw Mine{"too bad"};
+                        });
               }),
               bad);
     EXPECT_EQ(calls, bad + 1);
     for (std::size_t i = 0; i < in.size(); ++i)
-      ASSERT_EQ(out[i], i < bad * 100 ? in[i] : -1) << "exactly the chunks before the failed one must be complete";
+      ASSERT_EQ(out[i], i < bad * 100 ? in[i] : -1)
+          << "exactly the chunks before the failed one must be complete";
 
     // The exception is thrown in a host function, which runs later.
     EXPECT_EQ(failed_chunk([&] {
-                overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int>, const OverlapChunk& chunk) {
-                  stream.launch_host_func([index = chunk.index, bad] {
-                    if (index >= bad) throw Mine{"too bad"};
-                  });
-                });
+                overlap(in, out, options,
+                        [&](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int>,
+                            const OverlapChunk& chunk) {
+                          stream.launch_host_func([index = chunk.index, bad] {
+                            if (index >= bad) throw Mine{"too bad"};
+                          });
+                        });
               }),
               bad);
 
@@ -445,7 +506,9 @@ TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
             errc::not_permitted);
   EXPECT_EQ(code_of([&] {
               overlap(in, out, {.chunk = 100, .strategy = GetParam()},
-                      [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x.subspan(1)); });
+                      [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
+                        copy(stream, y, x.subspan(1));
+                      });
             }),
             errc::invalid_argument);
 }
@@ -453,8 +516,11 @@ TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
 /// Memory from mmap(), so that the test can change the permissions of a page.
 class Pages {
  public:
-  static constexpr std::size_t count = 8, bytes = std::size_t{256} << 10;  // large, because a runtime may do small copies within the call
-  Pages() : begin_{mmap(nullptr, count * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
+  // large, because a runtime may do small copies within the call
+  static constexpr std::size_t count = 8, bytes = std::size_t{256} << 10;
+  Pages()
+      : begin_{mmap(nullptr, count * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                    0)} {
     if (begin_ == MAP_FAILED) throw std::bad_alloc{};
     std::memset(begin_, 1, count * bytes);
   }
@@ -462,18 +528,23 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
   ~Pages() { munmap(begin_, count * bytes); }
   [[nodiscard]] std::span<char> span() const { return {static_cast<char*>(begin_), count * bytes}; }
-  void forbid(std::size_t page, int protection) const { ASSERT_EQ(mprotect(span().data() + page * bytes, 4096, protection), 0); }
+  void forbid(std::size_t page, int protection) const {
+    ASSERT_EQ(mprotect(span().data() + page * bytes, 4096, protection), 0);
+  }
 
  private:
   void* begin_;
 };
 
 TEST_P(OverlapStrategies, ReportPagesThatCannotBeAccessed) {
-  if (!conformance::pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  if (!conformance::pages_can_be_asked_about())
+    GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   constexpr std::size_t bad = 5;
   std::vector<char> ordinary(Pages::count * Pages::bytes);
   const OverlapOptions options{.chunk = Pages::bytes, .in_flight = 2, .strategy = GetParam()};
-  const auto same_bytes = [](StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) { copy(stream, out, in); };
+  const auto same_bytes = [](StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) {
+    copy(stream, out, in);
+  };
   const auto expect_error = [&](errc expected, auto in, auto out) {
     try {
       overlap(in, out, options, same_bytes);
@@ -507,12 +578,14 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
                                                 reported.push_back(progress.chunks);
                                                 EXPECT_EQ(progress.items, progress.chunks * 100);
                                                 EXPECT_EQ(progress.total, in.size());
-                                                if (progress.chunks == enough) stopping.request_stop();
+                                                if (progress.chunks == enough)
+                                                  stopping.request_stop();
                                               }},
                                          same);
     EXPECT_TRUE(result.stopped);
     EXPECT_GE(result.chunks, enough);
-    EXPECT_LE(result.chunks, enough == 0 ? 0 : enough + 4) << "at most the chunks in flight, and those enqueued behind them, may follow";
+    EXPECT_LE(result.chunks, enough == 0 ? 0 : enough + 4)
+        << "at most the chunks in flight, and those enqueued behind them, may follow";
     EXPECT_EQ(reported.size(), result.chunks);
     EXPECT_TRUE(std::is_sorted(reported.begin(), reported.end()));
     for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
@@ -520,24 +593,27 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
   // A request after the source has ended does not count as a stop.
   std::stop_source at_end;
   Numbers kept;
-  EXPECT_FALSE(
-      overlap(counting(250), keeping(kept),
-              {.chunk = 100,
-               .in_flight = 1,
-               .strategy = GetParam(),
-               .stop = at_end.get_token(),
-               .progress = [&](const OverlapProgress& progress) { static_cast<void>(progress.chunks == 3 && at_end.request_stop()); }},
-              same)
-          .stopped);
+  EXPECT_FALSE(overlap(counting(250), keeping(kept),
+                       {.chunk = 100,
+                        .in_flight = 1,
+                        .strategy = GetParam(),
+                        .stop = at_end.get_token(),
+                        .progress =
+                            [&](const OverlapProgress& progress) {
+                              static_cast<void>(progress.chunks == 3 && at_end.request_stop());
+                            }},
+                       same)
+                   .stopped);
   EXPECT_EQ(kept, numbered(250));
   // A request after the last chunk has begun does not count as a stop.
   std::stop_source late;
   Numbers out(in.size());
-  const OverlapResult result = overlap(in, out, {.chunk = in.size(), .strategy = GetParam(), .stop = late.get_token()},
-                                       [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
-                                         copy(stream, y, x);
-                                         late.request_stop();
-                                       });
+  const OverlapResult result =
+      overlap(in, out, {.chunk = in.size(), .strategy = GetParam(), .stop = late.get_token()},
+              [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
+                copy(stream, y, x);
+                late.request_stop();
+              });
   EXPECT_FALSE(result.stopped);
   EXPECT_EQ(out, in);
 }
@@ -546,22 +622,27 @@ TEST_P(OverlapStrategies, RecordTimes) {
   const Numbers in = numbered(10'000);
   Numbers out;
   const OverlapResult result =
-      overlap(counting(in.size()), keeping(out), {.chunk = 1000, .strategy = GetParam(), .record_times = true}, same);
+      overlap(counting(in.size()), keeping(out),
+              {.chunk = 1000, .strategy = GetParam(), .record_times = true}, same);
   ASSERT_EQ(result.times.size(), 10U);
-  const std::chrono::nanoseconds slack = std::chrono::milliseconds{5};  // times of the host and of the device are compared
+  // times of the host and of the device are compared
+  const std::chrono::nanoseconds slack = std::chrono::milliseconds{5};
   for (std::size_t i = 0; i < result.times.size(); ++i) {
     const OverlapChunkTimes& t = result.times[i];
     EXPECT_EQ(t.chunk, i);
     EXPECT_EQ(t.buffer, i % result.in_flight);
     EXPECT_EQ(t.device, device().ordinal());
-    for (const OverlapInterval& step : {t.read, t.copy_in, t.compute, t.copy_out, t.write}) EXPECT_LE(step.start, step.stop);
+    for (const OverlapInterval& step : {t.read, t.copy_in, t.compute, t.copy_out, t.write})
+      EXPECT_LE(step.start, step.stop);
     EXPECT_LE(t.copy_in.stop, t.compute.start);
     EXPECT_LE(t.compute.stop, t.copy_out.start);
     EXPECT_LE(t.read.stop, t.copy_in.stop + slack);
     EXPECT_LE(t.copy_out.stop, t.write.start + slack);
     EXPECT_LE(t.write.stop, result.time);
   }
-  EXPECT_TRUE(overlap(in, no_output, {.strategy = GetParam()}, [](StreamRef, DeviceSpan<const int>) {}).times.empty());
+  EXPECT_TRUE(
+      overlap(in, no_output, {.strategy = GetParam()}, [](StreamRef, DeviceSpan<const int>) {
+      }).times.empty());
 }
 
 TEST_P(OverlapStrategies, RunTheFunctionWithItsStreamCurrent) {
@@ -569,13 +650,14 @@ TEST_P(OverlapStrategies, RunTheFunctionWithItsStreamCurrent) {
   const std::thread::id here = std::this_thread::get_id();
   const Numbers in = numbered(300);
   Numbers out(in.size());
-  overlap(in, out, {.chunk = 100, .strategy = GetParam()},
-          [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
-            EXPECT_EQ(current_stream(), stream);
-            EXPECT_EQ(stream.device(), chunk.device);
-            EXPECT_EQ(std::this_thread::get_id(), here);
-            copy(y, x);
-          });
+  overlap(
+      in, out, {.chunk = 100, .strategy = GetParam()},
+      [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+        EXPECT_EQ(current_stream(), stream);
+        EXPECT_EQ(stream.device(), chunk.device);
+        EXPECT_EQ(std::this_thread::get_id(), here);
+        copy(y, x);
+      });
   EXPECT_EQ(out, in);
   EXPECT_EQ(current_stream(), found);
 }
@@ -585,13 +667,14 @@ TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
   std::iota(in.begin(), in.end(), 0);
   bool moved = false;
   conformance::Gate gate;
-  overlap(in, out, {.chunk = 1000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
-          [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
-            copy(stream, y, x);
-            if (chunk.index == 0) return gate.close_on(stream);
-            moved = stream.record_event().synchronize_for(conformance::patience) && !gate.is_open();
-            gate.open();
-          });
+  overlap(
+      in, out, {.chunk = 1000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
+      [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
+        copy(stream, y, x);
+        if (chunk.index == 0) return gate.close_on(stream);
+        moved = stream.record_event().synchronize_for(conformance::patience) && !gate.is_open();
+        gate.open();
+      });
   EXPECT_TRUE(moved);
   EXPECT_TRUE(std::equal(in.begin(), in.end(), out.begin()));
 }
@@ -599,7 +682,8 @@ TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
 TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   constexpr std::size_t large = std::size_t{16} << 20;
   constexpr OverlapStrategy a = OverlapStrategy::stream_per_chunk;
-  const OverlapStrategy b = device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : a;
+  const OverlapStrategy b =
+      device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : a;
   EXPECT_EQ(choose_overlap_strategy(device(), large, 4, false), b);
   EXPECT_EQ(choose_overlap_strategy(device(), large, 4, true), a);
   EXPECT_EQ(choose_overlap_strategy(device(), 4 * large, 4, true), b);
@@ -607,15 +691,19 @@ TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   EXPECT_EQ(choose_overlap_strategy(device(), 1000, 4, false), a);
   const std::vector<char> ordinary(large);
   const PinnedBuffer<char> pinned(large);
-  const auto chosen = [&](const auto& in) { return overlap(in, no_output, [](StreamRef, DeviceSpan<const char>) {}).strategy; };
+  const auto chosen = [&](const auto& in) {
+    return overlap(in, no_output, [](StreamRef, DeviceSpan<const char>) {}).strategy;
+  };
   constexpr std::size_t chunk = large / 16;
-  EXPECT_EQ(chosen(ordinary), choose_overlap_strategy(device(), chunk, 4, !device().can_use_host_page_tables()));
+  EXPECT_EQ(chosen(ordinary),
+            choose_overlap_strategy(device(), chunk, 4, !device().can_use_host_page_tables()));
   EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), chunk, 4, false));
 }
 
 /// Chunks of strategy A alternate between streams, those of strategy B all compute in one.
 TEST_F(Overlap, ALongRunFromPageableMemoryTriesBothStrategies) {
-  if (device().can_use_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
+  if (device().can_use_host_page_tables())
+    GTEST_SKIP() << "copies of pageable memory are not staged here";
   constexpr std::size_t in_flight = 2;
   constexpr std::size_t chunk = std::size_t{1} << 17;  // 1 MiB, in and out
   const Numbers in = numbered(64 * in_flight * chunk);
@@ -624,15 +712,18 @@ TEST_F(Overlap, ALongRunFromPageableMemoryTriesBothStrategies) {
     std::vector<StreamRef> streams;
     OverlapOptions options{.chunk = chunk, .in_flight = in_flight};
     if (by_two_threads) options.progress = [](const OverlapProgress&) {};
-    const OverlapResult result = overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
-      streams.push_back(stream);
-      copy(stream, to, from);
-    });
+    const OverlapResult result = overlap(
+        in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
+          streams.push_back(stream);
+          copy(stream, to, from);
+        });
     EXPECT_TRUE(out == in);
     if (device().async_engine_count() < 2) continue;
     constexpr std::size_t period = 2 * in_flight;
-    EXPECT_EQ(result.strategy == OverlapStrategy::copy_compute_copy, streams[streams.size() - 2] == streams.back());
-    for (std::size_t i = 1; i < 4 * period; ++i) EXPECT_TRUE(i == 2 * period || (streams[i - 1] == streams[i]) == (i > 2 * period)) << i;
+    EXPECT_EQ(result.strategy == OverlapStrategy::copy_compute_copy,
+              streams[streams.size() - 2] == streams.back());
+    for (std::size_t i = 1; i < 4 * period; ++i)
+      EXPECT_TRUE(i == 2 * period || (streams[i - 1] == streams[i]) == (i > 2 * period)) << i;
   }
 }
 
@@ -661,11 +752,15 @@ TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   EXPECT_TRUE(refused(out, out, {.halo = 1}));
   EXPECT_TRUE(refused(out, filtered(out)));
   EXPECT_TRUE(refused(from_source<int>([](std::span<int> to) { return to.size(); }, 0), no_output));
-  EXPECT_EQ(code_of([&] { overlap(in, out, {.devices = {Device{1000}}}, never); }), errc::invalid_device);
+  EXPECT_EQ(code_of([&] { overlap(in, out, {.devices = {Device{1000}}}, never); }),
+            errc::invalid_device);
   constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
-  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge / 8}, never); }), errc::out_of_memory);
-  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge}, never); }), errc::out_of_memory);
-  EXPECT_THROW(overlap(counting(1), no_output, {.chunk = 1000, .in_flight = huge}, never), std::bad_alloc);
+  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge / 8}, never); }),
+            errc::out_of_memory);
+  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge}, never); }),
+            errc::out_of_memory);
+  EXPECT_THROW(overlap(counting(1), no_output, {.chunk = 1000, .in_flight = huge}, never),
+               std::bad_alloc);
 }
 
 TEST_F(Overlap, RefusalsNameTheSizes) {
@@ -675,7 +770,9 @@ TEST_F(Overlap, RefusalsNameTheSizes) {
     overlap(in, out, [](StreamRef, auto...) {});
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string{error.what()}.find("the output has 97 elements for 123 items"), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("the output has 97 elements for 123 items"),
+              std::string::npos)
+        << error.what();
   }
 }
 
@@ -687,38 +784,59 @@ TEST_F(Overlap, ARefusedDeviceIsNamedInItsOwnWords) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), errc::invalid_device);
-    EXPECT_NE(std::string{error.what()}.find("could not overlap: there is no device"), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("could not overlap: there is no device"),
+              std::string::npos)
+        << error.what();
   }
 }
 
 TEST_F(Overlap, RefusesSourcesThatReturnWrongCounts) {
   const Numbers in = numbered(100);
   const auto nothing = [](StreamRef, auto...) {};
-  EXPECT_EQ(code_of([&] { overlap(from_source<int>([](std::span<int> to) { return to.size() + 1; }), no_output, {.chunk = 10}, nothing); }),
+  EXPECT_EQ(code_of([&] {
+              overlap(from_source<int>([](std::span<int> to) { return to.size() + 1; }), no_output,
+                      {.chunk = 10}, nothing);
+            }),
             errc::invalid_argument);
-  EXPECT_EQ(
-      code_of([&] { overlap(from_source<int>([](std::span<int>) { return std::size_t{3}; }, 2), no_output, {.chunk = 10}, nothing); }),
-      errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(zipped(in, counting(99)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(zipped(counting(25), counting(24)), no_output, {.chunk = 10}, nothing); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] {
+              overlap(from_source<int>([](std::span<int>) { return std::size_t{3}; }, 2), no_output,
+                      {.chunk = 10}, nothing);
+            }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(zipped(in, counting(99)), no_output, {.chunk = 10}, nothing); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] {
+              overlap(zipped(counting(25), counting(24)), no_output, {.chunk = 10}, nothing);
+            }),
+            errc::invalid_argument);
   Numbers small(99);
-  EXPECT_EQ(code_of([&] { overlap(counting(100), small, {.chunk = 10}, same); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(zipped(counting(25), counting(25)), no_output, {.chunk = 10}, nothing); }), nothing_thrown);
+  EXPECT_EQ(code_of([&] { overlap(counting(100), small, {.chunk = 10}, same); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] {
+              overlap(zipped(counting(25), counting(25)), no_output, {.chunk = 10}, nothing);
+            }),
+            nothing_thrown);
 }
 
 TEST_F(Overlap, IsRefusedInsideAHostFunction) {
   const Numbers in = numbered(100);
   std::error_code code;
   const Stream stream;
-  stream.launch_host_func([&] { code = code_of([&] { overlap(in, no_output, [](StreamRef, DeviceSpan<const int>) {}); }); });
+  stream.launch_host_func([&] {
+    code = code_of([&] { overlap(in, no_output, [](StreamRef, DeviceSpan<const int>) {}); });
+  });
   stream.synchronize();
   EXPECT_EQ(code, errc::not_permitted);
 }
 
 TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
   const Numbers in = numbered(100);
-  const auto failing = [&](auto fail) { overlap(in, no_output, [&](StreamRef stream, DeviceSpan<const int>) { fail(stream); }); };
-  const auto used_up = [](StreamRef stream) { const DeviceBuffer<char> all(std::numeric_limits<std::size_t>::max() / 4, stream); };
+  const auto failing = [&](auto fail) {
+    overlap(in, no_output, [&](StreamRef stream, DeviceSpan<const int>) { fail(stream); });
+  };
+  const auto used_up = [](StreamRef stream) {
+    const DeviceBuffer<char> all(std::numeric_limits<std::size_t>::max() / 4, stream);
+  };
   const auto on_the_host = [](StreamRef) { throw std::bad_alloc{}; };
   EXPECT_THROW(failing(used_up), std::bad_alloc);
   EXPECT_THROW(failing(used_up), OverlapError);
@@ -729,7 +847,8 @@ TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
   try {
     failing(used_up);
   } catch (const std::bad_alloc& error) {
-    EXPECT_NE(std::string{error.what()}.find("chunk 0, enqueueing: "), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("chunk 0, enqueueing: "), std::string::npos)
+        << error.what();
     EXPECT_THROW(std::rethrow_if_nested(error), std::bad_alloc) << "the cause";
     const auto* const ours = dynamic_cast<const OverlapError*>(&error);
     ASSERT_NE(ours, nullptr);
@@ -742,48 +861,66 @@ TEST_F(Overlap, KeepsTheNameOfItsStreams) {
   const Numbers in = numbered(1000);
   for (int run = 0; run < 3; ++run)
     overlap(in, no_output, {.chunk = 100}, [&](StreamRef stream, DeviceSpan<const int>) {
-      EXPECT_NE(to_string(stream).find("overlap"), std::string::npos) << to_string(stream) << " in run " << run;
+      EXPECT_NE(to_string(stream).find("overlap"), std::string::npos)
+          << to_string(stream) << " in run " << run;
     });
 }
 
 TEST_F(Overlap, KeepsEightStreamsForLaterRuns) {
   const PinnedBuffer<int> in(1200);
   std::vector<Stream> wrappers;
-  const OverlapOptions options{.chunk = 100, .in_flight = 12, .strategy = OverlapStrategy::stream_per_chunk};
+  const OverlapOptions options{
+      .chunk = 100, .in_flight = 12, .strategy = OverlapStrategy::stream_per_chunk};
   overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
     wrappers.push_back(Stream::from_native(stream.native(), stream.device(), Ownership::borrow));
   });
-  const auto kept = [&] { return std::count_if(wrappers.begin(), wrappers.end(), [](const Stream& each) { return each.is_valid(); }); };
+  const auto kept = [&] {
+    return std::count_if(wrappers.begin(), wrappers.end(),
+                         [](const Stream& each) { return each.is_valid(); });
+  };
   EXPECT_EQ(wrappers.size(), 12U);
   EXPECT_EQ(kept(), 8);
   std::ptrdiff_t again = 0;
   overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
-    again += std::count_if(wrappers.begin(), wrappers.end(), [&](const Stream& each) { return each.is_valid() && each == stream; });
+    again += std::count_if(wrappers.begin(), wrappers.end(),
+                           [&](const Stream& each) { return each.is_valid() && each == stream; });
   });
   EXPECT_EQ(again, 8);
   EXPECT_EQ(kept(), 8);
 }
 
-void twice_nothing(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy(stream, out, in); }
+void twice_nothing(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+  copy(stream, out, in);
+}
 
 TEST_F(Overlap, AcceptsFunctionsAndMoveOnlyObjects) {
   const Numbers in = numbered(100);
   Numbers out(100), again(100);
   overlap(in, out, twice_nothing);
   EXPECT_EQ(out, in);
-  overlap(in, again, [owned = std::make_unique<int>(0)](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) mutable {
-    ++*owned;
-    copy(stream, y, x);
-  });
+  overlap(in, again,
+          [owned = std::make_unique<int>(0)](StreamRef stream, DeviceSpan<const int> x,
+                                             DeviceSpan<int> y) mutable {
+            ++*owned;
+            copy(stream, y, x);
+          });
   EXPECT_EQ(again, in);
 }
 
 TEST_F(Overlap, MeasuresHiddenTransfers) {
   using std::chrono::nanoseconds;
-  const auto interval = [](int start, int stop) { return OverlapInterval{nanoseconds{start}, nanoseconds{stop}}; };
+  const auto interval = [](int start, int stop) {
+    return OverlapInterval{nanoseconds{start}, nanoseconds{stop}};
+  };
   const OverlapChunkTimes chunks[] = {
-      {.chunk = 0, .copy_in = interval(0, 10), .compute = interval(10, 30), .copy_out = interval(30, 40)},
-      {.chunk = 1, .copy_in = interval(5, 20), .compute = interval(30, 50), .copy_out = interval(50, 60)},
+      {.chunk = 0,
+       .copy_in = interval(0, 10),
+       .compute = interval(10, 30),
+       .copy_out = interval(30, 40)},
+      {.chunk = 1,
+       .copy_in = interval(5, 20),
+       .compute = interval(30, 50),
+       .copy_out = interval(50, 60)},
   };
   const OverlapMeasure measured = measure_overlap(chunks);
   EXPECT_EQ(measured.transfer, nanoseconds{40});
@@ -802,7 +939,8 @@ class OverlapInLittleMemory : public Conformance {
     Conformance::SetUp();
     if (IsSkipped()) return;
     memory = device().memory_info().total;
-    if (memory > std::size_t{256} << 20) GTEST_SKIP() << "the device has more than 256 MiB of memory";
+    if (memory > std::size_t{256} << 20)
+      GTEST_SKIP() << "the device has more than 256 MiB of memory";
     if (!device().has_memory_pools()) GTEST_SKIP() << "memory is not allocated in stream order";
   }
   /// Sizes that need three quarters of the device's memory, for input and output together.
@@ -812,32 +950,38 @@ class OverlapInLittleMemory : public Conformance {
     for (std::size_t i = 0; i < size; ++i) all[i] = static_cast<char>(i % 251);
     return all;
   }
-  static void same_bytes(StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) { copy(stream, out, in); }
+  static void same_bytes(StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) {
+    copy(stream, out, in);
+  }
 
   std::size_t memory = 0;
 };
 
 TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
   Bytes all = bytes(3 * memory);
-  overlap(all, all, [](StreamRef stream, DeviceSpan<const char>, DeviceSpan<char> out) { fill(stream, out, 'x'); });
+  overlap(all, all, [](StreamRef stream, DeviceSpan<const char>, DeviceSpan<char> out) {
+    fill(stream, out, 'x');
+  });
   EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), static_cast<std::ptrdiff_t>(all.size()));
 
   std::size_t left = 3 * memory, written = 0;
   bool right = true;
-  const OverlapResult result = overlap(from_source<char>([&](std::span<char> to) {
-                                         const std::size_t count = std::min(left, to.size());
-                                         std::fill_n(to.begin(), count, 'y');
-                                         left -= count;
-                                         return count;
-                                       }),
-                                       to_sink<char>([&](std::span<const char> from) {
-                                         written += from.size();
-                                         right = right && std::all_of(from.begin(), from.end(), [](char c) { return c == 'y'; });
-                                       }),
-                                       same_bytes);
+  const OverlapResult result = overlap(
+      from_source<char>([&](std::span<char> to) {
+        const std::size_t count = std::min(left, to.size());
+        std::fill_n(to.begin(), count, 'y');
+        left -= count;
+        return count;
+      }),
+      to_sink<char>([&](std::span<const char> from) {
+        written += from.size();
+        right = right && std::all_of(from.begin(), from.end(), [](char c) { return c == 'y'; });
+      }),
+      same_bytes);
   EXPECT_TRUE(right);
   EXPECT_EQ(written, 3 * memory);
-  EXPECT_LE(2 * result.chunk * result.in_flight, memory / 2) << "the other half is for allocations of the function";
+  EXPECT_LE(2 * result.chunk * result.in_flight, memory / 2)
+      << "the other half is for allocations of the function";
 }
 
 TEST_F(OverlapInLittleMemory, ReusesMemoryOfEarlierRunsAndDestroyedBuffers) {
@@ -848,7 +992,8 @@ TEST_F(OverlapInLittleMemory, ReusesMemoryOfEarlierRunsAndDestroyedBuffers) {
     overlap(in, out, most_of_it(), same_bytes);
     EXPECT_EQ(out, in);
     overlap(in, out, most_of_it(), same_bytes);
-    device().synchronize();  // gives the buffer room; the next overlap() must reuse the buffer's pending free
+    // gives the buffer room; the next overlap() must reuse the buffer's pending free
+    device().synchronize();
     static_cast<void>(DeviceBuffer<char>{memory / 2, other});
   }
 }
@@ -883,9 +1028,11 @@ TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
   const DeviceBuffer<char> in_use(memory - memory / 8);
   const Bytes in = bytes(memory);
   for (const OverlapStrategy strategy : strategies)
-    for (const auto& [chunk, in_flight] : std::vector<std::array<std::size_t, 2>>{{0, 0}, {memory / 32, 0}, {0, 2}}) {
+    for (const auto& [chunk, in_flight] :
+         std::vector<std::array<std::size_t, 2>>{{0, 0}, {memory / 32, 0}, {0, 2}}) {
       Bytes out(in.size());
-      const OverlapResult result = overlap(in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = strategy}, same_bytes);
+      const OverlapResult result = overlap(
+          in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = strategy}, same_bytes);
       EXPECT_EQ(out, in);
       EXPECT_LE(2 * result.chunk * result.in_flight, memory / 8);
       EXPECT_TRUE(chunk == 0 || result.chunk == chunk) << result.chunk;
@@ -896,7 +1043,8 @@ TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
     overlap(in, out, most_of_it(), same_bytes);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const std::bad_alloc& error) {
-    const std::string chunks = "6 chunks of " + std::to_string(2 * most_of_it().chunk) + " bytes, in and out, have no room: could not ";
+    const std::string chunks = "6 chunks of " + std::to_string(2 * most_of_it().chunk) +
+                               " bytes, in and out, have no room: could not ";
     EXPECT_NE(std::string{error.what()}.find(chunks), std::string::npos) << error.what();
   }
 }
@@ -904,9 +1052,12 @@ TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
 TEST_F(OverlapInLittleMemory, KeepsTheNumberOfChunksThatTheResultsHaveRoomFor) {
   const DeviceBuffer<char> in_use(memory - memory / 8);
   const Bytes in = bytes(memory);
-  // There is room for one result of each chunk of the default size. Smaller chunks would have more results.
+  // There is room for one result of each chunk of the default size. Smaller chunks would have more
+  // results.
   Bytes results(16);
-  const auto first_byte = [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to) { copy(stream, to, from.subspan(0, 1)); };
+  const auto first_byte = [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to) {
+    copy(stream, to, from.subspan(0, 1));
+  };
   const OverlapResult result = overlap(in, per_chunk(results), first_byte);
   EXPECT_EQ(result.chunks, 16U);
   for (std::size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], in[i * result.chunk]);
@@ -922,7 +1073,8 @@ TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {
     try {
       overlap(in, out, options, same_bytes);
     } catch (const std::bad_alloc& error) {
-      return std::string{error.what()}.find("do not fit into the " + std::to_string(memory) + " bytes") != std::string::npos;
+      return std::string{error.what()}.find("do not fit into the " + std::to_string(memory) +
+                                            " bytes") != std::string::npos;
     }
     return false;
   };
@@ -937,17 +1089,22 @@ TEST_F(OverlapTwoDevices, ShareTheChunks) {
   for (const OverlapStrategy strategy : strategies) {
     const Numbers in = numbered(10'001);
     for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}}) {
-      const OverlapOptions options{
-          .chunk = 100, .in_flight = in_flight, .strategy = strategy, .devices = {first, second}, .record_times = true};
+      const OverlapOptions options{.chunk = 100,
+                                   .in_flight = in_flight,
+                                   .strategy = strategy,
+                                   .devices = {first, second},
+                                   .record_times = true};
       Numbers out(in.size());
       std::array<int, 2> chunks{};
       const OverlapResult result =
-          overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
-            EXPECT_EQ(chunk.device, Device{static_cast<int>(chunk.index % 2)});
-            EXPECT_EQ(Device::current(), chunk.device);
-            ++chunks[chunk.index % 2];
-            copy(stream, y, x);
-          });
+          overlap(in, out, options,
+                  [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y,
+                      const OverlapChunk& chunk) {
+                    EXPECT_EQ(chunk.device, Device{static_cast<int>(chunk.index % 2)});
+                    EXPECT_EQ(Device::current(), chunk.device);
+                    ++chunks[chunk.index % 2];
+                    copy(stream, y, x);
+                  });
       EXPECT_EQ(out, in);
       EXPECT_EQ(result.times.size(), 101U);
       EXPECT_EQ(chunks[0] + chunks[1], 101);
@@ -969,7 +1126,8 @@ TEST_F(OverlapTwoDevices, ReportTheChunkThatFailed) {
   Numbers out(in.size());
   EXPECT_EQ(failed_chunk([&] {
               overlap(in, out, {.chunk = 100, .devices = {first, second}},
-                      [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int>, const OverlapChunk& chunk) {
+                      [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int>,
+                         const OverlapChunk& chunk) {
                         stream.launch_host_func([index = chunk.index] {
                           if (index >= 33) throw Mine{"too bad"};
                         });

@@ -30,18 +30,20 @@ TEST_F(OverlapOfBytes, AnyNumberOfInputsOfAnyWidth) {
     for (std::size_t i = 0; i < count; ++i) inputs.emplace_back(by_rows(sources[i], i + 1));
     Ints out(1003 * count);
     const OverlapResult result =
-        overlap_bytes(inputs, by_rows(out, count), {.chunk = 100}, [&](StreamRef stream, const OverlapBytes& b, const OverlapChunk& chunk) {
-          ASSERT_EQ(b.in.size(), count);
-          EXPECT_TRUE(b.count.empty());
-          for (std::size_t i = 0; i < count; ++i) {
-            EXPECT_EQ(b.in[i].size(), chunk.count * (i + 1) * sizeof(int));
-            copy_2d(stream, b.out.data() + i * sizeof(int), count * sizeof(int), b.in[i].data(), (i + 1) * sizeof(int), sizeof(int),
-                    chunk.count);
-          }
-        });
+        overlap_bytes(inputs, by_rows(out, count), {.chunk = 100},
+                      [&](StreamRef stream, const OverlapBytes& b, const OverlapChunk& chunk) {
+                        ASSERT_EQ(b.in.size(), count);
+                        EXPECT_TRUE(b.count.empty());
+                        for (std::size_t i = 0; i < count; ++i) {
+                          EXPECT_EQ(b.in[i].size(), chunk.count * (i + 1) * sizeof(int));
+                          copy_2d(stream, b.out.data() + i * sizeof(int), count * sizeof(int),
+                                  b.in[i].data(), (i + 1) * sizeof(int), sizeof(int), chunk.count);
+                        }
+                      });
     EXPECT_EQ(result.items, 1003U);
     for (std::size_t item = 0; item < 1003; ++item)
-      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(out[item * count + i], static_cast<int>(item * (i + 1) + 1));
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_EQ(out[item * count + i], static_cast<int>(item * (i + 1) + 1));
   }
 }
 
@@ -53,14 +55,17 @@ TEST_F(OverlapOfBytes, SourcesSinksAndFilters) {
     return got;
   });
   Ints written;
-  auto sink = to_sink<int>([&](std::span<const int> part) { written.insert(written.end(), part.begin(), part.end()); });
+  auto sink = to_sink<int>(
+      [&](std::span<const int> part) { written.insert(written.end(), part.begin(), part.end()); });
   auto filter = filtered(sink);
   const std::array<AnyOverlapEnd, 1> inputs{source};
-  overlap_bytes(inputs, filter, {.chunk = 64}, [](StreamRef stream, const OverlapBytes& b, const OverlapChunk&) {
-    ASSERT_EQ(b.count.size(), 1U);
-    copy(stream, b.out.subspan(0, sizeof(int)), b.in[0].subspan(0, sizeof(int)));  // the first of each chunk
-    fill(stream, b.count, std::size_t{1});
-  });
+  overlap_bytes(inputs, filter, {.chunk = 64},
+                [](StreamRef stream, const OverlapBytes& b, const OverlapChunk&) {
+                  ASSERT_EQ(b.count.size(), 1U);
+                  // the first of each chunk
+                  copy(stream, b.out.subspan(0, sizeof(int)), b.in[0].subspan(0, sizeof(int)));
+                  fill(stream, b.count, std::size_t{1});
+                });
   ASSERT_EQ(written.size(), 16U);
   for (std::size_t i = 0; i < written.size(); ++i) EXPECT_EQ(written[i], static_cast<int>(64 * i));
 }
@@ -69,10 +74,11 @@ TEST_F(OverlapOfBytes, ReductionsAndNoOutput) {
   const Ints in = numbered(1000);
   Ints firsts(10, -1);
   const std::array<AnyOverlapEnd, 1> inputs{in};
-  overlap_bytes(inputs, per_chunk(firsts), {.chunk = 100}, [](StreamRef stream, const OverlapBytes& b, const OverlapChunk&) {
-    EXPECT_EQ(b.out.size(), sizeof(int));
-    copy(stream, b.out, b.in[0].subspan(0, sizeof(int)));
-  });
+  overlap_bytes(inputs, per_chunk(firsts), {.chunk = 100},
+                [](StreamRef stream, const OverlapBytes& b, const OverlapChunk&) {
+                  EXPECT_EQ(b.out.size(), sizeof(int));
+                  copy(stream, b.out, b.in[0].subspan(0, sizeof(int)));
+                });
   for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(firsts[i], static_cast<int>(100 * i + 1));
   std::size_t bytes = 0;
   overlap_bytes(inputs, no_output, {}, [&](StreamRef, const OverlapBytes& b, const OverlapChunk&) {
@@ -105,8 +111,10 @@ inline constexpr bool is_taken = std::is_constructible_v<AnyOverlapEnd, End>;
 struct Read {
   std::size_t operator()(std::span<int>) const { return 0; }
 };
-static_assert(is_taken<Ints&> && is_taken<const Ints&> && is_taken<std::span<int>> && is_taken<OverlapRows<int>>);
+static_assert(is_taken<Ints&> && is_taken<const Ints&> && is_taken<std::span<int>> &&
+              is_taken<OverlapRows<int>>);
 static_assert(is_taken<OverlapSource<int, Read>&> && is_taken<OverlapPerChunk<OverlapRows<int>>>);
-static_assert(!is_taken<Ints> && !is_taken<std::array<int, 3>> && !is_taken<OverlapSource<int, Read>>);
+static_assert(!is_taken<Ints> && !is_taken<std::array<int, 3>> &&
+              !is_taken<OverlapSource<int, Read>>);
 
 }  // namespace

@@ -11,7 +11,8 @@ class Partitions : public Conformance {
   void SetUp() override {
     Conformance::SetUp();
     if (IsSkipped()) return;
-    if (!device().has_partitions()) GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
+    if (!device().has_partitions())
+      GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
     all = device().multiprocessor_count();
   }
   int all = 0;
@@ -45,7 +46,8 @@ TEST_F(Partitions, PartsHaveWhatWasAskedForAndTheRest) {
 
 TEST_F(Partitions, StreamsOfPartsWork) {
   const auto [part, rest] = partition(device(), all / 4);
-  const Stream small{StreamOptions{.name = "small", .partition = part}}, large{device(), {.partition = rest}}, whole;
+  const Stream small{StreamOptions{.name = "small", .partition = part}},
+      large{device(), {.partition = rest}}, whole;
   EXPECT_EQ(small.multiprocessors(), part.multiprocessors());
   EXPECT_EQ(large.multiprocessors(), rest.multiprocessors());
   EXPECT_EQ(whole.multiprocessors(), all);
@@ -88,14 +90,18 @@ TEST_F(Partitions, WrongNumbersAreRefused) {
   EXPECT_EQ(code_of([&] { return partition(device(), 0); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return partition(device(), -1); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return partition(device(), all); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return partition(device(), all / 2, all / 2 + 1); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return partition(device(), std::numeric_limits<int>::max()); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return partition(device(), all / 2, all / 2 + 1); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return partition(device(), std::numeric_limits<int>::max()); }),
+            errc::invalid_argument);
   EXPECT_EQ(code_of([] { return partition(Device{99}, 1); }), errc::invalid_device);
   Partition one;
-  EXPECT_EQ(code_of([&] { partition(device(), std::array{1}, std::span{&one, 1}); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { partition(device(), std::array{1}, std::span{&one, 1}); }),
+            errc::invalid_argument);
   if (Device::count() < 2) return;
   const auto parts = partition(Device{1}, 1);
-  EXPECT_EQ(code_of([&] { return Stream{Device{0}, {.partition = parts[0]}}; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Stream{Device{0}, {.partition = parts[0]}}; }),
+            errc::invalid_argument);
 }
 
 }  // namespace

@@ -24,14 +24,16 @@ constexpr std::size_t size = 10000;  // a block of 16 KiB
 constexpr std::size_t block = std::size_t{16} << 10;
 using Buffer = PinnedBuffer<unsigned char>;
 
-/// Each test begins and ends with an empty cache, so that no test gets blocks of another one. While a gate is closed, the pool must
-/// neither allocate from the runtime nor free to it, because both may wait for the device. allow() prevents that.
+/// Each test begins and ends with an empty cache, so that no test gets blocks of another one. While
+/// a gate is closed, the pool must neither allocate from the runtime nor free to it, because both
+/// may wait for the device. allow() prevents that.
 class PinnedMemory : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
     if (IsSkipped()) return;
-    // Another thread may have freed a block that this thread's default stream has used. The first call only records an event there.
+    // Another thread may have freed a block that this thread's default stream has used. The first
+    // call only records an event there.
     PinnedPool::trim();
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
     PinnedPool::trim();
@@ -55,7 +57,8 @@ class PinnedMemory : public Conformance {
     return now;
   }
 
-  /// Fills the pool with `count` idle blocks of `size` bytes, and sets the limit so that the pool cannot allocate more.
+  /// Fills the pool with `count` idle blocks of `size` bytes, and sets the limit so that the pool
+  /// cannot allocate more.
   static void allow(std::size_t count) {
     std::vector<Buffer> all;
     while (all.size() < count) all.emplace_back(size);
@@ -68,7 +71,8 @@ class PinnedMemory : public Conformance {
     std::vector<Buffer> all;
     while (code_of([&] { all.emplace_back(size); }) != errc::out_of_memory && all.size() < 100) {
     }
-    return std::any_of(all.begin(), all.end(), [&](const Buffer& buffer) { return buffer.data() == address; });
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Buffer& buffer) { return buffer.data() == address; });
   }
 
  private:
@@ -184,7 +188,8 @@ TEST_F(PinnedMemory, AFreedBlockIsReused) {
 enum class Way { from, to, bytes, plane, fill, pattern, batch, between_two, by_hand };
 class PinnedMemoryWays : public PinnedMemory, public testing::WithParamInterface<Way> {
  protected:
-  void use(StreamRef stream, Buffer& buffer, DeviceBuffer<unsigned char>& there, Buffer& other) const {
+  void use(StreamRef stream, Buffer& buffer, DeviceBuffer<unsigned char>& there,
+           Buffer& other) const {
     switch (GetParam()) {
       case Way::from:
         copy(stream, there, buffer);
@@ -205,8 +210,9 @@ class PinnedMemoryWays : public PinnedMemory, public testing::WithParamInterface
         fill(stream, std::span{reinterpret_cast<std::uint32_t*>(buffer.data()), 16}, 0x01020304U);
         break;
       case Way::batch: {
-        const std::array operations{CopyOperation{there.data(), buffer.data(), size / 2},
-                                    CopyOperation{there.data() + size / 2, buffer.data() + size / 2, size / 2}};
+        const std::array operations{
+            CopyOperation{there.data(), buffer.data(), size / 2},
+            CopyOperation{there.data() + size / 2, buffer.data() + size / 2, size / 2}};
         copy_batch(stream, operations);
         break;
       }
@@ -240,8 +246,8 @@ TEST_P(PinnedMemoryWays, ABlockIsReusedOnlyOnceItsUseIsComplete) {
   EXPECT_TRUE(can_get(held));
 }
 INSTANTIATE_TEST_SUITE_P(Uses, PinnedMemoryWays,
-                         testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill, Way::pattern, Way::batch, Way::between_two,
-                                         Way::by_hand));
+                         testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill,
+                                         Way::pattern, Way::batch, Way::between_two, Way::by_hand));
 
 TEST_F(PinnedMemory, DoesNotGrowWithBlocksUsedByAnotherThreadsDefaultStream) {
   constexpr std::size_t bytes = std::size_t{128} << 10;
@@ -436,12 +442,16 @@ TEST_F(PinnedMemory, RecordStreamRefusesForeignPointers) {
   std::vector<int> ordinary(100);
   const void* const freed = next_block();
   for (const void* pointer :
-       {static_cast<const void*>(nullptr), static_cast<const void*>(&variable), static_cast<const void*>(ordinary.data()), freed})
+       {static_cast<const void*>(nullptr), static_cast<const void*>(&variable),
+        static_cast<const void*>(ordinary.data()), freed})
     EXPECT_EQ(code_of([&] { record_stream(stream, pointer); }), errc::invalid_argument);
   const Buffer buffer{size};
-  // If the runtime allocated another block right behind this one, the address belongs to that block.
+  // If the runtime allocated another block right behind this one, the address belongs to that
+  // block.
   if (pointer_info(buffer.data() + block).kind == MemoryKind::pageable) {
-    EXPECT_EQ(code_of([&] { record_stream(stream, buffer.data() + block); }), errc::invalid_argument) << "one past the end";
+    EXPECT_EQ(code_of([&] { record_stream(stream, buffer.data() + block); }),
+              errc::invalid_argument)
+        << "one past the end";
   }
   const Stream moved{std::move(stream)};
   EXPECT_EQ(code_of([&] { buffer.record_stream(stream); }), errc::invalid_handle);
@@ -467,7 +477,8 @@ TEST_F(PinnedMemory, ABlockOutlivesTheStreamThatUsedIt) {
   EXPECT_TRUE(can_get(held));
 }
 
-// A host function cannot mark the end of a foreign stream, and afterwards that stream belongs to other code.
+// A host function cannot mark the end of a foreign stream, and afterwards that stream belongs to
+// other code.
 TEST_F(PinnedMemory, ABlockIsNeverReusedIfTheEndOfItsStreamWasNotMarked) {
   Stream other;
   const native::stream foreign = Stream{}.release();
@@ -476,7 +487,8 @@ TEST_F(PinnedMemory, ABlockIsNeverReusedIfTheEndOfItsStreamWasNotMarked) {
   {
     Buffer buffer{size};
     held = buffer.data();
-    auto wrapper = std::make_shared<Stream>(Stream::from_native(foreign, device(), Ownership::borrow));
+    auto wrapper =
+        std::make_shared<Stream>(Stream::from_native(foreign, device(), Ownership::borrow));
     fill_bytes(*wrapper, buffer.data(), 1, size);
     other.launch_host_func([taken = std::move(wrapper)]() mutable { taken.reset(); });
     other.synchronize();
@@ -498,7 +510,8 @@ TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
     }
   };
   const std::size_t pooled = live_objects().pooled_events;
-  // A leak makes each 2,000 rounds grow. The race checker, if it is on, grows until it forgets, after as many operations as it knew then.
+  // A leak makes each 2,000 rounds grow. The race checker, if it is on, grows until it forgets,
+  // after as many operations as it knew then.
   std::size_t before = 0, after = 0;
   for (int attempt = 0; attempt < 6 && (attempt == 0 || after >= before + heap_slack); ++attempt) {
     before = heap_in_use();
@@ -610,7 +623,8 @@ TEST_F(PinnedMemory, ABlockTooLargeToBeKeptIsCountedUntilItsUseIsComplete) {
   constexpr std::size_t large = (std::size_t{1} << 30) + 1;
   Stream stream;
   Buffer buffer;
-  if (code_of([&] { buffer = Buffer(large); }) == errc::out_of_memory) GTEST_SKIP() << "there is not so much memory";
+  if (code_of([&] { buffer = Buffer(large); }) == errc::out_of_memory)
+    GTEST_SKIP() << "there is not so much memory";
   Gate gate;
   gate.close_on(stream);
   fill_bytes(stream, buffer.data(), 1, 1);
@@ -663,8 +677,8 @@ TEST_F(PinnedMemory, FreeOfAForeignPointerIsRefused) {
   int variable = 0;
   void* const memory = resource->allocate(size);
   // No null pointer: the standard library declares the argument as non-null.
-  for (void* pointer :
-       {static_cast<void*>(&variable), static_cast<void*>(ordinary.data()), static_cast<void*>(static_cast<char*>(memory) + 1)})
+  for (void* pointer : {static_cast<void*>(&variable), static_cast<void*>(ordinary.data()),
+                        static_cast<void*>(static_cast<char*>(memory) + 1)})
     EXPECT_EQ(code_of([&] { resource->deallocate(pointer, 4); }), errc::invalid_argument);
   EXPECT_EQ(since().blocks, 1U);
   resource->deallocate(memory, size);
@@ -694,7 +708,8 @@ TEST_F(PinnedMemory, AFailedAllocationEmptiesTheCacheAndIsRetried) {
   EXPECT_EQ(since().cached_blocks, 2U);
   EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
   EXPECT_EQ(since().cached_blocks, 0U);
-  // An allocation that fits only after the cache is emptied. A limit stands for a machine without free memory.
+  // An allocation that fits only after the cache is emptied. A limit stands for a machine without
+  // free memory.
   next_block(std::size_t{1} << 20);
   const PinnedStatistics now = PinnedPool::statistics();
   PinnedPool::set_limit(now.in_use + now.cached);
@@ -713,7 +728,8 @@ TEST_F(PinnedMemory, TheLimitIsRespectedAndFreedBytesCountAgain) {
     EXPECT_EQ(code_of([] { const Buffer one_more{size}; }), errc::out_of_memory);
     EXPECT_EQ(code_of([] { const Buffer tiny{1}; }), errc::out_of_memory);
     buffers.pop_back();
-    EXPECT_EQ(code_of([] { const Buffer tiny{1}; }), std::error_code{}) << "a cached block makes room";
+    EXPECT_EQ(code_of([] { const Buffer tiny{1}; }), std::error_code{})
+        << "a cached block makes room";
     EXPECT_EQ(code_of([] { const Buffer back{size}; }), std::error_code{});
   }
   EXPECT_EQ(code_of([] { const Buffer all{4 * block}; }), std::error_code{});
@@ -803,7 +819,8 @@ TEST_F(PinnedMemory, ThreadsExchangeBlocks) {
       Buffer mine{size};
       std::memset(mine.data(), index + 1, size);
       if (i % 8 == 0) copy(stream, there, mine);
-      EXPECT_EQ(std::count(mine.begin(), mine.end(), index + 1), static_cast<std::ptrdiff_t>(size)) << "two owners of one block";
+      EXPECT_EQ(std::count(mine.begin(), mine.end(), index + 1), static_cast<std::ptrdiff_t>(size))
+          << "two owners of one block";
       const std::lock_guard lock{mutex};
       exchanged.push_back(std::move(mine));
       if (exchanged.size() > 8) exchanged.erase(exchanged.begin());
@@ -814,7 +831,8 @@ TEST_F(PinnedMemory, ThreadsExchangeBlocks) {
 }
 
 TEST_F(PinnedMemory, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
-  if (!host_functions_overlap()) GTEST_SKIP() << "a host function that blocks delays the others here";
+  if (!host_functions_overlap())
+    GTEST_SKIP() << "a host function that blocks delays the others here";
   Stream stream, other;
   const void* held = nullptr;
   allow(2);
@@ -872,18 +890,24 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
 TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
   constexpr std::size_t part = std::size_t{1} << 16;
   const Stream stream;
-  const std::unique_ptr<void, decltype(&std::free)> ordinary{std::aligned_alloc(part, 4 * part), &std::free};
+  const std::unique_ptr<void, decltype(&std::free)> ordinary{std::aligned_alloc(part, 4 * part),
+                                                             &std::free};
   const std::span memory{static_cast<unsigned char*>(ordinary.get()), 4 * part};
-  const HostRegistration first{memory.data(), part}, second{memory.data() + part, part}, last{memory.data() + 3 * part, part};
+  const HostRegistration first{memory.data(), part}, second{memory.data() + part, part},
+      last{memory.data() + 3 * part, part};
   for (const std::size_t bytes : {2 * part, 4 * part}) {
     fill_bytes(stream, memory.data(), 7, bytes);
     stream.synchronize();
-    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 7), static_cast<std::ptrdiff_t>(bytes));
-    fill(stream, std::span{reinterpret_cast<std::uint16_t*>(memory.data()), bytes / 2}, std::uint16_t{0x0908});
+    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 7),
+              static_cast<std::ptrdiff_t>(bytes));
+    fill(stream, std::span{reinterpret_cast<std::uint16_t*>(memory.data()), bytes / 2},
+         std::uint16_t{0x0908});
     fill_2d(stream, memory.data(), 256, 5, 16, bytes / 256);
     stream.synchronize();
-    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 5), static_cast<std::ptrdiff_t>(bytes / 16));
-    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 8), static_cast<std::ptrdiff_t>((bytes - bytes / 16) / 2));
+    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 5),
+              static_cast<std::ptrdiff_t>(bytes / 16));
+    EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 8),
+              static_cast<std::ptrdiff_t>((bytes - bytes / 16) / 2));
   }
 }
 
@@ -891,11 +915,15 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
 TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
   constexpr std::size_t part = std::size_t{1} << 16;
   const Stream stream;
-  for (const auto& [begin, registered] : {std::pair{0 * part, 1 * part}, {1 * part, 1 * part}, {3 * part, 1 * part}, {0 * part, 3 * part}})
+  for (const auto& [begin, registered] : {std::pair{0 * part, 1 * part},
+                                          {1 * part, 1 * part},
+                                          {3 * part, 1 * part},
+                                          {0 * part, 3 * part}})
     for (const Pageable policy : {Pageable::stage, Pageable::block})
       for (const std::size_t bytes : {std::size_t{4}, part, 4 * part, 16 * part}) {
         std::vector<unsigned char> ordinary(17 * part, 7), back(bytes);
-        auto* const memory = ordinary.data() + (part - reinterpret_cast<std::uintptr_t>(ordinary.data()) % part);
+        auto* const memory =
+            ordinary.data() + (part - reinterpret_cast<std::uintptr_t>(ordinary.data()) % part);
         const HostRegistration pin{memory + begin, registered};
         const std::span all{memory, bytes};
         DeviceBuffer<unsigned char> there{bytes, stream};
@@ -928,7 +956,8 @@ std::string pinned_pages(const unsigned char* memory, std::size_t pages, std::si
 TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> ordinary(9 * page);
-  auto* const memory = ordinary.data() + (page - reinterpret_cast<std::uintptr_t>(ordinary.data()) % page);
+  auto* const memory =
+      ordinary.data() + (page - reinterpret_cast<std::uintptr_t>(ordinary.data()) % page);
   const auto pages = [&] { return pinned_pages(memory, 8, page); };
   const HostRegistration part{memory + 2 * page, 2 * page};
   {
@@ -944,7 +973,8 @@ TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
   }
   EXPECT_EQ(pages(), "..pp....");
   {
-    const HostRegistration same{memory + 2 * page, 2 * page}, before{memory + page, 2 * page}, after{memory + 3 * page, 3 * page};
+    const HostRegistration same{memory + 2 * page, 2 * page}, before{memory + page, 2 * page},
+        after{memory + 3 * page, 3 * page};
     EXPECT_EQ(pages(), ".ppppp..");
   }
   EXPECT_EQ(pages(), "..pp....");
@@ -959,11 +989,13 @@ TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
   EXPECT_EQ(std::count(back.begin(), back.end(), 6), static_cast<std::ptrdiff_t>(8 * page));
 }
 
-/// Where a registration ends within a page, the rest of that page stays as it is: the runtimes pin pages.
+/// Where a registration ends within a page, the rest of that page stays as it is: the runtimes pin
+/// pages.
 TEST_F(Registration, BesideAPartOfAPageOtherPagesArePinned) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> ordinary(9 * page);
-  auto* const memory = ordinary.data() + (page - reinterpret_cast<std::uintptr_t>(ordinary.data()) % page);
+  auto* const memory =
+      ordinary.data() + (page - reinterpret_cast<std::uintptr_t>(ordinary.data()) % page);
   const HostRegistration part{memory + 3 * page + 100, page};
   {
     const HostRegistration all{memory, 8 * page};
@@ -991,7 +1023,8 @@ TEST_F(Registration, InvalidRangesAreRefused) {
   int variable = 0;
   EXPECT_EQ(code_of([] { const HostRegistration null(nullptr, 4); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { const HostRegistration none(&variable, 0); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { const HostRegistration device(there.data(), 400); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration device(there.data(), 400); }),
+            errc::invalid_argument);
   const std::string text = text_of([&] { const HostRegistration device(there.data(), 400); });
   EXPECT_NE(text.find("byte 0 of it is a device's memory"), std::string::npos) << text;
   EXPECT_EQ(code_of([&] { const HostRegistration past(&variable, huge); }), errc::invalid_argument);
@@ -1003,35 +1036,41 @@ TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
   const std::vector<unsigned char>& same = memory;
   const std::span<const unsigned char> view{same};
   DeviceBuffer<unsigned char> there{size, stream};
-  for (const auto& make : std::initializer_list<HostRegistration (*)(std::span<const unsigned char>)>{
+  for (const auto& make :
+       std::initializer_list<HostRegistration (*)(std::span<const unsigned char>)>{
            [](std::span<const unsigned char> s) { return HostRegistration{s}; },
+           [](std::span<const unsigned char> s) { return HostRegistration{s.data(), s.size()}; },
            [](std::span<const unsigned char> s) {
-             return HostRegistration{s.data(), s.size()};
-           },
-           [](std::span<const unsigned char> s) { return HostRegistration{std::span<const unsigned char>{s}}; }}) {
+             return HostRegistration{std::span<const unsigned char>{s}};
+           }}) {
     const HostRegistration pin = make(view);
     EXPECT_EQ(pin.data(), same.data());
     EXPECT_NE(pin.device_pointer<const unsigned char>(), nullptr);
     EXPECT_EQ(copy(stream, there, same, Pageable::refuse), CopyResult::direct);
     fill(stream, there, static_cast<unsigned char>(4));
-    EXPECT_EQ(copy(stream, memory, there, Pageable::refuse), CopyResult::direct);  // its pages are writable
+    // its pages are writable
+    EXPECT_EQ(copy(stream, memory, there, Pageable::refuse), CopyResult::direct);
     stream.synchronize();
     EXPECT_EQ(std::count(memory.begin(), memory.end(), 4), static_cast<std::ptrdiff_t>(size));
   }
   EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
 }
 
-/// Pages of a file that the process may only read; the last ones of them may be written if `writable` is not 0.
+/// Pages of a file that the process may only read; the last ones of them may be written if
+/// `writable` is not 0.
 class MappedFile {
  public:
   explicit MappedFile(std::size_t bytes, std::size_t writable = 0) : bytes_{bytes} {
     const std::vector<unsigned char> content(bytes, 6);
     std::FILE* const file = std::tmpfile();
-    if (file == nullptr || std::fwrite(content.data(), 1, bytes, file) != bytes || std::fflush(file) != 0) std::abort();
+    if (file == nullptr || std::fwrite(content.data(), 1, bytes, file) != bytes ||
+        std::fflush(file) != 0)
+      std::abort();
     mapped_ = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fileno(file), 0);
     std::fclose(file);
     if (mapped_ == MAP_FAILED) std::abort();
-    if (writable != 0 && mprotect(data() + bytes - writable, writable, PROT_READ | PROT_WRITE) != 0) std::abort();
+    if (writable != 0 && mprotect(data() + bytes - writable, writable, PROT_READ | PROT_WRITE) != 0)
+      std::abort();
   }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -1056,7 +1095,9 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
     if (!device().can_pin_read_only_memory() && !device().can_use_host_page_tables()) {
       EXPECT_EQ(code_of([&] { const HostRegistration pin{content}; }), errc::not_supported);
       const std::string text = text_of([&] { const HostRegistration pin{content}; });
-      EXPECT_NE(text.find("a part of it is read-only, and device 0 cannot pin such memory"), std::string::npos) << text;
+      EXPECT_NE(text.find("a part of it is read-only, and device 0 cannot pin such memory"),
+                std::string::npos)
+          << text;
     } else {
       const HostRegistration pin{content};
       EXPECT_EQ(pin.data(), file.data());
@@ -1076,13 +1117,15 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
 
 TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  void* const mapped = mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped =
+      mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   auto* const begin = static_cast<std::byte*>(mapped);
   ASSERT_EQ(munmap(begin + page, page), 0);
   EXPECT_EQ(code_of([&] { const HostRegistration none(begin + page, 8); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { const HostRegistration hole(begin, 3 * page); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { const HostRegistration behind(begin + page - 8, 9); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const HostRegistration behind(begin + page - 8, 9); }),
+            errc::invalid_argument);
   {
     const HostRegistration there{begin + 8, page - 8};  // nothing of the refused ones is left
     EXPECT_EQ(pointer_info(begin + 8).kind, MemoryKind::pinned);
@@ -1093,7 +1136,8 @@ TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
 
 TEST_F(Registration, MovesLikeAnOwner) {
   std::vector<unsigned char> memory(std::size_t{1} << 20);
-  unsigned char* const second = memory.data() + (std::size_t{1} << 19);  // so far apart that no page is in both ranges
+  // so far apart that no page is in both ranges
+  unsigned char* const second = memory.data() + (std::size_t{1} << 19);
   HostRegistration a{memory.data(), size};
   HostRegistration b{std::move(a)};
   EXPECT_EQ(a.data(), nullptr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What cases share that run in a process of their own. Such a case prints "passed", or what failed.
+/// What cases share that run in a process of their own. Such a case prints "passed", or what
+/// failed.
 #pragma once
 
 #include <cstdio>

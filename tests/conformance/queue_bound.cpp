@@ -70,7 +70,9 @@ TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   EXPECT_TRUE(runs(other));
   EXPECT_FALSE(full.query());
   EXPECT_FALSE(device().default_stream().query());
-  { const Stream created{StreamOptions{.blocking = true}}; }
+  {
+    const Stream created{StreamOptions{.blocking = true}};
+  }
   gate.open();
   caller.join();
   full.synchronize();
@@ -82,7 +84,8 @@ TEST_F(QueueBound, ManyCallersOfOneStreamAllFinish) {
   const Stream stream;
   std::atomic<int> done{0};
   on_threads(4, [&](int) {
-    for (int i = 0; i < each; ++i) stream.launch_host_func([&done] { done.fetch_add(1, std::memory_order_relaxed); });
+    for (int i = 0; i < each; ++i)
+      stream.launch_host_func([&done] { done.fetch_add(1, std::memory_order_relaxed); });
   });
   stream.synchronize();
   EXPECT_EQ(done, 4 * each);

@@ -32,7 +32,8 @@ TEST_F(Quiesce, WaitsForCompletionFunctions) {
   stream.on_complete([&](const Outcome&) {
     inside = true;
     EXPECT_TRUE(eventually([&] { return gate.is_open(); }));
-    stream.on_complete([&](const Outcome&) { ended = true; });  // what a function submits counts too
+    // what a function submits counts too
+    stream.on_complete([&](const Outcome&) { ended = true; });
   });
   EXPECT_TRUE(eventually([&] { return inside.load(); }));
   EXPECT_FALSE(quiesce_for(0s));
@@ -66,7 +67,8 @@ TEST_F(Quiesce, AGraphLaunchThatIsHeldUpCounts) {
   const Graph graph = capture(stream, [&] { stream.launch_host_func([&] { ++calls; }); });
   PinnedBuffer<std::uint32_t> location{1};
   location[0] = 0;
-  if (!device().has_stream_memory_operations()) GTEST_SKIP() << "nothing but a function could hold the stream up";
+  if (!device().has_stream_memory_operations())
+    GTEST_SKIP() << "nothing but a function could hold the stream up";
   stream.wait_value(location.data(), 1);
   graph.launch(stream);
   EXPECT_FALSE(quiesce_for(1ms));
@@ -79,8 +81,11 @@ TEST_F(Quiesce, AGraphLaunchThatIsHeldUpCounts) {
 TEST_F(Quiesce, IsRefusedWhereItWouldWaitForItself) {
   const Stream stream;
   std::atomic<bool> refused{false}, refused_too{false};
-  stream.launch_host_func([&] { refused = code_of([] { return quiesce_for(0s); }) == errc::not_permitted; });
-  stream.on_complete([&](const Outcome&) { refused_too = code_of([] { return quiesce_for(0s); }) == errc::not_permitted; });
+  stream.launch_host_func(
+      [&] { refused = code_of([] { return quiesce_for(0s); }) == errc::not_permitted; });
+  stream.on_complete([&](const Outcome&) {
+    refused_too = code_of([] { return quiesce_for(0s); }) == errc::not_permitted;
+  });
   EXPECT_TRUE(quiesce_for(patience));
   EXPECT_TRUE(refused);
   EXPECT_TRUE(refused_too);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Programs with a missing wait, which the checker must find, and correct ones, of which it must report nothing. What it says does not
-/// depend on timing: only waits count.
+/// Programs with a missing wait, which the checker must find, and correct ones, of which it must
+/// report nothing. What it says does not depend on timing: only waits count.
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -23,7 +23,11 @@ class CheckerTest : public Conformance {
     if (IsSkipped()) return;
     was_on_ = RaceChecker::is_on();
     RaceChecker::stop();
-    RaceChecker::set_handler([](const char* report, void* self) { static_cast<CheckerTest*>(self)->reports_.emplace_back(report); }, this);
+    RaceChecker::set_handler(
+        [](const char* report, void* self) {
+          static_cast<CheckerTest*>(self)->reports_.emplace_back(report);
+        },
+        this);
     RaceChecker::start();
     is_set_up_ = true;
   }
@@ -67,7 +71,8 @@ class MissingWait : public CheckerTest {
  protected:
   void SetUp() override {
     CheckerTest::SetUp();
-    if (is_under_thread_sanitizer) GTEST_SKIP() << "the program races, which ThreadSanitizer would report";
+    if (is_under_thread_sanitizer)
+      GTEST_SKIP() << "the program races, which ThreadSanitizer would report";
   }
 };
 using EnoughWaits = CheckerTest;
@@ -88,9 +93,11 @@ TEST_F(MissingWait, ACopyReadsWhatAnotherStreamWrites) {
   copy(a, device, std::as_const(in));
   copy(b, out, std::as_const(device));
   ASSERT_EQ(reports_.size(), 1U);
-  for (const char* part : {"first", "second", "copy writes", "copy reads", "4096 bytes", "wait_stream()",
-                           testing::UnitTest::GetInstance()->current_test_info()->name()})
-    EXPECT_NE(reports_[0].find(part), std::string::npos) << "no '" << part << "' in: " << reports_[0];
+  for (const char* part :
+       {"first", "second", "copy writes", "copy reads", "4096 bytes", "wait_stream()",
+        testing::UnitTest::GetInstance()->current_test_info()->name()})
+    EXPECT_NE(reports_[0].find(part), std::string::npos)
+        << "no '" << part << "' in: " << reports_[0];
   reports_.clear();
   device.record_stream(b);
 }
@@ -271,9 +278,11 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
   }
   ASSERT_EQ(reports_.size(), 1U);
   // record_stream() orders nothing but the free, so that a wait comes first.
-  const std::size_t wait = reports_[0].find("has to wait for"), record = reports_[0].find("record_stream(");
+  const std::size_t wait = reports_[0].find("has to wait for"),
+                    record = reports_[0].find("record_stream(");
   EXPECT_LT(wait, record) << reports_[0];
-  EXPECT_NE(reports_[0].find("only if reads() and writes() declare them"), std::string::npos) << reports_[0];
+  EXPECT_NE(reports_[0].find("only if reads() and writes() declare them"), std::string::npos)
+      << reports_[0];
   expect_report("record_stream(");
 }
 
@@ -339,8 +348,10 @@ TEST_F(MissingWait, ABatchWritesWhatAnotherStreamReads) {
   Stream a, b;
   PinnedBuffer<unsigned char> in(size), out(size);
   auto device = ready_buffer(a);
-  const std::array operations{copy_operation(device.span().subspan(0, 100), std::span<const unsigned char>{in.data(), 100}),
-                              copy_operation(device.span().subspan(200, 100), std::span<const unsigned char>{in.data(), 100})};
+  const std::array operations{
+      copy_operation(device.span().subspan(0, 100), std::span<const unsigned char>{in.data(), 100}),
+      copy_operation(device.span().subspan(200, 100),
+                     std::span<const unsigned char>{in.data(), 100})};
   copy_batch(a, operations);
   copy(b, std::span{out.data(), 10}, DeviceSpan<const unsigned char>{device.data() + 210, 10});
   expect_report("copy a batch writes");
@@ -372,7 +383,9 @@ class OneBatch : public MissingWait {
   void run(std::initializer_list<CopyOperation> operations) { copy_batch(*stream_, operations); }
   void expect_conflict(std::initializer_list<const char*> parts) {
     ASSERT_EQ(reports_.size(), 1U);
-    for (const char* part : parts) EXPECT_NE(reports_[0].find(part), std::string::npos) << "no '" << part << "' in: " << reports_[0];
+    for (const char* part : parts)
+      EXPECT_NE(reports_[0].find(part), std::string::npos)
+          << "no '" << part << "' in: " << reports_[0];
     expect_report("two operations of a batch that use the same memory");
   }
 
@@ -383,8 +396,9 @@ class OneBatch : public MissingWait {
 
 TEST_F(OneBatch, TwoOperationsWriteTheSameBytes) {
   run({in(0, 0, 100), in(1000, 200, 100), in(90, 400, 100)});
-  expect_conflict({"copy a batch, operations[0], writes in Stream(", "batch), submitted by", "copy a batch, operations[2], writes",
-                   "Both use 10 bytes", "a call of its own", testing::UnitTest::GetInstance()->current_test_info()->name()});
+  expect_conflict({"copy a batch, operations[0], writes in Stream(", "batch), submitted by",
+                   "copy a batch, operations[2], writes", "Both use 10 bytes", "a call of its own",
+                   testing::UnitTest::GetInstance()->current_test_info()->name()});
 }
 
 TEST_F(OneBatch, OneOperationReadsWhatALaterOneWrites) {
@@ -403,8 +417,10 @@ TEST_F(OneBatch, ALongRangeContainsShortOnesOfOthers) {
 }
 
 TEST_F(OneBatch, NeighboursAndSharedSourcesAreAllowed) {
-  run({in(0, 0, 100), in(100, 0, 100), in(200, 50, 100), out(1000, 300, 100), out(1100, 300, 100), out(1200, 350, 10)});
-  run({in(0, 0, 0), in(0, 0, 10), in(0, 5, 0), CopyOperation{device_->data(), device_->data(), 10}});
+  run({in(0, 0, 100), in(100, 0, 100), in(200, 50, 100), out(1000, 300, 100), out(1100, 300, 100),
+       out(1200, 350, 10)});
+  run({in(0, 0, 0), in(0, 0, 10), in(0, 5, 0),
+       CopyOperation{device_->data(), device_->data(), 10}});
   run({});
   expect_none();
 }
@@ -421,7 +437,8 @@ TEST_F(OneBatch, OfManyOperationsTheTwoAreFound) {
   DeviceBuffer<unsigned char> device(count, *stream_);
   std::vector<CopyOperation> operations;
   for (std::size_t i = 0; i < count; ++i)
-    operations.push_back({device.data() + i, host.data() + i, 1, MemoryKind::device, MemoryKind::pinned});
+    operations.push_back(
+        {device.data() + i, host.data() + i, 1, MemoryKind::device, MemoryKind::pinned});
   copy_batch(*stream_, operations);
   expect_none();
   operations.back().to = device.data() + 7;
@@ -545,7 +562,8 @@ TEST_F(EnoughWaits, WorkThatUsesNoMemoryOrdersBlockingStreams) {
     second.synchronize();
   };
   through([&] { middle.launch_host_func([] {}); });
-  if (first.device().has_stream_memory_operations()) through([&] { middle.write_value(number.data(), 1); });
+  if (first.device().has_stream_memory_operations())
+    through([&] { middle.write_value(number.data(), 1); });
   const Graph graph = capture(first, [&] { first.launch_host_func([] {}); });
   through([&] { graph.launch(middle); });
 }
@@ -634,11 +652,13 @@ TEST_F(EnoughWaits, WrappersOfOneHandleAreOneStream) {
   Stream owner;
   Stream other;
   auto device = ready_buffer(owner);
-  fill_bytes(Stream::from_native(owner.native(), Device::current(), Ownership::borrow), device.data(), 1, size);
+  fill_bytes(Stream::from_native(owner.native(), Device::current(), Ownership::borrow),
+             device.data(), 1, size);
   fill_bytes(owner, device.data(), 2, size);
   const native::stream foreign = other.release();
   auto again = ready_buffer(owner);
-  fill_bytes(Stream::from_native(foreign, Device::current(), Ownership::borrow), again.data(), 1, size);
+  fill_bytes(Stream::from_native(foreign, Device::current(), Ownership::borrow), again.data(), 1,
+             size);
   Stream last = Stream::from_native(foreign, Device::current(), Ownership::take);
   fill_bytes(last, again.data(), 2, size);
   again.record_stream(last);
@@ -657,7 +677,8 @@ TEST_F(EnoughWaits, AStreamThatIsReleasedAndWrappedAgain) {
       fill_bytes(wrapped, device.data(), 2, size);
       wrapped.synchronize();
     }
-    if (then == Ownership::borrow) static_cast<void>(Stream::from_native(handle, Device::current(), Ownership::take));
+    if (then == Ownership::borrow)
+      static_cast<void>(Stream::from_native(handle, Device::current(), Ownership::take));
   }
   expect_none();
 }
@@ -703,7 +724,8 @@ TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
   unsigned char* ordinary = nullptr;
   while (all.size() < 100 && ordinary == nullptr) {
     all.emplace_back(static_cast<unsigned char*>(std::aligned_alloc(256, size)), &std::free);
-    if (std::find(freed.begin(), freed.end(), all.back().get()) != freed.end()) ordinary = all.back().get();
+    if (std::find(freed.begin(), freed.end(), all.back().get()) != freed.end())
+      ordinary = all.back().get();
   }
   if (ordinary == nullptr) GTEST_SKIP() << "no address was given out again";
   copy_bytes(a, to.data(), ordinary, size);
@@ -739,7 +761,10 @@ TEST_F(EnoughWaits, WhatTheProgramDeclares) {
 
 TEST_F(EnoughWaits, Overlap) {
   std::vector<int> in(100000, 1), out(100000);
-  overlap(in, out, {.chunk = 10000}, [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(stream, to, from); });
+  overlap(in, out, {.chunk = 10000},
+          [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
+            copy(stream, to, from);
+          });
   EXPECT_EQ(in, out);
   RaceChecker::host_reads(out);
   expect_none();
@@ -751,15 +776,18 @@ TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
   std::vector<int> out(1000);
   const Stream other;
   for (const bool is_first : {true, false}) {
-    overlap(zipped(first, second), out, [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const int> y, DeviceSpan<int> to) {
-      copy(stream, to, x);
-      other.wait_stream(stream);
-      fill_bytes(other, const_cast<int*>((is_first ? x : y).data()), 0, sizeof(int));
-      // The checker does not see this wait, which keeps the fill within the life of the chunk's memory.
-      std::atomic<bool> is_filled{false};
-      other.launch_host_func([&] { is_filled = true; });
-      EXPECT_TRUE(eventually([&] { return is_filled.load(); }));
-    });
+    overlap(zipped(first, second), out,
+            [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<const int> y,
+                DeviceSpan<int> to) {
+              copy(stream, to, x);
+              other.wait_stream(stream);
+              fill_bytes(other, const_cast<int*>((is_first ? x : y).data()), 0, sizeof(int));
+              // The checker does not see this wait, which keeps the fill within the life of the
+              // chunk's memory.
+              std::atomic<bool> is_filled{false};
+              other.launch_host_func([&] { is_filled = true; });
+              EXPECT_TRUE(eventually([&] { return is_filled.load(); }));
+            });
     ASSERT_FALSE(reports_.empty());
     reports_.resize(1);  // a second one says that the memory is freed too early
     expect_report(missing_wait);
@@ -769,16 +797,19 @@ TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
   }
 }
 
-/// From pageable memory it goes by strategy A, tries B, finds it slower here, and goes on by A. At each change a chunk's memory comes from
-/// another stream.
+/// From pageable memory it goes by strategy A, tries B, finds it slower here, and goes on by A. At
+/// each change a chunk's memory comes from another stream.
 TEST_F(EnoughWaits, ALongRunOfOverlap) {
-  if (Device::current().can_use_host_page_tables()) GTEST_SKIP() << "copies of pageable memory are not staged here";
+  if (Device::current().can_use_host_page_tables())
+    GTEST_SKIP() << "copies of pageable memory are not staged here";
   constexpr std::size_t chunk = std::size_t{1} << 19;  // 1 MiB, in and out
   constexpr std::size_t in_flight = 2, period = 2 * in_flight;
   std::vector<char> in(32 * period * chunk, 1), out(in.size());
   overlap(in, out, {.chunk = chunk, .in_flight = in_flight},
-          [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to, const OverlapChunk& here) {
-            if (here.index >= 2 * period && here.index < 5 * period) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+          [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to,
+             const OverlapChunk& here) {
+            if (here.index >= 2 * period && here.index < 5 * period)
+              std::this_thread::sleep_for(std::chrono::milliseconds{5});
             copy(stream, to, from);
           });
   EXPECT_TRUE(in == out);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// record_stream(stream, view): uses that are recorded by any view of a block, also by several threads at a time.
+// record_stream(stream, view): uses that are recorded by any view of a block, also by several
+// threads at a time.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -17,9 +18,11 @@ using RecordedUsesTwo = TwoDevices;
 constexpr std::size_t size = std::size_t{1} << 20;
 using Buffer = DeviceBuffer<unsigned char>;
 
-/// `record(user, block)` records a use of the middle of the block, which `free(owner)` frees while the user's work waits.
+/// `record(user, block)` records a use of the middle of the block, which `free(owner)` frees while
+/// the user's work waits.
 template <class Record, class Free>
-void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool pools, Record record, Free free) {
+void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool pools, Record record,
+                 Free free) {
   PinnedBuffer<unsigned char> result{size / 2};
   fill_bytes(owner, block, 5, size);
   user.wait_stream(owner);
@@ -29,7 +32,8 @@ void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool poo
   copy_bytes(user, result.data(), block + size / 4, size / 2);
   record(block);
   free();
-  EXPECT_TRUE(owner.synchronize_for(patience)) << "the free made the block's stream wait for the other stream";
+  EXPECT_TRUE(owner.synchronize_for(patience))
+      << "the free made the block's stream wait for the other stream";
   churn(owner, size);
   owner.synchronize();
   gate.open();
@@ -47,7 +51,9 @@ TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {
   with([&](unsigned char* block) { record_stream(user, block + size - 1); });
   with([&](unsigned char* block) { record_stream(user, static_cast<const void*>(block)); });
   with([&](unsigned char* block) { record_stream(user, std::span{block + 77, 3}); });
-  with([&](unsigned char* block) { record_stream(user, DeviceSpan<unsigned char>{block, size}.subspan(size / 2)); });
+  with([&](unsigned char* block) {
+    record_stream(user, DeviceSpan<unsigned char>{block, size}.subspan(size / 2));
+  });
   with([&](unsigned char* block) {
     record_stream(owner, block + 1);  // the block's own stream adds nothing
     record_stream(user, block + 1);
@@ -61,7 +67,8 @@ TEST_F(RecordedUses, CoverWorkThatIsSubmittedLater) {
     auto buffer = std::make_unique<Buffer>(size, owner);
     record(*buffer);
     expect_kept(
-        owner, user, buffer->data(), device().has_memory_pools(), [](unsigned char*) {}, [&] { buffer.reset(); });
+        owner, user, buffer->data(), device().has_memory_pools(), [](unsigned char*) {},
+        [&] { buffer.reset(); });
   };
   with([&](Buffer& buffer) { buffer.record_stream(user); });
   with([&](Buffer& buffer) { record_stream(user, buffer); });
@@ -117,7 +124,8 @@ TEST_F(RecordedUses, APinnedBlockIsNotHandedOutBefore) {
   gate.close_on(user);
   record_stream(user, std::span{*first}.subspan(10));
   first.reset();
-  EXPECT_NE(PinnedBuffer<int>{odd}.data(), address) << "work that the stream has not done yet may use the block";
+  EXPECT_NE(PinnedBuffer<int>{odd}.data(), address)
+      << "work that the stream has not done yet may use the block";
   gate.open();
 }
 
@@ -145,7 +153,8 @@ TEST_F(RecordedUses, OtherMemoryAndDeadStreamsAreRefused) {
   EXPECT_EQ(code_of([&] { record_stream(owner, &local); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { record_stream(owner, pageable); }), errc::invalid_argument);
   pageable.clear();
-  EXPECT_EQ(code_of([&] { record_stream(owner, pageable); }), nothing_thrown) << "an empty view is nothing to do";
+  EXPECT_EQ(code_of([&] { record_stream(owner, pageable); }), nothing_thrown)
+      << "an empty view is nothing to do";
   const StreamRef gone = [] {
     const Stream stream;
     return StreamRef{stream};
@@ -157,8 +166,8 @@ TEST_F(RecordedUsesTwo, AnotherDevicesStreamIsWaitedFor) {
   const Stream owner{first}, user{second};
   auto buffer = std::make_unique<Buffer>(size, owner);
   expect_kept(
-      owner, user, buffer->data(), first.has_memory_pools(), [&](unsigned char* block) { record_stream(user, block + 9); },
-      [&] { buffer.reset(); });
+      owner, user, buffer->data(), first.has_memory_pools(),
+      [&](unsigned char* block) { record_stream(user, block + 9); }, [&] { buffer.reset(); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adaptors over resources that allocate in stream order: runnel's own, and one that takes native streams.
+// Adaptors over resources that allocate in stream order: runnel's own, and one that takes native
+// streams.
 #include <runnel/resource_adaptors.hpp>
 
 #include <stdexcept>
@@ -29,7 +30,8 @@ struct Synchronous {
   void deallocate(void* pointer);
 };
 static_assert(StreamOrderedResource<DeviceResource> && StreamOrderedResource<NativeResource>);
-static_assert(StreamOrderedResource<LimitResource<StatisticsResource<NativeResource>>>, "adaptors go over adaptors");
+static_assert(StreamOrderedResource<LimitResource<StatisticsResource<NativeResource>>>,
+              "adaptors go over adaptors");
 static_assert(!StreamOrderedResource<Synchronous> && !StreamOrderedResource<int>);
 
 TEST_F(ResourceAdaptors, CopiesOfALimitShareIt) {
@@ -43,7 +45,8 @@ TEST_F(ResourceAdaptors, CopiesOfALimitShareIt) {
   EXPECT_EQ(code_of([&] { return copy.allocate(stream, ~std::size_t{0}); }), errc::out_of_memory);
   copy.deallocate(stream, block, size);
   EXPECT_EQ(limited.in_use(), 0U);
-  EXPECT_EQ(code_of([&] { return limited.allocate(stream, 16, 3); }), errc::invalid_argument) << "what the resource throws";
+  EXPECT_EQ(code_of([&] { return limited.allocate(stream, 16, 3); }), errc::invalid_argument)
+      << "what the resource throws";
   EXPECT_EQ(limited.in_use(), 0U) << "a refused allocation counts";
   limited.deallocate(stream, nullptr, size);
   EXPECT_EQ(limited.in_use(), 0U) << "no block was given back";
@@ -87,7 +90,8 @@ TEST_F(ResourceAdaptors, StatisticsCountWhatGoesThroughThem) {
 TEST_F(ResourceAdaptors, TheLogHasEveryCallInOrder) {
   const Stream stream;
   std::vector<ResourceCall> calls;
-  LoggingResource logged{NativeResource{DeviceResource{device()}}, [&](const ResourceCall& call) { calls.push_back(call); }};
+  LoggingResource logged{NativeResource{DeviceResource{device()}},
+                         [&](const ResourceCall& call) { calls.push_back(call); }};
   void* const block = logged.allocate(stream, 100, 64);
   logged.deallocate(stream, block, 100, 64);
   EXPECT_EQ(code_of([&] { return logged.allocate(stream, 16, 3); }), errc::invalid_argument);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events that other processes can open, within one process. exit_fork.cpp has the cases of two processes.
+// Memory and events that other processes can open, within one process. exit_fork.cpp has the cases
+// of two processes.
 #include <limits>
 #include <runnel/graph.hpp>
 
@@ -37,8 +38,10 @@ TEST_F(Sharing, EmptyAndImpossibleSizes) {
   const SharedBuffer<int> none{0}, empty;
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_EQ(code_of([&] { return none.ipc_handle(); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([] { return SharedBuffer<char>{std::numeric_limits<std::size_t>::max()}; }), errc::out_of_memory);
-  EXPECT_EQ(code_of([] { return SharedBuffer<int>{std::numeric_limits<std::size_t>::max()}; }), errc::out_of_memory);
+  EXPECT_EQ(code_of([] { return SharedBuffer<char>{std::numeric_limits<std::size_t>::max()}; }),
+            errc::out_of_memory);
+  EXPECT_EQ(code_of([] { return SharedBuffer<int>{std::numeric_limits<std::size_t>::max()}; }),
+            errc::out_of_memory);
   EXPECT_EQ(code_of([] { return SharedBuffer<int>{std::size_t{1} << 60}; }), errc::out_of_memory);
   EXPECT_EQ(code_of([] { return SharedBuffer<int>{4, Device{99}}; }), errc::invalid_device);
 }
@@ -112,7 +115,8 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
 
 // The other record may be that of a process that has ended.
 TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
-  if (!streams_are_threads()) GTEST_SKIP() << "the runtime may make a record wait for the event's earlier ones";
+  if (!streams_are_threads())
+    GTEST_SKIP() << "the runtime may make a record wait for the event's earlier ones";
   Stream stream, other;
   Event event{EventOptions{.interprocess = true}};
   static_cast<void>(event.ipc_handle());
@@ -205,7 +209,8 @@ TEST_F(SharingTwo, TheDefaultStreamsOfAnotherDeviceWaitForASharedEvent) {
 TEST_F(SharingTwo, ACapturedStreamRefusesASharedEventAndGoesOn) {
   Stream here{first}, there{second};
   const Event event{here, EventOptions{.interprocess = true}};
-  EXPECT_EQ(code_of([&] { return capture(there, [&] { there.wait_event(event); }); }), errc::capture);
+  EXPECT_EQ(code_of([&] { return capture(there, [&] { there.wait_event(event); }); }),
+            errc::capture);
   EXPECT_TRUE(runs(there));
   EXPECT_TRUE(runs(here));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of two processes: each starts this program again, with the name of the other side and two pipes.
+// Cases of two processes: each starts this program again, with the name of the other side and two
+// pipes.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +23,8 @@ using namespace runnel;
 using namespace process_cases;
 using std::chrono_literals::operator""s;
 
-static_assert(std::is_trivially_copyable_v<IpcEventHandle> && std::is_trivially_copyable_v<IpcMemoryHandle>);
+static_assert(std::is_trivially_copyable_v<IpcEventHandle> &&
+              std::is_trivially_copyable_v<IpcMemoryHandle>);
 
 /// The other process, at the other ends of two pipes.
 class Peer {
@@ -31,7 +33,8 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
   /// Starts this program as `side`, with these variables set.
-  explicit Peer(const char* side, const std::vector<std::pair<const char*, const char*>>& environment = {}) {
+  explicit Peer(const char* side,
+                const std::vector<std::pair<const char*, const char*>>& environment = {}) {
     int down[2], up[2];
     if (pipe(down) != 0 || pipe(up) != 0) std::abort();
     std::fflush(stdout);
@@ -40,7 +43,8 @@ class Peer {
       close(down[1]);
       close(up[0]);
       for (const auto& [name, value] : environment) setenv(name, value, 1);
-      execl("/proc/self/exe", "exit_cases", side, std::to_string(down[0]).c_str(), std::to_string(up[1]).c_str(), nullptr);
+      execl("/proc/self/exe", "exit_cases", side, std::to_string(down[0]).c_str(),
+            std::to_string(up[1]).c_str(), nullptr);
       _exit(99);
     }
     close(down[0]);
@@ -55,7 +59,8 @@ class Peer {
   template <class T>
   void send(const T& value) const {
     static_assert(std::is_trivially_copyable_v<T>);
-    if (write(out_, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) expect(false, "the other process is gone");
+    if (write(out_, &value, sizeof value) != static_cast<ssize_t>(sizeof value))
+      expect(false, "the other process is gone");
   }
   /// Ends this process if the other one has ended.
   template <class T>
@@ -108,7 +113,8 @@ bool are_all(const std::vector<int>& numbers, int value) {
 constexpr std::size_t count = 100'000;
 constexpr std::chrono::seconds patience{15};
 
-// One process writes memory behind a gate, and the other's stream waits for that by an event. Then the other way round.
+// One process writes memory behind a gate, and the other's stream waits for that by an event. Then
+// the other way round.
 
 int memory_and_events() {
   Stream stream;
@@ -162,7 +168,8 @@ int other_memory_and_events(const Peer& peer) {
   begin_capture(stream);
   fill(stream, memory, 9);
   memory = {};  // to wait for the device would break the capture
-  expect(end_capture(stream).node_count() == 1, "a buffer that ends in a capture leaves it as it is");
+  expect(end_capture(stream).node_count() == 1,
+         "a buffer that ends in a capture leaves it as it is");
   return failures;
 }
 
@@ -255,8 +262,10 @@ int wrong_handles() {
   Event event{EventOptions{.interprocess = true}};
   const IpcMemoryHandle memory_handle = memory.ipc_handle();
   const IpcEventHandle event_handle = event.ipc_handle();
-  expect_refused("memory of this process", errc::invalid_argument, [&] { return SharedBuffer<char>::from_ipc_handle(memory_handle); });
-  expect_refused("an event of this process", errc::invalid_argument, [&] { return Event::from_ipc_handle(event_handle); });
+  expect_refused("memory of this process", errc::invalid_argument,
+                 [&] { return SharedBuffer<char>::from_ipc_handle(memory_handle); });
+  expect_refused("an event of this process", errc::invalid_argument,
+                 [&] { return Event::from_ipc_handle(event_handle); });
   const Peer peer{"other_wrong_handles"};
   peer.send(memory_handle);
   peer.send(event_handle);
@@ -268,21 +277,30 @@ int wrong_handles() {
 int other_wrong_handles(const Peer& peer) {
   const auto memory = peer.receive<IpcMemoryHandle>();
   const auto event = peer.receive<IpcEventHandle>();
-  expect_refused("no bytes", errc::invalid_argument, [] { return SharedBuffer<char>::from_ipc_handle({}); });
-  expect_refused("no bytes of an event", errc::invalid_argument, [] { return Event::from_ipc_handle({}); });
+  expect_refused("no bytes", errc::invalid_argument,
+                 [] { return SharedBuffer<char>::from_ipc_handle({}); });
+  expect_refused("no bytes of an event", errc::invalid_argument,
+                 [] { return Event::from_ipc_handle({}); });
   for (std::size_t i = 0; i < 112; ++i) {
-    expect_refused("changed bytes", errc::invalid_argument, [&] { return SharedBuffer<char>::from_ipc_handle(changed(memory, i)); });
-    expect_refused("changed bytes", errc::invalid_argument, [&] { return Event::from_ipc_handle(changed(event, i)); });
+    expect_refused("changed bytes", errc::invalid_argument,
+                   [&] { return SharedBuffer<char>::from_ipc_handle(changed(memory, i)); });
+    expect_refused("changed bytes", errc::invalid_argument,
+                   [&] { return Event::from_ipc_handle(changed(event, i)); });
   }
-  expect_refused("an event's handle", errc::invalid_argument, [&] { return SharedBuffer<char>::from_ipc_handle({event.bytes}); });
-  expect_refused("memory's handle", errc::invalid_argument, [&] { return Event::from_ipc_handle({memory.bytes}); });
-  expect_refused("elements that do not fit", errc::invalid_argument, [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
+  expect_refused("an event's handle", errc::invalid_argument,
+                 [&] { return SharedBuffer<char>::from_ipc_handle({event.bytes}); });
+  expect_refused("memory's handle", errc::invalid_argument,
+                 [&] { return Event::from_ipc_handle({memory.bytes}); });
+  expect_refused("elements that do not fit", errc::invalid_argument,
+                 [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
   expect(live_objects() == LiveObjects{}, "nothing is left behind");
   const auto opened = SharedBuffer<char>::from_ipc_handle(memory);
   expect(opened.size() == 1001, "the right handle is still right");
-  expect_refused("to share what was opened", errc::invalid_argument, [&] { return opened.ipc_handle(); });
+  expect_refused("to share what was opened", errc::invalid_argument,
+                 [&] { return opened.ipc_handle(); });
   Event shared = Event::from_ipc_handle(event);
-  expect_refused("to share what was opened", errc::invalid_argument, [&] { return shared.ipc_handle(); });
+  expect_refused("to share what was opened", errc::invalid_argument,
+                 [&] { return shared.ipc_handle(); });
   return failures;
 }
 
@@ -356,7 +374,8 @@ int gone_before() {
 int other_gone_before(const Peer& peer) {
   const auto memory = peer.receive<IpcMemoryHandle>();
   const auto event = peer.receive<IpcEventHandle>();
-  expect_refused("memory that was freed", [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
+  expect_refused("memory that was freed",
+                 [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
   expect_gone("an event that was destroyed", event);
   const SharedBuffer<int> mine{10};
   Event recorded{EventOptions{.interprocess = true}};
@@ -381,10 +400,12 @@ int unseen_device() {
 int other_unseen_device(const Peer& peer) {
   const auto memory = peer.receive<IpcMemoryHandle>();
   if (Device::count() > 1) {
-    expect(SharedBuffer<int>::from_ipc_handle(memory).device() == Device{1}, "the memory is on its device");
+    expect(SharedBuffer<int>::from_ipc_handle(memory).device() == Device{1},
+           "the memory is on its device");
     return failures;
   }
-  expect_refused("memory of another device", errc::invalid_device, [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
+  expect_refused("memory of another device", errc::invalid_device,
+                 [&] { return SharedBuffer<int>::from_ipc_handle(memory); });
   return failures;
 }
 
@@ -395,9 +416,12 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"wrong_handles", wrong_handles},
 };
 constexpr std::pair<const char*, int (*)(const Peer&)> other_sides[] = {
-    {"other_gone_before", other_gone_before},     {"other_memory_and_events", other_memory_and_events},
-    {"other_opened_twice", other_opened_twice},   {"other_other_device", other_other_device},
-    {"other_take_turns", other_take_turns},       {"other_unseen_device", other_unseen_device},
+    {"other_gone_before", other_gone_before},
+    {"other_memory_and_events", other_memory_and_events},
+    {"other_opened_twice", other_opened_twice},
+    {"other_other_device", other_other_device},
+    {"other_take_turns", other_take_turns},
+    {"other_unseen_device", other_unseen_device},
     {"other_wrong_handles", other_wrong_handles},
 };
 
@@ -407,6 +431,7 @@ int process_cases::run_shared_case(int argc, char** argv) {
   for (const auto& [name, run] : cases)
     if (argc == 2 && std::strcmp(argv[1], name) == 0) return run();
   for (const auto& [name, run] : other_sides)
-    if (argc == 4 && std::strcmp(argv[1], name) == 0) return run(Peer{std::atoi(argv[2]), std::atoi(argv[3])});
+    if (argc == 4 && std::strcmp(argv[1], name) == 0)
+      return run(Peer{std::atoi(argv[2]), std::atoi(argv[3])});
   return -1;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of a few bytes of pageable memory on idle streams. The calling thread may do such a copy itself.
+// Copies of a few bytes of pageable memory on idle streams. The calling thread may do such a copy
+// itself.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -19,20 +20,24 @@ TEST_F(ShortCopies, OfAnySizeBothWays) {
   Stream stream;
   DeviceBuffer<unsigned char> there{most, stream};
   unsigned seed = 0;
-  for (const std::size_t size : {std::size_t{1}, std::size_t{100}, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib, std::size_t{100'001},
-                                 128 * kib, 128 * kib + 1, 200 * kib, 256 * kib, 256 * kib + 1}) {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{100}, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib,
+        std::size_t{100'001}, 128 * kib, 128 * kib + 1, 200 * kib, 256 * kib, 256 * kib + 1}) {
     const Bytes expected = pattern(size, ++seed);
     Bytes source = expected, back(size);
     stream.synchronize();
-    if (copy_bytes(stream, there.data(), source.data(), size) == CopyResult::inlined) std::fill(source.begin(), source.end(), 0);
+    if (copy_bytes(stream, there.data(), source.data(), size) == CopyResult::inlined)
+      std::fill(source.begin(), source.end(), 0);
     stream.synchronize();
-    if (copy_bytes(stream, back.data(), there.data(), size) != CopyResult::inlined) stream.synchronize();
+    if (copy_bytes(stream, back.data(), there.data(), size) != CopyResult::inlined)
+      stream.synchronize();
     EXPECT_TRUE(back == expected) << size;
   }
 }
 
 TEST_F(ShortCopies, ToAnIdleStreamAreDoneAtTheCall) {
-  if (streams_are_threads() || device().can_use_host_page_tables()) GTEST_SKIP() << "the stream reads pageable memory itself";
+  if (streams_are_threads() || device().can_use_host_page_tables())
+    GTEST_SKIP() << "the stream reads pageable memory itself";
   const Stream stream;
   DeviceBuffer<unsigned char> there{256 * kib, stream};
   for (const std::size_t size : {std::size_t{1}, 32 * kib, 33 * kib, 100 * kib, 256 * kib}) {
@@ -52,7 +57,8 @@ TEST_F(ShortCopies, ToManagedMemoryFollowEachOther) {
   ASSERT_EQ(code, std::error_code{});
   const Bytes source = pattern(count * size, 5);
   stream.synchronize();
-  for (std::size_t i = 0; i < count; ++i) copy_bytes(stream, there->data() + i * size, source.data() + i * size, size);
+  for (std::size_t i = 0; i < count; ++i)
+    copy_bytes(stream, there->data() + i * size, source.data() + i * size, size);
   stream.synchronize();
   EXPECT_TRUE(std::equal(source.begin(), source.end(), there->data()));
 }
@@ -62,8 +68,8 @@ TEST_F(ShortCopies, OfRowsBothWays) {
     std::size_t width, height, host_pitch, device_pitch;
   };
   // The last shape is slow on a device: each row has one byte.
-  for (const Shape s : {Shape{1, 1, 3, 2}, Shape{100, 50, 128, 100}, Shape{1000, 200, 1000, 1024}, Shape{4096, 64, 4096, 4096},
-                        Shape{1, 200 * kib, 2, 1}}) {
+  for (const Shape s : {Shape{1, 1, 3, 2}, Shape{100, 50, 128, 100}, Shape{1000, 200, 1000, 1024},
+                        Shape{4096, 64, 4096, 4096}, Shape{1, 200 * kib, 2, 1}}) {
     Stream stream;
     DeviceBuffer<unsigned char> there{s.device_pitch * s.height, stream};
     const Bytes source = pattern(s.host_pitch * s.height, 3);
@@ -89,7 +95,8 @@ TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
   stream.synchronize();
   bool held = true;
   for (int attempt = 0; held && attempt < 5;
-       ++attempt) {  // on a busy machine the thread may be descheduled for longer than the copies take
+       ++attempt) {  // on a busy machine the thread may be descheduled for longer than the copies
+                     // take
     copy(other, block, there);
     const Event begun = other.record_event();
     for (int i = 0; i < 15; ++i) copy(other, block, there);

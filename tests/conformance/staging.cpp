@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Staged copies of pageable memory: more at the same time than there are channels to the device, and from memory of every sort.
+// Staged copies of pageable memory: more at the same time than there are channels to the device,
+// and from memory of every sort.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -35,7 +36,8 @@ const Bytes& noise() {
   return bytes;
 }
 
-/// Copies rows to the device on one stream and back on another. arrived() checks every byte, those between the rows included.
+/// Copies rows to the device on one stream and back on another. arrived() checks every byte, those
+/// between the rows included.
 class RoundTrip {
  public:
   static constexpr std::size_t largest = 6 * mib;
@@ -60,7 +62,8 @@ class RoundTrip {
     for (std::size_t row = 0; row < height_; ++row) {
       const unsigned char* const begin = back_.data() + row * to_pitch_;
       if (std::memcmp(begin, source_ + row * from_pitch_, width_) != 0) return false;
-      if (row + 1 < height_ && std::any_of(begin + width_, begin + to_pitch_, [](unsigned char byte) { return byte != 0xEE; }))
+      if (row + 1 < height_ && std::any_of(begin + width_, begin + to_pitch_,
+                                           [](unsigned char byte) { return byte != 0xEE; }))
         return false;
     }
     return true;
@@ -99,7 +102,8 @@ struct Line {
     copy_bytes(stream, back.data(), there.data(), size, Pageable::stage);
   }
   void expect_arrived() {
-    ASSERT_TRUE(stream.synchronize_for(2 * patience)) << "a stream waits for work that is behind it in the same channel";
+    ASSERT_TRUE(stream.synchronize_for(2 * patience))
+        << "a stream waits for work that is behind it in the same channel";
     ASSERT_EQ(std::memcmp(back.data(), noise().data(), size), 0);
   }
   std::size_t size;
@@ -115,7 +119,8 @@ std::vector<std::unique_ptr<Line>> lines(std::size_t count, std::size_t bytes) {
   return all;
 }
 
-// Streams share channels, and a channel runs its work in order. What a stream waits for must never be behind another stream's wait.
+// Streams share channels, and a channel runs its work in order. What a stream waits for must never
+// be behind another stream's wait.
 TEST_F(Staging, MoreBlockedStreamsThanChannels) {
   const auto all = lines(40, 700 * 1024);
   Stream held;
@@ -141,7 +146,8 @@ TEST_F(Staging, ThreadsThatFillAllChannelsFinish) {
   for (const auto& line : all) line->expect_arrived();
 }
 
-// A stream accepts only some thousand pending commands. With RUNNEL_STAGING_CHUNK=512K this copy would be 800 pieces.
+// A stream accepts only some thousand pending commands. With RUNNEL_STAGING_CHUNK=512K this copy
+// would be 800 pieces.
 TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   const std::size_t much = 400 * mib;
   const Bytes source(much, 6);
@@ -153,7 +159,8 @@ TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   const auto behind_a_gate = [&](auto copy_one) {
     Gate gate;
     gate.close_on(stream);
-    copy_bytes(stream, there.data(), source.data(), 700 * 1024);  // uses small ring slots; the large copy behind it must use large ones
+    // uses small ring slots; the large copy behind it must use large ones
+    copy_bytes(stream, there.data(), source.data(), 700 * 1024);
     copy_one();
     gate.open();
     stream.synchronize();
@@ -277,10 +284,12 @@ TEST_F(Staging, PartlyRegisteredMemory) {
     const HostRegistration registered{pages.data() + part.first * page, part.count * page};
     expect_carried_up(pages.span());
     expect_carried_down(pages.span());
-    expect_carried_up(pages.span().subspan(part.first * page + 10, 12 * page));  // from the registered part to the pageable part
+    // from the registered part to the pageable part
+    expect_carried_up(pages.span().subspan(part.first * page + 10, 12 * page));
     expect_carried_down(pages.span().subspan(part.first * page + 10, 12 * page));
     if (part.first == 0) continue;
-    expect_carried_up(pages.span().subspan((part.first - 4) * page + 10, 8 * page));  // from the pageable part to the registered part
+    // from the pageable part to the registered part
+    expect_carried_up(pages.span().subspan((part.first - 4) * page + 10, 8 * page));
     expect_carried_down(pages.span().subspan((part.first - 4) * page + 10, 8 * page));
   }
 }
@@ -290,7 +299,8 @@ class PartlyRegistered {
  public:
   using Pages = std::vector<std::pair<std::size_t, std::size_t>>;  // the first page, and how many
   explicit PartlyRegistered(const Pages& registered) {
-    for (const auto& [first, count] : registered) registrations_.emplace_back(begin() + first * page, count * page);
+    for (const auto& [first, count] : registered)
+      registrations_.emplace_back(begin() + first * page, count * page);
   }
   [[nodiscard]] unsigned char* begin() const { return memory_.get(); }
   static constexpr std::size_t page = 4096;
@@ -300,13 +310,15 @@ class PartlyRegistered {
   struct Free {
     void operator()(unsigned char* memory) const { std::free(memory); }
   };
-  std::unique_ptr<unsigned char, Free> memory_{static_cast<unsigned char*>(std::aligned_alloc(page, size))};
+  std::unique_ptr<unsigned char, Free> memory_{
+      static_cast<unsigned char*>(std::aligned_alloc(page, size))};
   std::vector<HostRegistration> registrations_;
 };
 
 TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
   constexpr std::size_t page = PartlyRegistered::page;
-  const PartlyRegistered::Pages layouts[] = {{{0, 1}, {511, 1}}, {{0, 256}, {256, 256}}, {{0, 4}, {100, 4}, {508, 4}}};
+  const PartlyRegistered::Pages layouts[] = {
+      {{0, 1}, {511, 1}}, {{0, 256}, {256, 256}}, {{0, 4}, {100, 4}, {508, 4}}};
   Stream stream;
   DeviceBuffer<unsigned char> there{PartlyRegistered::size, stream};
   for (const auto& layout : layouts)
@@ -319,11 +331,13 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
       EXPECT_NE(copy_bytes(stream, there.data(), host.data(), bytes), CopyResult::nothing);
       stream.synchronize();
       std::fill(host.begin(), host.end(), 0);
-      EXPECT_NE(copy_2d(stream, host.data(), page, there.data(), page, page, bytes / page), CopyResult::nothing);
+      EXPECT_NE(copy_2d(stream, host.data(), page, there.data(), page, page, bytes / page),
+                CopyResult::nothing);
       stream.synchronize();
       EXPECT_TRUE(std::equal(host.begin(), host.end(), expected.begin()));
-      const std::array both{CopyOperation{there.data(), host.data(), bytes / 2},
-                            CopyOperation{there.data() + bytes / 2, host.data() + bytes / 2, bytes - bytes / 2}};
+      const std::array both{
+          CopyOperation{there.data(), host.data(), bytes / 2},
+          CopyOperation{there.data() + bytes / 2, host.data() + bytes / 2, bytes - bytes / 2}};
       fill_bytes(stream, there.data(), 0, bytes);
       EXPECT_EQ(copy_batch(stream, both).nothing, 0U);
       stream.synchronize();
@@ -335,14 +349,21 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
 }
 
 TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
-  if (streams_are_threads() || device().can_use_host_page_tables()) GTEST_SKIP() << "all memory is copied directly here";
-  for (const PartlyRegistered::Pages& layout : {PartlyRegistered::Pages{{0, 8}}, PartlyRegistered::Pages{{504, 8}}}) {
+  if (streams_are_threads() || device().can_use_host_page_tables())
+    GTEST_SKIP() << "all memory is copied directly here";
+  for (const PartlyRegistered::Pages& layout :
+       {PartlyRegistered::Pages{{0, 8}}, PartlyRegistered::Pages{{504, 8}}}) {
     const PartlyRegistered memory{layout};
     Stream stream;
     DeviceBuffer<unsigned char> there{PartlyRegistered::size, stream};
-    EXPECT_EQ(copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size), CopyResult::staged);
-    EXPECT_EQ(copy_bytes(stream, memory.begin(), there.data(), PartlyRegistered::size), CopyResult::staged);
-    EXPECT_EQ(code_of([&] { return copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size, Pageable::refuse); }),
+    EXPECT_EQ(copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size),
+              CopyResult::staged);
+    EXPECT_EQ(copy_bytes(stream, memory.begin(), there.data(), PartlyRegistered::size),
+              CopyResult::staged);
+    EXPECT_EQ(code_of([&] {
+                return copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size,
+                                  Pageable::refuse);
+              }),
               errc::not_permitted);
     stream.synchronize();
   }
@@ -371,7 +392,8 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   for (const Stream& stream : streams) stream.synchronize();
   Gate gate;
   gate.close_on(held);
-  // The streams beside `held` are blocked too, so they do not read what the workers write to their rings.
+  // The streams beside `held` are blocked too, so they do not read what the workers write to their
+  // rings.
   for (const std::size_t i : beside) copy(streams[i], there[i], source);
   for (const std::size_t i : free) {
     copy(streams[i], there[i], source);
@@ -395,8 +417,9 @@ TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
   expect_carried_down(block);
 }
 
-/// Expects that synchronize() throws `expected` and that the stream continues. `spoil` makes the memory inaccessible: before the copy if
-/// the stream is `idle`, else while the copy waits behind a gate.
+/// Expects that synchronize() throws `expected` and that the stream continues. `spoil` makes the
+/// memory inaccessible: before the copy if the stream is `idle`, else while the copy waits behind a
+/// gate.
 template <class Spoil>
 void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool idle, Spoil spoil) {
   Stream stream;
@@ -431,34 +454,45 @@ struct Spoilt {
   std::size_t bytes;
 };
 // Copies of 3000 bytes to the device are left out: a driver reads so few bytes itself.
-constexpr std::array spoilt_copies{Spoilt{true, false, size}, Spoilt{false, false, size},  Spoilt{true, true, size},
-                                   Spoilt{false, true, size}, Spoilt{true, true, 100'000}, Spoilt{false, true, 100'000},
+constexpr std::array spoilt_copies{Spoilt{true, false, size},   Spoilt{false, false, size},
+                                   Spoilt{true, true, size},    Spoilt{false, true, size},
+                                   Spoilt{true, true, 100'000}, Spoilt{false, true, 100'000},
                                    Spoilt{false, true, 3000}};
 
 TEST_F(Staging, ATruncatedMappedFileIsAnError) {
-  if (!pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  if (!pages_can_be_asked_about())
+    GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   for (const Spoilt& s : spoilt_copies) {
     const File file{s.bytes};
     const Mapping mapping{s.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number()};
     ASSERT_TRUE(mapping);
-    expect_error(s.up ? errc::unreadable_source : errc::unwritable_destination, mapping.span(), s.up, s.idle,
-                 [&] { ASSERT_EQ(ftruncate(file.number(), static_cast<off_t>(s.bytes / 3 / 4096 * 4096)), 0); });
+    expect_error(s.up ? errc::unreadable_source : errc::unwritable_destination, mapping.span(),
+                 s.up, s.idle, [&] {
+                   ASSERT_EQ(
+                       ftruncate(file.number(), static_cast<off_t>(s.bytes / 3 / 4096 * 4096)), 0);
+                 });
   }
 }
 
 TEST_F(Staging, PagesWithoutPermissionAreAnError) {
-  if (!pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  if (!pages_can_be_asked_about())
+    GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   for (const Spoilt& s : spoilt_copies) {
     const Mapping pages{s.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
     ASSERT_TRUE(pages);
     std::memset(pages.data(), 1, s.bytes);
-    expect_error(s.up ? errc::unreadable_source : errc::unwritable_destination, pages.span(), s.up, s.idle,
-                 [&] { ASSERT_EQ(mprotect(pages.data() + s.bytes / 3 / 4096 * 4096, 4096, s.up ? PROT_NONE : PROT_READ), 0); });
+    expect_error(s.up ? errc::unreadable_source : errc::unwritable_destination, pages.span(), s.up,
+                 s.idle, [&] {
+                   ASSERT_EQ(mprotect(pages.data() + s.bytes / 3 / 4096 * 4096, 4096,
+                                      s.up ? PROT_NONE : PROT_READ),
+                             0);
+                 });
   }
 }
 
 TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
-  if (!pages_can_be_asked_about()) GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  if (!pages_can_be_asked_about())
+    GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   constexpr std::size_t page = 4096, count = 16;
   for (const bool up : {true, false}) {
     const Mapping pages{count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
@@ -469,12 +503,15 @@ TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
     fill(stream, there, 3);
     std::vector<CopyOperation> list;
     for (std::size_t i = 0; i < count; ++i) {
-      unsigned char *const device = there.data() + (count - 1 - i) * page, *const host = pages.data() + i * page;
+      unsigned char *const device = there.data() + (count - 1 - i) * page, *const host =
+                                                                               pages.data() +
+                                                                               i * page;
       list.push_back(up ? CopyOperation{device, host, page} : CopyOperation{host, device, page});
     }
     ASSERT_EQ(mprotect(pages.data() + 4 * page, page, up ? PROT_NONE : PROT_READ), 0);
     copy_batch(stream, list);
-    EXPECT_EQ(code_of([&] { stream.synchronize(); }), up ? errc::unreadable_source : errc::unwritable_destination);
+    EXPECT_EQ(code_of([&] { stream.synchronize(); }),
+              up ? errc::unreadable_source : errc::unwritable_destination);
     if (!up) {
       EXPECT_EQ(pages.data()[15 * page], 3) << "the other pages arrive all the same";
     }
@@ -485,14 +522,16 @@ using StagingInLittleMemory = Conformance;
 
 TEST_F(StagingInLittleMemory, TakesASmallerRing) {
   if (streams_are_threads()) GTEST_SKIP() << "copies are not staged here";
-  if (device().memory_info().total > 64 * mib) GTEST_SKIP() << "there is more than 64 MiB of memory";
+  if (device().memory_info().total > 64 * mib)
+    GTEST_SKIP() << "there is more than 64 MiB of memory";
   runnel::Staging::trim();
   std::vector<PinnedBuffer<unsigned char>> held;
   try {
     for (;;) held.emplace_back(mib);
   } catch (const std::bad_alloc&) {
   }
-  // Six buffers of 1 MiB remain: enough for a ring of 4 MiB, but not for the 8 MiB that a copy of this size uses otherwise.
+  // Six buffers of 1 MiB remain: enough for a ring of 4 MiB, but not for the 8 MiB that a copy of
+  // this size uses otherwise.
   held.resize(held.size() - 6);
   PinnedPool::trim();
   const Stream stream;

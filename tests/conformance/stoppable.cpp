@@ -47,7 +47,9 @@ TEST_F(StoppableWaits, OfEvents) {
   gate.close_on(stream);
   stream.record_event(event);
   stream.record_event(timed);
-  expect_stopped(gate, [&](const std::stop_token& stop) { return synchronize(event, stop) || synchronize(timed, stop); });
+  expect_stopped(gate, [&](const std::stop_token& stop) {
+    return synchronize(event, stop) || synchronize(timed, stop);
+  });
   EXPECT_TRUE(synchronize(event, std::stop_token{}));
   EXPECT_TRUE(synchronize(timed, std::stop_token{}));
 }
@@ -76,7 +78,10 @@ TEST_F(StoppableWaits, DeliverExceptionsAndRefusals) {
   EXPECT_THROW(static_cast<void>(synchronize(stream, std::stop_token{})), std::runtime_error);
   EXPECT_TRUE(synchronize(stream, std::stop_token{}));
   std::atomic<bool> refused{false};
-  stream.launch_host_func([&] { refused = code_of([&] { return synchronize(stream, std::stop_token{}); }) == errc::not_permitted; });
+  stream.launch_host_func([&] {
+    refused =
+        code_of([&] { return synchronize(stream, std::stop_token{}); }) == errc::not_permitted;
+  });
   stream.synchronize();
   EXPECT_TRUE(refused);
   const StreamRef ended = stream;

@@ -51,7 +51,9 @@ TEST_F(Streams, NameReadsBackCutTo31Bytes) {
   EXPECT_EQ(Stream{StreamOptions{.name = long_name.c_str()}}.name(), long_name.substr(0, 31));
 }
 
-TEST_F(Streams, DefaultPriorityReadsBack) { EXPECT_EQ(Stream{}.priority(), device().priority_range().clamp(0)); }
+TEST_F(Streams, DefaultPriorityReadsBack) {
+  EXPECT_EQ(Stream{}.priority(), device().priority_range().clamp(0));
+}
 
 TEST_F(Streams, EachPriorityInRangeReadsBack) {
   const auto [least, greatest] = device().priority_range();
@@ -91,18 +93,22 @@ TEST_F(Streams, PriorityRangesContainNormalAndMayHaveOneLevel) {
   static_assert(!one.has_levels() && one.contains(0) && !one.contains(1) && !one.contains(-1));
   static_assert(one.clamp(INT_MIN) == 0 && one.clamp(INT_MAX) == 0);
   static_assert(std::is_same_v<decltype(Stream{}.priority()), decltype(StreamOptions{}.priority)>);
-  static_assert(Priority::high < Priority::normal && Priority::normal < Priority::low && Priority{-3} == -3);
+  static_assert(Priority::high < Priority::normal && Priority::normal < Priority::low &&
+                Priority{-3} == -3);
   EXPECT_EQ(to_string(Priority{-3}), "-3");
   constexpr PriorityRange zero_is_least{0, -5};
-  static_assert(zero_is_least.clamp(Priority::low) == 0 && zero_is_least.clamp(Priority::high) == -5);
+  static_assert(zero_is_least.clamp(Priority::low) == 0 &&
+                zero_is_least.clamp(Priority::high) == -5);
   constexpr PriorityRange zero_is_middle{1, -1};
-  static_assert(zero_is_middle.clamp(Priority::low) == 1 && zero_is_middle.clamp(Priority::normal) == 0);
+  static_assert(zero_is_middle.clamp(Priority::low) == 1 &&
+                zero_is_middle.clamp(Priority::normal) == 0);
 }
 
 TEST_F(Streams, NoPriorityIsStarvedAndEachStreamKeepsItsOrder) {
   constexpr int rounds = 200;
   const Log logs[3];
-  const Stream streams[3] = {Stream{StreamOptions{.priority = Priority::low}}, Stream{}, Stream{StreamOptions{.priority = Priority::high}}};
+  const Stream streams[3] = {Stream{StreamOptions{.priority = Priority::low}}, Stream{},
+                             Stream{StreamOptions{.priority = Priority::high}}};
   Gate gate;
   for (const Stream& stream : streams) gate.close_on(stream);
   for (int i = 0; i < rounds; ++i)
@@ -151,12 +157,14 @@ TEST_F(Streams, EqualityAndHashAgree) {
 TEST_F(Streams, PrintWithoutCallingTheRuntime) {
   std::optional<Stream> stream{std::in_place};
   const StreamRef view = *stream;
-  const std::string expected = "Stream(id " + std::to_string(view.id()) + ", device " + std::to_string(device().ordinal()) + ")";
+  const std::string expected = "Stream(id " + std::to_string(view.id()) + ", device " +
+                               std::to_string(device().ordinal()) + ")";
   std::ostringstream out;
   out << *stream;
   EXPECT_EQ(out.str(), expected);
 
-  // Printing works where the runtime may not be used: inside a host function, and after the stream is destroyed.
+  // Printing works where the runtime may not be used: inside a host function, and after the stream
+  // is destroyed.
   auto inside = std::make_shared<std::string>();
   stream->launch_host_func([inside, view] { *inside = to_string(view); });
   stream->synchronize();

@@ -11,7 +11,8 @@ using StreamPools = Conformance;
 
 TEST_F(StreamPools, InvalidSizesAreRefused) {
   EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 0}}; }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 3, .max = 2}}; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 3, .max = 2}}; }),
+            errc::invalid_argument);
 }
 
 TEST_F(StreamPools, ReturnedStreamsAreReusedOldestFirst) {
@@ -55,7 +56,9 @@ TEST_F(StreamPools, StreamsAreDistinctAndNotTheDefault) {
 }
 
 TEST_F(StreamPools, StreamsHaveTheRequestedOptions) {
-  StreamPool pool{device(), {.size = 1, .stream = {.priority = Priority::high, .blocking = true, .name = "pooled"}}};
+  StreamPool pool{
+      device(),
+      {.size = 1, .stream = {.priority = Priority::high, .blocking = true, .name = "pooled"}}};
   auto made_at_once = pool.acquire();
   auto made_later = pool.acquire();
   for (const StreamLease* lease : {&made_at_once, &made_later}) {
@@ -153,7 +156,8 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
   ASSERT_TRUE(next.has_value());
   EXPECT_FALSE(next->is_capturing());
   EXPECT_TRUE(runs(*next));
-  const DeviceBuffer<int> memory{100, StreamRef{*next}};  // the thread that began the capture is in none any more
+  // the thread that began the capture is in none any more
+  const DeviceBuffer<int> memory{100, StreamRef{*next}};
   const PinnedBuffer<int> pinned{1 << 20};
   EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
 }
@@ -180,7 +184,8 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
       EXPECT_EQ(pool.leased(), 1U);
     }}.join();
     const auto other = pool.acquire_for(patience);
-    const auto side = pool.acquire();  // the thread that captures gets it, because the pool must not grow
+    // the thread that captures gets it, because the pool must not grow
+    const auto side = pool.acquire();
     again = side.id();
     side.wait_stream(captured);
     side.launch_host_func([&] { ++runs_of_graph; });

@@ -39,7 +39,8 @@ TEST_F(Stress, ManyRoundTripsOnManyStreams) {
     PinnedBuffer<int> host{size};
   };
   std::vector<Line> all(lines);
-  for (std::size_t i = 0; i < lines; ++i) std::fill(all[i].host.begin(), all[i].host.end(), static_cast<int>(i));
+  for (std::size_t i = 0; i < lines; ++i)
+    std::fill(all[i].host.begin(), all[i].host.end(), static_cast<int>(i));
   for (int round = 0; round < rounds; ++round)
     for (Line& line : all) {
       copy(line.stream, line.a, line.host);
@@ -55,9 +56,10 @@ TEST_F(Stress, ManyRoundTripsOnManyStreams) {
   }
 }
 
-/// Random operations on cells, spread over streams. Two operations on the same cell are ordered, unless both only read it: by the stream,
-/// by an event, by wait_stream() or through the host. All other operations may run in any order. So a correct run has the result of a
-/// sequential run, and a lost dependency gives another value.
+/// Random operations on cells, spread over streams. Two operations on the same cell are ordered,
+/// unless both only read it: by the stream, by an event, by wait_stream() or through the host. All
+/// other operations may run in any order. So a correct run has the result of a sequential run, and
+/// a lost dependency gives another value.
 class RandomGraph {
  public:
   explicit RandomGraph(std::uint32_t seed) : random_{seed} {
@@ -124,7 +126,9 @@ class RandomGraph {
     if (from != to) touches_[from].readers.push_back({line, stream.record_event()});
   }
 
-  static std::uint64_t mix(std::uint64_t a, std::uint64_t b) { return (a ^ (b >> 7)) * 0x9e3779b97f4a7c15 + b; }
+  static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+    return (a ^ (b >> 7)) * 0x9e3779b97f4a7c15 + b;
+  }
 
   std::mt19937 random_;
   PinnedBuffer<std::uint64_t> memory_{cells};
@@ -135,7 +139,8 @@ class RandomGraph {
 
 TEST_F(Stress, RandomGraphsAgreeWithASequentialRun) {
   const char* given = std::getenv("RUNNEL_SEED");
-  const std::uint32_t start = given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
+  const std::uint32_t start =
+      given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
   const std::uint32_t graphs = long_tests() ? 10'000 : 2000;
   for (std::uint32_t seed = start; seed < start + graphs; ++seed) {
     SCOPED_TRACE("RUNNEL_SEED=" + std::to_string(seed));

@@ -27,7 +27,9 @@ constinit std::atomic<long> threads_until_fault{never};
 
 void count_allocation() {
   ++allocation_count;
-  if (allocations_until_fault.load(std::memory_order_relaxed) != never && allocations_until_fault.fetch_sub(1) == 1) throw std::bad_alloc{};
+  if (allocations_until_fault.load(std::memory_order_relaxed) != never &&
+      allocations_until_fault.fetch_sub(1) == 1)
+    throw std::bad_alloc{};
 }
 
 void* allocate(std::size_t bytes) {
@@ -45,29 +47,36 @@ void* allocate(std::size_t bytes, std::align_val_t alignment) {
 
 // The library uses these replacements of the executable too.
 void* operator new(std::size_t bytes) { return allocate(bytes); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return allocate(bytes, alignment); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, alignment);
+}
 void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, std::align_val_t) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
 
-/// The leak checker of clang 14 finds a living thread by its number. If a thread that ended had the same number, it looks at none of the
-/// living thread's own variables, and calls the list of their destructors leaked, which the C library keeps there.
+/// The leak checker of clang 14 finds a living thread by its number. If a thread that ended had the
+/// same number, it looks at none of the living thread's own variables, and calls the list of their
+/// destructors leaked, which the C library keeps there.
 extern "C" const char* __lsan_default_suppressions() { return "leak:__cxa_thread_atexit_impl\n"; }
 
 /// A sanitizer's, which is no next definition if the sanitizer is a part of the executable.
-extern "C" [[gnu::weak]] int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+extern "C" [[gnu::weak]] int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*,
+                                                          void* (*)(void*), void*);
 /// The C++ library uses this replacement too. It calls the next definition.
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) noexcept {
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*start)(void*), void* argument) noexcept {
   if (threads_until_fault.load() != never && threads_until_fault.fetch_sub(1) <= 0) return EAGAIN;
   static const auto next = __interceptor_pthread_create != nullptr
                                ? &__interceptor_pthread_create
-                               : reinterpret_cast<decltype(&__interceptor_pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+                               : reinterpret_cast<decltype(&__interceptor_pthread_create)>(
+                                     dlsym(RTLD_NEXT, "pthread_create"));
   return next(thread, attributes, start, argument);
 }
 
 namespace {
-/// Frees at the end what the library keeps for reuse, so that a leak checker reports only real leaks.
+/// Frees at the end what the library keeps for reuse, so that a leak checker reports only real
+/// leaks.
 class GiveBack : public testing::Environment {
   void TearDown() override {
     if (runnel::Device::count() == 0) return;
@@ -75,7 +84,8 @@ class GiveBack : public testing::Environment {
     runnel::PinnedPool::trim();
   }
 };
-[[maybe_unused]] const testing::Environment* const give_back = testing::AddGlobalTestEnvironment(new GiveBack);
+[[maybe_unused]] const testing::Environment* const give_back =
+    testing::AddGlobalTestEnvironment(new GiveBack);
 }  // namespace
 
 namespace conformance {
@@ -85,7 +95,8 @@ bool pages_can_be_asked_about() {
   if (Device::current().can_use_host_page_tables()) return false;
   utsname system{};
   int major = 0, minor = 0;
-  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 11));
+  return uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+         (major > 6 || (major == 6 && minor >= 11));
 }
 
 AllocationFault::AllocationFault(long number) noexcept { allocations_until_fault = number; }
@@ -110,7 +121,8 @@ std::size_t heap_in_use() noexcept {
 
 std::vector<unsigned char> pattern(std::size_t size, unsigned seed) {
   std::vector<unsigned char> bytes(size);
-  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
+  for (std::size_t i = 0; i < size; ++i)
+    bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
   return bytes;
 }
 
@@ -144,15 +156,17 @@ bool host_functions_overlap() {
 std::string owned_objects() {
   const LiveObjects live = live_objects();
   std::ostringstream text;
-  text << live.streams << " streams, " << live.events << " events, " << live.pinned_blocks << " pinned blocks, " << live.device_blocks
-       << " device blocks, " << live.host_functions << " host functions, " << live.graphs << " graphs";
+  text << live.streams << " streams, " << live.events << " events, " << live.pinned_blocks
+       << " pinned blocks, " << live.device_blocks << " device blocks, " << live.host_functions
+       << " host functions, " << live.graphs << " graphs";
   return text.str();
 }
 
 void Conformance::SetUp() {
   if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
   scratch_.emplace(std::size_t{4096});
-  // The first fill may load code onto the device, which waits for the device. So fill once before a test closes a gate.
+  // The first fill may load code onto the device, which waits for the device. So fill once before a
+  // test closes a gate.
   EXPECT_TRUE(runs(Device::current().default_stream()));
   found_.emplace(Found{Device::current(), current_stream(), owned_objects()});
 }

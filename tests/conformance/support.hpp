@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What the test cases share. Two rules make the cases valid on a GPU too:
 /// 1. A test closes one gate at a time, because a runtime may run all host functions on one thread.
-/// 2. A test allocates memory before it closes a gate and frees it after the gate is open, because both may wait for the device.
-///    So declare buffers first and the gate last.
+/// 2. A test allocates memory before it closes a gate and frees it after the gate is open, because
+///    both may wait for the device. So declare buffers first and the gate last.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ namespace conformance {
 /// The longest time that a test waits for anything. A test that waits longer fails.
 inline constexpr std::chrono::seconds patience{30};
 
-/// Allocates and overwrites so much device memory that it would reuse a block that was freed too early.
+/// Allocates and overwrites so much device memory that it would reuse a block that was freed too
+/// early.
 inline void churn(runnel::StreamRef stream, std::size_t bytes) {
   for (int i = 0; i < 8; ++i) {
     runnel::DeviceBuffer<unsigned char> other{bytes, stream};
@@ -38,7 +39,8 @@ inline void churn(runnel::StreamRef stream, std::size_t bytes) {
   }
 }
 
-/// Blocks streams until the test opens it. It fails the test if a stream had to continue because `patience` was over.
+/// Blocks streams until the test opens it. It fails the test if a stream had to continue because
+/// `patience` was over.
 class Gate : public test_support::Gate {
  public:
   Gate() : test_support::Gate{patience} {}
@@ -46,14 +48,16 @@ class Gate : public test_support::Gate {
   Gate& operator=(const Gate&) = delete;
   ~Gate() {
     open();
-    EXPECT_FALSE(was_forced()) << "the gate was never opened: the test waited for work that is behind the gate";
+    EXPECT_FALSE(was_forced())
+        << "the gate was never opened: the test waited for work that is behind the gate";
   }
 
   /// Blocks what is enqueued on the stream after this call until open().
   void close_on(runnel::StreamRef stream) { stream.launch_host_func(blocking_function()); }
 };
 
-/// Entries in the order in which streams wrote them. The entries live as long as a stream can still write one.
+/// Entries in the order in which streams wrote them. The entries live as long as a stream can still
+/// write one.
 class Log {
  public:
   void write(runnel::StreamRef stream, std::string entry) const {
@@ -84,13 +88,15 @@ using Entries = std::vector<std::string>;
 
 /// Whether the text says what could not be done, and why.
 inline void expect_sentence(const runnel::Error& error) {
-  const std::string text = error.what(), operation = error.operation(), begin = "runnel: could not " + operation + ": ";
+  const std::string text = error.what(), operation = error.operation(),
+                    begin = "runnel: could not " + operation + ": ";
   EXPECT_EQ(text.find(begin), 0U) << text;
   EXPECT_GT(text.size(), begin.size()) << text;
   EXPECT_NE(operation.find("the "), 0U) << "this is a reason: " << text;
 }
 
-/// The code of the runnel::Error that `f` throws; `nothing_thrown` if it throws nothing. Checks what the error says.
+/// The code of the runnel::Error that `f` throws; `nothing_thrown` if it throws nothing. Checks
+/// what the error says.
 template <class F>
 [[nodiscard]] std::error_code code_of(F&& f) {
   try {
@@ -140,8 +146,9 @@ void on_thread(F&& f) {
   on_threads(1, [&](int) { f(); });
 }
 
-/// Requires: `f` waits for work behind the gate. Opens the gate, and returns whether `f` returned only after that. An `f` that does not
-/// wait gets 20 ms to return too early; an `f` that waits passes at any speed.
+/// Requires: `f` waits for work behind the gate. Opens the gate, and returns whether `f` returned
+/// only after that. An `f` that does not wait gets 20 ms to return too early; an `f` that waits
+/// passes at any speed.
 template <class F>
 [[nodiscard]] bool held_by(Gate& gate, F&& f) {
   std::atomic<bool> returned{false};
@@ -168,7 +175,8 @@ template <class F>
 /// Enqueues a host function that runs for `time`.
 void occupy(runnel::StreamRef stream, std::chrono::milliseconds time);
 
-/// Makes call `number` of operator new throw, counted from 1 and over all threads. Requires: there is no other AllocationFault.
+/// Makes call `number` of operator new throw, counted from 1 and over all threads. Requires: there
+/// is no other AllocationFault.
 class AllocationFault {
  public:
   explicit AllocationFault(long number) noexcept;
@@ -179,7 +187,8 @@ class AllocationFault {
   [[nodiscard]] bool happened() const noexcept;
 };
 
-/// Makes the start of every thread fail, except the first `spared` ones. Requires: there is no other ThreadFault.
+/// Makes the start of every thread fail, except the first `spared` ones. Requires: there is no
+/// other ThreadFault.
 class ThreadFault {
  public:
   explicit ThreadFault(long spared = 0) noexcept;
@@ -192,30 +201,36 @@ class ThreadFault {
 [[nodiscard]] std::size_t allocations() noexcept;
 /// Bytes of the heap in use; 0 if the C library does not tell.
 [[nodiscard]] std::size_t heap_in_use() noexcept;
-/// Above what allocators keep for themselves, and below a leak of a few bytes in each of 10,000 rounds.
+/// Above what allocators keep for themselves, and below a leak of a few bytes in each of 10,000
+/// rounds.
 inline constexpr std::size_t heap_slack = std::size_t{512} << 10;
 
 /// Whether the environment has RUNNEL_LONG_TESTS=1, which selects sizes that take minutes.
 [[nodiscard]] bool long_tests();
-/// Whether host functions of other streams can run while a host function blocks. A GPU's runtime may run one at a time.
+/// Whether host functions of other streams can run while a host function blocks. A GPU's runtime
+/// may run one at a time.
 [[nodiscard]] bool host_functions_overlap();
 
 /// Whether streams run on threads of this process instead of a GPU.
 [[nodiscard]] bool streams_are_threads();
 
-/// Whether copies of pageable memory are staged, and the system can tell whether a page is accessible (Linux 6.11).
+/// Whether copies of pageable memory are staged, and the system can tell whether a page is
+/// accessible (Linux 6.11).
 [[nodiscard]] bool pages_can_be_asked_about();
 
-/// The counts that a test must leave unchanged. Pooled events are not included, because the library keeps them for reuse.
+/// The counts that a test must leave unchanged. Pooled events are not included, because the library
+/// keeps them for reuse.
 [[nodiscard]] std::string owned_objects();
 
-/// Checks that each test leaves the current device, the current stream and the number of live objects unchanged.
+/// Checks that each test leaves the current device, the current stream and the number of live
+/// objects unchanged.
 class Conformance : public testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  /// Enqueues a fill and waits for it; false if that takes longer than `patience`. A fill runs even if a host function is blocked.
+  /// Enqueues a fill and waits for it; false if that takes longer than `patience`. A fill runs even
+  /// if a host function is blocked.
   [[nodiscard]] bool runs(runnel::StreamRef stream);
   [[nodiscard]] static runnel::Device device() { return runnel::Device::current(); }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The destructor of a user's thread_local object uses the thread's default stream after the library's own thread_local objects are gone.
+// The destructor of a user's thread_local object uses the thread's default stream after the
+// library's own thread_local objects are gone.
 #include "support.hpp"
 
 namespace {
@@ -28,7 +29,8 @@ TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
   const auto ran = std::make_shared<std::atomic<int>>(0);
   for (int i = 0; i < 20; ++i)
     on_thread([&, here = device()] {
-      at_the_end.arm(ran, here);  // constructed first, so destroyed after everything that the library makes
+      // constructed first, so destroyed after everything that the library makes
+      at_the_end.arm(ran, here);
       StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
     });
   device().synchronize();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/thread-safety.md: several threads use one object at a time. Memory has its cases in thread_safety_memory.cpp.
+// docs/thread-safety.md: several threads use one object at a time. Memory has its cases in
+// thread_safety_memory.cpp.
 #include <array>
 #include <barrier>
 #include <runnel/hooks.hpp>
@@ -22,7 +23,8 @@ using ThreadSafetyTwo = TwoDevices;
 /// What one thread does with a stream that the others use too.
 class Visitor {
  public:
-  Visitor(StreamRef stream, int number) : stream_{stream}, first_{pattern(size, static_cast<unsigned>(number + 1))} {}
+  Visitor(StreamRef stream, int number)
+      : stream_{stream}, first_{pattern(size, static_cast<unsigned>(number + 1))} {}
 
   void visit(const Stream& other, int round) {
     copy(stream_, there_, first_);
@@ -34,7 +36,8 @@ class Visitor {
     other.wait_stream(stream_);
     stream_.wait_event(event);
     stream_.wait_event(mark_);
-    EXPECT_TRUE(stream_.is_valid() && stream_.id() != 0 && stream_.native() != nullptr && !stream_.is_capturing());
+    EXPECT_TRUE(stream_.is_valid() && stream_.id() != 0 && stream_.native() != nullptr &&
+                !stream_.is_capturing());
     if (round % 8 == 0)
       stream_.synchronize();
     else if (round % 8 == 4)
@@ -152,7 +155,8 @@ TEST_F(ThreadSafety, AFutureOfFourThreadsThrowsForEach) {
   EXPECT_EQ(well, threads * rounds);
 }
 
-/// One thread records the event again and again, the others ask and wait. What was recorded before a call began is complete after it.
+/// One thread records the event again and again, the others ask and wait. What was recorded before
+/// a call began is complete after it.
 template <class Kind>
 class Recorded {
  public:
@@ -249,8 +253,8 @@ void complete_on_four_threads() {
 TEST_F(ThreadSafety, AnEventIsToldOfByFourThreads) { complete_on_four_threads<Event>(); }
 TEST_F(ThreadSafety, ATimedEventIsToldOfByFourThreads) { complete_on_four_threads<TimedEvent>(); }
 
-/// Records that replace the native event, because a completion or another device has the old one, beside all uses. No thread knows which
-/// record it meets.
+/// Records that replace the native event, because a completion or another device has the old one,
+/// beside all uses. No thread knows which record it meets.
 template <class Kind>
 void replace_beside_uses(Device second) {
   const Stream here, there{second}, waiting;
@@ -261,7 +265,9 @@ void replace_beside_uses(Device second) {
     on_threads(threads, [&](int i) {
       for (int round = 0; round < 100; ++round) {
         if (i == 0) event.record(round % 2 == 0 ? here : there);
-        if (i == 1) event.on_complete([&told](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 100'000; });
+        if (i == 1)
+          event.on_complete(
+              [&told](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 100'000; });
         if (i == 2) waiting.wait_event(event);
         if (i == 3) static_cast<void>(event.query() || event.synchronize_for(patience));
       }
@@ -275,7 +281,9 @@ void replace_beside_uses(Device second) {
 TEST_F(ThreadSafety, AnEventIsReplacedBesideUses) { replace_beside_uses<Event>(device()); }
 TEST_F(ThreadSafety, ATimedEventIsReplacedBesideUses) { replace_beside_uses<TimedEvent>(device()); }
 TEST_F(ThreadSafetyTwo, AnEventIsReplacedBesideUses) { replace_beside_uses<Event>(this->second); }
-TEST_F(ThreadSafetyTwo, ATimedEventIsReplacedBesideUses) { replace_beside_uses<TimedEvent>(this->second); }
+TEST_F(ThreadSafetyTwo, ATimedEventIsReplacedBesideUses) {
+  replace_beside_uses<TimedEvent>(this->second);
+}
 
 TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
   const Stream stream;
@@ -312,7 +320,9 @@ TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
     std::vector<IpcEventHandle> handles(threads);
     on_threads(threads, [&](int i) {
       handles[static_cast<std::size_t>(i)] = event.ipc_handle();
-      EXPECT_EQ(code_of([&] { return Event::from_ipc_handle(handles[static_cast<std::size_t>(i)]); }), errc::invalid_argument);
+      EXPECT_EQ(
+          code_of([&] { return Event::from_ipc_handle(handles[static_cast<std::size_t>(i)]); }),
+          errc::invalid_argument);
       event.synchronize();
       stream.wait_event(event);
     });
@@ -351,7 +361,8 @@ TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
     Exchange exchange;
     on_threads(threads, [&](int i) {
       for (int round = 0; round < rounds; ++round) {
-        std::optional<StreamLease> lease = pool.acquire_for(std::chrono::milliseconds{i == 0 ? 0 : 1});
+        std::optional<StreamLease> lease =
+            pool.acquire_for(std::chrono::milliseconds{i == 0 ? 0 : 1});
         if (lease) {
           lease->launch_host_func([&] { ++ran; });
           ++taken;
@@ -402,7 +413,9 @@ TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
   constexpr int rounds = 40;
   const Stream captured;
   std::array<std::atomic<int>, rounds> ran{};
-  const auto work_of = [&](std::size_t round) { return [&, round] { captured.launch_host_func([&ran, round] { ++ran[round]; }); }; };
+  const auto work_of = [&](std::size_t round) {
+    return [&, round] { captured.launch_host_func([&ran, round] { ++ran[round]; }); };
+  };
   Graph graph = capture(captured, work_of(0));
   Rounds step{threads};
   on_threads(threads, [&](int i) {
@@ -411,7 +424,8 @@ TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
       graph.launch(own);  // these may still be under way at the update, and keep the old work
       EXPECT_EQ(graph.node_count(), 1U);
       step.arrive_and_wait();
-      if (i == static_cast<int>(round) % threads && round + 1 < rounds) static_cast<void>(graph.update(captured, work_of(round + 1)));
+      if (i == static_cast<int>(round) % threads && round + 1 < rounds)
+        static_cast<void>(graph.update(captured, work_of(round + 1)));
       step.arrive_and_wait();
     }
     own.synchronize();
@@ -427,7 +441,8 @@ TEST_F(ThreadSafety, FourThreadsUpdateTheirOwnGraphs) {
     int sum = 0, expected = 0;
     Graph graph = capture(own, [&] { own.launch_host_func([&sum] { ++sum; }); });
     for (int round = 0; round < rounds; ++round) {
-      static_cast<void>(graph.update(own, [&] { own.launch_host_func([&sum, i, round] { sum += i + round; }); }));
+      static_cast<void>(
+          graph.update(own, [&] { own.launch_host_func([&sum, i, round] { sum += i + round; }); }));
       graph.launch(round % 2 == 0 ? StreamRef{own} : StreamRef{shared});
       expected += i + round;
     }
@@ -522,10 +537,11 @@ TEST_F(ThreadSafety, OverlapRunsOnFourThreads) {
     std::size_t finished = 0;
     OverlapOptions options{.chunk = 1500, .in_flight = static_cast<std::size_t>(1 + i)};
     options.progress = [&](const OverlapProgress& progress) { finished = progress.items; };
-    const OverlapResult result = overlap(in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
-      ran_on = std::this_thread::get_id();
-      copy(stream, to, from);
-    });
+    const OverlapResult result = overlap(
+        in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
+          ran_on = std::this_thread::get_id();
+          copy(stream, to, from);
+        });
     EXPECT_EQ(out, in);
     EXPECT_EQ(result.items, in.size());
     EXPECT_EQ(finished, in.size());
@@ -549,14 +565,16 @@ TEST_F(ThreadSafety, DevicesAnswerFourThreads) {
       EXPECT_EQ(here.default_stream().device(), here);
       EXPECT_GE(live_objects().streams, 1U);
       if (i == 0) here.synchronize();
-      if (Device::count() > 1 && here.can_access_peer(Device{1})) here.enable_peer_access(Device{1});
+      if (Device::count() > 1 && here.can_access_peer(Device{1}))
+        here.enable_peer_access(Device{1});
     }
   });
   if (Device::count() > 1) here.disable_peer_access(Device{1});
 }
 
 TEST_F(ThreadSafety, PartsOfADeviceAreTheSameForFourThreads) {
-  if (!device().has_partitions()) GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
+  if (!device().has_partitions())
+    GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
   if (device().multiprocessor_count() < 2) GTEST_SKIP() << "the device cannot be divided";
   std::vector<std::optional<Partition>> parts(threads);
   on_threads(threads, [&](int i) {

@@ -16,7 +16,8 @@ using Bytes = std::vector<unsigned char>;
 constexpr int threads = 4;
 using ThreadSafetyMemory = Conformance;
 
-/// Writes its bytes through a stream into device memory and reads them back. Waits. Returns whether they are the same.
+/// Writes its bytes through a stream into device memory and reads them back. Waits. Returns whether
+/// they are the same.
 [[nodiscard]] bool keeps_bytes(StreamRef stream, DeviceSpan<unsigned char> there, unsigned seed) {
   const Bytes in = pattern(there.size(), seed);
   Bytes back(there.size());
@@ -36,8 +37,10 @@ TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
     for (unsigned round = 0; round < 100; ++round) {
       EXPECT_EQ(buffer->stream(), owner);
       EXPECT_EQ(buffer->size(), threads * part);
-      const DeviceSpan<unsigned char> mine = buffer->span().subspan(static_cast<std::size_t>(i) * part, part);
-      EXPECT_TRUE(keeps_bytes(round % 2 == 0 ? StreamRef{own} : StreamRef{owner}, mine, round + static_cast<unsigned>(i)));
+      const DeviceSpan<unsigned char> mine =
+          buffer->span().subspan(static_cast<std::size_t>(i) * part, part);
+      EXPECT_TRUE(keeps_bytes(round % 2 == 0 ? StreamRef{own} : StreamRef{owner}, mine,
+                              round + static_cast<unsigned>(i)));
       record_stream(own, mine);
     }
   });
@@ -134,7 +137,8 @@ TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
       const std::vector<int, PinnedAllocator<int>> numbers(2000 + round, static_cast<int>(round));
       void* const block = pinned->allocate(5000);
       std::memset(block, i, 5000);
-      EXPECT_TRUE(keeps_bytes(own, there, round + static_cast<unsigned>(i)));  // 300 KiB of pageable memory: staged
+      // 300 KiB of pageable memory: staged
+      EXPECT_TRUE(keeps_bytes(own, there, round + static_cast<unsigned>(i)));
       copy_bytes(own, there.data(), block, 5000);
       EXPECT_EQ(get(own, there, 4999), i);
       pinned->deallocate(block, 5000);
@@ -153,7 +157,9 @@ class Pages {
     std::size_t space = memory_.size();
     begin_ = static_cast<unsigned char*>(std::align(size(), count * size(), begin, space));
   }
-  [[nodiscard]] static std::size_t size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+  [[nodiscard]] static std::size_t size() {
+    return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  }
   [[nodiscard]] std::span<unsigned char> part(std::size_t first, std::size_t count) const {
     return {begin_ + first * size(), count * size()};
   }
@@ -167,7 +173,8 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinMemoryThatOverlaps) {
   const Pages pages{threads + 1};
   std::barrier<> step{threads};
   on_threads(threads, [&](int i) {
-    const auto mine = pages.part(static_cast<std::size_t>(i) / 2, 3);  // all have one page in common
+    // all have one page in common
+    const auto mine = pages.part(static_cast<std::size_t>(i) / 2, 3);
     for (int round = 0; round < 20; ++round) {
       HostRegistration pin;
       step.arrive_and_wait();
@@ -180,7 +187,8 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinMemoryThatOverlaps) {
     }
     step.arrive_and_wait();
   });
-  for (std::size_t i = 0; i <= threads; ++i) EXPECT_EQ(pointer_info(pages.part(i, 1).data()).kind, MemoryKind::pageable);
+  for (std::size_t i = 0; i <= threads; ++i)
+    EXPECT_EQ(pointer_info(pages.part(i, 1).data()).kind, MemoryKind::pageable);
 }
 
 TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
@@ -213,8 +221,10 @@ TEST_F(ThreadSafetyMemory, ASharedBufferGivesItsHandleToFourThreads) {
   on_threads(threads, [&](int i) {
     for (unsigned round = 0; round < 40; ++round) {
       EXPECT_EQ(buffer.ipc_handle(), handle);
-      EXPECT_EQ(code_of([&] { return SharedBuffer<unsigned char>::from_ipc_handle(handle); }), errc::invalid_argument);
-      EXPECT_TRUE(keeps_bytes(stream, buffer.span().subspan(static_cast<std::size_t>(i) * part, part), round));
+      EXPECT_EQ(code_of([&] { return SharedBuffer<unsigned char>::from_ipc_handle(handle); }),
+                errc::invalid_argument);
+      EXPECT_TRUE(keeps_bytes(
+          stream, buffer.span().subspan(static_cast<std::size_t>(i) * part, part), round));
     }
   });
 }
@@ -227,7 +237,8 @@ TEST_F(ThreadSafetyMemory, FourThreadsAdviseOnOneManagedBuffer) {
   on_threads(threads, [&](int) {
     const Stream own;
     for (int round = 0; round < 40; ++round) {
-      EXPECT_EQ(code_of([&] { advise(buffer, MemoryAdvice::mostly_read, device()); }), nothing_thrown);
+      EXPECT_EQ(code_of([&] { advise(buffer, MemoryAdvice::mostly_read, device()); }),
+                nothing_thrown);
       EXPECT_EQ(code_of([&] { prefetch(own, buffer, MemoryPlace::host()); }), nothing_thrown);
       EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::managed);
     }

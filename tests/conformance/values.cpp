@@ -16,7 +16,8 @@ class Values : public Conformance {
   void SetUp() override {
     Conformance::SetUp();
     if (IsSkipped()) return;
-    if (!device().has_stream_memory_operations()) GTEST_SKIP() << "the device has no stream memory operations";
+    if (!device().has_stream_memory_operations())
+      GTEST_SKIP() << "the device has no stream memory operations";
     numbers_.emplace(16U);
     std::fill(numbers_->begin(), numbers_->end(), 0U);
   }
@@ -88,7 +89,8 @@ TEST_F(Values, AWriteComesAfterEarlierWorkAndItsBytes) {
   EXPECT_EQ(number().load(std::memory_order_acquire), 0U);
   gate.open();
   // A query lets a runtime that works only on demand begin.
-  EXPECT_TRUE(eventually([&] { return stream.query() || number().load(std::memory_order_acquire) == 1; }));
+  EXPECT_TRUE(
+      eventually([&] { return stream.query() || number().load(std::memory_order_acquire) == 1; }));
   EXPECT_TRUE(eventually([&] { return number().load(std::memory_order_acquire) == 1; }));
   EXPECT_EQ(std::count(back.begin(), back.end(), 6), std::ptrdiff_t{count});
   stream.synchronize();
@@ -131,7 +133,8 @@ TEST_F(Values, TheNumberMayBeInRegisteredMemory) {
 
 TEST_F(Values, DefaultStreamsWaitAndWrite) {
   number().store(1, std::memory_order_release);
-  for (const StreamRef stream : {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  for (const StreamRef stream :
+       {device().default_stream(), StreamRef::per_thread_default(device())}) {
     stream.wait_value(place(), 1);
     stream.write_value(place(2), 8);
     EXPECT_TRUE(stream.synchronize_for(patience));
@@ -197,11 +200,14 @@ TEST_F(Values, WrongLocationsAreRefused) {
   const ManagedBuffer<std::uint32_t> managed{4};
   const auto both = [&](const std::uint32_t* location) {
     const auto waiting = code_of([&] { stream.wait_value(location, 0); });
-    EXPECT_EQ(code_of([&] { stream.write_value(const_cast<std::uint32_t*>(location), 0); }), waiting);
+    EXPECT_EQ(code_of([&] { stream.write_value(const_cast<std::uint32_t*>(location), 0); }),
+              waiting);
     return waiting;
   };
   EXPECT_EQ(both(nullptr), errc::invalid_argument);
-  EXPECT_EQ(both(reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::byte*>(place()) + 2)), errc::invalid_argument);
+  EXPECT_EQ(
+      both(reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::byte*>(place()) + 2)),
+      errc::invalid_argument);
   EXPECT_EQ(both(&pageable), errc::invalid_argument);
   EXPECT_EQ(both(managed.data()), errc::invalid_argument);
   EXPECT_TRUE(runs(stream));
@@ -246,7 +252,8 @@ TEST_F(ValuesTwo, StreamsOfTwoDevicesMeetInPinnedMemory) {
 using NoValues = Conformance;
 
 TEST_F(NoValues, ADeviceWithoutThemRefuses) {
-  if (device().has_stream_memory_operations()) GTEST_SKIP() << "the device has stream memory operations";
+  if (device().has_stream_memory_operations())
+    GTEST_SKIP() << "the device has stream memory operations";
   Stream stream;
   PinnedBuffer<std::uint32_t> number{1};
   EXPECT_EQ(code_of([&] { stream.wait_value(number.data(), 0); }), errc::not_supported);

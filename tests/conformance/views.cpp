@@ -12,7 +12,8 @@ using ViewsTwo = TwoDevices;
 
 native::stream numbered(std::uintptr_t number) { return reinterpret_cast<native::stream>(number); }
 
-/// A native stream that no Stream owns, as another library would make it. Copies of the pointer keep it alive.
+/// A native stream that no Stream owns, as another library would make it. Copies of the pointer
+/// keep it alive.
 struct Foreign {
   native::stream handle = Stream{}.release();
   Foreign() = default;
@@ -31,8 +32,12 @@ TEST_F(Views, TheHandlesOfDefaultStreamsMeanThem) {
   EXPECT_EQ(StreamRef::from_native(own.native()), own);
   for (const std::uintptr_t number : {0U, 1U, 2U}) {
     EXPECT_TRUE(runs(StreamRef::from_native(numbered(number), device())));
-    EXPECT_EQ(code_of([&] { return Stream::from_native(numbered(number), device(), Ownership::borrow); }), errc::invalid_argument);
-    EXPECT_EQ(code_of([&] { return Stream::from_native(numbered(number), device(), Ownership::take); }), errc::invalid_argument);
+    EXPECT_EQ(
+        code_of([&] { return Stream::from_native(numbered(number), device(), Ownership::borrow); }),
+        errc::invalid_argument);
+    EXPECT_EQ(
+        code_of([&] { return Stream::from_native(numbered(number), device(), Ownership::take); }),
+        errc::invalid_argument);
   }
 }
 
@@ -50,7 +55,8 @@ TEST_F(ViewsTwo, DefaultHandlesAreOfTheNamedDevice) {
 
 TEST_F(ViewsTwo, AnotherDevicesHandleIsRefused) {
   const Stream owner{second};
-  EXPECT_EQ(code_of([&] { static_cast<void>(StreamRef::from_native(owner.native(), first)); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { static_cast<void>(StreamRef::from_native(owner.native(), first)); }),
+            errc::invalid_argument);
 }
 
 TEST_F(Views, AViewOfAStreamIsThatStreamAndEndsWithIt) {
@@ -70,7 +76,8 @@ TEST_F(Views, AViewOfAForeignHandleNeedsNoStreamObject) {
   EXPECT_EQ(view, StreamRef::from_native(foreign.handle, device()));
   EXPECT_EQ(view.native(), foreign.handle);
   EXPECT_TRUE(runs(view));
-  static_cast<void>(Stream::from_native(foreign.handle, device(), Ownership::borrow));  // ends at once
+  // ends at once
+  static_cast<void>(Stream::from_native(foreign.handle, device(), Ownership::borrow));
   EXPECT_TRUE(view.is_valid());
   DeviceBuffer<int> memory{100, view};
   fill(view, memory, 3);
@@ -123,7 +130,8 @@ TEST_F(Views, AViewOfAHandleThatIsAnotherStreamsNowHasEnded) {
 TEST_F(Views, AForeignStreamKeepsItsOwner) {
   auto owner = std::make_shared<Foreign>();
   const std::weak_ptr<Foreign> watched = owner;
-  auto stream = std::make_unique<ForeignStream>(owner->handle, device(), owner);  // g++ 12 warns of an std::optional of it
+  // g++ 12 warns of an std::optional of it
+  auto stream = std::make_unique<ForeignStream>(owner->handle, device(), owner);
   owner.reset();
   {
     const ForeignStream copied = *stream;

@@ -7,10 +7,11 @@
 
 namespace test_support {
 
-/// Calls `holds` until it returns true. Returns false if that takes longer than `limit`. Between the calls the thread sleeps for `pause`;
-/// without a pause it only yields.
+/// Calls `holds` until it returns true. Returns false if that takes longer than `limit`. Between
+/// the calls the thread sleeps for `pause`; without a pause it only yields.
 template <class Predicate>
-[[nodiscard]] bool eventually(std::chrono::seconds limit, Predicate&& holds, std::chrono::microseconds pause = {}) {
+[[nodiscard]] bool eventually(std::chrono::seconds limit, Predicate&& holds,
+                              std::chrono::microseconds pause = {}) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!holds()) {
     if (std::chrono::steady_clock::now() > end) return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A gate that blocks streams until a test opens it. The conformance suite and the fault sweep each add how the gate is enqueued.
+/// A gate that blocks streams until a test opens it. The conformance suite and the fault sweep each
+/// add how the gate is enqueued.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,8 @@
 
 namespace test_support {
 
-/// The destructor opens the gate. A stream that has waited at a closed gate for `limit` continues, so that a failing test does not hang.
+/// The destructor opens the gate. A stream that has waited at a closed gate for `limit` continues,
+/// so that a failing test does not hang.
 class Gate {
  public:
   explicit Gate(std::chrono::seconds limit) : limit_{limit} {}
@@ -26,7 +28,8 @@ class Gate {
     const std::lock_guard lock{state_->mutex};
     return state_->open || state_->forced;
   }
-  /// Waits until a stream has reached the gate, so that the function which blocks there is the running one.
+  /// Waits until a stream has reached the gate, so that the function which blocks there is the
+  /// running one.
   [[nodiscard]] bool reached() const {
     std::unique_lock lock{state_->mutex};
     return state_->changed.wait_for(lock, limit_, [&] { return state_->reached > 0; });
@@ -35,7 +38,8 @@ class Gate {
  protected:
   ~Gate() { open(); }
 
-  /// A host function that returns when the gate is open. It shares the gate's state, so it may run after the gate is destroyed.
+  /// A host function that returns when the gate is open. It shares the gate's state, so it may run
+  /// after the gate is destroyed.
   [[nodiscard]] auto blocking_function() const {
     return [state = state_, limit = limit_] {
       std::unique_lock lock{state->mutex};

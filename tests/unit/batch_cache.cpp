@@ -13,7 +13,8 @@ namespace {
 struct Node : runnel::detail::Batched<Node, 4> {};
 using Cache = runnel::detail::BatchCache<Node>;
 
-// Threads that live at the same time each need a node. The first must not take all that earlier threads have left.
+// Threads that live at the same time each need a node. The first must not take all that earlier
+// threads have left.
 TEST(BatchCache, DoesNotGrowWithEachThreadThatLivesForAMoment) {
   constexpr int together = 8;
   std::atomic<int> made{0};

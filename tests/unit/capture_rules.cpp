@@ -14,29 +14,34 @@ using enum CaptureCase;
 using enum InACapture;
 
 TEST(CaptureRules, EachCaseHasItsPlaceInTheTable) {
-  for (std::size_t i = 0; i < capture_cases; ++i) EXPECT_EQ(static_cast<std::size_t>(capture_rules[i].what), i);
+  for (std::size_t i = 0; i < capture_cases; ++i)
+    EXPECT_EQ(static_cast<std::size_t>(capture_rules[i].what), i);
 }
 
 TEST(CaptureRules, WhatAGraphCanRepeatBecomesANode) {
-  for (const CaptureCase each :
-       {launch_graph, record_event, wait_for_event, launch_host_function, keep_object, allocate_memory, free_memory})
+  for (const CaptureCase each : {launch_graph, record_event, wait_for_event, launch_host_function,
+                                 keep_object, allocate_memory, free_memory})
     EXPECT_EQ(capture_rule(each).happens, node) << static_cast<int>(each);
 }
 
 TEST(CaptureRules, WhatNeedsResultsOrWouldBreakTheCaptureIsRefused) {
-  for (const CaptureCase each : {query_stream, wait_for_stream, read_element, submit_completion, use_value, prefetch, begin_capture,
-                                 launch_unordered_graph, ask_captured_event, default_stream_work, wait_for_device, overlap})
+  for (const CaptureCase each : {query_stream, wait_for_stream, read_element, submit_completion,
+                                 use_value, prefetch, begin_capture, launch_unordered_graph,
+                                 ask_captured_event, default_stream_work, wait_for_device, overlap})
     EXPECT_EQ(capture_rule(each).happens, refused) << static_cast<int>(each);
 }
 
-TEST(CaptureRules, TheLibrarysOwnCallsRunBeside) { EXPECT_EQ(capture_rule(own_call).happens, runs_beside); }
+TEST(CaptureRules, TheLibrarysOwnCallsRunBeside) {
+  EXPECT_EQ(capture_rule(own_call).happens, runs_beside);
+}
 
 TEST(CaptureRules, OnlyARefusalHasAReason) {
   for (const CaptureRule& rule : capture_rules) {
     const std::string reason = rule.reason;
     EXPECT_EQ(reason.empty(), rule.happens != refused) << static_cast<int>(rule.what);
     if (reason.empty()) continue;
-    EXPECT_TRUE(std::islower(static_cast<unsigned char>(reason[0])) && reason.back() != '.') << reason;
+    EXPECT_TRUE(std::islower(static_cast<unsigned char>(reason[0])) && reason.back() != '.')
+        << reason;
   }
 }
 

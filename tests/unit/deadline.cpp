@@ -16,10 +16,14 @@ using Clock = std::chrono::steady_clock;
 /// The result depends on how the clock's time is rounded.
 TEST(Deadline, OfAllTheTimeThatIsLeftIsFar) {
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_GT(deadline_after(Clock::time_point::max() - Clock::now()), Clock::now() + hours{24}) << i;
-    ASSERT_GT(deadline_after(Clock::time_point::max() - Clock::now() - nanoseconds{i}), Clock::now() + hours{24}) << i;
+    ASSERT_GT(deadline_after(Clock::time_point::max() - Clock::now()), Clock::now() + hours{24})
+        << i;
+    ASSERT_GT(deadline_after(Clock::time_point::max() - Clock::now() - nanoseconds{i}),
+              Clock::now() + hours{24})
+        << i;
     ASSERT_GT(deadline_at(Clock::time_point::max()), Clock::now() + hours{24}) << i;
-    ASSERT_GT(deadline_at(Clock::time_point::max() - nanoseconds{i}), Clock::now() + hours{24}) << i;
+    ASSERT_GT(deadline_at(Clock::time_point::max() - nanoseconds{i}), Clock::now() + hours{24})
+        << i;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tests of HandleTable with more slots than it has buckets, so that slots share buckets. Nothing looks behind the handles.
+/// Tests of HandleTable with more slots than it has buckets, so that slots share buckets. Nothing
+/// looks behind the handles.
 #include "stream/handle_table.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,9 @@ class HandleTables : public testing::Test {
       table_->insert(slot(i));
     }
   }
-  [[nodiscard]] static runnel::native::stream handle(std::size_t i) { return reinterpret_cast<runnel::native::stream>((i + 1) * 64); }
+  [[nodiscard]] static runnel::native::stream handle(std::size_t i) {
+    return reinterpret_cast<runnel::native::stream>((i + 1) * 64);
+  }
   [[nodiscard]] Slot& slot(std::size_t i) { return (*slots_)[i]; }
   [[nodiscard]] HandleTable& table() { return *table_; }
   [[nodiscard]] std::vector<Slot*> found(std::size_t i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tests of functions of the host backend that the library calls on other devices only: memory that is not allocated in stream order.
+/// Tests of functions of the host backend that the library calls on other devices only: memory that
+/// is not allocated in stream order.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +25,8 @@ class HostMemory : public testing::Test {
  protected:
   void SetUp() override {
     total_ = Device{0}.memory_info().total;
-    if (total_ > std::size_t{256} << 20) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
+    if (total_ > std::size_t{256} << 20)
+      GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
   }
   [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
 

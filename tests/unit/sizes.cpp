@@ -17,19 +17,23 @@ constexpr ParsedSize no_size{0, SizeFault::no_size};
 constexpr ParsedSize too_large{0, SizeFault::too_large};
 
 TEST(Sizes, EachLetterHasItsPowerOf1024) {
-  for (const char* const text : {"0", "0G", "0B"}) EXPECT_EQ(parse_size(text), ParsedSize{0}) << text;
+  for (const char* const text : {"0", "0G", "0B"})
+    EXPECT_EQ(parse_size(text), ParsedSize{0}) << text;
   for (const char* const text : {"77", "77B"}) EXPECT_EQ(parse_size(text), ParsedSize{77}) << text;
   std::size_t unit = 1;
   for (const char letter : {'K', 'M', 'G', 'T'}) {
     unit *= kib;
-    const std::string upper = std::string{"3"} + letter, lower = std::string{"3"} + static_cast<char>(letter + 'a' - 'A');
+    const std::string upper = std::string{"3"} + letter,
+                      lower = std::string{"3"} + static_cast<char>(letter + 'a' - 'A');
     for (const std::string& text : {upper, lower})
-      for (const char* const ending : {"", "B", "iB"}) EXPECT_EQ(parse_size(text + ending), ParsedSize{3 * unit}) << text << ending;
+      for (const char* const ending : {"", "B", "iB"})
+        EXPECT_EQ(parse_size(text + ending), ParsedSize{3 * unit}) << text << ending;
   }
 }
 
 TEST(Sizes, WhatIsNoSizeIsSaid) {
-  for (const char* const text : {"", "M", "-1", " 1", "1 ", "1P", "1Kb", "1KiBs", "1iB", "1BB", "1.5M", "0x10"})
+  for (const char* const text :
+       {"", "M", "-1", " 1", "1 ", "1P", "1Kb", "1KiBs", "1iB", "1BB", "1.5M", "0x10"})
     EXPECT_EQ(parse_size(text), no_size) << text;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tests of Staging::set_options(), which works only before the first staged copy: no other test of this program makes one.
+/// Tests of Staging::set_options(), which works only before the first staged copy: no other test of
+/// this program makes one.
 #include <runnel/error.hpp>
 #include <runnel/staging.hpp>
 
@@ -38,7 +39,9 @@ TEST(StagingOptions, ZerosMeanTheEnvironmentIfItIsSet) {
   ::setenv("RUNNEL_STAGING_MEMORY", "32M", 1);
   const StagingOptions found = after({.workers = 2});
   const StagingOptions all = after({});
-  for (const char* const name : {"RUNNEL_STAGING_WORKERS", "RUNNEL_STAGING_CHUNK", "RUNNEL_STAGING_MEMORY"}) ::unsetenv(name);
+  for (const char* const name :
+       {"RUNNEL_STAGING_WORKERS", "RUNNEL_STAGING_CHUNK", "RUNNEL_STAGING_MEMORY"})
+    ::unsetenv(name);
   EXPECT_EQ(found.workers, 2);
   EXPECT_EQ(all.workers, 5);
   EXPECT_EQ(found.chunk, mib);

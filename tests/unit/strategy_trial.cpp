@@ -13,7 +13,8 @@ constexpr OverlapStrategy a = OverlapStrategy::stream_per_chunk;
 constexpr OverlapStrategy b = OverlapStrategy::copy_compute_copy;
 constexpr std::size_t period = 8;
 
-/// The strategies of 64 chunks, the last `period` of which are in flight, if a chunk of A takes `of_a` and one of B `of_b`.
+/// The strategies of 64 chunks, the last `period` of which are in flight, if a chunk of A takes
+/// `of_a` and one of B `of_b`.
 std::vector<OverlapStrategy> strategies(OverlapStrategy first, nanoseconds of_a, nanoseconds of_b) {
   StrategyTrial trial{first, period};
   std::vector<OverlapStrategy> chosen;
@@ -28,9 +29,13 @@ std::vector<OverlapStrategy> strategies(OverlapStrategy first, nanoseconds of_a,
   return chosen;
 }
 
-void expect(const std::vector<OverlapStrategy>& chosen, OverlapStrategy first, OverlapStrategy other, OverlapStrategy faster) {
+void expect(const std::vector<OverlapStrategy>& chosen, OverlapStrategy first,
+            OverlapStrategy other, OverlapStrategy faster) {
   for (std::size_t chunk = 0; chunk < chosen.size(); ++chunk)
-    EXPECT_EQ(chosen[chunk], chunk < 2 * period ? first : chunk < 5 * period - 1 ? other : faster) << chunk;
+    EXPECT_EQ(chosen[chunk], chunk < 2 * period       ? first
+                             : chunk < 5 * period - 1 ? other
+                                                      : faster)
+        << chunk;
 }
 
 TEST(StrategyTrial, GoesOnWithTheFasterOne) {
@@ -40,12 +45,15 @@ TEST(StrategyTrial, GoesOnWithTheFasterOne) {
   expect(strategies(a, nanoseconds{10}, nanoseconds{12}), a, b, a);
 }
 
-TEST(StrategyTrial, KeepsTheFirstIfBothAreAsFast) { expect(strategies(b, nanoseconds{10}, nanoseconds{10}), b, a, b); }
+TEST(StrategyTrial, KeepsTheFirstIfBothAreAsFast) {
+  expect(strategies(b, nanoseconds{10}, nanoseconds{10}), b, a, b);
+}
 
 TEST(StrategyTrial, NeedsARunThatIsMuchLonger) {
   EXPECT_TRUE(StrategyTrial::is_worth_it(256, 8));
   EXPECT_FALSE(StrategyTrial::is_worth_it(255, 8));
-  EXPECT_FALSE(StrategyTrial::is_worth_it(static_cast<std::size_t>(-1), static_cast<std::size_t>(-1) / 2));
+  EXPECT_FALSE(
+      StrategyTrial::is_worth_it(static_cast<std::size_t>(-1), static_cast<std::size_t>(-1) / 2));
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ struct Gate : test_support::Gate {
   void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
 };
 
-[[nodiscard]] StreamUse use_of(StreamRef stream) { return {static_cast<Slot*>(detail::Access::slot(stream)), stream.id()}; }
+[[nodiscard]] StreamUse use_of(StreamRef stream) {
+  return {static_cast<Slot*>(detail::Access::slot(stream)), stream.id()};
+}
 [[nodiscard]] StreamPoint point_of(StreamRef stream) { return StreamPoint{use_of(stream)}; }
 
 /// Polls until the answer is another one than `pending`.
@@ -127,13 +129,15 @@ TEST_F(StreamPoints, OfABorrowedStreamKeepTheSlotFromTheNextWrapper) {
   later.close_on(*wrapper);
   EXPECT_EQ(point.poll(), Progress::pending);
   gate.open();
-  EXPECT_EQ(answer_of(point), Progress::complete) << "the point is before the work of the next wrapper";
+  EXPECT_EQ(answer_of(point), Progress::complete)
+      << "the point is before the work of the next wrapper";
   later.open();
 }
 
 TEST_F(StreamPoints, OfABorrowedStreamThatEndsInAHostFunctionStayUnknown) {
   Stream owner;
-  auto borrowed = std::make_shared<Stream>(Stream::from_native(owner.release(), Device{0}, Ownership::borrow));
+  auto borrowed =
+      std::make_shared<Stream>(Stream::from_native(owner.release(), Device{0}, Ownership::borrow));
   const native::stream handle = borrowed->native();
   StreamPoint point = point_of(*borrowed);
   const Stream other;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the library's own code reaches the private parts of the public types. Apart from <runnel/stream.hpp>, which users include.
+/// How the library's own code reaches the private parts of the public types. Apart from
+/// <runnel/stream.hpp>, which users include.
 #pragma once
 
 #include <runnel/stream.hpp>
@@ -12,14 +13,21 @@ class EventBase;
 struct EventNodes;
 class StreamCall;
 struct Access {
-  [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept { return {slot, id}; }
+  [[nodiscard]] static StreamRef ref(StreamSlot* slot, std::uint64_t id) noexcept {
+    return {slot, id};
+  }
   [[nodiscard]] static StreamSlot* slot(StreamRef stream) noexcept { return stream.slot_; }
   /// @throws errc::invalid_handle for a moved-from event
   [[nodiscard]] static const EventNodes& nodes(const EventBase& event, const char* operation);
-  /// Makes the wait a node of the graph that the stream is being captured into. False if the event is not external, or there is no capture.
+  /// Makes the wait a node of the graph that the stream is being captured into. False if the event
+  /// is not external, or there is no capture.
   [[nodiscard]] static bool is_waited_for_as_node(const EventBase& event, const StreamCall& call);
-  [[nodiscard]] static Partition partition(const PartitionData* data) noexcept { return Partition{data}; }
-  [[nodiscard]] static const PartitionData* data(Partition partition) noexcept { return partition.data_; }
+  [[nodiscard]] static Partition partition(const PartitionData* data) noexcept {
+    return Partition{data};
+  }
+  [[nodiscard]] static const PartitionData* data(Partition partition) noexcept {
+    return partition.data_;
+  }
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -10,11 +10,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
 
-/// count * size. @throws errc::invalid_argument if the product does not fit std::size_t: a range of so many elements cannot exist
-[[nodiscard]] inline std::size_t byte_size(std::size_t count, std::size_t size, const char* operation) {
+/// count * size. @throws errc::invalid_argument if the product does not fit std::size_t: a range of
+/// so many elements cannot exist
+[[nodiscard]] inline std::size_t byte_size(std::size_t count, std::size_t size,
+                                           const char* operation) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, size, &bytes)) [[unlikely]]
-    throw_invalid_argument(operation, "the number of elements times their size does not fit an address");
+    throw_invalid_argument(operation,
+                           "the number of elements times their size does not fit an address");
   return bytes;
 }
 

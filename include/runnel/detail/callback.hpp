@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The part of `std::function<void(Argument)>` that is needed here, without <functional>, which would add a tenth of a second to the
-/// compilation of every file that includes runnel.
+/// The part of `std::function<void(Argument)>` that is needed here, without <functional>, which
+/// would add a tenth of a second to the compilation of every file that includes runnel.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -15,7 +15,8 @@ class Callback;
 
 /// A function that a Callback can hold.
 template <class F, class Argument>
-concept CallableWith = !std::is_same_v<std::decay_t<F>, Callback<Argument>> && std::is_invocable_v<std::decay_t<F>&, Argument>;
+concept CallableWith = !std::is_same_v<std::decay_t<F>, Callback<Argument>> &&
+                       std::is_invocable_v<std::decay_t<F>&, Argument>;
 
 template <class Argument>
 class Callback {
@@ -24,7 +25,8 @@ class Callback {
   template <CallableWith<Argument> F>
   Callback(F&& function)  // NOLINT: `.progress = [](...) { ... }` is how it is written
       : holder_{new HolderOf<std::decay_t<F>>{std::forward<F>(function)}} {}
-  Callback(const Callback& other) : holder_{other.holder_ != nullptr ? other.holder_->clone() : nullptr} {}
+  Callback(const Callback& other)
+      : holder_{other.holder_ != nullptr ? other.holder_->clone() : nullptr} {}
   Callback(Callback&& other) noexcept : holder_{std::exchange(other.holder_, nullptr)} {}
   Callback& operator=(Callback other) noexcept {
     std::swap(holder_, other.holder_);

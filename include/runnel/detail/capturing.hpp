@@ -6,7 +6,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// As StreamRef::is_capturing(); errors name the operation. Requires: `operation` is a string literal.
+/// As StreamRef::is_capturing(); errors name the operation. Requires: `operation` is a string
+/// literal.
 [[nodiscard]] bool is_capturing(StreamRef stream, const char* operation);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

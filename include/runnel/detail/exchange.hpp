@@ -27,7 +27,17 @@ namespace detail {
 
 struct CommunicatorState;
 
-enum class Verb : unsigned char { all_reduce, reduce, reduce_scatter, broadcast, all_gather, all_to_all, send, receive, barrier };
+enum class Verb : unsigned char {
+  all_reduce,
+  reduce,
+  reduce_scatter,
+  broadcast,
+  all_gather,
+  all_to_all,
+  send,
+  receive,
+  barrier
+};
 
 enum class Element : unsigned char {
   bytes,
@@ -54,7 +64,8 @@ template <class T>
   if constexpr (std::is_same_v<T, double>) return Element::float64;
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     constexpr Element of_size[] = {Element::int8, Element::int16, Element::int32, Element::int64};
-    constexpr Element unsigned_of_size[] = {Element::uint8, Element::uint16, Element::uint32, Element::uint64};
+    constexpr Element unsigned_of_size[] = {Element::uint8, Element::uint16, Element::uint32,
+                                            Element::uint64};
     constexpr int place = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
     return std::is_signed_v<T> ? of_size[place] : unsigned_of_size[place];
   }
@@ -62,14 +73,15 @@ template <class T>
 }
 
 template <class T>
-concept Reducible = arithmetic_type_of<T>()
-!= Element::bytes;
+concept Reducible = arithmetic_type_of<T>() != Element::bytes;
 
-/// A span or a buffer of memory that a device owns or manages. It is no temporary that would free the memory at once.
+/// A span or a buffer of memory that a device owns or manages. It is no temporary that would free
+/// the memory at once.
 template <class R>
 concept DeviceSource =
     memory_range<R> && !owning_temporary<R> && std::is_trivially_copyable_v<element_of<R>> &&
-    (std::remove_cvref_t<R>::memory_kind == MemoryKind::device || std::remove_cvref_t<R>::memory_kind == MemoryKind::managed);
+    (std::remove_cvref_t<R>::memory_kind == MemoryKind::device ||
+     std::remove_cvref_t<R>::memory_kind == MemoryKind::managed);
 /// The same, and its elements can be written.
 template <class R>
 concept DeviceTarget = DeviceSource<R> && !std::is_const_v<element_of<R>>;
@@ -93,11 +105,14 @@ struct Exchange {
 /// `in` and `out` are the same range for verbs that have one.
 template <class In, class Out>
 [[nodiscard]] Exchange movement(Verb verb, const In& in, const Out& out, int peer) noexcept {
-  void* const target = const_cast<void*>(static_cast<const void*>(out.data()));  // of a send, which does not write it
-  return {verb, Element::bytes, Reduce::sum, peer, sizeof(element_of<const In>), in.data(), in.size(), target, out.size()};
+  // of a send, which does not write it
+  void* const target = const_cast<void*>(static_cast<const void*>(out.data()));
+  return {verb,      Element::bytes, Reduce::sum, peer,      sizeof(element_of<const In>),
+          in.data(), in.size(),      target,      out.size()};
 }
 template <class In, class Out>
-[[nodiscard]] Exchange reduction(Verb verb, const In& in, const Out& out, Reduce how, int peer) noexcept {
+[[nodiscard]] Exchange reduction(Verb verb, const In& in, const Out& out, Reduce how,
+                                 int peer) noexcept {
   Exchange made = movement(verb, in, out, peer);
   made.element = arithmetic_type_of<std::remove_const_t<element_of<const In>>>();
   made.how = how;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What <runnel/execution.hpp> makes of senders: steps, which enqueue their work on streams, one after the other, without waiting. A step
-/// has
-///   Values               a std::tuple of what it sends on
-///   check()              throws if the work cannot be enqueued; called for all steps before the first one enqueues anything
-///   enqueue(work)        enqueues the steps before it, then its own work; returns the stream in whose order the values are there
-///   refs(), take()       the values, as references, or moved; called in that stream's order
-///   stream()             the stream that enqueue() will return
+/// What <runnel/execution.hpp> makes of senders: steps, which enqueue their work on streams, one
+/// after the other, without waiting. A step has Values a std::tuple of what it sends on check()
+/// throws if the work cannot be enqueued; called for all steps before the first one enqueues
+/// anything enqueue(work) enqueues the steps before it, then its own work; returns the stream in
+/// whose order the values are there refs(), take() the values, as references, or moved; called in
+/// that stream's order stream() the stream that enqueue() will return
 #pragma once
 
 #include <runnel/detail/capturing.hpp>
@@ -24,8 +23,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail::execution {
 
-/// What the host functions of one operation share, and what ends the operation. Each function keeps it alive, because after a failure a
-/// stream may hold functions for longer than the operation lasts. Those do nothing when they run: the operation's end closes the work.
+/// What the host functions of one operation share, and what ends the operation. Each function keeps
+/// it alive, because after a failure a stream may hold functions for longer than the operation
+/// lasts. Those do nothing when they run: the operation's end closes the work.
 class Work {
  public:
   Work() = default;
@@ -56,11 +56,14 @@ class Work {
     fail(nullptr);
     return false;
   }
-  /// Nothing is called from now on. The operation ends here, or where a function that runs at this moment returns. Called once.
+  /// Nothing is called from now on. The operation ends here, or where a function that runs at this
+  /// moment returns. Called once.
   void close() noexcept { leave(closed - user); }
 
  protected:
-  [[nodiscard]] bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool has_failed() const noexcept {
+    return has_failed_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
 
  private:
@@ -73,7 +76,9 @@ class Work {
 
   [[nodiscard]] bool enter() noexcept {
     for (int seen = users_.load(std::memory_order_relaxed); (seen & closed) == 0;)
-      if (users_.compare_exchange_weak(seen, seen + user, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+      if (users_.compare_exchange_weak(seen, seen + user, std::memory_order_acquire,
+                                       std::memory_order_relaxed))
+        return true;
     return false;
   }
   void leave(int change) noexcept {
@@ -86,10 +91,13 @@ class Work {
 };
 using SharedWork = std::shared_ptr<Work>;
 
-/// Refuses a capture before anything gets into its graph: nothing completes there before the graph is launched.
+/// Refuses a capture before anything gets into its graph: nothing completes there before the graph
+/// is launched.
 inline void check_stream(StreamRef stream) {
   constexpr const char* operation = "start a sender";
-  if (is_capturing(stream, operation)) throw_error(errc::capture, operation, "the stream is being captured: its work does not run yet");
+  if (is_capturing(stream, operation))
+    throw_error(errc::capture, operation,
+                "the stream is being captured: its work does not run yet");
 }
 
 struct ScheduleStep {
@@ -125,14 +133,16 @@ void launch(StreamRef stream, const SharedWork& work, Step& step) {
 
 /// What a step keeps of a result. A reference to something temporary becomes a value.
 template <class R>
-using Kept = std::conditional_t<std::is_rvalue_reference_v<R>, std::remove_cvref_t<R>, std::remove_const_t<R>>;
+using Kept = std::conditional_t<std::is_rvalue_reference_v<R>, std::remove_cvref_t<R>,
+                                std::remove_const_t<R>>;
 
 /// `then(f)`: a host function calls f with the values.
 template <class Previous, class F>
 struct ThenStep : StepAfter<Previous> {
   using Result = decltype(std::apply(std::declval<F>(), std::declval<typename Previous::Values>()));
   static constexpr bool is_void = std::is_void_v<Result>;
-  using Values = typename std::conditional_t<is_void, std::type_identity<std::tuple<>>, std::type_identity<std::tuple<Kept<Result>>>>::type;
+  using Values = typename std::conditional_t<is_void, std::type_identity<std::tuple<>>,
+                                             std::type_identity<std::tuple<Kept<Result>>>>::type;
 
   ThenStep(Previous before, F f) : StepAfter<Previous>{std::move(before)}, function{std::move(f)} {}
 
@@ -158,10 +168,12 @@ struct ThenStep : StepAfter<Previous> {
   std::optional<Values> values{};
 };
 
-/// `bulk(n, f)` and `bulk_chunked(n, f)`: one host function calls f for all indices, or for all of them at once.
+/// `bulk(n, f)` and `bulk_chunked(n, f)`: one host function calls f for all indices, or for all of
+/// them at once.
 template <bool is_chunked, class Previous, class Shape, class F>
 struct BulkStep : StepAfter<Previous> {
-  BulkStep(Previous before, Shape n, F f) : StepAfter<Previous>{std::move(before)}, count{n}, function{std::move(f)} {}
+  BulkStep(Previous before, Shape n, F f)
+      : StepAfter<Previous>{std::move(before)}, count{n}, function{std::move(f)} {}
 
   [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
     const StreamRef on = this->previous.enqueue(work);
@@ -186,7 +198,8 @@ struct BulkStep : StepAfter<Previous> {
 /// `runnel::enqueue(f)`: f(stream) is called at once, in start(), and enqueues what it wants.
 template <class Previous, class F>
 struct EnqueueStep : StepAfter<Previous> {
-  EnqueueStep(Previous before, F f) : StepAfter<Previous>{std::move(before)}, function{std::move(f)} {}
+  EnqueueStep(Previous before, F f)
+      : StepAfter<Previous>{std::move(before)}, function{std::move(f)} {}
 
   [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
     const StreamRef on = this->previous.enqueue(work);
@@ -226,7 +239,8 @@ struct AllStep {
   [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
     const StreamRef on = stream();
     // All are enqueued before the first stream waits: the branches run beside each other.
-    const auto streams = std::apply([&](auto&... each) { return std::array{each.enqueue(work)...}; }, previous);
+    const auto streams =
+        std::apply([&](auto&... each) { return std::array{each.enqueue(work)...}; }, previous);
     for (const StreamRef& other : streams) on.wait_stream(other);
     return on;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A callable on its way into a stream: one heap block, which is run once and destroyed once, on any thread.
+/// A callable on its way into a stream: one heap block, which is run once and destroyed once, on
+/// any thread.
 #pragma once
 
 #include <runnel/detail/stream_slot.hpp>
@@ -13,15 +14,15 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A function that a stream can call: by value, without arguments.
 template <class F>
-concept HostCallable = std::is_invocable_v < std::decay_t<F>
-& > &&std::is_constructible_v<std::decay_t<F>, F>;
+concept HostCallable =
+    std::is_invocable_v<std::decay_t<F>&> && std::is_constructible_v<std::decay_t<F>, F>;
 
 template <class F>
 concept WithParameters = !std::is_invocable_v<std::decay_t<F>&>;
 template <class F>
-concept Uncopied = std::is_invocable_v < std::decay_t<F>
-& > &&!HostCallable<F>;
-// What launch_host_func() refuses converts to one of these. (For a refused member template clang 14 says the same twice.)
+concept Uncopied = std::is_invocable_v<std::decay_t<F>&> && !HostCallable<F>;
+// What launch_host_func() refuses converts to one of these. (For a refused member template clang 14
+// says the same twice.)
 struct FunctionWithParameters {
   template <WithParameters F>
   FunctionWithParameters(F&&);
@@ -36,11 +37,13 @@ struct HostFunction {
   void (*destroy)(HostFunction*) noexcept;
   StreamSlot* slot = nullptr;  // keeps an exception for this stream, if it has not ended
   std::uint64_t id = 0;
-  std::uint64_t label = 0;                 // host_function_label of the thread that launched it
-  std::uint64_t epoch = 0, operation = 0;  // see Slot::completions; the number of the launch if somebody observed it, or 0
+  std::uint64_t label = 0;  // host_function_label of the thread that launched it
+  // see Slot::completions; the number of the launch if somebody observed it, or 0
+  std::uint64_t epoch = 0, operation = 0;
 };
 
-// Host functions are made on one thread and destroyed on another, at a high rate, so they have an allocator of their own.
+// Host functions are made on one thread and destroyed on another, at a high rate, so they have an
+// allocator of their own.
 [[nodiscard]] void* allocate_block(std::size_t bytes);
 void free_block(void* block, std::size_t bytes) noexcept;
 
@@ -48,8 +51,11 @@ template <class F>
 struct HostFunctionOf : HostFunction {
   template <class G>
   explicit HostFunctionOf(G&& g)
-      : HostFunction{[](HostFunction& self) { static_cast<void>(static_cast<HostFunctionOf&>(self).function()); },
-                     [](HostFunction* self) noexcept { delete static_cast<HostFunctionOf*>(self); }},
+      : HostFunction{
+            [](HostFunction& self) {
+              static_cast<void>(static_cast<HostFunctionOf&>(self).function());
+            },
+            [](HostFunction* self) noexcept { delete static_cast<HostFunctionOf*>(self); }},
         function{std::forward<G>(g)} {}
   static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
   static void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
@@ -58,8 +64,12 @@ struct HostFunctionOf : HostFunction {
     return nullptr;
   }
   static void operator delete(void* block, std::size_t bytes) noexcept { free_block(block, bytes); }
-  static void* operator new(std::size_t bytes, std::align_val_t alignment) { return ::operator new(bytes, alignment); }
-  static void operator delete(void* block, std::size_t, std::align_val_t alignment) noexcept { ::operator delete(block, alignment); }
+  static void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    return ::operator new(bytes, alignment);
+  }
+  static void operator delete(void* block, std::size_t, std::align_val_t alignment) noexcept {
+    ::operator delete(block, alignment);
+  }
 
   F function;
 };
@@ -69,7 +79,8 @@ template <class F>
   return new HostFunctionOf<std::decay_t<F>>{std::forward<F>(function)};
 }
 
-/// True for a null function pointer, and for an empty `std::function` or similar type; a lambda is never empty.
+/// True for a null function pointer, and for an empty `std::function` or similar type; a lambda is
+/// never empty.
 template <class F>
 [[nodiscard]] bool is_empty_callable(const F& function) {
   if constexpr (std::is_pointer_v<F>)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the functions of <runnel/kokkos.hpp> take, and the mistakes that they refuse when the program is compiled.
+/// What the functions of <runnel/kokkos.hpp> take, and the mistakes that they refuse when the
+/// program is compiled.
 #pragma once
 
 #include <runnel/detail/memory_range.hpp>
@@ -15,24 +16,24 @@ namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 template <class V>
 concept KokkosView = Kokkos::is_view_v<V>;
 template <class V, std::size_t rank>
-concept KokkosViewOf = KokkosView<V> && V::rank()
-== rank;
+concept KokkosViewOf = KokkosView<V> && V::rank() == rank;
 template <class R>
-concept Elementwise = !KokkosView<std::remove_cvref_t<R>> && runnel::detail::memory_range<std::remove_cvref_t<R>>;
+concept Elementwise =
+    !KokkosView<std::remove_cvref_t<R>> && runnel::detail::memory_range<std::remove_cvref_t<R>>;
 /// As a forwarding reference deduces it.
 template <class R>
 concept LastingElementwise = Elementwise<R> && !runnel::detail::owning_temporary<R>;
 template <class T>
-concept DualView = runnel::detail::KokkosArray<T> && !KokkosView<std::remove_cvref_t<T>> && requires(std::remove_cvref_t<T> & pair) {
-  pair.view_device();
-};
-/// A buffer of this library that ends with the expression. `B` is as a forwarding reference deduces it.
+concept DualView = runnel::detail::KokkosArray<T> && !KokkosView<std::remove_cvref_t<T>> &&
+                   requires(std::remove_cvref_t<T>& pair) { pair.view_device(); };
+/// A buffer of this library that ends with the expression. `B` is as a forwarding reference deduces
+/// it.
 template <class B>
-concept TemporaryBuffer = runnel::detail::owning_temporary<B> && runnel::detail::memory_range<B> && requires {
-  std::remove_cvref_t<B>::memory_kind;
-};
+concept TemporaryBuffer = runnel::detail::owning_temporary<B> && runnel::detail::memory_range<B> &&
+                          requires { std::remove_cvref_t<B>::memory_kind; };
 template <class Other, class Waiting>
-concept OneIsStream = std::is_convertible_v<Other, StreamRef> || std::is_convertible_v<Waiting, StreamRef>;
+concept OneIsStream =
+    std::is_convertible_v<Other, StreamRef> || std::is_convertible_v<Waiting, StreamRef>;
 
 /// What is wrong with the types of a copy, the first thing of several.
 enum class Mistake { none, stream_order, dual_view, pointer, no_view, temporary, rank };
@@ -49,7 +50,8 @@ template <class View, class Other>
 }
 template <class To, class From>
 [[nodiscard]] consteval Mistake mistake_of_copy() {
-  constexpr bool to_view = KokkosView<std::remove_cvref_t<To>>, from_view = KokkosView<std::remove_cvref_t<From>>;
+  constexpr bool to_view = KokkosView<std::remove_cvref_t<To>>,
+                 from_view = KokkosView<std::remove_cvref_t<From>>;
   if constexpr (DualView<To> || DualView<From>)
     return Mistake::dual_view;
   else if constexpr (runnel::detail::pointer_like<To> || runnel::detail::pointer_like<From>)
@@ -74,7 +76,6 @@ template <class A, class B, class C>
     return Mistake::none;
 }
 template <class C, Mistake mistake, class A, class B>
-concept WrongCopy = mistake_of_copy_call<A, B, C>()
-== mistake;
+concept WrongCopy = mistake_of_copy_call<A, B, C>() == mistake;
 
 }  // namespace runnel::inline RUNNEL_ABI::kokkos::detail

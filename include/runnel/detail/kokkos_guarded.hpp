@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kernels of host spaces whose exceptions reach the thread that launched them. An exception that leaves a parallel region of OpenMP, or a
-/// function on a thread of Kokkos::Threads, terminates the process.
+/// Kernels of host spaces whose exceptions reach the thread that launched them. An exception that
+/// leaves a parallel region of OpenMP, or a function on a thread of Kokkos::Threads, terminates the
+/// process.
 #pragma once
 
 #include <runnel/detail/kokkos_instances.hpp>
@@ -48,16 +49,18 @@ template <class T>
   return false;
 }
 
-/// A functor that keeps its exceptions. It derives from the functor of the user, so that Kokkos finds the types and functions of that one.
+/// A functor that keeps its exceptions. It derives from the functor of the user, so that Kokkos
+/// finds the types and functions of that one.
 template <class F>
 class Guarded : public F {
  public:
   Guarded(const F& functor, FirstException& first) : F(functor), first_{&first} {}
 
   template <class... Arguments>
-  requires std::invocable<const F&, Arguments...>
+    requires std::invocable<const F&, Arguments...>
   void operator()(Arguments&&... arguments) const {
-    if ((is_one_of_several(arguments) || ...)) {  // the others would wait at the team's barriers for one that has left
+    // the others would wait at the team's barriers for one that has left
+    if ((is_one_of_several(arguments) || ...)) {
       call(std::forward<Arguments>(arguments)...);
       return;
     }
@@ -70,7 +73,8 @@ class Guarded : public F {
   }
 
  private:
-// Kokkos counts in a wider type than many functors take, and its own call is in a system header, where nothing warns of that.
+// Kokkos counts in a wider type than many functors take, and its own call is in a system header,
+// where nothing warns of that.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -83,11 +87,13 @@ class Guarded : public F {
   FirstException* first_;
 };
 
-/// Calls `launch_kernel` with the functor, on a space of the host with one that keeps its exceptions, and throws the first of them.
+/// Calls `launch_kernel` with the functor, on a space of the host with one that keeps its
+/// exceptions, and throws the first of them.
 template <class E, class F, class Launch>
 void launch_guarded(const F& functor, Launch launch_kernel) {
   if constexpr (host_space<E> || inline_space<E>) {
-    static_assert(std::is_class_v<F> && !std::is_final_v<F>, "the functor has to be an object of a class that is not final");
+    static_assert(std::is_class_v<F> && !std::is_final_v<F>,
+                  "the functor has to be an object of a class that is not final");
     FirstException first;
     launch_kernel(Guarded<F>(functor, first));
     first.rethrow();

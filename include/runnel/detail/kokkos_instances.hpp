@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which execution space instance belongs to which stream. A stream keeps one instance for each space. The instance is destroyed before the
-/// stream is, and before Kokkos finalizes, because an instance must outlive neither (from Kokkos 5.1 on, Kokkos aborts the process).
+/// Which execution space instance belongs to which stream. A stream keeps one instance for each
+/// space. The instance is destroyed before the stream is, and before Kokkos finalizes, because an
+/// instance must outlive neither (from Kokkos 5.1 on, Kokkos aborts the process).
 #pragma once
 
 #include <runnel/detail/access.hpp>
@@ -38,14 +39,16 @@ namespace runnel::inline RUNNEL_ABI::kokkos {
 
 template <class E>
 concept execution_space = Kokkos::is_execution_space_v<E>;
-/// Spaces that enqueue kernels on this backend's native streams: `Kokkos::Cuda` on CUDA, `Kokkos::HIP` on HIP.
+/// Spaces that enqueue kernels on this backend's native streams: `Kokkos::Cuda` on CUDA,
+/// `Kokkos::HIP` on HIP.
 template <class E>
 concept device_space = execution_space<E> && std::constructible_from<E, native::stream>;
 
 namespace detail {
 
-// Instances that share nothing with others. Default-constructed instances are one and the same, with one lock that is held for the whole of
-// a kernel; from Kokkos 5 on, so may be the instances that partition_space() of OpenMP returns.
+// Instances that share nothing with others. Default-constructed instances are one and the same,
+// with one lock that is held for the whole of a kernel; from Kokkos 5 on, so may be the instances
+// that partition_space() of OpenMP returns.
 #ifdef KOKKOS_ENABLE_SERIAL
 [[nodiscard]] inline Kokkos::Serial independent_instance(std::type_identity<Kokkos::Serial>, int) {
   return Kokkos::Serial{Kokkos::NewInstance{}};
@@ -53,11 +56,15 @@ namespace detail {
 [[nodiscard]] inline int threads_of(const Kokkos::Serial&) { return 1; }
 #endif
 #ifdef KOKKOS_ENABLE_OPENMP
-[[nodiscard]] inline Kokkos::OpenMP independent_instance(std::type_identity<Kokkos::OpenMP>, int threads) {
+[[nodiscard]] inline Kokkos::OpenMP independent_instance(std::type_identity<Kokkos::OpenMP>,
+                                                         int threads) {
   return Kokkos::OpenMP{threads};
 }
-// Not concurrency(): in Kokkos 4.7 that may be a static function, which returns the default instance's number.
-[[nodiscard]] inline int threads_of(const Kokkos::OpenMP& exec) { return exec.impl_thread_pool_size(); }
+// Not concurrency(): in Kokkos 4.7 that may be a static function, which returns the default
+// instance's number.
+[[nodiscard]] inline int threads_of(const Kokkos::OpenMP& exec) {
+  return exec.impl_thread_pool_size();
+}
 #endif
 
 #ifdef KOKKOS_ENABLE_THREADS
@@ -72,10 +79,10 @@ inline constexpr bool is_threads = false;
 
 /// Spaces whose kernels run in the calling thread, so that a stream runs them as host functions.
 template <class E>
-concept host_space = execution_space<E> && requires {
-  detail::independent_instance(std::type_identity<E>{}, 1);
-};
-/// `Kokkos::Threads`: it has one instance, and its kernels run only on the thread that initialized Kokkos.
+concept host_space =
+    execution_space<E> && requires { detail::independent_instance(std::type_identity<E>{}, 1); };
+/// `Kokkos::Threads`: it has one instance, and its kernels run only on the thread that initialized
+/// Kokkos.
 template <class E>
 concept inline_space = execution_space<E> && detail::is_threads<E>;
 
@@ -84,13 +91,15 @@ namespace detail {
 template <class E>
 constexpr void check_space() {
   static_assert(device_space<E> || host_space<E> || inline_space<E>,
-                "this execution space cannot run on the streams of this build of runnel: Kokkos::Cuda needs the backend cuda, Kokkos::HIP "
+                "this execution space cannot run on the streams of this build of runnel: "
+                "Kokkos::Cuda needs the backend cuda, Kokkos::HIP "
                 "needs hip; Serial, OpenMP and Threads run on every backend; others are not known");
 }
 
 /// An instance that a stream keeps; empty once Kokkos has begun to finalize.
 struct Kept : runnel::detail::Attachment {
-  Kept(const void* space, StreamRef with, void (*end)(runnel::detail::Attachment*) noexcept) noexcept
+  Kept(const void* space, StreamRef with,
+       void (*end)(runnel::detail::Attachment*) noexcept) noexcept
       : Attachment{space, end}, stream{with} {}
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
@@ -101,18 +110,21 @@ struct Kept : runnel::detail::Attachment {
   Work* work = nullptr;  // of a host space: what the stream has ahead
 };
 
-/// All instances that must be gone when Kokkos finalizes. The process has one registry, so that each module knows the streams of the
-/// others. The registry's name in registry() must change with the layout of Registry, Kept and KeptOf.
+/// All instances that must be gone when Kokkos finalizes. The process has one registry, so that
+/// each module knows the streams of the others. The registry's name in registry() must change with
+/// the layout of Registry, Kept and KeptOf.
 struct Registry {
-  std::mutex mutex;  // also held while instances are constructed: before Kokkos 5.1, two constructors at once race
+  // also held while instances are constructed: before Kokkos 5.1, two constructors at once race
+  std::mutex mutex;
   std::vector<Kept*> kept;
   bool hooked = false;
   std::atomic<bool> finalizing{false};
-  std::atomic<int> pending{0};  // functions in streams that hold an instance, and instances that are being destroyed
+  // functions in streams that hold an instance, and instances that are being destroyed
+  std::atomic<int> pending{0};
 };
 [[nodiscard]] inline Registry& registry() {
-  static Registry& instance =
-      *static_cast<Registry*>(runnel::detail::process_wide("kokkos registry 2", []() -> void* { return new Registry; }));
+  static Registry& instance = *static_cast<Registry*>(
+      runnel::detail::process_wide("kokkos registry 2", []() -> void* { return new Registry; }));
   return instance;
 }
 
@@ -135,7 +147,8 @@ inline void require_kokkos() {
   constexpr const char* operation = "use Kokkos on a stream";
   if (registry().finalizing.load() || Kokkos::is_finalized())
     runnel::detail::throw_error(errc::not_permitted, operation, "Kokkos was finalized");
-  if (!Kokkos::is_initialized()) runnel::detail::throw_error(errc::not_permitted, operation, "Kokkos is not initialized yet");
+  if (!Kokkos::is_initialized())
+    runnel::detail::throw_error(errc::not_permitted, operation, "Kokkos is not initialized yet");
 }
 
 inline void wait_for_pending() {
@@ -153,20 +166,22 @@ inline void before_finalize() {
     const std::lock_guard lock{all.mutex};
     for (Kept* each : all.kept) each->drop();
   }
-  wait_for_pending();  // a stream that ended meanwhile has removed its instance from the list and is destroying it
+  // a stream that ended meanwhile has removed its instance from the list and is destroying it
+  wait_for_pending();
 }
 
 /// The key of a space, the same in all modules.
 template <class E>
 [[nodiscard]] const void* space_key() {
-  static const void* const key =
-      runnel::detail::process_wide((std::string{"kokkos space "} + E::name()).c_str(), []() -> void* { return new char; });
+  static const void* const key = runnel::detail::process_wide(
+      (std::string{"kokkos space "} + E::name()).c_str(), []() -> void* { return new char; });
   return key;
 }
 
 template <class E>
 struct KeptOf final : Kept {
-  KeptOf(StreamRef with, E instance) : Kept{space_key<E>(), with, destroy_with_stream}, exec{std::move(instance)} {}
+  KeptOf(StreamRef with, E instance)
+      : Kept{space_key<E>(), with, destroy_with_stream}, exec{std::move(instance)} {}
   void drop() noexcept override { exec.reset(); }
 
   static void destroy_with_stream(runnel::detail::Attachment* attachment) noexcept {
@@ -177,7 +192,9 @@ struct KeptOf final : Kept {
       } catch (const Error&) {  // a forked child
       }
     const Quiet quiet;
-    const Pending held;  // not the lock: destroying a device's instance waits for the device, whose work may wait for the lock
+    // not the lock: destroying a device's instance waits for the device, whose work may wait for
+    // the lock
+    const Pending held;
     {
       const std::lock_guard lock{registry().mutex};
       std::erase(registry().kept, self);
@@ -196,7 +213,8 @@ template <class E>
   return found != nullptr && found->exec ? found : nullptr;
 }
 
-/// The stream's instance; `make()` constructs it if there is none. Second: whether `make()` was called.
+/// The stream's instance; `make()` constructs it if there is none. Second: whether `make()` was
+/// called.
 template <class Make, class E = std::invoke_result_t<Make&>>
 std::pair<const KeptOf<E>&, bool> keep_instance(StreamRef stream, Make make) {
   static_cast<void>(stream.native());  // throws if the stream is gone
@@ -231,14 +249,18 @@ template <class E>
 template <device_space E>
 [[nodiscard]] E make_instance(StreamRef stream, int) {
   constexpr const char* operation = "make a Kokkos instance";
-  if (runnel::detail::is_capturing(stream, operation))  // inside a host function this call throws, before Kokkos is reached
-    runnel::detail::throw_error(errc::capture, operation, "the stream is being captured: ask for its instance before that");
-  // Kokkos' constructor changes the thread's device and its stack of contexts, so it runs on a thread that ends afterwards.
+  // inside a host function this call throws, before Kokkos is reached
+  if (runnel::detail::is_capturing(stream, operation))
+    runnel::detail::throw_error(errc::capture, operation,
+                                "the stream is being captured: ask for its instance before that");
+  // Kokkos' constructor changes the thread's device and its stack of contexts, so it runs on a
+  // thread that ends afterwards.
   E exec = std::async(std::launch::async, [stream] {
              stream.device().use();
              return E(stream.native());
            }).get();
-  // Kokkos clears the instance's scratch memory on the default stream, with which other streams are not ordered.
+  // Kokkos clears the instance's scratch memory on the default stream, with which other streams are
+  // not ordered.
   stream.wait_stream(stream.device().default_stream());
   return exec;
 }
@@ -258,18 +280,21 @@ template <class E>
   return *kept_instance<E>(stream).exec;
 }
 
-/// The type in which fenced_exec_space() returns an instance: a reference to the one that the stream keeps; Threads has none to keep.
+/// The type in which fenced_exec_space() returns an instance: a reference to the one that the
+/// stream keeps; Threads has none to keep.
 template <class E>
 using Given = std::conditional_t<inline_space<E>, E, const E&>;
 
-/// Throws unless the calling thread may launch kernels. Kokkos has no query for that, but throws from a kernel's launch.
+/// Throws unless the calling thread may launch kernels. Kokkos has no query for that, but throws
+/// from a kernel's launch.
 template <inline_space E>
 void require_threads_caller() {
   try {
     Kokkos::parallel_for(Kokkos::RangePolicy<E>(0, 1), [](int) {});
   } catch (const std::runtime_error&) {
     runnel::detail::throw_error(errc::not_supported, "launch on Kokkos::Threads",
-                                "its kernels run on the thread that initialized Kokkos only; use Kokkos::Serial on streams");
+                                "its kernels run on the thread that initialized Kokkos only; use "
+                                "Kokkos::Serial on streams");
   }
 }
 
@@ -288,8 +313,8 @@ template <device_space E>
     return Device{exec.hip_device()};
 }
 
-/// A function enqueued by launch(), with its instance. `pending` is destroyed last, and `counted` first: a thread that gives the function
-/// up must not wait for it.
+/// A function enqueued by launch(), with its instance. `pending` is destroyed last, and `counted`
+/// first: a thread that gives the function up must not wait for it.
 template <class E, class F>
 struct Launched {
   Pending pending;
@@ -311,7 +336,8 @@ struct Launched {
   }
 };
 
-/// A function that launch() has enqueued in a capture, with an instance of its own. The graph may outlive the stream and Kokkos.
+/// A function that launch() has enqueued in a capture, with an instance of its own. The graph may
+/// outlive the stream and Kokkos.
 template <class E, class F>
 class LaunchedInGraph {
  public:
@@ -320,7 +346,8 @@ class LaunchedInGraph {
     const std::lock_guard lock{all.mutex};
     const Quiet quiet;
     all.kept.reserve(all.kept.size() + 1);
-    instance_.reset(new KeptOf<E>{captured, independent_instance(std::type_identity<E>{}, threads_of(like))});
+    instance_.reset(
+        new KeptOf<E>{captured, independent_instance(std::type_identity<E>{}, threads_of(like))});
     all.kept.push_back(instance_.get());
     all_work().in_graphs.fetch_add(1);
   }

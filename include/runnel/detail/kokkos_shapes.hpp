@@ -16,20 +16,25 @@
 
 namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
-/// A view's label and extents. An error's text is short, so long labels are cut: both views have to fit in.
+/// A view's label and extents. An error's text is short, so long labels are cut: both views have to
+/// fit in.
 template <class View>
 [[nodiscard]] std::string in_words(const View& view) {
   constexpr std::size_t longest = 60;
   const std::string label = view.label();
-  std::string text = label.empty() ? "unnamed memory" : "'" + label.substr(0, longest) + (label.size() > longest ? "...'" : "'");
+  std::string text = label.empty()
+                         ? "unnamed memory"
+                         : "'" + label.substr(0, longest) + (label.size() > longest ? "...'" : "'");
   text += " (";
-  for (unsigned i = 0; i < View::rank(); ++i) text += (i == 0 ? "" : " x ") + std::to_string(view.extent(i));
+  for (unsigned i = 0; i < View::rank(); ++i)
+    text += (i == 0 ? "" : " x ") + std::to_string(view.extent(i));
   return text + ")";
 }
 
 template <class Dst, class Src>
 [[noreturn]] void refuse_views(const Dst& dst, const Src& src, const char* reason) {
-  runnel::detail::throw_invalid_argument("copy a Kokkos view", (in_words(dst) + " from " + in_words(src) + ": " + reason).c_str());
+  runnel::detail::throw_invalid_argument(
+      "copy a Kokkos view", (in_words(dst) + " from " + in_words(src) + ": " + reason).c_str());
 }
 
 template <class Dst, class Src>
@@ -41,11 +46,13 @@ CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable
     dimensions[i] = {dst.extent(i), dst.stride(i) * size, src.stride(i) * size};
   }
   try {
-    return runnel::detail::copy_strided(stream, dst.data(), src.data(), size, dimensions, {.pageable = policy}, "copy");
+    return runnel::detail::copy_strided(stream, dst.data(), src.data(), size, dimensions,
+                                        {.pageable = policy}, "copy");
   } catch (const Error& error) {
     if (error.code() != errc::invalid_argument) throw;
     const std::string_view text{error.what()};
-    refuse_views(dst, src, text.substr(text.find(": ") + 2).data());  // without "runnel: ", which the new text begins with
+    // without "runnel: ", which the new text begins with
+    refuse_views(dst, src, text.substr(text.find(": ") + 2).data());
   }
 }
 

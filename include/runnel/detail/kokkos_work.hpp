@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What launch() and copy_async() have enqueued, so that Kokkos' own functions wait for it. Kokkos knows nothing of a stream whose kernels
-/// run as host functions. Without this, its fences and copies would be right on a device and wrong on host spaces.
+/// What launch() and copy_async() have enqueued, so that Kokkos' own functions wait for it. Kokkos
+/// knows nothing of a stream whose kernels run as host functions. Without this, its fences and
+/// copies would be right on a device and wrong on host spaces.
 #pragma once
 
 #include <runnel/detail/access.hpp>
@@ -22,9 +23,11 @@
 
 namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
-/// What was enqueued on one stream. The stream's attachment; never freed, but used again for another stream once nothing is left of it.
+/// What was enqueued on one stream. The stream's attachment; never freed, but used again for
+/// another stream once nothing is left of it.
 struct Work : runnel::detail::Attachment {
-  Work(const void* kind, void (*end)(runnel::detail::Attachment*) noexcept) noexcept : Attachment{kind, end} {}
+  Work(const void* kind, void (*end)(runnel::detail::Attachment*) noexcept) noexcept
+      : Attachment{kind, end} {}
   std::atomic<std::uint64_t> launched{0}, finished{0};  // functions of launch()
   std::atomic<std::uint64_t> copied{0}, awaited_copies{0};
   std::mutex mutex;                        // guards `last_copy`, and `copied` while it changes
@@ -44,20 +47,26 @@ struct Work : runnel::detail::Attachment {
 using BeginFence = decltype(Kokkos::Tools::Experimental::EventSet::begin_fence);
 using BeginDeepCopy = decltype(Kokkos::Tools::Experimental::EventSet::begin_deep_copy);
 
-/// The work of all streams. The process has one, so that a fence in one module waits for what others have launched. The name in all_work()
-/// must change with the layout of AllWork and Work.
+/// The work of all streams. The process has one, so that a fence in one module waits for what
+/// others have launched. The name in all_work() must change with the layout of AllWork and Work.
 struct AllWork {
   std::mutex mutex;
-  std::atomic<Work*> first{nullptr};  // nothing is ever removed from this list, so reading it takes no lock
+  // nothing is ever removed from this list, so reading it takes no lock
+  std::atomic<Work*> first{nullptr};
   std::atomic<bool> finalizing{false};
-  std::atomic<int> in_graphs{0};  // functions that a graph runs, on a stream that only its launch() knows
-  // Kokkos calls the callbacks of one tool. `found`: the tool that was there before; `latest`: the one that has taken our place since.
-  // `ours`: in one module of the process; `alone`: the same, but it calls no tool.
-  std::atomic<BeginFence> ours_fence{nullptr}, alone_fence{nullptr}, found_fence{nullptr}, latest_fence{nullptr};
-  std::atomic<BeginDeepCopy> ours_copy{nullptr}, alone_copy{nullptr}, found_copy{nullptr}, latest_copy{nullptr};
+  std::atomic<int> in_graphs{
+      0};  // functions that a graph runs, on a stream that only its launch() knows
+  // Kokkos calls the callbacks of one tool. `found`: the tool that was there before; `latest`: the
+  // one that has taken our place since. `ours`: in one module of the process; `alone`: the same,
+  // but it calls no tool.
+  std::atomic<BeginFence> ours_fence{nullptr}, alone_fence{nullptr}, found_fence{nullptr},
+      latest_fence{nullptr};
+  std::atomic<BeginDeepCopy> ours_copy{nullptr}, alone_copy{nullptr}, found_copy{nullptr},
+      latest_copy{nullptr};
 };
 [[nodiscard]] inline AllWork& all_work() {
-  static AllWork& instance = *static_cast<AllWork*>(runnel::detail::process_wide("kokkos work 3", []() -> void* { return new AllWork; }));
+  static AllWork& instance = *static_cast<AllWork*>(
+      runnel::detail::process_wide("kokkos work 3", []() -> void* { return new AllWork; }));
   return instance;
 }
 
@@ -68,16 +77,18 @@ struct OfThread {
 };
 [[nodiscard]] inline OfThread& of_thread() {
   using Get = OfThread& (*)();
-  static const Get get = reinterpret_cast<Get>(runnel::detail::process_wide("kokkos thread 1", []() -> void* {
-    const Get own = []() -> OfThread& {
-      static thread_local constinit OfThread state;
-      return state;
-    };
-    return reinterpret_cast<void*>(own);
-  }));
+  static const Get get =
+      reinterpret_cast<Get>(runnel::detail::process_wide("kokkos thread 1", []() -> void* {
+        const Get own = []() -> OfThread& {
+          static thread_local constinit OfThread state;
+          return state;
+        };
+        return reinterpret_cast<void*>(own);
+      }));
   return get();
 }
-/// While it lives, fences of this thread wait for no stream: Kokkos calls them where it makes and destroys instances.
+/// While it lives, fences of this thread wait for no stream: Kokkos calls them where it makes and
+/// destroys instances.
 class Quiet {
  public:
   Quiet() { ++of_thread().quiet; }
@@ -86,13 +97,16 @@ class Quiet {
   ~Quiet() { --of_thread().quiet; }
 };
 
-/// Waits for all that the stream has ahead, where that is possible: not in a capture, nor inside a host function.
+/// Waits for all that the stream has ahead, where that is possible: not in a capture, nor inside a
+/// host function.
 inline void wait_for_stream(StreamRef stream) noexcept try {
-  if (of_thread().quiet == 0 && !stream.is_capturing() && !stream.query()) stream.record_event().synchronize();
+  if (of_thread().quiet == 0 && !stream.is_capturing() && !stream.query())
+    stream.record_event().synchronize();
 } catch (...) {  // the stream's next operation reports it
 }
 
-/// Whether the thread may wait for streams: not inside a host function, in a forked child, or while the process exits.
+/// Whether the thread may wait for streams: not inside a host function, in a forked child, or while
+/// the process exits.
 [[nodiscard]] inline bool may_wait() noexcept try {
   return of_thread().quiet == 0 && !runnel::detail::Access::ref(nullptr, 0).is_capturing();
 } catch (const Error& error) {
@@ -107,7 +121,8 @@ inline void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) noexcept
 /// Waits until what was enqueued so far has completed. Requires: may_wait().
 inline void wait_for_pending_work(Work& work) noexcept try {
   const std::uint64_t launched = work.launched.load();
-  for (std::uint64_t count = work.finished.load(); count < launched; count = work.finished.load()) work.finished.wait(count);
+  for (std::uint64_t count = work.finished.load(); count < launched; count = work.finished.load())
+    work.finished.wait(count);
   std::uint64_t copied = 0;
   std::shared_ptr<const Event> last;
   {
@@ -120,26 +135,30 @@ inline void wait_for_pending_work(Work& work) noexcept try {
 } catch (...) {  // the runtime failed; the stream's next operation reports it
 }
 
-/// Waits for all streams with functions, and on host spaces for those with copies. A device's fences wait for copies anyway, and its
-/// deep_copy() must wait for none. While there is a graph with functions of launch(), it waits for each Stream that this header has used.
+/// Waits for all streams with functions, and on host spaces for those with copies. A device's
+/// fences wait for copies anyway, and its deep_copy() must wait for none. While there is a graph
+/// with functions of launch(), it waits for each Stream that this header has used.
 inline void wait_for_all_streams() noexcept {
   constexpr bool is_device = std::is_constructible_v<Kokkos::DefaultExecutionSpace, native::stream>;
   if (all_work().finalizing.load() || of_thread().quiet != 0) return;
   const bool graphs = all_work().in_graphs.load() != 0;
-  for (Work* work = all_work().first.load(std::memory_order_acquire); work != nullptr; work = work->following) {
+  for (Work* work = all_work().first.load(std::memory_order_acquire); work != nullptr;
+       work = work->following) {
     const bool pending = work->has_functions() || (!is_device && work->has_copies());
     if ((graphs || pending) && !may_wait()) return;
     if (pending) wait_for_pending_work(*work);
     runnel::detail::StreamSlot* const slot = graphs ? work->slot.load() : nullptr;
-    if (slot != nullptr && slot->owned) wait_for_stream(runnel::detail::Access::ref(slot, work->id.load()));
+    if (slot != nullptr && slot->owned)
+      wait_for_stream(runnel::detail::Access::ref(slot, work->id.load()));
   }
 }
 
-/// Whether a fence of that name is one that orders anything with streams. On a device, too, a fence within these waits for the caller's
-/// instance only, and on a host space all of that instance's work has been done in the caller.
+/// Whether a fence of that name is one that orders anything with streams. On a device, too, a fence
+/// within these waits for the caller's instance only, and on a host space all of that instance's
+/// work has been done in the caller.
 [[nodiscard]] inline bool orders_streams(std::string_view fence) noexcept {
-  for (const std::string_view own :
-       {"runnel: ", "HostSpace fence", "Kokkos::View::initialization", "Kokkos::parallel_", "Kokkos::ThreadsInternal::"})
+  for (const std::string_view own : {"runnel: ", "HostSpace fence", "Kokkos::View::initialization",
+                                     "Kokkos::parallel_", "Kokkos::ThreadsInternal::"})
     if (fence.starts_with(own)) return false;
   return true;
 }
@@ -149,9 +168,11 @@ inline void wait_for_all_streams() noexcept {
   return type == DeviceType::Serial || type == DeviceType::OpenMP || type == DeviceType::Threads;
 }
 
-/// Calls the tool whose place ours has taken. If that tool was set after us and calls us, the one that we found first is next.
+/// Calls the tool whose place ours has taken. If that tool was set after us and calls us, the one
+/// that we found first is next.
 template <class Callback, class... Arguments>
-void pass_on(const std::atomic<Callback>& found, const std::atomic<Callback>& latest, Arguments... arguments) {
+void pass_on(const std::atomic<Callback>& found, const std::atomic<Callback>& latest,
+             Arguments... arguments) {
   const bool outer = std::exchange(of_thread().passing_on, true);
   const Callback next = (outer ? found : latest).load();
   if (next != nullptr) next(arguments...);
@@ -163,53 +184,65 @@ void begin_fence(const char* name, std::uint32_t device, std::uint64_t* handle) 
   if (passes_on) pass_on(all_work().found_fence, all_work().latest_fence, name, device, handle);
 }
 template <bool passes_on>
-void begin_deep_copy(Kokkos::Tools::SpaceHandle to_space, const char* to_name, const void* to, Kokkos::Tools::SpaceHandle from_space,
-                     const char* from_name, const void* from, std::uint64_t bytes) {
+void begin_deep_copy(Kokkos::Tools::SpaceHandle to_space, const char* to_name, const void* to,
+                     Kokkos::Tools::SpaceHandle from_space, const char* from_name, const void* from,
+                     std::uint64_t bytes) {
   wait_for_all_streams();
-  if (passes_on) pass_on(all_work().found_copy, all_work().latest_copy, to_space, to_name, to, from_space, from_name, from, bytes);
+  if (passes_on)
+    pass_on(all_work().found_copy, all_work().latest_copy, to_space, to_name, to, from_space,
+            from_name, from, bytes);
 }
 
 template <class Callback>
-void chain(std::atomic<Callback>& ours, std::atomic<Callback>& alone, std::atomic<Callback>& found, std::atomic<Callback>& latest,
-           Callback mine, Callback mine_alone, Callback now, void (*set)(Callback)) {
+void chain(std::atomic<Callback>& ours, std::atomic<Callback>& alone, std::atomic<Callback>& found,
+           std::atomic<Callback>& latest, Callback mine, Callback mine_alone, Callback now,
+           void (*set)(Callback)) {
   if (ours.load() == nullptr) {
     found.store(now);
     ours.store(mine);
     alone.store(mine_alone);
   } else if (now == ours.load() || now == alone.load()) {
     return;
-  } else if (now == nullptr) {  // the tools are paused: once they are resumed, Kokkos itself puts `ours` back
+  } else if (now == nullptr) {  // the tools are paused: once they are resumed, Kokkos itself puts
+                                // `ours` back
     set(alone.load());
     return;
   }
   latest.store(now);
   set(ours.load());
 }
-/// Makes Kokkos call the two functions above, in front of the tool that is there. Requires: AllWork::mutex is held.
+/// Makes Kokkos call the two functions above, in front of the tool that is there. Requires:
+/// AllWork::mutex is held.
 inline void chain_callbacks() {
   namespace tools = Kokkos::Tools::Experimental;
   AllWork& all = all_work();
   const auto now = tools::get_callbacks();
-  chain<BeginFence>(all.ours_fence, all.alone_fence, all.found_fence, all.latest_fence, begin_fence<true>, begin_fence<false>,
-                    now.begin_fence, tools::set_begin_fence_callback);
-  chain<BeginDeepCopy>(all.ours_copy, all.alone_copy, all.found_copy, all.latest_copy, begin_deep_copy<true>, begin_deep_copy<false>,
-                       now.begin_deep_copy, tools::set_begin_deep_copy_callback);
+  chain<BeginFence>(all.ours_fence, all.alone_fence, all.found_fence, all.latest_fence,
+                    begin_fence<true>, begin_fence<false>, now.begin_fence,
+                    tools::set_begin_fence_callback);
+  chain<BeginDeepCopy>(all.ours_copy, all.alone_copy, all.found_copy, all.latest_copy,
+                       begin_deep_copy<true>, begin_deep_copy<false>, now.begin_deep_copy,
+                       tools::set_begin_deep_copy_callback);
 }
 
-[[nodiscard]] inline runnel::detail::Attachment* find_attachment(const runnel::detail::StreamSlot& slot, const void* key) noexcept {
+[[nodiscard]] inline runnel::detail::Attachment* find_attachment(
+    const runnel::detail::StreamSlot& slot, const void* key) noexcept {
   runnel::detail::Attachment* found = slot.attachments.load(__ATOMIC_ACQUIRE);
   while (found != nullptr && found->key != key) found = found->next;
   return found;
 }
-/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no attachment of the same key.
-inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment* attachment) noexcept {
+/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no
+/// attachment of the same key.
+inline void attach(runnel::detail::StreamSlot& slot,
+                   runnel::detail::Attachment* attachment) noexcept {
   attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
   while (!slot.attachments.compare_exchange_weak(attachment->next, attachment, __ATOMIC_RELEASE)) {
   }
 }
 
 [[nodiscard]] inline const void* work_key() {
-  static const void* const key = runnel::detail::process_wide("kokkos work of a stream 2", []() -> void* { return new char; });
+  static const void* const key =
+      runnel::detail::process_wide("kokkos work of a stream 2", []() -> void* { return new char; });
   return key;
 }
 /// A Work that belongs to no stream. Requires: AllWork::mutex is held.
@@ -218,7 +251,9 @@ inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment*
   for (Work* work = all.first.load(); work != nullptr; work = work->following)
     if (work->id.load() == 0 && !work->has_functions()) return work;
   // The stream has ended; what it had ahead still runs.
-  auto* const work = new Work{work_key(), [](runnel::detail::Attachment* ended) noexcept { static_cast<Work*>(ended)->id.store(0); }};
+  auto* const work = new Work{work_key(), [](runnel::detail::Attachment* ended) noexcept {
+                                static_cast<Work*>(ended)->id.store(0);
+                              }};
   work->following = all.first.load();
   all.first.store(work, std::memory_order_release);
   return work;
@@ -233,7 +268,8 @@ inline void attach(runnel::detail::StreamSlot& slot, runnel::detail::Attachment*
   if (auto* const found = find_attachment(slot, work_key())) return *static_cast<Work*>(found);
   chain_callbacks();
   Work* const work = unused_work();
-  raise(work->awaited_copies, work->copied.load());  // of an earlier stream, whose memory nobody asks for any more
+  // of an earlier stream, whose memory nobody asks for any more
+  raise(work->awaited_copies, work->copied.load());
   work->slot.store(&slot);
   work->id.store(stream.id());
   attach(slot, work);

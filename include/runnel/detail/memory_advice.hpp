@@ -8,7 +8,8 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// What a program tells of its use of managed memory. Advice changes where pages lie and how they move, and never the bytes.
+/// What a program tells of its use of managed memory. Advice changes where pages lie and how they
+/// move, and never the bytes.
 enum class MemoryAdvice {
   mostly_read = 1,        ///< each place that reads a page may have a copy of it
   not_mostly_read,        ///< takes that back

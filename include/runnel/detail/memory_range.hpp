@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The ranges that copies and fills take, and the mistakes that they refuse when the program is compiled.
+/// The ranges that copies and fills take, and the mistakes that they refuse when the program is
+/// compiled.
 #pragma once
 
 #include <runnel/keep.hpp>
@@ -14,36 +15,38 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 template <class R>
-concept memory_range = requires(R& range) {
-  {*std::data(range)};
-  { std::size(range) } -> std::convertible_to<std::size_t>;
-}
-// A Kokkos view has data() and size() too, and its elements need not lie side by side: kokkos::copy_async() knows.
-&&!requires(R & range) { range.span_is_contiguous(); };
+concept memory_range =
+    requires(R& range) {
+      { *std::data(range) };
+      { std::size(range) } -> std::convertible_to<std::size_t>;
+    }
+    // A Kokkos view has data() and size() too, and its elements need not lie side by side:
+    // kokkos::copy_async() knows.
+    && !requires(R& range) { range.span_is_contiguous(); };
 template <class R>
 using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 
-/// A range that does not own its elements. The standard's views say so. Of any other type that copies like a pointer it is assumed if const
-/// does not reach the elements, unless it is an array.
+/// A range that does not own its elements. The standard's views say so. Of any other type that
+/// copies like a pointer it is assumed if const does not reach the elements, unless it is an array.
 template <class R>
-concept memory_view = std::ranges::enable_borrowed_range<R> ||(std::is_trivially_copyable_v<R> && !std::is_array_v<R> && !requires {
-  std::tuple_size<R>::value;
-} && std::is_same_v<element_of<R>, element_of<const R>>);
+concept memory_view = std::ranges::enable_borrowed_range<R> ||
+                      (std::is_trivially_copyable_v<R> && !std::is_array_v<R> && !requires {
+                        std::tuple_size<R>::value;
+                      } && std::is_same_v<element_of<R>, element_of<const R>>);
 /// R as a forwarding reference deduces it.
 template <class R>
 concept owning_temporary = !std::is_reference_v<R> && !memory_view<std::remove_cv_t<R>>;
 template <class R>
-concept pointer_like = std::is_pointer_v<std::remove_cvref_t<R>> || std::is_null_pointer_v<std::remove_cvref_t<R>>;
+concept pointer_like =
+    std::is_pointer_v<std::remove_cvref_t<R>> || std::is_null_pointer_v<std::remove_cvref_t<R>>;
 
 /// A view of Kokkos, or a pair of views.
 template <class R>
-concept KokkosArray = requires(std::remove_cvref_t<R>& range) {
-  range.span_is_contiguous();
-}
-|| requires(std::remove_cvref_t<R>& range) {
-  range.view_device();
-  range.view_host();
-};
+concept KokkosArray = requires(std::remove_cvref_t<R>& range) { range.span_is_contiguous(); } ||
+                      requires(std::remove_cvref_t<R>& range) {
+                        range.view_device();
+                        range.view_host();
+                      };
 
 /// What is wrong with the types of a call, the first thing of several.
 enum class Fault {
@@ -85,27 +88,26 @@ template <class To, class From>
   else if constexpr (owning_temporary<From>)
     return Fault::temporary;
   else if constexpr (fault_of_destination<To>() == Fault::none)
-    return std::is_same_v<element_of<To>, std::remove_const_t<element_of<From>>> ? Fault::none : Fault::other_type;
+    return std::is_same_v<element_of<To>, std::remove_const_t<element_of<From>>>
+               ? Fault::none
+               : Fault::other_type;
   else
     return fault_of_destination<To>();
 }
 
 template <class From, class To>
-concept CopiedTo = fault_of_copy<To, From>()
-== Fault::none;
+concept CopiedTo = fault_of_copy<To, From>() == Fault::none;
 template <class To>
-concept Filled = fault_of_destination<To>()
-== Fault::none;
+concept Filled = fault_of_destination<To>() == Fault::none;
 
 // What the refused overloads match.
 template <class From, Fault fault, class To>
-concept WronglyCopiedTo = fault_of_copy<To, From>()
-== fault;
+concept WronglyCopiedTo = fault_of_copy<To, From>() == fault;
 /// For parameters that a call may leave out.
 struct Absent {};
 
-/// A temporary, or a moved object, that a copy takes over: moving it moves no elements, or only those few that lie within it. Arrays are
-/// not taken over.
+/// A temporary, or a moved object, that a copy takes over: moving it moves no elements, or only
+/// those few that lie within it. Arrays are not taken over.
 template <class R>
 concept TakenOver = owning_temporary<R> && Keepable<R>;
 /// As fault_of_copy(), for a copy that takes such sources over.
@@ -117,22 +119,24 @@ template <class To, class From>
     return fault_of_copy<To, From>();
 }
 template <class From, class To>
-concept TakenOverBy = fault_of_copy_that_keeps<To, From>()
-== Fault::none&& fault_of_copy<To, From>() == Fault::temporary;
+concept TakenOverBy = fault_of_copy_that_keeps<To, From>() == Fault::none &&
+                      fault_of_copy<To, From>() == Fault::temporary;
 
-/// Of copy(to, from), copy(stream, to, from) and copy(stream, to, from, policy); also with more arguments, such as a size.
+/// Of copy(to, from), copy(stream, to, from) and copy(stream, to, from, policy); also with more
+/// arguments, such as a size.
 template <class A, class B, class C>
 [[nodiscard]] consteval Fault fault_of_copy_call() {
   if constexpr (!std::is_convertible_v<A, StreamRef>)
-    return std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent> ? Fault::stream_order : fault_of_copy_that_keeps<A, B>();
+    return std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent>
+               ? Fault::stream_order
+               : fault_of_copy_that_keeps<A, B>();
   else if constexpr (!std::is_same_v<C, Absent>)
     return fault_of_copy_that_keeps<B, C>();
   else
     return Fault::no_range;
 }
 template <class C, Fault fault, class A, class B>
-concept WrongCopy = fault_of_copy_call<A, B, C>()
-== fault;
+concept WrongCopy = fault_of_copy_call<A, B, C>() == fault;
 /// Of fill(to, stream, value).
 template <class B, class A>
 concept StreamBehind = !std::is_convertible_v<A, StreamRef> && std::is_convertible_v<B, StreamRef>;
@@ -145,7 +149,6 @@ template <class A, class B>
     return fault_of_destination<A>();
 }
 template <class B, Fault fault, class A>
-concept WrongFill = fault_of_fill_call<A, B>()
-== fault;
+concept WrongFill = fault_of_fill_call<A, B>() == fault;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who observes what the library does: the checker (race_checker.hpp), a hook (hooks.hpp), the trace (trace.hpp), the report of long waits.
+/// Who observes what the library does: the checker (race_checker.hpp), a hook (hooks.hpp), the
+/// trace (trace.hpp), the report of long waits.
 #pragma once
 
 #include <runnel/detail/checking.hpp>
@@ -13,13 +14,16 @@ inline constexpr unsigned observer_trace = 4;
 inline constexpr unsigned observer_hangs = 8;
 static_assert(observer_checker == 1, "is_checking() says it as a number");
 
-[[nodiscard]] inline bool has_observers(unsigned which) noexcept { return (observers.load(__ATOMIC_RELAXED) & which) != 0; }
+[[nodiscard]] inline bool has_observers(unsigned which) noexcept {
+  return (observers.load(__ATOMIC_RELAXED) & which) != 0;
+}
 /// Whether anyone observes.
 [[nodiscard]] inline bool is_observed() noexcept { return observers.load(__ATOMIC_RELAXED) != 0; }
 
 inline void set_observer(unsigned which, bool on) noexcept {
   unsigned found = observers.load(__ATOMIC_RELAXED);
-  while (!observers.compare_exchange_weak(found, on ? found | which : found & ~which, __ATOMIC_RELAXED)) {
+  while (!observers.compare_exchange_weak(found, on ? found | which : found & ~which,
+                                          __ATOMIC_RELAXED)) {
   }
 }
 

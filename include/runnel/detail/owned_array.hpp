@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// The owning array beneath PinnedBuffer, DeviceBuffer and ManagedBuffer: a pointer, a size, and an owner that frees the memory.
+/// The owning array beneath PinnedBuffer, DeviceBuffer and ManagedBuffer: a pointer, a size, and an
+/// owner that frees the memory.
 #pragma once
 
 #include <runnel/memory_kind.hpp>
@@ -12,14 +13,17 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Owns `size()` elements, uninitialised. An array that was moved from is empty, as one that was made without arguments. `Owner` has
-/// `static constexpr MemoryKind kind` and `free(void*, std::size_t bytes) noexcept`.
+/// Owns `size()` elements, uninitialised. An array that was moved from is empty, as one that was
+/// made without arguments. `Owner` has `static constexpr MemoryKind kind` and
+/// `free(void*, std::size_t bytes) noexcept`.
 template <class T, class Owner>
 class OwnedArray : protected Owner {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "a buffer holds trivially copyable elements");
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+                "a buffer holds trivially copyable elements");
 
  public:
-  static constexpr MemoryKind memory_kind = Owner::kind;  ///< tells copies the kind of memory, so that they need not ask the runtime
+  static constexpr MemoryKind memory_kind =
+      Owner::kind;  ///< tells copies the kind of memory, so that they need not ask the runtime
 
   /// The other array is empty afterwards.
   OwnedArray(OwnedArray&& other) noexcept
@@ -54,7 +58,8 @@ class OwnedArray : protected Owner {
     data_ = nullptr;
     size_ = 0;
   }
-  OwnedArray(void* data, std::size_t size, Owner owner) noexcept : Owner{std::move(owner)}, data_{static_cast<T*>(data)}, size_{size} {}
+  OwnedArray(void* data, std::size_t size, Owner owner) noexcept
+      : Owner{std::move(owner)}, data_{static_cast<T*>(data)}, size_{size} {}
 
  private:
   T* data_ = nullptr;

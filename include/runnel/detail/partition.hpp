@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_sharing
-/// The value that names a part of a device; <runnel/partition.hpp> has the function that makes parts.
+/// The value that names a part of a device; <runnel/partition.hpp> has the function that makes
+/// parts.
 #pragma once
 
 #include <runnel/device.hpp>
@@ -13,13 +14,14 @@ struct PartitionData;
 struct Access;
 }  // namespace detail
 
-/// Some of a device's multiprocessors, for `StreamOptions{.partition = p}`: a value, made by partition(). Parts live as long as the
-/// process.
+/// Some of a device's multiprocessors, for `StreamOptions{.partition = p}`: a value, made by
+/// partition(). Parts live as long as the process.
 class Partition {
  public:
   /// No part: all multiprocessors of the stream's device.
   constexpr Partition() noexcept = default;
-  /// How many multiprocessors the part has: at least as many as were asked for. Requires: it is one of partition()'s.
+  /// How many multiprocessors the part has: at least as many as were asked for. Requires: it is one
+  /// of partition()'s.
   [[nodiscard]] int multiprocessors() const noexcept;
   /// The device. Requires: it is one of partition()'s.
   [[nodiscard]] Device device() const noexcept;

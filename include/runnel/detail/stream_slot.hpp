@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The slot that a StreamRef points to. Slots are never freed, only reused under a new id. So one load detects a stale view, whose handle
-/// is never passed to the runtime: the runtime may have given the handle to another stream, or (HIP 7) no longer checks it.
+/// The slot that a StreamRef points to. Slots are never freed, only reused under a new id. So one
+/// load detects a stale view, whose handle is never passed to the runtime: the runtime may have
+/// given the handle to another stream, or (HIP 7) no longer checks it.
 #pragma once
 
 #include <runnel/native.hpp>
@@ -12,18 +13,26 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 struct Attachment;  // detail/attachment.hpp
 
-/// What is needed of `std::atomic`, without the thousands of lines of <atomic>. An order is a std::memory_order, or its number.
+/// What is needed of `std::atomic`, without the thousands of lines of <atomic>. An order is a
+/// std::memory_order, or its number.
 template <class T>
 class Atomic {
  public:
   constexpr Atomic(T value) noexcept : value_{value} {}
   Atomic(const Atomic&) = delete;
   Atomic& operator=(const Atomic&) = delete;
-  [[nodiscard]] T load(auto order) const noexcept { return __atomic_load_n(&value_, static_cast<int>(order)); }
-  void store(T value, auto order) noexcept { __atomic_store_n(&value_, value, static_cast<int>(order)); }
-  T exchange(T value, auto order) noexcept { return __atomic_exchange_n(&value_, value, static_cast<int>(order)); }
+  [[nodiscard]] T load(auto order) const noexcept {
+    return __atomic_load_n(&value_, static_cast<int>(order));
+  }
+  void store(T value, auto order) noexcept {
+    __atomic_store_n(&value_, value, static_cast<int>(order));
+  }
+  T exchange(T value, auto order) noexcept {
+    return __atomic_exchange_n(&value_, value, static_cast<int>(order));
+  }
   bool compare_exchange_weak(T& expected, T value, auto order) noexcept {
-    return __atomic_compare_exchange_n(&value_, &expected, value, true, static_cast<int>(order), __ATOMIC_RELAXED);
+    return __atomic_compare_exchange_n(&value_, &expected, value, true, static_cast<int>(order),
+                                       __ATOMIC_RELAXED);
   }
 
  private:
@@ -36,7 +45,8 @@ struct StreamSlot {
   int device = 0;
   bool owned = false;  // a Stream owns the handle, which is destroyed with it
   bool blocking = false;
-  bool is_default = false;  // the handle means "of the current device" (or thread): set the device before using it
+  // the handle means "of the current device" (or thread): set the device before using it
+  bool is_default = false;
   char name[32] = {};
   Atomic<Attachment*> attachments{nullptr};
   /// Code outside the library may enqueue work: it made the stream, or has asked for the handle.
@@ -53,14 +63,17 @@ struct StreamSlot {
 }
 [[noreturn]] void throw_dead_stream(std::uint64_t id);
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
-/// A Stream's reference to its slot, and whether the Stream owns the native stream: one word, so that a Stream is no larger than its view
-/// and a pointer.
+/// A Stream's reference to its slot, and whether the Stream owns the native stream: one word, so
+/// that a Stream is no larger than its view and a pointer.
 class SlotReference {
  public:
   constexpr SlotReference() noexcept = default;
-  SlotReference(StreamSlot* slot, bool owner) noexcept : word_{reinterpret_cast<std::uintptr_t>(slot) | std::uintptr_t{owner}} {}
+  SlotReference(StreamSlot* slot, bool owner) noexcept
+      : word_{reinterpret_cast<std::uintptr_t>(slot) | std::uintptr_t{owner}} {}
   [[nodiscard]] explicit operator bool() const noexcept { return word_ != 0; }
-  [[nodiscard]] StreamSlot* slot() const noexcept { return reinterpret_cast<StreamSlot*>(word_ & ~std::uintptr_t{1}); }
+  [[nodiscard]] StreamSlot* slot() const noexcept {
+    return reinterpret_cast<StreamSlot*>(word_ & ~std::uintptr_t{1});
+  }
   [[nodiscard]] bool is_owner() const noexcept { return (word_ & 1) != 0; }
   /// The reference, which this object gives away.
   [[nodiscard]] SlotReference take() noexcept {

@@ -18,11 +18,13 @@ struct StridedDimension {
   std::size_t from_stride;
 };
 
-/// Copies rows of `width` bytes, of which there are the given dimensions, in any order; their order is changed. Dimensions that lie end to
-/// end on both sides are copied as one. What has more than rows then is a copy of the runtime for each index of the other dimensions, the
-/// longest of all being the rows. Requires: no more than most_strided_dimensions.
+/// Copies rows of `width` bytes, of which there are the given dimensions, in any order; their order
+/// is changed. Dimensions that lie end to end on both sides are copied as one. What has more than
+/// rows then is a copy of the runtime for each index of the other dimensions, the longest of all
+/// being the rows. Requires: no more than most_strided_dimensions.
 /// @throws as copy_3d(); errc::invalid_argument also where the order of the dimensions differs
-CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_t width, std::span<StridedDimension> dimensions,
-                        const CopyOptions& options, const char* operation);
+CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_t width,
+                        std::span<StridedDimension> dimensions, const CopyOptions& options,
+                        const char* operation);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

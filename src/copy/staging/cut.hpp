@@ -14,23 +14,29 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A ring has room for so many of its largest pieces.
 inline constexpr std::size_t pieces_per_ring = 8;
-/// A piece costs the stream about 6 us beside its copy (a wait, a write, and the gaps around them), so that smaller pieces are slow.
+/// A piece costs the stream about 6 us beside its copy (a wait, a write, and the gaps around them),
+/// so that smaller pieces are slow.
 inline constexpr std::size_t smallest_piece = std::size_t{512} << 10;
 
-/// The sizes of a copy's pieces. While a large piece is moved between the ring and user memory, the stream has nothing to do if no other
-/// piece is ready. So the first pieces of a copy to the device are small and each is twice the one before, unless the ring already has
-/// pieces of the stream's earlier copies. The last pieces of a copy to the host are small in the same way, since the stream waits until
-/// the last one is in user memory.
+/// The sizes of a copy's pieces. While a large piece is moved between the ring and user memory, the
+/// stream has nothing to do if no other piece is ready. So the first pieces of a copy to the device
+/// are small and each is twice the one before, unless the ring already has pieces of the stream's
+/// earlier copies. The last pieces of a copy to the host are small in the same way, since the
+/// stream waits until the last one is in user memory.
 class Cutter {
  public:
   /// `largest`: the largest piece. `is_row_busy`: pieces of earlier copies keep the stream busy.
   Cutter(Direction direction, std::size_t bytes, std::size_t largest, bool is_row_busy) noexcept
-      : left_{bytes}, largest_{largest}, to_host_{direction == Direction::to_host}, next_{is_row_busy ? largest : smallest_piece} {}
+      : left_{bytes},
+        largest_{largest},
+        to_host_{direction == Direction::to_host},
+        next_{is_row_busy ? largest : smallest_piece} {}
 
   [[nodiscard]] bool is_done() const noexcept { return left_ == 0; }
   /// The size that the next piece should have.
   [[nodiscard]] std::size_t wanted() const noexcept {
-    const std::size_t size = to_host_ ? std::max(std::bit_floor(left_ / 2 + 1), smallest_piece) : next_;
+    const std::size_t size =
+        to_host_ ? std::max(std::bit_floor(left_ / 2 + 1), smallest_piece) : next_;
     return std::min({left_, size, largest_});
   }
   /// The next piece has this size.
@@ -47,14 +53,18 @@ class Cutter {
 };
 
 /// How many pieces of that size there are.
-[[nodiscard]] inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes, std::size_t piece) noexcept {
+[[nodiscard]] inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes,
+                                              std::size_t piece) noexcept {
   const auto divided = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
   if (rows.height <= 1) return divided(bytes, piece);
-  return rows.width > piece ? rows.height * divided(rows.width, piece) : divided(rows.height, piece / rows.width);
+  return rows.width > piece ? rows.height * divided(rows.width, piece)
+                            : divided(rows.height, piece / rows.width);
 }
 
-/// The size of the next piece of rows from byte `begin` on: whole rows, or a part of one row, so that one copy of the runtime moves it.
-[[nodiscard]] inline std::size_t fit_rows(const Transfer& rows, std::size_t begin, std::size_t wanted) noexcept {
+/// The size of the next piece of rows from byte `begin` on: whole rows, or a part of one row, so
+/// that one copy of the runtime moves it.
+[[nodiscard]] inline std::size_t fit_rows(const Transfer& rows, std::size_t begin,
+                                          std::size_t wanted) noexcept {
   const std::size_t in_row = begin % rows.width;
   if (in_row != 0 || wanted < rows.width) return std::min(wanted, rows.width - in_row);
   return wanted / rows.width * rows.width;

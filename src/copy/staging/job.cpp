@@ -17,9 +17,12 @@ namespace {
 
 constexpr std::size_t parts_per_piece = 16;
 constexpr std::size_t smallest_part = std::size_t{32} << 10;
-constexpr std::size_t streaming_from = std::size_t{8} << 20;    // to the host: no cache would keep so much for its reader
-constexpr std::size_t streaming_up_to = std::size_t{32} << 20;  // to the device: a cache may still hold that much of the source
-constexpr std::size_t streaming_run = std::size_t{4} << 10;     // for fewer bytes the fence at the end costs more than it saves
+// to the host: no cache would keep so much for its reader
+constexpr std::size_t streaming_from = std::size_t{8} << 20;
+// to the device: a cache may still hold that much of the source
+constexpr std::size_t streaming_up_to = std::size_t{32} << 20;
+// for fewer bytes the fence at the end costs more than it saves
+constexpr std::size_t streaming_run = std::size_t{4} << 10;
 
 [[nodiscard]] std::size_t part_bytes(const Piece& piece) noexcept {
   constexpr std::size_t page = 4096;
@@ -27,14 +30,17 @@ constexpr std::size_t streaming_run = std::size_t{4} << 10;     // for fewer byt
 }
 
 /// The segment that byte `at` of the list lies in.
-[[nodiscard]] Segments::const_iterator segment_at(const Segments& segments, std::size_t at) noexcept {
+[[nodiscard]] Segments::const_iterator segment_at(const Segments& segments,
+                                                  std::size_t at) noexcept {
   const auto next =
-      std::upper_bound(segments.begin(), segments.end(), at, [](std::size_t a, const Segment& segment) { return a < segment.begin; });
+      std::upper_bound(segments.begin(), segments.end(), at,
+                       [](std::size_t a, const Segment& segment) { return a < segment.begin; });
   return next - 1;
 }
 
-/// Calls `f(host, device, offset, bytes)` for each range of the work's bytes `begin` to `begin + bytes` that lies end to end on the host
-/// and on the device. `offset` is counted from `begin`.
+/// Calls `f(host, device, offset, bytes)` for each range of the work's bytes `begin` to
+/// `begin + bytes` that lies end to end on the host and on the device. `offset` is counted from
+/// `begin`.
 template <class F>
 void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
   const bool to_device = work.direction == Direction::to_device;
@@ -44,7 +50,8 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
     for (std::size_t done = 0; done < bytes; ++row, column = 0) {
       const std::size_t run = std::min(t.width - column, bytes - done);
       unsigned char* const to = t.to + row * t.to_pitch + column;
-      auto* const from = const_cast<unsigned char*>(t.from + row * t.from_pitch + column);  // which nobody writes
+      // which nobody writes
+      auto* const from = const_cast<unsigned char*>(t.from + row * t.from_pitch + column);
       to_device ? f(from, to, done, run) : f(to, from, done, run);
       done += run;
     }
@@ -58,7 +65,8 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
   }
 }
 
-/// Whether the bytes of user memory can be touched. Touching other pages would end the process. `plain` is a mapping that can be.
+/// Whether the bytes of user memory can be touched. Touching other pages would end the process.
+/// `plain` is a mapping that can be.
 [[nodiscard]] bool can_touch(Job& job, Range run, Range& plain) noexcept {
   using Memory = Job::Memory;
   const PageUse use = page_use(job.direction());
@@ -76,15 +84,19 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
 void keep_untouchable(const Job& job) noexcept {
   try {
     if (job.direction() == Direction::to_device)
-      throw_error(errc::unreadable_source, "copy", "a page of the source cannot be read: was its file truncated, or its permission taken?");
+      throw_error(
+          errc::unreadable_source, "copy",
+          "a page of the source cannot be read: was its file truncated, or its permission taken?");
     throw_error(errc::unwritable_destination, "copy",
-                "a page of the destination cannot be written: was its file truncated, or its permission taken?");
+                "a page of the destination cannot be written: was its file truncated, or its "
+                "permission taken?");
   } catch (...) {
     keep_failure(&job.stream, job.stream_id, {std::current_exception(), job.label, job.epoch});
   }
 }
 
-void copy_run(const Job& job, unsigned char* to, const unsigned char* from, std::size_t bytes) noexcept {
+void copy_run(const Job& job, unsigned char* to, const unsigned char* from,
+              std::size_t bytes) noexcept {
   if (job.past_caches && bytes >= streaming_run)
     copy_streaming(to, from, bytes);
   else
@@ -96,21 +108,23 @@ void move(Job& job, Part part) noexcept {
   const std::size_t start = part_bytes(piece) * part.number;
   unsigned char* const buffer = job.buffer(part.piece) + start;
   Range plain{};
-  for_each_run(job.work, piece.begin + start, std::min(part_bytes(piece), piece.bytes - start),
-               [&](unsigned char* host, const unsigned char*, std::size_t offset, std::size_t bytes) {
-                 if (!can_touch(job, {host, bytes}, plain)) return keep_untouchable(job);
-                 if (job.direction() == Direction::to_device)
-                   copy_run(job, buffer + offset, host, bytes);
-                 else
-                   copy_run(job, host, buffer + offset, bytes);
-               });
+  for_each_run(
+      job.work, piece.begin + start, std::min(part_bytes(piece), piece.bytes - start),
+      [&](unsigned char* host, const unsigned char*, std::size_t offset, std::size_t bytes) {
+        if (!can_touch(job, {host, bytes}, plain)) return keep_untouchable(job);
+        if (job.direction() == Direction::to_device)
+          copy_run(job, buffer + offset, host, bytes);
+        else
+          copy_run(job, host, buffer + offset, bytes);
+      });
 }
 
 [[nodiscard]] std::vector<Piece> cut(const Work& work, std::size_t largest, bool is_row_busy) {
   std::vector<Piece> pieces;
   std::size_t begin = 0;
   for (Cutter cutter{work.direction, work.bytes(), largest, is_row_busy}; !cutter.is_done();) {
-    const std::size_t size = work.segments.empty() ? fit_rows(work.rows, begin, cutter.wanted()) : cutter.wanted();
+    const std::size_t size =
+        work.segments.empty() ? fit_rows(work.rows, begin, cutter.wanted()) : cutter.wanted();
     pieces.push_back({begin, size, {}});
     cutter.take(size);
     begin += size;
@@ -118,8 +132,9 @@ void move(Job& job, Part part) noexcept {
   return pieces;
 }
 
-/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers. To the host: 89 GB/s instead of 48. To the device: a
-/// tenth to a third faster if a cache holds the source, since the device then reads the buffer faster; else 38 GB/s instead of 61.
+/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers. To the host: 89
+/// GB/s instead of 48. To the device: a tenth to a third faster if a cache holds the source, since
+/// the device then reads the buffer faster; else 38 GB/s instead of 61.
 [[nodiscard]] bool writes_past_caches(Direction direction, std::size_t bytes) noexcept {
   return direction == Direction::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
 }
@@ -127,7 +142,8 @@ void move(Job& job, Part part) noexcept {
 }  // namespace
 
 void sort_segments(Segments& segments) noexcept {
-  std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) { return a.device < b.device; });
+  std::sort(segments.begin(), segments.end(),
+            [](const Segment& a, const Segment& b) { return a.device < b.device; });
   std::size_t begin = 0;
   for (Segment& segment : segments) {
     segment.begin = begin;
@@ -144,7 +160,8 @@ Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
       ring{through},
       may_start{starts_now},
       past_caches{writes_past_caches(work.direction, through.row.load(std::memory_order_relaxed))},
-      pieces{cut(work, through.bytes / pieces_per_ring, starts_now && through.row.load(std::memory_order_relaxed) > work.bytes())} {
+      pieces{cut(work, through.bytes / pieces_per_ring,
+                 starts_now && through.row.load(std::memory_order_relaxed) > work.bytes())} {
   unfinished.store(count() + 1, std::memory_order_relaxed);
 }
 
@@ -156,9 +173,12 @@ void Job::take_numbers() noexcept {
 
 bool Job::is_claimable() const noexcept {
   if (next_piece >= announced.load(std::memory_order_acquire)) return false;
-  if (direction() == Direction::to_host) return ring.filled().has_reached(first_piece + next_piece + 1);
-  // A cancelled job does not wait for its start, because the stream may already wait for its bytes. Its place must still be empty.
-  const bool is_started = may_start || ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
+  if (direction() == Direction::to_host)
+    return ring.filled().has_reached(first_piece + next_piece + 1);
+  // A cancelled job does not wait for its start, because the stream may already wait for its bytes.
+  // Its place must still be empty.
+  const bool is_started =
+      may_start || ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
   return is_started && ring.emptied().has_reached(pieces[next_piece].place.emptied);
 }
 
@@ -175,15 +195,18 @@ void move_unless_cancelled(Job& job, Part part) noexcept {
 
 void cancel(Job& job) noexcept {
   job.cancelled.store(true, std::memory_order_seq_cst);
-  // Sequentially consistent like the three operations above: either the worker sees the flag, or this thread sees the worker. An acquiring
-  // load could come before the store of the flag, and return a number from before the worker began.
+  // Sequentially consistent like the three operations above: either the worker sees the flag, or
+  // this thread sees the worker. An acquiring load could come before the store of the flag, and
+  // return a number from before the worker began.
   while (job.moving.load(std::memory_order_seq_cst) > 0) sync::yield();
 }
 
 namespace {
 
-/// A copy of a list. `joined`: neighbours on the device become one copy, since they lie end to end in the ring, too.
-[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece, unsigned char* buffer, bool joined,
+/// A copy of a list. `joined`: neighbours on the device become one copy, since they lie end to end
+/// in the ring, too.
+[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece,
+                                            unsigned char* buffer, bool joined,
                                             native::stream stream) noexcept {
   CopyCalls calls{stream, CopyCalls::Fallback::one_by_one};
   unsigned char* device = nullptr;
@@ -191,22 +214,26 @@ namespace {
   const auto enqueue = [&] {
     if (to == from) return;
     const bool to_device = job.direction() == Direction::to_device;
-    static_cast<void>(to_device ? calls.add(device, buffer + from, to - from) : calls.add(buffer + from, device, to - from));
+    static_cast<void>(to_device ? calls.add(device, buffer + from, to - from)
+                                : calls.add(buffer + from, device, to - from));
   };
-  for_each_run(job.work, piece.begin, piece.bytes,
-               [&](const unsigned char*, unsigned char* on_device, std::size_t offset, std::size_t bytes) {
-                 if (!joined || device + (to - from) != on_device) {
-                   enqueue();
-                   device = on_device;
-                   from = offset;
-                 }
-                 to = offset + bytes;
-               });
+  for_each_run(
+      job.work, piece.begin, piece.bytes,
+      [&](const unsigned char*, unsigned char* on_device, std::size_t offset, std::size_t bytes) {
+        if (!joined || device + (to - from) != on_device) {
+          enqueue();
+          device = on_device;
+          from = offset;
+        }
+        to = offset + bytes;
+      });
   enqueue();
   return calls.finish();
 }
-/// Neighbours may be memory of two allocations, which the runtimes refuse to copy at once. What they took before is copied twice then.
-[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece, unsigned char* buffer, native::stream stream) noexcept {
+/// Neighbours may be memory of two allocations, which the runtimes refuse to copy at once. What
+/// they took before is copied twice then.
+[[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece,
+                                            unsigned char* buffer, native::stream stream) noexcept {
   const backend::status s = copy_segments(job, piece, buffer, true, stream);
   if (s == backend::ok || backend::classify(s) != errc::invalid_argument) return s;
   backend::forget_error(s);
@@ -223,8 +250,10 @@ backend::status copy_piece(const Job& job, std::uint32_t index, native::stream s
   const std::size_t row = piece.begin / t.width, column = piece.begin % t.width;
   const std::size_t width = std::min(piece.bytes, t.width), height = piece.bytes / width;
   if (job.direction() == Direction::to_device)
-    return enqueue_transfer({t.to + row * t.to_pitch + column, t.to_pitch, buffer, width, width, height}, stream);
-  return enqueue_transfer({buffer, width, t.from + row * t.from_pitch + column, t.from_pitch, width, height}, stream);
+    return enqueue_transfer(
+        {t.to + row * t.to_pitch + column, t.to_pitch, buffer, width, width, height}, stream);
+  return enqueue_transfer(
+      {buffer, width, t.from + row * t.from_pitch + column, t.from_pitch, width, height}, stream);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One staged copy, or one list of copies: how it is cut into pieces, and how the parts of a piece are moved between user memory and a
-/// ring.
+/// One staged copy, or one list of copies: how it is cut into pieces, and how the parts of a piece
+/// are moved between user memory and a ring.
 #pragma once
 
 #include "base/sync.hpp"
@@ -25,10 +25,12 @@ struct Segment {
   std::size_t bytes;
   std::size_t begin = 0;
 };
-/// Copies without order among themselves, sorted by their address on the device: neighbours there become one copy of the device.
+/// Copies without order among themselves, sorted by their address on the device: neighbours there
+/// become one copy of the device.
 using Segments = std::vector<Segment>;
 
-/// What a job copies: the rows of a transfer, or a list. Its bytes are counted from 0, as if they lay end to end.
+/// What a job copies: the rows of a transfer, or a list. Its bytes are counted from 0, as if they
+/// lay end to end.
 struct Work {
   Direction direction;
   Transfer rows{};      // if there is no list
@@ -77,29 +79,40 @@ struct Job {
   std::uint32_t next_piece = 0;  // the first piece with parts that no worker has claimed
   std::uint32_t next_part = 0;   // the first of those parts
 
-  sync::Atomic<std::uint32_t> announced{0};   // pieces that workers may claim
-  sync::Atomic<std::uint32_t> unfinished{1};  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed
-  sync::Atomic<bool> cancelled{false};        // after a failure: no thread may touch user memory any more
-  sync::Atomic<int> moving{0};                // parts that are being moved
-  bool stream_waits_for_end = true;           // or may do so; to the host only
+  sync::Atomic<std::uint32_t> announced{0};  // pieces that workers may claim
+  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed
+  sync::Atomic<std::uint32_t> unfinished{1};
+  // after a failure: no thread may touch user memory any more
+  sync::Atomic<bool> cancelled{false};
+  sync::Atomic<int> moving{0};       // parts that are being moved
+  bool stream_waits_for_end = true;  // or may do so; to the host only
   enum class Memory { unseen, plain, doubtful };
-  sync::Atomic<Memory> memory{Memory::unseen};  // the user's rows; doubtful memory is looked at again before each part
+  // the user's rows; doubtful memory is looked at again before each part
+  sync::Atomic<Memory> memory{Memory::unseen};
 
   [[nodiscard]] Direction direction() const noexcept { return work.direction; }
-  [[nodiscard]] std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(pieces.size()); }
-  [[nodiscard]] unsigned char* buffer(std::uint32_t index) const noexcept { return ring.data + pieces[index].place.offset; }
-  /// Whether a worker can move a part of the next piece now. Requires: StagingWorkers::lock_ is held.
+  [[nodiscard]] std::uint32_t count() const noexcept {
+    return static_cast<std::uint32_t>(pieces.size());
+  }
+  [[nodiscard]] unsigned char* buffer(std::uint32_t index) const noexcept {
+    return ring.data + pieces[index].place.offset;
+  }
+  /// Whether a worker can move a part of the next piece now. Requires: StagingWorkers::lock_ is
+  /// held.
   [[nodiscard]] bool is_claimable() const noexcept;
 };
 using JobPtr = std::shared_ptr<Job>;
 
 /// How many parts a piece has.
 [[nodiscard]] std::uint32_t part_count(const Piece& piece) noexcept;
-/// Moves one part between user memory and the ring. If the memory cannot be touched, the stream's next synchronize() throws.
+/// Moves one part between user memory and the ring. If the memory cannot be touched, the stream's
+/// next synchronize() throws.
 void move_unless_cancelled(Job& job, Part part) noexcept;
-/// After the return no thread touches the user's memory: the caller may free it while it handles the exception.
+/// After the return no thread touches the user's memory: the caller may free it while it handles
+/// the exception.
 void cancel(Job& job) noexcept;
 /// Enqueues the copy of a piece between the ring and the device.
-[[nodiscard]] backend::status copy_piece(const Job& job, std::uint32_t index, native::stream stream) noexcept;
+[[nodiscard]] backend::status copy_piece(const Job& job, std::uint32_t index,
+                                         native::stream stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

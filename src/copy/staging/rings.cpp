@@ -38,8 +38,9 @@ namespace {
   if (pinned_shelves().statistics().cached == 0) throw_status(s, operation);
   backend::forget_error(s);
   throw_error(errc::out_of_memory, operation,
-              "there is no pinned memory to stage it; PinnedPool::trim() gives back what the pool keeps for reuse", s,
-              backend::error_name(s));
+              "there is no pinned memory to stage it; PinnedPool::trim() gives back what the pool "
+              "keeps for reuse",
+              s, backend::error_name(s));
 }
 
 // A piece is three calls of the runtime, and a channel of CUDA holds 1,020 calls.
@@ -54,7 +55,8 @@ constexpr int most_workers = 64;
 void cancel_jobs_of_lost_devices() noexcept {
   for (int device = 0; device < max_devices; ++device) {
     if (!staging_workers().has_work_of(device)) continue;
-    if (own_call(device, ScopedDevice::no_throw, is_current_device_lost)) staging_workers().cancel_all_of(device);
+    if (own_call(device, ScopedDevice::no_throw, is_current_device_lost))
+      staging_workers().cancel_all_of(device);
   }
 }
 
@@ -64,8 +66,10 @@ StagingRings& staging_rings() { return immortal<StagingRings>(); }
 
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
-  if (o.workers == 0) o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, most_workers).value_or(0);
-  if (o.workers == 0) o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
+  if (o.workers == 0)
+    o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, most_workers).value_or(0);
+  if (o.workers == 0)
+    o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
   o.workers = std::min(o.workers, most_workers);
   if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
@@ -78,7 +82,8 @@ void StagingRings::fill_in_options() {
 void StagingRings::configure(const StagingOptions& options) {
   constexpr const char* operation = "set staging options";
   refuse_in_child(operation);
-  if (options.workers < 0) throw_error(errc::invalid_argument, operation, "the number of workers is negative");
+  if (options.workers < 0)
+    throw_error(errc::invalid_argument, operation, "the number of workers is negative");
   const std::lock_guard lock{mutex_};
   if (started_) throw_error(errc::not_permitted, operation, "a copy has been staged already");
   options_ = options;
@@ -99,18 +104,23 @@ StagingOptions StagingRings::options() {
 std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
   std::size_t row = 0;
   for (const auto& ring : rings_) {
-    const bool is_over = ring->data == nullptr || ring->is_unused() || ring->given_up.load(std::memory_order_acquire);
-    if (ring->owner == owner && !is_over) row = std::max(row, ring->row.load(std::memory_order_relaxed));
+    const bool is_over = ring->data == nullptr || ring->is_unused() ||
+                         ring->given_up.load(std::memory_order_acquire);
+    if (ring->owner == owner && !is_over)
+      row = std::max(row, ring->row.load(std::memory_order_relaxed));
   }
   return row;
 }
 
-/// The stream's own ring, else the smallest unused one that is large enough, else null. An unused ring must also have been read by its
-/// last stream. Otherwise the next stream would wait for that stream, perhaps for good where both share a hardware channel.
+/// The stream's own ring, else the smallest unused one that is large enough, else null. An unused
+/// ring must also have been read by its last stream. Otherwise the next stream would wait for that
+/// stream, perhaps for good where both share a hardware channel.
 Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
-    if (ring->data == nullptr || ring->bytes < bytes || ring->given_up.load(std::memory_order_acquire)) continue;
+    if (ring->data == nullptr || ring->bytes < bytes ||
+        ring->given_up.load(std::memory_order_acquire))
+      continue;
     if (ring->owner == owner) return ring.get();
     if (ring->is_unused() && (best == nullptr || ring->bytes < best->bytes)) best = ring.get();
   }
@@ -118,27 +128,33 @@ Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
 }
 
 backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
-  const auto trimmed = std::find_if(rings_.begin(), rings_.end(), [](const auto& ring) { return ring->data == nullptr; });
+  const auto trimmed = std::find_if(rings_.begin(), rings_.end(),
+                                    [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
-    rings_.reserve(rings_.size() + 1);  // what can throw comes before the values, which are not freed
+    // what can throw comes before the values, which are not freed
+    rings_.reserve(rings_.size() + 1);
     auto fresh = std::make_unique<Ring>();
     void* values = nullptr;
-    const backend::status s = own_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
+    const backend::status s =
+        own_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
     if (s != backend::ok) return s;
     std::memset(values, 0, Ring::values_bytes);
     fresh->values = static_cast<std::uint32_t*>(values);
     ring = rings_.emplace_back(std::move(fresh)).get();
   }
   void* data = nullptr;
-  if (const backend::status s = own_call([&] { return allocate_pinned_pages(data, bytes); }); s != backend::ok) return s;
+  if (const backend::status s = own_call([&] { return allocate_pinned_pages(data, bytes); });
+      s != backend::ok)
+    return s;
   ring->set_memory(static_cast<unsigned char*>(data), bytes);
   pinned_ += bytes;
   made = ring;
   return backend::ok;
 }
 
-/// `row`: the bytes that follow each other, those of the work included. The sizes are few, so that a ring can serve many copies.
+/// `row`: the bytes that follow each other, those of the work included. The sizes are few, so that
+/// a ring can serve many copies.
 std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) const {
   constexpr std::size_t mib = std::size_t{1} << 20;
   std::size_t piece = smallest_piece;
@@ -146,7 +162,9 @@ std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) cons
   if (row > 32 * mib) piece = std::max(8 * mib, std::bit_floor(row / 16));
   piece = std::min(piece, options_->chunk);
   // A full channel holds the caller. One ring may be half of all memory.
-  while (count_pieces(work.rows, work.bytes(), piece) > most_pieces && piece * 2 * pieces_per_ring <= options_->memory / 2) piece *= 2;
+  while (count_pieces(work.rows, work.bytes(), piece) > most_pieces &&
+         piece * 2 * pieces_per_ring <= options_->memory / 2)
+    piece *= 2;
   return piece * pieces_per_ring;
 }
 
@@ -159,9 +177,11 @@ void StagingRings::start_workers(const char* operation) {
   started_ = true;
 }
 
-/// Above the limit, or without memory, a stream gets a smaller ring, if need be the smallest. Nor is cached pinned memory given back here:
-/// that takes long. Null if there is no memory for the smallest one: `refusal` is the runtime's status then.
-Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation, backend::status& refusal) {
+/// Above the limit, or without memory, a stream gets a smaller ring, if need be the smallest. Nor
+/// is cached pinned memory given back here: that takes long. Null if there is no memory for the
+/// smallest one: `refusal` is the runtime's status then.
+Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation,
+                                      backend::status& refusal) {
   for (;; bytes /= 2) {
     Ring* ring = find_ring(owner, bytes);
     if (ring != nullptr) return ring;
@@ -213,12 +233,15 @@ void StagingRings::trim() {
       ring->set_memory(nullptr, 0);
     }
   }
-  for (void* const block : unused) release_on_thread(native_release<void*, free_pinned_pages>(block, 0));
+  for (void* const block : unused)
+    release_on_thread(native_release<void*, free_pinned_pages>(block, 0));
 }
 
 }  // namespace detail
 
-void Staging::set_options(const StagingOptions& options) { detail::staging_rings().configure(options); }
+void Staging::set_options(const StagingOptions& options) {
+  detail::staging_rings().configure(options);
+}
 StagingOptions Staging::options() { return detail::staging_rings().options(); }
 void Staging::trim() {
   constexpr const char* operation = "trim staging memory";

@@ -33,7 +33,8 @@ class StagingRings {
   [[nodiscard]] std::size_t ring_bytes_for(const Work& work, std::size_t row) const;
   [[nodiscard]] std::size_t row_of(std::uint64_t owner) const noexcept;
   [[nodiscard]] Ring* find_ring(std::uint64_t owner, std::size_t bytes);
-  [[nodiscard]] Ring* find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation, backend::status& refusal);
+  [[nodiscard]] Ring* find_or_make_ring(std::uint64_t owner, std::size_t bytes,
+                                        const char* operation, backend::status& refusal);
   [[nodiscard]] backend::status make_ring(std::size_t bytes, Ring*& made);
 
   sync::Mutex mutex_;  // guards the rest

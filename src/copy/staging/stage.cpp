@@ -18,23 +18,28 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Enqueues a job's pieces with values that the stream waits for and writes, while workers move the bytes.
+/// Enqueues a job's pieces with values that the stream waits for and writes, while workers move the
+/// bytes.
 class ValueStaging {
  public:
-  ValueStaging(const JobPtr& job, native::stream stream) noexcept : job_{job}, ring_{job->ring}, stream_{stream} {}
+  ValueStaging(const JobPtr& job, native::stream stream) noexcept
+      : job_{job}, ring_{job->ring}, stream_{stream} {}
 
   /// Returns the first failure; pieces up to that one may be enqueued.
   [[nodiscard]] backend::status enqueue() {
     const bool to_device = job_->direction() == Direction::to_device;
-    backend::status s = to_device && !job_->may_start ? write(ring_.started(), job_->number) : backend::ok;
-    for (std::uint32_t index = 0; s == backend::ok && index < job_->count(); ++index) s = to_device ? send(index) : fetch(index);
+    backend::status s =
+        to_device && !job_->may_start ? write(ring_.started(), job_->number) : backend::ok;
+    for (std::uint32_t index = 0; s == backend::ok && index < job_->count(); ++index)
+      s = to_device ? send(index) : fetch(index);
     return s == backend::ok && !to_device ? wait_for(ring_.finished(), job_->number) : s;
   }
 
-  /// After a failure. The stream may already wait for the bytes of the last announced piece, so the workers set the
-  /// values of announced pieces, in order, without touching user memory.
+  /// After a failure. The stream may already wait for the bytes of the last announced piece, so the
+  /// workers set the values of announced pieces, in order, without touching user memory.
   void give_up() noexcept {
-    job_->stream_waits_for_end = announced_ == job_->count();  // the stream waits for the end only if all pieces were enqueued
+    // the stream waits for the end only if all pieces were enqueued
+    job_->stream_waits_for_end = announced_ == job_->count();
     ring_.given_up.store(true, std::memory_order_release);
     ring_.active.fetch_add(1, std::memory_order_relaxed);
     job_->unfinished.fetch_sub(job_->count() - announced_, std::memory_order_acq_rel);
@@ -48,13 +53,16 @@ class ValueStaging {
     staging_workers().rouse();
   }
   [[nodiscard]] backend::status wait_for(Value value, std::uint64_t number) noexcept {
-    return value.has_reached(number) ? backend::ok : backend::stream_wait_value(stream_, value.place(), static_cast<std::uint32_t>(number));
+    return value.has_reached(number)
+               ? backend::ok
+               : backend::stream_wait_value(stream_, value.place(),
+                                            static_cast<std::uint32_t>(number));
   }
   [[nodiscard]] backend::status write(Value value, std::uint64_t number) noexcept {
     return backend::stream_write_value(stream_, value.place(), static_cast<std::uint32_t>(number));
   }
-  /// To the device. The piece is announced before the stream is made to wait for it: streams share hardware channels, and a full channel
-  /// holds the caller until that very wait is over.
+  /// To the device. The piece is announced before the stream is made to wait for it: streams share
+  /// hardware channels, and a full channel holds the caller until that very wait is over.
   [[nodiscard]] backend::status send(std::uint32_t index) {
     const std::uint64_t end = job_->first_piece + index + 1;
     announce_piece();
@@ -66,12 +74,15 @@ class ValueStaging {
     unwritten_ = 0;
     return write(ring_.emptied(), end);
   }
-  /// To the host. The piece is announced afterwards: before that there is nothing that a worker could do.
+  /// To the host. The piece is announced afterwards: before that there is nothing that a worker
+  /// could do.
   [[nodiscard]] backend::status fetch(std::uint32_t index) {
     // The stream passes earlier jobs only when all their pieces have left the ring.
     const std::uint64_t emptied = job_->pieces[index].place.emptied;
     const bool is_empty = emptied <= job_->first_piece;
-    if (const backend::status s = is_empty ? backend::ok : wait_for(ring_.emptied(), emptied); s != backend::ok) return s;
+    if (const backend::status s = is_empty ? backend::ok : wait_for(ring_.emptied(), emptied);
+        s != backend::ok)
+      return s;
     if (const backend::status s = copy_piece(*job_, index, stream_); s != backend::ok) return s;
     const backend::status s = write(ring_.filled(), job_->first_piece + index + 1);
     if (s == backend::ok) announce_piece();
@@ -102,10 +113,12 @@ struct HostStep {
 void move_piece(void* data) {
   const std::unique_ptr<HostStep> step{static_cast<HostStep*>(data)};
   Job& job = *step->job;
-  for (std::uint32_t part = 0; part < part_count(job.pieces[step->index]); ++part) move_unless_cancelled(job, {step->index, part});
+  for (std::uint32_t part = 0; part < part_count(job.pieces[step->index]); ++part)
+    move_unless_cancelled(job, {step->index, part});
 }
 
-/// The stream has passed the job: its pieces have left the ring, which a later copy through the same ring may ask about.
+/// The stream has passed the job: its pieces have left the ring, which a later copy through the
+/// same ring may ask about.
 void release_ring(void* data) {
   const std::unique_ptr<HostStep> step{static_cast<HostStep*>(data)};
   const Job& job = *step->job;
@@ -113,7 +126,8 @@ void release_ring(void* data) {
   job.ring.release();
 }
 
-/// For devices without such values: a host function for each piece moves its bytes, in stream order.
+/// For devices without such values: a host function for each piece moves its bytes, in stream
+/// order.
 void stage_with_host_functions(const JobPtr& job, native::stream stream, const char* operation) {
   const auto enqueue = [&](std::uint32_t index, void (*function)(void*)) {
     auto step = std::make_unique<HostStep>(HostStep{job, index});
@@ -137,9 +151,11 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   }
 }
 
-/// Makes and numbers a job. The caller has added 1 to ring.active; an exception takes it off again. Workers know the job, but leave it
-/// alone until a piece is announced. Requires: ring.mutex is held.
-[[nodiscard]] JobPtr make_job(Slot& slot, Work work, Ring& ring, bool may_read_now, bool with_values) try {
+/// Makes and numbers a job. The caller has added 1 to ring.active; an exception takes it off again.
+/// Workers know the job, but leave it alone until a piece is announced. Requires: ring.mutex is
+/// held.
+[[nodiscard]] JobPtr make_job(Slot& slot, Work work, Ring& ring, bool may_read_now,
+                              bool with_values) try {
   const auto job = std::make_shared<Job>(slot, std::move(work), ring, may_read_now);
   if (with_values) staging_workers().add(job);
   job->take_numbers();
@@ -152,15 +168,19 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
 }  // namespace
 
 void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
-  const bool with_values = has_stream_values(slot.device);  // asked before the job has a number: if this throws, there is nothing to undo
+  // asked before the job has a number: if this throws, there is nothing to undo
+  const bool with_values = has_stream_values(slot.device);
   for (;;) {
     Ring& ring = staging_rings().ring_for(slot, work, operation);
     const std::lock_guard in_order{ring.mutex};
-    if (ring.given_up.load(std::memory_order_acquire)) {  // by another thread, while this one waited for the mutex
+    // by another thread, while this one waited for the mutex
+    if (ring.given_up.load(std::memory_order_acquire)) {
       ring.release();
       continue;
     }
-    const JobPtr job = make_job(slot, std::move(work), ring, may_read_now && work.direction == Direction::to_device, with_values);
+    const JobPtr job =
+        make_job(slot, std::move(work), ring,
+                 may_read_now && work.direction == Direction::to_device, with_values);
     if (with_values)
       stage_with_values(job, slot.handle, operation);
     else

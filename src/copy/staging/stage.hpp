@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Copies between pageable memory and a device that do not hold the caller.
 ///
-/// At the call everything is enqueued on the caller's own stream. For each piece these are: a wait for a value, the copy between the device
-/// and a place in a pinned ring, a write of a value. Workers move the bytes between the ring and user memory, and read and set the values.
-/// Workers never call the runtime.
+/// At the call everything is enqueued on the caller's own stream. For each piece these are: a wait
+/// for a value, the copy between the device and a place in a pinned ring, a write of a value.
+/// Workers move the bytes between the ring and user memory, and read and set the values. Workers
+/// never call the runtime.
 ///
-/// Nothing that a stream waits for here depends on work that is enqueued later on any stream. A ring belongs to one stream at a time, so
-/// its places become free by earlier pieces of that stream and by the workers alone. And a worker never waits for the values of one stream
-/// while it could move a piece of another.
+/// Nothing that a stream waits for here depends on work that is enqueued later on any stream. A
+/// ring belongs to one stream at a time, so its places become free by earlier pieces of that stream
+/// and by the workers alone. And a worker never waits for the values of one stream while it could
+/// move a piece of another.
 ///
-/// A worker reads the source only after the stream has come to the copy, since earlier work of the stream may write the source. If nothing
-/// ahead writes it, the pieces of the next copies are filled while earlier ones travel.
+/// A worker reads the source only after the stream has come to the copy, since earlier work of the
+/// stream may write the source. If nothing ahead writes it, the pieces of the next copies are
+/// filled while earlier ones travel.
 #pragma once
 
 #include "copy/staging/job.hpp"
@@ -20,8 +23,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Enqueues the work as one job. `may_read_now`: nothing ahead in the stream writes the source, so that workers may read it at once.
-/// Requires: there is at least one byte; each host side is pageable memory, or pinned in parts; the stream's device is current.
+/// Enqueues the work as one job. `may_read_now`: nothing ahead in the stream writes the source, so
+/// that workers may read it at once. Requires: there is at least one byte; each host side is
+/// pageable memory, or pinned in parts; the stream's device is current.
 void stage(Slot& slot, Work work, bool may_read_now, const char* operation);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -47,19 +47,21 @@ void StagingWorkers::add(const JobPtr& job) {
   job->turn = ++turns_;
 }
 
-/// Of the parts that can be moved now, the first in the order of submission. The pieces of a ring come in their order, so that only its
-/// first job matters. Requires: the lock is held.
+/// Of the parts that can be moved now, the first in the order of submission. The pieces of a ring
+/// come in their order, so that only its first job matters. Requires: the lock is held.
 JobPtr StagingWorkers::claim(Part& part) {
   Ring* found = nullptr;
   for (Ring* const ring : rings_) {
     const Job& job = *ring->unclaimed.front();
-    if ((found == nullptr || job.turn < found->unclaimed.front()->turn) && job.is_claimable()) found = ring;
+    if ((found == nullptr || job.turn < found->unclaimed.front()->turn) && job.is_claimable())
+      found = ring;
   }
   if (found == nullptr) return nullptr;
   JobPtr job = found->unclaimed.front();
   const std::uint32_t parts = part_count(job->pieces[job->next_piece]);
   part = {job->next_piece, job->next_part++};
-  if (part.number == 0) found->parts_left(job->first_piece + part.piece).store(parts, std::memory_order_relaxed);
+  if (part.number == 0)
+    found->parts_left(job->first_piece + part.piece).store(parts, std::memory_order_relaxed);
   if (job->next_part == parts) {
     ++job->next_piece;
     job->next_part = 0;
@@ -71,7 +73,8 @@ JobPtr StagingWorkers::claim(Part& part) {
 /// Takes the job out of the unclaimed ones, if it is there. Requires: the lock is held.
 void StagingWorkers::drop(const Job& job) noexcept {
   auto& unclaimed = job.ring.unclaimed;
-  const auto found = std::find_if(unclaimed.begin(), unclaimed.end(), [&](const JobPtr& each) { return each.get() == &job; });
+  const auto found = std::find_if(unclaimed.begin(), unclaimed.end(),
+                                  [&](const JobPtr& each) { return each.get() == &job; });
   if (found == unclaimed.end()) return;
   unclaimed.erase(found);
   if (unclaimed.empty()) rings_.erase(std::find(rings_.begin(), rings_.end(), &job.ring));
@@ -79,12 +82,15 @@ void StagingWorkers::drop(const Job& job) noexcept {
 
 void StagingWorkers::finish_one(const JobPtr& job) {
   if (job->unfinished.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // Not for a cancelled job: no stream waits for its end, and a later job may have raised the value already.
-  if (job->direction() == Direction::to_host && job->stream_waits_for_end) job->ring.finished().set(job->number);
+  // Not for a cancelled job: no stream waits for its end, and a later job may have raised the value
+  // already.
+  if (job->direction() == Direction::to_host && job->stream_waits_for_end)
+    job->ring.finished().set(job->number);
   {
     const std::lock_guard lock{lock_};
     jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
-    if (job->cancelled.load(std::memory_order_relaxed)) drop(*job);  // after a failure some pieces were never announced
+    // after a failure some pieces were never announced
+    if (job->cancelled.load(std::memory_order_relaxed)) drop(*job);
   }
   job->ring.release();
 }
@@ -99,12 +105,14 @@ bool StagingWorkers::has_many_parts() noexcept {
   const std::lock_guard lock{lock_};
   return std::any_of(rings_.begin(), rings_.end(), [](const Ring* ring) {
     const Job& job = *ring->unclaimed.front();
-    return job.next_piece < job.announced.load(std::memory_order_acquire) && part_count(job.pieces[job.next_piece]) - job.next_part > 2;
+    return job.next_piece < job.announced.load(std::memory_order_acquire) &&
+           part_count(job.pieces[job.next_piece]) - job.next_part > 2;
   });
 }
 
-/// Unless it `must_look`, a worker that meets another thread at the lists does not wait for it: workers that press for the lists slow down
-/// the caller who adds a job (128 KiB copies in a row: 2.5 GB/s instead of 15 on an H100).
+/// Unless it `must_look`, a worker that meets another thread at the lists does not wait for it:
+/// workers that press for the lists slow down the caller who adds a job (128 KiB copies in a row:
+/// 2.5 GB/s instead of 15 on an H100).
 StagingWorkers::Found StagingWorkers::look(bool must_look) {
   Found found;
   std::unique_lock lock{lock_, std::defer_lock};
@@ -133,13 +141,16 @@ void StagingWorkers::move_part(const JobPtr& job, Part part, bool has_more) {
 template <class Predicate>
 JobPtr StagingWorkers::find_active(Predicate matches) noexcept {
   const std::lock_guard lock{lock_};
-  const auto found = std::find_if(jobs_.begin(), jobs_.end(),
-                                  [&](const JobPtr& each) { return matches(*each) && !each->cancelled.load(std::memory_order_relaxed); });
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const JobPtr& each) {
+    return matches(*each) && !each->cancelled.load(std::memory_order_relaxed);
+  });
   return found == jobs_.end() ? nullptr : *found;
 }
 
 void StagingWorkers::cancel_all(std::uint64_t stream_id) noexcept {
-  while (const JobPtr job = find_active([&](const Job& each) { return each.stream_id == stream_id; })) cancel(*job);
+  while (const JobPtr job =
+             find_active([&](const Job& each) { return each.stream_id == stream_id; }))
+    cancel(*job);
 }
 
 bool StagingWorkers::has_work_of(int device) noexcept {
@@ -147,7 +158,8 @@ bool StagingWorkers::has_work_of(int device) noexcept {
 }
 
 void StagingWorkers::cancel_all_of(int device) noexcept {
-  while (const JobPtr job = find_active([&](const Job& each) { return each.device == device; })) cancel(*job);
+  while (const JobPtr job = find_active([&](const Job& each) { return each.device == device; }))
+    cancel(*job);
 }
 
 /// Pauses between two looks at the values; longer when a stream is held up for long.
@@ -181,11 +193,13 @@ void StagingWorkers::work() {
     } else if (found.watches) {
       watch(Clock::now() - last_success);
     } else if (!was_idle_for_long) {
-      for (int i = 0; i < sync::polls(500) && signal_.load(std::memory_order_acquire) == seen; ++i) relax();
+      for (int i = 0; i < sync::polls(500) && signal_.load(std::memory_order_acquire) == seen; ++i)
+        relax();
     } else {
       sleep(seen);
       last_success = Clock::now();
-      // Waking takes long. So each that wakes wakes others, before they have found what there is to do.
+      // Waking takes long. So each that wakes wakes others, before they have found what there is to
+      // do.
       if (has_many_parts()) rouse();
     }
   }

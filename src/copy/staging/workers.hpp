@@ -16,14 +16,16 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 class StagingWorkers {
  public:
-  /// Starts `count` threads, or as many as the system has; they run until the process ends. False if there is none at all.
+  /// Starts `count` threads, or as many as the system has; they run until the process ends. False
+  /// if there is none at all.
   [[nodiscard]] bool start(int count) noexcept;
   void add(const JobPtr& job);
   /// One of the job's pieces is moved, or all of them are enqueued. The last call closes the job.
   void finish_one(const JobPtr& job);
   /// Wakes one worker, if one sleeps: there may be something to do.
   void rouse();
-  /// Cancels the stream's jobs: after the return no worker touches the user's memory of these. For a stream that cannot be waited for.
+  /// Cancels the stream's jobs: after the return no worker touches the user's memory of these. For
+  /// a stream that cannot be waited for.
   void cancel_all(std::uint64_t stream_id) noexcept;
   /// The same for all jobs of a device.
   void cancel_all_of(int device) noexcept;
@@ -49,11 +51,12 @@ class StagingWorkers {
   void watch(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);
 
-  SpinLock lock_;                          // held while the lists are searched or changed
-  std::deque<JobPtr> jobs_;                // not closed, in the order of submission
-  std::vector<Ring*> rings_;               // with jobs that have pieces which no worker has claimed
-  std::uint64_t turns_ = 0;                // jobs added so far
-  bool is_watched_ = false;                // a worker keeps looking at the values that devices change
+  SpinLock lock_;             // held while the lists are searched or changed
+  std::deque<JobPtr> jobs_;   // not closed, in the order of submission
+  std::vector<Ring*> rings_;  // with jobs that have pieces which no worker has claimed
+  std::uint64_t turns_ = 0;   // jobs added so far
+  // a worker keeps looking at the values that devices change
+  bool is_watched_ = false;
   sync::Atomic<std::uint32_t> signal_{0};  // changes when there may be something to do
   sync::Atomic<int> sleepers_{0};
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The whole command in this process: its arguments are the input's first line, its file the rest. It ends with status 0, 1 or 2. With 0
-/// the result is right; else no file is made. Names of files have no '/', so that nothing outside the fuzzer's folder is touched.
+/// The whole command in this process: its arguments are the input's first line, its file the rest.
+/// It ends with status 0, 1 or 2. With 0 the result is right; else no file is made. Names of files
+/// have no '/', so that nothing outside the fuzzer's folder is touched.
 #include "byte_map.hpp"
 
 #include <sys/stat.h>
@@ -27,7 +28,8 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-/// A folder of the fuzzer's own, which is the current one from then on. Nothing is printed after that, but by the fuzzer.
+/// A folder of the fuzzer's own, which is the current one from then on. Nothing is printed after
+/// that, but by the fuzzer.
 const fs::path& folder() {
   static const fs::path path = [] {
     std::string name = (fs::temp_directory_path() / "runnel-fuzz-XXXXXX").string();
@@ -66,7 +68,8 @@ std::string contents(const fs::path& path) {
 void require_right(const std::string& in, const std::string& out) {
   const auto is_map = [&](std::string_view name) {
     const tool::ByteMap map = tool::byte_map(name);
-    return in.size() == out.size() && std::equal(in.begin(), in.end(), out.begin(), [&](char from, char to) {
+    return in.size() == out.size() &&
+           std::equal(in.begin(), in.end(), out.begin(), [&](char from, char to) {
              return map.to[static_cast<unsigned char>(from)] == static_cast<unsigned char>(to);
            });
   };

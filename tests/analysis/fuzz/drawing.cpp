@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the command writes for other programs: names of any bytes, and times of any size, must give well-formed JSON and SVG.
+/// What the command writes for other programs: names of any bytes, and times of any size, must give
+/// well-formed JSON and SVG.
 #include "json.hpp"
 #include "lanes.hpp"
 #include "timeline.hpp"
@@ -71,7 +72,8 @@ runnel::OverlapChunkTimes chunk_times(Bytes& bytes, std::size_t chunk) {
   times.chunk = chunk;
   times.buffer = chunk % 4;
   std::chrono::nanoseconds now{bytes.take<std::uint32_t>()};
-  for (auto* const span : {&times.read, &times.copy_in, &times.compute, &times.copy_out, &times.write}) {
+  for (auto* const span :
+       {&times.read, &times.copy_in, &times.compute, &times.copy_out, &times.write}) {
     span->start = now;
     now += std::chrono::nanoseconds{bytes.take<std::uint32_t>()};
     span->stop = now;
@@ -91,7 +93,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t streams = 1 + bytes.take<std::uint8_t>() % 32;
   std::vector<runnel::OverlapChunkTimes> times;
   while (!bytes.empty() && times.size() < 64) times.push_back(chunk_times(bytes, times.size()));
-  const auto strategy = by_step ? runnel::OverlapStrategy::copy_compute_copy : runnel::OverlapStrategy::stream_per_chunk;
+  const auto strategy = by_step ? runnel::OverlapStrategy::copy_compute_copy
+                                : runnel::OverlapStrategy::stream_per_chunk;
   const std::vector<tool::Lane> lanes = tool::lanes_of(times, strategy, streams);
   require_svg(tool::draw_timeline(lanes, times.size() + bytes.take<std::uint8_t>(), text));
   require_json(tool::trace_events(lanes, name));

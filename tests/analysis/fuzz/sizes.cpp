@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Sizes, as environment variables and the command's options have them. The parser is compared with a slow one.
+/// Sizes, as environment variables and the command's options have them. The parser is compared with
+/// a slow one.
 #include "base/parse_size.hpp"
 #include "failure.hpp"
 #include "size.hpp"
@@ -44,7 +45,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   const std::optional<std::uint64_t> expected = slow_parse(text);
   const runnel::detail::ParsedSize parsed = runnel::detail::parse_size(text);
-  if (parsed.fault == runnel::detail::SizeFault::none ? expected != parsed.bytes : expected || parsed.bytes != 0) std::abort();
+  if (parsed.fault == runnel::detail::SizeFault::none ? expected != parsed.bytes
+                                                      : expected || parsed.bytes != 0)
+    std::abort();
 
   std::optional<std::uint64_t> option;
   try {

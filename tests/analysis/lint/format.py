@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources are formatted by clang-format 14, the version of Debian 12. Other versions format differently."""
-import re
+"""Sources are formatted by the version of clang-format below; other versions format differently. `pip install clang-format==VERSION` has it, and
+scripts/setup.sh puts it into build-format/."""
+import pathlib
 import shutil
 import subprocess
+import sys
 
 import repository
 
-tool = None
-for candidate in ('clang-format-14', 'clang-format'):
-    if shutil.which(candidate):
-        said = subprocess.run([candidate, '--version'], capture_output=True, text=True).stdout
-        if re.search(r'version 14\.', said):
-            tool = candidate
-            break
+VERSION = '20.1.8'
+OWN = repository.ROOT / 'build-format/bin/clang-format'
+
+if '--version' in sys.argv:
+    print(VERSION)
+    raise SystemExit
+tool = next((str(candidate) for candidate in (OWN, shutil.which('clang-format')) if candidate and pathlib.Path(candidate).exists() and
+             f'version {VERSION}' in subprocess.run([candidate, '--version'], capture_output=True, text=True).stdout), None)
 if tool is None:
-    repository.skip('clang-format 14 is not installed')
+    repository.skip(f'clang-format {VERSION} is not installed: . scripts/setup.sh and need_clang_format')
 
 paths = list(repository.files(endings=('.hpp', '.cpp', '.cu')))
 

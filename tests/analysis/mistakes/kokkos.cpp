@@ -21,74 +21,122 @@ std::vector<int> make_vector();
 
 namespace {
 
-[[maybe_unused]] void copies(StreamRef s, const View& x, const View& y, std::vector<int>& v, int* p, DeviceBuffer<int>& d) {
-  copy_async(s, x, make_vector());          // error: a temporary container ends before the copy: give it a name
-  copy_async(s, make_vector(), x);          // error: a temporary container ends before the copy: give it a name
-  copy_async(s, x, std::move(v));           // error: a temporary container ends before the copy: give it a name
-  copy_async(s, x, DeviceBuffer<int>{3});   // error: a temporary container ends before the copy: give it a name
-  copy_async(s, PinnedBuffer<int>{3}, x);   // error: a temporary container ends before the copy: give it a name
-  copy_async(s, x, {1, 2, 3});              // error: a braced list ends before the copy: give it a name
-  copy_async(s, x, p);                      // error: a pointer has no size: pass a std::span or an unmanaged view
-  copy_async(s, p, x, Pageable::block);     // error: a pointer has no size: pass a std::span or an unmanaged view
-  copy_async(s, v, d);                      // error: neither side is a Kokkos view: write runnel::copy(stream, to, from)
-  copy_async(x, y);                         // error: the stream comes first: the order is copy_async(stream, to, from)
-  copy_async(x, s, y);                      // error: the stream comes first: the order is copy_async(stream, to, from)
-  copy_async(x, y, s);                      // error: the stream comes first: the order is copy_async(stream, to, from)
-  copy(s, x, v);                            // error: a Kokkos view: write kokkos::copy_async(stream, to, from)
-  copy(v, y);                               // error: a Kokkos view: write kokkos::copy_async(stream, to, from)
-  fill(s, x, 1);                            // error: a Kokkos view: write Kokkos::deep_copy(exec, view, value)
+[[maybe_unused]] void copies(StreamRef s, const View& x, const View& y, std::vector<int>& v, int* p,
+                             DeviceBuffer<int>& d) {
+  // error: a temporary container ends before the copy: give it a name
+  copy_async(s, x, make_vector());
+  // error: a temporary container ends before the copy: give it a name
+  copy_async(s, make_vector(), x);
+  // error: a temporary container ends before the copy: give it a name
+  copy_async(s, x, std::move(v));
+  // error: a temporary container ends before the copy: give it a name
+  copy_async(s, x, DeviceBuffer<int>{3});
+  // error: a temporary container ends before the copy: give it a name
+  copy_async(s, PinnedBuffer<int>{3}, x);
+  // error: a braced list ends before the copy: give it a name
+  copy_async(s, x, {1, 2, 3});
+  // error: a pointer has no size: pass a std::span or an unmanaged view
+  copy_async(s, x, p);
+  // error: a pointer has no size: pass a std::span or an unmanaged view
+  copy_async(s, p, x, Pageable::block);
+  // error: neither side is a Kokkos view: write runnel::copy(stream, to, from)
+  copy_async(s, v, d);
+  // error: the stream comes first: the order is copy_async(stream, to, from)
+  copy_async(x, y);
+  // error: the stream comes first: the order is copy_async(stream, to, from)
+  copy_async(x, s, y);
+  // error: the stream comes first: the order is copy_async(stream, to, from)
+  copy_async(x, y, s);
+  // error: a Kokkos view: write kokkos::copy_async(stream, to, from)
+  copy(s, x, v);
+  // error: a Kokkos view: write kokkos::copy_async(stream, to, from)
+  copy(v, y);
+  // error: a Kokkos view: write Kokkos::deep_copy(exec, view, value)
+  fill(s, x, 1);
   static_cast<void>(copy_operation(x, v));  // error: a Kokkos view: pass kokkos::span(view)
 }
 
-[[maybe_unused]] void shapes(StreamRef s, Kokkos::DualView<int*>& dual, const View& x, std::vector<int>& v) {
+[[maybe_unused]] void shapes(StreamRef s, Kokkos::DualView<int*>& dual, const View& x,
+                             std::vector<int>& v) {
   const Kokkos::View<int**, Space::memory_space> matrix("matrix", 2, 3);
   const Kokkos::View<int, Space::memory_space> one("one");
-  copy_async(s, dual, v);        // error: a DualView is two views: pass dual.view_device() or dual.view_host()
-  copy_async(s, x, dual);        // error: a DualView is two views: pass dual.view_device() or dual.view_host()
-  copy_async(s, dual, dual);     // error: a DualView is two views: pass dual.view_device() or dual.view_host()
-  copy(s, dual, v);              // error: a Kokkos view: write kokkos::copy_async(stream, to, from)
-  copy_async(s, matrix, v);      // error: a vector, a span or a buffer is copied from or to a view of rank 1
-  copy_async(s, v, matrix);      // error: a vector, a span or a buffer is copied from or to a view of rank 1
+  // error: a DualView is two views: pass dual.view_device() or dual.view_host()
+  copy_async(s, dual, v);
+  // error: a DualView is two views: pass dual.view_device() or dual.view_host()
+  copy_async(s, x, dual);
+  // error: a DualView is two views: pass dual.view_device() or dual.view_host()
+  copy_async(s, dual, dual);
+  copy(s, dual, v);  // error: a Kokkos view: write kokkos::copy_async(stream, to, from)
+  // error: a vector, a span or a buffer is copied from or to a view of rank 1
+  copy_async(s, matrix, v);
+  // error: a vector, a span or a buffer is copied from or to a view of rank 1
+  copy_async(s, v, matrix);
   copy_async(s, one, 8);         // error: a temporary ends before the copy: give it a name
   copy_async(s, one, v[0] + 1);  // error: a temporary ends before the copy: give it a name
 }
 
 [[maybe_unused]] void temporaries() {
-  static_cast<void>(kokkos::fenced_exec_space(Stream{}));  // error: a temporary stream ends at once: give it a name
+  // error: a temporary stream ends at once: give it a name
+  static_cast<void>(kokkos::fenced_exec_space(Stream{}));
 }
 
-[[maybe_unused]] void instances(StreamRef s, const Space& exec, const Exec& stream, const View& x, const View& y, std::vector<int>& v) {
-  copy_async(exec, x, y);                                // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  copy(exec, v, v);                                      // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  fill(exec, v, 1);                                      // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  launch(exec, [](const Space&) {});                     // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  static_cast<void>(kokkos::fenced_exec_space(exec));    // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  s.wait_stream(exec);                                   // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  const StreamGuard with{exec};                          // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  const DeviceBuffer<int> buffer{3, exec};               // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
-  copy_async(stream, x, y);                              // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
-  copy(stream, v, v);                                    // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
-  launch(kokkos::as_stream(exec), [](const Space&) {});  // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
-  s.wait_stream(stream);                                 // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
-  static_cast<void>(kokkos::as_stream(s));               // error: it is a stream already; kokkos::fenced_exec_space(stream) is its instance
-  kokkos::wait(exec, s);                                 // error: both are instances: for a stream write stream.wait_stream(
-  kokkos::wait(s, exec);                                 // error: both are instances: for a stream write stream.wait_stream(
+[[maybe_unused]] void instances(StreamRef s, const Space& exec, const Exec& stream, const View& x,
+                                const View& y, std::vector<int>& v) {
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  copy_async(exec, x, y);
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  copy(exec, v, v);
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  fill(exec, v, 1);
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  launch(exec, [](const Space&) {});
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  static_cast<void>(kokkos::fenced_exec_space(exec));
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  s.wait_stream(exec);
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  const StreamGuard with{exec};
+  // error: a Kokkos instance is no stream: write kokkos::as_stream(exec).stream()
+  const DeviceBuffer<int> buffer{3, exec};
+  // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
+  copy_async(stream, x, y);
+  // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
+  copy(stream, v, v);
+  // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
+  launch(kokkos::as_stream(exec), [](const Space&) {});
+  // error: write kokkos::as_stream(exec).stream(), of an ExecStream .stream()
+  s.wait_stream(stream);
+  // error: it is a stream already; kokkos::fenced_exec_space(stream) is its instance
+  static_cast<void>(kokkos::as_stream(s));
+  // error: both are instances: for a stream write stream.wait_stream(
+  kokkos::wait(exec, s);
+  // error: both are instances: for a stream write stream.wait_stream(
+  kokkos::wait(s, exec);
 }
 
 struct Other {};
 [[maybe_unused]] void functions(StreamRef s) {
-  launch(s, [] {});                       // error: the function takes the instance of the space: write launch<Space>(stream,
-  launch<Space>(s, [](int) {});           // error: the function takes the instance of the space: write launch<Space>(stream,
-  launch<Space>(s, [](const Other&) {});  // error: the function takes the instance of the space: write launch<Space>(stream,
-  launch(s, KOKKOS_LAMBDA(int){});        // error: the function takes the instance of the space: write launch<Space>(stream,
-  launch<Space>(s, [](Space&) {});        // error: the function takes the instance of the space: write launch<Space>(stream,
+  // error: the function takes the instance of the space: write launch<Space>(stream,
+  launch(s, [] {});
+  // error: the function takes the instance of the space: write launch<Space>(stream,
+  launch<Space>(s, [](int) {});
+  // error: the function takes the instance of the space: write launch<Space>(stream,
+  launch<Space>(s, [](const Other&) {});
+  // error: the function takes the instance of the space: write launch<Space>(stream,
+  launch(s, KOKKOS_LAMBDA(int){});
+  // error: the function takes the instance of the space: write launch<Space>(stream,
+  launch<Space>(s, [](Space&) {});
 }
 
 [[maybe_unused]] void views() {
-  const auto a = kokkos::view(DeviceBuffer<int>{3});         // error: a temporary buffer ends before its view: give it a name
-  const auto b = kokkos::view(PinnedBuffer<int>{3});         // error: a temporary buffer ends before its view: give it a name
-  const auto c = kokkos::view(ManagedBuffer<int>{3});        // error: a temporary buffer ends before its view: give it a name
-  const auto d = kokkos::view<Space>(DeviceBuffer<int>{3});  // error: a temporary buffer ends before its view: give it a name
+  // error: a temporary buffer ends before its view: give it a name
+  const auto a = kokkos::view(DeviceBuffer<int>{3});
+  // error: a temporary buffer ends before its view: give it a name
+  const auto b = kokkos::view(PinnedBuffer<int>{3});
+  // error: a temporary buffer ends before its view: give it a name
+  const auto c = kokkos::view(ManagedBuffer<int>{3});
+  // error: a temporary buffer ends before its view: give it a name
+  const auto d = kokkos::view<Space>(DeviceBuffer<int>{3});
 }
 
 // What is possible, and what is not: `requires` answers truly.
@@ -97,25 +145,29 @@ concept Copied = requires(Stream s, To&& to, From&& from) {
   copy_async(s, std::forward<To>(to), std::forward<From>(from));
 };
 template <class F>
-concept Launched = requires(StreamRef s, F f) {
-  launch<Space>(s, f);
-};
+concept Launched = requires(StreamRef s, F f) { launch<Space>(s, f); };
 template <class B>
-concept Viewed = requires(B&& buffer) {
-  kokkos::view(std::forward<B>(buffer));
-};
+concept Viewed = requires(B&& buffer) { kokkos::view(std::forward<B>(buffer)); };
 template <class T>
 concept StreamLike = std::is_convertible_v<T, StreamRef> && std::is_constructible_v<StreamRef, T>;
 using Vector = std::vector<int>;
 static_assert(Copied<StreamRef, View, View> && Copied<StreamRef, const View&, Vector&> &&
               Copied<StreamRef, const Vector&, Vector&> == false);
-static_assert(Copied<StreamRef, std::span<int>, View> && Copied<StreamRef, View, std::span<const int>>);
-static_assert(Copied<StreamRef, View, DeviceSpan<int>> && Copied<StreamRef, View&, const DeviceBuffer<int>&>);
-static_assert(!Copied<StreamRef, View, Vector> && !Copied<StreamRef, Vector, View> && !Copied<StreamRef, View, int*>);
-static_assert(!Copied<Space, View, View> && !Copied<Exec&, View, View> && !Copied<View, StreamRef, View>);
-static_assert(Launched<void (*)(const Space&)> && Launched<void (*)(Space)> && !Launched<void (*)()> && !Launched<void (*)(int)>);
-static_assert(Viewed<DeviceBuffer<int>&> && Viewed<const PinnedBuffer<int>&> && Viewed<DeviceSpan<int>>);
-static_assert(!Viewed<DeviceBuffer<int>> && !Viewed<const PinnedBuffer<int>> && !Viewed<ManagedBuffer<int>>);
-static_assert(StreamLike<Stream&> && StreamLike<kokkos::Instance<Space>&> && !StreamLike<Space> && !StreamLike<Exec&>);
+static_assert(Copied<StreamRef, std::span<int>, View> &&
+              Copied<StreamRef, View, std::span<const int>>);
+static_assert(Copied<StreamRef, View, DeviceSpan<int>> &&
+              Copied<StreamRef, View&, const DeviceBuffer<int>&>);
+static_assert(!Copied<StreamRef, View, Vector> && !Copied<StreamRef, Vector, View> &&
+              !Copied<StreamRef, View, int*>);
+static_assert(!Copied<Space, View, View> && !Copied<Exec&, View, View> &&
+              !Copied<View, StreamRef, View>);
+static_assert(Launched<void (*)(const Space&)> && Launched<void (*)(Space)> &&
+              !Launched<void (*)()> && !Launched<void (*)(int)>);
+static_assert(Viewed<DeviceBuffer<int>&> && Viewed<const PinnedBuffer<int>&> &&
+              Viewed<DeviceSpan<int>>);
+static_assert(!Viewed<DeviceBuffer<int>> && !Viewed<const PinnedBuffer<int>> &&
+              !Viewed<ManagedBuffer<int>>);
+static_assert(StreamLike<Stream&> && StreamLike<kokkos::Instance<Space>&> && !StreamLike<Space> &&
+              !StreamLike<Exec&>);
 
 }  // namespace

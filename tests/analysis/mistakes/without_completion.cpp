@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that uses what needs <runnel/completion.hpp> and does not include it. mistakes.py compiles this file, as mistakes.cpp.
+// A program that uses what needs <runnel/completion.hpp> and does not include it. mistakes.py
+// compiles this file, as mistakes.cpp.
 #include <runnel/event.hpp>
 #include <runnel/stream.hpp>
 
 using namespace runnel;
 
-[[maybe_unused]] static void completion(const Stream& stream, StreamRef view, const Event& event, const TimedEvent& timed) {
+[[maybe_unused]] static void completion(const Stream& stream, StreamRef view, const Event& event,
+                                        const TimedEvent& timed) {
   stream.on_complete([](const auto&) {});  // error: include <runnel/completion.hpp>
   view.on_complete([](const auto&) {});    // error: include <runnel/completion.hpp>
   event.on_complete([](const auto&) {});   // error: include <runnel/completion.hpp>

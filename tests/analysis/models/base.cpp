@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of the lock and the cache that the library's lists are built with, and of what is known of the work ahead in a stream.
+/// Checks of the lock and the cache that the library's lists are built with, and of what is known
+/// of the work ahead in a stream.
 #include "base/batch_cache.hpp"
 #include "base/spin_lock.hpp"
 #include "stream/work_ahead.hpp"
@@ -48,7 +49,8 @@ void take_and_give() {
 /// Requires: a batch may be so large.
 [[nodiscard]] Node* batch_of(std::size_t size) {
   Node* const first = new Node{};
-  for (first->count = 0; first->count + 1 < size; ++first->count) first->others[first->count] = new Node{};
+  for (first->count = 0; first->count + 1 < size; ++first->count)
+    first->others[first->count] = new Node{};
   return first;
 }
 /// As many nodes as were given to the cache must be there after all threads ended.
@@ -62,7 +64,8 @@ void expect_nodes(int count) {
 }
 
 void batch_cache() {
-  together([] { Cache::share(batch_of(2)), take_and_give(); }, [] { take_and_give(), Cache::share(batch_of(1)); },
+  together([] { Cache::share(batch_of(2)), take_and_give(); },
+           [] { take_and_give(), Cache::share(batch_of(1)); },
            [] { take_and_give(), take_and_give(); });
   expect_nodes(3);
 }
@@ -70,9 +73,11 @@ void batch_cache() {
 /// Threads that are ending take single nodes, after their own part of the cache has gone.
 void batch_cache_at_thread_end() {
   Cache::share(batch_of(1));
-  Cache::share(batch_of(2));  // on the stack, so that a thread which takes one node puts the rest back
+  // on the stack, so that a thread which takes one node puts the rest back
+  Cache::share(batch_of(2));
   const auto end_with_a_node = [] {
-    runnel::detail::at_thread_end([](void*) { take_and_give(); }, nullptr);  // called after the cache's own function
+    // called after the cache's own function
+    runnel::detail::at_thread_end([](void*) { take_and_give(); }, nullptr);
     take_and_give();
   };
   together(end_with_a_node, end_with_a_node, [] { take_and_give(); });
@@ -100,7 +105,8 @@ struct SharedStream {
   int done = 0;            // so often the stream was waited for
   sync::Mutex block_lock;  // guards the block
   int block = 0;
-  int block_read_at = -1;  // `done` when the last copy from the block was enqueued; it is complete once `done` is larger
+  // `done` when the last copy from the block was enqueued; it is complete once `done` is larger
+  int block_read_at = -1;
 
   void wait() {
     runnel::detail::AheadScope scope{&ahead};
@@ -128,8 +134,11 @@ struct SharedStream {
     using runnel::detail::Ahead;
     runnel::detail::AheadScope scope{&ahead};
     const std::lock_guard lock{block_lock};
-    if (scope.known() == Ahead::uploads || (!(scope.known() == Ahead::idle && scope.is_undisturbed()) && !query())) return;
-    expect(block_read_at < 0 || is_complete(block_read_at), "the block is overwritten while the stream reads it");
+    if (scope.known() == Ahead::uploads ||
+        (!(scope.known() == Ahead::idle && scope.is_undisturbed()) && !query()))
+      return;
+    expect(block_read_at < 0 || is_complete(block_read_at),
+           "the block is overwritten while the stream reads it");
     ++block;
     scope.begins_to_enqueue();
     block_read_at = enqueue();
@@ -145,7 +154,8 @@ struct SharedStream {
       scope.leaves(Ahead::unknown);
     }
     runnel::detail::AheadScope scope{&ahead};
-    if (scope.known() != Ahead::unknown) expect(is_complete(enqueued_at), "a copy reads what one ahead of it has yet to write");
+    if (scope.known() != Ahead::unknown)
+      expect(is_complete(enqueued_at), "a copy reads what one ahead of it has yet to write");
     scope.leaves(scope.known());
   }
   void call_host_function() {
@@ -160,13 +170,15 @@ struct SharedStream {
 
 void work_ahead_of_short_copies() {
   auto& stream = lasting<SharedStream>();
-  together([&] { stream.copy_short_to_device(), stream.copy_short_to_device(); }, [&] { stream.wait(), stream.wait(); },
+  together([&] { stream.copy_short_to_device(), stream.copy_short_to_device(); },
+           [&] { stream.wait(), stream.wait(); },
            [&] { stream.wait(), stream.copy_short_to_device(); });
 }
 
 void work_ahead_of_copies_back() {
   auto& stream = lasting<SharedStream>();
-  together([&] { stream.copy_to_host_and_back(); }, [&] { stream.wait(), stream.copy_short_to_device(); },
+  together([&] { stream.copy_to_host_and_back(); },
+           [&] { stream.wait(), stream.copy_short_to_device(); },
            [&] { stream.wait(), stream.call_host_function(); });
 }
 
@@ -181,4 +193,6 @@ constexpr model::Check checks_of_base[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_base, std::size(checks_of_base)); }
+int main(int argc, char** argv) {
+  return model::explore(argc, argv, checks_of_base, std::size(checks_of_base));
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stands in for the backend and for the parts of the library that the checked sources call, but that are not checked themselves.
+/// Stands in for the backend and for the parts of the library that the checked sources call, but
+/// that are not checked themselves.
 #include "device.hpp"
 
 #include "base/check.hpp"
@@ -39,13 +40,16 @@ void run_stream(native::host_stream& stream) {
       stream.commands.pop_front();
     }
     command();
-    stream.completed.store(stream.completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    stream.completed.store(stream.completed.load(std::memory_order_relaxed) + 1,
+                           std::memory_order_release);
     const std::lock_guard lock{stream.mutex};
     stream.changed.notify_all();
   }
 }
 
-[[nodiscard]] sync::AtomicRef<std::uint32_t> value_at(std::uint32_t* place) { return sync::AtomicRef<std::uint32_t>{*place}; }
+[[nodiscard]] sync::AtomicRef<std::uint32_t> value_at(std::uint32_t* place) {
+  return sync::AtomicRef<std::uint32_t>{*place};
+}
 
 }  // namespace
 
@@ -58,7 +62,8 @@ void submit(native::stream stream, std::function<void()> command) {
 
 void synchronize(native::stream stream) {
   std::unique_lock lock{stream->mutex};
-  stream->changed.wait(lock, [&] { return stream->completed.load(std::memory_order_acquire) == stream->submitted; });
+  stream->changed.wait(
+      lock, [&] { return stream->completed.load(std::memory_order_acquire) == stream->submitted; });
 }
 
 bool is_idle(native::stream stream) {
@@ -107,8 +112,12 @@ status get_device(int& device) noexcept { return device = 0, ok; }
 status set_device(int) noexcept { return ok; }
 native::stream default_stream() noexcept { return nullptr; }
 bool forgets_host_functions() noexcept { return false; }
-status stream_is_capturing(native::stream, bool& capturing) noexcept { return capturing = false, ok; }
-status stream_query(native::stream stream) noexcept { return checks::is_idle(stream) ? ok : checks::not_ready; }
+status stream_is_capturing(native::stream, bool& capturing) noexcept {
+  return capturing = false, ok;
+}
+status stream_query(native::stream stream) noexcept {
+  return checks::is_idle(stream) ? ok : checks::not_ready;
+}
 status stream_destroy(native::stream stream) noexcept { return stream->is_destroyed = true, ok; }
 
 status event_create(native::event& event, EventKind) noexcept {
@@ -138,33 +147,44 @@ status stream_wait_event(native::stream stream, native::event event) noexcept {
 }
 status event_query(native::event event) noexcept {
   const std::lock_guard lock{event->mutex};
-  return event->stream == nullptr || event->stream->completed.load(std::memory_order_acquire) >= event->number ? ok : checks::not_ready;
+  return event->stream == nullptr ||
+                 event->stream->completed.load(std::memory_order_acquire) >= event->number
+             ? ok
+             : checks::not_ready;
 }
 
 status launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   return checks::submit(stream, [=] { function(data); }), ok;
 }
 status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
-  if (checks::copies_so_far.fetch_add(1, std::memory_order_relaxed) + 1 == checks::failing_copy) return checks::failed;
+  if (checks::copies_so_far.fetch_add(1, std::memory_order_relaxed) + 1 == checks::failing_copy)
+    return checks::failed;
   return checks::submit(stream, [=] { std::memcpy(to, from, bytes); }), ok;
 }
-status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count,
-                        native::stream stream) noexcept {
+status copy_batch_async(void* const* to, const void* const* from, const std::size_t* bytes,
+                        std::size_t count, native::stream stream) noexcept {
   for (std::size_t i = 0; i < count; ++i)
     if (const status s = copy_async(to[i], from[i], bytes[i], stream); s != ok) return s;
   return ok;
 }
-status copy_2d_async(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, native::stream) noexcept {
+status copy_2d_async(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t,
+                     native::stream) noexcept {
   return checks::failed;
 }
-status stream_wait_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
+status stream_wait_value(native::stream stream, std::uint32_t* place,
+                         std::uint32_t value) noexcept {
   checks::submit(stream, [=] {
-    while (static_cast<std::int32_t>(checks::value_at(place).load(std::memory_order_acquire) - value) < 0) checks::sync::yield();
+    while (static_cast<std::int32_t>(checks::value_at(place).load(std::memory_order_acquire) -
+                                     value) < 0)
+      checks::sync::yield();
   });
   return ok;
 }
-status stream_write_value(native::stream stream, std::uint32_t* place, std::uint32_t value) noexcept {
-  return checks::submit(stream, [=] { checks::value_at(place).store(value, std::memory_order_release); }), ok;
+status stream_write_value(native::stream stream, std::uint32_t* place,
+                          std::uint32_t value) noexcept {
+  return checks::submit(stream,
+                        [=] { checks::value_at(place).store(value, std::memory_order_release); }),
+         ok;
 }
 
 }  // namespace backend
@@ -203,8 +223,12 @@ bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }
 bool look_usable(Range, PageUse, Range&) noexcept { return true; }
 bool populate_pages(Range, PageUse) noexcept { return true; }
-backend::status free_pinned_pages(void* block) noexcept { return ::operator delete(block), backend::ok; }
-void keep_failure(StreamSlot*, std::uint64_t, Failure) noexcept { model::fail("a copy found no memory"); }
+backend::status free_pinned_pages(void* block) noexcept {
+  return ::operator delete(block), backend::ok;
+}
+void keep_failure(StreamSlot*, std::uint64_t, Failure) noexcept {
+  model::fail("a copy found no memory");
+}
 void throw_error(errc, const char*, const char* reason, int, const char*) { model::fail(reason); }
 void throw_error(errc, const char*, const char* reason) { model::fail(reason); }
 void throw_status(backend::status s, const char*) { throw s; }

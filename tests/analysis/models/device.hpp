@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A device of the checks, beneath the library's sources: a thread for each stream, which executes commands in order. It has no other
-/// order than a real device's: events and values are all that the host learns.
+/// A device of the checks, beneath the library's sources: a thread for each stream, which executes
+/// commands in order. It has no other order than a real device's: events and values are all that
+/// the host learns.
 #pragma once
 
 #include "support.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of the nodes of an event: one thread records it, others ask and wait. What was recorded before a question began is complete after
-/// a "yes"; a reference means one record, whatever is recorded later; and each native event comes back to the pool once.
+/// Checks of the nodes of an event: one thread records it, others ask and wait. What was recorded
+/// before a question began is complete after a "yes"; a reference means one record, whatever is
+/// recorded later; and each native event comes back to the pool once.
 #include "stream/event_node.hpp"
 
 #include "device.hpp"
@@ -43,13 +44,17 @@ void begin_round(World& w, int round) {
   record(w.event, w.a);
   w.recorded.store(round, std::memory_order_release);
 }
-[[nodiscard]] bool is_complete(native::event event) { return backend::event_query(event) == backend::ok; }
+[[nodiscard]] bool is_complete(native::event event) {
+  return backend::event_query(event) == backend::ok;
+}
 void expect_written(const World& w, int round) {
-  for (int i = 1; i <= round; ++i) expect(w.written[i] == i, "the work before the record is not complete");
+  for (int i = 1; i <= round; ++i)
+    expect(w.written[i] == i, "the work before the record is not complete");
 }
 [[nodiscard]] EventRef hold(const EventNodes& event) { return CurrentNode{event}.hold(); }
 void drop(EventNodes& event) {
-  for (auto* place : {&event.first, &event.later}) static_cast<void>(EventRef::adopt(place->exchange(nullptr, std::memory_order_relaxed)));
+  for (auto* place : {&event.first, &event.later})
+    static_cast<void>(EventRef::adopt(place->exchange(nullptr, std::memory_order_relaxed)));
 }
 /// In the end all events are in the pool, each once.
 void expect_pool() {
@@ -64,7 +69,8 @@ void expect_pool() {
   expect(made == events_made.load(std::memory_order_relaxed), "an event was lost");
 }
 
-/// The second record takes another node, because a reference is held, and the third one the first node again.
+/// The second record takes another node, because a reference is held, and the third one the first
+/// node again.
 void record_in_rounds(World& w) {
   begin_round(w, 1);
   {
@@ -88,7 +94,8 @@ void ask() {
   expect_pool();
 }
 
-/// The same with references, while a node that goes back to the pool is recorded for another event, whose stream has nothing to do.
+/// The same with references, while a node that goes back to the pool is recorded for another event,
+/// whose stream has nothing to do.
 void hold_beside_records() {
   auto& w = lasting<World>();
   auto& other = lasting<EventNodes>();
@@ -174,4 +181,6 @@ constexpr model::Check checks_of_events[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_events, std::size(checks_of_events)); }
+int main(int argc, char** argv) {
+  return model::explore(argc, argv, checks_of_events, std::size(checks_of_events));
+}

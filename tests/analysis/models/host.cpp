@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of the host backend: queues, engine, monitor, events, default streams. The tasks touch plain data, so that every missing order
-/// is a race, which the checker reports.
+/// Checks of the host backend: queues, engine, monitor, events, default streams. The tasks touch
+/// plain data, so that every missing order is a race, which the checker reports.
 #include "state.hpp"
 #include "support.hpp"
 
@@ -21,7 +21,8 @@ struct World {
     const model::Calm calm;
     prepare(*a);
   }
-  TaskQueuePtr a = std::make_shared<TaskQueue>(0), b = std::make_shared<TaskQueue>(0), c = std::make_shared<TaskQueue>(0);
+  TaskQueuePtr a = std::make_shared<TaskQueue>(0), b = std::make_shared<TaskQueue>(0),
+               c = std::make_shared<TaskQueue>(0);
   Gate first, second;
   int data[4] = {};
 };
@@ -47,7 +48,8 @@ void submit_and_rest() {
   expect(w.data[0] == 4, "a task was lost or ran twice");
 }
 
-/// A thread waits for the end of what it submits, again and again: the queue rests, and its worker may sleep.
+/// A thread waits for the end of what it submits, again and again: the queue rests, and its worker
+/// may sleep.
 void submit_and_wait() {
   World& w = world();
   for (std::uint64_t i = 1; i <= 3; ++i) {
@@ -99,7 +101,8 @@ void park_in_turn() {
   expect(w.data[0] == 3, "a task was lost");
 }
 
-/// Both cores are in use by tasks that wait for a queue which was put back. Only the monitor can find a core for it.
+/// Both cores are in use by tasks that wait for a queue which was put back. Only the monitor can
+/// find a core for it.
 void put_back() {
   World& w = world();
   w.a->submit([&] { w.first.wait(); });
@@ -121,10 +124,12 @@ void share_cores() {
            [&] { w.b->submit(add(w.data[1])), urgent->submit(add(w.data[3])); });
   w.c->submit(add(w.data[2]));
   for (const TaskQueuePtr& queue : {w.a, w.b, w.c, urgent}) wait_for(queue, queue->submitted());
-  expect(w.data[0] == 2 && w.data[1] == 1 && w.data[2] == 1 && w.data[3] == 1, "a task was lost or ran twice");
+  expect(w.data[0] == 2 && w.data[1] == 1 && w.data[2] == 1 && w.data[3] == 1,
+         "a task was lost or ran twice");
 }
 
-/// Four workers are idle, two more than there are cores: one that times out ends, perhaps just as a queue is handed to it.
+/// Four workers are idle, two more than there are cores: one that times out ends, perhaps just as a
+/// queue is handed to it.
 void retire() {
   World& w = world();
   const TaskQueuePtr queues[] = {w.a, w.b, w.c, std::make_shared<TaskQueue>(0)};
@@ -140,13 +145,15 @@ void retire() {
     w.first.open();
     for (const TaskQueuePtr& queue : queues) wait_for(queue, 1);
   }
-  together([&] { w.a->submit([&] { w.data[0] = 1; }); }, [&] { w.b->submit([&] { w.data[1] = 1; }); });
+  together([&] { w.a->submit([&] { w.data[0] = 1; }); },
+           [&] { w.b->submit([&] { w.data[1] = 1; }); });
   wait_for(w.a, 2);
   wait_for(w.b, 2);
   expect(w.data[0] == 1 && w.data[1] == 1, "a task was lost");
 }
 
-/// The block of tasks is full: the next submission needs another one, and the worker frees the old one.
+/// The block of tasks is full: the next submission needs another one, and the worker frees the old
+/// one.
 void change_block() {
   World& w = world();
   {
@@ -169,8 +176,7 @@ void require(backend::status s) { expect(s == backend::ok, "a function of the ba
   return stream;
 }
 void launch(native::stream stream, int& number) {
-  require(backend::launch_host_func(
-      stream, [](void* at) { ++*static_cast<int*>(at); }, &number));
+  require(backend::launch_host_func(stream, [](void* at) { ++*static_cast<int*>(at); }, &number));
 }
 
 struct Events {
@@ -184,11 +190,13 @@ struct Events {
   const model::Calm calm;
   e.a = make_stream(), e.b = make_stream();
   require(backend::event_create(e.plain, {}));
-  require(backend::event_create(e.timed, {.timed = true, .blocking_wait = false, .interprocess = false}));
+  require(backend::event_create(e.timed,
+                                {.timed = true, .blocking_wait = false, .interprocess = false}));
   return e;
 }
 
-/// One thread records and records again. Others query, wait, and let a stream wait: for one record or the other.
+/// One thread records and records again. Others query, wait, and let a stream wait: for one record
+/// or the other.
 void record_and_wait() {
   Events& e = events();
   together(
@@ -203,11 +211,16 @@ void record_and_wait() {
         if (!e.recorded.load(std::memory_order_acquire)) return;
         require(backend::stream_wait_event(e.b, e.plain));
         require(backend::launch_host_func(
-            e.b, [](void* at) { expect(*static_cast<int*>(at) == 1, "a stream did not wait for an event"); }, &e.data[0]));
+            e.b,
+            [](void* at) {
+              expect(*static_cast<int*>(at) == 1, "a stream did not wait for an event");
+            },
+            &e.data[0]));
       },
       [&] {
         if (!e.recorded.load(std::memory_order_acquire)) return;
-        if (backend::event_query(e.plain) != backend::ok) require(backend::event_synchronize(e.plain));
+        if (backend::event_query(e.plain) != backend::ok)
+          require(backend::event_synchronize(e.plain));
         expect(e.data[0] == 1, "an event happened before the work in front of its first record");
       });
   require(backend::event_synchronize(e.plain));
@@ -218,11 +231,14 @@ void record_and_wait() {
 /// Two threads record one event. Whichever record stays, the event is of that one, with its time.
 void record_twice() {
   Events& e = events();
-  together([&] { require(backend::event_record(e.timed, e.a)); }, [&] { require(backend::event_record(e.timed, e.b)); },
+  together([&] { require(backend::event_record(e.timed, e.a)); },
+           [&] { require(backend::event_record(e.timed, e.b)); },
            [&] {
              float milliseconds = -1;
-             const backend::status s = backend::event_elapsed(milliseconds, e.timed, e.timed);  // one read may see each record
-             expect(s == backend::ok || milliseconds == -1.0F, "a time was given although there is none");
+             // one read may see each record
+             const backend::status s = backend::event_elapsed(milliseconds, e.timed, e.timed);
+             expect(s == backend::ok || milliseconds == -1.0F,
+                    "a time was given although there is none");
            });
   require(backend::event_synchronize(e.timed));
   float milliseconds = -1;
@@ -239,7 +255,8 @@ void default_stream() {
     blocking = make_stream(true);
     launch(nullptr, e.data[0]);
   }
-  together([&] { launch(nullptr, e.data[0]); }, [&] { launch(blocking, e.data[0]), launch(blocking, e.data[0]); });
+  together([&] { launch(nullptr, e.data[0]); },
+           [&] { launch(blocking, e.data[0]), launch(blocking, e.data[0]); });
   require(backend::stream_synchronize(nullptr));
   require(backend::stream_synchronize(blocking));
   expect(e.data[0] == 4, "a task was lost");
@@ -256,4 +273,6 @@ constexpr model::Check checks_of_host[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_host, std::size(checks_of_host)); }
+int main(int argc, char** argv) {
+  return model::explore(argc, argv, checks_of_host, std::size(checks_of_host));
+}

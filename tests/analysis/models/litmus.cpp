@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of the checker: small programs whose outcomes the C++ standard allows or forbids. Every schedule is tried; the outcomes that are
-/// listed must all occur, and no other.
+/// Checks of the checker: small programs whose outcomes the C++ standard allows or forbids. Every
+/// schedule is tried; the outcomes that are listed must all occur, and no other.
 #include "model/sync.hpp"
 
 #include <iterator>
@@ -10,8 +10,8 @@ namespace {
 
 namespace sync = runnel::sync;
 using Order = std::memory_order;
-constexpr Order relaxed = Order::relaxed, acquire = Order::acquire, release = Order::release, acq_rel = Order::acq_rel,
-                seq_cst = Order::seq_cst;
+constexpr Order relaxed = Order::relaxed, acquire = Order::acquire, release = Order::release,
+                acq_rel = Order::acq_rel, seq_cst = Order::seq_cst;
 
 struct Shared {
   sync::Atomic<int> x{0}, y{0}, z{0};
@@ -34,7 +34,8 @@ void outcome(Digits... digits) {
 template <Order to, Order from>
 void message_passing() {
   Shared& s = *new Shared;
-  together([&] { s.x.store(1, relaxed), s.y.store(1, to); }, [&] { s.a = s.y.load(from), s.b = s.x.load(relaxed); });
+  together([&] { s.x.store(1, relaxed), s.y.store(1, to); },
+           [&] { s.a = s.y.load(from), s.b = s.x.load(relaxed); });
   outcome(s.a, s.b);
 }
 
@@ -48,14 +49,16 @@ void message_passing_by_fences() {
 template <Order order>
 void store_buffering() {
   Shared& s = *new Shared;
-  together([&] { s.x.store(1, order), s.a = s.y.load(order); }, [&] { s.y.store(1, order), s.b = s.x.load(order); });
+  together([&] { s.x.store(1, order), s.a = s.y.load(order); },
+           [&] { s.y.store(1, order), s.b = s.x.load(order); });
   outcome(s.a, s.b);
 }
 
 /// `seq_cst` on the stores alone does not suffice.
 void store_buffering_weak_loads() {
   Shared& s = *new Shared;
-  together([&] { s.x.store(1, seq_cst), s.a = s.y.load(acquire); }, [&] { s.y.store(1, seq_cst), s.b = s.x.load(seq_cst); });
+  together([&] { s.x.store(1, seq_cst), s.a = s.y.load(acquire); },
+           [&] { s.y.store(1, seq_cst), s.b = s.x.load(seq_cst); });
   outcome(s.a, s.b);
 }
 
@@ -75,17 +78,20 @@ void store_buffering_by_exchange() {
   outcome(s.a, s.b);
 }
 
-/// 1 1 is allowed by the standard for relaxed operations, and not explored: a load returns what was stored before it ran.
+/// 1 1 is allowed by the standard for relaxed operations, and not explored: a load returns what was
+/// stored before it ran.
 void load_buffering() {
   Shared& s = *new Shared;
-  together([&] { s.a = s.x.load(relaxed), s.y.store(1, relaxed); }, [&] { s.b = s.y.load(relaxed), s.x.store(1, relaxed); });
+  together([&] { s.a = s.x.load(relaxed), s.y.store(1, relaxed); },
+           [&] { s.b = s.y.load(relaxed), s.x.store(1, relaxed); });
   outcome(s.a, s.b);
 }
 
 template <Order to, Order from>
 void independent_reads() {
   Shared& s = *new Shared;
-  together([&] { s.x.store(1, to); }, [&] { s.y.store(1, to); }, [&] { s.a = s.x.load(from), s.b = s.y.load(from); },
+  together([&] { s.x.store(1, to); }, [&] { s.y.store(1, to); },
+           [&] { s.a = s.x.load(from), s.b = s.y.load(from); },
            [&] { s.c = s.y.load(from), s.d = s.x.load(from); });
   // Only whether the two readers disagree about which store came first.
   outcome(s.a == 1 && s.b == 0 && s.c == 1 && s.d == 0);
@@ -94,7 +100,8 @@ void independent_reads() {
 /// Two loads of one object never go backwards, and two threads see its stores in one order.
 void coherence() {
   Shared& s = *new Shared;
-  together([&] { s.x.store(1, relaxed); }, [&] { s.x.store(2, relaxed); }, [&] { s.a = s.x.load(relaxed), s.b = s.x.load(relaxed); },
+  together([&] { s.x.store(1, relaxed); }, [&] { s.x.store(2, relaxed); },
+           [&] { s.a = s.x.load(relaxed), s.b = s.x.load(relaxed); },
            [&] { s.c = s.x.load(relaxed), s.d = s.x.load(relaxed); });
   outcome(s.a == 1 && s.b == 2 && s.c == 2 && s.d == 1, s.a != 0 && s.b == 0);
 }
@@ -102,7 +109,8 @@ void coherence() {
 /// A later store of another thread may come first in modification order.
 void two_writers_each() {
   Shared& s = *new Shared;
-  together([&] { s.x.store(1, relaxed), s.y.store(2, relaxed); }, [&] { s.y.store(1, relaxed), s.x.store(2, relaxed); });
+  together([&] { s.x.store(1, relaxed), s.y.store(2, relaxed); },
+           [&] { s.y.store(1, relaxed), s.x.store(2, relaxed); });
   outcome(s.x.load(relaxed), s.y.load(relaxed));
 }
 
@@ -154,7 +162,8 @@ void one_of_two_changes_it() {
 template <Order to, Order from>
 void handed_over() {
   Shared& s = *new Shared;
-  together([&] { s.plain = 1, s.x.store(1, to); }, [&] { s.a = s.x.load(from) == 1 ? s.plain : 2; });
+  together([&] { s.plain = 1, s.x.store(1, to); },
+           [&] { s.a = s.x.load(from) == 1 ? s.plain : 2; });
   outcome(s.a);
 }
 
@@ -240,6 +249,7 @@ constexpr model::Check faulty[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view{argv[1]} == "--faulty") return model::explore(argc - 1, argv + 1, faulty, std::size(faulty));
+  if (argc > 1 && std::string_view{argv[1]} == "--faulty")
+    return model::explore(argc - 1, argv + 1, faulty, std::size(faulty));
   return model::explore(argc, argv, checks, std::size(checks));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of the pool of pinned memory: a block is handed out again only when every stream that used it has passed. The streams write into
-/// the block as plain data, and so does its next user: a block that is handed out too early is a race.
+/// Checks of the pool of pinned memory: a block is handed out again only when every stream that
+/// used it has passed. The streams write into the block as plain data, and so does its next user: a
+/// block that is handed out too early is a race.
 #include "memory/pinned_shelves.hpp"
 
 #include "device.hpp"
@@ -33,14 +34,18 @@ struct World {
 
 /// The user of a block lets a stream write a number of it.
 void write_in(World& w, Slot& slot, std::uint64_t id, int place = 0) {
-  expect(shelves().note_use(w.block, sizeof(int), use_of(slot, id)), "the pool does not know its block");
+  expect(shelves().note_use(w.block, sizeof(int), use_of(slot, id)),
+         "the pool does not know its block");
   submit(slot.handle, [number = w.block + place] { *number = 1; });
 }
 [[nodiscard]] int* take() {
   void* const idle = shelves().take_idle(shelf());
   return static_cast<int*>(idle != nullptr ? idle : shelves().take_complete(shelf(), 8));
 }
-void give_back(World& w) { expect(shelves().give_back(w.block, model::any_of(2) == 0), "the pool did not take its block back"); }
+void give_back(World& w) {
+  expect(shelves().give_back(w.block, model::any_of(2) == 0),
+         "the pool did not take its block back");
+}
 /// Another user looks for a block, some times.
 void try_to_use(World& w) {
   for (int i = 0; i < 3; ++i) {
@@ -68,7 +73,8 @@ void hand_out_again() {
 
 void hand_out_after_two_streams() {
   auto& w = lasting<World>();
-  together([&] { write_in(w, w.a, 1, 0), write_in(w, w.b, 2, 1), give_back(w); }, [&] { try_to_use(w); });
+  together([&] { write_in(w, w.a, 1, 0), write_in(w, w.b, 2, 1), give_back(w); },
+           [&] { try_to_use(w); });
   expect_block(w);
 }
 
@@ -124,4 +130,6 @@ constexpr model::Check checks_of_pool[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_pool, std::size(checks_of_pool)); }
+int main(int argc, char** argv) {
+  return model::explore(argc, argv, checks_of_pool, std::size(checks_of_pool));
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of StreamPoint: when a point is complete, the work that it stands for is. The stream writes plain data, and so does whoever has
-/// found the point complete: an answer that comes too early is a race. A slot is another stream's only when no point needs it.
+/// Checks of StreamPoint: when a point is complete, the work that it stands for is. The stream
+/// writes plain data, and so does whoever has found the point complete: an answer that comes too
+/// early is a race. A slot is another stream's only when no point needs it.
 #include "stream/stream_point.hpp"
 
 #include "device.hpp"
@@ -61,12 +62,14 @@ void expect_slot(World& w) {
   expect(reuse_slot(7) == &w.a, "the slot was not freed");
   expect(free_slots().count == 1, "the slot was freed twice");
   const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
-  expect(pooled == static_cast<std::size_t>(events_made.load(std::memory_order_relaxed)), "an event was lost");
+  expect(pooled == static_cast<std::size_t>(events_made.load(std::memory_order_relaxed)),
+         "an event was lost");
 }
 
 void poll() {
   World& w = busy_world();
-  together([&] { static_cast<void>(poll_and_write(w, w.first)); }, [&] { submit(w.a.handle, [] {}); });
+  together([&] { static_cast<void>(poll_and_write(w, w.first)); },
+           [&] { submit(w.a.handle, [] {}); });
 }
 
 /// The stream ends while its point is polled, and another one may take the slot.
@@ -84,7 +87,8 @@ void stream_ends() {
 /// Two points of a stream go while it ends.
 void last_point() {
   World& w = busy_world();
-  together([&] { w.first.record(), w.first = {}; }, [&] { static_cast<void>(w.second.poll()), w.second = {}; }, [&] { retire_slot(&w.a); });
+  together([&] { w.first.record(), w.first = {}; },
+           [&] { static_cast<void>(w.second.poll()), w.second = {}; }, [&] { retire_slot(&w.a); });
   expect_slot(w);
 }
 
@@ -108,7 +112,8 @@ void make_wait() {
   together(
       [&] {
         // While the stream is ending it has no event yet: then nothing can wait for it.
-        if (w.first.make_wait(w.b.handle, InCapture::never)) submit(w.b.handle, [number = w.number] { *number = 2; });
+        if (w.first.make_wait(w.b.handle, InCapture::never))
+          submit(w.b.handle, [number = w.number] { *number = 2; });
       },
       [&] { retire_slot(&w.a); }, [&] { take_slot_if_free(); });
   synchronize(w.b.handle);
@@ -150,4 +155,6 @@ constexpr model::Check checks_of_points[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_points, std::size(checks_of_points)); }
+int main(int argc, char** argv) {
+  return model::explore(argc, argv, checks_of_points, std::size(checks_of_points));
+}

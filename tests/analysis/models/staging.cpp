@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of staged copies: the hand-over between the thread that enqueues, the workers and the device, by counters and values alone.
-/// User memory, buffers and device memory are plain data: bytes that are touched too early, or after an exception, are a race.
+/// Checks of staged copies: the hand-over between the thread that enqueues, the workers and the
+/// device, by counters and values alone. User memory, buffers and device memory are plain data:
+/// bytes that are touched too early, or after an exception, are a race.
 #include "copy/staging/stage.hpp"
 
 #include "base/immortal.hpp"
@@ -23,7 +24,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char*) {
   Ring& ring = *checks::rings_of[slot.id.load(std::memory_order_relaxed)];
-  ring.row.store(ring.row.load(std::memory_order_relaxed) + work.bytes(), std::memory_order_relaxed);
+  ring.row.store(ring.row.load(std::memory_order_relaxed) + work.bytes(),
+                 std::memory_order_relaxed);
   ring.active.fetch_add(1, std::memory_order_acq_rel);
   return ring;
 }
@@ -52,7 +54,8 @@ struct Lane {
   }
   void copy(Direction direction, bool may_read_now = false) {
     const bool to_device = direction == Direction::to_device;
-    const Transfer all{to_device ? device : user, bytes, to_device ? user : device, bytes, bytes, 1};
+    const Transfer all{
+        to_device ? device : user, bytes, to_device ? user : device, bytes, bytes, 1};
     stage(slot, {direction, all}, may_read_now, "copy");
   }
   /// Both halves as a list, the second one first.
@@ -122,7 +125,8 @@ void after_a_pause() {
   lane.expect_copied();
 }
 
-/// Pieces that may be in the ring at the same time lie beside each other, and are so few that the ring can count their parts.
+/// Pieces that may be in the ring at the same time lie beside each other, and are so few that the
+/// ring can count their parts.
 void places() {
   const model::Calm calm;
   constexpr std::size_t most = 256, bytes = part * runnel::detail::pieces_per_ring;
@@ -140,11 +144,13 @@ void places() {
     expect(all[i].end <= bytes, "a piece reaches over the end of the ring");
     expect(place.emptied <= i && i - place.emptied < most, "too many pieces at the same time");
     for (std::size_t other = is_tiny && i > 0 ? i - 1 : place.emptied; other < i; ++other)
-      expect(all[i].end <= all[other].begin || all[other].end <= all[i].begin, "two pieces share bytes of the ring");
+      expect(all[i].end <= all[other].begin || all[other].end <= all[i].begin,
+             "two pieces share bytes of the ring");
   }
 }
 
-/// Copies that follow each other: the later one's piece may be filled while the earlier one travels.
+/// Copies that follow each other: the later one's piece may be filled while the earlier one
+/// travels.
 void row_to_device() {
   start_workers();
   Lane& lane = make_lane(1, part, part);
@@ -152,7 +158,8 @@ void row_to_device() {
   lane.expect_copied();
   lane.overwrite();
 }
-/// Smaller pieces share the write of a value. When the stream has passed them, another stream may have the ring.
+/// Smaller pieces share the write of a value. When the stream has passed them, another stream may
+/// have the ring.
 void row_of_small_copies() {
   start_workers();
   Lane& lane = make_lane(1, part, part / 4);
@@ -160,7 +167,8 @@ void row_of_small_copies() {
   lane.expect_copied();
   while (!lane.ring.is_unused()) sync::yield();
 }
-/// The second copy to the host must not come before the first one has left the ring, and the last copy starts when the stream comes to it.
+/// The second copy to the host must not come before the first one has left the ring, and the last
+/// copy starts when the stream comes to it.
 void there_and_back() {
   start_workers();
   Lane& lane = make_lane(1, part, part);
@@ -190,8 +198,9 @@ void two_streams() {
   b.expect_copied();
 }
 
-/// A runtime call fails half way. The exception reaches the user, who frees the memory at once; the stream does not wait for ever. The
-/// workers are done with the job in the end. The ring stays active once, so that it is never used again.
+/// A runtime call fails half way. The exception reaches the user, who frees the memory at once; the
+/// stream does not wait for ever. The workers are done with the job in the end. The ring stays
+/// active once, so that it is never used again.
 void fail_half_way(Direction direction) {
   start_workers();
   Lane& lane = make_lane(1, part, 3 * part);
@@ -207,7 +216,8 @@ void fail_half_way(Direction direction) {
   synchronize(lane.slot.handle);
   while (lane.ring.active.load(std::memory_order_acquire) != 1) sync::yield();
 }
-/// The copy that fails has no piece yet that workers may claim, while they may still have to claim that of the copy before it.
+/// The copy that fails has no piece yet that workers may claim, while they may still have to claim
+/// that of the copy before it.
 void fail_behind_another() {
   start_workers();
   Lane& lane = make_lane(1, part, part);
@@ -249,4 +259,6 @@ constexpr model::Check checks_of_staging[] = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return model::explore(argc, argv, checks_of_staging, std::size(checks_of_staging)); }
+int main(int argc, char** argv) {
+  return model::explore(argc, argv, checks_of_staging, std::size(checks_of_staging));
+}

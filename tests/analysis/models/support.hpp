@@ -35,7 +35,8 @@ class Gate {
   bool open_ = false;
 };
 
-/// An object that the run leaves behind, as it may leave threads behind: the checker frees all memory of a run at once.
+/// An object that the run leaves behind, as it may leave threads behind: the checker frees all
+/// memory of a run at once.
 template <class T>
 [[nodiscard]] T& lasting() {
   return *new T{};

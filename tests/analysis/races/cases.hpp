@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Programs of a user, some with a race, each a function. Above the function stands what is right or wrong in it. The comment behind its
-/// name says whether ThreadSanitizer must report a race. The comments `// one` and `// other` mark the two lines that the report must name,
-/// one in each of its two stacks; `// both` marks a line that must be in both. run.py reads these comments.
+/// Programs of a user, some with a race, each a function. Above the function stands what is right
+/// or wrong in it. The comment behind its name says whether ThreadSanitizer must report a race. The
+/// comments `// one` and `// other` mark the two lines that the report must name, one in each of
+/// its two stacks; `// both` marks a line that must be in both. run.py reads these comments.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,8 @@ inline void increment(runnel::StreamRef stream, int* values, std::size_t n = cou
     for (std::size_t i = 0; i < n; ++i) ++values[i];
   });
 }
-inline void increment(runnel::StreamRef stream, runnel::DeviceSpan<int> values) { increment(stream, values.data(), values.size()); }
+inline void increment(runnel::StreamRef stream, runnel::DeviceSpan<int> values) {
+  increment(stream, values.data(), values.size());
+}
 
 }  // namespace races

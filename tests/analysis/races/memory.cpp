@@ -81,7 +81,8 @@ void batch_and_kernel() {  // race
   const Values values(count, 1);
   Values a(count), b(count);
   const Stream first, second;
-  const std::array<CopyOperation, 2> operations{copy_operation(a, values), copy_operation(b, values)};
+  const std::array<CopyOperation, 2> operations{copy_operation(a, values),
+                                                copy_operation(b, values)};
   copy_batch(first, operations);  // one
   increment(second, b.data());    // other
   Device::current().synchronize();
@@ -96,7 +97,7 @@ void record_stream_is_missing() {  // race
     fill(first, x, 1);
     second.wait_stream(first);
     copy(second, back, x);  // one
-  }                         // other
+  }  // other
   Device::current().synchronize();
 }
 
@@ -179,7 +180,8 @@ void copy_kernel(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out
 void overlap_functions_share_a_number() {  // race
   Values values(4096, 1), result(4096);
   int sum = 0;
-  overlap(values, result, {.chunk = 512, .in_flight = 4, .strategy = OverlapStrategy::stream_per_chunk},
+  overlap(values, result,
+          {.chunk = 512, .in_flight = 4, .strategy = OverlapStrategy::stream_per_chunk},
           [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
             copy_kernel(stream, in, out);
             stream.launch_host_func([&sum] { ++sum; });  // both
@@ -196,7 +198,9 @@ void overlap_ends_share_a_number() {  // race
   };
   const auto sink = [&](std::span<const int> from) { chunks += from.empty() ? 1 : 0; };  // other
   overlap(from_source<int>(source), to_sink<int>(sink), {.chunk = 64, .in_flight = 2},
-          [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy_kernel(stream, in, out); });
+          [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+            copy_kernel(stream, in, out);
+          });
 }
 
 void overlap_of_a_file() {  // no race
@@ -206,9 +210,13 @@ void overlap_of_a_file() {  // no race
     std::fill(to.begin(), to.end(), 1);
     return to.size();
   };
-  const auto sink = [&](std::span<const int> from) { sum = std::accumulate(from.begin(), from.end(), sum); };
+  const auto sink = [&](std::span<const int> from) {
+    sum = std::accumulate(from.begin(), from.end(), sum);
+  };
   overlap(from_source<int>(source), to_sink<int>(sink), {.chunk = 64, .in_flight = 2},
-          [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy_kernel(stream, in, out); });
+          [&](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+            copy_kernel(stream, in, out);
+          });
   ++sum;
 }
 
@@ -216,7 +224,9 @@ void overlap_in_memory() {  // no race
   Values values(4096, 1), result(4096);
   for (int i = 0; i < 3; ++i) {
     overlap(values, result, {.chunk = 512, .in_flight = 3},
-            [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) { copy_kernel(stream, in, out); });
+            [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+              copy_kernel(stream, in, out);
+            });
     ++result[0];
     values.swap(result);
   }

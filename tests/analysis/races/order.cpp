@@ -350,12 +350,15 @@ void two_threads_one_stream() {  // no race
 
 void thread_default_stream() {  // no race
   Values values(count, 1);
-  std::thread{[&] { increment(StreamRef::per_thread_default(Device::current()), values.data()); }}.join();
+  std::thread{[&] {
+    increment(StreamRef::per_thread_default(Device::current()), values.data());
+  }}.join();
   Device::current().synchronize();
   ++values[0];
 }
 
-// Where the library's own lock is taken by both, that makes no order: the host touches the first stream again after its kernel ran.
+// Where the library's own lock is taken by both, that makes no order: the host touches the first
+// stream again after its kernel ran.
 void touches_the_stream_again() {  // race
   Values values(count, 1), others(count, 1);
   const Stream first, second;

@@ -28,7 +28,8 @@ class PrintFailures : public testing::EmptyTestEventListener {
  private:
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (rank_ == 0 || !result.failed()) return;
-    std::fprintf(stderr, "process %d: %s:%d: %s\n", rank_, result.file_name() == nullptr ? "" : result.file_name(), result.line_number(),
+    std::fprintf(stderr, "process %d: %s:%d: %s\n", rank_,
+                 result.file_name() == nullptr ? "" : result.file_name(), result.line_number(),
                  result.message());
   }
   int rank_;
@@ -44,7 +45,8 @@ inline void print_failures_only(int rank) {
 class Communicators : public testing::Test {
  protected:
   void SetUp() override {
-    if (runnel::Device::count() == 0) GTEST_SKIP() << "no device: " << runnel::Device::why_no_device();
+    if (runnel::Device::count() == 0)
+      GTEST_SKIP() << "no device: " << runnel::Device::why_no_device();
     meet();
   }
   /// Elements of this process: `first`, `first + step`, ...

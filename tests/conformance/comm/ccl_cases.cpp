@@ -26,9 +26,12 @@ TEST_F(OverCcl, ReductionsThatTheLibraryDoesNotHaveAreRefused) {
   DeviceBuffer<std::int16_t> small{4, stream};
   EXPECT_EQ(code_of([&] { all.all_reduce(stream, small); }), errc::not_supported);
   DeviceBuffer<std::complex<double>> complex{4, stream};
-  EXPECT_EQ(code_of([&] { all.all_reduce(stream, complex, Reduce::product); }), errc::not_supported);
-  EXPECT_EQ(code_of([] { return Communicator{World{}, {.engine = Engine::ccl, .checked = true}}; }), errc::not_supported);
-  EXPECT_EQ(code_of([] { return Communicator{World{.size = 2}, {.engine = Engine::ccl}}; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { all.all_reduce(stream, complex, Reduce::product); }),
+            errc::not_supported);
+  EXPECT_EQ(code_of([] { return Communicator{World{}, {.engine = Engine::ccl, .checked = true}}; }),
+            errc::not_supported);
+  EXPECT_EQ(code_of([] { return Communicator{World{.size = 2}, {.engine = Engine::ccl}}; }),
+            errc::invalid_argument);
 }
 
 TEST_F(OverCcl, ACaptureRecordsOperations) {
@@ -91,7 +94,8 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
   }
   for (int round = 0; round < 20; ++round)
     Communicator::together([&] {
-      for (std::size_t i = 0; i < each.size(); ++i) each[i].broadcast(streams[i], values[i], round % count);
+      for (std::size_t i = 0; i < each.size(); ++i)
+        each[i].broadcast(streams[i], values[i], round % count);
     });
   for (std::size_t i = 0; i < each.size(); ++i) {
     EXPECT_EQ(each[i].rank(), static_cast<int>(i));
@@ -101,7 +105,8 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
     EXPECT_EQ(found, std::vector<int>(1000, 1));
   }
   EXPECT_EQ(code_of([&] { each[0].barrier(streams[1]); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return Communicator::of_devices(std::vector{devices[0], devices[0]}); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return Communicator::of_devices(std::vector{devices[0], devices[0]}); }),
+            errc::invalid_argument);
   EXPECT_EQ(code_of([&] { return Communicator::of_devices({}); }), errc::invalid_argument);
 }
 
@@ -116,7 +121,9 @@ TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
     limited.all_reduce(stream, a);
     all.all_reduce(second, b);  // without a timeout
     const std::string found = text_of([&] { stream.synchronize(); });
-    EXPECT_NE(found.find("communicator 'solver': another process did not take part within the timeout of 100 ms"), std::string::npos)
+    EXPECT_NE(found.find("communicator 'solver': another process did not take part within the "
+                         "timeout of 100 ms"),
+              std::string::npos)
         << found;
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
     EXPECT_EQ(code_of([&] { second.synchronize(); }), errc::communicator_broken);
@@ -152,7 +159,8 @@ TEST_F(OverCcl, FilesOfAnEarlierRunDoNoHarm) {
   } else {
     meet();
   }
-  constexpr std::chrono::hours centuries{24 * 365 * 1000};  // the end of this patience is later than the clock can say
+  // the end of this patience is later than the clock can say
+  constexpr std::chrono::hours centuries{24 * 365 * 1000};
   const World again = World::from_file(path, rank, size, centuries);
   for (int round = 0; round < 3; ++round) {
     int number = rank == 0 ? 40 + round : 0;
@@ -169,7 +177,8 @@ TEST_F(OverCcl, FilesOfAnEarlierRunDoNoHarm) {
 TEST_F(OverCcl, WorldsThatMakeNoSenseAreNamed) {
   EXPECT_EQ(code_of([] { return World::from_file("", 0, 1).size; }), errc::invalid_argument);
   EXPECT_EQ(code_of([] { return World::from_file("x", 2, 2).size; }), errc::invalid_argument);
-  const World alone = World::from_file(std::string{std::getenv("RUNNEL_WORLD_FILE")} + ".alone" + std::to_string(rank), 0, 2, 50ms);
+  const World alone = World::from_file(
+      std::string{std::getenv("RUNNEL_WORLD_FILE")} + ".alone" + std::to_string(rank), 0, 2, 50ms);
   int number = 0;
   EXPECT_EQ(text_of([&] { alone.broadcast(&number, sizeof number); }),
             "runnel: could not meet the other processes: process 1 did not come");

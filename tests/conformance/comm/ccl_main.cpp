@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators over NCCL or RCCL, in several processes: launch.py -n 4 ccl_tests. Each process runs the same cases in the same order.
+// Communicators over NCCL or RCCL, in several processes: launch.py -n 4 ccl_tests. Each process
+// runs the same cases in the same order.
 #include "cases.hpp"
 #include "own_device.hpp"
 

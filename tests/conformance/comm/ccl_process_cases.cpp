@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ends a process, or needs one of its own. Each case is a run of this program: see ccl_processes.py.
+// What ends a process, or needs one of its own. Each case is a run of this program: see
+// ccl_processes.py.
 #include <unistd.h>
 
 #include <sys/wait.h>
@@ -29,7 +30,9 @@ World world() {
   use_own_device(found);
   return found;
 }
-CommunicatorOptions options(std::chrono::milliseconds timeout = 0ms) { return {.engine = Engine::ccl, .timeout = timeout}; }
+CommunicatorOptions options(std::chrono::milliseconds timeout = 0ms) {
+  return {.engine = Engine::ccl, .timeout = timeout};
+}
 
 /// One process dies; the others wait for it. Then they can end as ever.
 void die(std::chrono::milliseconds timeout) {
@@ -48,7 +51,9 @@ void die(std::chrono::milliseconds timeout) {
     std::puts("no error");
   } catch (const Error& error) {
     const bool is_named = error.code() == errc::peer_lost || error.code() == errc::timed_out;
-    std::puts(is_named && std::chrono::steady_clock::now() - begin < timeout + 100ms ? "an error in time" : error.what());
+    std::puts(is_named && std::chrono::steady_clock::now() - begin < timeout + 100ms
+                  ? "an error in time"
+                  : error.what());
   }
 }
 
@@ -109,7 +114,8 @@ void fork_in_use() {
   waitpid(child, &status, 0);
   is_open = true;
   stream.synchronize();
-  std::puts(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "the child ended" : "the child did not end well");
+  std::puts(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "the child ended"
+                                                          : "the child did not end well");
 }
 
 /// The library refuses what it is asked: see STANDIN_CCL_FAULT.

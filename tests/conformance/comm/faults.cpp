@@ -11,7 +11,8 @@ using namespace runnel;
 
 class CommFaults : public Communicators {
  protected:
-  /// Whether the call says that there is no memory. The program's own allocations throw a plain std::bad_alloc.
+  /// Whether the call says that there is no memory. The program's own allocations throw a plain
+  /// std::bad_alloc.
   template <class F>
   [[nodiscard]] static bool without_memory(F f) {
     try {
@@ -21,8 +22,8 @@ class CommFaults : public Communicators {
       return true;
     }
   }
-  /// All processes fail at the same place. Either nothing was enqueued, and the next attempt works; or the communicator is broken, and says
-  /// so.
+  /// All processes fail at the same place. Either nothing was enqueued, and the next attempt works;
+  /// or the communicator is broken, and says so.
   void expect_whole_or_broken(const std::function<void(const Communicator&)>& enqueue) {
     bool happened = true;
     for (long number = 1; happened && number < 100; ++number) {
@@ -37,18 +38,21 @@ class CommFaults : public Communicators {
       if (found) {
         const std::error_code broken = code_of([&] { brief.check(); });
         if (broken) {
-          EXPECT_TRUE(broken == errc::communicator_broken || broken == errc::out_of_memory) << broken;
+          EXPECT_TRUE(broken == errc::communicator_broken || broken == errc::out_of_memory)
+              << broken;
         } else {
           enqueue(brief);
         }
       }
-      // The fault may have met the operation itself, or another process, so that this one was alone.
+      // The fault may have met the operation itself, or another process, so that this one was
+      // alone.
       std::error_code end;
       stream.synchronize(end);
       const bool is_broken = static_cast<bool>(code_of([&] { brief.check(); }));
       EXPECT_TRUE(!end || is_broken);
       EXPECT_TRUE(!is_broken || end || found);
-      static_cast<void>(without_memory([&] { static_cast<void>(code_of([&] { stream.synchronize(); })); }));
+      static_cast<void>(
+          without_memory([&] { static_cast<void>(code_of([&] { stream.synchronize(); })); }));
       happened = any_process(happened);
     }
     EXPECT_FALSE(happened) << "100 allocations for one operation";
@@ -56,7 +60,8 @@ class CommFaults : public Communicators {
 };
 
 TEST_F(CommFaults, WithoutMemoryAnOperationIsEnqueuedOrNot) {
-  if (!conformance::streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
+  if (!conformance::streams_are_threads())
+    GTEST_SKIP() << "the runtime's own allocations would fail too";
   DeviceBuffer<int> values{1000, stream}, others{1000, stream};
   expect_whole_or_broken([&](const Communicator& c) { c.all_reduce(stream, values); });
   if (size > 1)

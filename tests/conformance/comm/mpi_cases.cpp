@@ -27,11 +27,14 @@ TEST_F(OverMpi, ACaptureRefusesAndGoesOn) {
 }
 
 TEST_F(OverMpi, AWorldWithoutMpi) {
-  EXPECT_EQ(code_of([] { const Communicator made{World{}, {.engine = Engine::mpi}}; }), errc::invalid_argument);
+  EXPECT_EQ(code_of([] { const Communicator made{World{}, {.engine = Engine::mpi}}; }),
+            errc::invalid_argument);
   World other = mpi::world();
   other.mpi_library = "Another MPI 1.0";
-  EXPECT_EQ(code_of([&] { const Communicator made{other, {.engine = Engine::mpi}}; }), errc::not_supported);
-  EXPECT_EQ(code_of([&] { const Communicator made = make({.timeout = -1ms}); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { const Communicator made{other, {.engine = Engine::mpi}}; }),
+            errc::not_supported);
+  EXPECT_EQ(code_of([&] { const Communicator made = make({.timeout = -1ms}); }),
+            errc::invalid_argument);
 }
 
 TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
@@ -40,19 +43,29 @@ TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
     const Communicator checked = make({.checked = true, .name = "halo"});
     call(checked);
     const std::string found = text_of([&] { stream.synchronize(); });
-    EXPECT_NE(found.find("communicator 'halo': the processes do not agree about " + std::string{what}), std::string::npos) << found;
+    EXPECT_NE(
+        found.find("communicator 'halo': the processes do not agree about " + std::string{what}),
+        std::string::npos)
+        << found;
     EXPECT_EQ(code_of([&] { checked.barrier(stream); }), errc::invalid_argument);
     EXPECT_EQ(code_of([&] { checked.check(); }), errc::invalid_argument);
   };
   DeviceBuffer<int> values{10, stream};
   DeviceBuffer<float> floats{10, stream};
   const DeviceSpan<int> some = DeviceSpan<int>{values}.subspan(0, rank == 0 ? 5 : 10);
-  expect_refusal("the number of elements", [&](const Communicator& c) { c.all_reduce(stream, some); });
-  expect_refusal("the type of the elements",
-                 [&](const Communicator& c) { rank == 0 ? c.all_reduce(stream, values) : c.all_reduce(stream, floats); });
-  expect_refusal("the reduction", [&](const Communicator& c) { c.all_reduce(stream, values, rank == 0 ? Reduce::min : Reduce::max); });
-  expect_refusal("the root", [&](const Communicator& c) { c.broadcast(stream, values, rank == 0 ? 0 : 1); });
-  expect_refusal("the operation", [&](const Communicator& c) { rank == 0 ? c.barrier(stream) : c.broadcast(stream, values); });
+  expect_refusal("the number of elements",
+                 [&](const Communicator& c) { c.all_reduce(stream, some); });
+  expect_refusal("the type of the elements", [&](const Communicator& c) {
+    rank == 0 ? c.all_reduce(stream, values) : c.all_reduce(stream, floats);
+  });
+  expect_refusal("the reduction", [&](const Communicator& c) {
+    c.all_reduce(stream, values, rank == 0 ? Reduce::min : Reduce::max);
+  });
+  expect_refusal("the root",
+                 [&](const Communicator& c) { c.broadcast(stream, values, rank == 0 ? 0 : 1); });
+  expect_refusal("the operation", [&](const Communicator& c) {
+    rank == 0 ? c.barrier(stream) : c.broadcast(stream, values);
+  });
 }
 
 TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
@@ -62,8 +75,9 @@ TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
   if (rank == 0) brief.send(stream, DeviceSpan<int>{values}.subspan(0, 5), 1);
   if (rank == 1) {
     brief.receive(stream, values, 0);
-    EXPECT_EQ(text_of([&] { stream.synchronize(); }),
-              "runnel: could not receive elements: process 0 sent 20 bytes of the 40 that were expected");
+    EXPECT_EQ(
+        text_of([&] { stream.synchronize(); }),
+        "runnel: could not receive elements: process 0 sent 20 bytes of the 40 that were expected");
   }
   stream.synchronize();
 }
@@ -76,7 +90,9 @@ TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
   if (rank == 1) {
     brief.receive(stream, DeviceSpan<int>{values}.subspan(0, 5), 0);
     const std::string found = text_of([&] { stream.synchronize(); });
-    EXPECT_NE(found.find("the processes do not agree about the number of elements"), std::string::npos) << found;
+    EXPECT_NE(found.find("the processes do not agree about the number of elements"),
+              std::string::npos)
+        << found;
   }
   stream.synchronize();
 }
@@ -99,7 +115,8 @@ TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
     meet();
     if (rank == 0) {
       limited->all_reduce(stream, values, Reduce::max);
-      static_cast<void>(code_of([&] { stream.synchronize(); }));  // MPI may have all it needs from the others, or not
+      // MPI may have all it needs from the others, or not
+      static_cast<void>(code_of([&] { stream.synchronize(); }));
     }
     meet();
     for (int round = 0; round < 100; ++round) all.all_reduce(stream, values, Reduce::max);
@@ -142,7 +159,8 @@ TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
   EXPECT_EQ(on_host(values), std::vector<int>(10, size));
 }
 
-/// One of two streams is held up, not the same one in all processes. MPI gets the operations of a communicator in the order of the calls.
+/// One of two streams is held up, not the same one in all processes. MPI gets the operations of a
+/// communicator in the order of the calls.
 TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
   if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
   constexpr std::size_t elements = 1'000'000;  // takes several turns of the ring
@@ -159,7 +177,8 @@ TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
       both.all_reduce(stream, a);
       both.all_reduce(second, b);
       meet();
-      static_cast<void>((is_first_late ? second : stream).synchronize_for(20ms));  // so long, the wrong one could come first
+      // so long, the wrong one could come first
+      static_cast<void>((is_first_late ? second : stream).synchronize_for(20ms));
       if (is_first_late) {
         EXPECT_FALSE(second.query());
       }
@@ -177,12 +196,15 @@ TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
 /// MPI is how the processes of the other engine meet.
 TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
   if (conformance::streams_are_threads()) {
-    EXPECT_EQ(code_of([] { return Communicator{world(), {.engine = Engine::ccl}}; }), errc::not_supported);
+    EXPECT_EQ(code_of([] { return Communicator{world(), {.engine = Engine::ccl}}; }),
+              errc::not_supported);
     return;
   }
-  if (std::getenv("RUNNEL_STANDIN") == nullptr && size > 1) GTEST_SKIP() << "NCCL refuses two processes on one device";
+  if (std::getenv("RUNNEL_STANDIN") == nullptr && size > 1)
+    GTEST_SKIP() << "NCCL refuses two processes on one device";
   std::optional<Communicator> other;
-  const std::error_code code = code_of([&] { other.emplace(world(), CommunicatorOptions{.engine = Engine::ccl}); });
+  const std::error_code code =
+      code_of([&] { other.emplace(world(), CommunicatorOptions{.engine = Engine::ccl}); });
   if (code == errc::not_supported) GTEST_SKIP() << "built without NCCL";
   ASSERT_EQ(code, conformance::nothing_thrown);
   EXPECT_EQ(other->engine(), Engine::ccl);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators, in several processes: mpirun -n 4 comm_tests. Each process runs the same cases in the same order. Only the first one
-// prints what passes.
+// Communicators, in several processes: mpirun -n 4 comm_tests. Each process runs the same cases in
+// the same order. Only the first one prints what passes.
 #include <cstdlib>
 #include <runnel/mpi.hpp>
 
@@ -29,10 +29,13 @@ bool any_process(bool here) {
 
 }  // namespace comm
 
-/// With --most=N the library gives MPI at most N elements at a time, as it does with 2^30 of them else.
+/// With --most=N the library gives MPI at most N elements at a time, as it does with 2^30 of them
+/// else.
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc > 1) runnel::detail::most_elements_in_mpi = std::strtoul(argv[1] + sizeof "--most=" - 1, nullptr, 10);
+  if (argc > 1)
+    runnel::detail::most_elements_in_mpi =
+        std::strtoul(argv[1] + sizeof "--most=" - 1, nullptr, 10);
   int level = 0, rank = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -47,7 +47,9 @@ TEST_F(Order, CommunicatorsOfSkewedStreamsDoNotCross) {
   for (int round = 0; round < rounds; ++round) {
     fill(stream, a, 1);
     fill(second, b, 1000);
-    const auto late = [&](StreamRef s) { s.launch_host_func([] { std::this_thread::sleep_for(std::chrono::microseconds{200}); }); };
+    const auto late = [&](StreamRef s) {
+      s.launch_host_func([] { std::this_thread::sleep_for(std::chrono::microseconds{200}); });
+    };
     late((rank + round) % 2 == 0 ? StreamRef{stream} : StreamRef{second});
     all.all_reduce(stream, a);
     other.all_reduce(second, b);
@@ -101,7 +103,8 @@ TEST_F(Order, ACommunicatorMayEndWithOperationsUnderWay) {
 }
 
 TEST_F(Order, DefaultStreamsTakeOperationsToo) {
-  const StreamRef defaults[]{Device::current().default_stream(), StreamRef::per_thread_default(Device::current())};
+  const StreamRef defaults[]{Device::current().default_stream(),
+                             StreamRef::per_thread_default(Device::current())};
   for (const StreamRef each : defaults) {
     DeviceBuffer<int> values{100, each};
     fill(each, values, 1);

@@ -6,5 +6,6 @@
 
 /// NCCL refuses processes that share a device.
 inline void use_own_device(const runnel::World& world) {
-  if (const int devices = runnel::Device::count(); devices > 0) runnel::Device{world.local_rank % devices}.use();
+  if (const int devices = runnel::Device::count(); devices > 0)
+    runnel::Device{world.local_rank % devices}.use();
 }

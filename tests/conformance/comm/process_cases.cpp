@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process can do only once: begin and end MPI. Each case is a run of this program: see processes.py.
+// What a process can do only once: begin and end MPI. Each case is a run of this program: see
+// processes.py.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -51,7 +52,8 @@ void after_the_end() {
 /// MPI_Finalize() while operations wait for their turn.
 void end_while_busy(bool concurrent) {
   begin();
-  std::optional<Communicator> all{std::in_place, mpi::world(), CommunicatorOptions{.concurrent = concurrent}};
+  std::optional<Communicator> all{std::in_place, mpi::world(),
+                                  CommunicatorOptions{.concurrent = concurrent}};
   const int size = all->size();
   const Stream stream;
   DeviceBuffer<int> values{1'000'000, stream};
@@ -64,7 +66,8 @@ void end_while_busy(bool concurrent) {
   std::vector<int> found(values.size());
   copy(stream, found, values);
   stream.synchronize();
-  std::puts(found == std::vector<int>(found.size(), size * size * size) ? "the sums are right" : "a sum is wrong");
+  std::puts(found == std::vector<int>(found.size(), size * size * size) ? "the sums are right"
+                                                                        : "a sum is wrong");
 }
 
 /// Neither the communicator nor MPI is ended by the program.

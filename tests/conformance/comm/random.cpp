@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations of several communicators on several streams, compared with what they give one after the other. All processes draw the
-// same operations; each draws for itself what delays or changes its own streams meanwhile.
+// Random operations of several communicators on several streams, compared with what they give one
+// after the other. All processes draw the same operations; each draws for itself what delays or
+// changes its own streams meanwhile.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace comm {
 namespace {
 using namespace runnel;
 
-using Number = std::int32_t;     // not unsigned, of which MPICH 4.0's MPI_Reduce() takes the wrong minimum and maximum
+// not unsigned, of which MPICH 4.0's MPI_Reduce() takes the wrong minimum and maximum
+using Number = std::int32_t;
 using Group = std::vector<int>;  // processes, in the order of their ranks in a communicator
 constexpr std::size_t buffer_count = 4, own_streams = 3;
 
@@ -31,7 +33,8 @@ std::vector<Party> parties(const Communicator& all) {
   std::iota(everybody.begin(), everybody.end(), 0);
   std::vector<Group> halves(std::min<std::size_t>(2, everybody.size())), single;
   for (const int process : everybody) {
-    halves[static_cast<std::size_t>(process % 2)].insert(halves[static_cast<std::size_t>(process % 2)].begin(), process);
+    halves[static_cast<std::size_t>(process % 2)].insert(
+        halves[static_cast<std::size_t>(process % 2)].begin(), process);
     single.push_back({process});
   }
   std::vector<Party> made;
@@ -59,18 +62,24 @@ Number reduced(Number a, Number b, Reduce how) {
 class Program {
  public:
   Program(const std::vector<Party>& all_parties, int rank, int size, unsigned seed)
-      : parties_{all_parties}, rank_{rank}, common_{seed}, own_{1000 * seed + static_cast<unsigned>(rank)} {
+      : parties_{all_parties},
+        rank_{rank},
+        common_{seed},
+        own_{1000 * seed + static_cast<unsigned>(rank)} {
     constexpr std::size_t widths[]{1, 7, 7, 1000, 1000, 1000, 20'000};
     length_ = static_cast<std::size_t>(size) * widths[common_() % std::size(widths)];
     for (std::size_t b = 0; b < buffer_count; ++b) buffers_.emplace_back(length_, streams_.front());
-    expected_.assign(static_cast<std::size_t>(size), std::vector<std::vector<Number>>(buffer_count, std::vector<Number>(length_)));
+    expected_.assign(static_cast<std::size_t>(size),
+                     std::vector<std::vector<Number>>(buffer_count, std::vector<Number>(length_)));
     for (std::size_t b = 0; b < buffer_count; ++b) fill_one(b, 0);
   }
 
   void run(int steps) {
     for (int i = 0; i < steps; ++i) {
       disturb();
-      const std::size_t a = below(buffer_count), b = (a + 1 + below(buffer_count - 1)) % buffer_count, s = below(own_streams + 2);
+      const std::size_t a = below(buffer_count),
+                        b = (a + 1 + below(buffer_count - 1)) % buffer_count,
+                        s = below(own_streams + 2);
       if (chance(5)) {
         fill_one(a, s);
         continue;
@@ -87,7 +96,8 @@ class Program {
       std::vector<Number> seen(length_);
       copy(stream(last_[b]), seen, buffers_[b]);
       stream(last_[b]).synchronize();
-      EXPECT_TRUE(seen == expected_[static_cast<std::size_t>(rank_)][b]) << "buffer " << b << ": " << story_;
+      EXPECT_TRUE(seen == expected_[static_cast<std::size_t>(rank_)][b])
+          << "buffer " << b << ": " << story_;
     }
   }
 
@@ -96,10 +106,15 @@ class Program {
   bool chance(std::size_t one_in) { return below(one_in) == 0; }
   StreamRef stream(std::size_t s) const {
     if (s < own_streams) return streams_[s];
-    return s == own_streams ? Device::current().default_stream() : StreamRef::per_thread_default(Device::current());
+    return s == own_streams ? Device::current().default_stream()
+                            : StreamRef::per_thread_default(Device::current());
   }
-  std::vector<Number>& expected(int process, std::size_t buffer) { return expected_[static_cast<std::size_t>(process)][buffer]; }
-  DeviceSpan<Number> part(std::size_t buffer, std::size_t count) { return buffers_[buffer].span().subspan(0, count); }
+  std::vector<Number>& expected(int process, std::size_t buffer) {
+    return expected_[static_cast<std::size_t>(process)][buffer];
+  }
+  DeviceSpan<Number> part(std::size_t buffer, std::size_t count) {
+    return buffers_[buffer].span().subspan(0, count);
+  }
 
   /// What comes next in stream `s` comes after what was done with the buffer.
   void use(std::size_t s, std::size_t buffer) {
@@ -110,7 +125,8 @@ class Program {
   void fill_one(std::size_t buffer, std::size_t s) {
     use(s, buffer);
     const auto value = static_cast<std::uint32_t>(common_());
-    fill(stream(s), buffers_[buffer], static_cast<Number>(value + static_cast<std::uint32_t>(rank_)));
+    fill(stream(s), buffers_[buffer],
+         static_cast<Number>(value + static_cast<std::uint32_t>(rank_)));
     for (std::size_t process = 0; process < expected_.size(); ++process)
       std::fill(expected_[process][buffer].begin(), expected_[process][buffer].end(),
                 static_cast<Number>(value + static_cast<std::uint32_t>(process)));
@@ -136,7 +152,8 @@ class Program {
     const std::size_t s = own_() % (own_streams + 2);
     switch (own_() % 10) {
       case 0:
-        stream(s).launch_host_func([] { std::this_thread::sleep_for(std::chrono::microseconds{100}); });
+        stream(s).launch_host_func(
+            [] { std::this_thread::sleep_for(std::chrono::microseconds{100}); });
         break;
       case 1:
         stream(s).synchronize();
@@ -163,10 +180,14 @@ class Program {
   void operate(const Party& party, std::size_t a, std::size_t b, StreamRef on) {
     const Communicator& c = party.communicator;
     // The groups of a party may differ in size by one.
-    const std::size_t most = party.groups.front().size(), each = below(length_ / most + 1), root = below(party.groups.back().size());
+    const std::size_t most = party.groups.front().size(), each = below(length_ / most + 1),
+                      root = below(party.groups.back().size());
     const auto how = static_cast<Reduce>(below(4));
     const auto verb = below(8);
-    story_.append(" ").append(std::to_string(verb)).append("/").append(std::to_string(&party - parties_.data()));
+    story_.append(" ")
+        .append(std::to_string(verb))
+        .append("/")
+        .append(std::to_string(&party - parties_.data()));
     switch (verb) {
       case 0:
         c.all_reduce(on, part(a, each), part(b, each), how);
@@ -176,7 +197,8 @@ class Program {
         return expect_reduction(party, a, a, each, how, [](std::size_t) { return true; });
       case 2:
         c.reduce(on, part(a, each), part(b, each), how, static_cast<int>(root));
-        return expect_reduction(party, a, b, each, how, [root](std::size_t member) { return member == root; });
+        return expect_reduction(party, a, b, each, how,
+                                [root](std::size_t member) { return member == root; });
       case 3:
         c.broadcast(on, part(a, each), static_cast<int>(root));
         return expect_copies(party, a, a, [&](std::size_t, std::size_t, std::size_t i) {
@@ -188,10 +210,13 @@ class Program {
           return i < each * members ? Source{i / each, i % each} : Source{none, 0};
         });
       case 5:
-        c.all_to_all(on, part(a, each * static_cast<std::size_t>(c.size())), part(b, each * static_cast<std::size_t>(c.size())));
-        return expect_copies(party, a, b, [&](std::size_t members, std::size_t member, std::size_t i) {
-          return i < each * members ? Source{i / each, member * each + i % each} : Source{none, 0};
-        });
+        c.all_to_all(on, part(a, each * static_cast<std::size_t>(c.size())),
+                     part(b, each * static_cast<std::size_t>(c.size())));
+        return expect_copies(
+            party, a, b, [&](std::size_t members, std::size_t member, std::size_t i) {
+              return i < each * members ? Source{i / each, member * each + i % each}
+                                        : Source{none, 0};
+            });
       case 6: {
         const int next = (c.rank() + 1) % c.size(), before = (c.rank() + c.size() - 1) % c.size();
         if (c.size() == 1)  // a process cannot send to itself
@@ -201,44 +226,51 @@ class Program {
             group.send(part(a, each), next);
             group.receive(part(b, each), before);
           });
-        return expect_copies(party, a, b, [&](std::size_t members, std::size_t member, std::size_t i) {
-          return i < each ? Source{(member + members - 1) % members, i} : Source{none, 0};
-        });
+        return expect_copies(
+            party, a, b, [&](std::size_t members, std::size_t member, std::size_t i) {
+              return i < each ? Source{(member + members - 1) % members, i} : Source{none, 0};
+            });
       }
       default:
-        c.reduce_scatter(on, part(a, each * static_cast<std::size_t>(c.size())), part(b, each), how);
+        c.reduce_scatter(on, part(a, each * static_cast<std::size_t>(c.size())), part(b, each),
+                         how);
         return expect_scatter(party, a, b, each, how);
     }
   }
 
-  void expect_reduction(const Party& party, std::size_t a, std::size_t b, std::size_t count, Reduce how,
-                        const std::function<bool(std::size_t)>& gets_it) {
+  void expect_reduction(const Party& party, std::size_t a, std::size_t b, std::size_t count,
+                        Reduce how, const std::function<bool(std::size_t)>& gets_it) {
     for (const Group& group : party.groups)
       for (std::size_t i = 0; i < count; ++i) {
         Number all = expected(group.front(), a)[i];
-        for (std::size_t m = 1; m < group.size(); ++m) all = reduced(all, expected(group[m], a)[i], how);
+        for (std::size_t m = 1; m < group.size(); ++m)
+          all = reduced(all, expected(group[m], a)[i], how);
         for (std::size_t m = 0; m < group.size(); ++m)
           if (gets_it(m)) expected(group[m], b)[i] = all;
       }
   }
 
-  void expect_scatter(const Party& party, std::size_t a, std::size_t b, std::size_t each, Reduce how) {
+  void expect_scatter(const Party& party, std::size_t a, std::size_t b, std::size_t each,
+                      Reduce how) {
     for (const Group& group : party.groups)
       for (std::size_t m = 0; m < group.size(); ++m)
         for (std::size_t i = 0; i < each; ++i) {
           Number all = expected(group.front(), a)[m * each + i];
-          for (std::size_t k = 1; k < group.size(); ++k) all = reduced(all, expected(group[k], a)[m * each + i], how);
+          for (std::size_t k = 1; k < group.size(); ++k)
+            all = reduced(all, expected(group[k], a)[m * each + i], how);
           expected(group[m], b)[i] = all;
         }
   }
 
-  /// Where an element comes from: a member of the group, and the place in its `a`. Or it stays as it is.
+  /// Where an element comes from: a member of the group, and the place in its `a`. Or it stays as
+  /// it is.
   struct Source {
     std::size_t member, place;
   };
   static constexpr std::size_t none = ~std::size_t{0};
-  void expect_copies(const Party& party, std::size_t a, std::size_t b,
-                     const std::function<Source(std::size_t members, std::size_t member, std::size_t i)>& source) {
+  void expect_copies(
+      const Party& party, std::size_t a, std::size_t b,
+      const std::function<Source(std::size_t members, std::size_t member, std::size_t i)>& source) {
     for (const Group& group : party.groups) {
       std::vector<std::vector<Number>> before;
       for (const int process : group) before.push_back(expected(process, a));
@@ -255,8 +287,9 @@ class Program {
   std::size_t length_;
   std::vector<Stream> streams_ = std::vector<Stream>(own_streams);
   std::vector<DeviceBuffer<Number>> buffers_;
-  std::vector<std::size_t> last_ = std::vector<std::size_t>(buffer_count);  // the stream that used a buffer last
-  std::vector<std::vector<std::vector<Number>>> expected_;                  // by process and buffer
+  // the stream that used a buffer last
+  std::vector<std::size_t> last_ = std::vector<std::size_t>(buffer_count);
+  std::vector<std::vector<std::vector<Number>>> expected_;  // by process and buffer
   std::string story_;
 };
 

@@ -26,7 +26,8 @@ TEST_F(Refusals, WrongArgumentsAreNamed) {
   EXPECT_EQ(text_of([&] { all.all_reduce(stream, four, five); }),
             "runnel: could not run all_reduce: the output has another size than the input");
   EXPECT_EQ(text_of([&] { all.broadcast(stream, four, size); }),
-            "runnel: could not run broadcast: there is no process " + std::to_string(size) + ": there are " + std::to_string(size));
+            "runnel: could not run broadcast: there is no process " + std::to_string(size) +
+                ": there are " + std::to_string(size));
   EXPECT_EQ(code_of([&] { all.broadcast(stream, four, -1); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { all.send(stream, four, rank); }), errc::invalid_argument);
   EXPECT_EQ(code_of([&] { all.all_gather(stream, four, five); }), errc::invalid_argument);
@@ -40,13 +41,19 @@ TEST_F(Refusals, WrongArgumentsAreNamed) {
 
 TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
   DeviceBuffer<int> values{10, stream};
-  const DeviceSpan<int> null{static_cast<int*>(nullptr), 10}, endless{values.data(), ~std::size_t{0} / sizeof(int)};
-  EXPECT_EQ(text_of([&] { all.all_reduce(stream, null); }), "runnel: could not run all_reduce: the input is null, and has elements");
+  const DeviceSpan<int> null{static_cast<int*>(nullptr), 10},
+      endless{values.data(), ~std::size_t{0} / sizeof(int)};
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, null); }),
+            "runnel: could not run all_reduce: the input is null, and has elements");
   EXPECT_EQ(text_of([&] { all.all_reduce(stream, values, null); }),
             "runnel: could not run all_reduce: the output is null, and has elements");
-  EXPECT_EQ(text_of([&] { all.all_reduce(stream, endless); }), "runnel: could not run all_reduce: the input ends beyond any address");
+  EXPECT_EQ(text_of([&] { all.all_reduce(stream, endless); }),
+            "runnel: could not run all_reduce: the input ends beyond any address");
   EXPECT_EQ(code_of([&] { all.broadcast(stream, null); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { all.group(stream, [&](Communicator::Group& g) { g.send(null, (rank + 1) % size); }); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] {
+              all.group(stream, [&](Communicator::Group& g) { g.send(null, (rank + 1) % size); });
+            }),
+            errc::invalid_argument);
   const DeviceSpan<int> nothing;
   all.all_reduce(stream, nothing);
   all.all_gather(stream, nothing, nothing);
@@ -56,14 +63,16 @@ TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
 TEST_F(Refusals, MemoryThatOverlapsIsRefused) {
   DeviceBuffer<int> values{10, stream};
   const DeviceSpan<int> whole{values};
-  EXPECT_EQ(code_of([&] { all.all_reduce(stream, whole.subspan(0, 5), whole.subspan(4, 5)); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { all.all_reduce(stream, whole.subspan(0, 5), whole.subspan(4, 5)); }),
+            errc::invalid_argument);
 }
 
 TEST_F(Refusals, AMovedFromCommunicatorIsNamed) {
   Communicator brief = make();
   const Communicator taken{std::move(brief)};
   DeviceBuffer<int> values{10, stream};
-  EXPECT_EQ(text_of([&] { brief.all_reduce(stream, values); }), "runnel: could not use a communicator: the communicator was moved from");
+  EXPECT_EQ(text_of([&] { brief.all_reduce(stream, values); }),
+            "runnel: could not use a communicator: the communicator was moved from");
   EXPECT_EQ(code_of([&] { static_cast<void>(brief.rank()); }), errc::invalid_handle);
   EXPECT_EQ(code_of([&] { static_cast<void>(brief.split(0)); }), errc::invalid_handle);
   EXPECT_EQ(taken.size(), size);
@@ -81,7 +90,8 @@ TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
     making = text_of([] { static_cast<void>(make()); });
   });
   stream.synchronize();
-  const std::string reason = ": a host function must not use streams: record an event and let another stream wait for it";
+  const std::string reason =
+      ": a host function must not use streams: record an event and let another stream wait for it";
   EXPECT_EQ(operation, "runnel: could not run all_reduce" + reason);
   EXPECT_EQ(split, "runnel: could not split a communicator" + reason);
   EXPECT_EQ(making, "runnel: could not make a communicator" + reason);
@@ -89,11 +99,15 @@ TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
 
 TEST_F(Refusals, TogetherInsideAnotherOne) {
   const auto nest = [] { Communicator::together([] { Communicator::together([] {}); }); };
-  const std::string text = "runnel: could not enqueue operations together: another together() of this thread is under way";
+  const std::string text =
+      "runnel: could not enqueue operations together: another together() of this thread is under "
+      "way";
   EXPECT_EQ(text_of(nest), text);
   EXPECT_EQ(text_of(nest), text);
-  EXPECT_THROW(Communicator::together([] { throw std::runtime_error{"mine"}; }), std::runtime_error);
-  Communicator::together([&] { EXPECT_EQ(code_of([&] { static_cast<void>(all.split(0)); }), errc::not_permitted); });
+  EXPECT_THROW(Communicator::together([] { throw std::runtime_error{"mine"}; }),
+               std::runtime_error);
+  Communicator::together(
+      [&] { EXPECT_EQ(code_of([&] { static_cast<void>(all.split(0)); }), errc::not_permitted); });
   Communicator::together([] {});
 }
 
@@ -141,7 +155,8 @@ TEST_F(Breakages, AnAbortedCommunicatorEndsItsOperations) {
   limited.all_reduce(stream, values);
   limited.abort();
   gate.open();
-  EXPECT_EQ(text_of([&] { stream.synchronize(); }), "runnel: could not use a communicator: abort() was called");
+  EXPECT_EQ(text_of([&] { stream.synchronize(); }),
+            "runnel: could not use a communicator: abort() was called");
   EXPECT_EQ(code_of([&] { limited.check(); }), errc::communicator_broken);
   meet();
 }

@@ -84,11 +84,15 @@ TEST_F(Verbs, BroadcastCopiesTheRootsElements) {
   struct Place {
     double x;
     int y[3];
-    bool operator==(const Place& other) const { return x == other.x && std::equal(y, y + 3, other.y); }
+    bool operator==(const Place& other) const {
+      return x == other.x && std::equal(y, y + 3, other.y);
+    }
   };
   for (const std::size_t count : counts)
     for (int root = 0; root < size; ++root) {
-      const auto of = [&](int process) { return std::vector<Place>(count, Place{0.5 * process, {process, 2, 3}}); };
+      const auto of = [&](int process) {
+        return std::vector<Place>(count, Place{0.5 * process, {process, 2, 3}});
+      };
       auto values = on_device(of(rank));
       all.broadcast(stream, values, root);
       EXPECT_EQ(on_host(values), of(root));
@@ -101,7 +105,8 @@ TEST_F(Verbs, AllGatherPutsAllOneAfterTheOther) {
     DeviceBuffer<short> out{count * n, stream};
     all.all_gather(stream, in, out);
     std::vector<short> expected;
-    for (int i = 0; i < size; ++i) expected.insert(expected.end(), count, static_cast<short>(100 * i));
+    for (int i = 0; i < size; ++i)
+      expected.insert(expected.end(), count, static_cast<short>(100 * i));
     EXPECT_EQ(on_host(out), expected);
     // In place.
     all.all_gather(stream, DeviceSpan<short>{out}.subspan(r * count, count), out);
@@ -112,12 +117,14 @@ TEST_F(Verbs, AllGatherPutsAllOneAfterTheOther) {
 TEST_F(Verbs, AllToAllExchangesParts) {
   for (const std::size_t count : counts) {
     std::vector<std::uint32_t> values;
-    for (int to = 0; to < size; ++to) values.insert(values.end(), count, static_cast<std::uint32_t>(100 * rank + to));
+    for (int to = 0; to < size; ++to)
+      values.insert(values.end(), count, static_cast<std::uint32_t>(100 * rank + to));
     const auto in = on_device(values);
     DeviceBuffer<std::uint32_t> out{values.size(), stream};
     all.all_to_all(stream, in, out);
     std::vector<std::uint32_t> expected;
-    for (int from = 0; from < size; ++from) expected.insert(expected.end(), count, static_cast<std::uint32_t>(100 * from + rank));
+    for (int from = 0; from < size; ++from)
+      expected.insert(expected.end(), count, static_cast<std::uint32_t>(100 * from + rank));
     EXPECT_EQ(on_host(out), expected);
   }
 }
@@ -170,7 +177,8 @@ TEST_F(Verbs, MessagesOfSeveralPiecesMeetSmallOnes) {
   if (size == 1) GTEST_SKIP() << "needs two processes";
   // Everybody sends much to the next process, and little to the one before.
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
-  const auto much = on_device(numbers<double>(700'000, rank)), little = on_device(numbers<double>(3, rank));
+  const auto much = on_device(numbers<double>(700'000, rank)),
+             little = on_device(numbers<double>(3, rank));
   DeviceBuffer<double> much_in{700'000, stream}, little_in{3, stream};
   all.group(stream, [&](Communicator::Group& group) {
     group.send(much, next);

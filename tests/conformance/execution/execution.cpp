@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams as schedulers of stdexec. The same cases for every backend, with the rules of ../support.hpp.
+// Streams as schedulers of stdexec. The same cases for every backend, with the rules of
+// ../support.hpp.
 #include <runnel/execution.hpp>
 
 #include <array>
@@ -29,11 +30,15 @@ template <class... Values>
 struct Receiver {
   using receiver_concept = stdexec::receiver_t;
   struct Environment {
-    [[nodiscard]] stdexec::inplace_stop_token query(stdexec::get_stop_token_t) const noexcept { return token; }
+    [[nodiscard]] stdexec::inplace_stop_token query(stdexec::get_stop_token_t) const noexcept {
+      return token;
+    }
     stdexec::inplace_stop_token token;
   };
 
-  void set_value(Values... values) noexcept { ended->set_value(std::tuple<Values...>{std::forward<Values>(values)...}); }
+  void set_value(Values... values) noexcept {
+    ended->set_value(std::tuple<Values...>{std::forward<Values>(values)...});
+  }
   void set_error(std::exception_ptr error) noexcept { ended->set_value(std::move(error)); }
   void set_stopped() noexcept { ended->set_value(Stopped{}); }
   [[nodiscard]] Environment get_env() const noexcept { return {token}; }
@@ -49,10 +54,13 @@ class Started {
   explicit Started(Sender sender, stdexec::inplace_stop_token token = {})
       : operation_{stdexec::connect(std::move(sender), Receiver<Values...>{&promise_, token})} {}
   void start() noexcept { stdexec::start(operation_); }
-  [[nodiscard]] bool has_ended() const { return ended_.wait_for(std::chrono::seconds{0}) == std::future_status::ready; }
+  [[nodiscard]] bool has_ended() const {
+    return ended_.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
+  }
   /// Waits for the end.
   [[nodiscard]] Ended<Values...> end() {
-    if (ended_.wait_for(patience) != std::future_status::ready) throw std::logic_error{"the operation does not end"};
+    if (ended_.wait_for(patience) != std::future_status::ready)
+      throw std::logic_error{"the operation does not end"};
     return ended_.get();
   }
   /// Waits for the end, and throws the error if there was one.
@@ -66,7 +74,8 @@ class Started {
  private:
   std::promise<Ended<Values...>> promise_;
   std::future<Ended<Values...>> ended_ = promise_.get_future();
-  decltype(stdexec::connect(std::declval<Sender>(), std::declval<Receiver<Values...>>())) operation_;
+  decltype(stdexec::connect(std::declval<Sender>(),
+                            std::declval<Receiver<Values...>>())) operation_;
 };
 
 template <class... Values, class Sender>
@@ -86,7 +95,8 @@ struct Mine : std::runtime_error {
 
 TEST_F(Senders, SendValuesAlongAChain) {
   const Stream stream;
-  auto chain = schedule(scheduler(stream)) | then([] { return 20; }) | then([](int x) { return std::make_unique<int>(x + 1); }) |
+  auto chain = schedule(scheduler(stream)) | then([] { return 20; }) |
+               then([](int x) { return std::make_unique<int>(x + 1); }) |
                then([](std::unique_ptr<int> x) { return *x * 2.5; });
   EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{52.5}});
 }
@@ -94,7 +104,8 @@ TEST_F(Senders, SendValuesAlongAChain) {
 TEST_F(Senders, SendReferences) {
   const Stream stream;
   int here = 1;
-  auto chain = schedule(scheduler(stream)) | then([&]() -> int& { return here; }) | then([](int& x) -> int& { return ++x, x; });
+  auto chain = schedule(scheduler(stream)) | then([&]() -> int& { return here; }) |
+               then([](int& x) -> int& { return ++x, x; });
   auto operation = operation_of<int&>(std::move(chain));
   operation.start();
   EXPECT_EQ(&std::get<0>(operation.get()), &here);
@@ -113,14 +124,15 @@ TEST_F(Senders, CompleteAfterTheStreamsEarlierWork) {
   operation.get();
 }
 
-// An event that is recorded in `b` right after the start says what was enqueued there. No thread waits for `a`, which is blocked all the
-// time.
+// An event that is recorded in `b` right after the start says what was enqueued there. No thread
+// waits for `a`, which is blocked all the time.
 TEST_F(Senders, ContinueOnAnotherStreamBehindAnEvent) {
   Stream a, b;
   std::atomic<int> step{0};
   Gate gate;
   gate.close_on(a);
-  auto operation = operation_of<int>(schedule(scheduler(a)) | then([&] { return ++step; }) | continues_on(scheduler(b)) |
+  auto operation = operation_of<int>(schedule(scheduler(a)) | then([&] { return ++step; }) |
+                                     continues_on(scheduler(b)) |
                                      then([&](int before) { return before == 1 ? ++step : -1; }));
   operation.start();
   const Event enqueued = b.record_event();
@@ -136,25 +148,29 @@ TEST_F(Senders, ContinueOnAnotherStreamBehindAnEvent) {
 
 TEST_F(Senders, ContinueOnTheSameStream) {
   const Stream stream;
-  auto chain = schedule(scheduler(stream)) | then([] { return 1; }) | continues_on(scheduler(stream)) | then([](int x) { return x + 1; });
+  auto chain = schedule(scheduler(stream)) | then([] { return 1; }) |
+               continues_on(scheduler(stream)) | then([](int x) { return x + 1; });
   EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
 }
 
 TEST_F(SendersOnTwoDevices, ContinueOnTheOtherDevice) {
   const Stream a{first}, b{second};
-  auto chain = schedule(scheduler(a)) | then([] { return 1; }) | continues_on(scheduler(b)) | then([](int x) { return x + 1; });
+  auto chain = schedule(scheduler(a)) | then([] { return 1; }) | continues_on(scheduler(b)) |
+               then([](int x) { return x + 1; });
   EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
 }
 
 TEST_F(Senders, OfDefaultStreamsWork) {
   auto chain = schedule(scheduler(device().default_stream())) | then([] { return 1; }) |
-               continues_on(scheduler(StreamRef::per_thread_default(device()))) | then([](int x) { return x + 1; });
+               continues_on(scheduler(StreamRef::per_thread_default(device()))) |
+               then([](int x) { return x + 1; });
   EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
 }
 
 TEST_F(Senders, WhenAllSendsTheValuesOfAll) {
   const Stream a, b;
-  auto all = when_all(schedule(scheduler(a)) | then([] { return 1; }), schedule(scheduler(b)) | then([] { return std::string{"two"}; }),
+  auto all = when_all(schedule(scheduler(a)) | then([] { return 1; }),
+                      schedule(scheduler(b)) | then([] { return std::string{"two"}; }),
                       schedule(scheduler(a))) |
              then([](int x, std::string y) { return std::to_string(x) + y; });
   EXPECT_EQ(stdexec::sync_wait(std::move(all)), std::optional{std::tuple{std::string{"1two"}}});
@@ -165,8 +181,9 @@ TEST_F(Senders, WhatFollowsWhenAllWaitsForEachBranch) {
   std::atomic<bool> is_done{false};
   Gate gate;
   gate.close_on(b);
-  auto operation = operation_of<bool>(when_all(schedule(scheduler(a)), schedule(scheduler(b)) | then([&] { is_done = true; })) |
-                                      then([&] { return is_done.load(); }));
+  auto operation = operation_of<bool>(
+      when_all(schedule(scheduler(a)), schedule(scheduler(b)) | then([&] { is_done = true; })) |
+      then([&] { return is_done.load(); }));
   operation.start();
   const Event enqueued = a.record_event();
   ASSERT_TRUE(gate.reached());
@@ -177,11 +194,13 @@ TEST_F(Senders, WhatFollowsWhenAllWaitsForEachBranch) {
 
 TEST_F(Senders, BulkCallsEachIndexOnce) {
   const Stream stream;
-  auto chain = schedule(scheduler(stream)) | then([] { return std::vector<int>(100); }) |
-               stdexec::bulk(stdexec::par, 100, [](int i, std::vector<int>& x) { x[static_cast<std::size_t>(i)] += i; }) |
-               stdexec::bulk_chunked(stdexec::par, 100, [](int begin, int end, std::vector<int>& x) {
-                 for (; begin < end; ++begin) x[static_cast<std::size_t>(begin)] *= 2;
-               });
+  auto chain =
+      schedule(scheduler(stream)) | then([] { return std::vector<int>(100); }) |
+      stdexec::bulk(stdexec::par, 100,
+                    [](int i, std::vector<int>& x) { x[static_cast<std::size_t>(i)] += i; }) |
+      stdexec::bulk_chunked(stdexec::par, 100, [](int begin, int end, std::vector<int>& x) {
+        for (; begin < end; ++begin) x[static_cast<std::size_t>(begin)] *= 2;
+      });
   // enqueue() accepts steps only: bulk is one.
   const auto [values] = stdexec::sync_wait(std::move(chain) | enqueue([](StreamRef) {})).value();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], 2 * i);
@@ -192,8 +211,10 @@ TEST_F(Senders, EnqueueIsCalledInTheOrderOfTheChain) {
   const auto sent = pattern(10000);
   std::vector<unsigned char> back(sent.size());
   DeviceBuffer<unsigned char> there(sent.size(), a);
-  auto chain = schedule(scheduler(a)) | enqueue([&](StreamRef stream) { copy(stream, there, sent); }) | then([] { return 7; }) |
-               continues_on(scheduler(b)) | enqueue([&](StreamRef stream) { copy(stream, back, there); }) |
+  auto chain = schedule(scheduler(a)) |
+               enqueue([&](StreamRef stream) { copy(stream, there, sent); }) |
+               then([] { return 7; }) | continues_on(scheduler(b)) |
+               enqueue([&](StreamRef stream) { copy(stream, back, there); }) |
                then([&](int x) { return back == sent ? x : 0; });
   EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{7}});
 }
@@ -201,12 +222,16 @@ TEST_F(Senders, EnqueueIsCalledInTheOrderOfTheChain) {
 TEST_F(Senders, MixWithOtherSchedulers) {
   const Stream stream;
   const std::thread::id here = std::this_thread::get_id();
-  auto work = stdexec::just(20) | continues_on(scheduler(stream)) | then([](int x) { return x + 1; }) | stdexec::let_value([&](int& x) {
-                return schedule(scheduler(stream)) | then([&x] { return 2 * x; });  // the function may use streams
+  auto work = stdexec::just(20) | continues_on(scheduler(stream)) |
+              then([](int x) { return x + 1; }) | stdexec::let_value([&](int& x) {
+                // the function may use streams
+                return schedule(scheduler(stream)) | then([&x] { return 2 * x; });
               });
-  auto back = stdexec::read_env(stdexec::get_delegation_scheduler) | stdexec::let_value([&](auto loop) {
-                return std::move(work) | continues_on(loop) | then([](int x) { return std::pair{x, std::this_thread::get_id()}; });
-              });
+  auto back =
+      stdexec::read_env(stdexec::get_delegation_scheduler) | stdexec::let_value([&](auto loop) {
+        return std::move(work) | continues_on(loop) |
+               then([](int x) { return std::pair{x, std::this_thread::get_id()}; });
+      });
   const auto [result] = stdexec::sync_wait(std::move(back)).value();
   EXPECT_EQ(result.first, 42);
   EXPECT_EQ(result.second, here);
@@ -223,8 +248,8 @@ TEST_F(Senders, CanBeStartedMoreThanOnce) {
 TEST_F(Senders, GetTheExceptionOfTheirFunction) {
   const Stream a, b;
   bool is_called = false;
-  auto operation = operation_of(schedule(scheduler(a)) | then([] { throw Mine{"mine"}; }) | continues_on(scheduler(b)) |
-                                then([&] { is_called = true; }));
+  auto operation = operation_of(schedule(scheduler(a)) | then([] { throw Mine{"mine"}; }) |
+                                continues_on(scheduler(b)) | then([&] { is_called = true; }));
   operation.start();
   EXPECT_THROW(operation.get(), Mine);
   EXPECT_FALSE(is_called);
@@ -245,9 +270,13 @@ TEST_F(Senders, OfACapturedStreamAreRefused) {
   Stream stream, other;
   bool is_called = false;
   const Graph graph = capture(stream, [&] {
-    EXPECT_EQ(code_of_start(schedule(scheduler(stream)) | then([&] { is_called = true; })), errc::capture);
-    EXPECT_EQ(code_of_start(schedule(scheduler(other)) | then([&] { is_called = true; }) | continues_on(scheduler(stream))), errc::capture);
-    EXPECT_EQ(code_of_start(when_all(schedule(scheduler(other)) | then([&] { is_called = true; }), schedule(scheduler(stream)))),
+    EXPECT_EQ(code_of_start(schedule(scheduler(stream)) | then([&] { is_called = true; })),
+              errc::capture);
+    EXPECT_EQ(code_of_start(schedule(scheduler(other)) | then([&] { is_called = true; }) |
+                            continues_on(scheduler(stream))),
+              errc::capture);
+    EXPECT_EQ(code_of_start(when_all(schedule(scheduler(other)) | then([&] { is_called = true; }),
+                                     schedule(scheduler(stream)))),
               errc::capture);
   });
   EXPECT_EQ(graph.node_count(), 0U);
@@ -268,7 +297,9 @@ TEST_F(Senders, OfAnEndedStreamAreRefused) {
   const Stream to{std::move(from)};
   EXPECT_EQ(code_of_start(schedule(scheduler(from))), errc::invalid_handle);
   bool is_called = false;
-  EXPECT_EQ(code_of_start(schedule(scheduler(to)) | then([&] { is_called = true; }) | continues_on(*gone)), errc::invalid_handle);
+  EXPECT_EQ(code_of_start(schedule(scheduler(to)) | then([&] { is_called = true; }) |
+                          continues_on(*gone)),
+            errc::invalid_handle);
   to.synchronize();
   EXPECT_FALSE(is_called) << "a part of a chain that was refused was enqueued";
 }
@@ -281,15 +312,17 @@ TEST_F(Senders, AreRefusedInAHostFunction) {
   stream.synchronize();
 }
 
-// The second function throws while the first is enqueued, behind the gate. Nothing of the operation lives on in the stream.
+// The second function throws while the first is enqueued, behind the gate. Nothing of the operation
+// lives on in the stream.
 TEST_F(Senders, AFailedStartCallsNothingLater) {
   Stream stream;
   bool is_called = false;
   auto kept = std::make_shared<int>(1);
   Gate gate;
   gate.close_on(stream);
-  auto operation = operation_of(schedule(scheduler(stream)) | then([&is_called, kept] { is_called = true; }) |
-                                enqueue([](StreamRef) { throw Mine{"mine"}; }));
+  auto operation =
+      operation_of(schedule(scheduler(stream)) | then([&is_called, kept] { is_called = true; }) |
+                   enqueue([](StreamRef) { throw Mine{"mine"}; }));
   operation.start();
   EXPECT_THROW(operation.get(), Mine);
   EXPECT_EQ(kept.use_count(), 1) << "a function of the operation outlives it";
@@ -299,7 +332,8 @@ TEST_F(Senders, AFailedStartCallsNothingLater) {
   EXPECT_FALSE(is_called);
 }
 
-// The function that runs when start() fails ends the operation: the receiver is not completed before it returns.
+// The function that runs when start() fails ends the operation: the receiver is not completed
+// before it returns.
 TEST_F(Senders, AFailedStartWaitsForAFunctionThatRuns) {
   const Stream stream;
   std::promise<void> entered, leave;
@@ -321,7 +355,9 @@ TEST_F(Senders, AStopBeforeTheStartEnqueuesNothing) {
   const Stream stream;
   stdexec::inplace_stop_source source;
   bool is_called = false;
-  auto operation = operation_of(schedule(scheduler(stream)) | enqueue([&](StreamRef) { is_called = true; }), source.get_token());
+  auto operation =
+      operation_of(schedule(scheduler(stream)) | enqueue([&](StreamRef) { is_called = true; }),
+                   source.get_token());
   source.request_stop();
   operation.start();
   EXPECT_TRUE(std::holds_alternative<Stopped>(operation.end()));
@@ -334,7 +370,8 @@ TEST_F(Senders, AStopSkipsTheFunctionsThatHaveNotBegun) {
   bool is_called = false;
   Gate gate;
   gate.close_on(stream);
-  auto operation = operation_of(schedule(scheduler(stream)) | then([&] { is_called = true; }), source.get_token());
+  auto operation = operation_of(schedule(scheduler(stream)) | then([&] { is_called = true; }),
+                                source.get_token());
   operation.start();
   source.request_stop();
   gate.open();
@@ -342,12 +379,14 @@ TEST_F(Senders, AStopSkipsTheFunctionsThatHaveNotBegun) {
   EXPECT_FALSE(is_called);
 }
 
-// Each allocation fails in turn: connecting and starting either work, or give the one error, and nothing is left in the stream.
+// Each allocation fails in turn: connecting and starting either work, or give the one error, and
+// nothing is left in the stream.
 TEST_F(Senders, TellOfAnAllocationThatFails) {
   if (!streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
   const Stream a, b;
   std::atomic<int> calls{0};
-  const auto chain = when_all(schedule(scheduler(a)) | then([&] { return ++calls; }), schedule(scheduler(b)) | then([] {})) |
+  const auto chain = when_all(schedule(scheduler(a)) | then([&] { return ++calls; }),
+                              schedule(scheduler(b)) | then([] {})) |
                      then([](int x) { return x; });
   stdexec::sync_wait(chain);  // what is made once is made now
   bool has_failed = true;
@@ -381,7 +420,8 @@ TEST_F(Senders, OfFourThreadsShareTwoStreams) {
   on_threads(4, [&](int i) {
     int& count = counts[static_cast<std::size_t>(i)];
     for (int round = 1; round <= rounds; ++round) {
-      auto chain = schedule(scheduler(first)) | then([&count] { return ++count; }) | continues_on(scheduler(second)) |
+      auto chain = schedule(scheduler(first)) | then([&count] { return ++count; }) |
+                   continues_on(scheduler(second)) |
                    then([&count](int before) { return before == count ? before : -1; });
       EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{round}});
     }
@@ -396,7 +436,8 @@ TEST_F(Senders, AreStoppedByAnotherThread) {
   for (int round = 0; round < 60; ++round) {
     stdexec::inplace_stop_source source;
     std::atomic<int> ran{0};
-    auto operation = operation_of(schedule(scheduler(stream)) | then([&ran] { ++ran; }), source.get_token());
+    auto operation =
+        operation_of(schedule(scheduler(stream)) | then([&ran] { ++ran; }), source.get_token());
     on_threads(2, [&](int i) {
       if (i == 0)
         operation.start();
@@ -414,7 +455,9 @@ TEST_F(Senders, SchedulersCompareAsTheirStreams) {
   const Stream a, b;
   EXPECT_EQ(scheduler(a), scheduler(a));
   EXPECT_NE(scheduler(a), scheduler(b));
-  EXPECT_EQ(stdexec::get_completion_scheduler<stdexec::set_value_t>(stdexec::get_env(schedule(scheduler(a)))), scheduler(a));
+  EXPECT_EQ(stdexec::get_completion_scheduler<stdexec::set_value_t>(
+                stdexec::get_env(schedule(scheduler(a)))),
+            scheduler(a));
   EXPECT_EQ(scheduler(a).stream(), a);
 }
 

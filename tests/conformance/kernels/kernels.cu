@@ -25,7 +25,8 @@ __global__ void busy(long long nanoseconds, int* flag) {
   *flag = 1;
 }
 
-__global__ void meet(volatile int* mine, const volatile int* theirs, int* met, long long nanoseconds) {
+__global__ void meet(volatile int* mine, const volatile int* theirs, int* met,
+                     long long nanoseconds) {
   const long long start = now();
   *mine = 1;
   while (*theirs == 0 && now() - start < nanoseconds) {
@@ -45,14 +46,16 @@ __global__ void note(int* noted) {
 __global__ void trap() { __trap(); }
 
 void require_launched() {
-  if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) throw std::runtime_error(cudaGetErrorString(e));
+  if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess)
+    throw std::runtime_error(cudaGetErrorString(e));
 }
 
 }  // namespace
 
 void launch_double_and_add(runnel::StreamRef stream, int* numbers, std::size_t count) {
   const runnel::DeviceGuard with{stream.device()};
-  double_and_add_all<<<static_cast<unsigned>((count + 255) / 256), 256, 0, stream.native()>>>(numbers, count);
+  double_and_add_all<<<static_cast<unsigned>((count + 255) / 256), 256, 0, stream.native()>>>(
+      numbers, count);
   require_launched();
 }
 
@@ -62,7 +65,8 @@ void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* 
   require_launched();
 }
 
-void launch_meet(runnel::StreamRef stream, int* mine, const int* theirs, int* met, std::chrono::seconds limit) {
+void launch_meet(runnel::StreamRef stream, int* mine, const int* theirs, int* met,
+                 std::chrono::seconds limit) {
   const runnel::DeviceGuard with{stream.device()};
   meet<<<1, 1, 0, stream.native()>>>(mine, theirs, met, std::chrono::nanoseconds{limit}.count());
   require_launched();

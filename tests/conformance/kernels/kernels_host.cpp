@@ -20,7 +20,8 @@ void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* 
   });
 }
 
-void launch_meet(runnel::StreamRef stream, int* mine, const int* theirs, int* met, std::chrono::seconds limit) {
+void launch_meet(runnel::StreamRef stream, int* mine, const int* theirs, int* met,
+                 std::chrono::seconds limit) {
   stream.launch_host_func([=] {
     std::atomic_ref{*mine}.store(1);
     const std::atomic_ref their_flag{const_cast<int&>(*theirs)};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// User kernels on runnel's streams, launched through `native()`: their order with copies, events and other streams.
+/// User kernels on runnel's streams, launched through `native()`: their order with copies, events
+/// and other streams.
 #include "kernels.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ constexpr std::size_t count = 100'003;
 
 class Kernels : public testing::Test {
  protected:
-  /// CUDA may wait for the kernels that run when it loads another one, by default at its first launch. Here some kernels wait for the host.
+  /// CUDA may wait for the kernels that run when it loads another one, by default at its first
+  /// launch. Here some kernels wait for the host.
   static void SetUpTestSuite() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
   void SetUp() override {
@@ -81,12 +83,14 @@ TEST_F(Kernels, AreOrderedAcrossStreamsByWaitStreamAndEvents) {
   }
   up.synchronize();
   int expected = 3;
-  for (int round = 0; round < 20; ++round) expected = static_cast<int>(2U * static_cast<unsigned>(expected) + 1U);
+  for (int round = 0; round < 20; ++round)
+    expected = static_cast<int>(2U * static_cast<unsigned>(expected) + 1U);
   EXPECT_TRUE(all_are(numbers, expected));
 }
 
 TEST_F(Kernels, MakeQueryFalseUntilTheyHaveRun) {
-  if (!Device::current().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
+  if (!Device::current().can_map_host_memory())
+    GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
   DeviceBuffer<int> there(1, stream);
   fill(stream, there, 0);
@@ -128,7 +132,8 @@ TEST_F(Kernels, AreTimedByEvents) {
 }
 
 TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
-  if (!Device::current().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
+  if (!Device::current().can_map_host_memory())
+    GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
   PinnedBuffer<int> numbers(count);
   std::fill(numbers.begin(), numbers.end(), 7);
@@ -138,7 +143,8 @@ TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
 }
 
 TEST_F(Kernels, DoNotBlockTheCallerOfALaterPageableCopy) {
-  if (!Device::current().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
+  if (!Device::current().can_map_host_memory())
+    GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
   DeviceBuffer<int> there(count * 100, stream);
   std::vector<int> numbers(count * 100, 5);
@@ -168,9 +174,12 @@ TEST_F(Kernels, OfAPartRunOnItsMultiprocessorsOnly) {
   const Device device{0};
   const Stream whole;
   const int all = device.multiprocessor_count();
-  const auto ran_on = [](const std::vector<int>& noted) { return static_cast<int>(std::count(noted.begin(), noted.end(), 1)); };
+  const auto ran_on = [](const std::vector<int>& noted) {
+    return static_cast<int>(std::count(noted.begin(), noted.end(), 1));
+  };
   EXPECT_GE(ran_on(multiprocessors_of(whole)), 1);
-  if (!device.has_partitions()) GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
+  if (!device.has_partitions())
+    GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
   const auto [few, more, rest] = partition(device, 16, 24);
   std::vector<int> uses(static_cast<std::size_t>(all));
   for (const Partition part : {few, more, rest}) {
@@ -186,7 +195,8 @@ TEST_F(Kernels, OfAPartRunOnItsMultiprocessorsOnly) {
 
 TEST_F(Kernels, WaitForAValueAndAreFollowedByOne) {
   const Device device{0};
-  if (!device.has_stream_memory_operations()) GTEST_SKIP() << "the device has no stream memory operations";
+  if (!device.has_stream_memory_operations())
+    GTEST_SKIP() << "the device has no stream memory operations";
   const Stream stream;
   PinnedBuffer<std::uint32_t> value(2);
   std::atomic_ref<std::uint32_t> begin{value[0]}, end{value[1]};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A kernel that traps, in a process of its own. The next wait and every later call throw an Error by name, in bounded time. Everything can
-/// be destroyed, each callable is destroyed, and the process ends by itself with status 0. The sticky faults of tests/stress/sweep are the
-/// same without a GPU: a stand-in runs no kernels.
+/// A kernel that traps, in a process of its own. The next wait and every later call throw an Error
+/// by name, in bounded time. Everything can be destroyed, each callable is destroyed, and the
+/// process ends by itself with status 0. The sticky faults of tests/stress/sweep are the same
+/// without a GPU: a stand-in runs no kernels.
 #include "kernels.hpp"
 
 #include <unistd.h>
@@ -37,7 +38,8 @@ void expect_lost(const char* what, F&& call) {
     call();
     expect(false, std::string{what} + " did not throw");
   } catch (const Error& error) {
-    const bool is_named = error.code() == errc::device_lost && error.native_code() != 0 && std::string{error.native_name()} != "";
+    const bool is_named = error.code() == errc::device_lost && error.native_code() != 0 &&
+                          std::string{error.native_name()} != "";
     expect(is_named, std::string{what} + ": " + error.what());
   }
 }
@@ -103,9 +105,11 @@ struct Work {
 }  // namespace
 
 int main() {
-  setenv("CUDA_MODULE_LOADING", "EAGER", 1);  // else a kernel's first launch would wait for the gate before it
+  // else a kernel's first launch would wait for the gate before it
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  if (Device::count() == 0) return std::printf("skipped: %s\n", Device::why_no_device().c_str()), skipped;
+  if (Device::count() == 0)
+    return std::printf("skipped: %s\n", Device::why_no_device().c_str()), skipped;
   alarm(patience_seconds);  // ends a process that hangs
   std::weak_ptr<int> callables;
   {
@@ -118,7 +122,8 @@ int main() {
              10s, [&] { return callables.expired(); }, 1ms),
          "every callable was destroyed");
   const LiveObjects left = live_objects();
-  expect(left.streams == 0 && left.events == 0 && left.pinned_blocks == 0 && left.device_blocks == 0 && left.host_functions == 0,
+  expect(left.streams == 0 && left.events == 0 && left.pinned_blocks == 0 &&
+             left.device_blocks == 0 && left.host_functions == 0,
          "nothing is alive");
   std::printf(failures == 0 ? "passed\n" : "%d checks failed\n", failures);
   return failures == 0 ? 0 : 1;

@@ -21,7 +21,8 @@ void number(const View& view, int from = 0) {
 template <class A, class B>
 void expect_equal(const A& a, const B& b) {
   for (std::size_t i = 0; i < a.extent(0); ++i)
-    for (std::size_t j = 0; j < a.extent(1); ++j) ASSERT_EQ(a(i, j), b(i, j)) << "at " << i << ", " << j;
+    for (std::size_t j = 0; j < a.extent(1); ++j)
+      ASSERT_EQ(a(i, j), b(i, j)) << "at " << i << ", " << j;
 }
 
 TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
@@ -48,12 +49,14 @@ TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
 TEST(KokkosCopies, BothLayoutsAsAWhole) {
   Stream s;
   const Host<int**> right("right", 30, 40), right_back("right_back", 30, 40);
-  const Kokkos::View<int**, Kokkos::LayoutRight, Space::memory_space> right_device("right_device", 30, 40);
+  const Kokkos::View<int**, Kokkos::LayoutRight, Space::memory_space> right_device("right_device",
+                                                                                   30, 40);
   number(right);
   copy_async(s, right_device, right);
   copy_async(s, right_back, right_device);
   const Host<int**, Kokkos::LayoutLeft> left("left", 30, 40), left_back("left_back", 30, 40);
-  const Kokkos::View<int**, Kokkos::LayoutLeft, Space::memory_space> left_device("left_device", 30, 40);
+  const Kokkos::View<int**, Kokkos::LayoutLeft, Space::memory_space> left_device("left_device", 30,
+                                                                                 40);
   number(left, 7);
   copy_async(s, left_device, left);
   copy_async(s, left_back, left_device);
@@ -67,7 +70,9 @@ TEST(KokkosCopies, RowsColumnsAndBlocks) {
   const Host<int**> all("all", 20, 30), back("back", 20, 30);
   const Kokkos::View<int**, Kokkos::LayoutRight, Space::memory_space> device("device", 20, 30);
   number(all);
-  const auto block = [](const auto& view) { return Kokkos::subview(view, std::pair{3, 11}, std::pair{5, 25}); };
+  const auto block = [](const auto& view) {
+    return Kokkos::subview(view, std::pair{3, 11}, std::pair{5, 25});
+  };
   const auto row = [](const auto& view) { return Kokkos::subview(view, 15, Kokkos::ALL); };
   const auto column = [](const auto& view) { return Kokkos::subview(view, Kokkos::ALL, 2); };
   copy_async(s, block(device), block(all));
@@ -92,7 +97,9 @@ TEST(KokkosCopies, FaceOfACube) {
   const Host<int***> cube("cube", 4, 5, 6), back("back", 4, 5, 6);
   const Kokkos::View<int***, Kokkos::LayoutRight, Space::memory_space> device("device", 4, 5, 6);
   for (int i = 0; i < 120; ++i) cube.data()[i] = i + 1;
-  const auto slab = [](const auto& view) { return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, Kokkos::ALL); };
+  const auto slab = [](const auto& view) {
+    return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, Kokkos::ALL);
+  };
   copy_async(s, slab(device), slab(cube));
   copy_async(s, back, device);
   s.synchronize();
@@ -117,10 +124,12 @@ void copy_blocks_and_faces() {
     ASSERT_GT(from.size(), 0U);
     for (std::size_t i = 0; i < from.extent(0); ++i)
       for (std::size_t j = 0; j < from.extent(1); ++j)
-        for (std::size_t k = 0; k < from.extent(2); ++k) ASSERT_EQ(to.access(i, j, k), from.access(i, j, k)) << i << ", " << j << ", " << k;
+        for (std::size_t k = 0; k < from.extent(2); ++k)
+          ASSERT_EQ(to.access(i, j, k), from.access(i, j, k)) << i << ", " << j << ", " << k;
     int copied = 0;
     for (std::size_t i = 0; i < back.size(); ++i) copied += back.data()[i] != 0;
-    EXPECT_EQ(static_cast<std::size_t>(copied), from.size()) << "something beside the part was written";
+    EXPECT_EQ(static_cast<std::size_t>(copied), from.size())
+        << "something beside the part was written";
   };
   check([&](const auto& view) { return Kokkos::subview(view, a, b, c); });
   check([&](const auto& view) { return Kokkos::subview(view, std::pair{0, 1}, b, c); });
@@ -135,7 +144,9 @@ TEST(KokkosCopies, ABlockOfFourDimensions) {
   const Host<int****> host("host", 4, 5, 6, 7), back("back", 4, 5, 6, 7);
   const Data<int****> device("device", 4, 5, 6, 7);
   for (std::size_t i = 0; i < host.size(); ++i) host.data()[i] = static_cast<int>(i) + 1;
-  const auto block = [](const auto& view) { return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, std::pair{2, 4}, std::pair{1, 5}); };
+  const auto block = [](const auto& view) {
+    return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, std::pair{2, 4}, std::pair{1, 5});
+  };
   copy_async(s, block(device), block(host));
   copy_async(s, block(back), block(device));
   s.synchronize();
@@ -162,7 +173,8 @@ TEST(KokkosCopies, VectorsAndVariables) {
   s.synchronize();
   EXPECT_EQ(to, from);
   EXPECT_EQ(back, 8);
-  EXPECT_EQ(code_of([&] { return copy_async(s, x, std::span{from}.first(50)); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_async(s, x, std::span{from}.first(50)); }),
+            errc::invalid_argument);
 }
 
 TEST(KokkosCopies, RefusalsNameBothViews) {
@@ -177,12 +189,15 @@ TEST(KokkosCopies, RefusalsNameBothViews) {
   };
   const std::string begin = "runnel: could not copy a Kokkos view: ";
   const Host<int*> both("both", 10);
-  EXPECT_EQ(refusal(Kokkos::subview(both, std::pair{0, 6}), Kokkos::subview(both, std::pair{3, 9})),
-            begin + "'both' (6) from 'both' (6): could not copy: source and destination overlap in part");
-  EXPECT_EQ(refusal(both, std::vector<int>(7)), begin + "'both' (10) from unnamed memory (7): the extents differ");
+  EXPECT_EQ(
+      refusal(Kokkos::subview(both, std::pair{0, 6}), Kokkos::subview(both, std::pair{3, 9})),
+      begin + "'both' (6) from 'both' (6): could not copy: source and destination overlap in part");
+  EXPECT_EQ(refusal(both, std::vector<int>(7)),
+            begin + "'both' (10) from unnamed memory (7): the extents differ");
   const std::string hundred(100, 'a');
   EXPECT_EQ(refusal(Host<int*>(hundred, 9), Host<int*>(hundred, 8)),
-            begin + "'" + hundred.substr(0, 60) + "...' (9) from '" + hundred.substr(0, 60) + "...' (8): the extents differ");
+            begin + "'" + hundred.substr(0, 60) + "...' (9) from '" + hundred.substr(0, 60) +
+                "...' (8): the extents differ");
 }
 
 TEST(KokkosCopies, SmallestViews) {
@@ -195,7 +210,8 @@ TEST(KokkosCopies, SmallestViews) {
   s.synchronize();
   EXPECT_EQ(back(), 42);
   EXPECT_EQ(copy_async(s, Data<int*>{}, Host<int*>{}), CopyResult::nothing);
-  EXPECT_EQ(copy_async(s, Data<int**>("flat", 0, 5), Host<int**>("flat", 0, 5)), CopyResult::nothing);
+  EXPECT_EQ(copy_async(s, Data<int**>("flat", 0, 5), Host<int**>("flat", 0, 5)),
+            CopyResult::nothing);
 }
 
 TEST(KokkosCopies, UnsupportedCopiesAreRefusedUpFront) {
@@ -204,15 +220,19 @@ TEST(KokkosCopies, UnsupportedCopiesAreRefusedUpFront) {
   const Host<int**, Kokkos::LayoutLeft> turned("turned", 4, 5);
   number(a);
   EXPECT_EQ(code_of([&] { return copy_async(s, turned, a); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_async(s, Host<int**>("b", 5, 4), a); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return copy_async(s, Host<int**>("b", 4, 6), a); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_async(s, Host<int**>("b", 5, 4), a); }),
+            errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { return copy_async(s, Host<int**>("b", 4, 6), a); }),
+            errc::invalid_argument);
   s.synchronize();
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 5; ++j) EXPECT_EQ(turned(i, j), 0);
   try {
     copy_async(s, turned, a);
   } catch (const Error& error) {
-    EXPECT_NE(std::string{error.what()}.find("'turned' (4 x 5) from 'a' (4 x 5)"), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("'turned' (4 x 5) from 'a' (4 x 5)"),
+              std::string::npos)
+        << error.what();
   }
 }
 
@@ -224,17 +244,17 @@ TEST(KokkosCopies, ViewsOfManagedBuffers) {
 }
 
 template <class E>
-concept Viewable = requires(DeviceSpan<int> memory) {
-  kokkos::view<E>(memory);
-};
-static_assert(Viewable<Space> == (kokkos::device_space<Space> || RUNNEL_BACKEND == std::string_view{"host"}));
+concept Viewable = requires(DeviceSpan<int> memory) { kokkos::view<E>(memory); };
+static_assert(Viewable<Space> ==
+              (kokkos::device_space<Space> || RUNNEL_BACKEND == std::string_view{"host"}));
 
 TEST(KokkosCopies, SpansOfViews) {
   Stream s;
   const Host<int**> host("host", 4, 5);
   number(host);
   static_assert(std::is_same_v<decltype(kokkos::span(host)), std::span<int>>);
-  static_assert(std::is_same_v<decltype(kokkos::span(Host<const int**>{host})), std::span<const int>>);
+  static_assert(
+      std::is_same_v<decltype(kokkos::span(Host<const int**>{host})), std::span<const int>>);
   EXPECT_EQ(kokkos::span(host).data(), host.data());
   const Data<int**> data("data", 4, 5);
   std::vector<int> back(20);
@@ -253,12 +273,14 @@ TEST(KokkosCopies, SpansOfViewsWithGapsAreRefused) {
     FAIL() << "the elements are not contiguous";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), errc::invalid_argument);
-    EXPECT_NE(std::string{error.what()}.find("'wide' are not contiguous"), std::string::npos) << error.what();
+    EXPECT_NE(std::string{error.what()}.find("'wide' are not contiguous"), std::string::npos)
+        << error.what();
   }
 }
 
 // copy() and fill() take contiguous ranges; views may have strides.
-static_assert(!runnel::detail::memory_range<Host<int*>> && runnel::detail::memory_range<std::vector<int>>);
+static_assert(!runnel::detail::memory_range<Host<int*>> &&
+              runnel::detail::memory_range<std::vector<int>>);
 
 TEST(KokkosCopies, ConstSource) {
   Stream s;

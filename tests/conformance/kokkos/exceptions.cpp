@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exceptions of kernels. Devices have none, so there parallel_for() and parallel_reduce() only have to give what Kokkos' own give.
+// Exceptions of kernels. Devices have none, so there parallel_for() and parallel_reduce() only have
+// to give what Kokkos' own give.
 #include <atomic>
 #include <stdexcept>
 #include <string>
@@ -9,7 +10,8 @@
 namespace {
 using namespace kokkos_tests;
 constexpr bool throws = !kokkos::device_space<Space>;
-constexpr bool enqueues = throws && !kokkos::inline_space<Space>;  // launch() calls the function on a thread of the stream
+// launch() calls the function on a thread of the stream
+constexpr bool enqueues = throws && !kokkos::inline_space<Space>;
 
 /// Counts the indices that it is called for, and throws at one of them.
 struct ThrowsAt {
@@ -21,7 +23,9 @@ struct ThrowsAt {
 };
 /// Throws at every index.
 struct AlwaysThrows {
-  KOKKOS_FUNCTION void operator()([[maybe_unused]] int i) const { KOKKOS_IF_ON_HOST((throw std::out_of_range(std::to_string(i));)) }
+  KOKKOS_FUNCTION void operator()([[maybe_unused]] int i) const {
+    KOKKOS_IF_ON_HOST((throw std::out_of_range(std::to_string(i));))
+  }
 };
 void enqueue_throwing(StreamRef stream, std::atomic<int>& calls, int at) {
   kokkos::launch<Space>(stream, [&calls, at](const Space& exec) {
@@ -51,7 +55,9 @@ struct Largest {
   struct Tag {};
   using value_type = int;
   KOKKOS_FUNCTION void init(Tag, int& value) const { value = -1; }
-  KOKKOS_FUNCTION void join(Tag, int& value, const int& other) const { value = other > value ? other : value; }
+  KOKKOS_FUNCTION void join(Tag, int& value, const int& other) const {
+    value = other > value ? other : value;
+  }
   KOKKOS_FUNCTION void operator()(Tag, int i, int& value) const {
     KOKKOS_IF_ON_HOST((if (i == at) throw std::out_of_range("largest");))
     join(Tag{}, value, i % 70);
@@ -71,7 +77,8 @@ struct OfTeam {
   KOKKOS_FUNCTION void operator()(const Teams::member_type& member) const {
     KOKKOS_IF_ON_HOST((if (member.league_rank() == at) throw std::out_of_range("team");))
     member.team_barrier();
-    Kokkos::single(Kokkos::PerTeam(member), [&] { Kokkos::atomic_add(&x(0), member.league_rank()); });
+    Kokkos::single(Kokkos::PerTeam(member),
+                   [&] { Kokkos::atomic_add(&x(0), member.league_rank()); });
   }
   Data<int*> x;
   int at;
@@ -81,16 +88,21 @@ TEST(KokkosExceptions, LeaveAKernelThroughItsCall) {
   if (!throws) GTEST_SKIP() << "kernels of a device do not throw";
   const Space exec{};
   std::atomic<int> calls{0};
-  EXPECT_EQ(text_of([&] { kokkos::parallel_for(Policy(exec, 0, 1000), ThrowsAt{&calls, 7}); }), "7");
+  EXPECT_EQ(text_of([&] { kokkos::parallel_for(Policy(exec, 0, 1000), ThrowsAt{&calls, 7}); }),
+            "7");
   EXPECT_GE(calls, 1);
   long sum = 0;
   EXPECT_EQ(text_of([&] { kokkos::parallel_reduce(Policy(exec, 0, 100), Sum{3}, sum); }), "sum");
   int largest = 0;
   using Tagged = Kokkos::RangePolicy<Space, Largest::Tag>;
-  EXPECT_EQ(text_of([&] { kokkos::parallel_reduce("largest", Tagged(exec, 0, 100), Largest{5}, largest); }), "largest");
+  EXPECT_EQ(text_of([&] {
+              kokkos::parallel_reduce("largest", Tagged(exec, 0, 100), Largest{5}, largest);
+            }),
+            "largest");
   const Data<int*> x("x", 1);
   using Tiles = Kokkos::MDRangePolicy<Space, Kokkos::Rank<2>>;
-  EXPECT_EQ(text_of([&] { kokkos::parallel_for(Tiles(exec, {0, 0}, {10, 10}), OfTile{x, 4}); }), "tile");
+  EXPECT_EQ(text_of([&] { kokkos::parallel_for(Tiles(exec, {0, 0}, {10, 10}), OfTile{x, 4}); }),
+            "tile");
   EXPECT_EQ(text_of([&] { kokkos::parallel_for(Teams(exec, 10, 1), OfTeam{x, 2}); }), "team");
 }
 
@@ -104,10 +116,12 @@ TEST(KokkosExceptions, KernelsThatDoNotThrowGiveTheSame) {
   EXPECT_EQ(of_kokkos, sum);
   EXPECT_EQ(by_lambda, sum);
   int largest = 0;
-  kokkos::parallel_reduce(Kokkos::RangePolicy<Space, Largest::Tag>(exec, 0, 100), Largest{-1}, largest);
+  kokkos::parallel_reduce(Kokkos::RangePolicy<Space, Largest::Tag>(exec, 0, 100), Largest{-1},
+                          largest);
   EXPECT_EQ(largest, 69);
   const Data<int*> x("x", 1);
-  kokkos::parallel_for(Kokkos::MDRangePolicy<Space, Kokkos::Rank<2>>(exec, {0, 0}, {10, 10}), OfTile{x, -1});
+  kokkos::parallel_for(Kokkos::MDRangePolicy<Space, Kokkos::Rank<2>>(exec, {0, 0}, {10, 10}),
+                       OfTile{x, -1});
   kokkos::parallel_for("teams", Teams(exec, 10, Kokkos::AUTO), OfTeam{x, -1});
   exec.fence();
   Stream s;
@@ -117,7 +131,8 @@ TEST(KokkosExceptions, KernelsThatDoNotThrowGiveTheSame) {
 TEST(KokkosExceptions, OneOfManyIsThrown) {
   if (!throws) GTEST_SKIP() << "kernels of a device do not throw";
   const Space exec{};  // with all threads that Kokkos has
-  for (int round = 0; round < 20; ++round) EXPECT_NE(text_of([&] { kokkos::parallel_for(Policy(exec, 0, 100), AlwaysThrows{}); }), "none");
+  for (int round = 0; round < 20; ++round)
+    EXPECT_NE(text_of([&] { kokkos::parallel_for(Policy(exec, 0, 100), AlwaysThrows{}); }), "none");
   const Data<int*> x("x", 10);
   Kokkos::parallel_for(Policy(exec, 0, 10), Affine{x, 1, 4});
   Stream s;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written first by somebody who knows Kokkos, and is right on a device: a fence, a deep_copy or a kernel in the calling thread
-// after work that was enqueued on a stream. On host spaces, it must be right too.
+// What is written first by somebody who knows Kokkos, and is right on a device: a fence, a
+// deep_copy or a kernel in the calling thread after work that was enqueued on a stream. On host
+// spaces, it must be right too.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -18,16 +19,19 @@ using kokkos::copy_async;
 using kokkos::launch;
 
 #ifdef KOKKOS_ENABLE_THREADS
-using Enqueued = kokkos::HostSpace;  // the space whose kernels streams run, if the tested space is Threads
+// the space whose kernels streams run, if the tested space is Threads
+using Enqueued = kokkos::HostSpace;
 #else
 using Enqueued = Space;
 #endif
 using EnqueuedPolicy = Kokkos::RangePolicy<Enqueued>;
 
-/// A Kokkos with a device, whose fences wait for all of the device also if only kernels of a host space were launched. The device's runtime
-/// refuses that inside a host function, and it breaks captures.
+/// A Kokkos with a device, whose fences wait for all of the device also if only kernels of a host
+/// space were launched. The device's runtime refuses that inside a host function, and it breaks
+/// captures.
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
-constexpr bool fences_wait_for_a_device = !kokkos::detail::is_host_backend && !kokkos::device_space<Space>;
+constexpr bool fences_wait_for_a_device =
+    !kokkos::detail::is_host_backend && !kokkos::device_space<Space>;
 #else
 constexpr bool fences_wait_for_a_device = false;
 #endif
@@ -46,7 +50,8 @@ struct Sum {
   Data<int*> x;
   KOKKOS_FUNCTION void operator()(int i, int& sum) const { sum += x(i); }
 };
-/// Calls `pattern(value)` once for each value from 1 to `rounds`. Returns how often the last element of `seen()` was not that value.
+/// Calls `pattern(value)` once for each value from 1 to `rounds`. Returns how often the last
+/// element of `seen()` was not that value.
 int wrong_of_all(const std::function<int(int)>& pattern) {
   int wrong = 0;
   for (int value = 1; value <= rounds; ++value) wrong += pattern(value) == value ? 0 : 1;
@@ -177,8 +182,11 @@ TEST(KokkosFences, InALaunchedFunctionWaitForNoStream) {
     Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{mine, 1, 1});
     Kokkos::deep_copy(exec, x, mine);
   });
-  other.wait_stream(s);  // a fence that waited for `other` inside the function would wait for itself
-  launch<Enqueued>(other, [x](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 0}); });
+  // a fence that waited for `other` inside the function would wait for itself
+  other.wait_stream(s);
+  launch<Enqueued>(other, [x](const Enqueued& exec) {
+    Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 0});
+  });
   EXPECT_TRUE(other.synchronize_for(conformance::patience));
   EXPECT_EQ(values(other, x), std::vector<int>(10, 12));
 }
@@ -194,12 +202,16 @@ TEST(KokkosFences, AViewThatALaunchedFunctionEndsWaitsForNoStream) {
   EXPECT_EQ(seen, 0);
 }
 
-// Each fence here would hang if it waited for what is held. On a device they wait for the whole device.
+// Each fence here would hang if it waited for what is held. On a device they wait for the whole
+// device.
 TEST(KokkosFences, WaitForNoStreamWithoutLaunchedWork) {
-  if (kokkos::device_space<Space> || fences_wait_for_a_device) GTEST_SKIP() << "fences wait for the device";
+  if (kokkos::device_space<Space> || fences_wait_for_a_device)
+    GTEST_SKIP() << "fences wait for the device";
   Stream s;
   const Data<int*> x("x", 10), y("y", 10);
-  launch<Enqueued>(s, [x](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Set{x, 5}); });
+  launch<Enqueued>(s, [x](const Enqueued& exec) {
+    Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Set{x, 5});
+  });
   s.synchronize();
   Gate gate;
   gate.close_on(s);
@@ -212,7 +224,8 @@ TEST(KokkosFences, WaitForNoStreamWithoutLaunchedWork) {
 TEST(KokkosFences, NewViewsAndReductionsOfTheCallerWaitForNoStream) {
   if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's allocations may wait for the device";
   Stream s;
-  std::optional<Data<int*>> x;  // freed after the gate is open, because freeing a view waits as on a device
+  // freed after the gate is open, because freeing a view waits as on a device
+  std::optional<Data<int*>> x;
   Gate gate;
   gate.close_on(s);
   launch<Enqueued>(s, [](const Enqueued&) {});
@@ -224,15 +237,21 @@ TEST(KokkosFences, NewViewsAndReductionsOfTheCallerWaitForNoStream) {
 }
 
 TEST(KokkosFences, AStreamThatIsBeingCapturedIsLeftAlone) {
-  if (kokkos::device_space<Space> || fences_wait_for_a_device) GTEST_SKIP() << "a device's fence breaks a capture";
+  if (kokkos::device_space<Space> || fences_wait_for_a_device)
+    GTEST_SKIP() << "a device's fence breaks a capture";
   Stream s;
   const Data<int*> x("x", 10);
   Gate gate;
   gate.close_on(s);
-  launch<Enqueued>(s, [x](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Set{x, 5}); });
+  launch<Enqueued>(s, [x](const Enqueued& exec) {
+    Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Set{x, 5});
+  });
   const Graph graph = capture(s, [&] {
-    launch<Enqueued>(s, [x](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 0}); });
-    EXPECT_TRUE(conformance::held_by(gate, [] { Kokkos::fence(); })) << "it waits for what was launched before the capture";
+    launch<Enqueued>(s, [x](const Enqueued& exec) {
+      Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 0});
+    });
+    EXPECT_TRUE(conformance::held_by(gate, [] { Kokkos::fence(); }))
+        << "it waits for what was launched before the capture";
     EXPECT_EQ(x(9), 5);
   });
   EXPECT_EQ(graph.node_count(), 1U);
@@ -246,9 +265,12 @@ TEST(KokkosFences, AStreamThatIsBeingCapturedIsLeftAlone) {
 TEST(KokkosFences, AKernelThatIsLaunchedInACaptureIsANode) {
   const Stream s, other;
   const Data<int*> x("x", 10);
-  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));  // a device's instance cannot be made in a capture
+  // a device's instance cannot be made in a capture
+  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));
   const Graph graph = capture(s, [&] {
-    launch<Enqueued>(s, [x](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 1}); });
+    launch<Enqueued>(s, [x](const Enqueued& exec) {
+      Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 1});
+    });
   });
   EXPECT_EQ(graph.node_count(), 1U);
   EXPECT_EQ(values(other, x), std::vector<int>(10, 0)) << "nothing runs before the launch";
@@ -264,7 +286,9 @@ TEST(KokkosFences, ThreadsLaunchWhileOthersFence) {
     threads.emplace_back([&sums, t] {
       Stream s;
       for (int round = 1; round <= 200; ++round) {
-        launch<Enqueued>(s, [sums, t](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, t, t + 1), Affine{sums, 1, 1}); });
+        launch<Enqueued>(s, [sums, t](const Enqueued& exec) {
+          Kokkos::parallel_for(EnqueuedPolicy(exec, t, t + 1), Affine{sums, 1, 1});
+        });
         if (round % 2 == 0) Kokkos::fence();
         EXPECT_TRUE(kokkos::device_space<Space> || round % 2 == 1 || sums(t) == round);
       }
@@ -281,11 +305,13 @@ void tool_fence(const char* name, std::uint32_t device, std::uint64_t* handle) {
   ++fences_of_tool;
   if (fence_before_tool != nullptr) fence_before_tool(name, device, handle);
 }
-void tool_copy(Kokkos::Tools::SpaceHandle, const char*, const void*, Kokkos::Tools::SpaceHandle, const char*, const void*, std::uint64_t) {
+void tool_copy(Kokkos::Tools::SpaceHandle, const char*, const void*, Kokkos::Tools::SpaceHandle,
+               const char*, const void*, std::uint64_t) {
   ++copies_of_tool;
 }
 
-// A tool may take the place of runnel's callbacks. The next instance puts them back in front of it, also if the tool calls what it found.
+// A tool may take the place of runnel's callbacks. The next instance puts them back in front of it,
+// also if the tool calls what it found.
 TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
   if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's fences need no help";
   const auto as_found = tools::get_callbacks();
@@ -304,7 +330,9 @@ TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
     const Host<int*> host("host", elements);
     int wrong = 0;
     for (int value = 1; value <= 100; ++value) {
-      launch<Enqueued>(next, [x, value](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value}); });
+      launch<Enqueued>(next, [x, value](const Enqueued& exec) {
+        Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value});
+      });
       Kokkos::deep_copy(host, x);
       wrong += host(elements - 1) == value ? 0 : 1;
     }
@@ -315,7 +343,8 @@ TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
   tools::set_callbacks(as_found);
 }
 
-// Tools are not called while they are paused, also if a stream gets its instance meanwhile. Afterwards they are.
+// Tools are not called while they are paused, also if a stream gets its instance meanwhile.
+// Afterwards they are.
 TEST(KokkosFences, PausedToolsAreCalledAgainOnceTheyAreResumed) {
   if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's fences need no help";
   const auto as_found = tools::get_callbacks();
@@ -328,7 +357,9 @@ TEST(KokkosFences, PausedToolsAreCalledAgainOnceTheyAreResumed) {
   static_cast<void>(kokkos::fenced_exec_space<Enqueued>(during));
   const Data<int*> x("x", elements);
   const auto is_right_after_fence = [&](int value) {
-    launch<Enqueued>(during, [x, value](const Enqueued& exec) { Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value}); });
+    launch<Enqueued>(during, [x, value](const Enqueued& exec) {
+      Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value});
+    });
     Kokkos::fence();
     return x(elements - 1) == value;
   };

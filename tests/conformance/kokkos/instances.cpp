@@ -30,7 +30,8 @@ TEST(KokkosInstances, AStreamKeepsOneInstancePerSpace) {
 TEST(KokkosInstances, ConcurrentThreadsGetTheSameInstance) {
   Stream s;
   std::array<std::optional<Space>, 8> got;
-  conformance::on_threads(8, [&](int i) { got[static_cast<std::size_t>(i)] = fenced_exec_space<Space>(s); });
+  conformance::on_threads(
+      8, [&](int i) { got[static_cast<std::size_t>(i)] = fenced_exec_space<Space>(s); });
   for (const auto& each : got) EXPECT_EQ(*each, fenced_exec_space<Space>(s));
 }
 
@@ -40,7 +41,8 @@ TEST(KokkosInstances, DestroyedStreamIsRefused) {
   static_cast<void>(fenced_exec_space<Space>(view));
   s.reset();
   EXPECT_EQ(code_of([&] { return fenced_exec_space<Space>(view); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { kokkos::launch<Space>(view, [](const Space&) { FAIL(); }); }), errc::invalid_handle);
+  EXPECT_EQ(code_of([&] { kokkos::launch<Space>(view, [](const Space&) { FAIL(); }); }),
+            errc::invalid_handle);
   Stream from, to{std::move(from)};
   EXPECT_EQ(code_of([&] { return fenced_exec_space<Space>(from); }), errc::invalid_handle);
   static_cast<void>(fenced_exec_space<Space>(to));
@@ -67,7 +69,8 @@ std::size_t contexts() {
   std::size_t count = 0;
 #ifdef KOKKOS_ENABLE_CUDA
   std::vector<CUcontext> stack;
-  for (CUcontext top{}; cuCtxPopCurrent(&top) == CUDA_SUCCESS && top != nullptr;) stack.push_back(top);
+  for (CUcontext top{}; cuCtxPopCurrent(&top) == CUDA_SUCCESS && top != nullptr;)
+    stack.push_back(top);
   count = stack.size();
   for (; !stack.empty(); stack.pop_back()) cuCtxPushCurrent(stack.back());
 #endif
@@ -91,7 +94,8 @@ TEST(KokkosInstances, LeavesDeviceAndContextsAsTheyWere) {
 
 TEST(KokkosInstances, PrioritiesCanBeReadBack) {
   const PriorityRange range = Device::current().priority_range();
-  for (const Priority asked : {Priority::high, range.greatest, Priority::normal, range.least, Priority::low}) {
+  for (const Priority asked :
+       {Priority::high, range.greatest, Priority::normal, range.least, Priority::low}) {
     const auto made = kokkos::make_instances<Space>(2, {.priority = asked});
     ASSERT_EQ(made.size(), 2U);
     for (const auto& each : made) {
@@ -102,7 +106,8 @@ TEST(KokkosInstances, PrioritiesCanBeReadBack) {
     EXPECT_NE(made[0].fenced_exec(), made[1].fenced_exec());
   }
   EXPECT_TRUE(kokkos::make_instances<Space>(0).empty());
-  EXPECT_EQ(code_of([] { return kokkos::make_instances<Space>(1, {}, 0); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([] { return kokkos::make_instances<Space>(1, {}, 0); }),
+            errc::invalid_argument);
 }
 
 TEST(KokkosInstances, TheDefaultStreamHasAnInstanceToo) {
@@ -134,7 +139,8 @@ TEST(KokkosInstances, CurrentStream) {
   EXPECT_EQ(current_stream(), Device::current().default_stream());
 }
 
-/// The number of threads that run a kernel of that instance. In Kokkos 4.7, concurrency() returns the default instance's number.
+/// The number of threads that run a kernel of that instance. In Kokkos 4.7, concurrency() returns
+/// the default instance's number.
 template <class E>
 std::size_t threads_of(const E& exec) {
   std::mutex mutex;
@@ -148,7 +154,9 @@ std::size_t threads_of(const E& exec) {
 template <class E>
 std::size_t threads_in_a_graph(StreamRef stream) {
   std::size_t threads = 0;
-  const Graph graph = capture(stream, [&] { kokkos::launch<E>(stream, [&](const E& exec) { threads = threads_of(exec); }); });
+  const Graph graph = capture(stream, [&] {
+    kokkos::launch<E>(stream, [&](const E& exec) { threads = threads_of(exec); });
+  });
   graph.launch(stream);
   stream.synchronize();
   return threads;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases that need a process of their own, because Kokkos can be initialized and finalized only once. `lifetime_cases <name>` runs one
-// case and prints "passed" if nothing fails. From Kokkos 5.1 on, an instance that still exists after finalize aborts the program.
+// Cases that need a process of their own, because Kokkos can be initialized and finalized only
+// once. `lifetime_cases <name>` runs one case and prints "passed" if nothing fails. From Kokkos 5.1
+// on, an instance that still exists after finalize aborts the program.
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -25,8 +26,13 @@ void begin() { Kokkos::initialize(); }
 
 void outside_of_kokkos() {
   Stream s;
-  const auto use = [&] { return code_of([&] { return kokkos::fenced_exec_space<Space>(s); }) == errc::not_permitted; };
-  const auto start = [&] { return code_of([&] { kokkos::launch<Space>(s, [](const Space&) { std::abort(); }); }) == errc::not_permitted; };
+  const auto use = [&] {
+    return code_of([&] { return kokkos::fenced_exec_space<Space>(s); }) == errc::not_permitted;
+  };
+  const auto start = [&] {
+    return code_of([&] { kokkos::launch<Space>(s, [](const Space&) { std::abort(); }); }) ==
+           errc::not_permitted;
+  };
   expect(use(), "fenced_exec_space before initialize is refused");
   expect(start(), "launch before initialize is refused");
   begin();
@@ -71,8 +77,9 @@ void work_pending_at_finalize() {
     enqueue_spin(goes, std::chrono::milliseconds{30});
     for (int i = 0; i < 20; ++i)
       for (const Stream* each : {&stays, &goes}) {
-        kokkos::launch<Space>(*each,
-                              [at = seen.device_pointer()](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), AddOne{at}); });
+        kokkos::launch<Space>(*each, [at = seen.device_pointer()](const Space& exec) {
+          Kokkos::parallel_for(Policy(exec, 0, 1), AddOne{at});
+        });
       }
   }
   Kokkos::finalize();
@@ -95,10 +102,13 @@ void instance_outlives_its_stream() {
     const StreamRef view = *s;
     const Space exec = kokkos::fenced_exec_space<Space>(*s);
     if constexpr (kokkos::device_space<Space>) {
-      // On a device nothing may use such an instance, not even its destructor. So the test never destroys it.
+      // On a device nothing may use such an instance, not even its destructor. So the test never
+      // destroys it.
       new Space{exec};
       s.reset();
-      expect(code_of([&] { return kokkos::fenced_exec_space<Space>(view); }) == errc::invalid_handle, "the stream is refused");
+      expect(
+          code_of([&] { return kokkos::fenced_exec_space<Space>(view); }) == errc::invalid_handle,
+          "the stream is refused");
       std::puts(failures == 0 ? "passed" : "");
       std::fflush(stdout);
       std::_Exit(failures);

@@ -3,8 +3,8 @@
 
 namespace {
 
-/// Kokkos' global fence leaves that device current which has an instance and the largest number, so a case would begin on another device
-/// than its views are on.
+/// Kokkos' global fence leaves that device current which has an instance and the largest number, so
+/// a case would begin on another device than its views are on.
 class OneDevice : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override { device_.use(); }
   const runnel::Device device_ = runnel::Device::current();
@@ -19,7 +19,8 @@ int main(int argc, char** argv) {
     return 77;
   }
   const Kokkos::ScopeGuard kokkos{argc, argv};
-  std::printf("Kokkos %d, %s on the backend %s\n", KOKKOS_VERSION, RUNNEL_TEST_SPACE::name(), RUNNEL_BACKEND);
+  std::printf("Kokkos %d, %s on the backend %s\n", KOKKOS_VERSION, RUNNEL_TEST_SPACE::name(),
+              RUNNEL_BACKEND);
   testing::UnitTest::GetInstance()->listeners().Append(new OneDevice);
   return RUN_ALL_TESTS();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions of the module for the program that opens it. The environment variable RUNNEL_KOKKOS_MODULE names the module.
+/// The functions of the module for the program that opens it. The environment variable
+/// RUNNEL_KOKKOS_MODULE names the module.
 #pragma once
 
 #include "support.hpp"

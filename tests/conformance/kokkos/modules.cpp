@@ -14,9 +14,11 @@ class KokkosModules : public testing::Test {
   void SetUp() override {
     const char* const name = std::getenv("RUNNEL_KOKKOS_MODULE");
     if (name == nullptr) GTEST_SKIP() << "RUNNEL_KOKKOS_MODULE is not set";
-    void* const opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open, because Kokkos calls its functions until the end
+    // stays open, because Kokkos calls its functions until the end
+    void* const opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(opened, nullptr) << dlerror();
-    const auto find = reinterpret_cast<decltype(&runnel_kokkos_module)>(dlsym(opened, "runnel_kokkos_module"));
+    const auto find =
+        reinterpret_cast<decltype(&runnel_kokkos_module)>(dlsym(opened, "runnel_kokkos_module"));
     ASSERT_NE(find, nullptr) << dlerror();
     module = find();
   }

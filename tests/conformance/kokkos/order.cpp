@@ -33,7 +33,8 @@ TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForCopies) {
   Gate gate;
   gate.close_on(s);
   kokkos::copy_async(s, to, from);
-  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
+  EXPECT_TRUE(
+      conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
   EXPECT_EQ(to(999), 3);
 }
 
@@ -44,7 +45,8 @@ TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForOtherStreams) {
   Gate gate;
   gate.close_on(other);
   s.wait_stream(other);
-  EXPECT_TRUE(conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
+  EXPECT_TRUE(
+      conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
 }
 
 TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
@@ -53,7 +55,8 @@ TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
   const Host<int*> from("from", n), to("to", n);
   const Data<int*> x("x", n);
   for (int i = 0; i < n; ++i) from(i) = i;
-  for (const Stream* each : {&up, &run, &down}) static_cast<void>(kokkos::fenced_exec_space<Space>(*each));
+  for (const Stream* each : {&up, &run, &down})
+    static_cast<void>(kokkos::fenced_exec_space<Space>(*each));
   {
     Gate gate;
     gate.close_on(up);
@@ -72,7 +75,8 @@ TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
 }
 
 /// On a GPU's backend, kernels of a host space are host functions.
-constexpr bool kernels_may_run_one_at_a_time = !kokkos::detail::is_host_backend && !kokkos::device_space<Space>;
+constexpr bool kernels_may_run_one_at_a_time =
+    !kokkos::detail::is_host_backend && !kokkos::device_space<Space>;
 constexpr const char* one_at_a_time = "the runtime may run one host function at a time";
 
 TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
@@ -90,7 +94,8 @@ TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
   ASSERT_TRUE(gate.reached());
   enqueue_affine(free, x, 1, 2);
   kokkos::copy_async(free, host, x);
-  EXPECT_TRUE(free.synchronize_for(conformance::patience)) << "the stream waits for the lock of the other stream's instance";
+  EXPECT_TRUE(free.synchronize_for(conformance::patience))
+      << "the stream waits for the lock of the other stream's instance";
   EXPECT_EQ(host(9), 2);
   EXPECT_FALSE(held.query());
   gate.open();
@@ -161,7 +166,8 @@ TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
   const auto made = kokkos::make_instances<Space>(2);
   const Space a = made[0].fenced_exec(), b = made[1].fenced_exec();
   const Data<int*> x("x", 1000);
-  Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 0, 0});  // first use, which may have to wait until no kernel runs
+  // first use, which may have to wait until no kernel runs
+  Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 0, 0});
   enqueue_affine(made[0], x, 0, 0);
   made[1].synchronize();
   made[0].synchronize();
@@ -183,14 +189,17 @@ TEST(KokkosOrder, RoundTrips) {
   const Space own{};
   const auto instance = kokkos::as_stream(own);
   EXPECT_EQ(kokkos::fenced_exec_space<Space>(instance.unfenced_stream()), own);
-  EXPECT_EQ(kokkos::as_stream(own).unfenced_stream(), instance.unfenced_stream()) << "an instance must always give the same stream";
+  EXPECT_EQ(kokkos::as_stream(own).unfenced_stream(), instance.unfenced_stream())
+      << "an instance must always give the same stream";
 }
 
 TEST(KokkosOrder, AMoveOnlyFunctionRunsAndIsDestroyedOnce) {
   Stream s;
   auto token = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = token;
-  launch<Space>(s, [own = std::make_unique<std::shared_ptr<int>>(std::move(token))](const Space&) { ++**own; });
+  launch<Space>(s, [own = std::make_unique<std::shared_ptr<int>>(std::move(token))](const Space&) {
+    ++**own;
+  });
   s.synchronize();
   EXPECT_TRUE(conformance::eventually([&] { return watch.expired(); }));
 }
@@ -210,16 +219,20 @@ TEST(KokkosOrder, StreamsWithPoolsOfTheirOwnDrawTheSameAsAlone) {
   if (!kokkos::host_space<Space>) GTEST_SKIP() << "threads of a device draw in any order";
   constexpr int n = 1000, rounds = 50;
   const auto draw = [](const Space& exec, const Pool& pool, const Data<int*>& x) {
-    for (int round = 0; round < rounds; ++round) Kokkos::parallel_for(Policy(exec, 0, n), Draw{x, pool});
+    for (int round = 0; round < rounds; ++round)
+      Kokkos::parallel_for(Policy(exec, 0, n), Draw{x, pool});
   };
   const std::vector<Stream> streams(2);
   const Pool pools[] = {Pool(1), Pool(2)}, alone[] = {Pool(1), Pool(2)};
-  const Data<int*> drawn[] = {Data<int*>("first", n), Data<int*>("second", n)}, expected("expected", n);
+  const Data<int*> drawn[] = {Data<int*>("first", n), Data<int*>("second", n)},
+                   expected("expected", n);
   for (std::size_t i = 0; i < 2; ++i)
-    kokkos::launch<Space>(streams[i], [=, pool = pools[i], x = drawn[i]](const Space& exec) { draw(exec, pool, x); });
+    kokkos::launch<Space>(
+        streams[i], [=, pool = pools[i], x = drawn[i]](const Space& exec) { draw(exec, pool, x); });
   for (std::size_t i = 0; i < 2; ++i) {
     Stream s;
-    kokkos::launch<Space>(s, [=, pool = alone[i]](const Space& exec) { draw(exec, pool, expected); });
+    kokkos::launch<Space>(s,
+                          [=, pool = alone[i]](const Space& exec) { draw(exec, pool, expected); });
     EXPECT_EQ(values(streams[i], drawn[i]), values(s, expected)) << "stream " << i;
   }
 }
@@ -237,7 +250,8 @@ TEST(KokkosOrder, ALaunchInAHostFunctionIsRefusedByName) {
   s.launch_host_func(try_to_launch);
   s.synchronize();
   EXPECT_NE(text.find("could not launch kernels on a stream: "), std::string::npos) << text;
-  if constexpr (kokkos::device_space<Space>) return;  // its functions are called by the launch itself
+  // its functions are called by the launch itself
+  if constexpr (kokkos::device_space<Space>) return;
   text.clear();
   launch<Space>(s, [&](const Space&) { try_to_launch(); });
   s.synchronize();

@@ -12,8 +12,9 @@ namespace kokkos_tests {
 struct Spin {
   long long nanoseconds;
   KOKKOS_FUNCTION void operator()(int) const {
-    KOKKOS_IF_ON_HOST((const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds{nanoseconds};
-                       while (std::chrono::steady_clock::now() < end){}))
+    KOKKOS_IF_ON_HOST(
+        (const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds{nanoseconds};
+         while (std::chrono::steady_clock::now() < end){}))
     KOKKOS_IF_ON_DEVICE((const long long end = now() + nanoseconds; while (now() < end){}))
   }
   KOKKOS_FUNCTION static long long now() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the test cases share. The cases are compiled once for each execution space, which RUNNEL_TEST_SPACE names. Kernels are functors,
-/// because nvcc does not accept KOKKOS_LAMBDA inside a test.
+/// What the test cases share. The cases are compiled once for each execution space, which
+/// RUNNEL_TEST_SPACE names. Kernels are functors, because nvcc does not accept KOKKOS_LAMBDA inside
+/// a test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,15 +37,19 @@ struct Affine {
   KOKKOS_FUNCTION void operator()(int i) const { x(i) = a * x(i) + b; }
 };
 inline void enqueue_affine(StreamRef stream, const Data<int*>& x, int a, int b) {
-  kokkos::launch<Space>(stream, [=](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, x.extent_int(0)), Affine{x, a, b}); });
+  kokkos::launch<Space>(stream, [=](const Space& exec) {
+    Kokkos::parallel_for(Policy(exec, 0, x.extent_int(0)), Affine{x, a, b});
+  });
 }
 
 /// Sets flags[1], then runs until flags[0] is set.
 struct Hold {
   int* flags;
   KOKKOS_FUNCTION void operator()(int) const {
-    // Volatile accesses are visible between host and device. Kokkos' atomics are for threads of the device only.
-    KOKKOS_IF_ON_HOST((Kokkos::atomic_store(&flags[1], 1); while (Kokkos::atomic_load(&flags[0]) == 0){}))
+    // Volatile accesses are visible between host and device. Kokkos' atomics are for threads of the
+    // device only.
+    KOKKOS_IF_ON_HOST(
+        (Kokkos::atomic_store(&flags[1], 1); while (Kokkos::atomic_load(&flags[0]) == 0){}))
     KOKKOS_IF_ON_DEVICE((volatile int* const seen = flags; seen[1] = 1; while (seen[0] == 0){}))
   }
 };
@@ -56,8 +61,9 @@ class KernelGate {
   KernelGate& operator=(const KernelGate&) = delete;
   ~KernelGate() { open(); }
   void close_on(StreamRef stream) {
-    kokkos::launch<Space>(stream,
-                          [at = flags_.device_pointer()](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), Hold{at}); });
+    kokkos::launch<Space>(stream, [at = flags_.device_pointer()](const Space& exec) {
+      Kokkos::parallel_for(Policy(exec, 0, 1), Hold{at});
+    });
     flags_.record_stream(stream);
   }
   void open() { Kokkos::atomic_store(&flags_[0], 1); }
@@ -72,7 +78,9 @@ class KernelGate {
 
 inline void enqueue_spin(StreamRef stream, std::chrono::milliseconds time) {
   const long long nanoseconds = std::chrono::nanoseconds{time}.count();
-  kokkos::launch<Space>(stream, [=](const Space& exec) { Kokkos::parallel_for(Policy(exec, 0, 1), Spin{nanoseconds}); });
+  kokkos::launch<Space>(stream, [=](const Space& exec) {
+    Kokkos::parallel_for(Policy(exec, 0, 1), Spin{nanoseconds});
+  });
 }
 
 /// Copies all elements to the host and waits for the stream.
@@ -86,7 +94,8 @@ inline std::vector<int> values(StreamRef stream, const Data<int*>& x) {
 }
 
 [[nodiscard]] inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 }  // namespace kokkos_tests

@@ -24,7 +24,10 @@ TEST(KokkosThreads, LaunchComesAfterTheStreamsWork) {
 
 TEST(KokkosThreads, OtherThreadsAreRefused) {
   Stream s;
-  conformance::on_thread([&] { EXPECT_EQ(code_of([&] { kokkos::launch<Space>(s, [](const Space&) { FAIL(); }); }), errc::not_supported); });
+  conformance::on_thread([&] {
+    EXPECT_EQ(code_of([&] { kokkos::launch<Space>(s, [](const Space&) { FAIL(); }); }),
+              errc::not_supported);
+  });
 }
 
 TEST(KokkosThreads, StreamsHaveOtherSpaces) {

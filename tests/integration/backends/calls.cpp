@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many calls of the runtime the library makes, which only a stand-in counts; and handles that the runtime reuses.
+// How many calls of the runtime the library makes, which only a stand-in counts; and handles that
+// the runtime reuses.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -38,7 +39,8 @@ class Calls : public testing::Test {
 
 TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   if (CUDART_VERSION < 12080) GTEST_SKIP() << "this version has no call for a batch";
-  if (Device::count() > 1) GTEST_SKIP() << "with several devices the library asks of which one each address is";
+  if (Device::count() > 1)
+    GTEST_SKIP() << "with several devices the library asks of which one each address is";
   constexpr std::size_t count = 64, size = 100;
   const Stream stream;
   const PinnedBuffer<int> from{count * size};
@@ -46,9 +48,12 @@ TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   stream.synchronize();
   std::vector<CopyOperation> operations;
   for (std::size_t i = 0; i < count; ++i)
-    operations.push_back({to.data() + i * size, from.data() + i * size, size * sizeof(int), MemoryKind::device, MemoryKind::pinned});
+    operations.push_back({to.data() + i * size, from.data() + i * size, size * sizeof(int),
+                          MemoryKind::device, MemoryKind::pinned});
   const auto calls_of_first = [&](std::size_t n) {
-    return calls_of([&] { EXPECT_EQ(copy_batch(stream, std::span{operations}.first(n)), (CopyBatchResult{.direct = n})); });
+    return calls_of([&] {
+      EXPECT_EQ(copy_batch(stream, std::span{operations}.first(n)), (CopyBatchResult{.direct = n}));
+    });
   };
   EXPECT_EQ(calls_of_first(count), calls_of_first(2));
   EXPECT_GE(calls_of_first(2), 1);
@@ -73,9 +78,11 @@ TEST(DeviceFacts, AreTheRuntimesAttributes) {
   EXPECT_EQ(device.async_engine_count(), asked(cudaDevAttrAsyncEngineCount));
   EXPECT_EQ(device.multiprocessor_count(), asked(cudaDevAttrMultiProcessorCount));
   EXPECT_EQ(device.can_map_host_memory(), asked(cudaDevAttrCanMapHostMemory) != 0);
-  EXPECT_EQ(device.can_pin_read_only_memory(), asked(cudaDevAttrHostRegisterReadOnlySupported) != 0);
+  EXPECT_EQ(device.can_pin_read_only_memory(),
+            asked(cudaDevAttrHostRegisterReadOnlySupported) != 0);
   EXPECT_EQ(device.has_pageable_memory_access(), asked(cudaDevAttrPageableMemoryAccess) != 0);
-  EXPECT_EQ(device.can_use_host_page_tables(), asked(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0);
+  EXPECT_EQ(device.can_use_host_page_tables(),
+            asked(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0);
   EXPECT_EQ(device.has_memory_pools(), asked(cudaDevAttrMemoryPoolsSupported) != 0);
 }
 

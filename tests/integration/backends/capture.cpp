@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream captures, which the tests begin with the runtime's own functions: what works during a capture, what is refused, and which
-// refusals end the capture.
+// Stream captures, which the tests begin with the runtime's own functions: what works during a
+// capture, what is refused, and which refusals end the capture.
 #include <runnel/runnel.hpp>
 
 #ifdef RUNNEL_BACKEND_CUDA
@@ -29,7 +29,8 @@ namespace {
 using namespace runnel;
 using conformance::code_of;
 
-/// Looked up by name, because a stand-in has the vendor's symbol versions only for functions that the library itself imports.
+/// Looked up by name, because a stand-in has the vendor's symbol versions only for functions that
+/// the library itself imports.
 #define TEXT_OF(name) #name
 #define NAME_OF(name) TEXT_OF(name)
 #define CALL(name) reinterpret_cast<decltype(&API(name))>(dlsym(RTLD_DEFAULT, NAME_OF(API(name))))
@@ -51,7 +52,9 @@ class Capture : public testing::Test {
   }
   [[nodiscard]] const Stream& stream() const { return *stream_; }
   void begin(Mode mode = API(StreamCaptureModeThreadLocal)) const {
-    PinnedPool::trim();  // waits until the library's thread has given memory back: it queries streams, also one that is just captured
+    // waits until the library's thread has given memory back: it queries streams, also one that is
+    // just captured
+    PinnedPool::trim();
     ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), mode), API(Success));
   }
   /// Ends the capture and expects that it is valid. Returns the number of captured operations.
@@ -69,7 +72,8 @@ class Capture : public testing::Test {
   }
   void expect_broken() const {
     API(Graph_t) graph{};
-    EXPECT_EQ(CALL(StreamEndCapture)(stream().native(), &graph), API(ErrorStreamCaptureInvalidated));
+    EXPECT_EQ(CALL(StreamEndCapture)(stream().native(), &graph),
+              API(ErrorStreamCaptureInvalidated));
     EXPECT_EQ(API(GetLastError)(), API(ErrorStreamCaptureInvalidated));
     EXPECT_FALSE(stream().is_capturing());
   }
@@ -123,9 +127,11 @@ TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
   outside.synchronize();
   const std::vector<unsigned char> pageable(size);
   const CopyOperation direct = copy_operation(there, pinned);
-  for (const CopyOperation& refused : {copy_operation(there, pageable), copy_operation(other, pinned)}) {
+  for (const CopyOperation& refused :
+       {copy_operation(there, pageable), copy_operation(other, pinned)}) {
     begin();
-    EXPECT_EQ(code_of([&] { return copy_batch(stream(), std::vector{direct, refused}); }), errc::capture);
+    EXPECT_EQ(code_of([&] { return copy_batch(stream(), std::vector{direct, refused}); }),
+              errc::capture);
     EXPECT_EQ(copy_batch(stream(), std::vector{direct}).direct, 1U);
     EXPECT_EQ(end(), 1U);
   }
@@ -186,8 +192,8 @@ TEST_F(Capture, PinnedCopiesAreCapturedAndLargePageableCopiesAreRefused) {
   EXPECT_EQ(ordinary[size - 1], 9);
 }
 
-// Asking whether the stream is captured would make a query too slow. So the runtime refuses it, which ends the capture, and the library
-// reports errc::capture.
+// Asking whether the stream is captured would make a query too slow. So the runtime refuses it,
+// which ends the capture, and the library reports errc::capture.
 TEST_F(Capture, QueriesAreRefusedAndKeepTheCapture) {
   begin();
   EXPECT_TRUE(stream().is_capturing());  // from now on the library asks before it queries
@@ -216,9 +222,11 @@ TEST_F(Capture, SmallPageableCopiesAreRefusedAndKeepTheCapture) {
   }
 }
 
-// The cases after this one show that the library avoids this refusal. Without the refusal they would show nothing.
+// The cases after this one show that the library avoids this refusal. Without the refusal they
+// would show nothing.
 TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
-  const auto allocate = reinterpret_cast<API(Error_t) (*)(void**, std::size_t)>(dlsym(RTLD_DEFAULT, NAME_OF(API(Malloc))));
+  const auto allocate = reinterpret_cast<API(Error_t) (*)(void**, std::size_t)>(
+      dlsym(RTLD_DEFAULT, NAME_OF(API(Malloc))));
   void* memory = nullptr;
   for (const Mode mode : strict_modes) {
     begin(mode);
@@ -237,7 +245,9 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
   for (const Mode mode : strict_modes) {
     PinnedPool::trim();
     const std::size_t before = PinnedPool::statistics().cached_blocks;
-    { const PinnedBuffer<unsigned char> cached{size}; }
+    {
+      const PinnedBuffer<unsigned char> cached{size};
+    }
     stream().synchronize();
     begin(mode);
     const void* first = nullptr;
@@ -248,7 +258,8 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
     }
     {
       const PinnedBuffer<unsigned char> another{size};  // the pool looks for an idle block
-      EXPECT_NE(another.data(), first) << "the pool handed out a block that the capture may still use";
+      EXPECT_NE(another.data(), first)
+          << "the pool handed out a block that the capture may still use";
     }
     PinnedPool::trim();
     end();
@@ -256,7 +267,8 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
     PinnedPool::trim();  // records an event, now that the capture is over
     stream().synchronize();
     PinnedPool::trim();
-    EXPECT_EQ(PinnedPool::statistics().cached_blocks, before) << "the pool keeps a block although the capture is over";
+    EXPECT_EQ(PinnedPool::statistics().cached_blocks, before)
+        << "the pool keeps a block although the capture is over";
   }
 }
 
@@ -276,14 +288,19 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
       copy(other, there, fresh);
     }
     {
-      const PinnedBuffer<unsigned char> after{size};  // queries whether the other stream still uses the first block
-      for (int i = 0; i < 20; ++i) {                  // queries the same for destroyed streams
+      // queries whether the other stream still uses the first block
+      const PinnedBuffer<unsigned char> after{size};
+      for (int i = 0; i < 20; ++i) {  // queries the same for destroyed streams
         const Stream brief;
         after.record_stream(brief);
       }
     }
-    { const HostRegistration pin{ordinary}; }
-    { const ManagedBuffer<int> managed{100}; }
+    {
+      const HostRegistration pin{ordinary};
+    }
+    {
+      const ManagedBuffer<int> managed{100};
+    }
     if (!other.device().has_memory_pools()) plain.emplace(size, other);
     PinnedPool::trim();
     Staging::trim();
@@ -312,9 +329,12 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
         copy(other, result, there);
         copy(other, there, block);
       }
-      { const PinnedBuffer<unsigned char> another{size}; }
+      {
+        const PinnedBuffer<unsigned char> another{size};
+      }
       PinnedPool::trim();
-      for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {  // small copies on idle streams
+      // small copies on idle streams
+      for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {
         const Stream& idle = idle_streams.emplace_back();
         copy_bytes(idle, small_there.data() + few, ordinary.data(), few);
         copy_bytes(idle, small_result.data() + few, small_there.data() + few, few);
@@ -334,7 +354,8 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
 
 /// How much memory is allocated in stream order: in bytes, or on a stand-in in blocks.
 std::size_t device_memory_in_use() {
-  if (const auto inspect = reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"))) {
+  if (const auto inspect =
+          reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"))) {
     StandinView view{};
     inspect(&view);
     return view.device_blocks;
@@ -348,11 +369,14 @@ std::size_t device_memory_in_use() {
 
 // This works once the library has seen a capture. Before that, the runtime refuses it.
 TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
-  if (!stream().device().has_memory_pools()) GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
+  if (!stream().device().has_memory_pools())
+    GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
   const Stream other;
   other.device().synchronize();
   const std::size_t before = device_memory_in_use();
-  const auto make = [&] { return std::make_unique<DeviceBuffer<unsigned char>>(std::size_t{1} << 20, other); };
+  const auto make = [&] {
+    return std::make_unique<DeviceBuffer<unsigned char>>(std::size_t{1} << 20, other);
+  };
   auto block = make();
   other.synchronize();
   EXPECT_GT(device_memory_in_use(), before);
@@ -370,13 +394,17 @@ TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
 
 TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
   constexpr std::size_t size = std::size_t{2} << 20;
-  for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal), API(StreamCaptureModeGlobal)}) {
+  for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal),
+                          API(StreamCaptureModeGlobal)}) {
     Mode swapped = mode;
     ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&swapped), API(Success));
     PinnedPool::trim();
-    { const PinnedBuffer<unsigned char> fresh{size}; }
+    {
+      const PinnedBuffer<unsigned char> fresh{size};
+    }
     PinnedPool::trim();
-    EXPECT_EQ(code_of([] { return PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size(); }), errc::out_of_memory);
+    EXPECT_EQ(code_of([] { return PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size(); }),
+              errc::out_of_memory);
     Mode found = API(StreamCaptureModeGlobal);
     ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&found), API(Success));
     EXPECT_EQ(found, mode);
@@ -385,7 +413,9 @@ TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
 
 TEST_F(Capture, AStreamDestroyedDuringACaptureIsNotQueriedLater) {
   constexpr std::size_t size = std::size_t{5} << 20;
-  { const PinnedBuffer<unsigned char> cached{size}; }
+  {
+    const PinnedBuffer<unsigned char> cached{size};
+  }
   DeviceBuffer<unsigned char> there{size, stream()};
   stream().synchronize();
   begin();

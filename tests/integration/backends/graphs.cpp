@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Captures and graphs at the waist: what the library's layer relies on, on every order of execution of a stand-in.
+/// Captures and graphs at the waist: what the library's layer relies on, on every order of
+/// execution of a stand-in.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,8 @@ constexpr bool captures_allocations = HIP_VERSION >= 50500000;
 
 StandinView inspect() {
   StandinView view{};
-  const auto read = reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
+  const auto read =
+      reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
   if (read != nullptr) read(&view);
   return view;
 }
@@ -73,15 +75,19 @@ struct Letter {
 
 class Gate : public test_support::Gate {
  public:
-  Gate() : test_support::Gate{std::chrono::seconds{60}}, wait_{std::make_shared<std::function<void()>>(blocking_function())} {}
+  Gate()
+      : test_support::Gate{std::chrono::seconds{60}},
+        wait_{std::make_shared<std::function<void()>>(blocking_function())} {}
   void close(native::stream stream) const {
     EXPECT_EQ(backend::launch_host_func(
-                  stream, [](void* wait) { (*static_cast<std::function<void()>*>(wait))(); }, wait_.get()),
+                  stream, [](void* wait) { (*static_cast<std::function<void()>*>(wait))(); },
+                  wait_.get()),
               ok);
   }
 
  private:
-  std::shared_ptr<std::function<void()>> wait_;  // called before the test ends, which waits for its streams
+  // called before the test ends, which waits for its streams
+  std::shared_ptr<std::function<void()>> wait_;
 };
 
 class Graphs : public testing::Test {
@@ -100,7 +106,8 @@ class Graphs : public testing::Test {
       EXPECT_FALSE(capturing);
       EXPECT_EQ(backend::stream_synchronize(made), ok);
     }
-    for (const native::executable_graph made : executables_) EXPECT_EQ(backend::executable_graph_destroy(made), ok);
+    for (const native::executable_graph made : executables_)
+      EXPECT_EQ(backend::executable_graph_destroy(made), ok);
     for (const native::graph made : graphs_) EXPECT_EQ(backend::graph_destroy(made), ok);
     for (const native::event made : events_) EXPECT_EQ(backend::event_destroy(made), ok);
     for (void* const made : pinned_) EXPECT_EQ(backend::free_host(made), ok);
@@ -188,7 +195,8 @@ class Graphs : public testing::Test {
       EXPECT_EQ(backend::graph_nodes(graph, nodes.data(), count), ok);
     }
     std::vector<NodeKind> kinds;
-    for (const native::graph_node node : nodes) EXPECT_EQ(backend::graph_node_kind(node, kinds.emplace_back()), ok);
+    for (const native::graph_node node : nodes)
+      EXPECT_EQ(backend::graph_node_kind(node, kinds.emplace_back()), ok);
     return kinds;
   }
   /// The edges as pairs of places in the list of nodes.
@@ -241,7 +249,8 @@ TEST_F(Graphs, ForkAndJoinKeepTheirOrderAtEachLaunch) {
   const native::graph graph = end(one());
   EXPECT_EQ(log_.take(), "") << "a captured function ran";
   EXPECT_EQ(kinds_of(graph), std::vector<NodeKind>(5, NodeKind::host_function));
-  const std::set<std::pair<std::size_t, std::size_t>> expected{{0, 1}, {0, 2}, {2, 3}, {1, 4}, {3, 4}};
+  const std::set<std::pair<std::size_t, std::size_t>> expected{
+      {0, 1}, {0, 2}, {2, 3}, {1, 4}, {3, 4}};
   EXPECT_EQ(edges_of(graph), expected);
   const native::executable_graph executable = instantiate(graph);
   for (int i = 0; i < 20; ++i) {
@@ -261,7 +270,8 @@ TEST_F(Graphs, BranchesRunAtTheSameTime) {
       auto& self = *static_cast<Meeting*>(data);
       ++self.arrived;
       const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-      while (self.arrived < 2 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+      while (self.arrived < 2 && std::chrono::steady_clock::now() < limit)
+        std::this_thread::yield();
     }
   } meeting;
   begin(one());
@@ -328,7 +338,8 @@ TEST_F(Graphs, NodesHaveTheKindsOfTheirOperations) {
   EXPECT_EQ(backend::copy_2d_async(here, 100, there, 100, 10, 10, one()), ok);
   letter(one(), 'a');
   const native::graph graph = end(one());
-  EXPECT_EQ(kinds_of(graph), (std::vector<NodeKind>{NodeKind::copy, NodeKind::fill, NodeKind::copy, NodeKind::host_function}));
+  EXPECT_EQ(kinds_of(graph), (std::vector<NodeKind>{NodeKind::copy, NodeKind::fill, NodeKind::copy,
+                                                    NodeKind::host_function}));
 }
 
 TEST_F(Graphs, AnEmptyCaptureMakesAnEmptyGraph) {
@@ -362,7 +373,8 @@ TEST_F(Graphs, UpdateGivesOtherArgumentsFromTheNextLaunchOn) {
   const auto capture = [&](std::size_t offset, std::uint32_t value) {
     begin(one());
     EXPECT_EQ(backend::fill_async(static_cast<char*>(there) + offset, value, 1, size, one()), ok);
-    EXPECT_EQ(backend::copy_async(here + offset, static_cast<char*>(there) + offset, size, one()), ok);
+    EXPECT_EQ(backend::copy_async(here + offset, static_cast<char*>(there) + offset, size, one()),
+              ok);
     return end(one());
   };
   const native::graph second = capture(size, 9);
@@ -400,7 +412,8 @@ TEST_F(Graphs, UpdateWithAnotherShapeIsNotSupportedAndChangesNothing) {
 }
 
 TEST_F(Graphs, WorkThatIsNotJoinedIsRefusedAndFreesAllStreams) {
-  for (const CaptureMode mode : {CaptureMode::own_only, CaptureMode::global, CaptureMode::relaxed}) {
+  for (const CaptureMode mode :
+       {CaptureMode::own_only, CaptureMode::global, CaptureMode::relaxed}) {
     begin(one(), mode);
     order(one(), two());
     letter(two(), 'a');
@@ -417,7 +430,8 @@ TEST_F(Graphs, AForkWithoutWorkNeedNotBeJoined) {
 }
 
 TEST_F(Graphs, ABrokenCaptureIsRefusedAndFreesAllStreams) {
-  for (const CaptureMode mode : {CaptureMode::own_only, CaptureMode::global, CaptureMode::relaxed}) {
+  for (const CaptureMode mode :
+       {CaptureMode::own_only, CaptureMode::global, CaptureMode::relaxed}) {
     begin(one(), mode);
     order(one(), two());
     letter(two(), 'a');
@@ -491,7 +505,8 @@ TEST_F(Graphs, ALaunchInACaptureIsANodeThatLaunchesTheOtherGraph) {
   EXPECT_EQ(backend::graph_launch(inner, one()), ok);
   letter(one(), ')');
   const native::graph outer = end(one());
-  EXPECT_EQ(kinds_of(outer), (std::vector<NodeKind>{NodeKind::host_function, NodeKind::graph, NodeKind::host_function}));
+  EXPECT_EQ(kinds_of(outer), (std::vector<NodeKind>{NodeKind::host_function, NodeKind::graph,
+                                                    NodeKind::host_function}));
   const native::executable_graph executable = instantiate(outer);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(backend::graph_launch(executable, one()), ok);
   EXPECT_EQ(backend::stream_synchronize(one()), ok);
@@ -514,7 +529,8 @@ TEST_F(Graphs, MemoryOfAGraphIsInUseFromTheLaunchToItsFree) {
   EXPECT_EQ(backend::copy_async(here, memory, size, one()), ok);
   EXPECT_EQ(backend::free_async(memory, one()), ok);
   const native::graph graph = end(one());
-  EXPECT_EQ(kinds_of(graph), (std::vector<NodeKind>{NodeKind::allocation, NodeKind::fill, NodeKind::copy, NodeKind::free}));
+  EXPECT_EQ(kinds_of(graph), (std::vector<NodeKind>{NodeKind::allocation, NodeKind::fill,
+                                                    NodeKind::copy, NodeKind::free}));
   const native::executable_graph executable = instantiate(graph);
   const std::size_t blocks = inspect().device_blocks;
   for (int i = 0; i < 3; ++i) {

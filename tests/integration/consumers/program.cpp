@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program that each consumer builds. It copies values to the device and back, catches an exception, and prints the result in one line.
+// The program that each consumer builds. It copies values to the device and back, catches an
+// exception, and prints the result in one line.
 #include <runnel/runnel.hpp>
 
 #include <cstdio>
@@ -23,6 +24,7 @@ int main() {
   runnel::copy(stream, x, values);
   runnel::copy(stream, result, x);
   stream.synchronize();
-  std::printf("%s: %s\n", RUNNEL_BACKEND, caught && result == values ? "the same values came back" : "WRONG");
+  std::printf("%s: %s\n", RUNNEL_BACKEND,
+              caught && result == values ? "the same values came back" : "WRONG");
   return caught && result == values ? 0 : 1;
 }

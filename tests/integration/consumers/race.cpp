@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that forgets a wait, unless WITH_WAIT is defined: what a user builds with -fsanitize=thread to find it.
+// A program that forgets a wait, unless WITH_WAIT is defined: what a user builds with
+// -fsanitize=thread to find it.
 #include <runnel/runnel.hpp>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The command's kernels as a GPU runs them: many threads in blocks, which share memory and meet at barriers.
+/// The command's kernels as a GPU runs them: many threads in blocks, which share memory and meet at
+/// barriers.
 #include "../../../tools/byte_kernel.hpp"
 #include "../../../tools/byte_map.hpp"
 #include "../../../tools/number_kernel.hpp"
@@ -36,7 +37,8 @@ struct Team {
   }
 };
 
-/// Calls `kernel(team, scratch)` in each thread. The threads of a block share one scratch buffer, which other blocks do not use.
+/// Calls `kernel(team, scratch)` in each thread. The threads of a block share one scratch buffer,
+/// which other blocks do not use.
 template <class Scratch, class Kernel>
 void launch(Kernel kernel) {
   std::vector<std::unique_ptr<std::barrier<>>> meetings;
@@ -56,7 +58,9 @@ std::vector<Number> numbers(std::size_t count) {
   std::mt19937_64 random{count};
   std::vector<Number> made(count);
   for (Number& each : made)
-    each = std::is_integral_v<Number> ? static_cast<Number>(random()) : static_cast<Number>(static_cast<double>(random() >> 40) / 64 - 1e5);
+    each = std::is_integral_v<Number>
+               ? static_cast<Number>(random())
+               : static_cast<Number>(static_cast<double>(random() >> 40) / 64 - 1e5);
   return made;
 }
 
@@ -65,15 +69,20 @@ TEST(Kernels, CountBytes) {
     const auto in = numbers<unsigned char>(size);
     std::vector<tool::ByteCount> counts(256), mapped_counts(256);
     std::vector<unsigned char> out(size);
-    launch<tool::Scratch>([&](Team team, tool::Scratch& scratch) { tool::count_bytes(team, scratch, in.data(), size, counts.data()); });
+    launch<tool::Scratch>([&](Team team, tool::Scratch& scratch) {
+      tool::count_bytes(team, scratch, in.data(), size, counts.data());
+    });
     const tool::ByteMap map = tool::byte_map("invert");
     launch<tool::Scratch>([&](Team team, tool::Scratch& scratch) {
       tool::map_and_count(team, scratch, in.data(), out.data(), size, map, mapped_counts.data());
     });
     for (std::size_t byte = 0; byte < 256; ++byte)
-      EXPECT_EQ(counts[byte], static_cast<tool::ByteCount>(std::ranges::count(in, static_cast<unsigned char>(byte))));
+      EXPECT_EQ(counts[byte], static_cast<tool::ByteCount>(
+                                  std::ranges::count(in, static_cast<unsigned char>(byte))));
     EXPECT_EQ(mapped_counts, counts);
-    EXPECT_TRUE(std::ranges::equal(in, out, [](unsigned char a, unsigned char b) { return b == static_cast<unsigned char>(~a); }));
+    EXPECT_TRUE(std::ranges::equal(in, out, [](unsigned char a, unsigned char b) {
+      return b == static_cast<unsigned char>(~a);
+    }));
   }
 }
 
@@ -88,7 +97,9 @@ TYPED_TEST(SumNumbers, IsTheSumOfAllBlocks) {
   for (const std::size_t size : {1U, 23U, 10'007U}) {
     const auto in = numbers<TypeParam>(size);
     std::vector<Sum> sums(blocks);
-    launch<Scratch>([&](Team team, Scratch& scratch) { tool::sum_numbers(team, scratch.data(), in.data(), size, sums.data()); });
+    launch<Scratch>([&](Team team, Scratch& scratch) {
+      tool::sum_numbers(team, scratch.data(), in.data(), size, sums.data());
+    });
     Sum all;
     for (const Sum& each : sums) all.add(each);
     EXPECT_EQ(all.least, *std::ranges::min_element(in));
@@ -99,7 +110,8 @@ TYPED_TEST(SumNumbers, IsTheSumOfAllBlocks) {
       for (const TypeParam each : in) wanted += each;
       EXPECT_TRUE(Exact{all.high} * (Exact{1} << 32) + all.low == wanted);
     } else {
-      EXPECT_EQ(all.sum, std::accumulate(in.begin(), in.end(), 0.0));  // multiples of 1/64, so that nothing is rounded
+      // multiples of 1/64, so that nothing is rounded
+      EXPECT_EQ(all.sum, std::accumulate(in.begin(), in.end(), 0.0));
       EXPECT_EQ(all.nans, 0U);
     }
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A stand-in for CUPTI, over the stand-in of the CUDA runtime: it delivers a record for each kernel, copy and fill that has run there. It
-/// includes CUPTI's own header, so that the compiler checks each function and each record. It claims what CUPTI 13.0's header documents; it
-/// has not been compared with CUPTI on a device.
+/// A stand-in for CUPTI, over the stand-in of the CUDA runtime: it delivers a record for each
+/// kernel, copy and fill that has run there. It includes CUPTI's own header, so that the compiler
+/// checks each function and each record. It claims what CUPTI 13.0's header documents; it has not
+/// been compared with CUPTI on a device.
 ///
-/// The variable CUPTI_STANDIN is a list of words, each with a number, as in `refuse_enable=35 records=3`:
-///   refuse_subscribe, refuse_enable   the status that this call returns
-///   records                           so many records fill a buffer (all that fit)
-///   drop                              every record whose number is a multiple of this one is dropped, and counted
-///   untimed                           such records have no times
-///   incomplete                        a forced flush finds an incomplete record behind the others
+/// The variable CUPTI_STANDIN is a list of words, each with a number, as in
+/// `refuse_enable=35 records=3`: refuse_subscribe, refuse_enable the status that this call returns
+/// records so many records fill a buffer (all that fit) drop every record whose number is a
+/// multiple of this one is dropped, and counted untimed such records have no times incomplete a
+/// forced flush finds an incomplete record behind the others
 #include <cupti.h>
 #include <dlfcn.h>
 
@@ -38,29 +38,39 @@ using Kernel = CUpti_ActivityKernel10;
 using Copy = CUpti_ActivityMemcpy6;
 using PeerCopy = CUpti_ActivityMemcpyPtoP4;
 using Fill = CUpti_ActivityMemset4;
-static_assert(offsetof(CuptiKernel, start) == offsetof(Kernel, start) && offsetof(CuptiKernel, end) == offsetof(Kernel, end));
-static_assert(offsetof(CuptiKernel, device) == offsetof(Kernel, deviceId) && offsetof(CuptiKernel, stream) == offsetof(Kernel, streamId));
+static_assert(offsetof(CuptiKernel, start) == offsetof(Kernel, start) &&
+              offsetof(CuptiKernel, end) == offsetof(Kernel, end));
+static_assert(offsetof(CuptiKernel, device) == offsetof(Kernel, deviceId) &&
+              offsetof(CuptiKernel, stream) == offsetof(Kernel, streamId));
 static_assert(offsetof(CuptiKernel, name) == offsetof(Kernel, name) && offsetof(Kernel, kind) == 0);
 template <class Record>
-constexpr bool is_transfer = offsetof(CuptiTransfer, bytes) == offsetof(Record, bytes) &&
-                             offsetof(CuptiTransfer, start) == offsetof(Record, start) &&
-                             offsetof(CuptiTransfer, end) == offsetof(Record, end) &&
-                             offsetof(CuptiTransfer, device) == offsetof(Record, deviceId) &&
-                             offsetof(CuptiTransfer, stream) == offsetof(Record, streamId) && offsetof(Record, kind) == 0;
+constexpr bool is_transfer =
+    offsetof(CuptiTransfer, bytes) == offsetof(Record, bytes) &&
+    offsetof(CuptiTransfer, start) == offsetof(Record, start) &&
+    offsetof(CuptiTransfer, end) == offsetof(Record, end) &&
+    offsetof(CuptiTransfer, device) == offsetof(Record, deviceId) &&
+    offsetof(CuptiTransfer, stream) == offsetof(Record, streamId) && offsetof(Record, kind) == 0;
 static_assert(is_transfer<Copy> && is_transfer<PeerCopy> && is_transfer<Fill>);
-static_assert(rt::cupti_kernel == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && rt::cupti_copy == CUPTI_ACTIVITY_KIND_MEMCPY);
-static_assert(rt::cupti_peer_copy == CUPTI_ACTIVITY_KIND_MEMCPY2 && rt::cupti_fill == CUPTI_ACTIVITY_KIND_MEMSET);
-static_assert(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED == 1 && sizeof(CUptiResult) == sizeof(int) && sizeof(CUpti_ActivityKind) == sizeof(int));
+static_assert(rt::cupti_kernel == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL &&
+              rt::cupti_copy == CUPTI_ACTIVITY_KIND_MEMCPY);
+static_assert(rt::cupti_peer_copy == CUPTI_ACTIVITY_KIND_MEMCPY2 &&
+              rt::cupti_fill == CUPTI_ACTIVITY_KIND_MEMSET);
+static_assert(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED == 1 && sizeof(CUptiResult) == sizeof(int) &&
+              sizeof(CUpti_ActivityKind) == sizeof(int));
 
 /// The number behind a word of CUPTI_STANDIN, or 0.
 unsigned setting(const char* word) {
   const char* const all = std::getenv("CUPTI_STANDIN");
   const char* const found = all != nullptr ? std::strstr(all, word) : nullptr;
-  return found != nullptr ? static_cast<unsigned>(std::strtoul(found + std::strlen(word) + 1, nullptr, 10)) : 0;
+  return found != nullptr
+             ? static_cast<unsigned>(std::strtoul(found + std::strlen(word) + 1, nullptr, 10))
+             : 0;
 }
 
-constexpr std::uint64_t time_of_day = 1'700'000'000'000'000'000;  // what this clock is ahead of the steady one
-constexpr std::uint32_t first_stream = 6;                         // numbers are not those of the runtime's stand-in
+// what this clock is ahead of the steady one
+constexpr std::uint64_t time_of_day = 1'700'000'000'000'000'000;
+// numbers are not those of the runtime's stand-in
+constexpr std::uint32_t first_stream = 6;
 
 struct Buffer {
   std::uint8_t* bytes;
@@ -138,9 +148,12 @@ bool add_work(State& s, const StandinWork& work, bool is_timed) {
   return false;
 }
 
-void hand_over(const Buffer& buffer) { state().completed(nullptr, 0, buffer.bytes, buffer.size, buffer.used); }
+void hand_over(const Buffer& buffer) {
+  state().completed(nullptr, 0, buffer.bytes, buffer.size, buffer.used);
+}
 
-/// Called by the runtime's stand-in. A thread of its own hands a full buffer over, as CUPTI's worker does.
+/// Called by the runtime's stand-in. A thread of its own hands a full buffer over, as CUPTI's
+/// worker does.
 void take(const StandinWork* work) {
   State& s = state();
   const std::lock_guard lock{s.mutex};
@@ -180,12 +193,15 @@ std::size_t size_of(const std::uint8_t* record) {
 
 extern "C" {
 
-CUptiResult cuptiGetVersion(uint32_t* version) { return *version = CUPTI_API_VERSION, CUPTI_SUCCESS; }
+CUptiResult cuptiGetVersion(uint32_t* version) {
+  return *version = CUPTI_API_VERSION, CUPTI_SUCCESS;
+}
 
 CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
-  *text = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
-          : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES          ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
-                                                                   : "CUPTI_ERROR_UNKNOWN";
+  *text = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+              ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+          : result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+                                                          : "CUPTI_ERROR_UNKNOWN";
   return CUPTI_SUCCESS;
 }
 
@@ -200,12 +216,14 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFun
 
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
   const std::lock_guard lock{state().mutex};
-  if (subscriber != reinterpret_cast<CUpti_SubscriberHandle>(&state()) || !state().subscribed) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (subscriber != reinterpret_cast<CUpti_SubscriberHandle>(&state()) || !state().subscribed)
+    return CUPTI_ERROR_INVALID_PARAMETER;
   state().subscribed = false;
   return CUPTI_SUCCESS;
 }
 
-CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested, CUpti_BuffersCallbackCompleteFunc completed) {
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
+                                           CUpti_BuffersCallbackCompleteFunc completed) {
   const std::lock_guard lock{state().mutex};
   state().requested = requested;
   state().completed = completed;
@@ -250,7 +268,9 @@ CUptiResult cuptiActivityFlushAll(uint32_t flag) {
 
 CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t size, CUpti_Activity** record) {
   std::uint8_t* next = buffer;
-  if (*record != nullptr) next = reinterpret_cast<std::uint8_t*>(*record) + size_of(reinterpret_cast<std::uint8_t*>(*record));
+  if (*record != nullptr)
+    next = reinterpret_cast<std::uint8_t*>(*record) +
+           size_of(reinterpret_cast<std::uint8_t*>(*record));
   if (next >= buffer + size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
   if (size_of(next) == 0) return CUPTI_ERROR_INVALID_KIND;
   *record = reinterpret_cast<CUpti_Activity*>(next);
@@ -265,12 +285,15 @@ CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t* dropp
 }
 
 CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
-  *timestamp = time_of_day + static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds{1});
+  *timestamp =
+      time_of_day + static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                               std::chrono::nanoseconds{1});
   return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiGetStreamIdEx(CUcontext, CUstream stream, uint8_t, uint32_t* number) {
-  const std::uint64_t found = of_runtime<decltype(standin_stream_number)>("standin_stream_number")(stream);
+  const std::uint64_t found =
+      of_runtime<decltype(standin_stream_number)>("standin_stream_number")(stream);
   *number = first_stream + static_cast<std::uint32_t>(found);
   return found != 0 ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_STREAM;
 }

@@ -28,14 +28,17 @@ void work() {
   std::vector<int> values(count, 3), result(count);
   PinnedBuffer<int> pinned{count};
   DeviceBuffer<int> buffer{count, up};
-  up.launch_host_func([] { std::this_thread::sleep_for(std::chrono::milliseconds{5}); });  // so that the copies find a busy stream
+  // so that the copies find a busy stream
+  up.launch_host_func([] { std::this_thread::sleep_for(std::chrono::milliseconds{5}); });
   copy(up, buffer, pinned);
   copy(up, buffer, values);
   {
     const TraceRange range{up, "my kernels"};
     fill(up, buffer, 5);
   }
-  { const TraceRange without_name{up, nullptr}; }
+  {
+    const TraceRange without_name{up, nullptr};
+  }
   const Graph graph = capture(up, [&] { fill(up, buffer, 6); });
   graph.launch(up);
   down.wait_stream(up);
@@ -82,7 +85,8 @@ Function* find(const char* name) {
   return found;
 }
 
-/// Kernels on each kind of stream of each device, which only the CUDA stand-in can run without a device.
+/// Kernels on each kind of stream of each device, which only the CUDA stand-in can run without a
+/// device.
 int run_kernels() {
   auto* const launch = find<decltype(standin_run_kernel)>("standin_run_kernel");
   auto* const make_stream = find<int(void**, unsigned, int)>("cudaStreamCreateWithPriority");
@@ -112,7 +116,8 @@ int run_kernels() {
   return 0;
 }
 
-/// Four threads start the trace, use one stream and one of their own, and write the file, all at the same time.
+/// Four threads start the trace, use one stream and one of their own, and write the file, all at
+/// the same time.
 int use_from_threads(const char* file) {
   const Stream shared{{.name = "shared"}};
   std::vector<std::thread> all;

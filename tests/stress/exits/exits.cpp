@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ends or forks a process while other threads enqueue, copy, record, and make and destroy objects. `exits <case>` runs a case once: it
-/// must end in time, with status 0 for a fork and 3 for an exit. Without arguments it lists the cases.
+/// Ends or forks a process while other threads enqueue, copy, record, and make and destroy objects.
+/// `exits <case>` runs a case once: it must end in time, with status 0 for a fork and 3 for an
+/// exit. Without arguments it lists the cases.
 #include <signal.h>
 
 #include <atomic>
@@ -55,8 +56,11 @@ void work_once(StreamPool& pool, Stream& longlived) {
 
 std::atomic<int> rounds{0};
 
-/// CUDA refuses every thread's calls once it has been unloaded, with this number. No other runtime does.
-bool is_unloaded(const Error& error) { return error.code() == errc::not_permitted && error.native_code() == 4; }
+/// CUDA refuses every thread's calls once it has been unloaded, with this number. No other runtime
+/// does.
+bool is_unloaded(const Error& error) {
+  return error.code() == errc::not_permitted && error.native_code() == 4;
+}
 
 /// Works for ever. Its objects are never destroyed: it is still at work when static objects are.
 void work_for_ever() {
@@ -87,7 +91,8 @@ struct UsedAtTheEnd {
     try {
       if (is_used && !works(Stream{})) fail("a static destructor", "the stream does not work");
     } catch (const Error& error) {
-      if (error.code() != errc::not_permitted && error.code() != errc::forked) fail("a static destructor", error.what());
+      if (error.code() != errc::not_permitted && error.code() != errc::forked)
+        fail("a static destructor", error.what());
     } catch (const std::exception& error) {
       fail("a static destructor", error.what());
     }
@@ -164,7 +169,8 @@ int is_refused(Stream& stream, StreamPool& pool) {
 
 constexpr int forks = 20;
 
-/// Forks again and again beside the work. `child` is what a child does; it returns the child's exit status, which must be 0.
+/// Forks again and again beside the work. `child` is what a child does; it returns the child's exit
+/// status, which must be 0.
 template <class Child>
 int fork_often(Child child) {
   begin_work();
@@ -197,7 +203,9 @@ int fork_and_exec() {
   });
 }
 int fork_twice() {
-  return fork_often([](Stream& stream, StreamPool& pool) { return in_child([&] { return is_refused(stream, pool); }); });
+  return fork_often([](Stream& stream, StreamPool& pool) {
+    return in_child([&] { return is_refused(stream, pool); });
+  });
 }
 int fork_from_a_thread() {
   std::thread{fork_and_use}.join();
@@ -268,7 +276,9 @@ constexpr Case cases[] = {
 
 int main(int argc, char** argv) {
   if (argc == 1) {
-    for (const Case& each : cases) std::printf("%s %d\n", each.name, std::string_view{each.name}.substr(0, 5) == "fork_" ? forks : 1);
+    for (const Case& each : cases)
+      std::printf("%s %d\n", each.name,
+                  std::string_view{each.name}.substr(0, 5) == "fork_" ? forks : 1);
     return 0;
   }
   if (std::strcmp(argv[1], "use_once") == 0) return use_once();

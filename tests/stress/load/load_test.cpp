@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Load: many threads that enqueue, many live streams, and a soak. Prints what the process uses, and exits with 1 if anything is wrong or
-/// grows without bound.
+/// Load: many threads that enqueue, many live streams, and a soak. Prints what the process uses,
+/// and exits with 1 if anything is wrong or grows without bound.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,9 @@ using namespace runnel;
 using namespace load;
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// The functions of one thread: each must run after the one before.
 struct Line {
@@ -28,7 +30,8 @@ struct Line {
 };
 
 /// Prints the figures each second until the threads have ended.
-void watch(const std::atomic<long>& done, const std::atomic<int>& at_work, Clock::time_point start, Figures& most) {
+void watch(const std::atomic<long>& done, const std::atomic<int>& at_work, Clock::time_point start,
+           Figures& most) {
   double next = 0;
   while (at_work > 0) {
     if (seconds_since(start) >= next) {
@@ -69,17 +72,22 @@ void enqueue(int thread_count, long each, int stream_count, Verdict& verdict) {
   for (const Stream& stream : streams) stream.synchronize();
   print(done, seconds_since(start), figures());
   for (const Line& line : lines)
-    verdict.require(line.in_order && line.ran == each, std::to_string(line.ran) + " functions of a thread ran, or in another order");
+    verdict.require(line.in_order && line.ran == each,
+                    std::to_string(line.ran) + " functions of a thread ran, or in another order");
   // A stream holds a bounded number of functions, and then holds its caller.
-  verdict.require(most.resident_kib < (1L << 20) + stream_count * (32L << 10), "pending functions take too much memory");
+  verdict.require(most.resident_kib < (1L << 20) + stream_count * (32L << 10),
+                  "pending functions take too much memory");
 }
 
 void live_streams(int stream_count, int rounds, Verdict& verdict) {
-  std::printf("%d live streams, %d rounds: a function in each, then each waits for the one before\n", stream_count, rounds);
+  std::printf(
+      "%d live streams, %d rounds: a function in each, then each waits for the one before\n",
+      stream_count, rounds);
   print_heading();
   const auto start = Clock::now();
   std::vector<Stream> streams(static_cast<std::size_t>(stream_count));
-  long value = 0;  // each function must see what the function before has left, so that no two touch it at once
+  // each function must see what the function before has left, so that no two touch it at once
+  long value = 0;
   bool in_order = true;
   long expected = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -95,33 +103,49 @@ void live_streams(int stream_count, int rounds, Verdict& verdict) {
   for (const Stream& stream : streams) stream.synchronize();
   const Figures end = figures();
   print(expected, seconds_since(start), end);
-  verdict.require(in_order && value == expected, "a function ran before the one that it had to wait for");
-  verdict.require(end.live.events + end.live.pooled_events <= 2 * streams.size() + 64, "waiting makes events without bound");
+  verdict.require(in_order && value == expected,
+                  "a function ran before the one that it had to wait for");
+  verdict.require(end.live.events + end.live.pooled_events <= 2 * streams.size() + 64,
+                  "waiting makes events without bound");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Loads the library with many threads, many streams and many operations, and checks that nothing grows without bound."};
+  CLI::App app{
+      "Loads the library with many threads, many streams and many operations, and checks that "
+      "nothing grows without bound."};
   app.require_subcommand(1);
   int threads = 64, stream_count = 16, live = 1000, rounds = 100;
   long each = 1'000'000;
   SoakOptions options;
   CLI::App& many = *app.add_subcommand("enqueue", "many threads enqueue host functions");
   many.add_option("--threads", threads)->capture_default_str()->check(CLI::PositiveNumber);
-  many.add_option("--each", each, "functions of each thread")->capture_default_str()->check(CLI::PositiveNumber);
-  many.add_option("--streams", stream_count, "streams that the threads share")->capture_default_str()->check(CLI::PositiveNumber);
+  many.add_option("--each", each, "functions of each thread")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  many.add_option("--streams", stream_count, "streams that the threads share")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   CLI::App& alive = *app.add_subcommand("streams", "many live streams");
   alive.add_option("--count", live)->capture_default_str()->check(CLI::PositiveNumber);
   alive.add_option("--rounds", rounds)->capture_default_str()->check(CLI::PositiveNumber);
   CLI::App& mixed = *app.add_subcommand("soak", "operations of all kinds");
-  mixed.add_option("--operations", options.operations)->capture_default_str()->check(CLI::PositiveNumber);
+  mixed.add_option("--operations", options.operations)
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   mixed.add_option("--threads", options.threads)->capture_default_str()->check(CLI::PositiveNumber);
-  mixed.add_option("--lanes", options.lanes, "long-lived streams of each thread")->capture_default_str()->check(CLI::PositiveNumber);
+  mixed.add_option("--lanes", options.lanes, "long-lived streams of each thread")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   mixed.add_option("--seconds", options.seconds, "end after this time");
-  mixed.add_option("--interval", options.interval, "seconds between two lines of figures")->capture_default_str();
+  mixed.add_option("--interval", options.interval, "seconds between two lines of figures")
+      ->capture_default_str();
   mixed.add_option("--seed", options.seed)->capture_default_str();
-  mixed.add_option("--growth", options.growth_mib, "MiB that memory may grow by after the first fifth")->capture_default_str();
+  mixed
+      .add_option("--growth", options.growth_mib,
+                  "MiB that memory may grow by after the first fifth")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   if (Device::count() == 0) {

@@ -27,7 +27,8 @@ struct Lane {
   PinnedBuffer<std::uint32_t> pinned{count};
   std::vector<std::uint32_t> pageable = std::vector<std::uint32_t>(count);
   DeviceBuffer<std::uint32_t> large_device{large, stream};
-  std::vector<std::uint32_t> large_in = std::vector<std::uint32_t>(large, 11U), large_out = std::vector<std::uint32_t>(large, 11U);
+  std::vector<std::uint32_t> large_in = std::vector<std::uint32_t>(large, 11U),
+                             large_out = std::vector<std::uint32_t>(large, 11U);
   std::uint32_t value = 0;     // what `device` holds once the stream is done
   std::uint64_t enqueued = 0;  // host functions
   std::atomic<std::uint64_t> ran{0};
@@ -37,11 +38,16 @@ struct Lane {
 /// What a host function throws now and then.
 struct Mine {};
 
-/// What one thread does. Each operation is one call that enqueues, records, waits, asks, makes or destroys something.
+/// What one thread does. Each operation is one call that enqueues, records, waits, asks, makes or
+/// destroys something.
 class Hand {
  public:
-  Hand(const SoakOptions& options, int number, StreamPool& pool, Verdict& verdict, std::mutex& verdict_mutex)
-      : random_{options.seed * 1000 + static_cast<std::uint64_t>(number)}, pool_{pool}, verdict_{verdict}, verdict_mutex_{verdict_mutex} {
+  Hand(const SoakOptions& options, int number, StreamPool& pool, Verdict& verdict,
+       std::mutex& verdict_mutex)
+      : random_{options.seed * 1000 + static_cast<std::uint64_t>(number)},
+        pool_{pool},
+        verdict_{verdict},
+        verdict_mutex_{verdict_mutex} {
     for (int i = 0; i < options.lanes; ++i) lanes_.push_back(std::make_unique<Lane>());
     for (const auto& lane : lanes_) restart(*lane);
   }
@@ -69,7 +75,8 @@ class Hand {
   Lane& any() { return *lanes_[pick(static_cast<unsigned>(lanes_.size()))]; }
 
   void launch(Lane& lane) {
-    lane.stream.launch_host_func([&ran = lane.ran] { ran.fetch_add(1, std::memory_order_relaxed); });
+    lane.stream.launch_host_func(
+        [&ran = lane.ran] { ran.fetch_add(1, std::memory_order_relaxed); });
     ++lane.enqueued;
   }
   void order(unsigned kind, Lane& lane) {
@@ -106,7 +113,8 @@ class Hand {
     } else if (kind < 950) {
       const TimedEvent event{lane.stream};
     } else if (kind < 965) {
-      const Stream stream{StreamOptions{.priority = pick(2) == 0 ? Priority::high : Priority::normal, .blocking = pick(8) == 0}};
+      const Stream stream{StreamOptions{
+          .priority = pick(2) == 0 ? Priority::high : Priority::normal, .blocking = pick(8) == 0}};
       stream.wait_stream(lane.stream);
       lane.stream.wait_stream(stream);
     } else if (kind < 980) {
@@ -141,14 +149,17 @@ class Hand {
     }
     const auto is_right = [&](std::uint32_t x) { return x == lane.value; };
     const bool bytes = std::all_of(lane.pinned.begin(), lane.pinned.end(), is_right) &&
-                       std::all_of(lane.pageable.begin(), lane.pageable.end(), is_right) && lane.large_in == lane.large_out;
+                       std::all_of(lane.pageable.begin(), lane.pageable.end(), is_right) &&
+                       lane.large_in == lane.large_out;
     const bool exception = delivered == std::exchange(lane.has_thrown, false);
     const bool functions = lane.ran.load() == lane.enqueued;
     if (bytes && functions && exception) return;
     const std::lock_guard lock{verdict_mutex_};
     verdict_.require(bytes, "wrong bytes");
-    verdict_.require(exception, delivered ? "an exception was delivered twice" : "an exception of a host function is lost");
-    verdict_.require(functions, std::to_string(lane.ran.load()) + " functions ran of " + std::to_string(lane.enqueued));
+    verdict_.require(exception, delivered ? "an exception was delivered twice"
+                                          : "an exception of a host function is lost");
+    verdict_.require(functions, std::to_string(lane.ran.load()) + " functions ran of " +
+                                    std::to_string(lane.enqueued));
   }
 
   std::mt19937_64 random_;
@@ -201,24 +212,31 @@ std::vector<Figures> watch(const SoakOptions& options, Progress& progress) {
 template <class Read>
 long most(const std::vector<Figures>& all, std::size_t from, std::size_t to, Read read) {
   long found = 0;
-  for (std::size_t i = from; i < std::max(to, from + 1) && i < all.size(); ++i) found = std::max(found, read(all[i]));
+  for (std::size_t i = from; i < std::max(to, from + 1) && i < all.size(); ++i)
+    found = std::max(found, read(all[i]));
   return found;
 }
 
 void judge(const SoakOptions& options, const std::vector<Figures>& all, Verdict& verdict) {
   const std::size_t fifth = std::max<std::size_t>(all.size() / 5, 1);
-  const auto grown = [&](auto read) { return most(all, fifth, all.size(), read) - most(all, 0, fifth + 1, read); };
+  const auto grown = [&](auto read) {
+    return most(all, fifth, all.size(), read) - most(all, 0, fifth + 1, read);
+  };
   const long memory = grown([](const Figures& f) { return f.resident_kib; }) / 1024;
-  const long events = grown([](const Figures& f) { return static_cast<long>(f.live.pooled_events + f.live.events); });
+  const long events = grown(
+      [](const Figures& f) { return static_cast<long>(f.live.pooled_events + f.live.events); });
   const long descriptors = grown([](const Figures& f) { return f.descriptors; });
   const long threads = most(all, 0, all.size(), [](const Figures& f) { return f.threads; });
-  std::printf("after the first fifth: memory %+ld MiB, events %+ld, file descriptors %+ld; at most %ld threads\n", memory, events,
-              descriptors, threads);
+  std::printf(
+      "after the first fifth: memory %+ld MiB, events %+ld, file descriptors %+ld; at most %ld "
+      "threads\n",
+      memory, events, descriptors, threads);
   verdict.require(memory <= options.growth_mib, "memory grows");
   verdict.require(events <= 4096, "events grow");
   verdict.require(descriptors <= 8, "file descriptors grow");
   // A stream with work may hold a thread, and the library keeps a few threads of its own.
-  verdict.require(threads <= options.threads * (options.lanes + 1) + 128, "there are too many threads");
+  verdict.require(threads <= options.threads * (options.lanes + 1) + 128,
+                  "there are too many threads");
 }
 
 }  // namespace
@@ -230,7 +248,8 @@ void soak(const SoakOptions& options, Verdict& verdict) {
   {
     StreamPool pool{Device::current()};
     std::vector<std::unique_ptr<Hand>> hands;
-    for (int i = 0; i < options.threads; ++i) hands.push_back(std::make_unique<Hand>(options, i, pool, verdict, verdict_mutex));
+    for (int i = 0; i < options.threads; ++i)
+      hands.push_back(std::make_unique<Hand>(options, i, pool, verdict, verdict_mutex));
     progress.at_work = options.threads;
     std::vector<std::jthread> threads;
     for (const auto& hand : hands)

@@ -19,7 +19,8 @@ struct SoakOptions {
   long growth_mib = 64;  ///< by how much memory may grow after the first fifth of the run
 };
 
-/// Runs it, prints the figures at each interval, and checks that they stay bounded and that all bytes and counts are right.
+/// Runs it, prints the figures at each interval, and checks that they stay bounded and that all
+/// bytes and counts are right.
 void soak(const SoakOptions& options, Verdict& verdict);
 
 }  // namespace load

@@ -10,7 +10,8 @@ namespace random_programs {
 
 /// Bytes that depend on their index and on `value`.
 inline void write_pattern(unsigned char* to, std::size_t bytes, unsigned value) {
-  for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<unsigned char>(value * 29U + i * 131U + (i >> 8U) * 7U);
+  for (std::size_t i = 0; i < bytes; ++i)
+    to[i] = static_cast<unsigned char>(value * 29U + i * 131U + (i >> 8U) * 7U);
 }
 
 /// A number that tells contents apart.

@@ -36,7 +36,8 @@ constexpr int failed_status = 3;
 }
 
 [[nodiscard]] Page* make_page() {
-  void* const memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const memory =
+      mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc{};
   return new (memory) Page;
 }
@@ -71,7 +72,8 @@ void fail(const std::string& why) {
   for (;;) pause();  // another thread is about to end the process
 }
 
-Ended run_in_child(std::uint64_t first, std::uint64_t end, std::chrono::seconds patience, const std::function<void(std::uint64_t)>& run) {
+Ended run_in_child(std::uint64_t first, std::uint64_t end, std::chrono::seconds patience,
+                   const std::function<void(std::uint64_t)>& run) {
   page = make_page();
   page->number = first;
   std::fflush(nullptr);

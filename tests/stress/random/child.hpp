@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Programs run in child processes, so that a crash or a hang of one is found, named and does not end the others.
+/// Programs run in child processes, so that a crash or a hang of one is found, named and does not
+/// end the others.
 #pragma once
 
 #include <chrono>
@@ -19,9 +20,10 @@ struct Ended {
   std::uint64_t number = 0;  ///< of the program that was running
 };
 
-/// Runs the programs first, first + 1, ... before `end` in a child process, as many as it can. If a program takes longer than `patience`,
-/// the child is killed.
-[[nodiscard]] Ended run_in_child(std::uint64_t first, std::uint64_t end, std::chrono::seconds patience,
+/// Runs the programs first, first + 1, ... before `end` in a child process, as many as it can. If a
+/// program takes longer than `patience`, the child is killed.
+[[nodiscard]] Ended run_in_child(std::uint64_t first, std::uint64_t end,
+                                 std::chrono::seconds patience,
                                  const std::function<void(std::uint64_t number)>& run);
 
 }  // namespace random_programs

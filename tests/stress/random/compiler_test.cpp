@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Units of the compiler of random programs: what lower() adds to a list of operations, what interpret() notices, what print() writes, and
-/// what shrink() leaves. The programs here are written by hand.
+/// Units of the compiler of random programs: what lower() adds to a list of operations, what
+/// interpret() notices, what print() writes, and what shrink() leaves. The programs here are
+/// written by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,13 +24,17 @@ using namespace random_programs;
 constexpr std::size_t size = 1000;
 constexpr int first_pinned = 0, second_pinned = 1, on_device = 2;
 
-/// A program of two streams, two pinned buffers and one of device memory, which are there after its first three operations.
+/// A program of two streams, two pinned buffers and one of device memory, which are there after its
+/// first three operations.
 class Writer {
  public:
   Writer() {
     program_.streams = {{}, {}};
-    program_.buffers = {{BufferKind::pinned, 0, size}, {BufferKind::pinned, 0, size}, {BufferKind::device, 0, size}};
-    for (const int buffer : {first_pinned, second_pinned, on_device}) add(Verb::renew_buffer, 0).buffer = buffer;
+    program_.buffers = {{BufferKind::pinned, 0, size},
+                        {BufferKind::pinned, 0, size},
+                        {BufferKind::device, 0, size}};
+    for (const int buffer : {first_pinned, second_pinned, on_device})
+      add(Verb::renew_buffer, 0).buffer = buffer;
   }
   Operation& add(Verb verb, int stream) {
     Operation operation;
@@ -54,15 +59,20 @@ class Writer {
 };
 
 /// The calls of the operation with this number, and of nothing else.
-std::vector<Step> steps_of(const Calls& calls, std::size_t place) { return calls.operations.at(place).steps; }
+std::vector<Step> steps_of(const Calls& calls, std::size_t place) {
+  return calls.operations.at(place).steps;
+}
 
 std::size_t count(const std::vector<Step>& steps, const std::set<Call>& wanted) {
-  return static_cast<std::size_t>(std::ranges::count_if(steps, [&](const Step& step) { return wanted.contains(step.call); }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(steps, [&](const Step& step) { return wanted.contains(step.call); }));
 }
 
 /// Every means by which lower() can order one stream's work after another's.
-const std::set<Call> waits{Call::wait_stream, Call::wait_value,        Call::wait_recorded,    Call::wait_event,        Call::wait_mark,
-                           Call::synchronize, Call::synchronize_event, Call::synchronize_mark, Call::synchronize_device};
+const std::set<Call> waits{
+    Call::wait_stream,       Call::wait_value,       Call::wait_recorded,
+    Call::wait_event,        Call::wait_mark,        Call::synchronize,
+    Call::synchronize_event, Call::synchronize_mark, Call::synchronize_device};
 
 TEST(Lower, WorkOfOneStreamNeedsNoWait) {
   Writer writer;
@@ -84,7 +94,8 @@ TEST(Lower, AReadOnAnotherStreamWaitsByOneOfSeveralMeans) {
     for (const Step& step : steps)
       if (waits.contains(step.call)) means.insert(step.call);
     const auto is_wait = [](const Step& step) { return waits.contains(step.call); };
-    EXPECT_LT(std::ranges::find_if(steps, is_wait), std::ranges::find(steps, Call::copy, &Step::call));
+    EXPECT_LT(std::ranges::find_if(steps, is_wait),
+              std::ranges::find(steps, Call::copy, &Step::call));
   }
   EXPECT_GE(means.size(), 4U);
 }
@@ -153,9 +164,11 @@ Writer there_and_back() {
   return writer;
 }
 
-/// What interpret() says of these calls, or "" if it finds nothing wrong. In a child process, as failures end the process.
+/// What interpret() says of these calls, or "" if it finds nothing wrong. In a child process, as
+/// failures end the process.
 std::string complaint(const Program& program, const Calls& calls) {
-  const Ended ended = run_in_child(0, 1, std::chrono::seconds{30}, [&](std::uint64_t) { interpret(program, calls); });
+  const Ended ended = run_in_child(0, 1, std::chrono::seconds{30},
+                                   [&](std::uint64_t) { interpret(program, calls); });
   return ended.well ? "" : ended.why;
 }
 
@@ -170,7 +183,8 @@ TEST(Interpret, NoticesAWrongByte) {
   for (Lowered& operation : calls.operations)
     for (Step& step : operation.steps)
       if (step.call == Call::compare || step.call == Call::compare_copied) step.digest += 1;
-  EXPECT_NE(complaint(writer.program(), calls).find("wrong bytes"), std::string::npos) << complaint(writer.program(), calls);
+  EXPECT_NE(complaint(writer.program(), calls).find("wrong bytes"), std::string::npos)
+      << complaint(writer.program(), calls);
 }
 
 TEST(Interpret, NoticesAnExceptionThatDoesNotArrive) {
@@ -184,8 +198,9 @@ TEST(Interpret, NoticesAnExceptionThatDoesNotArrive) {
 TEST(Print, WritesEachCopyAndWhatItsThreadCompares) {
   const Writer writer = there_and_back();
   const std::string text = print(writer.program(), writer.calls());
-  for (const char* const expected : {"#include <runnel/runnel.hpp>", "int main() {", "std::optional<Stream> s0;",
-                                     "std::optional<Stream> s1;", "std::optional<DeviceBuffer<unsigned char>> b2;"})
+  for (const char* const expected :
+       {"#include <runnel/runnel.hpp>", "int main() {", "std::optional<Stream> s0;",
+        "std::optional<Stream> s1;", "std::optional<DeviceBuffer<unsigned char>> b2;"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << " is missing in\n" << text;
   EXPECT_EQ(text.find("s2"), std::string::npos) << "a stream that the program does not have";
 }
@@ -194,7 +209,9 @@ TEST(Shrink, LeavesOnlyWhatIsNeededToFail) {
   const Program program = generate(5, {});
   const int needed = program.operations.at(program.operations.size() / 2).id;
   const auto has_it = [needed](const Program& candidate) {
-    return std::ranges::any_of(candidate.operations, [needed](const Operation& operation) { return operation.id == needed; });
+    return std::ranges::any_of(candidate.operations, [needed](const Operation& operation) {
+      return operation.id == needed;
+    });
   };
   const Program left = shrink(program, has_it);
   ASSERT_EQ(left.operations.size(), 1U);
@@ -203,8 +220,10 @@ TEST(Shrink, LeavesOnlyWhatIsNeededToFail) {
 }
 
 TEST(Generate, TheSameSeedGivesTheSameProgram) {
-  EXPECT_EQ(print(generate(3, {}), lower(generate(3, {}), {})), print(generate(3, {}), lower(generate(3, {}), {})));
-  EXPECT_NE(print(generate(3, {}), lower(generate(3, {}), {})), print(generate(4, {}), lower(generate(4, {}), {})));
+  EXPECT_EQ(print(generate(3, {}), lower(generate(3, {}), {})),
+            print(generate(3, {}), lower(generate(3, {}), {})));
+  EXPECT_NE(print(generate(3, {}), lower(generate(3, {}), {})),
+            print(generate(4, {}), lower(generate(4, {}), {})));
 }
 
 }  // namespace

@@ -12,11 +12,15 @@ constexpr std::size_t kibibyte = 1024;
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, const Limits& limits) : limits_{limits}, random_{seed} { program_.seed = seed; }
+  Generator(std::uint64_t seed, const Limits& limits) : limits_{limits}, random_{seed} {
+    program_.seed = seed;
+  }
 
   Program make() {
     program_.threads =
-        limits_.threads > 1 && random_.chance(15) ? 2 + static_cast<int>(random_.below(static_cast<unsigned>(limits_.threads - 1))) : 1;
+        limits_.threads > 1 && random_.chance(15)
+            ? 2 + static_cast<int>(random_.below(static_cast<unsigned>(limits_.threads - 1)))
+            : 1;
     graph_ = random_.chance(4);
     choose_streams();
     choose_buffers();
@@ -25,14 +29,18 @@ class Generator {
       renew.buffer = static_cast<int>(i);
       renew.visit = 0;
     }
-    const int wanted =
-        std::max(1, limits_.operations / (graph_ ? 1 : 2) + static_cast<int>(random_.below(static_cast<unsigned>(limits_.operations + 1))));
-    for (int i = 0; i < wanted && program_.operations.size() < most_operations; ++i) add(choose_verb());
+    const int wanted = std::max(
+        1, limits_.operations / (graph_ ? 1 : 2) +
+               static_cast<int>(random_.below(static_cast<unsigned>(limits_.operations + 1))));
+    for (int i = 0; i < wanted && program_.operations.size() < most_operations; ++i)
+      add(choose_verb());
     return std::move(program_);
   }
 
  private:
-  [[nodiscard]] int device() { return static_cast<int>(random_.below(static_cast<unsigned>(limits_.devices))); }
+  [[nodiscard]] int device() {
+    return static_cast<int>(random_.below(static_cast<unsigned>(limits_.devices)));
+  }
   [[nodiscard]] int pick(std::size_t count) { return static_cast<int>(random_.below(count)); }
 
   void choose_streams() {
@@ -45,10 +53,15 @@ class Generator {
       if (what == 0 && (before == StreamKind::own || before == StreamKind::blocking))
         program_.streams.push_back({StreamKind::borrowed, program_.streams.back().device, last});
       else
-        program_.streams.push_back({what == 1 ? StreamKind::leased : what < 5 ? StreamKind::blocking : StreamKind::own, device(), -1});
+        program_.streams.push_back({what == 1  ? StreamKind::leased
+                                    : what < 5 ? StreamKind::blocking
+                                               : StreamKind::own,
+                                    device(), -1});
     }
-    if (limits_.devices > 1 && random_.chance(50)) program_.streams.push_back({StreamKind::device_default, 1, -1});
-    if (limits_.devices > 1 && random_.chance(30)) program_.streams.push_back({StreamKind::thread_default, 1, -1});
+    if (limits_.devices > 1 && random_.chance(50))
+      program_.streams.push_back({StreamKind::device_default, 1, -1});
+    if (limits_.devices > 1 && random_.chance(30))
+      program_.streams.push_back({StreamKind::thread_default, 1, -1});
   }
 
   /// The sizes on which the route of a copy depends lie on both sides of 32 KiB and of 256 KiB.
@@ -64,14 +77,17 @@ class Generator {
   }
 
   void choose_buffers() {
-    constexpr BufferKind kinds[] = {BufferKind::device, BufferKind::device,     BufferKind::pageable, BufferKind::pageable,
-                                    BufferKind::pinned, BufferKind::registered, BufferKind::device,   BufferKind::pinned,
-                                    BufferKind::device, BufferKind::pageable,   BufferKind::managed};
+    constexpr BufferKind kinds[] = {
+        BufferKind::device, BufferKind::device,     BufferKind::pageable, BufferKind::pageable,
+        BufferKind::pinned, BufferKind::registered, BufferKind::device,   BufferKind::pinned,
+        BufferKind::device, BufferKind::pageable,   BufferKind::managed};
     const std::size_t count_of_kinds = limits_.staged ? 4 : std::size(kinds);
     const std::size_t size = choose_size();
     const int count = 3 + pick(limits_.staged ? 2 : 5);
-    if (limits_.rows) program_.buffers = {{BufferKind::device, device(), size}, {BufferKind::pageable, 0, size}};
-    for (int i = 0; i < count; ++i) program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
+    if (limits_.rows)
+      program_.buffers = {{BufferKind::device, device(), size}, {BufferKind::pageable, 0, size}};
+    for (int i = 0; i < count; ++i)
+      program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
   }
 
   [[nodiscard]] Verb choose_verb() {
@@ -118,19 +134,24 @@ class Generator {
                                          {Verb::resize_buffer, 15},
                                          {Verb::set_stream, 40}};
     if (graph_ && random_.chance(85)) {
-      constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function, Verb::busy_function, Verb::gate};
+      constexpr Verb functions[] = {Verb::wait_function, Verb::wait_function, Verb::wait_function,
+                                    Verb::busy_function, Verb::gate};
       return functions[random_.below(std::size(functions))];
     }
     if (limits_.rows && random_.chance(40)) return random_.chance(50) ? Verb::row : Verb::list;
-    // They fill the device's memory, which overlap() needs for its chunks. It has room for the scratch buffers of one thread.
+    // They fill the device's memory, which overlap() needs for its chunks. It has room for the
+    // scratch buffers of one thread.
     const bool has_room = !limits_.staged || program_.threads == 1;
-    if (limits_.staged && random_.chance(40)) return random_.chance(50) || !has_room ? Verb::renew_buffer : Verb::scratch_device;
+    if (limits_.staged && random_.chance(40))
+      return random_.chance(50) || !has_room ? Verb::renew_buffer : Verb::scratch_device;
     unsigned total = 0;
     for (const Weight& each : weights) total += each.weight;
     unsigned at = random_.below(total);
     for (const Weight& each : weights) {
-      // The memory that a graph allocates is free again some time after the graph was dropped, which little memory cannot wait for.
-      const bool needs_memory = each.verb == Verb::overlap || each.verb == Verb::graph || each.verb == Verb::resize_buffer ||
+      // The memory that a graph allocates is free again some time after the graph was dropped,
+      // which little memory cannot wait for.
+      const bool needs_memory = each.verb == Verb::overlap || each.verb == Verb::graph ||
+                                each.verb == Verb::resize_buffer ||
                                 (each.verb == Verb::scratch_device && !has_room);
       if (at < each.weight) return limits_.staged && needs_memory ? Verb::copy : each.verb;
       at -= each.weight;
@@ -138,7 +159,8 @@ class Generator {
     return Verb::copy;
   }
 
-  /// Some operations run on a thread that ends soon: then most of them use that thread's default stream.
+  /// Some operations run on a thread that ends soon: then most of them use that thread's default
+  /// stream.
   void choose_thread(Operation& o) {
     o.thread = pick(static_cast<std::size_t>(program_.threads));
     const bool goes_on = visit_left_ > 0;
@@ -160,8 +182,10 @@ class Generator {
     o.at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
     o.source_at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
     if (o.verb == Verb::copy_2d || o.verb == Verb::fill_2d) choose_rows(o, size);
-    if (o.verb == Verb::row) o.height = random_.chance(40) ? 20 + random_.below(281) : 2 + random_.below(39);
-    if (o.verb == Verb::list) o.height = random_.chance(30) ? 100 + random_.below(1000) : 2 + random_.below(99);
+    if (o.verb == Verb::row)
+      o.height = random_.chance(40) ? 20 + random_.below(281) : 2 + random_.below(39);
+    if (o.verb == Verb::list)
+      o.height = random_.chance(30) ? 100 + random_.below(1000) : 2 + random_.below(99);
     if (o.verb == Verb::gate) o.bytes = 1 + random_.below(graph_ ? 30 : 8);
   }
   /// Most rows and lists are between a device and pageable memory.
@@ -218,6 +242,8 @@ class Generator {
 
 }  // namespace
 
-Program generate(std::uint64_t seed, const Limits& limits) { return Generator{seed, limits}.make(); }
+Program generate(std::uint64_t seed, const Limits& limits) {
+  return Generator{seed, limits}.make();
+}
 
 }  // namespace random_programs

@@ -37,8 +37,9 @@ struct Wide {
 
 void compare(const unsigned char* bytes, const Step& step, const char* what) {
   if (digest(bytes, step.bytes) == step.digest) return;
-  fail(std::string{what} + " found wrong bytes in buffer " + std::to_string(step.buffer) + ", " + std::to_string(step.bytes) +
-       " bytes at " + std::to_string(step.at) + "; the first byte is " + std::to_string(bytes[0]));
+  fail(std::string{what} + " found wrong bytes in buffer " + std::to_string(step.buffer) + ", " +
+       std::to_string(step.bytes) + " bytes at " + std::to_string(step.at) +
+       "; the first byte is " + std::to_string(bytes[0]));
 }
 
 template <class F>
@@ -46,7 +47,8 @@ void must_throw(const Step& step, errc code, F&& f) {
   try {
     f();
   } catch (const Error& error) {
-    if (error.code() != code) fail("refused call " + std::to_string(step.form) + " throws another error: " + error.what());
+    if (error.code() != code)
+      fail("refused call " + std::to_string(step.form) + " throws another error: " + error.what());
     return;
   }
   fail("refused call " + std::to_string(step.form) + " throws nothing");
@@ -55,7 +57,10 @@ void must_throw(const Step& step, errc code, F&& f) {
 class Interpreter {
  public:
   Interpreter(const Program& program, const Calls& calls)
-      : program_{program}, calls_{calls}, streams_(program.streams.size()), buffers_(program.buffers.size()) {}
+      : program_{program},
+        calls_{calls},
+        streams_(program.streams.size()),
+        buffers_(program.buffers.size()) {}
 
   void run();
 
@@ -72,9 +77,15 @@ class Interpreter {
   void check_runs() const;
 
   [[nodiscard]] StreamRef stream(int number);
-  [[nodiscard]] Device device_of(int number) const { return Device{program_.streams[static_cast<std::size_t>(number)].device}; }
-  [[nodiscard]] BufferObject& buffer(int number) { return buffers_[static_cast<std::size_t>(number)]; }
-  [[nodiscard]] BufferKind kind(int number) const { return program_.buffers[static_cast<std::size_t>(number)].kind; }
+  [[nodiscard]] Device device_of(int number) const {
+    return Device{program_.streams[static_cast<std::size_t>(number)].device};
+  }
+  [[nodiscard]] BufferObject& buffer(int number) {
+    return buffers_[static_cast<std::size_t>(number)];
+  }
+  [[nodiscard]] BufferKind kind(int number) const {
+    return program_.buffers[static_cast<std::size_t>(number)].kind;
+  }
   void restore(int number);
 
   template <class Waitable>
@@ -124,9 +135,11 @@ void Interpreter::run() {
   std::fill(values_->begin(), values_->end(), 0);
   for (std::size_t i = 0; i < streams_.size(); ++i) make_stream(static_cast<int>(i));
   std::vector<Operations> by_thread(static_cast<std::size_t>(program_.threads));
-  for (const Lowered& each : calls_.operations) by_thread[static_cast<std::size_t>(each.thread)].push_back(&each);
+  for (const Lowered& each : calls_.operations)
+    by_thread[static_cast<std::size_t>(each.thread)].push_back(&each);
   std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < by_thread.size(); ++i) threads.emplace_back([this, &by_thread, i] { run_thread(by_thread[i]); });
+  for (std::size_t i = 1; i < by_thread.size(); ++i)
+    threads.emplace_back([this, &by_thread, i] { run_thread(by_thread[i]); });
   run_thread(by_thread.front());
   for (std::thread& thread : threads) thread.join();
   quiesce();
@@ -137,8 +150,9 @@ void Interpreter::run() {
     return now == before;
   };
   if (!test_support::eventually(20s, as_before, 20us))
-    fail("objects are left: " + std::to_string(now.streams - before.streams) + " streams, " + std::to_string(now.events - before.events) +
-         " events, " + std::to_string(now.pinned_blocks - before.pinned_blocks) + " pinned blocks, " +
+    fail("objects are left: " + std::to_string(now.streams - before.streams) + " streams, " +
+         std::to_string(now.events - before.events) + " events, " +
+         std::to_string(now.pinned_blocks - before.pinned_blocks) + " pinned blocks, " +
          std::to_string(now.device_blocks - before.device_blocks) + " device blocks, " +
          std::to_string(now.host_functions - before.host_functions) + " host functions");
   check_runs();
@@ -156,16 +170,22 @@ void Interpreter::quiesce() {
 void Interpreter::check_runs() const {
   for (const Lowered& each : calls_.operations)
     for (const Step& step : each.steps) {
-      const bool is_function = step.call == Call::read_function || step.call == Call::write_function || step.call == Call::throw_function ||
-                               step.call == Call::wait_function || step.call == Call::busy_function || step.call == Call::gate ||
-                               step.call == Call::plain_function || step.call == Call::completion ||
-                               (step.call == Call::starve && step.buffer < 0);
+      const bool is_function =
+          step.call == Call::read_function || step.call == Call::write_function ||
+          step.call == Call::throw_function || step.call == Call::wait_function ||
+          step.call == Call::busy_function || step.call == Call::gate ||
+          step.call == Call::plain_function || step.call == Call::completion ||
+          (step.call == Call::starve && step.buffer < 0);
       const std::atomic<int>& ran = shared_->ran[static_cast<std::size_t>(each.place)];
       // Nothing waits for the functions of on_complete().
-      if (is_function && !test_support::eventually(step.call == Call::completion ? 20s : 0s, [&] { return ran == 1; }))
-        fail("the host function of operation " + std::to_string(each.place) + " ran " + std::to_string(ran.load()) + " times");
+      if (is_function && !test_support::eventually(step.call == Call::completion ? 20s : 0s,
+                                                   [&] { return ran == 1; }))
+        fail("the host function of operation " + std::to_string(each.place) + " ran " +
+             std::to_string(ran.load()) + " times");
     }
-  if (std::any_of(untouched_.begin(), untouched_.end(), [](unsigned char byte) { return byte != 0; })) fail("a refused call has written");
+  if (std::any_of(untouched_.begin(), untouched_.end(),
+                  [](unsigned char byte) { return byte != 0; }))
+    fail("a refused call has written");
 }
 
 /// Neighbours with the same visit run on a thread of their own.
@@ -191,7 +211,8 @@ void Interpreter::run_operations(const Lowered* const* first, const Lowered* con
     } catch (const std::exception& error) {
       fail("operation " + std::to_string(operation.place) + " threw: " + error.what());
     } catch (const Thrown& thrown) {
-      fail("operation " + std::to_string(operation.place) + " delivered the exception of operation " + std::to_string(thrown.place));
+      fail("operation " + std::to_string(operation.place) +
+           " delivered the exception of operation " + std::to_string(thrown.place));
     }
     submitted_[static_cast<std::size_t>(operation.place)] = true;
     submitted_[static_cast<std::size_t>(operation.place)].notify_all();
@@ -202,11 +223,14 @@ void Interpreter::execute(const Step& step) {
   if (step.buffer >= 0 && step.call != Call::wait_function) restore(step.buffer);
   if (step.source >= 0) restore(step.source);
   if (step.third >= 0) restore(step.third);
-  if (!execute_order(step) && !execute_object(step) && !execute_work(step)) fail("a call is not known to the interpreter");
+  if (!execute_order(step) && !execute_object(step) && !execute_work(step))
+    fail("a call is not known to the interpreter");
 }
 
 bool Interpreter::execute_order(const Step& step) {
-  const auto mark = [&]() -> std::optional<Event>& { return marks_[static_cast<std::size_t>(step.mark)]; };
+  const auto mark = [&]() -> std::optional<Event>& {
+    return marks_[static_cast<std::size_t>(step.mark)];
+  };
   switch (step.call) {
     case Call::wait_stream:
       stream(step.stream).wait_stream(stream(step.other_stream));
@@ -275,7 +299,8 @@ bool Interpreter::execute_object(const Step& step) {
       return true;
     case Call::drop_event:
       events_->with(step.event, [&](auto& event) {
-        event = std::remove_reference_t<decltype(event)>{EventOptions{.external = step.event >= first_external}};
+        event = std::remove_reference_t<decltype(event)>{
+            EventOptions{.external = step.event >= first_external}};
       });
       return true;
     case Call::record_stream:
@@ -287,7 +312,8 @@ bool Interpreter::execute_object(const Step& step) {
         buffer(step.buffer).pinned->record_stream(stream(step.stream));
       return true;
     case Call::resize_buffer:
-      for (const std::size_t size : {step.bytes + 4096, step.bytes}) buffer(step.buffer).device->resize(size);
+      for (const std::size_t size : {step.bytes + 4096, step.bytes})
+        buffer(step.buffer).device->resize(size);
       return true;
     case Call::set_stream:
       buffer(step.buffer).device->set_stream(stream(step.stream));
@@ -321,8 +347,8 @@ bool Interpreter::execute_work(const Step& step) {
       fill(step);
       return true;
     case Call::fill_2d:
-      runnel::fill_2d(stream(step.stream), buffer(step.buffer).data() + step.at, step.pitch, static_cast<unsigned char>(step.value),
-                      step.bytes, step.height);
+      runnel::fill_2d(stream(step.stream), buffer(step.buffer).data() + step.at, step.pitch,
+                      static_cast<unsigned char>(step.value), step.bytes, step.height);
       return true;
     case Call::scratch_pinned:
     case Call::scratch_device:
@@ -386,10 +412,14 @@ void Interpreter::make_stream(int number) {
   const Device device{slot.device};
   object = {};
   if (slot.kind == StreamKind::own || slot.kind == StreamKind::blocking)
-    object.stream.emplace(device, StreamOptions{.priority = number % 3 - 1, .blocking = slot.kind == StreamKind::blocking});
-  if (slot.kind == StreamKind::borrowed) object.stream.emplace(Stream::from_native(stream(slot.owner).native(), device, Ownership::borrow));
+    object.stream.emplace(device, StreamOptions{.priority = number % 3 - 1,
+                                                .blocking = slot.kind == StreamKind::blocking});
+  if (slot.kind == StreamKind::borrowed)
+    object.stream.emplace(
+        Stream::from_native(stream(slot.owner).native(), device, Ownership::borrow));
   if (slot.kind == StreamKind::leased)
-    object.lease.emplace(pools_.try_emplace(slot.device, device, StreamPoolOptions{.size = 1}).first->second.acquire());
+    object.lease.emplace(pools_.try_emplace(slot.device, device, StreamPoolOptions{.size = 1})
+                             .first->second.acquire());
 }
 
 template <class Waitable>
@@ -406,15 +436,18 @@ void Interpreter::wait_for(const Waitable& waitable, const Step& step) {
       while (!waitable.query()) std::this_thread::yield();
     }
   } catch (const Thrown& thrown) {
-    if (thrown.place != step.exception) fail("the exception of operation " + std::to_string(thrown.place) + " arrived out of turn");
+    if (thrown.place != step.exception)
+      fail("the exception of operation " + std::to_string(thrown.place) + " arrived out of turn");
     return;
   }
-  if (step.exception >= 0) fail("the exception of operation " + std::to_string(step.exception) + " did not arrive");
+  if (step.exception >= 0)
+    fail("the exception of operation " + std::to_string(step.exception) + " did not arrive");
 }
 
 void Interpreter::wait_for_value(const Step& step) {
   const StreamRef waiting = stream(step.stream), writing = stream(step.other_stream);
-  if (!waiting.device().has_stream_memory_operations() || !writing.device().has_stream_memory_operations())
+  if (!waiting.device().has_stream_memory_operations() ||
+      !writing.device().has_stream_memory_operations())
     return waiting.wait_stream(writing);
   std::uint32_t* const number = values_->data() + step.value;
   writing.write_value(number, step.value + 1);
@@ -423,8 +456,10 @@ void Interpreter::wait_for_value(const Step& step) {
 
 void Interpreter::query(const Step& step) {
   const bool answer = stream(step.stream).query();
-  if (step.answer == Answer::no && answer) fail("query() is true although a gate on the stream is closed");
-  if (step.answer == Answer::yes && !answer) fail("query() is false although the stream was synchronized");
+  if (step.answer == Answer::no && answer)
+    fail("query() is true although a gate on the stream is closed");
+  if (step.answer == Answer::yes && !answer)
+    fail("query() is false although the stream was synchronized");
 }
 
 // ---- memory
@@ -467,10 +502,12 @@ CopyResult Interpreter::enqueue_copy(const Step& step) {
   const unsigned char* const source = from.data() + step.source_at;
   if (step.form == 1) {
     const auto copy_from = [&](auto from_span) {
-      if (to.device) return runnel::copy(on, to.device->span().subspan(step.at, step.bytes), from_span);
+      if (to.device)
+        return runnel::copy(on, to.device->span().subspan(step.at, step.bytes), from_span);
       return runnel::copy(on, std::span{target, step.bytes}, from_span);
     };
-    if (from.device) return copy_from(std::as_const(*from.device).span().subspan(step.source_at, step.bytes));
+    if (from.device)
+      return copy_from(std::as_const(*from.device).span().subspan(step.source_at, step.bytes));
     return copy_from(std::span{source, step.bytes});
   }
   if (step.form == 2) {
@@ -479,21 +516,27 @@ CopyResult Interpreter::enqueue_copy(const Step& step) {
   }
   if (step.form == 3) {
     const std::size_t half = step.bytes / 2;
-    const CopyOperation operations[] = {{target, source, half}, {target + half, source + half, step.bytes - half}};
+    const CopyOperation operations[] = {{target, source, half},
+                                        {target + half, source + half, step.bytes - half}};
     const CopyBatchResult result = copy_batch(on, operations);
     return result.inlined + result.nothing == 2 ? CopyResult::inlined : CopyResult::direct;
   }
-  return copy_bytes(on, target, source, step.bytes, step.form == 4 ? Pageable::block : default_pageable());
+  return copy_bytes(on, target, source, step.bytes,
+                    step.form == 4 ? Pageable::block : default_pageable());
 }
 
-/// If the copy says that it was done at the call, the destination can be read and the source can be overwritten.
+/// If the copy says that it was done at the call, the destination can be read and the source can be
+/// overwritten.
 void Interpreter::copy(const Step& step) {
   const CopyResult result = enqueue_copy(step);
-  const bool is_done = result == CopyResult::inlined || (result == CopyResult::blocked && kind(step.source) == BufferKind::pageable);
+  const bool is_done = result == CopyResult::inlined ||
+                       (result == CopyResult::blocked && kind(step.source) == BufferKind::pageable);
   BufferObject& to = buffer(step.buffer);
   BufferObject& from = buffer(step.source);
   const bool to_host = !to.device && !to.managed;
-  if ((result == CopyResult::inlined || (result == CopyResult::blocked && kind(step.buffer) == BufferKind::pageable)) && to_host)
+  if ((result == CopyResult::inlined ||
+       (result == CopyResult::blocked && kind(step.buffer) == BufferKind::pageable)) &&
+      to_host)
     compare(to.data() + step.at, step, "a copy that is done at the call");
   if (!is_done || !step.source_is_free || step.bytes == 0) return;
   unsigned char* const source = from.data() + step.source_at;
@@ -511,8 +554,8 @@ void Interpreter::copy_rows(const Step& step) {
   if (step.form == 0)
     copy_2d(stream(step.stream), to, step.pitch, from, step.source_pitch, step.bytes, step.height);
   else
-    copy_3d(stream(step.stream), to, {step.pitch, step.pitch * rows}, from, {step.source_pitch, step.source_pitch * rows},
-            {step.bytes, rows, 2});
+    copy_3d(stream(step.stream), to, {step.pitch, step.pitch * rows}, from,
+            {step.source_pitch, step.source_pitch * rows}, {step.bytes, rows, 2});
 }
 
 /// In some rows, calls that enqueue no copy come between the copies.
@@ -529,7 +572,8 @@ void Interpreter::row(const Step& step) {
     }
     unsigned char* const at = buffer_bytes + each.at;
     unsigned char* const source_at = source_bytes + each.source_at;
-    each.back ? copy_bytes(on, source_at, at, each.bytes) : copy_bytes(on, at, source_at, each.bytes);
+    each.back ? copy_bytes(on, source_at, at, each.bytes)
+              : copy_bytes(on, at, source_at, each.bytes);
   }
 }
 
@@ -581,7 +625,8 @@ void Interpreter::fill(const Step& step) {
     case 12:
       return fill_elements<Wide>(step);
     default:
-      fill_bytes(stream(step.stream), buffer(step.buffer).data() + step.at, static_cast<unsigned char>(step.value), step.bytes);
+      fill_bytes(stream(step.stream), buffer(step.buffer).data() + step.at,
+                 static_cast<unsigned char>(step.value), step.bytes);
   }
 }
 
@@ -616,8 +661,9 @@ void Interpreter::launch(const Step& step) {
       shared->ran[at].notify_all();
     });
   };
-  unsigned char* const bytes =
-      step.call == Call::read_function || step.call == Call::write_function ? buffer(step.buffer).data() + step.at : nullptr;
+  unsigned char* const bytes = step.call == Call::read_function || step.call == Call::write_function
+                                   ? buffer(step.buffer).data() + step.at
+                                   : nullptr;
   switch (step.call) {
     case Call::read_function:
       return launch_with([bytes, step] { compare(bytes, step, "a host function"); });
@@ -630,19 +676,25 @@ void Interpreter::launch(const Step& step) {
         throw Thrown{static_cast<int>(at)};
       });
     case Call::wait_function:
-      return launch_with([shared = shared_, other = static_cast<std::size_t>(step.buffer)] { shared->ran[other].wait(0); });
+      return launch_with([shared = shared_, other = static_cast<std::size_t>(step.buffer)] {
+        shared->ran[other].wait(0);
+      });
     case Call::busy_function:
       return launch_with([] {
-        for (const auto end = std::chrono::steady_clock::now() + 400us; std::chrono::steady_clock::now() < end;) {
+        for (const auto end = std::chrono::steady_clock::now() + 400us;
+             std::chrono::steady_clock::now() < end;) {
         }
       });
     case Call::gate:
       return launch_with([shared = shared_, at] { shared->opened[at].wait(false); });
     case Call::completion:
       return on.on_complete([shared = shared_, step, at](const Outcome& outcome) {
-        if (!outcome.is_ok()) fail("the completion of operation " + std::to_string(at) + " was told an error: " + outcome.code().message());
+        if (!outcome.is_ok())
+          fail("the completion of operation " + std::to_string(at) +
+               " was told an error: " + outcome.code().message());
         if (step.function >= 0 && shared->ran[static_cast<std::size_t>(step.function)] == 0)
-          fail("the completion of operation " + std::to_string(at) + " came before a host function");
+          fail("the completion of operation " + std::to_string(at) +
+               " came before a host function");
         ++shared->ran[at];
       });
     default:
@@ -661,7 +713,8 @@ void Interpreter::compare_copied(const Step& step) {
 
 void Interpreter::elapsed(const Step& step) {
   TimedEvent start{stream(step.stream)}, stop;
-  fill_bytes(stream(step.stream), buffer(step.buffer).data() + step.at, static_cast<unsigned char>(step.value), step.bytes);
+  fill_bytes(stream(step.stream), buffer(step.buffer).data() + step.at,
+             static_cast<unsigned char>(step.value), step.bytes);
   stop.record(stream(step.stream));
   stop.synchronize();
   if (stop - start < std::chrono::nanoseconds{0}) fail("a fill took a negative time");
@@ -694,9 +747,11 @@ struct GraphOf {
   void nest();
 };
 
-/// Two halves are copied on two streams, one of them through memory of the graph. A copy that will be changed has a wrong source first.
+/// Two halves are copied on two streams, one of them through memory of the graph. A copy that will
+/// be changed has a wrong source first.
 void GraphOf::submit() {
-  if (has(waits_for_event)) events.with(2 * first_external + 1 - step.event, [&](auto& event) { main.wait_event(event); });
+  if (has(waits_for_event))
+    events.with(2 * first_external + 1 - step.event, [&](auto& event) { main.wait_event(event); });
   main.launch_host_func([counted = runs] { ++*counted; });
   if (has(disables_function)) function = last_node(main);
   side.wait_stream(main);
@@ -763,7 +818,8 @@ void Interpreter::graph(const Step& step) {
   for (unsigned i = 0; i < 1 + step.form / 8; ++i) made.launch(on);
   on.launch_host_func([runs = made.runs, launches = made.launched] {
     if (*runs != launches)
-      fail("a function of a graph ran " + std::to_string(*runs) + " times in " + std::to_string(launches) + " launches");
+      fail("a function of a graph ran " + std::to_string(*runs) + " times in " +
+           std::to_string(launches) + " launches");
   });
 }
 
@@ -773,16 +829,20 @@ void Interpreter::overlap_buffers(const Step& step) {
   OverlapOptions options;
   options.chunk = program_.buffers[static_cast<std::size_t>(step.buffer)].size / 3 + 1;
   options.in_flight = 1 + step.form % 3;
-  options.strategy = step.form % 2 == 0 ? OverlapStrategy::automatic : OverlapStrategy::copy_compute_copy;
-  const auto compute = [](StreamRef on, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {
+  options.strategy =
+      step.form % 2 == 0 ? OverlapStrategy::automatic : OverlapStrategy::copy_compute_copy;
+  const auto compute = [](StreamRef on, DeviceSpan<const unsigned char> in,
+                          DeviceSpan<unsigned char> out) {
     copy_bytes(on, out.data(), in.data(), in.size());
   };
   const std::size_t size = program_.buffers[static_cast<std::size_t>(step.buffer)].size;
   const std::span<unsigned char> host_in{from.data(), size}, host_out{to.data(), size};
   if (from.device)
-    to.device ? runnel::overlap(*from.device, *to.device, options, compute) : runnel::overlap(*from.device, host_out, options, compute);
+    to.device ? runnel::overlap(*from.device, *to.device, options, compute)
+              : runnel::overlap(*from.device, host_out, options, compute);
   else
-    to.device ? runnel::overlap(host_in, *to.device, options, compute) : runnel::overlap(host_in, host_out, options, compute);
+    to.device ? runnel::overlap(host_in, *to.device, options, compute)
+              : runnel::overlap(host_in, host_out, options, compute);
 }
 
 // ---- calls that fail
@@ -796,11 +856,14 @@ void Interpreter::refuse(const Step& step) {
     case 0:
       return must_throw(step, errc::invalid_argument, [&] { copy_bytes(on, nullptr, bytes, 8); });
     case 1:
-      return must_throw(step, errc::invalid_argument, [&] { copy_bytes(on, there + 1, there, 10); });
+      return must_throw(step, errc::invalid_argument,
+                        [&] { copy_bytes(on, there + 1, there, 10); });
     case 2:
-      return must_throw(step, errc::invalid_argument, [&] { copy_2d(on, there, 4, bytes, 8, 8, 2); });
+      return must_throw(step, errc::invalid_argument,
+                        [&] { copy_2d(on, there, 4, bytes, 8, 8, 2); });
     case 3:
-      return must_throw(step, errc::invalid_argument, [&] { copy_2d(on, there, huge / 2, bytes, huge / 2, 8, 4); });
+      return must_throw(step, errc::invalid_argument,
+                        [&] { copy_2d(on, there, huge / 2, bytes, huge / 2, 8, 4); });
     case 4:
       return must_throw(step, errc::invalid_argument, [&] { fill_bytes(on, nullptr, 1, 8); });
     case 5:
@@ -816,7 +879,8 @@ void Interpreter::refuse(const Step& step) {
         from.synchronize();
       });
     case 7:
-      return must_throw(step, errc::invalid_argument, [&] { on.launch_host_func(static_cast<void (*)()>(nullptr)); });
+      return must_throw(step, errc::invalid_argument,
+                        [&] { on.launch_host_func(static_cast<void (*)()>(nullptr)); });
     case 8:
       return must_throw(step, errc::invalid_handle, [&] {
         Event from{on};
@@ -831,7 +895,9 @@ void Interpreter::refuse(const Step& step) {
     case 10:
       return must_throw(step, errc::invalid_device, [&] { static_cast<void>(Device{99}.name()); });
     default:
-      on.launch_host_func([on, step] { must_throw(step, errc::not_permitted, [&] { static_cast<void>(on.query()); }); });
+      on.launch_host_func([on, step] {
+        must_throw(step, errc::not_permitted, [&] { static_cast<void>(on.query()); });
+      });
   }
 }
 
@@ -846,7 +912,8 @@ void Interpreter::starve(const Step& step) {
   }
 }
 
-/// In a forked child everything is refused, and nothing waits for a lock that a thread of the parent holds.
+/// In a forked child everything is refused, and nothing waits for a lock that a thread of the
+/// parent holds.
 int Interpreter::child() {
   const auto is_refused = [](auto&& f) {
     try {
@@ -871,7 +938,8 @@ void Interpreter::fork_child() {
     _exit(child());
   }
   int status = 0;
-  if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) fail("a forked child ended with status " + std::to_string(status));
+  if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+    fail("a forked child ended with status " + std::to_string(status));
 }
 
 }  // namespace

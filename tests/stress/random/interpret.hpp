@@ -11,11 +11,12 @@ namespace random_programs {
 /// Ends the process and reports why the program has failed. Any thread may call it.
 [[noreturn]] void fail(const std::string& why);
 
-/// Executes the program. Returns when all of its objects are gone. Calls fail() for a wrong byte, an unexpected exception, a wrong answer
-/// or an object that is left.
+/// Executes the program. Returns when all of its objects are gone. Calls fail() for a wrong byte,
+/// an unexpected exception, a wrong answer or an object that is left.
 void interpret(const Program& program, const Calls& calls);
 
-/// While it lives, the call of operator new with this number, counted from 0, throws on this thread.
+/// While it lives, the call of operator new with this number, counted from 0, throws on this
+/// thread.
 class AllocationFault {
  public:
   explicit AllocationFault(unsigned number) noexcept;

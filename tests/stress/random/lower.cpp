@@ -17,13 +17,17 @@ namespace random_programs {
 namespace {
 
 [[nodiscard]] bool is_host(BufferKind kind) {
-  return kind == BufferKind::pageable || kind == BufferKind::pinned || kind == BufferKind::registered;
+  return kind == BufferKind::pageable || kind == BufferKind::pinned ||
+         kind == BufferKind::registered;
 }
 
 class Lowering {
  public:
   Lowering(const Program& program, const Machine& machine)
-      : program_{program}, machine_{machine}, buffers_(program.buffers.size()), known_(static_cast<std::size_t>(program.threads)) {
+      : program_{program},
+        machine_{machine},
+        buffers_(program.buffers.size()),
+        known_(static_cast<std::size_t>(program.threads)) {
     after_steps_.resize(most_places);
     work_after_.resize(most_places);
     held_after_.resize(most_places);
@@ -32,8 +36,10 @@ class Lowering {
     opens_at_.assign(most_places, 0);
     known_after_.resize(most_places);
     thread_of_.assign(most_places, 0);
-    for (std::size_t i = 0; i < program.buffers.size(); ++i) buffers_[i].bytes.resize(program.buffers[i].size);
-    for (int slot = 0; slot < static_cast<int>(program.streams.size()); ++slot) lines_of_slots_.push_back(new_line(slot, -1));
+    for (std::size_t i = 0; i < program.buffers.size(); ++i)
+      buffers_[i].bytes.resize(program.buffers[i].size);
+    for (int slot = 0; slot < static_cast<int>(program.streams.size()); ++slot)
+      lines_of_slots_.push_back(new_line(slot, -1));
   }
 
   Calls lower();
@@ -48,7 +54,9 @@ class Lowering {
   void finish();
 
   // Streams.
-  [[nodiscard]] const StreamSlot& slot(int stream) const { return program_.streams[static_cast<std::size_t>(stream)]; }
+  [[nodiscard]] const StreamSlot& slot(int stream) const {
+    return program_.streams[static_cast<std::size_t>(stream)];
+  }
   int new_line(int stream, int thread);
   [[nodiscard]] int line_of(int stream);
   void touch_line(int line);
@@ -74,7 +82,9 @@ class Lowering {
   void wait_for(int line, int other);
   void wait_for(int line, const EventState& event);
   void open_gates(const Places& gates);
-  void open_gates_before_wait(const Places& held) { open_gates(machine_.gates_hold_all ? closed_ : held & closed_); }
+  void open_gates_before_wait(const Places& held) {
+    open_gates(machine_.gates_hold_all ? closed_ : held & closed_);
+  }
   void open_gates_if_calls_may_wait() {
     if (machine_.calls_may_wait) open_gates(closed_);
   }
@@ -82,8 +92,12 @@ class Lowering {
   void commit(int stream);
 
   // Memory.
-  [[nodiscard]] BufferState& buffer(int number) { return buffers_[static_cast<std::size_t>(number)]; }
-  [[nodiscard]] const BufferSlot& buffer_slot(int number) const { return program_.buffers[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] BufferState& buffer(int number) {
+    return buffers_[static_cast<std::size_t>(number)];
+  }
+  [[nodiscard]] const BufferSlot& buffer_slot(int number) const {
+    return program_.buffers[static_cast<std::size_t>(number)];
+  }
   void touch_buffer(int number) { touch(buffer(number).last_operation); }
   void note(int number, std::size_t begin, std::size_t end, bool writes) {
     if (begin < end) buffer(number).accesses.push_back({place_, begin, end, writes});
@@ -133,11 +147,12 @@ class Lowering {
     return current_.steps.back();
   }
   Step& emit(Call call, int stream = -1) { return emit(make(call, stream)); }
-  /// Sets `source` only for operations that read it, because the interpreter restores the overwritten bytes of each buffer that a step
-  /// names.
+  /// Sets `source` only for operations that read it, because the interpreter restores the
+  /// overwritten bytes of each buffer that a step names.
   void emit_access(Step step, const Operation& o) {
     step.buffer = o.buffer;
-    if (step.call == Call::copy || step.call == Call::copy_2d || step.call == Call::overlap || step.call == Call::graph)
+    if (step.call == Call::copy || step.call == Call::copy_2d || step.call == Call::overlap ||
+        step.call == Call::graph)
       step.source = o.source;
     step.at = o.at;
     step.source_at = o.source_at;
@@ -167,7 +182,8 @@ class Lowering {
   }();
   std::vector<BufferState> buffers_;
   std::array<EventState, event_slots> events_;
-  std::vector<Places> known_;  // by the thread that runs the operation: threads of the program, then visits
+  // by the thread that runs the operation: threads of the program, then visits
+  std::vector<Places> known_;
   int runner_ = 0;
   int visit_ = 0;
   int visit_parent_ = 0;
@@ -176,9 +192,10 @@ class Lowering {
 
   int place_ = 0;
   std::vector<std::vector<Step>> after_steps_;  // by place: the marks that later operations want
-  std::vector<Places> work_after_;              // by place: the operation's work and what came before it
-  std::vector<Places> held_after_;              // by place: see Line::held
-  std::vector<int> line_of_;                    // by place; -1: the operation enqueued nothing
+  // by place: the operation's work and what came before it
+  std::vector<Places> work_after_;
+  std::vector<Places> held_after_;  // by place: see Line::held
+  std::vector<int> line_of_;        // by place; -1: the operation enqueued nothing
   std::vector<bool> is_function_;
   std::vector<std::size_t> opens_at_;
   std::vector<Places> known_after_;
@@ -247,10 +264,11 @@ void Lowering::begin(const Operation& o, int place) {
 /// Two threads must not name one buffer at the same time.
 void Lowering::end() {
   for (const Step& step : current_.steps)
-    for (const int number : {step.call == Call::wait_function ? -1 : step.buffer, step.source, step.third})
+    for (const int number :
+         {step.call == Call::wait_function ? -1 : step.buffer, step.source, step.third})
       if (number >= 0 && buffer(number).last_operation != place_)
-        throw std::logic_error{"operation " + std::to_string(place_) + " names buffer " + std::to_string(number) +
-                               ", which other threads may use"};
+        throw std::logic_error{"operation " + std::to_string(place_) + " names buffer " +
+                               std::to_string(number) + ", which other threads may use"};
   known_after_[static_cast<std::size_t>(place_)] = known();
   calls_.operations.push_back(std::move(current_));
 }
@@ -356,7 +374,8 @@ void Lowering::finish() {
   };
   next(Verb::synchronize);
   std::vector<int> last(static_cast<std::size_t>(program_.threads), -1);
-  for (const Lowered& each : calls_.operations) last[static_cast<std::size_t>(each.thread)] = each.place;
+  for (const Lowered& each : calls_.operations)
+    last[static_cast<std::size_t>(each.thread)] = each.place;
   for (const int other : last)
     if (other >= 0) join(other);
   end();
@@ -381,7 +400,8 @@ void Lowering::finish() {
 
 int Lowering::new_line(int stream, int thread) {
   const StreamSlot& kind = slot(stream);
-  if (kind.kind == StreamKind::borrowed) return lines_of_slots_[static_cast<std::size_t>(kind.owner)];
+  if (kind.kind == StreamKind::borrowed)
+    return lines_of_slots_[static_cast<std::size_t>(kind.owner)];
   if (kind.kind == StreamKind::thread_default && thread < 0) return -1;
   if (kind.kind == StreamKind::device_default)
     for (int line = 0; line < lines_.count(); ++line)
@@ -389,14 +409,16 @@ int Lowering::new_line(int stream, int thread) {
   Line line;
   line.device = kind.device;
   line.slot = stream;
-  line.blocking = kind.kind == StreamKind::blocking || kind.kind == StreamKind::device_default || kind.kind == StreamKind::thread_default;
+  line.blocking = kind.kind == StreamKind::blocking || kind.kind == StreamKind::device_default ||
+                  kind.kind == StreamKind::thread_default;
   line.is_device_default = kind.kind == StreamKind::device_default;
   line.thread = thread;
   return lines_.add(line);
 }
 
 int Lowering::line_of(int stream) {
-  if (slot(stream).kind != StreamKind::thread_default) return lines_of_slots_[static_cast<std::size_t>(stream)];
+  if (slot(stream).kind != StreamKind::thread_default)
+    return lines_of_slots_[static_cast<std::size_t>(stream)];
   const auto [found, fresh] = thread_lines_.try_emplace({runner_, slot(stream).device}, -1);
   if (fresh) found->second = new_line(stream, runner_);
   return found->second;
@@ -415,7 +437,8 @@ void Lowering::touch(int& last_operation) {
   last_operation = place_;
 }
 
-/// Two threads that use one stream, or two that order by the default stream's rule, take turns. Only then is the order known.
+/// Two threads that use one stream, or two that order by the default stream's rule, take turns.
+/// Only then is the order known.
 void Lowering::touch_line(int line) {
   touch(lines_[line].last_operation);
   if (lines_[line].blocking) touch(legacy_last_[static_cast<std::size_t>(lines_[line].device)]);
@@ -442,7 +465,8 @@ void Lowering::open_gates(const Places& gates) {
 
 std::optional<int> Lowering::event_that_covers(int place) {
   for (int event = 0; event < event_slots; ++event)
-    if (events_[static_cast<std::size_t>(event)].covers[static_cast<std::size_t>(place)]) return event;
+    if (events_[static_cast<std::size_t>(event)].covers[static_cast<std::size_t>(place)])
+      return event;
   return std::nullopt;
 }
 
@@ -478,7 +502,8 @@ void Lowering::wait_by_mark(int stream, int line, int place) {
     marks.back().mark = place;
   }
   emit(Call::wait_mark, stream).mark = place;
-  wait_for(line, {work_after_[static_cast<std::size_t>(place)], held_after_[static_cast<std::size_t>(place)]});
+  wait_for(line, {work_after_[static_cast<std::size_t>(place)],
+                  held_after_[static_cast<std::size_t>(place)]});
 }
 
 void Lowering::order(int stream, const Places& required) {
@@ -550,7 +575,8 @@ void Lowering::add_host_wait(int missing) {
   Step step = make(Call::synchronize_mark);
   step.mark = missing;
   step.form = random_.below(3);
-  synchronize_covered(work_after_[static_cast<std::size_t>(missing)], held_after_[static_cast<std::size_t>(missing)], step);
+  synchronize_covered(work_after_[static_cast<std::size_t>(missing)],
+                      held_after_[static_cast<std::size_t>(missing)], step);
 }
 
 void Lowering::synchronize_covered(const Places& covered, const Places& held, Step step) {
@@ -570,9 +596,12 @@ void Lowering::synchronize(int stream) {
     step.exception = std::exchange(lines_[line].exception, -1);
   }
   // A query need not count waits that no work has followed.
-  synchronize_covered(by_query && !lines_[line].is_device_default ? lines_[line].work : lines_.covered_by_synchronize(line),
+  synchronize_covered(by_query && !lines_[line].is_device_default
+                          ? lines_[line].work
+                          : lines_.covered_by_synchronize(line),
                       lines_.held(line), step);
-  const bool by_future = step.form == 3;  // which waits for an event: the stream may be about to become idle
+  // which waits for an event: the stream may be about to become idle
+  const bool by_future = step.form == 3;
   const bool others_may_free = lines_[line].frees_may_follow && !is_single();
   if (!lines_[line].blocking && !by_future && !others_may_free && random_.chance(20)) {
     step = make(Call::query, stream);
@@ -595,12 +624,14 @@ void Lowering::commit(int stream) {
 
 // ---- memory
 
-/// Device memory is freed behind the streams that it was told of; behind others only if its own stream waits for them first.
+/// Device memory is freed behind the streams that it was told of; behind others only if its own
+/// stream waits for them first.
 void Lowering::note_use_on(int stream, int number) {
   BufferState& state = buffer(number);
   const int line = line_of(stream);
   if (buffer_slot(number).kind == BufferKind::pinned) lines_[line].frees_may_follow = true;
-  if (buffer_slot(number).kind != BufferKind::device || line == state.home || random_.chance(30)) return;
+  if (buffer_slot(number).kind != BufferKind::device || line == state.home || random_.chance(30))
+    return;
   Step step = make(Call::record_stream, stream);
   step.buffer = number;
   step.form = random_.below(2);
@@ -609,15 +640,19 @@ void Lowering::note_use_on(int stream, int number) {
   lines_[line].frees_may_follow = true;
 }
 
-/// No event can be recorded on another thread's default stream. Freeing may wait for the device then.
+/// No event can be recorded on another thread's default stream. Freeing may wait for the device
+/// then.
 void Lowering::open_gates_before_free(const BufferState& state) {
   const auto is_foreign = [&](int line) { return !lines_[line].gone && !is_reachable(line); };
-  if (is_foreign(state.home) || std::any_of(state.recorded.begin(), state.recorded.end(), is_foreign)) open_gates(closed_);
+  if (is_foreign(state.home) ||
+      std::any_of(state.recorded.begin(), state.recorded.end(), is_foreign))
+    open_gates(closed_);
 }
 
 void Lowering::resize_buffer(const Operation& o) {
   BufferState& state = buffer(o.buffer);
-  if (!state.alive || buffer_slot(o.buffer).kind != BufferKind::device || !is_reachable(state.home)) return;
+  if (!state.alive || buffer_slot(o.buffer).kind != BufferKind::device || !is_reachable(state.home))
+    return;
   touch_buffer(o.buffer);
   open_gates_if_calls_may_wait();
   open_gates_before_free(state);
@@ -634,7 +669,8 @@ void Lowering::resize_buffer(const Operation& o) {
 void Lowering::set_stream(const Operation& o) {
   BufferState& state = buffer(o.buffer);
   const BufferSlot& kind = buffer_slot(o.buffer);
-  if (!state.alive || kind.kind != BufferKind::device || slot(o.stream).device != kind.device) return;
+  if (!state.alive || kind.kind != BufferKind::device || slot(o.stream).device != kind.device)
+    return;
   touch_buffer(o.buffer);
   const int line = line_of(o.stream);
   touch_line(line);
@@ -655,7 +691,8 @@ bool Lowering::drop(int number) {
     Places unknown;
     for (const Access& access : state.accesses) {
       const int line = line_of_[static_cast<std::size_t>(access.place)];
-      if (line >= 0 && line != state.home && std::find(state.recorded.begin(), state.recorded.end(), line) == state.recorded.end())
+      if (line >= 0 && line != state.home &&
+          std::find(state.recorded.begin(), state.recorded.end(), line) == state.recorded.end())
         unknown.set(static_cast<std::size_t>(access.place));
     }
     if (unknown.any() && is_reachable(state.home))
@@ -729,7 +766,9 @@ void Lowering::commit_copy(const Operation& o) {
 }
 
 void Lowering::copy(const Operation& o) {
-  if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes) || o.buffer == o.source) return;
+  if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes) ||
+      o.buffer == o.source)
+    return;
   touch_buffer(o.buffer);
   touch_buffer(o.source);
   if (o.bytes == 0) {
@@ -737,24 +776,31 @@ void Lowering::copy(const Operation& o) {
     return emit_access(make(Call::copy, o.stream), o);
   }
   const BufferState& from = buffer(o.source);
-  order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) | from.conflicts(o.source_at, o.source_at + o.bytes, false));
+  order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) |
+                      from.conflicts(o.source_at, o.source_at + o.bytes, false));
   Step step = make(Call::copy, o.stream);
   step.form = random_.below(5);
   if (step.form == 4) {  // Pageable::block may hold this thread
     open_gates_before_wait(lines_.held(line_of(o.stream)));
   }
-  step.source_is_free = is_host(buffer_slot(o.source).kind) && (from.conflicts(o.source_at, o.source_at + o.bytes, true) & ~known()).none();
-  std::copy_n(from.bytes.begin() + static_cast<long>(o.source_at), o.bytes, buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
-  if (is_host(buffer_slot(o.buffer).kind)) step.digest = digest(buffer(o.buffer).bytes.data() + o.at, o.bytes);
+  step.source_is_free =
+      is_host(buffer_slot(o.source).kind) &&
+      (from.conflicts(o.source_at, o.source_at + o.bytes, true) & ~known()).none();
+  std::copy_n(from.bytes.begin() + static_cast<long>(o.source_at), o.bytes,
+              buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
+  if (is_host(buffer_slot(o.buffer).kind))
+    step.digest = digest(buffer(o.buffer).bytes.data() + o.at, o.bytes);
   emit_access(step, o);
   commit_copy(o);
 }
 
-/// Copies of pageable memory cannot be captured everywhere. The library does not see that a graph uses a pinned buffer: it may be dropped
-/// only when the graph is complete.
+/// Copies of pageable memory cannot be captured everywhere. The library does not see that a graph
+/// uses a pinned buffer: it may be dropped only when the graph is complete.
 void Lowering::graph(const Operation& o) {
   const BufferKind to = buffer_slot(o.buffer).kind, from = buffer_slot(o.source).kind;
-  if (to == BufferKind::pageable || from == BufferKind::pageable || o.bytes == 0 || o.buffer == o.source) return;
+  if (to == BufferKind::pageable || from == BufferKind::pageable || o.bytes == 0 ||
+      o.buffer == o.source)
+    return;
   if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes)) return;
   touch_buffer(o.buffer);
   touch_buffer(o.source);
@@ -763,16 +809,19 @@ void Lowering::graph(const Operation& o) {
   step.form = random_.below(24);
   step.parts = o.parts;
   step.event = first_external + o.event % 2;
-  const int awaited = 2 * first_external + 1 - step.event, device = slot(o.stream).device, line = line_of(o.stream);
+  const int awaited = 2 * first_external + 1 - step.event, device = slot(o.stream).device,
+            line = line_of(o.stream);
   EventState& recorded_state = events_[static_cast<std::size_t>(step.event)];
   EventState& awaited_state = events_[static_cast<std::size_t>(awaited)];
-  const Places required =
-      buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) | buffer(o.source).conflicts(o.source_at, o.source_at + o.bytes, false);
+  const Places required = buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) |
+                          buffer(o.source).conflicts(o.source_at, o.source_at + o.bytes, false);
   touch(recorded_state.last_operation);
   touch(awaited_state.last_operation);
   if ((o.parts & waits_for_event) != 0) {
     order(o.stream, required & ~awaited_state.covers);
-    if ((required & ~(lines_.before(line) | known() | awaited_state.covers)).any()) order(o.stream, required);  // it was recorded again
+    // it was recorded again
+    if ((required & ~(lines_.before(line) | known() | awaited_state.covers)).any())
+      order(o.stream, required);
     wait_for(line, awaited_state);
     bind_event(awaited, device);
   } else {
@@ -794,11 +843,14 @@ void Lowering::graph(const Operation& o) {
 }
 
 void Lowering::copy_2d(const Operation& o) {
-  const std::size_t to_end = (o.height - 1) * o.pitch + o.bytes, from_end = (o.height - 1) * o.source_pitch + o.bytes;
-  if (!can_use(o, o.buffer, to_end) || !can_use(o, o.source, from_end) || o.buffer == o.source) return;
+  const std::size_t to_end = (o.height - 1) * o.pitch + o.bytes,
+                    from_end = (o.height - 1) * o.source_pitch + o.bytes;
+  if (!can_use(o, o.buffer, to_end) || !can_use(o, o.source, from_end) || o.buffer == o.source)
+    return;
   touch_buffer(o.buffer);
   touch_buffer(o.source);
-  order(o.stream, buffer(o.buffer).conflicts(0, to_end, true) | buffer(o.source).conflicts(0, from_end, false));
+  order(o.stream, buffer(o.buffer).conflicts(0, to_end, true) |
+                      buffer(o.source).conflicts(0, from_end, false));
   emit_access(make(Call::copy_2d, o.stream), o);
   current_.steps.back().form = o.height % 2 == 0 ? random_.below(2) : 0;
   for (std::size_t row = 0; row < o.height; ++row)
@@ -811,7 +863,8 @@ void Lowering::copy_2d(const Operation& o) {
   note_use_on(o.stream, o.source);
 }
 
-/// A channel takes a bounded number of calls: a full one holds this thread, and a closed gate would hold it for ever.
+/// A channel takes a bounded number of calls: a full one holds this thread, and a closed gate would
+/// hold it for ever.
 void Lowering::begin_many(const Operation& o, const Places& required) {
   constexpr std::size_t many = 40;
   if (o.height > many || o.bytes > 256 * 1024) open_gates(closed_);
@@ -845,8 +898,10 @@ void Lowering::row(const Operation& o) {
   touch_buffer(o.buffer);
   touch_buffer(o.source);
   const std::vector<RowCopy> copies = row_copies(o.choice, o.height, size);
-  const bool has_back = std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return each.back; });
-  const bool has_there = std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return !each.back; });
+  const bool has_back =
+      std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return each.back; });
+  const bool has_there =
+      std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return !each.back; });
   begin_many(o, to.conflicts(0, size, has_there) | from.conflicts(0, size, has_back));
   for (const RowCopy& each : copies) {
     unsigned char* const at = to.bytes.data() + each.at;
@@ -866,14 +921,19 @@ void Lowering::list(const Operation& o) {
   touch_buffer(o.source);
   if (step.third >= 0) touch_buffer(step.third);
   const std::vector<ListedCopy> copies = listed_copies(o.choice, o.height, size);
-  const bool has_back = std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return each.back; });
-  const bool has_there = std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return !each.back; });
-  Places required = to.conflicts(0, size, has_there) | buffer(o.source).conflicts(0, size, has_back);
+  const bool has_back =
+      std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return each.back; });
+  const bool has_there =
+      std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return !each.back; });
+  Places required =
+      to.conflicts(0, size, has_there) | buffer(o.source).conflicts(0, size, has_back);
   if (step.third >= 0) required |= buffer(step.third).conflicts(0, size, has_back);
   begin_many(o, required);
   for (const ListedCopy& each : copies) {
     unsigned char* const at = to.bytes.data() + each.at;
-    unsigned char* const other = buffer(each.of_third && step.third >= 0 ? step.third : o.source).bytes.data() + each.other_at;
+    unsigned char* const other =
+        buffer(each.of_third && step.third >= 0 ? step.third : o.source).bytes.data() +
+        each.other_at;
     each.back ? std::memcpy(other, at, each.bytes) : std::memcpy(at, other, each.bytes);
   }
   commit_many(step, o, has_there, has_back);
@@ -883,7 +943,8 @@ void Lowering::fill(const Operation& o) {
   const std::size_t end = o.at + (o.height - 1) * o.pitch + o.bytes;
   if (!can_use(o, o.buffer, end)) return;
   // The runtimes refuse to fill another device's memory.
-  if (!is_host(buffer_slot(o.buffer).kind) && buffer_slot(o.buffer).device != slot(o.stream).device) return;
+  if (!is_host(buffer_slot(o.buffer).kind) && buffer_slot(o.buffer).device != slot(o.stream).device)
+    return;
   touch_buffer(o.buffer);
   constexpr std::size_t widths[] = {0, 1, 2, 4, 8, 12};
   const bool flat = o.verb == Verb::fill;
@@ -899,7 +960,8 @@ void Lowering::fill(const Operation& o) {
   if (width > 0) write_pattern(element, width, o.value);
   const std::size_t step = std::max<std::size_t>(width, 1);
   for (std::size_t row = 0; row < o.height; ++row)
-    for (std::size_t i = 0; i + step <= o.bytes; i += step) std::memcpy(bytes + row * o.pitch + i, element, step);
+    for (std::size_t i = 0; i + step <= o.bytes; i += step)
+      std::memcpy(bytes + row * o.pitch + i, element, step);
   commit(o.stream);
   note(o.buffer, o.at, end, true);
   note_use_on(o.stream, o.buffer);
@@ -963,16 +1025,20 @@ void Lowering::function(const Operation& o) {
     opens_at_[static_cast<std::size_t>(place_)] = static_cast<std::size_t>(place_) + o.bytes;
   } else if (o.verb == Verb::busy_function) {
     step.call = Call::busy_function;
-  } else if (o.verb == Verb::throw_function && slot(o.stream).kind != StreamKind::leased && lines_[line].thread <= 0 && is_single()) {
+  } else if (o.verb == Verb::throw_function && slot(o.stream).kind != StreamKind::leased &&
+             lines_[line].thread <= 0 && is_single()) {
     step.call = Call::throw_function;
     if (lines_[line].exception < 0) lines_[line].exception = place_;
   } else if (o.verb == Verb::wait_function && !machine_.one_host_function) {
     for (int other = 0; other < place_; ++other) {
-      if (program_.operations[static_cast<std::size_t>(other)].id != o.partner || !is_function_[static_cast<std::size_t>(other)]) continue;
+      if (program_.operations[static_cast<std::size_t>(other)].id != o.partner ||
+          !is_function_[static_cast<std::size_t>(other)])
+        continue;
       join(other);
       step.call = Call::wait_function;
       step.buffer = other;
-      const Places covered = machine_.functions_order ? work_after_[static_cast<std::size_t>(other)] : Places{};
+      const Places covered =
+          machine_.functions_order ? work_after_[static_cast<std::size_t>(other)] : Places{};
       wait_for(line, {covered, held_after_[static_cast<std::size_t>(other)]});
     }
   }
@@ -990,7 +1056,8 @@ void Lowering::completion(const Operation& o) {
   step.mark = place_;
   const Places before = lines_.before(line);
   for (int other = 0; other < place_; ++other)
-    if (before[static_cast<std::size_t>(other)] && is_function_[static_cast<std::size_t>(other)]) step.function = other;
+    if (before[static_cast<std::size_t>(other)] && is_function_[static_cast<std::size_t>(other)])
+      step.function = other;
   emit(step);
 }
 
@@ -1007,7 +1074,8 @@ void Lowering::check(const Operation& o) {
     return emit_access(step, o);
   }
   order(o.stream, required);
-  if (o.bytes > 0) commit(o.stream);  // a copy of no bytes enqueues nothing, which the default stream would order
+  // a copy of no bytes enqueues nothing, which the default stream would order
+  if (o.bytes > 0) commit(o.stream);
   const int line = line_of(o.stream);
   const Places covered = lines_.covered_by_synchronize(line);
   open_gates_before_wait(lines_.held(line));
@@ -1058,7 +1126,8 @@ void Lowering::event(const Operation& o) {
 void Lowering::elapsed(const Operation& o) {
   const std::size_t end = o.at + o.bytes;
   if (!can_use(o, o.buffer, end) || o.bytes == 0) return;
-  if (!is_host(buffer_slot(o.buffer).kind) && buffer_slot(o.buffer).device != slot(o.stream).device) return;
+  if (!is_host(buffer_slot(o.buffer).kind) && buffer_slot(o.buffer).device != slot(o.stream).device)
+    return;
   touch_buffer(o.buffer);
   order(o.stream, buffer(o.buffer).conflicts(o.at, end, true));
   commit(o.stream);
@@ -1081,7 +1150,8 @@ void Lowering::renew_stream(const Operation& o) {
   lines_[old].gone = true;
   lines_of_slots_[static_cast<std::size_t>(o.stream)] = new_line(o.stream, -1);
   lines_[line_of(o.stream)].last_operation = place_;
-  // A lease brings the work of the former holder with it, and the frees of buffers that this one has used.
+  // A lease brings the work of the former holder with it, and the frees of buffers that this one
+  // has used.
   if (kind == StreamKind::leased) {
     lines_[line_of(o.stream)].held = lines_[old].held;
     lines_[line_of(o.stream)].frees_may_follow = lines_[old].frees_may_follow;
@@ -1096,7 +1166,8 @@ void Lowering::renew_stream(const Operation& o) {
 void Lowering::overlap(const Operation& o) {
   const auto fits = [&](int number) {
     const BufferKind kind = buffer_slot(number).kind;
-    return buffer(number).alive && (is_host(kind) || (kind == BufferKind::device && buffer_slot(number).device == 0));
+    return buffer(number).alive &&
+           (is_host(kind) || (kind == BufferKind::device && buffer_slot(number).device == 0));
   };
   if (!fits(o.buffer) || !fits(o.source) || o.buffer == o.source) return;
   touch_buffer(o.buffer);
@@ -1141,6 +1212,8 @@ void Lowering::query(const Operation& o) {
 
 }  // namespace
 
-Calls lower(const Program& program, const Machine& machine) { return Lowering{program, machine}.lower(); }
+Calls lower(const Program& program, const Machine& machine) {
+  return Lowering{program, machine}.lower();
+}
 
 }  // namespace random_programs

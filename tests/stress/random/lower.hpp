@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From a program to the calls that carry it out. lower() keeps account of every order that the library promises: stream order, waits,
-/// events, host synchronization, the default stream's rule, the end of a thread. Where an access to memory is not yet ordered after an
-/// earlier one that conflicts with it, lower() adds a wait, by a means that the operation's `choice` picks. It also computes the bytes that
-/// each check must find: the program executed one operation after the other.
+/// From a program to the calls that carry it out. lower() keeps account of every order that the
+/// library promises: stream order, waits, events, host synchronization, the default stream's rule,
+/// the end of a thread. Where an access to memory is not yet ordered after an earlier one that
+/// conflicts with it, lower() adds a wait, by a means that the operation's `choice` picks. It also
+/// computes the bytes that each check must find: the program executed one operation after the
+/// other.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +17,14 @@
 namespace random_programs {
 
 enum class Call : unsigned char {
-  wait_stream,        ///< stream waits for other_stream
-  wait_value,         ///< stream waits for a number that other_stream writes
-  wait_recorded,      ///< stream waits for an event of other_stream that is recorded now and dropped
-  record_event,       ///< event, on stream
-  wait_event,         ///< stream waits for event
-  leave_mark,         ///< records an event on stream, which is kept under the number of the operation
-  wait_mark,          ///< stream waits for mark
-  synchronize,        ///< stream
+  wait_stream,    ///< stream waits for other_stream
+  wait_value,     ///< stream waits for a number that other_stream writes
+  wait_recorded,  ///< stream waits for an event of other_stream that is recorded now and dropped
+  record_event,   ///< event, on stream
+  wait_event,     ///< stream waits for event
+  leave_mark,     ///< records an event on stream, which is kept under the number of the operation
+  wait_mark,      ///< stream waits for mark
+  synchronize,    ///< stream
   synchronize_event,  ///< event
   synchronize_mark,   ///< mark
   synchronize_device,
@@ -90,7 +92,8 @@ struct Step {
   int function = -1;   ///< completion: an operation whose host function must have run before
   int exception = -1;  ///< synchronize: the operation whose exception must arrive
   Answer answer = Answer::any;
-  bool source_is_free = false;  ///< copy: nothing else uses the source, so that it may be overwritten if the copy is done at the call
+  bool source_is_free = false;  ///< copy: nothing else uses the source, so that it may be
+                                ///< overwritten if the copy is done at the call
   std::uint64_t digest = 0;     ///< of the bytes that must be found
 };
 
@@ -99,7 +102,8 @@ struct Lowered {
   int place = 0;  ///< in the program
   int thread = 0;
   int visit = 0;
-  std::vector<int> after;  ///< places of operations of other threads that must have been submitted before
+  std::vector<int>
+      after;  ///< places of operations of other threads that must have been submitted before
   std::vector<Step> steps;
 };
 

@@ -16,9 +16,11 @@
 
 namespace random_programs {
 
-/// What host functions share with the program. They may run after the program's other objects are gone.
+/// What host functions share with the program. They may run after the program's other objects are
+/// gone.
 struct Shared {
-  std::array<std::atomic<int>, most_places> ran{};      ///< how often the function of an operation has run
+  std::array<std::atomic<int>, most_places>
+      ran{};  ///< how often the function of an operation has run
   std::array<std::atomic<bool>, most_places> opened{};  ///< gates
 };
 
@@ -33,7 +35,8 @@ struct BufferObject {
   std::optional<runnel::PinnedBuffer<unsigned char>> pinned;
   std::optional<runnel::DeviceBuffer<unsigned char>> device;
   std::optional<runnel::ManagedBuffer<unsigned char>> managed;
-  // A source that was overwritten after its copy was done at the call. The next use of the buffer puts the bytes back.
+  // A source that was overwritten after its copy was done at the call. The next use of the buffer
+  // puts the bytes back.
   std::size_t spoiled_at = 0;
   std::vector<unsigned char> spoiled;
 
@@ -55,8 +58,10 @@ struct BufferObject {
 
 /// Calls `f` with event number `event`, an Event or a TimedEvent.
 struct EventObjects {
-  std::array<runnel::Event, event_slots / 2> plain{runnel::Event{}, runnel::Event{{.external = true}}};
-  std::array<runnel::TimedEvent, event_slots / 2> timed{runnel::TimedEvent{}, runnel::TimedEvent{{.external = true}}};
+  std::array<runnel::Event, event_slots / 2> plain{runnel::Event{},
+                                                   runnel::Event{{.external = true}}};
+  std::array<runnel::TimedEvent, event_slots / 2> timed{runnel::TimedEvent{},
+                                                        runnel::TimedEvent{{.external = true}}};
   static_assert(first_external == 2 && event_slots == 4);
 
   template <class F>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which work is known to come before which. The order that the library promises is kept as sets of operations: for each line of work, what
-/// its next work comes after; for each event, what it covers; for each thread, what it knows to be complete.
+/// Which work is known to come before which. The order that the library promises is kept as sets of
+/// operations: for each line of work, what its next work comes after; for each event, what it
+/// covers; for each thread, what it knows to be complete.
 #pragma once
 
 #include <bitset>
@@ -29,12 +30,14 @@ struct Line {
   bool is_device_default = false;
   int thread = -1;  ///< the only thread that may name it; -1: all may
   bool gone = false;
-  bool frees_may_follow = false;  ///< of buffers that were allocated on it, given to it or used on it: by any thread, and work of this line
+  bool frees_may_follow = false;  ///< of buffers that were allocated on it, given to it or used on
+                                  ///< it: by any thread, and work of this line
   Places tail;                    ///< what the next work comes after
-  Places work;                    ///< what the last work came after, and itself; without waits that no work has followed
-  Places held;                    ///< what the line may have to wait for, promised or not
-  int exception = -1;             ///< the operation whose exception the next synchronize() throws
-  int last_operation = -1;        ///< that used it
+  Places
+      work;  ///< what the last work came after, and itself; without waits that no work has followed
+  Places held;              ///< what the line may have to wait for, promised or not
+  int exception = -1;       ///< the operation whose exception the next synchronize() throws
+  int last_operation = -1;  ///< that used it
 };
 
 /// All lines, with the rule of the default stream.
@@ -45,7 +48,9 @@ class Lines {
     return static_cast<int>(all_.size()) - 1;
   }
   [[nodiscard]] Line& operator[](int line) { return all_[static_cast<std::size_t>(line)]; }
-  [[nodiscard]] const Line& operator[](int line) const { return all_[static_cast<std::size_t>(line)]; }
+  [[nodiscard]] const Line& operator[](int line) const {
+    return all_[static_cast<std::size_t>(line)];
+  }
   [[nodiscard]] int count() const { return static_cast<int>(all_.size()); }
 
   /// What new work of the line comes after, and what an event that is recorded on it covers.
@@ -54,12 +59,13 @@ class Lines {
     Places places = own.tail;
     if (!own.blocking) return places;
     for (const Line& other : all_)
-      if (&other != &own && other.blocking && other.device == own.device && (own.is_device_default || other.is_device_default))
+      if (&other != &own && other.blocking && other.device == own.device &&
+          (own.is_device_default || other.is_device_default))
         places |= other.work;
     return places;
   }
-  /// What the line may have to wait for. Whatever touches the default stream, such as an event that the library records on it, makes all
-  /// streams that order with it wait for each other.
+  /// What the line may have to wait for. Whatever touches the default stream, such as an event that
+  /// the library records on it, makes all streams that order with it wait for each other.
   [[nodiscard]] Places held(int line) const {
     const Line& own = (*this)[line];
     Places places = own.held;
@@ -67,7 +73,8 @@ class Lines {
       if (own.blocking && other.blocking && other.device == own.device) places |= other.held;
     return places;
   }
-  /// What a thread that has synchronized the line knows to be complete. For a blocking stream this is its own work only.
+  /// What a thread that has synchronized the line knows to be complete. For a blocking stream this
+  /// is its own work only.
   [[nodiscard]] Places covered_by_synchronize(int line) const {
     return (*this)[line].is_device_default ? before(line) : (*this)[line].tail;
   }
@@ -105,10 +112,13 @@ struct BufferState {
   [[nodiscard]] Places conflicts(std::size_t begin, std::size_t end, bool writes) const {
     Places places;
     for (const Access& access : accesses)
-      if ((writes || access.writes) && access.begin < end && begin < access.end) places.set(static_cast<std::size_t>(access.place));
+      if ((writes || access.writes) && access.begin < end && begin < access.end)
+        places.set(static_cast<std::size_t>(access.place));
     return places;
   }
-  [[nodiscard]] Places all_accesses() const { return conflicts(0, static_cast<std::size_t>(-1), true); }
+  [[nodiscard]] Places all_accesses() const {
+    return conflicts(0, static_cast<std::size_t>(-1), true);
+  }
 };
 
 struct EventState {

@@ -102,8 +102,12 @@ class Printer {
   [[nodiscard]] std::string stream(int number) const;
   [[nodiscard]] std::string data(int number, std::size_t at) const;
   [[nodiscard]] bool is_device(int number) const { return kind(number) == BufferKind::device; }
-  [[nodiscard]] BufferKind kind(int number) const { return program_.buffers[static_cast<std::size_t>(number)].kind; }
-  [[nodiscard]] std::size_t size(int number) const { return program_.buffers[static_cast<std::size_t>(number)].size; }
+  [[nodiscard]] BufferKind kind(int number) const {
+    return program_.buffers[static_cast<std::size_t>(number)].kind;
+  }
+  [[nodiscard]] std::size_t size(int number) const {
+    return program_.buffers[static_cast<std::size_t>(number)].size;
+  }
 
   void find_used();
   void declare();
@@ -136,18 +140,25 @@ class Printer {
 
 std::string Printer::stream(int number) const {
   const StreamSlot& slot = program_.streams[static_cast<std::size_t>(number)];
-  if (slot.kind == StreamKind::device_default) return text("Device{%d}.default_stream()", slot.device);
-  if (slot.kind == StreamKind::thread_default) return text("StreamRef::per_thread_default(Device{%d})", slot.device);
+  if (slot.kind == StreamKind::device_default)
+    return text("Device{%d}.default_stream()", slot.device);
+  if (slot.kind == StreamKind::thread_default)
+    return text("StreamRef::per_thread_default(Device{%d})", slot.device);
   return text("(*s%d)", number);
 }
 
-[[nodiscard]] const char* type_of_event(int event) { return event % 2 == 0 ? "Event" : "TimedEvent"; }
-[[nodiscard]] const char* options_of_event(int event) { return event >= first_external ? "{.external = true}" : ""; }
+[[nodiscard]] const char* type_of_event(int event) {
+  return event % 2 == 0 ? "Event" : "TimedEvent";
+}
+[[nodiscard]] const char* options_of_event(int event) {
+  return event >= first_external ? "{.external = true}" : "";
+}
 /// Of the two events that may be nodes of graphs.
 [[nodiscard]] int other_external(int event) { return 2 * first_external + 1 - event; }
 
 std::string Printer::data(int number, std::size_t at) const {
-  const bool is_vector = kind(number) == BufferKind::pageable || kind(number) == BufferKind::registered;
+  const bool is_vector =
+      kind(number) == BufferKind::pageable || kind(number) == BufferKind::registered;
   return text("b%d%sdata()", number, is_vector ? "." : "->") + (at > 0 ? text(" + %zu", at) : "");
 }
 
@@ -165,7 +176,8 @@ void Printer::find_used() {
       uses_values_ |= step.call == Call::wait_value;
     }
   for (const int used : std::set<int>{streams_})
-    if (const int owner = program_.streams[static_cast<std::size_t>(used)].owner; owner >= 0) streams_.insert(owner);
+    if (const int owner = program_.streams[static_cast<std::size_t>(used)].owner; owner >= 0)
+      streams_.insert(owner);
 }
 
 void Printer::declare() {
@@ -181,17 +193,28 @@ void Printer::declare() {
     out_ += make_stream(used).empty()
                 ? ""
                 : text("  std::optional<%s> s%d;\n",
-                       program_.streams[static_cast<std::size_t>(used)].kind == StreamKind::leased ? "StreamLease" : "Stream", used);
+                       program_.streams[static_cast<std::size_t>(used)].kind == StreamKind::leased
+                           ? "StreamLease"
+                           : "Stream",
+                       used);
   for (const int used : streams_)
     if (const std::string made = make_stream(used); !made.empty()) out_ += "  " + made;
-  constexpr const char* types[] = {"std::vector<unsigned char>", "std::optional<PinnedBuffer<unsigned char>>", "std::vector<unsigned char>",
-                                   "std::optional<DeviceBuffer<unsigned char>>", "std::optional<ManagedBuffer<unsigned char>>"};
+  constexpr const char* types[] = {
+      "std::vector<unsigned char>", "std::optional<PinnedBuffer<unsigned char>>",
+      "std::vector<unsigned char>", "std::optional<DeviceBuffer<unsigned char>>",
+      "std::optional<ManagedBuffer<unsigned char>>"};
   for (const int used : buffers_) {
     out_ += text("  %s b%d;\n", types[static_cast<std::size_t>(kind(used))], used);
-    if (kind(used) == BufferKind::registered) out_ += text("  std::optional<HostRegistration> r%d;\n", used);
+    if (kind(used) == BufferKind::registered)
+      out_ += text("  std::optional<HostRegistration> r%d;\n", used);
   }
-  for (const int used : events_) out_ += text("  %s e%d{%s};\n", type_of_event(used), used, options_of_event(used));
-  if (uses_values_) out_ += text("  PinnedBuffer<std::uint32_t> values(%u);\n  std::fill(values.begin(), values.end(), 0);\n", most_values);
+  for (const int used : events_)
+    out_ += text("  %s e%d{%s};\n", type_of_event(used), used, options_of_event(used));
+  if (uses_values_)
+    out_ += text(
+        "  PinnedBuffer<std::uint32_t> values(%u);\n  std::fill(values.begin(), values.end(), "
+        "0);\n",
+        most_values);
   for (const int used : marks_) out_ += text("  std::optional<Event> m%d;\n", used);
 }
 
@@ -208,7 +231,8 @@ std::string Printer::print() {
     out_ += "  }};\n";
   }
   print_thread(0);
-  for (int thread = 1; thread < program_.threads; ++thread) out_ += text("  thread%d.join();\n", thread);
+  for (int thread = 1; thread < program_.threads; ++thread)
+    out_ += text("  thread%d.join();\n", thread);
   return out_ + "  std::printf(\"nothing was wrong\\n\");\n}\n";
 }
 
@@ -228,7 +252,9 @@ std::string Printer::operation(const Lowered& each) const {
   std::string lines;
   for (const int other : each.after) lines += text("  flags.submitted[%d].wait(false);\n", other);
   for (const Step& step : each.steps) lines += "  " + call(step, each.place);
-  if (program_.threads > 1) lines += text("  flags.submitted[%d] = true;\n  flags.submitted[%d].notify_all();\n", each.place, each.place);
+  if (program_.threads > 1)
+    lines += text("  flags.submitted[%d] = true;\n  flags.submitted[%d].notify_all();\n",
+                  each.place, each.place);
   return lines;
 }
 
@@ -255,8 +281,8 @@ std::string Printer::order(const Step& step, int place) const {
     case Call::wait_stream:
       return on + ".wait_stream(" + other + ");\n";
     case Call::wait_value:
-      return other + text(".write_value(values.data() + %u, %u); ", step.value, step.value + 1) + on +
-             text(".wait_value(values.data() + %u, %u);\n", step.value, step.value + 1);
+      return other + text(".write_value(values.data() + %u, %u); ", step.value, step.value + 1) +
+             on + text(".wait_value(values.data() + %u, %u);\n", step.value, step.value + 1);
     case Call::wait_recorded:
       return on + ".wait_event(" + other + ".record_event());\n";
     case Call::record_event:
@@ -276,10 +302,13 @@ std::string Printer::order(const Step& step, int place) const {
     case Call::synchronize_device:
       return text("Device{%d}.synchronize();\n", step.device);
     case Call::open_gate:
-      return text("flags.opened[%d] = true;\n  flags.opened[%d].notify_all();\n", step.mark, step.mark);
+      return text("flags.opened[%d] = true;\n  flags.opened[%d].notify_all();\n", step.mark,
+                  step.mark);
     case Call::query:
       if (step.answer == Answer::any) return "static_cast<void>(" + on + ".query());\n";
-      return "if (" + on + text(".query() != %s) fail(%d, \"query\");\n", step.answer == Answer::yes ? "true" : "false", place);
+      return "if (" + on +
+             text(".query() != %s) fail(%d, \"query\");\n",
+                  step.answer == Answer::yes ? "true" : "false", place);
     case Call::show_handle:
       return "static_cast<void>(" + on + ".native());\n";
     default:
@@ -292,12 +321,15 @@ std::string Printer::make_stream(int number) const {
   switch (slot.kind) {
     case StreamKind::own:
     case StreamKind::blocking:
-      return text("s%d.reset(), s%d.emplace(Device{%d}, StreamOptions{.priority = %d, .blocking = %s});\n", number, number, slot.device,
-                  number % 3 - 1, slot.kind == StreamKind::blocking ? "true" : "false");
+      return text(
+          "s%d.reset(), s%d.emplace(Device{%d}, StreamOptions{.priority = %d, .blocking = %s});\n",
+          number, number, slot.device, number % 3 - 1,
+          slot.kind == StreamKind::blocking ? "true" : "false");
     case StreamKind::leased:
       return text("s%d.reset(), s%d.emplace(pool%d.acquire());\n", number, number, slot.device);
     case StreamKind::borrowed:
-      return text("s%d.reset(), s%d.emplace(Stream::from_native(", number, number) + stream(slot.owner) +
+      return text("s%d.reset(), s%d.emplace(Stream::from_native(", number, number) +
+             stream(slot.owner) +
              text(".native(), Device{%d}, Ownership::borrow));\n", slot.device);
     default:
       return "";
@@ -309,7 +341,8 @@ std::string Printer::make_buffer(const Step& step) const {
     case BufferKind::pageable:
       return text("b%d.resize(%zu);\n", step.buffer, step.bytes);
     case BufferKind::registered:
-      return text("b%d.resize(%zu), r%d.emplace(b%d);\n", step.buffer, step.bytes, step.buffer, step.buffer);
+      return text("b%d.resize(%zu), r%d.emplace(b%d);\n", step.buffer, step.bytes, step.buffer,
+                  step.buffer);
     case BufferKind::pinned:
       return text("b%d.emplace(%zu);\n", step.buffer, step.bytes);
     case BufferKind::device:
@@ -328,18 +361,23 @@ std::string Printer::object(const Step& step) const {
       return make_buffer(step);
     case Call::drop_buffer:
       if (kind(step.buffer) == BufferKind::pageable) return text("b%d = {};\n", step.buffer);
-      if (kind(step.buffer) == BufferKind::registered) return text("r%d.reset(), b%d = {};\n", step.buffer, step.buffer);
+      if (kind(step.buffer) == BufferKind::registered)
+        return text("r%d.reset(), b%d = {};\n", step.buffer, step.buffer);
       return text("b%d.reset();\n", step.buffer);
     case Call::move_event:
-      return text("{ auto moved = std::move(e%d); e%d = std::move(moved); }\n", step.event, step.event);
+      return text("{ auto moved = std::move(e%d); e%d = std::move(moved); }\n", step.event,
+                  step.event);
     case Call::drop_event:
-      return text("e%d = %s{%s};\n", step.event, type_of_event(step.event), options_of_event(step.event));
+      return text("e%d = %s{%s};\n", step.event, type_of_event(step.event),
+                  options_of_event(step.event));
     case Call::resize_buffer:
-      return text("b%d->resize(%zu), b%d->resize(%zu);\n", step.buffer, step.bytes + 4096, step.buffer, step.bytes);
+      return text("b%d->resize(%zu), b%d->resize(%zu);\n", step.buffer, step.bytes + 4096,
+                  step.buffer, step.bytes);
     case Call::set_stream:
       return text("b%d->set_stream(", step.buffer) + stream(step.stream) + ");\n";
     case Call::record_stream:
-      if (step.form == 1) return "record_stream(" + stream(step.stream) + ", " + data(step.buffer, 0) + ");\n";
+      if (step.form == 1)
+        return "record_stream(" + stream(step.stream) + ", " + data(step.buffer, 0) + ");\n";
       return text("b%d->record_stream(", step.buffer) + stream(step.stream) + ");\n";
     case Call::trim:
       return step.form == 0 ? "PinnedPool::trim();\n" : "Staging::trim();\n";
@@ -352,17 +390,19 @@ std::string Printer::object(const Step& step) const {
 
 std::string Printer::work(const Step& step, int place) const {
   const std::string on = step.stream >= 0 ? stream(step.stream) : "";
-  const std::string to = step.buffer >= 0 && step.call != Call::wait_function ? data(step.buffer, step.at) : "";
+  const std::string to =
+      step.buffer >= 0 && step.call != Call::wait_function ? data(step.buffer, step.at) : "";
   const auto digest = static_cast<unsigned long long>(step.digest);
   switch (step.call) {
     case Call::copy:
       return copy(step, place);
     case Call::copy_2d:
       if (step.form == 1)
-        return "copy_3d(" + on + ", " + data(step.buffer, 0) + text(", {%zu, %zu}, ", step.pitch, step.pitch * (step.height / 2)) +
+        return "copy_3d(" + on + ", " + data(step.buffer, 0) +
+               text(", {%zu, %zu}, ", step.pitch, step.pitch * (step.height / 2)) +
                data(step.source, 0) +
-               text(", {%zu, %zu}, {%zu, %zu, 2});\n", step.source_pitch, step.source_pitch * (step.height / 2), step.bytes,
-                    step.height / 2);
+               text(", {%zu, %zu}, {%zu, %zu, 2});\n", step.source_pitch,
+                    step.source_pitch * (step.height / 2), step.bytes, step.height / 2);
       return "copy_2d(" + on + ", " + to + text(", %zu, ", step.pitch) + data(step.source, 0) +
              text(", %zu, %zu, %zu);\n", step.source_pitch, step.bytes, step.height);
     case Call::row:
@@ -372,7 +412,8 @@ std::string Printer::work(const Step& step, int place) const {
     case Call::fill:
       return fill(step);
     case Call::fill_2d:
-      return "fill_2d(" + on + ", " + to + text(", %zu, %u, %zu, %zu);\n", step.pitch, step.value, step.bytes, step.height);
+      return "fill_2d(" + on + ", " + to +
+             text(", %zu, %u, %zu, %zu);\n", step.pitch, step.value, step.bytes, step.height);
     case Call::scratch_pinned:
     case Call::scratch_device:
       return scratch(step);
@@ -389,8 +430,9 @@ std::string Printer::work(const Step& step, int place) const {
             return w;
           }(),
           place);
-      return text("{ std::vector<unsigned char> found(%zu); copy_bytes(", step.bytes) + on + ", found.data(), " + to +
-             text(", %zu);\n    ", step.bytes) + waits + text("    compare(%d, found.data(), found.size(), 0x%llxU); }\n", place, digest);
+      return text("{ std::vector<unsigned char> found(%zu); copy_bytes(", step.bytes) + on +
+             ", found.data(), " + to + text(", %zu);\n    ", step.bytes) + waits +
+             text("    compare(%d, found.data(), found.size(), 0x%llxU); }\n", place, digest);
     }
     case Call::elapsed:
       return "{ TimedEvent start{" + on + "}, stop; fill_bytes(" + on + ", " + to +
@@ -403,7 +445,8 @@ std::string Printer::work(const Step& step, int place) const {
     case Call::refuse:
       return refuse(step, place);
     case Call::starve:
-      return "try { /* with a failing operator new */ throw std::bad_alloc{}; } catch (const std::bad_alloc&) { " +
+      return "try { /* with a failing operator new */ throw std::bad_alloc{}; } catch (const "
+             "std::bad_alloc&) { " +
              (step.buffer < 0 ? function(step, place) : plain_copy(step) + ";") + " }\n";
     default:
       return function(step, place);
@@ -411,34 +454,48 @@ std::string Printer::work(const Step& step, int place) const {
 }
 
 std::string Printer::plain_copy(const Step& step) const {
-  const std::string on = stream(step.stream), to = data(step.buffer, step.at), from = data(step.source, step.source_at);
+  const std::string on = stream(step.stream), to = data(step.buffer, step.at),
+                    from = data(step.source, step.source_at);
   const std::size_t half = step.bytes / 2;
   const auto span = [&](int number, const std::string& bytes) {
-    return text("%s{", is_device(number) ? "DeviceSpan<unsigned char>" : "std::span<unsigned char>") + bytes + text(", %zu}", step.bytes);
+    return text("%s{",
+                is_device(number) ? "DeviceSpan<unsigned char>" : "std::span<unsigned char>") +
+           bytes + text(", %zu}", step.bytes);
   };
   switch (step.form) {
     case 1:
-      return "runnel::copy(" + on + ", " + span(step.buffer, to) + ", " + span(step.source, from) + ")";
+      return "runnel::copy(" + on + ", " + span(step.buffer, to) + ", " + span(step.source, from) +
+             ")";
     case 2:
-      return "[&] { const StreamGuard with{" + on + "}; return copy_bytes(" + to + ", " + from + text(", %zu); }()", step.bytes);
+      return "[&] { const StreamGuard with{" + on + "}; return copy_bytes(" + to + ", " + from +
+             text(", %zu); }()", step.bytes);
     case 3:
-      return "[&] { const CopyOperation operations[] = {{" + to + ", " + from + text(", %zu}, {", half) + to + text(" + %zu, ", half) +
-             from + text(" + %zu, %zu}}; const CopyBatchResult result = copy_batch(", half, step.bytes - half) + on +
-             ", operations); return result.inlined + result.nothing == 2 ? CopyResult::inlined : CopyResult::direct; }()";
+      return "[&] { const CopyOperation operations[] = {{" + to + ", " + from +
+             text(", %zu}, {", half) + to + text(" + %zu, ", half) + from +
+             text(" + %zu, %zu}}; const CopyBatchResult result = copy_batch(", half,
+                  step.bytes - half) +
+             on +
+             ", operations); return result.inlined + result.nothing == 2 ? CopyResult::inlined : "
+             "CopyResult::direct; }()";
     default:
-      return "copy_bytes(" + on + ", " + to + ", " + from + text(", %zu%s)", step.bytes, step.form == 4 ? ", Pageable::block" : "");
+      return "copy_bytes(" + on + ", " + to + ", " + from +
+             text(", %zu%s)", step.bytes, step.form == 4 ? ", Pageable::block" : "");
   }
 }
 
 std::string Printer::row(const Step& step) const {
-  constexpr const char* between[] = {"", "static_cast<void>(on.query());", "static_cast<void>(on.record_event());",
+  constexpr const char* between[] = {"", "static_cast<void>(on.query());",
+                                     "static_cast<void>(on.record_event());",
                                      "on.launch_host_func([] {});"};
   std::string lines = "{ const StreamRef on = " + stream(step.stream) + ";\n";
   std::size_t done = 0;
   for (const RowCopy& each : row_copies(step.value, step.height, step.bytes)) {
-    if (++done % 7 == 0 && step.form < std::size(between)) lines += text("    %s\n", between[step.form]);
-    const std::string at = data(step.buffer, each.at), source_at = data(step.source, each.source_at);
-    lines += "    copy_bytes(on, " + (each.back ? source_at : at) + ", " + (each.back ? at : source_at) + text(", %zu);\n", each.bytes);
+    if (++done % 7 == 0 && step.form < std::size(between))
+      lines += text("    %s\n", between[step.form]);
+    const std::string at = data(step.buffer, each.at),
+                      source_at = data(step.source, each.source_at);
+    lines += "    copy_bytes(on, " + (each.back ? source_at : at) + ", " +
+             (each.back ? at : source_at) + text(", %zu);\n", each.bytes);
   }
   return lines + "  }\n";
 }
@@ -447,56 +504,83 @@ std::string Printer::list(const Step& step) const {
   std::string lines = "{ const std::vector<CopyOperation> operations{\n";
   const auto told = [&](int number) {
     if (step.form % 2 == 0) return "std::nullopt";
-    return kind(number) == BufferKind::pageable ? "MemoryKind::pageable" : is_device(number) ? "MemoryKind::device" : "std::nullopt";
+    return kind(number) == BufferKind::pageable ? "MemoryKind::pageable"
+           : is_device(number)                  ? "MemoryKind::device"
+                                                : "std::nullopt";
   };
   for (const ListedCopy& each : listed_copies(step.value, step.height, step.bytes)) {
     const int number = each.of_third && step.third >= 0 ? step.third : step.source;
     const std::string at = data(step.buffer, each.at), other = data(number, each.other_at);
     const char* const here = told(step.buffer);
     const char* const there = told(number);
-    lines += "    {" + (each.back ? other : at) + ", " + (each.back ? at : other) +
-             text(", %zu, %s, %s},\n", each.bytes, each.back ? there : here, each.back ? here : there);
+    lines +=
+        "    {" + (each.back ? other : at) + ", " + (each.back ? at : other) +
+        text(", %zu, %s, %s},\n", each.bytes, each.back ? there : here, each.back ? here : there);
   }
   return lines + "    };\n    copy_batch(" + stream(step.stream) + ", operations); }\n";
 }
 
-/// If the copy is done at the call, the destination is read at once, and the source is overwritten until the program needs it again.
+/// If the copy is done at the call, the destination is read at once, and the source is overwritten
+/// until the program needs it again.
 std::string Printer::copy(const Step& step, int place) const {
   const std::string made = plain_copy(step);
-  const bool to_host = kind(step.buffer) != BufferKind::device && kind(step.buffer) != BufferKind::managed;
+  const bool to_host =
+      kind(step.buffer) != BufferKind::device && kind(step.buffer) != BufferKind::managed;
   const std::string to = data(step.buffer, step.at), from = data(step.source, step.source_at);
   std::string lines = text("{ const CopyResult result%d = ", place) + made + ";\n";
   if (to_host)
     lines += text("    compare_if_done(%d, result%d, ", place, place) + to +
              text(", %zu, 0x%llxU);\n", step.bytes, static_cast<unsigned long long>(step.digest));
   if (step.source_is_free)
-    lines += text("    if (result%d == CopyResult::inlined) {\n      const std::vector<unsigned char> kept(", place) + from + ", " + from +
-             text(" + %zu);\n      std::memset(", step.bytes) + from + text(", 0xEE, %zu);\n      ", step.bytes) + stream(step.stream) +
-             ".record_event().synchronize();\n      std::memcpy(" + from + text(", kept.data(), %zu);\n    }\n", step.bytes);
+    lines += text(
+                 "    if (result%d == CopyResult::inlined) {\n      const std::vector<unsigned "
+                 "char> kept(",
+                 place) +
+             from + ", " + from + text(" + %zu);\n      std::memset(", step.bytes) + from +
+             text(", 0xEE, %zu);\n      ", step.bytes) + stream(step.stream) +
+             ".record_event().synchronize();\n      std::memcpy(" + from +
+             text(", kept.data(), %zu);\n    }\n", step.bytes);
   return lines + text("    static_cast<void>(result%d); }\n", place);
 }
 
 std::string Printer::fill(const Step& step) const {
   const std::string on = stream(step.stream), to = data(step.buffer, step.at);
-  constexpr const char* types[] = {"", "unsigned char", "std::uint16_t", "", "std::uint32_t", "", "", "", "std::uint64_t", "", "",
-                                   "", "Wide"};
-  if (step.form == 0) return "fill_bytes(" + on + ", " + to + text(", %u, %zu);\n", step.value, step.bytes);
+  constexpr const char* types[] = {"",
+                                   "unsigned char",
+                                   "std::uint16_t",
+                                   "",
+                                   "std::uint32_t",
+                                   "",
+                                   "",
+                                   "",
+                                   "std::uint64_t",
+                                   "",
+                                   "",
+                                   "",
+                                   "Wide"};
+  if (step.form == 0)
+    return "fill_bytes(" + on + ", " + to + text(", %u, %zu);\n", step.value, step.bytes);
   const char* const type = types[step.form];
-  return "fill(" + on + text(", %s<%s>{reinterpret_cast<%s*>(", is_device(step.buffer) ? "DeviceSpan" : "std::span", type, type) + to +
-         text("), %zu}, element<%s>(%u));\n", step.bytes / step.form, type, step.value);
+  return "fill(" + on +
+         text(", %s<%s>{reinterpret_cast<%s*>(",
+              is_device(step.buffer) ? "DeviceSpan" : "std::span", type, type) +
+         to + text("), %zu}, element<%s>(%u));\n", step.bytes / step.form, type, step.value);
 }
 
 std::string Printer::scratch(const Step& step) const {
   const std::string on = stream(step.stream), to = data(step.buffer, step.at);
   if (step.call == Call::scratch_pinned)
-    return text("{ PinnedBuffer<unsigned char> source(%zu); write_pattern(source.data(), %zu, %u); copy_bytes(", step.bytes, step.bytes,
-                step.value) +
+    return text(
+               "{ PinnedBuffer<unsigned char> source(%zu); write_pattern(source.data(), %zu, %u); "
+               "copy_bytes(",
+               step.bytes, step.bytes, step.value) +
            on + ", " + to + text(", source.data(), %zu); }\n", step.bytes);
   const std::string home = stream(step.other_stream);
-  return text("{ DeviceBuffer<unsigned char> source(%zu, ", step.bytes) + home + "); fill_bytes(" + home +
-         text(", source.data(), %u, %zu); ", step.value, step.bytes) +
-         (step.form == 1 ? "source = DeviceBuffer<unsigned char>{source, " + home + "}; " : "") + on + ".wait_stream(" + home +
-         "); copy_bytes(" + on + ", " + to + text(", source.data(), %zu); source.record_stream(", step.bytes) + on + "); }\n";
+  return text("{ DeviceBuffer<unsigned char> source(%zu, ", step.bytes) + home + "); fill_bytes(" +
+         home + text(", source.data(), %u, %zu); ", step.value, step.bytes) +
+         (step.form == 1 ? "source = DeviceBuffer<unsigned char>{source, " + home + "}; " : "") +
+         on + ".wait_stream(" + home + "); copy_bytes(" + on + ", " + to +
+         text(", source.data(), %zu); source.record_stream(", step.bytes) + on + "); }\n";
 }
 
 std::string Printer::function(const Step& step, int place) const {
@@ -505,7 +589,9 @@ std::string Printer::function(const Step& step, int place) const {
   switch (step.call) {
     case Call::read_function:
       return "{ auto* const bytes = " + data(step.buffer, step.at) + "; " + launch +
-             text("compare(%d, bytes, %zu, 0x%llxU); ", place, step.bytes, static_cast<unsigned long long>(step.digest)) + ran + "}); }\n";
+             text("compare(%d, bytes, %zu, 0x%llxU); ", place, step.bytes,
+                  static_cast<unsigned long long>(step.digest)) +
+             ran + "}); }\n";
     case Call::write_function:
       return "{ auto* const bytes = " + data(step.buffer, step.at) + "; " + launch +
              text("write_pattern(bytes, %zu, %u); ", step.bytes, step.value) + ran + "}); }\n";
@@ -514,12 +600,17 @@ std::string Printer::function(const Step& step, int place) const {
     case Call::wait_function:
       return launch + text("flags.ran[%d].wait(0); ", step.buffer) + ran + "});\n";
     case Call::busy_function:
-      return launch + "for (const auto end = std::chrono::steady_clock::now() + 400us; std::chrono::steady_clock::now() < end;) {} " + ran +
-             "});\n";
+      return launch +
+             "for (const auto end = std::chrono::steady_clock::now() + 400us; "
+             "std::chrono::steady_clock::now() < end;) {} " +
+             ran + "});\n";
     case Call::completion:
       return stream(step.stream) + ".on_complete([=](const Outcome& outcome) { " +
              text("if (!outcome.is_ok()) fail(%d, \"an error\"); ", place) +
-             (step.function >= 0 ? text("if (flags.ran[%d] == 0) fail(%d, \"too early\"); ", step.function, place) : "") + ran + "});\n";
+             (step.function >= 0
+                  ? text("if (flags.ran[%d] == 0) fail(%d, \"too early\"); ", step.function, place)
+                  : "") +
+             ran + "});\n";
     case Call::gate:
       return launch + text("flags.opened[%d].wait(false); ", place) + ran + "});\n";
     default:
@@ -531,29 +622,43 @@ std::string Printer::graph(const Step& step) const {
   const auto has = [&](GraphPart part) { return (step.parts & part) != 0; };
   const std::size_t half = step.bytes / 2, rest = step.bytes - half;
   const bool changes = has(changes_copy) && half > 0;
-  const std::string to = data(step.buffer, step.at), from = data(step.source, step.source_at), on = stream(step.stream);
+  const std::string to = data(step.buffer, step.at), from = data(step.source, step.source_at),
+                    on = stream(step.stream);
   const std::string second = text(" + %zu", half);
   const std::string copies =
-      step.form % 2 == 0 ? "copy_bytes(side, " + to + second + ", " + from + second + text(", %zu);\n", rest)
-                         : text("{ DeviceBuffer<unsigned char> between(%zu, side); copy_bytes(side, between.data(), ", rest) + from +
-                               second + text(", %zu); copy_bytes(side, ", rest) + to + second + text(", between.data(), %zu); }\n", rest);
+      step.form % 2 == 0
+          ? "copy_bytes(side, " + to + second + ", " + from + second + text(", %zu);\n", rest)
+          : text(
+                "{ DeviceBuffer<unsigned char> between(%zu, side); copy_bytes(side, "
+                "between.data(), ",
+                rest) +
+                from + second + text(", %zu); copy_bytes(side, ", rest) + to + second +
+                text(", between.data(), %zu); }\n", rest);
   const std::string launch = "    graph.launch(" + on + ");\n";
   const std::string first = "copy_bytes(main, " + to + ", " + from;
-  std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on + ".device()};\n    GraphNode copied, called;\n";
+  std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on +
+                      ".device()};\n    GraphNode copied, called;\n";
   lines += "    const auto work = [&] {\n";
-  if (has(waits_for_event)) lines += text("      main.wait_event(e%d);\n", other_external(step.event));
+  if (has(waits_for_event))
+    lines += text("      main.wait_event(e%d);\n", other_external(step.event));
   lines += "      main.launch_host_func([] {});\n";
   if (has(disables_function)) lines += "      called = last_node(main);\n";
-  lines += "      side.wait_stream(main);\n      " + first + (changes ? text(" + %zu", rest) : "") + text(", %zu);\n", half);
+  lines += "      side.wait_stream(main);\n      " + first + (changes ? text(" + %zu", rest) : "") +
+           text(", %zu);\n", half);
   if (changes) lines += "      copied = last_node(main);\n";
   lines += "      " + copies + "      main.wait_stream(side);\n";
   if (has(records_event)) lines += text("      e%d.record(main);\n", step.event);
   lines += "    };\n    Graph graph = capture(main, work);\n";
   if (step.form % 4 >= 2) lines += "    static_cast<void>(graph.update(main, work));\n";
-  if (changes) lines += launch + "    graph.update(main, copied, [&] { " + first + text(", %zu); });\n", half);
-  if (has(disables_function)) lines += "    graph.set_enabled(called, false);\n" + launch + "    graph.set_enabled(called, true);\n";
-  if (has(is_nested) && step.form % 2 == 0) lines += "    graph = capture(main, [&] { graph.launch(main); });\n";
-  return lines + text("    for (int i = 0; i < %u; ++i) graph.launch(", 1 + step.form / 8) + on + "); }\n";
+  if (changes)
+    lines += launch + "    graph.update(main, copied, [&] { " + first + text(", %zu); });\n", half);
+  if (has(disables_function))
+    lines += "    graph.set_enabled(called, false);\n" + launch +
+             "    graph.set_enabled(called, true);\n";
+  if (has(is_nested) && step.form % 2 == 0)
+    lines += "    graph = capture(main, [&] { graph.launch(main); });\n";
+  return lines + text("    for (int i = 0; i < %u; ++i) graph.launch(", 1 + step.form / 8) + on +
+         "); }\n";
 }
 
 std::string Printer::overlap(const Step& step) const {
@@ -561,10 +666,14 @@ std::string Printer::overlap(const Step& step) const {
     if (is_device(number)) return text("*b%d", number);
     return "std::span{" + data(number, 0) + text(", %zu}", size(number));
   };
-  return text("{ OverlapOptions options; options.chunk = %zu; options.in_flight = %u; options.strategy = OverlapStrategy::%s;\n",
-              size(step.buffer) / 3 + 1, 1 + step.form % 3, step.form % 2 == 0 ? "automatic" : "copy_compute_copy") +
+  return text(
+             "{ OverlapOptions options; options.chunk = %zu; options.in_flight = %u; "
+             "options.strategy = OverlapStrategy::%s;\n",
+             size(step.buffer) / 3 + 1, 1 + step.form % 3,
+             step.form % 2 == 0 ? "automatic" : "copy_compute_copy") +
          "    overlap(" + end(step.source) + ", " + end(step.buffer) +
-         ", options, [](StreamRef on, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {\n"
+         ", options, [](StreamRef on, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned "
+         "char> out) {\n"
          "      copy_bytes(on, out.data(), in.data(), in.size()); }); }\n";
 }
 
@@ -573,15 +682,20 @@ std::string Printer::refuse(const Step& step, int place) const {
       "errc::invalid_argument, [&] { copy_bytes(on, nullptr, bytes, 8);",
       "errc::invalid_argument, [&] { copy_bytes(on, bytes + 1, bytes, 10);",
       "errc::invalid_argument, [&] { copy_2d(on, bytes, 4, bytes + 32, 8, 8, 2);",
-      "errc::invalid_argument, [&] { copy_2d(on, bytes, SIZE_MAX / 2, bytes + 32, SIZE_MAX / 2, 8, 4);",
+      "errc::invalid_argument, [&] { copy_2d(on, bytes, SIZE_MAX / 2, bytes + 32, SIZE_MAX / 2, 8, "
+      "4);",
       "errc::invalid_argument, [&] { fill_bytes(on, nullptr, 1, 8);",
-      ("errc::invalid_argument, [&] { auto* const words = reinterpret_cast<std::uint32_t*>(bytes); runnel::copy(on, std::span{words, "
+      ("errc::invalid_argument, [&] { auto* const words = reinterpret_cast<std::uint32_t*>(bytes); "
+       "runnel::copy(on, std::span{words, "
        "SIZE_MAX / 4 + 3}, "
        "std::span{words + 8, SIZE_MAX / 4 + 3});"),
-      "errc::invalid_handle, [&] { Stream from{on.device()}; const Stream to{std::move(from)}; from.synchronize();",
+      "errc::invalid_handle, [&] { Stream from{on.device()}; const Stream to{std::move(from)}; "
+      "from.synchronize();",
       "errc::invalid_argument, [&] { on.launch_host_func(static_cast<void (*)()>(nullptr));",
-      "errc::invalid_handle, [&] { Event from{on}; const Event to{std::move(from)}; on.wait_event(from);",
-      "errc::invalid_argument, [&] { const CopyOperation operations[] = {{bytes, bytes + 8, 8}, {bytes + 17, bytes + 16, 8}}; "
+      "errc::invalid_handle, [&] { Event from{on}; const Event to{std::move(from)}; "
+      "on.wait_event(from);",
+      "errc::invalid_argument, [&] { const CopyOperation operations[] = {{bytes, bytes + 8, 8}, "
+      "{bytes + 17, bytes + 16, 8}}; "
       "copy_batch(on, operations);",
       "errc::invalid_device, [&] { static_cast<void>(Device{99}.name());"};
   if (step.form >= std::size(calls))
@@ -590,12 +704,14 @@ std::string Printer::refuse(const Step& step, int place) const {
                "; on.launch_host_func([on] { must_throw(%d, errc::not_permitted, [&] { "
                "static_cast<void>(on.query()); }); }); }\n",
                place);
-  return "{ alignas(8) unsigned char bytes[64] = {}; const StreamRef on = " + stream(step.stream) + text("; must_throw(%d, ", place) +
-         calls[step.form] + " }); static_cast<void>(bytes); }\n";
+  return "{ alignas(8) unsigned char bytes[64] = {}; const StreamRef on = " + stream(step.stream) +
+         text("; must_throw(%d, ", place) + calls[step.form] + " }); static_cast<void>(bytes); }\n";
 }
 
 }  // namespace
 
-std::string print(const Program& program, const Calls& calls) { return Printer{program, calls}.print(); }
+std::string print(const Program& program, const Calls& calls) {
+  return Printer{program, calls}.print();
+}
 
 }  // namespace random_programs

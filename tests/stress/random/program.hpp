@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A random program as data. It says what is done and on which stream, but not how the operations are ordered: lower() in lower.hpp adds
-/// the waits that the accesses to memory need. So an operation can be removed, and what is left is still a program without a race.
+/// A random program as data. It says what is done and on which stream, but not how the operations
+/// are ordered: lower() in lower.hpp adds the waits that the accesses to memory need. So an
+/// operation can be removed, and what is left is still a program without a race.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,8 @@ struct BufferSlot {
   std::size_t size = 0;
 };
 
-/// Even events are `Event`, odd ones are `TimedEvent`. Those from `first_external` on may be nodes of graphs.
+/// Even events are `Event`, odd ones are `TimedEvent`. Those from `first_external` on may be nodes
+/// of graphs.
 inline constexpr int event_slots = 4;
 inline constexpr int first_external = 2;
 
@@ -60,12 +62,13 @@ enum class Verb : unsigned char {
   read_function,   ///< a host function that compares bytes
   write_function,  ///< a host function that writes bytes
   throw_function,  ///< a host function that throws
-  wait_function,   ///< a host function that waits until the function of the operation `partner` has run
+  wait_function,   ///< a host function that waits until the function of the operation `partner` has
+                   ///< run
   busy_function,   ///< a host function that computes for a while
   completion,      ///< a function of on_complete()
-  gate,            ///< a host function that waits until the thread opens the gate, `bytes` operations later
-  host_write,      ///< the thread itself writes bytes
-  check,           ///< the thread compares bytes
+  gate,  ///< a host function that waits until the thread opens the gate, `bytes` operations later
+  host_write,  ///< the thread itself writes bytes
+  check,       ///< the thread compares bytes
   record_event,
   wait_event,
   wait_stream,
@@ -75,21 +78,24 @@ enum class Verb : unsigned char {
   move_event,
   drop_event,
   elapsed,       ///< times a fill by two timed events
-  show_handle,   ///< asks for the native handle: the library cannot know any more what is in the stream
+  show_handle,   ///< asks for the native handle: the library cannot know any more what is in the
+                 ///< stream
   renew_stream,  ///< drops the stream with the work that is in it, and makes a new one
   trim,          ///< gives cached pinned memory back
   overlap,       ///< copies all bytes of one buffer to another in chunks
-  graph,         ///< a graph that copies `bytes` bytes: captured on streams of its own, launched, and dropped at once
-  refuse,        ///< a call that must throw and change nothing
-  starve,        ///< a copy while memory for objects runs out: it throws and does nothing, or works
-  fork_child,    ///< a forked child that must be refused and must end
+  graph,       ///< a graph that copies `bytes` bytes: captured on streams of its own, launched, and
+               ///< dropped at once
+  refuse,      ///< a call that must throw and change nothing
+  starve,      ///< a copy while memory for objects runs out: it throws and does nothing, or works
+  fork_child,  ///< a forked child that must be refused and must end
 };
 
 struct Operation {
   Verb verb{};
   int id = 0;      ///< stays the same when other operations are removed
   int thread = 0;  ///< of the program
-  int visit = 0;   ///< not 0: neighbours with the same number run together on a thread of their own, which ends after them
+  int visit = 0;  ///< not 0: neighbours with the same number run together on a thread of their own,
+                  ///< which ends after them
   int stream = 0;
   int other_stream = 0;
   int buffer = 0;  ///< the one that is written, or read if no other is
@@ -116,15 +122,18 @@ struct Program {
   std::vector<Operation> operations;
 };
 
-/// What a program may count on. On a machine with shared channels, one host function at a time or little memory, work that looks
-/// independent may have to wait for a closed gate.
+/// What a program may count on. On a machine with shared channels, one host function at a time or
+/// little memory, work that looks independent may have to wait for a closed gate.
 struct Machine {
   int devices = 1;
   bool one_host_function = false;  ///< a host function must not wait for another one
-  bool gates_hold_all = false;     ///< a closed gate may hold any stream: it is opened before the thread waits for anything
-  bool calls_may_wait = false;     ///< pinning and freeing memory may wait for all streams, as on a GPU
-  bool allocation_faults = true;   ///< operator new can be made to fail
-  bool functions_order = true;     ///< a host function that waits for another one orders the two streams, which the race checker cannot see
+  bool gates_hold_all = false;     ///< a closed gate may hold any stream: it is opened before the
+                                   ///< thread waits for anything
+  bool calls_may_wait =
+      false;  ///< pinning and freeing memory may wait for all streams, as on a GPU
+  bool allocation_faults = true;  ///< operator new can be made to fail
+  bool functions_order = true;    ///< a host function that waits for another one orders the two
+                                  ///< streams, which the race checker cannot see
 };
 
 /// Limits of generate().

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a row of copies and a list of copies consist of. Both are drawn from a seed, so that a program keeps only the seed and the count,
-/// and the first copies of a row stay the same when the shrinker makes it shorter.
+/// What a row of copies and a list of copies consist of. Both are drawn from a seed, so that a
+/// program keeps only the seed and the count, and the first copies of a row stay the same when the
+/// shrinker makes it shorter.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +22,19 @@ struct RowCopy {
 };
 
 /// Copies in stream order, some of which read what earlier ones have written. Requires: size > 0.
-[[nodiscard]] inline std::vector<RowCopy> row_copies(unsigned seed, std::size_t count, std::size_t size) {
+[[nodiscard]] inline std::vector<RowCopy> row_copies(unsigned seed, std::size_t count,
+                                                     std::size_t size) {
   Random random{seed};
-  std::size_t budget = std::size_t{6} << 20;  // bytes of the whole row: many copies of megabytes take long
+  // bytes of the whole row: many copies of megabytes take long
+  std::size_t budget = std::size_t{6} << 20;
   const unsigned directions = random.below(5), sizes = random.below(4);
   std::vector<RowCopy> copies;
   for (std::size_t i = 0; i < count; ++i) {
-    const bool turns = directions < 2 ? random.chance(4) : directions == 2 && random.chance(40);  // 3 and 4: all in one direction
+    // 3 and 4: all in one direction
+    const bool turns = directions < 2 ? random.chance(4) : directions == 2 && random.chance(40);
     const bool back = directions < 3 ? (turns != (directions == 1)) : directions == 3;
-    const std::size_t most = std::max<std::size_t>(1, std::min({size, budget, sizes == 0 ? size : size >> (3 * sizes)}));
+    const std::size_t most =
+        std::max<std::size_t>(1, std::min({size, budget, sizes == 0 ? size : size >> (3 * sizes)}));
     const std::size_t bytes = random.chance(25) ? most : 1 + random.below(most);
     budget -= std::min(budget, bytes);
     copies.push_back({back, random.below(size - bytes + 1), random.below(size - bytes + 1), bytes});
@@ -46,9 +51,10 @@ struct ListedCopy {
   std::size_t bytes;
 };
 
-/// A list without order among its copies: up to `count` blocks, most of them neighbours in `buffer`, in shuffled places of the other side.
-/// Requires: size > 0.
-[[nodiscard]] inline std::vector<ListedCopy> listed_copies(unsigned seed, std::size_t count, std::size_t size) {
+/// A list without order among its copies: up to `count` blocks, most of them neighbours in
+/// `buffer`, in shuffled places of the other side. Requires: size > 0.
+[[nodiscard]] inline std::vector<ListedCopy> listed_copies(unsigned seed, std::size_t count,
+                                                           std::size_t size) {
   Random random{seed};
   const auto shuffle = [&random](auto& all) {
     for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.below(i)]);
@@ -67,9 +73,11 @@ struct ListedCopy {
   for (ListedCopy& each : blocks) places.push_back(&each);
   if (random.chance(70)) shuffle(places);
   std::size_t other_at = 0;
-  for (ListedCopy* const each : places) each->other_at = std::exchange(other_at, other_at + each->bytes);
+  for (ListedCopy* const each : places)
+    each->other_at = std::exchange(other_at, other_at + each->bytes);
   if (random.chance(70)) shuffle(blocks);
-  if (random.chance(50) && blocks.size() > 4) blocks.resize(blocks.size() - blocks.size() / 4);  // gaps
+  // gaps
+  if (random.chance(50) && blocks.size() > 4) blocks.resize(blocks.size() - blocks.size() / 4);
   return blocks;
 }
 

@@ -7,8 +7,10 @@
 namespace random_programs {
 namespace {
 
-/// Removes groups of `size` neighbours where the rest still fails. Returns whether something was removed.
-bool remove_groups(Program& program, std::size_t size, const std::function<bool(const Program&)>& fails) {
+/// Removes groups of `size` neighbours where the rest still fails. Returns whether something was
+/// removed.
+bool remove_groups(Program& program, std::size_t size,
+                   const std::function<bool(const Program&)>& fails) {
   bool removed = false;
   for (std::size_t end = program.operations.size(); end > 0;) {
     const std::size_t begin = end > size ? end - size : 0;
@@ -37,7 +39,8 @@ void simplify(Program& program, const std::function<bool(const Program&)>& fails
 }  // namespace
 
 Program shrink(Program program, const std::function<bool(const Program&)>& fails) {
-  for (std::size_t size = program.operations.size() / 2; size > 1; size /= 2) remove_groups(program, size, fails);
+  for (std::size_t size = program.operations.size() / 2; size > 1; size /= 2)
+    remove_groups(program, size, fails);
   while (remove_groups(program, 1, fails)) {
   }
   if (program.threads > 1) {

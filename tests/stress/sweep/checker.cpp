@@ -41,7 +41,9 @@ errc expected(int code) {
 }
 
 ///@{ The same for a status of the library of collective operations.
-errc expected_of_ccl(int code) { return code == 2 || code == 6 ? errc::peer_lost : errc::communicator_broken; }
+errc expected_of_ccl(int code) {
+  return code == 2 || code == 6 ? errc::peer_lost : errc::communicator_broken;
+}
 const char* text_of_ccl(int code) {
   constexpr const char* texts[] = {"",
                                    "unhandled runtime error",
@@ -63,7 +65,8 @@ const char* text_of_ccl(int code) {
 
 Checker::Checker()
     : inspect_{reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"))},
-      inspect_ccl_{reinterpret_cast<void (*)(StandinCclView*)>(dlsym(RTLD_DEFAULT, "standin_ccl_inspect"))} {
+      inspect_ccl_{
+          reinterpret_cast<void (*)(StandinCclView*)>(dlsym(RTLD_DEFAULT, "standin_ccl_inspect"))} {
   if (inspect_ == nullptr && std::string_view{RUNNEL_BACKEND} != "host") {
     std::printf("not on a stand-in runtime, so no call can be made to fail\n");
     std::exit(77);
@@ -71,7 +74,9 @@ Checker::Checker()
   const char* const text = std::getenv("STANDIN_FAULT");
   char form[16] = {};
   long call = 0;
-  if (text != nullptr && std::sscanf(text, "call=%ld;form=%15[a-z];code=%d", &call, form, &fault_.code) == 3) fault_.form = form;
+  if (text != nullptr &&
+      std::sscanf(text, "call=%ld;form=%15[a-z];code=%d", &call, form, &fault_.code) == 3)
+    fault_.form = form;
   const char* const ccl = std::getenv("STANDIN_CCL_FAULT");
   if (text != nullptr || ccl == nullptr || inspect_ccl_ == nullptr) return;
   fails_ccl_ = true;
@@ -107,9 +112,11 @@ StandinCclView Checker::ccl_view() const {
 Checker::Snapshot Checker::snapshot() const {
   const exhaustion::Pause pause;
   const StandinView now = view();
-  // Once a current stream is set, reading it makes no runtime call. The first attempt of every scenario sets one.
+  // Once a current stream is set, reading it makes no runtime call. The first attempt of every
+  // scenario sets one.
   const bool is_set = inspect_ == nullptr || now.calls > 0;
-  return {live_objects(), now.device, is_set ? runnel::detail::current.id : 0, now.last_error, now.capture_mode};
+  return {live_objects(), now.device, is_set ? runnel::detail::current.id : 0, now.last_error,
+          now.capture_mode};
 }
 
 void Checker::violation(const char* format, ...) {
@@ -128,24 +135,32 @@ void Checker::thrown(const char* what, const Error& error) {
   seen_ = error.what();
   told_lost_ = error.code() == errc::device_lost;
   if (exhaustion::is_planned()) {
-    if (thrown_ > exhaustion::view().faults && !now.sticky) violation("%s: threw without a fault: %s", what, error.what());
-    if (error.code() != errc::out_of_memory) violation("%s: threw another error than \"out of memory\": %s", what, error.what());
+    if (thrown_ > exhaustion::view().faults && !now.sticky)
+      violation("%s: threw without a fault: %s", what, error.what());
+    if (error.code() != errc::out_of_memory)
+      violation("%s: threw another error than \"out of memory\": %s", what, error.what());
     return;
   }
   if (!now.faulted) violation("%s: threw without a fault: %s", what, error.what());
-  if (!now.sticky && thrown_ > 1) violation("%s: one fault caused a second exception: %s", what, error.what());
+  if (!now.sticky && thrown_ > 1)
+    violation("%s: one fault caused a second exception: %s", what, error.what());
   if (fails_ccl_) return thrown_by_ccl(what, error);
-  // Two errors have no native code: "no device" has the number in its text, and "not ready" of a time difference has no number.
-  const bool no_device = ends_with(now.fault_call, "GetDeviceCount") && expected(fault_.code) == errc::no_device &&
+  // Two errors have no native code: "no device" has the number in its text, and "not ready" of a
+  // time difference has no number.
+  const bool no_device = ends_with(now.fault_call, "GetDeviceCount") &&
+                         expected(fault_.code) == errc::no_device &&
                          std::strstr(error.what(), std::to_string(fault_.code).c_str()) != nullptr;
-  const bool in_words = no_device || (fault_.code == 600 && ends_with(now.fault_call, "ElapsedTime"));
+  const bool in_words =
+      no_device || (fault_.code == 600 && ends_with(now.fault_call, "ElapsedTime"));
   // The library of collective operations has called the runtime.
   if (communicates_ && error.code() == errc::communicator_broken) return;
   // HIP 5's function returns -1 without a reason, which the library reports as an invalid handle.
   if (ends_with(now.fault_call, "GetStreamDeviceId") && error.native_code() == 400) return;
   if (error.native_code() != (in_words ? 0 : fault_.code))
-    violation("%s: native code %d instead of %d: %s", what, error.native_code(), fault_.code, error.what());
-  if (error.code() != expected(fault_.code)) violation("%s: code %d does not follow from %d", what, error.code().value(), fault_.code);
+    violation("%s: native code %d instead of %d: %s", what, error.native_code(), fault_.code,
+              error.what());
+  if (error.code() != expected(fault_.code))
+    violation("%s: code %d does not follow from %d", what, error.code().value(), fault_.code);
   if (std::strlen(error.operation()) < 4 || std::strstr(error.what(), error.operation()) == nullptr)
     violation("%s: the text lacks the operation: %s", what, error.what());
   if (!in_words && std::strlen(error.native_name()) == 0) violation("%s: no native name", what);
@@ -155,11 +170,16 @@ void Checker::thrown_by_ccl(const char* what, const Error& error) {
   const std::string_view text = error.what();
   if (std::strlen(error.operation()) < 4 || text.find(error.operation()) == text.npos)
     violation("%s: the text lacks the operation: %s", what, error.what());
-  // If one communicator fails, all of the process are aborted, and another rank may get its error before the one that failed.
-  const bool is_of_another = text.find("another communicator failed") != text.npos || text.find("another rank") != text.npos ||
-                             (batons_ > 1 && error.code() == errc::peer_lost && text.find("remote process exited") != text.npos);
-  if (!is_of_another && error.code() != expected_of_ccl(fault_.code) && error.code() != errc::communicator_broken)
-    violation("%s: code %d does not follow from %d: %s", what, error.code().value(), fault_.code, error.what());
+  // If one communicator fails, all of the process are aborted, and another rank may get its error
+  // before the one that failed.
+  const bool is_of_another = text.find("another communicator failed") != text.npos ||
+                             text.find("another rank") != text.npos ||
+                             (batons_ > 1 && error.code() == errc::peer_lost &&
+                              text.find("remote process exited") != text.npos);
+  if (!is_of_another && error.code() != expected_of_ccl(fault_.code) &&
+      error.code() != errc::communicator_broken)
+    violation("%s: code %d does not follow from %d: %s", what, error.code().value(), fault_.code,
+              error.what());
   if (!is_of_another && text.find(text_of_ccl(fault_.code)) == text.npos)
     violation("%s: the text lacks the library's reason: %s", what, error.what());
 }
@@ -172,13 +192,15 @@ void Checker::thrown_without_memory(const char* what, const std::bad_alloc& erro
     violation("%s: threw std::bad_alloc without a fault", what);
 }
 
-bool Checker::goes_on(const char* what, const Snapshot& before, const StandinView& then, long calls_before) {
+bool Checker::goes_on(const char* what, const Snapshot& before, const StandinView& then,
+                      long calls_before) {
   const exhaustion::Pause pause;
   compare(what, before, then);
   if (!sound() || violations_ > 20) return false;
   if (!exhaustion::is_planned()) return true;
   watch_blocks(what);
-  // The same call of the repeated attempt fails, if it comes again: what the library keeps for reuse may have made it needless.
+  // The same call of the repeated attempt fails, if it comes again: what the library keeps for
+  // reuse may have made it needless.
   if (repeated_ < (blocks_always_grew_ ? repeated_faults_while_growing : repeated_faults))
     exhaustion::plan_again(exhaustion::calls() - calls_before);
   ++repeated_;
@@ -198,18 +220,23 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   const auto counts = [&] { return live_objects(); };
   LiveObjects after = counts();
   const bool is_discarded_later = enqueues_several_ && !sound();
-  // While one runs of which the trace is told, the library counts its own call of it, too: the gate's may have begun meanwhile.
+  // While one runs of which the trace is told, the library counts its own call of it, too: the
+  // gate's may have begun meanwhile.
   const std::size_t allowed = before.live.host_functions + (traces_ ? 1 : 0);
-  if (!is_discarded_later && !eventually([&] { return (after = counts()).host_functions <= allowed; }))
+  if (!is_discarded_later &&
+      !eventually([&] { return (after = counts()).host_functions <= allowed; }))
     violation("%s: a host function that the stream did not take is alive", what);
   if (communicates_)
     static_cast<void>(eventually([&] {
       after = counts();
-      return after.streams <= before.live.streams && after.device_blocks <= before.live.device_blocks &&
+      return after.streams <= before.live.streams &&
+             after.device_blocks <= before.live.device_blocks &&
              after.events <= before.live.events + batons_;
     }));
   const auto same = [&](const char* name, std::size_t found, std::size_t now) {
-    const bool is_less = communicates_ && now <= found + kept_communicators() + (std::string_view{name} == "events" ? batons_ : 0);
+    const bool is_less =
+        communicates_ &&
+        now <= found + kept_communicators() + (std::string_view{name} == "events" ? batons_ : 0);
     if (found != now && !is_less) violation("%s: %zu %s before, %zu after", what, found, name, now);
   };
   same("streams", before.live.streams, after.streams);
@@ -219,106 +246,142 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   same("device blocks", before.live.device_blocks, after.device_blocks);
   // Graphs that were dropped earlier are destroyed by any later call.
   const auto no_more = [&](const char* name, std::size_t found, std::size_t later) {
-    if (later > found && !view().fault_in_release && sound()) violation("%s: %zu %s before, %zu after", what, found, name, later);
+    if (later > found && !view().fault_in_release && sound())
+      violation("%s: %zu %s before, %zu after", what, found, name, later);
   };
   no_more("graphs", then.graphs, view().graphs);
   no_more("executable graphs", then.executable_graphs, view().executable_graphs);
   const Snapshot now = snapshot();
   // If no call works any more, the library cannot restore the device.
-  if (sound() && now.device != before.device) violation("%s: device %d was current, now %d", what, before.device, now.device);
+  if (sound() && now.device != before.device)
+    violation("%s: device %d was current, now %d", what, before.device, now.device);
   if ((inspect_ == nullptr || then.calls > 0) && now.stream != before.stream && before.stream != 0)
     violation("%s: another stream is current", what);
-  if (sound() && now.capture_mode != before.capture_mode) violation("%s: the capture mode was not restored", what);
-  if (sound() && now.last_error != before.last_error) violation("%s: last error %d left behind", what, now.last_error);
+  if (sound() && now.capture_mode != before.capture_mode)
+    violation("%s: the capture mode was not restored", what);
+  if (sound() && now.last_error != before.last_error)
+    violation("%s: last error %d left behind", what, now.last_error);
 }
 
 /// A fault that is not reported to the caller must not change anything for the caller.
 void Checker::absorbed(const char* what, const StandinView& now) {
   ++absorbed_;
   seen_ = what;
-  if (exhaustion::is_planned()) return;  // the library had another way; the later checks show whether it was a right one
-  if (now.sticky) return;                // the next call reports the error
+  // the library had another way; the later checks show whether it was a right one
+  if (exhaustion::is_planned()) return;
+  if (now.sticky) return;  // the next call reports the error
   if (fails_ccl_) {
     const std::string_view name = now.fault_call;
-    // Operations fail later. Threads that look after communicators destroy and abort them, and look for errors of operations.
-    const bool is_later = name == "an operation" || name == "ncclCommDestroy" || name == "ncclCommAbort" || name == "ncclCommGetAsyncError";
+    // Operations fail later. Threads that look after communicators destroy and abort them, and look
+    // for errors of operations.
+    const bool is_later = name == "an operation" || name == "ncclCommDestroy" ||
+                          name == "ncclCommAbort" || name == "ncclCommGetAsyncError";
     if (!is_later && !(aborts_ && name.find("ncclGroup") == 0))
       violation("%s: succeeded although the library returned %d", what, fault_.code);
     return;
   }
   const std::string_view call = now.fault_call;
   const bool is_query = ends_with(call, "Query");
-  // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot query, and takes another one.
+  // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot
+  // query, and takes another one.
   const std::string_view during = what;
-  const bool looks_around = during.find("PinnedBuffer") != during.npos || during == "PinnedPool::trim" || during == "fill, 12 bytes" ||
+  const bool looks_around = during.find("PinnedBuffer") != during.npos ||
+                            during == "PinnedPool::trim" || during == "fill, 12 bytes" ||
                             during.find("overlap, ") != during.npos;
-  const bool is_look = looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") || ends_with(call, "EventRecord") ||
-                                        ends_with(call, "EventCreateWithFlags") || ends_with(call, "StreamIsCapturing"));
-  const bool overlaps = during.find("overlap") == 0;  // it retries, with less memory if its sizes are open
-  const bool is_full = fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
-                                            (overlaps && (ends_with(call, "MallocAsync") || ends_with(call, "Malloc"))));
+  const bool is_look =
+      looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") ||
+                       ends_with(call, "EventRecord") || ends_with(call, "EventCreateWithFlags") ||
+                       ends_with(call, "StreamIsCapturing"));
+  // it retries, with less memory if its sizes are open
+  const bool overlaps = during.find("overlap") == 0;
+  const bool is_full =
+      fault_.code == 2 &&
+      (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
+       (overlaps && (ends_with(call, "MallocAsync") || ends_with(call, "Malloc"))));
   // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
-  // Without memory pools a thread of the library waits for the device and frees the memory then, whatever this thread does meanwhile.
+  // Without memory pools a thread of the library waits for the device and frees the memory then,
+  // whatever this thread does meanwhile.
   const bool frees = frees_after_wait_;
   const bool waits_again =
-      (during == "overlap, the function fails" && (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
+      (during == "overlap, the function fails" &&
+       (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
       (frees && now.fault_elsewhere && ends_with(call, "DeviceSynchronize"));
-  // The thread that gives memory back asks whether streams are idle. A stream that it cannot ask counts as idle.
-  const bool asks_for_idle = now.fault_elsewhere && (ends_with(call, "StreamQuery") || ends_with(call, "StreamIsCapturing"));
-  // update() drops the graph's old work, which may be under way: it is destroyed on another stream, or after a wait for the device.
-  constexpr const char* drops[] = {"StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
-                                   "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};
+  // The thread that gives memory back asks whether streams are idle. A stream that it cannot ask
+  // counts as idle.
+  const bool asks_for_idle = now.fault_elsewhere && (ends_with(call, "StreamQuery") ||
+                                                     ends_with(call, "StreamIsCapturing"));
+  // update() drops the graph's old work, which may be under way: it is destroyed on another stream,
+  // or after a wait for the device.
+  constexpr const char* drops[] = {
+      "StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
+      "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};
   const bool is_drop =
-      during == "update" && std::any_of(std::begin(drops), std::end(drops), [&](const char* each) { return ends_with(call, each); });
-  // AMD's launches are marked by an event. Without it, the next launch waits for more, or for the device.
+      during == "update" && std::any_of(std::begin(drops), std::end(drops),
+                                        [&](const char* each) { return ends_with(call, each); });
+  // AMD's launches are marked by an event. Without it, the next launch waits for more, or for the
+  // device.
   const bool is_mark = during.find("launch") == 0 &&
-                       (ends_with(call, "EventCreateWithFlags") || ends_with(call, "EventRecord") || ends_with(call, "StreamWaitEvent"));
+                       (ends_with(call, "EventCreateWithFlags") || ends_with(call, "EventRecord") ||
+                        ends_with(call, "StreamWaitEvent"));
   // AMD's captures are prepared for their end (backends/hip/captures.hpp), which is tried again.
   constexpr const char* ends[] = {"GraphGetNodes", "GraphNodeGetDependentNodes"};
   const bool is_end = (during == "capture" || during == "update") &&
-                      std::any_of(std::begin(ends), std::end(ends), [&](const char* each) { return ends_with(call, each); });
-  const bool is_first_use = during == "per_thread_default" && ends_with(call, "StreamGetPriority");  // called for its side effect
+                      std::any_of(std::begin(ends), std::end(ends),
+                                  [&](const char* each) { return ends_with(call, each); });
+  const bool is_first_use = during == "per_thread_default" &&
+                            ends_with(call, "StreamGetPriority");  // called for its side effect
   // The thread that watches for completions queries again.
   const bool watches = watches_ && ends_with(call, "EventQuery");
   // The function's own exception goes before what becomes of the start.
   const bool throws_itself = during == "chain that throws";
   // The stream between the two devices is destroyed all the same.
-  const bool is_between = during == "wait_event from another device" && ends_with(call, "GetDevice");
+  const bool is_between =
+      during == "wait_event from another device" && ends_with(call, "GetDevice");
   // Pinned memory of a few MiB that cannot be registered is allocated.
   const bool is_allocated = during != "HostRegistration" && ends_with(call, "HostRegister");
-  // Threads that look after communicators query again, and free memory. An operation whose end could not be recorded is waited for in
-  // another way.
+  // Threads that look after communicators query again, and free memory. An operation whose end
+  // could not be recorded is waited for in another way.
   const bool looks_after =
       communicates_ && (ends_with(call, "EventQuery") ||
-                        std::any_of(std::begin(drops), std::end(drops), [&](const char* each) { return ends_with(call, each); }));
+                        std::any_of(std::begin(drops), std::end(drops),
+                                    [&](const char* each) { return ends_with(call, each); }));
   // At the end such a thread may still be in its call, while this thread trims.
-  const bool ends_later = communicates_ && ends_with(during, "::trim") && ends_with(call, "GetDevice");
+  const bool ends_later =
+      communicates_ && ends_with(during, "::trim") && ends_with(call, "GetDevice");
   // The end of the scenario's abort, which looks for the streams' errors.
   const bool ends_abort = during == "abort" && ends_with(call, "StreamSynchronize");
   // Without an answer the trace has a gap.
-  constexpr const char* times[] = {"StreamQuery", "EventCreateWithFlags", "EventRecord",       "EventSynchronize",        "EventQuery",
-                                   "ElapsedTime", "StreamIsCapturing",    "GetCaptureInfo_v2", "StreamCreateWithPriority"};
-  const bool is_trace = traces_ && std::any_of(std::begin(times), std::end(times), [&](const char* each) { return ends_with(call, each); });
+  constexpr const char* times[] = {
+      "StreamQuery",       "EventCreateWithFlags", "EventRecord",
+      "EventSynchronize",  "EventQuery",           "ElapsedTime",
+      "StreamIsCapturing", "GetCaptureInfo_v2",    "StreamCreateWithPriority"};
+  const bool is_trace =
+      traces_ && std::any_of(std::begin(times), std::end(times),
+                             [&](const char* each) { return ends_with(call, each); });
   // Functions that are looked up in the driver. The runtime's are called instead.
-  constexpr const char* twins[] = {"cuStreamQuery",         "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
-                                   "cuLaunchHostFunc",      "cuEventRecord",       "cuEventQuery",      "cuEventSynchronize",
-                                   "cuMemAllocAsync",       "cuMemFreeAsync",      "cuMemcpyAsync",     "cuMemsetD8Async",
-                                   "cuPointerGetAttributes"};
+  constexpr const char* twins[] = {
+      "cuStreamQuery",         "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
+      "cuLaunchHostFunc",      "cuEventRecord",       "cuEventQuery",      "cuEventSynchronize",
+      "cuMemAllocAsync",       "cuMemFreeAsync",      "cuMemcpyAsync",     "cuMemsetD8Async",
+      "cuPointerGetAttributes"};
   const bool is_twin = std::find(std::begin(twins), std::end(twins), call) != std::end(twins);
-  // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and before a free, which goes on.
+  // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and
+  // before a free, which goes on.
   const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
-  const bool harmless = asks_for_idle || watches || is_allocated || looks_after || ends_later || ends_abort || is_trace || asks_first ||
-                        is_drop || is_mark || is_end || is_first_use || waits_again || is_look || throws_itself || is_between || is_twin ||
-                        is_full                                  // out of memory: retried after freeing what is kept for reuse
-                        || ends_with(call, "SetDevice")          // restoring the device, which is tried again
-                        || ends_with(call, "CaptureMode")        // likewise
-                        || ends_with(call, "EndCapture")         // likewise
-                        || ends_with(call, "GetDeviceCount")     // counted again, to find the reason for zero
-                        || ends_with(call, "CtxGetCurrent")      // the runtime is asked instead
-                        || call.find("PrimaryCtx") != call.npos  // likewise
-                        || now.fault_in_release                  // the owner has given up the object
-                        || (is_query && fault_.code == 600)      // "not ready" is a valid answer
-                        || fault_.code == 201;                   // "no context": the driver's functions are called again
+  const bool harmless =
+      asks_for_idle || watches || is_allocated || looks_after || ends_later || ends_abort ||
+      is_trace || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again ||
+      is_look || throws_itself || is_between || is_twin ||
+      // out of memory: retried after freeing what is kept for reuse
+      is_full || ends_with(call, "SetDevice")  // restoring the device, which is tried again
+      || ends_with(call, "CaptureMode")        // likewise
+      || ends_with(call, "EndCapture")         // likewise
+      || ends_with(call, "GetDeviceCount")     // counted again, to find the reason for zero
+      || ends_with(call, "CtxGetCurrent")      // the runtime is asked instead
+      || call.find("PrimaryCtx") != call.npos  // likewise
+      || now.fault_in_release                  // the owner has given up the object
+      || (is_query && fault_.code == 600)      // "not ready" is a valid answer
+      || fault_.code == 201;  // "no context": the driver's functions are called again
   if (!harmless) violation("%s: succeeded although the runtime returned %d", what, fault_.code);
   if (now.last_error != 0) violation("%s: last error %d left behind", what, now.last_error);
 }
@@ -328,18 +391,25 @@ void Checker::check_device_memory() {
   if (inspect_ != nullptr) return;
   for (int i = 0; i < Device::count(); ++i) {
     const Device device{i};
-    static_cast<void>(attempt("DeviceBuffer at the end", [&] { const DeviceBuffer<int> buffer{1, device.default_stream()}; }));
+    static_cast<void>(attempt("DeviceBuffer at the end",
+                              [&] { const DeviceBuffer<int> buffer{1, device.default_stream()}; }));
     const exhaustion::Pause pause;
     device.synchronize();
-    { const DeviceBuffer<int> buffer{1, device.default_stream()}; }  // this allocation frees the blocks whose free could not be enqueued
+    // this allocation frees the blocks whose free could not be enqueued
+    {
+      const DeviceBuffer<int> buffer{1, device.default_stream()};
+    }
     const auto used = [&] { return device.memory_info().total - device.memory_info().free; };
     // trim() gives blocks back to resources of the scenario's.
-    if (!eventually([&] { return device.synchronize(), DeviceResource{device}.trim(), used() == 0; }))
+    if (!eventually(
+            [&] { return device.synchronize(), DeviceResource{device}.trim(), used() == 0; }))
       violation("device %d still has %zu bytes in use", i, used());
   }
 }
 
-std::size_t Checker::kept_communicators() const { return communicates_ && (!sound() || exhaustion::is_planned()) ? kept_streams_ : 0; }
+std::size_t Checker::kept_communicators() const {
+  return communicates_ && (!sound() || exhaustion::is_planned()) ? kept_streams_ : 0;
+}
 
 void Checker::check_communicators() {
   if (exhaustion::is_planned() || (fault_.form != "none" && !fails_ccl_)) return;
@@ -356,7 +426,8 @@ void Checker::finish() {
   if (communicates_)
     static_cast<void>(eventually([&] {
       const LiveObjects live = live_objects();
-      return live.streams <= kept_communicators() && live.events <= batons_ + 2 * kept_communicators() && live.pinned_blocks == 0;
+      return live.streams <= kept_communicators() &&
+             live.events <= batons_ + 2 * kept_communicators() && live.pinned_blocks == 0;
     }));
   check_communicators();
   // Freeing pinned blocks returns the events that guard their reuse.
@@ -372,35 +443,51 @@ void Checker::finish() {
   const StandinView now = view();
   check_device_memory();
   if (!eventually([] { return live_objects().host_functions == 0 && Callable::alive() == 0; }))
-    violation("%d callables were never destroyed, the library counts %zu", Callable::alive().load(), live_objects().host_functions);
+    violation("%d callables were never destroyed, the library counts %zu", Callable::alive().load(),
+              live_objects().host_functions);
   const LiveObjects live = live_objects();
   const std::size_t kept = kept_communicators();
-  const std::size_t counted_blocks = now.sticky || expected(fault_.code) == errc::capture ? kept_blocks_ : 0;
-  if (live.streams > kept || live.events > batons_ + 2 * kept || live.pinned_blocks != 0 || live.device_blocks > counted_blocks + kept)
-    violation("still alive: %zu streams, %zu events, %zu pinned, %zu device blocks", live.streams, live.events, live.pinned_blocks,
-              live.device_blocks);
-  // After a refused destruction the object stays with the runtime. Repeating the call could destroy a new object with the same handle.
-  // Without a context (201) the stand-in destroys nothing, whatever the form.
-  const std::size_t allowed = now.fault_in_release && (fault_.form == "refused" || fault_.code == 201) ? 1 : 0;
-  // An error of a capture shows the library that the process captures streams, so that it must wait for no device. Then it leaks a block if
-  // it cannot know when the block's streams are complete.
+  const std::size_t counted_blocks =
+      now.sticky || expected(fault_.code) == errc::capture ? kept_blocks_ : 0;
+  if (live.streams > kept || live.events > batons_ + 2 * kept || live.pinned_blocks != 0 ||
+      live.device_blocks > counted_blocks + kept)
+    violation("still alive: %zu streams, %zu events, %zu pinned, %zu device blocks", live.streams,
+              live.events, live.pinned_blocks, live.device_blocks);
+  // After a refused destruction the object stays with the runtime. Repeating the call could destroy
+  // a new object with the same handle. Without a context (201) the stand-in destroys nothing,
+  // whatever the form.
+  const std::size_t allowed =
+      now.fault_in_release && (fault_.form == "refused" || fault_.code == 201) ? 1 : 0;
+  // An error of a capture shows the library that the process captures streams, so that it must wait
+  // for no device. Then it leaks a block if it cannot know when the block's streams are complete.
   const std::size_t allowed_blocks = expected(fault_.code) == errc::capture ? 1 : allowed;
   // Memory freed in stream order is released when the stream reaches the free.
   if (!now.sticky && !eventually([&] { return view().device_blocks <= allowed_blocks + kept; }))
     violation("the runtime still has %zu device blocks", view().device_blocks);
-  const bool releases_nothing = now.sticky && fault_.code == 201;  // a runtime without a context for good
-  if (!releases_nothing && now.streams > kept_streams_ + allowed) violation("the runtime still has %zu streams", now.streams);
-  // A graph that is dropped in a host function is destroyed later; without memory to note that, it is leaked.
+  // a runtime without a context for good
+  const bool releases_nothing = now.sticky && fault_.code == 201;
+  if (!releases_nothing && now.streams > kept_streams_ + allowed)
+    violation("the runtime still has %zu streams", now.streams);
+  // A graph that is dropped in a host function is destroyed later; without memory to note that, it
+  // is leaked.
   const std::size_t allowed_graphs = exhaustion::is_planned() ? 1 : allowed;
-  if (!now.sticky && now.graphs > allowed_graphs) violation("the runtime still has %zu graphs", now.graphs);
+  if (!now.sticky && now.graphs > allowed_graphs)
+    violation("the runtime still has %zu graphs", now.graphs);
   if (!now.sticky && now.executable_graphs > allowed_graphs)
     violation("the runtime still has %zu executable graphs", now.executable_graphs);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
-  const auto known = [&] { return live_objects().pooled_events + batons_ + kept_events_ + 2 * PinnedPool::statistics().cached_blocks; };
+  const auto known = [&] {
+    return live_objects().pooled_events + batons_ + kept_events_ +
+           2 * PinnedPool::statistics().cached_blocks;
+  };
   // The trace keeps events until it is written after the work behind them is complete.
-  if (traces_) static_cast<void>(eventually([&] { return Trace::write(), view().events <= known() + allowed; }));
-  if (communicates_) static_cast<void>(eventually([&] { return view().events <= known() + allowed; }));
-  if (view().events > known() + allowed) violation("the runtime has %zu events, the library knows of %zu", view().events, known());
+  if (traces_)
+    static_cast<void>(
+        eventually([&] { return Trace::write(), view().events <= known() + allowed; }));
+  if (communicates_)
+    static_cast<void>(eventually([&] { return view().events <= known() + allowed; }));
+  if (view().events > known() + allowed)
+    violation("the runtime has %zu events, the library knows of %zu", view().events, known());
 }
 
 int Checker::report(const char* scenario) const {
@@ -408,11 +495,13 @@ int Checker::report(const char* scenario) const {
   const exhaustion::View made = exhaustion::view();
   const StandinCclView ccl = ccl_view();
   std::printf(
-      "%s: %s; %ld calls, %ld calls, %ld queries and %ld operations of collectives, %ld allocations, %ld thread starts, "
+      "%s: %s; %ld calls, %ld calls, %ld queries and %ld operations of collectives, %ld "
+      "allocations, %ld thread starts, "
       "keeps %zu streams, fault in %s (%s, %d), %d thrown, %d absorbed%s%s\n",
-      scenario, violations_ == 0 ? "sound" : "UNSOUND", now.calls, ccl.calls, ccl.queries, ccl.operations, made.allocations, made.threads,
-      kept_streams_, now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_, seen_.empty() ? "" : ": ",
-      seen_.c_str());
+      scenario, violations_ == 0 ? "sound" : "UNSOUND", now.calls, ccl.calls, ccl.queries,
+      ccl.operations, made.allocations, made.threads, kept_streams_,
+      now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_,
+      seen_.empty() ? "" : ": ", seen_.c_str());
   return violations_ == 0 ? 0 : 1;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks the library after each call, whichever runtime call failed (README.md). The call throws one runnel::Error with the
-/// operation, the runtime's error number and the code for that number. Counts, current device, current stream and last error are
-/// unchanged. The same call works when it is repeated. If an allocation or the start of a thread fails instead (exhaustion.hpp), the call
-/// throws std::bad_alloc, which the Error "out of memory" is too. If the library of collective operations fails instead, the error has its
-/// text.
+/// Checks the library after each call, whichever runtime call failed (README.md). The call throws
+/// one runnel::Error with the operation, the runtime's error number and the code for that number.
+/// Counts, current device, current stream and last error are unchanged. The same call works when it
+/// is repeated. If an allocation or the start of a thread fails instead (exhaustion.hpp), the call
+/// throws std::bad_alloc, which the Error "out of memory" is too. If the library of collective
+/// operations fails instead, the error has its text.
 #pragma once
 
 #include <dlfcn.h>
@@ -29,10 +30,12 @@ inline constexpr std::chrono::seconds patience{5};
 
 template <class Predicate>
 [[nodiscard]] bool eventually(Predicate&& holds) {
-  return test_support::eventually(patience, std::forward<Predicate>(holds), std::chrono::microseconds{50});
+  return test_support::eventually(patience, std::forward<Predicate>(holds),
+                                  std::chrono::microseconds{50});
 }
 
-/// A callable that counts its instances and calls. Each instance must be destroyed once, and called once if it was enqueued.
+/// A callable that counts its instances and calls. Each instance must be destroyed once, and called
+/// once if it was enqueued.
 class Callable {
  public:
   explicit Callable(std::atomic<int>* ran = nullptr) noexcept : ran_{ran} { ++alive(); }
@@ -61,9 +64,10 @@ class Checker {
  public:
   Checker();
 
-  /// Calls `f`, and calls it again if it throws because of the fault. A call that throws must leave nothing behind. Returns false if the
-  /// runtime is lost, or all memory or threads are: then the scenario should end. If one allocation or thread start is to fail, it fails in
-  /// several calls in turn, so that a call which leaves a block of memory behind each time is found.
+  /// Calls `f`, and calls it again if it throws because of the fault. A call that throws must leave
+  /// nothing behind. Returns false if the runtime is lost, or all memory or threads are: then the
+  /// scenario should end. If one allocation or thread start is to fail, it fails in several calls
+  /// in turn, so that a call which leaves a block of memory behind each time is found.
   template <class F>
   [[nodiscard]] bool attempt(const char* what, F&& f);
   /// Reports a violation.
@@ -71,7 +75,8 @@ class Checker {
   void require(bool holds, const char* what) {
     if (!holds) violation("%s", what);
   }
-  /// Whether the runtime still works, so that data and order can be checked. False once the context is lost.
+  /// Whether the runtime still works, so that data and order can be checked. False once the context
+  /// is lost.
   [[nodiscard]] bool sound() const { return !view().sticky; }
   /// Whether the last exception said that the device is lost.
   [[nodiscard]] bool told_lost() const { return told_lost_; }
@@ -81,24 +86,28 @@ class Checker {
   [[nodiscard]] int thrown() const { return thrown_; }
   /// Allows that `count` default streams, which are never destroyed, keep an event.
   void keeps_events(std::size_t count) { kept_events_ = count; }
-  /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream or for overlap().
+  /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream
+  /// or for overlap().
   void keeps_streams(std::size_t count) { kept_streams_ = count; }
-  /// Allows that `count` blocks of a resource are not given back if the runtime is lost, or if a capture may use them: they stay counted.
+  /// Allows that `count` blocks of a resource are not given back if the runtime is lost, or if a
+  /// capture may use them: they stay counted.
   void keeps_resource_blocks(std::size_t count) { kept_blocks_ = count; }
-  /// The device has no pools, so that calls may free memory after waiting for it. Such a wait, which cannot throw, is tried twice.
+  /// The device has no pools, so that calls may free memory after waiting for it. Such a wait,
+  /// which cannot throw, is tried twice.
   void frees_after_wait() { frees_after_wait_ = true; }
-  /// Operations enqueue several functions from now on. If the device is lost in between, those that its streams have taken are discarded
-  /// with the streams.
+  /// Operations enqueue several functions from now on. If the device is lost in between, those that
+  /// its streams have taken are discarded with the streams.
   void enqueues_several() { enqueues_several_ = true; }
   /// Completions are watched for from now on.
   void watches() { watches_ = true; }
-  /// The trace is on from now on. Requires: the scenario itself makes no event and queries no stream.
+  /// The trace is on from now on. Requires: the scenario itself makes no event and queries no
+  /// stream.
   void traces() {
     traces_ = true;
     kept_events_ += 1;  // the clock of the device
   }
-  /// Communicators are in use from now on. Their threads query events and give up objects later, and `batons` events stay with devices or
-  /// communicators for the order of operations.
+  /// Communicators are in use from now on. Their threads query events and give up objects later,
+  /// and `batons` events stay with devices or communicators for the order of operations.
   void communicates(std::size_t batons) {
     communicates_ = true;
     batons_ = batons;
@@ -107,7 +116,8 @@ class Checker {
   void is_told() { is_told_ = true; }
   /// From now on the library's own threads abort communicators, and drop what NCCL returns.
   void aborts() { aborts_ = true; }
-  /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover() was called.
+  /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover()
+  /// was called.
   void finish();
   [[nodiscard]] int report(const char* scenario) const;
 
@@ -130,13 +140,15 @@ class Checker {
   void thrown_by_ccl(const char* what, const runnel::Error& error);
   void thrown_without_memory(const char* what, const std::bad_alloc& error);
   /// After a call has thrown. True if the call is to be repeated.
-  [[nodiscard]] bool goes_on(const char* what, const Snapshot& before, const StandinView& then, long calls_before);
+  [[nodiscard]] bool goes_on(const char* what, const Snapshot& before, const StandinView& then,
+                             long calls_before);
   void watch_blocks(const char* what);
   void check_device_memory();
   void absorbed(const char* what, const StandinView& now);
   [[nodiscard]] StandinCclView ccl_view() const;
   void check_communicators();
-  /// How many communicators may stay: without an answer, or without a thread, the library cannot destroy them.
+  /// How many communicators may stay: without an answer, or without a thread, the library cannot
+  /// destroy them.
   [[nodiscard]] std::size_t kept_communicators() const;
 
   void (*inspect_)(StandinView*);
@@ -159,8 +171,9 @@ class Checker {
   bool told_lost_ = false;
   int absorbed_ = 0;
   std::string seen_;
-  // A leak adds blocks at each repeated failure of the same call. What the library keeps for reuse mostly grows a few times only. But
-  // threads exchange the blocks of host functions in batches of 32, so that a few threads can keep a hundred.
+  // A leak adds blocks at each repeated failure of the same call. What the library keeps for reuse
+  // mostly grows a few times only. But threads exchange the blocks of host functions in batches of
+  // 32, so that a few threads can keep a hundred.
   static constexpr int repeated_faults = 48, repeated_faults_while_growing = 192;
   int repeated_ = 0;
   bool blocks_always_grew_ = true;
@@ -178,7 +191,8 @@ bool Checker::attempt(const char* what, F&& f) {
       f();
       const StandinView now = view();
       if (now.faulted && !then.faulted) absorbed(what, now);
-      if (!now.sticky && now.capture_mode != then.capture_mode) violation("%s: another capture mode is left behind", what);
+      if (!now.sticky && now.capture_mode != then.capture_mode)
+        violation("%s: another capture mode is left behind", what);
       return true;
     } catch (const runnel::Error& error) {
       thrown(what, error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The scenarios of <runnel/communicator.hpp>, built where the component comm is. A call that fails may break its communicator: then the
-/// communicator says so, and a new one takes its place before the call is repeated.
+/// The scenarios of <runnel/communicator.hpp>, built where the component comm is. A call that fails
+/// may break its communicator: then the communicator says so, and a new one takes its place before
+/// the call is repeated.
 #include "communicators.hpp"
 
 #include "gate.hpp"
@@ -25,7 +26,8 @@ using namespace runnel;
 using namespace std::chrono_literals;
 
 constexpr std::size_t few = 1000;
-constexpr std::size_t many = (std::size_t{5} << 20) / sizeof(int);  // two pieces of what goes through pinned memory
+// two pieces of what goes through pinned memory
+constexpr std::size_t many = (std::size_t{5} << 20) / sizeof(int);
 
 [[nodiscard]] bool is_broken(const Communicator& communicator) {
   try {
@@ -54,8 +56,10 @@ struct Member {
   std::optional<Communicator> all;
 
   bool start(Checker& c, Device device, std::size_t count) {
-    return c.attempt("Stream", [&] { a.emplace(device); }) && c.attempt("Stream", [&] { b.emplace(device); }) &&
-           c.attempt("DeviceBuffer", [&] { x.emplace(count, *a); }) && c.attempt("DeviceBuffer", [&] { y.emplace(count, *b); }) &&
+    return c.attempt("Stream", [&] { a.emplace(device); }) &&
+           c.attempt("Stream", [&] { b.emplace(device); }) &&
+           c.attempt("DeviceBuffer", [&] { x.emplace(count, *a); }) &&
+           c.attempt("DeviceBuffer", [&] { y.emplace(count, *b); }) &&
            c.attempt("PinnedBuffer", [&] { result.emplace(64U); });
   }
   /// After a call has failed: the streams may also say why the communicator broke.
@@ -84,8 +88,10 @@ struct Member {
         !c.attempt("synchronize", [&] { a->synchronize(); }))
       return false;
     if (c.thrown() != thrown) forget_errors();
-    if (c.thrown() != thrown || (c.faulted() && !had_faulted)) return c.sound();  // an operation may have failed, and so have no result
-    c.require(std::all_of(result->begin(), result->end(), [&](int each) { return each == value; }), "an operation gave wrong numbers");
+    // an operation may have failed, and so have no result
+    if (c.thrown() != thrown || (c.faulted() && !had_faulted)) return c.sound();
+    c.require(std::all_of(result->begin(), result->end(), [&](int each) { return each == value; }),
+              "an operation gave wrong numbers");
     return c.attempt("synchronize", [&] { b->synchronize(); });
   }
 };
@@ -94,13 +100,14 @@ using Make = std::function<Communicator(CommunicatorOptions)>;
 
 class Alone : public Member {
  public:
-  Alone(Checker& checker, const Make& make, CommunicatorOptions options) : c_{checker}, make_{make}, options_{options} {}
+  Alone(Checker& checker, const Make& make, CommunicatorOptions options)
+      : c_{checker}, make_{make}, options_{options} {}
   bool start(std::size_t count = few) {
     c_.communicates(1);
     c_.keeps_streams(4);    // on which memory and graphs are freed that may be in use
     c_.enqueues_several();  // a gate's function, and then the operation
-    return c_.attempt("current_stream", [] { static_cast<void>(current_stream()); }) && Member::start(c_, Device{0}, count) &&
-           attempt("Communicator", [] {});
+    return c_.attempt("current_stream", [] { static_cast<void>(current_stream()); }) &&
+           Member::start(c_, Device{0}, count) && attempt("Communicator", [] {});
   }
   /// As Checker::attempt(), with a communicator that is whole.
   template <class F>
@@ -121,7 +128,8 @@ class Alone : public Member {
   }
 
  private:
-  /// Each stream that used a communicator says why it broke. Outside of attempts, because nothing of this is one's result.
+  /// Each stream that used a communicator says why it broke. Outside of attempts, because nothing
+  /// of this is one's result.
   void hear_of_breakage() const {
     const exhaustion::Pause pause;
     if (all && is_broken(*all)) forget_errors();
@@ -141,7 +149,8 @@ void operations(Checker& c, const Make& make, CommunicatorOptions options, std::
         one.all->all_reduce(*one.a, *one.x);
       }))
     return;
-  if (!one.attempt("broadcast in another stream", [&] { one.all->broadcast(*one.b, *one.y); })) return;
+  if (!one.attempt("broadcast in another stream", [&] { one.all->broadcast(*one.b, *one.y); }))
+    return;
   if (!one.attempt("split", [&] { part.emplace(one.all->split(0)); })) return;
   if (!one.attempt("a part that ends with an operation under way", [&] {
         if (!part || is_broken(*part)) part.emplace(one.all->split(0));
@@ -229,8 +238,10 @@ void ccl_captured(Checker& c) {
   };
   if (!one.attempt("capture", [&] { graph = capture(*one.a, work); })) return;
   if (!c.attempt("launch", [&] { graph->launch(*one.a); })) return;
-  // The library does not watch operations of a graph, so that the program has to look for their errors.
-  static_cast<void>(eventually([&] { return is_broken(*one.all) || ask([&] { return one.a->query(); }); }));
+  // The library does not watch operations of a graph, so that the program has to look for their
+  // errors.
+  static_cast<void>(
+      eventually([&] { return is_broken(*one.all) || ask([&] { return one.a->query(); }); }));
   static_cast<void>(one.has(c, 5));
 }
 
@@ -284,7 +295,8 @@ class Pair {
     for (Member& each : members) {
       // Only a watched operation ends by itself after an error.
       if (options_.timeout.count() == 0)
-        static_cast<void>(eventually([&] { return is_any_broken() || ask([&] { return each.a->query(); }); }));
+        static_cast<void>(
+            eventually([&] { return is_any_broken() || ask([&] { return each.a->query(); }); }));
       if (!each.has(c_, value)) return false;
       if (c_.thrown() == thrown) continue;
       forget_errors();
@@ -294,7 +306,8 @@ class Pair {
   }
   /// Or there is none.
   [[nodiscard]] bool is_any_broken() const {
-    return std::any_of(members.begin(), members.end(), [](const Member& each) { return !each.all || is_broken(*each.all); });
+    return std::any_of(members.begin(), members.end(),
+                       [](const Member& each) { return !each.all || is_broken(*each.all); });
   }
   void forget_errors() const {
     for (const Member& each : members) each.forget_errors();
@@ -321,7 +334,9 @@ void ccl_verbs(Checker& c) {
   if (!two.attempt("every verb", [&] {
         Communicator::together([&] {
           for (Member& each : two.members) {
-            const auto half = [](DeviceBuffer<int>& all) { return all.span().subspan(0, all.size() / 2); };
+            const auto half = [](DeviceBuffer<int>& all) {
+              return all.span().subspan(0, all.size() / 2);
+            };
             const Communicator& own = *each.all;
             const int other = 1 - own.rank();
             own.reduce(*each.a, *each.x, *each.y);
@@ -353,7 +368,8 @@ void ccl_parts(Checker& c) {
     std::exception_ptr failures[2];
     const auto split_one = [&](std::size_t i) {
       try {
-        parts[i].emplace(two.members[i].all->split(static_cast<int>(i)));  // the vendor's library joins ranks without a timeout
+        // the vendor's library joins ranks without a timeout
+        parts[i].emplace(two.members[i].all->split(static_cast<int>(i)));
       } catch (...) {
         failures[i] = std::current_exception();
       }
@@ -380,7 +396,8 @@ void ccl_parts(Checker& c) {
           Gate gates[2];
           for (std::size_t i = 0; i < 2; ++i) gates[i].close_on(*two.members[i].a);
           Communicator::together([&] {
-            for (std::size_t i = 0; i < 2; ++i) parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
+            for (std::size_t i = 0; i < 2; ++i)
+              parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
           });
           forget_parts();
         } catch (const Error&) {

@@ -5,7 +5,8 @@
 
 namespace sweep {
 
-///@{ A communicator of one process: operations in several streams, a part, ends with an operation under way, an abort.
+/// @{ A communicator of one process: operations in several streams, a part, ends with an operation
+/// under way, an abort.
 void mpi_operations(Checker& c);
 void ccl_operations(Checker& c);
 ///@}

@@ -32,7 +32,8 @@ struct Code {
   std::array<Range, 2> files{};
   [[nodiscard]] bool contains(const void* address) const noexcept {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    return std::any_of(files.begin(), files.end(), [&](Range each) { return each.begin <= at && at < each.end; });
+    return std::any_of(files.begin(), files.end(),
+                       [&](Range each) { return each.begin <= at && at < each.end; });
   }
 };
 
@@ -53,10 +54,11 @@ int note_file(dl_phdr_info* info, std::size_t, void*) {
   const std::string_view name = info->dlpi_name;
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
   const bool is_first = name.empty() && program.files[0].begin == 0;
-  Code* const code = is_first                                                                         ? &program
-                     : has("/librunnel-")                                                             ? &library
-                     : has("/libcudart") || has("/libamdhip64") || has("/libnccl") || has("/librccl") ? &runtime
-                                                                                                      : nullptr;
+  Code* const code =
+      is_first                                                                         ? &program
+      : has("/librunnel-")                                                             ? &library
+      : has("/libcudart") || has("/libamdhip64") || has("/libnccl") || has("/librccl") ? &runtime
+                                                                                       : nullptr;
   if (code == nullptr) return 0;
   Code::Range& range = code->files[code->files[0].begin == 0 ? 0 : 1];
   for (int i = 0; i < info->dlpi_phnum; ++i) {
@@ -68,8 +70,8 @@ int note_file(dl_phdr_info* info, std::size_t, void*) {
   return 0;
 }
 
-/// The place in the library that made the call which returns to `caller`; null if another file made it. A call through the C++ library
-/// belongs to the file that called the C++ library.
+/// The place in the library that made the call which returns to `caller`; null if another file made
+/// it. A call through the C++ library belongs to the file that called the C++ library.
 [[nodiscard]] const void* place_in_library(const void* caller) noexcept {
   if (library.contains(caller)) return caller;
   if (program.contains(caller) || runtime.contains(caller)) return nullptr;
@@ -77,7 +79,9 @@ int note_file(dl_phdr_info* info, std::size_t, void*) {
   const auto end = frames.begin() + backtrace(frames.data(), static_cast<int>(frames.size()));
   // The first frames are those of this file, which is a part of the program.
   auto frame = std::find(frames.begin(), end, caller);
-  while (frame != end && !library.contains(*frame) && !program.contains(*frame) && !runtime.contains(*frame)) ++frame;
+  while (frame != end && !library.contains(*frame) && !program.contains(*frame) &&
+         !runtime.contains(*frame))
+    ++frame;
   return frame != end && library.contains(*frame) ? *frame : nullptr;
 }
 
@@ -87,7 +91,8 @@ void note_place(const void* place) noexcept {
   if (dladdr(place, &found) == 0 || found.dli_fname == nullptr) return;
   const char* const slash = std::strrchr(found.dli_fname, '/');
   std::snprintf(where, sizeof where, "%s+%#zx", slash == nullptr ? found.dli_fname : slash + 1,
-                static_cast<std::size_t>(static_cast<const char*>(place) - static_cast<const char*>(found.dli_fbase)));
+                static_cast<std::size_t>(static_cast<const char*>(place) -
+                                         static_cast<const char*>(found.dli_fbase)));
 }
 
 /// Counts a call that the library makes at `place`. True if it has to fail.
@@ -146,7 +151,9 @@ void begin() {
   static_cast<void>(backtrace(frames.data(), 4));  // its first call allocates
   dl_iterate_phdr(note_file, nullptr);
   if (library.files[0].begin == 0) {
-    std::printf("the library is a part of the program, so its calls cannot be told from those of the program\n");
+    std::printf(
+        "the library is a part of the program, so its calls cannot be told from those of the "
+        "program\n");
     std::exit(77);
   }
   read_plan();
@@ -155,7 +162,12 @@ void begin() {
 
 bool is_planned() noexcept { return what != What::none; }
 View view() noexcept {
-  return {allocations.load(), threads.load(), faults.load(), lasting && faults.load() > 0 && !recovered.load(), where, blocks.load()};
+  return {allocations.load(),
+          threads.load(),
+          faults.load(),
+          lasting && faults.load() > 0 && !recovered.load(),
+          where,
+          blocks.load()};
 }
 void recover() noexcept { recovered = true; }
 long calls() noexcept { return what == What::threads ? threads.load() : allocations.load(); }
@@ -181,23 +193,35 @@ void operator delete(void* block) noexcept { release(block, 1); }
 void operator delete[](void* block) noexcept { release(block, 1); }
 void operator delete(void* block, std::size_t) noexcept { release(block, 1); }
 void operator delete[](void* block, std::size_t) noexcept { release(block, 1); }
-void operator delete(void* block, std::align_val_t unit) noexcept { release(block, static_cast<std::size_t>(unit)); }
-void operator delete[](void* block, std::align_val_t unit) noexcept { release(block, static_cast<std::size_t>(unit)); }
-void operator delete(void* block, std::size_t, std::align_val_t unit) noexcept { release(block, static_cast<std::size_t>(unit)); }
-void operator delete[](void* block, std::size_t, std::align_val_t unit) noexcept { release(block, static_cast<std::size_t>(unit)); }
+void operator delete(void* block, std::align_val_t unit) noexcept {
+  release(block, static_cast<std::size_t>(unit));
+}
+void operator delete[](void* block, std::align_val_t unit) noexcept {
+  release(block, static_cast<std::size_t>(unit));
+}
+void operator delete(void* block, std::size_t, std::align_val_t unit) noexcept {
+  release(block, static_cast<std::size_t>(unit));
+}
+void operator delete[](void* block, std::size_t, std::align_val_t unit) noexcept {
+  release(block, static_cast<std::size_t>(unit));
+}
 
 extern "C" void* aligned_alloc(std::size_t unit, std::size_t bytes) noexcept {
   using namespace sweep::exhaustion;
-  const void* const place = counting && paused == 0 ? place_in_library(__builtin_return_address(0)) : nullptr;
+  const void* const place =
+      counting && paused == 0 ? place_in_library(__builtin_return_address(0)) : nullptr;
   void* block = nullptr;
   if (place != nullptr && must_fail(What::memory, allocations, place)) return nullptr;
   return posix_memalign(&block, unit, bytes) == 0 ? block : nullptr;
 }
 
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) noexcept {
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*start)(void*), void* argument) noexcept {
   using namespace sweep::exhaustion;
-  const void* const place = counting && paused == 0 ? place_in_library(__builtin_return_address(0)) : nullptr;
+  const void* const place =
+      counting && paused == 0 ? place_in_library(__builtin_return_address(0)) : nullptr;
   if (place != nullptr && must_fail(What::threads, threads, place)) return EAGAIN;
-  static const auto next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  static const auto next =
+      reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
   return next(thread, attributes, start, argument);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Short programs over the public API for the fault sweep. `sweep_scenarios` lists them with the environment that each one needs. With a
-/// name it runs one scenario, checks the invariants and prints a summary. Destructors run outside of attempts, because they must not
-/// throw.
+/// Short programs over the public API for the fault sweep. `sweep_scenarios` lists them with the
+/// environment that each one needs. With a name it runs one scenario, checks the invariants and
+/// prints a summary. Destructors run outside of attempts, because they must not throw.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -45,12 +45,14 @@ std::vector<int> numbers(std::size_t n, int from = 1) {
   return v;
 }
 
-/// Work that is enqueued before the fault. It must complete with the right bytes, and its objects must stay usable.
+/// Work that is enqueued before the fault. It must complete with the right bytes, and its objects
+/// must stay usable.
 struct Bystander {
   std::optional<Stream> stream;
   std::optional<PinnedBuffer<int>> in, out;
   std::optional<DeviceBuffer<int>> between;
-  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after the scenario has ended early
+  // never freed: a function may still run after the scenario has ended early
+  std::atomic<int>& ran = *new std::atomic<int>{0};
 
   bool start(Checker& c) {
     if (!begin(c)) return false;
@@ -67,12 +69,17 @@ struct Bystander {
   }
   bool check(Checker& c) {
     if (!c.attempt("bystander: synchronize", [&] { stream->synchronize(); })) return false;
-    c.require(std::equal(in->begin(), in->end(), out->begin()), "work enqueued before the fault did not arrive");
+    c.require(std::equal(in->begin(), in->end(), out->begin()),
+              "work enqueued before the fault did not arrive");
     c.require(ran == 1, "a host function enqueued before the fault did not run once");
-    return c.attempt("bystander: use again", [&] {
-      fill(*stream, *out, 3);
-      stream->synchronize();
-    }) && (c.require(std::all_of(out->begin(), out->end(), [](int x) { return x == 3; }), "a later fill did not arrive"), true);
+    return c.attempt("bystander: use again",
+                     [&] {
+                       fill(*stream, *out, 3);
+                       stream->synchronize();
+                     }) &&
+           (c.require(std::all_of(out->begin(), out->end(), [](int x) { return x == 3; }),
+                      "a later fill did not arrive"),
+            true);
   }
 };
 
@@ -80,9 +87,17 @@ void streams(Checker& c) {
   if (!begin(c)) return;
   std::optional<Stream> plain, urgent, blocking;
   if (!c.attempt("Stream", [&] { plain.emplace(); })) return;
-  if (!c.attempt("Stream, priority", [&] { urgent.emplace(StreamOptions{.priority = Priority::high, .name = "urgent"}); })) return;
-  if (!c.attempt("Stream, blocking", [&] { blocking.emplace(first, StreamOptions{.blocking = true}); })) return;
-  if (!c.attempt("priority", [&] { c.require(urgent->priority() <= plain->priority(), "the priority is lost"); })) return;
+  if (!c.attempt("Stream, priority", [&] {
+        urgent.emplace(StreamOptions{.priority = Priority::high, .name = "urgent"});
+      }))
+    return;
+  if (!c.attempt("Stream, blocking",
+                 [&] { blocking.emplace(first, StreamOptions{.blocking = true}); }))
+    return;
+  if (!c.attempt("priority", [&] {
+        c.require(urgent->priority() <= plain->priority(), "the priority is lost");
+      }))
+    return;
   c.require(blocking->is_blocking() && !plain->is_blocking(), "blocking is not what was asked for");
   Stream moved{std::move(*plain)};
   if (!c.attempt("synchronize", [&] { moved.synchronize(); })) return;
@@ -105,7 +120,8 @@ void wait_stream(Checker& c) {
   if (!c.attempt("copy", [&] { copy(*other, *result, *b.between); })) return;
   gate.open();
   if (!c.attempt("synchronize", [&] { other->synchronize(); })) return;
-  c.require(std::all_of(result->begin(), result->end(), [](int x) { return x == 9; }), "the copy did not wait");
+  c.require(std::all_of(result->begin(), result->end(), [](int x) { return x == 9; }),
+            "the copy did not wait");
   static_cast<void>(b.check(c));
 }
 
@@ -121,7 +137,8 @@ void wait_default_streams(Checker& c) {
   if (!c.attempt("wait_stream", [&] { b.stream->wait_stream(*near); })) return;
   if (!c.attempt("query", [&] { static_cast<void>(far->query()); })) return;
   if (!c.attempt("synchronize", [&] { far->synchronize(); })) return;
-  if (!c.attempt("per_thread_default", [&] { StreamRef::per_thread_default(first).synchronize(); })) return;
+  if (!c.attempt("per_thread_default", [&] { StreamRef::per_thread_default(first).synchronize(); }))
+    return;
   static_cast<void>(b.check(c));
 }
 
@@ -146,11 +163,14 @@ void events(Checker& c) {
       }))
     return;
   if (!c.attempt("record", [&] { event.record(*other); })) return;
-  if (!c.attempt("query", [&] { c.require(!made->query(), "an event behind a gate is complete"); })) return;
+  if (!c.attempt("query", [&] { c.require(!made->query(), "an event behind a gate is complete"); }))
+    return;
   if (!c.attempt("wait_event", [&] { b.stream->wait_event(event); })) return;
   gate.open();
   if (!c.attempt("synchronize", [&] { event.synchronize(); })) return;
-  if (!c.attempt("synchronize_for", [&] { c.require(made->synchronize_for(patience), "the event never comes"); })) return;
+  if (!c.attempt("synchronize_for",
+                 [&] { c.require(made->synchronize_for(patience), "the event never comes"); }))
+    return;
   static_cast<void>(b.check(c));
 }
 
@@ -163,7 +183,8 @@ void timed_events(Checker& c) {
   if (!c.attempt("TimedEvent", [&] { stop.emplace(*b.stream); })) return;
   if (!c.attempt("synchronize", [&] { stop->synchronize(); })) return;
   // 600 from the difference itself correctly means "not ready".
-  if (!c.attempt("difference", [&] { c.require(*stop - *start >= 0ns, "time runs backwards"); })) return;
+  if (!c.attempt("difference", [&] { c.require(*stop - *start >= 0ns, "time runs backwards"); }))
+    return;
   static_cast<void>(b.check(c));
 }
 
@@ -173,7 +194,8 @@ void event_options(Checker& c) {
   if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
   Event patient{EventOptions{.blocking_wait = true}};
   Event shared{EventOptions{.interprocess = true}};
-  // The first record makes the native event. If it fails, the event is not counted unless it exists.
+  // The first record makes the native event. If it fails, the event is not counted unless it
+  // exists.
   if (!c.attempt("record a blocking event", [&] { patient.record(*stream); })) return;
   if (!c.attempt("record an interprocess event", [&] { shared.record(*stream); })) return;
   if (!c.attempt("synchronize", [&] { patient.synchronize(); })) return;
@@ -194,7 +216,9 @@ void event_moves_between_devices(Checker& c) {
         try {
           event.record(*far);
         } catch (...) {
-          if (c.sound()) c.require(!event.query() && event.device() == first, "a failed record lost the previous record");
+          if (c.sound())
+            c.require(!event.query() && event.device() == first,
+                      "a failed record lost the previous record");
           throw;
         }
       }))
@@ -210,10 +234,13 @@ void pool(Checker& c) {
   if (!b.start(c)) return;
   std::optional<StreamPool> pool;
   std::array<std::optional<StreamLease>, 4> leases;
-  if (!c.attempt("StreamPool", [&] { pool.emplace(first, StreamPoolOptions{.size = 2, .max = 4}); })) return;
+  if (!c.attempt("StreamPool",
+                 [&] { pool.emplace(first, StreamPoolOptions{.size = 2, .max = 4}); }))
+    return;
   for (auto& lease : leases)
     if (!c.attempt("acquire", [&] { lease.emplace(pool->acquire()); })) return;
-  c.require(pool->leased() == 4 && pool->size() == 4 && pool->growth() == 2, "the pool counts wrongly");
+  c.require(pool->leased() == 4 && pool->size() == 4 && pool->growth() == 2,
+            "the pool counts wrongly");
   if (!c.attempt("wait_stream", [&] { leases[0]->wait_stream(*b.stream); })) return;
   if (!c.attempt("use", [&] { leases[0]->launch_host_func(Callable{}); })) return;
   leases[1].reset();
@@ -233,10 +260,13 @@ void copies_pinned(Checker& c) {
   if (!c.attempt("DeviceBuffer", [&] { one.emplace(4096U, *b.stream); })) return;
   if (!c.attempt("DeviceBuffer", [&] { two.emplace(4096U, *b.stream); })) return;
   std::iota(in->begin(), in->end(), 1);
-  if (!c.attempt("copy, unknown kinds", [&] { copy_bytes(*b.stream, one->data(), in->data(), in->size_bytes()); })) return;
+  if (!c.attempt("copy, unknown kinds",
+                 [&] { copy_bytes(*b.stream, one->data(), in->data(), in->size_bytes()); }))
+    return;
   if (!c.attempt("copy, device to device", [&] { copy(*b.stream, *two, *one); })) return;
   if (!c.attempt("copy, block", [&] { copy(*b.stream, *out, *two, Pageable::block); })) return;
-  if (!c.attempt("copy, host to host", [&] { copy_bytes(*b.stream, out->data(), in->data(), 64); })) return;
+  if (!c.attempt("copy, host to host", [&] { copy_bytes(*b.stream, out->data(), in->data(), 64); }))
+    return;
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
   c.require(std::equal(in->begin(), in->end(), out->begin()), "wrong bytes");
   in.reset();
@@ -256,7 +286,9 @@ void copies_small(Checker& c) {
   if (!c.attempt("copy in", [&] { copy(*b.stream, *on_device, in); })) return;
   if (!c.attempt("copy out", [&] { copy(*b.stream, out, *on_device); })) return;
   if (!c.attempt("copy, block", [&] { copy(*b.stream, out, *on_device, Pageable::block); })) return;
-  if (!c.attempt("copy, host to host", [&] { copy(*b.stream, std::span{out}.first(10), std::span{in}.first(10)); })) return;
+  if (!c.attempt("copy, host to host",
+                 [&] { copy(*b.stream, std::span{out}.first(10), std::span{in}.first(10)); }))
+    return;
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
   c.require(in == out, "wrong bytes");
   static_cast<void>(b.check(c));
@@ -265,16 +297,18 @@ void copies_small(Checker& c) {
 /// A copy that needs more pieces than a ring has slots.
 constexpr std::size_t large = (std::size_t{5} << 20) / sizeof(int);
 
-/// After synchronize() has reported a lost device, no thread of the library writes to the memory any more. (A host function that is being
-/// called goes on.)
+/// After synchronize() has reported a lost device, no thread of the library writes to the memory
+/// any more. (A host function that is being called goes on.)
 void require_untouched(Checker& c, std::vector<std::vector<int>>& memory) {
   for (std::vector<int>& each : memory) std::fill(each.begin(), each.end(), -1);
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
   for (const std::vector<int>& each : memory)
-    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each), "a worker wrote to memory");
+    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each),
+              "a worker wrote to memory");
 }
 
-/// A copy that throws no longer uses the caller's memory, so the caller may free the memory at once.
+/// A copy that throws no longer uses the caller's memory, so the caller may free the memory at
+/// once.
 void copies_staged(Checker& c, bool busy, std::size_t size, bool by_workers = true) {
   Bystander b;
   if (!b.start(c)) return;
@@ -283,7 +317,8 @@ void copies_staged(Checker& c, bool busy, std::size_t size, bool by_workers = tr
   if (!c.attempt("Stream", [&] { stream.emplace(); })) return;
   if (!c.attempt("DeviceBuffer", [&] { on_device.emplace(size, *stream); })) return;
   if (!busy && !c.attempt("synchronize", [&] { stream->synchronize(); })) return;
-  // The memory of the copies that succeeded. Never freed, because pending copies cannot be waited for if the runtime is lost.
+  // The memory of the copies that succeeded. Never freed, because pending copies cannot be waited
+  // for if the runtime is lost.
   auto& in = *new std::vector<std::vector<int>>;
   auto& out = *new std::vector<std::vector<int>>;
   for (int i = 0; i < 2; ++i) {
@@ -349,15 +384,18 @@ void row_to_device(Checker& c, std::size_t count, std::size_t size) {
   auto& memory = *new RowMemory;
   for (std::size_t i = 0; i < count; ++i) {
     if (!c.attempt("copy in a row to the device", [&] {
-          memory.with(numbers(size, static_cast<int>(i)),
-                      [&](const std::vector<int>& source) { copy(*stream, on_device->span().subspan(i * size, size), source); });
+          memory.with(numbers(size, static_cast<int>(i)), [&](const std::vector<int>& source) {
+            copy(*stream, on_device->span().subspan(i * size, size), source);
+          });
         }))
       return;
   }
   if (!c.attempt("copy, pinned", [&] { copy(*stream, *out, *on_device); })) return;
   if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
   for (std::size_t i = 0; i < count; ++i)
-    c.require(std::equal(memory.used[i].begin(), memory.used[i].end(), out->begin() + static_cast<long>(i * size)), "wrong bytes");
+    c.require(std::equal(memory.used[i].begin(), memory.used[i].end(),
+                         out->begin() + static_cast<long>(i * size)),
+              "wrong bytes");
   static_cast<void>(b.check(c));
 }
 void row_to_device_small(Checker& c) { row_to_device(c, long_row, small_in_row); }
@@ -377,8 +415,9 @@ void row_to_host(Checker& c, std::size_t count, std::size_t size) {
   auto& memory = *new RowMemory;
   for (std::size_t i = 0; i < count; ++i) {
     if (!c.attempt("copy in a row to the host", [&] {
-          memory.with(std::vector<int>(size, -1),
-                      [&](std::vector<int>& target) { copy(*stream, target, on_device->span().subspan(i * size, size)); });
+          memory.with(std::vector<int>(size, -1), [&](std::vector<int>& target) {
+            copy(*stream, target, on_device->span().subspan(i * size, size));
+          });
         }))
       return;
   }
@@ -386,15 +425,18 @@ void row_to_host(Checker& c, std::size_t count, std::size_t size) {
     if (c.told_lost()) require_untouched(c, memory.used);
     return;
   }
-  for (std::size_t i = 0; i < count; ++i) c.require(memory.used[i] == numbers(size, static_cast<int>(i * size)), "wrong bytes");
+  for (std::size_t i = 0; i < count; ++i)
+    c.require(memory.used[i] == numbers(size, static_cast<int>(i * size)), "wrong bytes");
   for (const std::vector<int>& each : memory.given_up)
-    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each), "a copy that threw has written to memory afterwards");
+    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each),
+              "a copy that threw has written to memory afterwards");
   static_cast<void>(b.check(c));
 }
 void row_to_host_small(Checker& c) { row_to_host(c, long_row, small_in_row); }
 void row_to_host_large(Checker& c) { row_to_host(c, short_row, large_in_row); }
 
-/// Lists of blocks in shuffled order: all of them to the device, all of them to the host, and both in one list beside pinned memory.
+/// Lists of blocks in shuffled order: all of them to the device, all of them to the host, and both
+/// in one list beside pinned memory.
 void lists(Checker& c, bool by_workers) {
   constexpr std::size_t blocks = 12, size = 15'000, all = blocks * size;
   Bystander b;
@@ -417,11 +459,15 @@ void lists(Checker& c, bool by_workers) {
   auto& sources = *new RowMemory;
   auto& targets = *new RowMemory;
   if (!c.attempt("list to the device", [&] {
-        sources.with(numbers(all), [&](const std::vector<int>& source) { copy_batch(*stream, list(one->data(), source.data())); });
+        sources.with(numbers(all), [&](const std::vector<int>& source) {
+          copy_batch(*stream, list(one->data(), source.data()));
+        });
       }))
     return;
   if (!c.attempt("list to the host", [&] {
-        targets.with(std::vector<int>(all, -1), [&](std::vector<int>& target) { copy_batch(*stream, list(target.data(), one->data())); });
+        targets.with(std::vector<int>(all, -1), [&](std::vector<int>& target) {
+          copy_batch(*stream, list(target.data(), one->data()));
+        });
       }))
     return;
   // After an exception other operations of a list may have been enqueued.
@@ -431,20 +477,25 @@ void lists(Checker& c, bool by_workers) {
         std::vector<CopyOperation> operations = list(two->data(), in.data());
         for (const CopyOperation& each : list(out.data(), one->data())) operations.push_back(each);
         for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
-          operations.push_back({pinned->data() + i * size, one->data() + i * size, size * sizeof(int)});
+          operations.push_back(
+              {pinned->data() + i * size, one->data() + i * size, size * sizeof(int)});
         copy_batch(*stream, operations);
       }))
     return;
   auto& back = *new std::vector<int>(all, -1);
-  if (!c.attempt("list to the host", [&] { copy_batch(*stream, list(back.data(), two->data())); })) return;
+  if (!c.attempt("list to the host", [&] { copy_batch(*stream, list(back.data(), two->data())); }))
+    return;
   if (!c.attempt("synchronize", [&] { stream->synchronize(); })) {
     if (c.told_lost() && by_workers) require_untouched(c, targets.used);
     return;
   }
-  c.require(targets.used.front() == numbers(all) && out == numbers(all) && back == in, "wrong bytes");
-  c.require(std::equal(pinned->begin(), pinned->end(), out.begin()), "wrong bytes in pinned memory");
+  c.require(targets.used.front() == numbers(all) && out == numbers(all) && back == in,
+            "wrong bytes");
+  c.require(std::equal(pinned->begin(), pinned->end(), out.begin()),
+            "wrong bytes in pinned memory");
   for (const std::vector<int>& each : targets.given_up)
-    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each), "a list that threw has written to memory afterwards");
+    c.require(std::count(each.begin(), each.end(), -1) == std::ssize(each),
+              "a list that threw has written to memory afterwards");
   static_cast<void>(b.check(c));
 }
 
@@ -461,12 +512,20 @@ void copies_2d(Checker& c) {
   std::optional<DeviceBuffer<unsigned char>> one, two;
   if (!c.attempt("DeviceBuffer", [&] { one.emplace(pitch * height, *b.stream); })) return;
   if (!c.attempt("DeviceBuffer", [&] { two.emplace(pitch * height, *b.stream); })) return;
-  if (!c.attempt("copy_2d in", [&] { copy_2d(*b.stream, one->data(), width, in.data(), pitch, width, height); })) return;
-  if (!c.attempt("copy_2d on the device", [&] { copy_2d(*b.stream, two->data(), pitch, one->data(), width, width, height); })) return;
-  if (!c.attempt("copy_2d out", [&] { copy_2d(*b.stream, out.data(), pitch, two->data(), pitch, width, height); })) return;
+  if (!c.attempt("copy_2d in",
+                 [&] { copy_2d(*b.stream, one->data(), width, in.data(), pitch, width, height); }))
+    return;
+  if (!c.attempt("copy_2d on the device", [&] {
+        copy_2d(*b.stream, two->data(), pitch, one->data(), width, width, height);
+      }))
+    return;
+  if (!c.attempt("copy_2d out",
+                 [&] { copy_2d(*b.stream, out.data(), pitch, two->data(), pitch, width, height); }))
+    return;
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
   for (std::size_t row = 0; row < height; ++row)
-    if (std::memcmp(&in[row * pitch], &out[row * pitch], width) != 0) return c.violation("wrong bytes in row %zu", row);
+    if (std::memcmp(&in[row * pitch], &out[row * pitch], width) != 0)
+      return c.violation("wrong bytes in row %zu", row);
   static_cast<void>(b.check(c));
 }
 
@@ -482,7 +541,8 @@ void fills(Checker& c) {
   std::optional<DeviceBuffer<short>> two;
   std::optional<PinnedBuffer<Wide>> wide_out;
   std::optional<PinnedBuffer<short>> two_out;
-  // Never freed: a broken runtime may still call functions that fill this memory, and the scenario cannot wait for them.
+  // Never freed: a broken runtime may still call functions that fill this memory, and the scenario
+  // cannot wait for them.
   auto& ordinary = *new std::vector<int>(100);
   auto& ordinary_wide = *new std::vector<Wide>(100);
   if (!c.attempt("DeviceBuffer", [&] { wide.emplace(1000U, *b.stream); })) return;
@@ -491,27 +551,38 @@ void fills(Checker& c) {
   if (!c.attempt("PinnedBuffer", [&] { two_out.emplace(1000U); })) return;
   if (!c.attempt("fill, 12 bytes", [&] { fill(*b.stream, *wide, Wide{1, 2, 3}); })) return;
   if (!c.attempt("fill, 2 bytes", [&] { fill(*b.stream, *two, short{0x0102}); })) return;
-  if (!c.attempt("fill, 4 bytes", [&] { fill(*b.stream, DeviceSpan<int>{reinterpret_cast<int*>(two->data()), 2}, 0x01020304); })) return;
+  if (!c.attempt("fill, 4 bytes", [&] {
+        fill(*b.stream, DeviceSpan<int>{reinterpret_cast<int*>(two->data()), 2}, 0x01020304);
+      }))
+    return;
   if (!c.attempt("fill, ordinary memory", [&] { fill(*b.stream, ordinary, 5); })) return;
-  if (!c.attempt("fill, ordinary memory, wide", [&] { fill(*b.stream, ordinary_wide, Wide{4, 5, 6}); })) return;
+  if (!c.attempt("fill, ordinary memory, wide",
+                 [&] { fill(*b.stream, ordinary_wide, Wide{4, 5, 6}); }))
+    return;
   if (!c.attempt("fill_2d", [&] { fill_2d(*b.stream, two->data(), 100, 1, 50, 4); })) return;
   if (!c.attempt("copy", [&] { copy(*b.stream, *wide_out, *wide); })) return;
   if (!c.attempt("copy", [&] { copy(*b.stream, *two_out, *two); })) return;
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
-  c.require(std::all_of(wide_out->begin(), wide_out->end(), [](Wide w) { return w == Wide{1, 2, 3}; }), "wrong bytes, wide");
+  c.require(
+      std::all_of(wide_out->begin(), wide_out->end(), [](Wide w) { return w == Wide{1, 2, 3}; }),
+      "wrong bytes, wide");
   c.require((*two_out)[999] == 0x0102 && (*two_out)[0] == 0x0101, "wrong bytes, two");
   c.require(std::count(ordinary.begin(), ordinary.end(), 5) == 100, "wrong bytes, ordinary");
-  c.require(std::count(ordinary_wide.begin(), ordinary_wide.end(), Wide{4, 5, 6}) == 100, "wrong bytes, ordinary, wide");
+  c.require(std::count(ordinary_wide.begin(), ordinary_wide.end(), Wide{4, 5, 6}) == 100,
+            "wrong bytes, ordinary, wide");
   static_cast<void>(b.check(c));
 }
 
 void host_functions(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
-  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after the scenario has ended early
+  // never freed: a function may still run after the scenario has ended early
+  std::atomic<int>& ran = *new std::atomic<int>{0};
   for (int i = 0; i < 3; ++i)
     if (!c.attempt("host function", [&] { b.stream->launch_host_func(Callable{&ran}); })) return;
-  if (!c.attempt("throwing host function", [&] { b.stream->launch_host_func([alive = Callable{}] { throw std::runtime_error{"mine"}; }); }))
+  if (!c.attempt("throwing host function", [&] {
+        b.stream->launch_host_func([alive = Callable{}] { throw std::runtime_error{"mine"}; });
+      }))
     return;
   bool delivered = false;
   if (!c.attempt("synchronize", [&] {
@@ -532,7 +603,8 @@ void host_functions(Checker& c) {
 void host_functions_queued(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
-  std::atomic<int>& ran = *new std::atomic<int>{0};  // never freed: a function may still run after the scenario has ended early
+  // never freed: a function may still run after the scenario has ended early
+  std::atomic<int>& ran = *new std::atomic<int>{0};
   Gate gate;
   if (!gate.close_on(c, *b.stream)) return;
   for (int i = 0; i < 3; ++i)
@@ -578,10 +650,14 @@ void guards_on_two_devices(Checker& c) {
       try {
         f();
       } catch (...) {
-        if (c.sound()) c.require(current_stream(first).id() == of_first && current_stream(second).id() == of_second, what);
+        if (c.sound())
+          c.require(
+              current_stream(first).id() == of_first && current_stream(second).id() == of_second,
+              what);
         throw;
       }
-      c.require(current_stream(first).id() == of_first && current_stream(second).id() == of_second, what);
+      c.require(current_stream(first).id() == of_first && current_stream(second).id() == of_second,
+                what);
     });
   };
   if (!untouched("DeviceGuard", [&] {
@@ -648,12 +724,15 @@ void buffers(Checker& c) {
     if (i == 0) shortlived.reset();  // before its buffer
   }
   if (!c.attempt("synchronize", [&] { other->synchronize(); })) return;
-  if (!c.attempt("pointer_info", [&] { c.require(pointer_info(b.in->data()).kind == MemoryKind::pinned, "wrong kind"); })) return;
+  if (!c.attempt("pointer_info", [&] {
+        c.require(pointer_info(b.in->data()).kind == MemoryKind::pinned, "wrong kind");
+      }))
+    return;
   static_cast<void>(b.check(c));
 }
 
-/// What containers do: the buffer is as it was after each failure, so that the call can be repeated. Without pools, resize() and
-/// deallocate() free a block once the device is done.
+/// What containers do: the buffer is as it was after each failure, so that the call can be
+/// repeated. Without pools, resize() and deallocate() free a block once the device is done.
 void buffers_changed_of(Checker& c, bool pools) {
   Bystander b;
   if (!pools) c.frees_after_wait();
@@ -670,7 +749,10 @@ void buffers_changed_of(Checker& c, bool pools) {
   if (!c.attempt("set_stream", [&] { copied->set_stream(first.default_stream()); })) return;
   DeviceSpan<int> released;
   if (!c.attempt("release", [&] { released = buffer->release(); })) return;
-  if (!c.attempt("deallocate", [&] { DeviceResource{}.deallocate(*b.stream, released.data(), released.size_bytes()); })) return;
+  if (!c.attempt("deallocate", [&] {
+        DeviceResource{}.deallocate(*b.stream, released.data(), released.size_bytes());
+      }))
+    return;
   static_cast<void>(b.check(c));
 }
 
@@ -697,7 +779,8 @@ void recorded_uses(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
-/// A resource of the program's. Never freed: blocks may wait to be given back when a scenario has ended early.
+/// A resource of the program's. Never freed: blocks may wait to be given back when a scenario has
+/// ended early.
 struct CountingResource {
   struct Refused {};
   DeviceResource upstream{first};
@@ -732,7 +815,8 @@ struct CountingResource {
   }
 };
 
-/// Buffers of a resource of the program's, which are given back on their own stream, behind another one, and after their stream.
+/// Buffers of a resource of the program's, which are given back on their own stream, behind another
+/// one, and after their stream.
 void resources_of(Checker& c, bool pools) {
   Bystander b;
   if (!b.start(c)) return;
@@ -765,7 +849,8 @@ void resources_of(Checker& c, bool pools) {
 void resources(Checker& c) { resources_of(c, true); }
 void resources_without_pools(Checker& c) { resources_of(c, false); }
 
-/// With the trace on, which asks for times in the streams. What it is not told leaves a gap in the trace, and nothing else.
+/// With the trace on, which asks for times in the streams. What it is not told leaves a gap in the
+/// trace, and nothing else.
 void traced(Checker& c) {
   if (!begin(c)) return;
   c.traces();
@@ -792,12 +877,17 @@ void memory_control(Checker& c) {
   if (!b.start(c)) return;
   std::optional<ManagedBuffer<int>> managed;
   std::optional<DeviceBuffer<int>> box;
-  if (!c.attempt("reserved", [&] { c.require(DeviceResource{}.reserved() > 0, "the pool holds nothing"); })) return;
+  if (!c.attempt("reserved",
+                 [&] { c.require(DeviceResource{}.reserved() > 0, "the pool holds nothing"); }))
+    return;
   if (!c.attempt("ManagedBuffer", [&] { managed.emplace(64U); })) return;
   if (!c.attempt("advise", [&] { advise(*managed, MemoryAdvice::mostly_read, first); })) return;
   if (!c.attempt("prefetch", [&] { prefetch(*b.stream, *managed, MemoryPlace::host()); })) return;
   if (!c.attempt("DeviceBuffer", [&] { box.emplace(64U, *b.stream); })) return;
-  if (!c.attempt("copy_3d", [&] { copy_3d(*b.stream, box->data(), {16, 64}, b.in->data(), {16, 64}, {8, 4, 1}); })) return;
+  if (!c.attempt("copy_3d", [&] {
+        copy_3d(*b.stream, box->data(), {16, 64}, b.in->data(), {16, 64}, {8, 4, 1});
+      }))
+    return;
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
   static_cast<void>(b.check(c));
 }
@@ -809,8 +899,11 @@ void native_handles(Checker& c) {
   if (!c.attempt("Stream", [&] { made.emplace(); })) return;
   const native::stream handle = made->release();
   made.reset();
-  // The caller owns the handle until it is wrapped, also if wrapping fails. So wrap it once more to destroy it.
-  const bool done = c.attempt("from_native, take", [&] { wrapped.emplace(Stream::from_native(handle, first, Ownership::take)); });
+  // The caller owns the handle until it is wrapped, also if wrapping fails. So wrap it once more to
+  // destroy it.
+  const bool done = c.attempt("from_native, take", [&] {
+    wrapped.emplace(Stream::from_native(handle, first, Ownership::take));
+  });
   if (!done) {
     try {
       wrapped.emplace(Stream::from_native(handle, first, Ownership::take));
@@ -821,7 +914,9 @@ void native_handles(Checker& c) {
     return;
   }
   std::optional<Stream> view;
-  if (!c.attempt("from_native, borrow", [&] { view.emplace(Stream::from_native(handle, Ownership::borrow)); })) return;
+  if (!c.attempt("from_native, borrow",
+                 [&] { view.emplace(Stream::from_native(handle, Ownership::borrow)); }))
+    return;
   if (!c.attempt("host function", [&] { view->launch_host_func(Callable{}); })) return;
   std::optional<Event> event;
   if (!c.attempt("Event", [&] { event.emplace(*view); })) return;
@@ -831,7 +926,8 @@ void native_handles(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
-/// The pool must not hand out a block while a stream may still use it, whatever failed when the block was freed or its stream destroyed.
+/// The pool must not hand out a block while a stream may still use it, whatever failed when the
+/// block was freed or its stream destroyed.
 void pinned_given_back(Checker& c, bool stream_ends) {
   Bystander b;
   if (!b.start(c)) return;
@@ -858,7 +954,8 @@ void pinned_given_back(Checker& c, bool stream_ends) {
   block.reset();
   for (auto& other : others) {
     if (!c.attempt("PinnedBuffer", [&] { other.emplace(size); })) return;
-    c.require(other->data() != used, "a pinned block is handed out while a stream may still read it");
+    c.require(other->data() != used,
+              "a pinned block is handed out while a stream may still read it");
     std::fill(other->begin(), other->end(), 6);
   }
   if (!c.attempt("PinnedPool::trim", [] { PinnedPool::trim(); })) return;
@@ -866,8 +963,9 @@ void pinned_given_back(Checker& c, bool stream_ends) {
   if (!c.attempt("synchronize", [&] { end->synchronize(); })) return;
   if (!c.attempt("copy", [&] { copy(*b.stream, *others[0], *there); })) return;
   if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
-  c.require(std::count((*others[0]).begin(), (*others[0]).end(), 5) == static_cast<std::ptrdiff_t>(size),
-            "the copy read the bytes of the block's next owner");
+  c.require(
+      std::count((*others[0]).begin(), (*others[0]).end(), 5) == static_cast<std::ptrdiff_t>(size),
+      "the copy read the bytes of the block's next owner");
   static_cast<void>(b.check(c));
 }
 void pinned_given_back_first(Checker& c) { pinned_given_back(c, false); }
@@ -892,7 +990,8 @@ struct CaptureEnd {
   }
 };
 
-/// Allocations and queries of the library must not end a capture, even if one of their runtime calls fails.
+/// Allocations and queries of the library must not end a capture, even if one of their runtime
+/// calls fails.
 void captures(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -909,7 +1008,8 @@ void captures(Checker& c) {
   const native::stream handle = captured->native();
   bool capturing = false;
   CaptureEnd end{handle};
-  for (int i = 0; i < 2 && !capturing; ++i) {  // the fault may also occur in these direct runtime calls
+  // the fault may also occur in these direct runtime calls
+  for (int i = 0; i < 2 && !capturing; ++i) {
     static_cast<void>(vendor("StreamBeginCapture", handle, 0));
     static_cast<void>(vendor("GetLastError"));
     end.is_needed = true;
@@ -920,7 +1020,8 @@ void captures(Checker& c) {
     std::optional<HostRegistration> pin;
     std::optional<ManagedBuffer<int>> managed;
     if (!c.attempt("PinnedBuffer", [&] { block.emplace(size); })) return;
-    if (!c.attempt("copy", [&] { copy(*other, DeviceSpan<int>{there->data(), size}, *block); })) return;
+    if (!c.attempt("copy", [&] { copy(*other, DeviceSpan<int>{there->data(), size}, *block); }))
+      return;
     block.reset();
     if (!c.attempt("PinnedBuffer", [&] { another.emplace(size); })) return;
     if (!c.attempt("HostRegistration", [&] { pin.emplace(mine.data(), mine.size()); })) return;
@@ -928,7 +1029,9 @@ void captures(Checker& c) {
   }
   if (!c.attempt("Staging::trim", [] { Staging::trim(); })) return;
   if (!c.attempt("PinnedPool::trim", [] { PinnedPool::trim(); })) return;
-  if (!c.attempt("is_capturing", [&] { c.require(captured->is_capturing(), "the capture is over"); })) return;
+  if (!c.attempt("is_capturing",
+                 [&] { c.require(captured->is_capturing(), "the capture is over"); }))
+    return;
   void* graph = nullptr;
   const bool faulted_before = c.faulted();
   end.is_needed = false;
@@ -956,7 +1059,8 @@ void graphs(Checker& c) {
   if (!c.attempt("PinnedBuffer", [&] { source.emplace(64U); })) return;
   if (!c.attempt("PinnedBuffer", [&] { result.emplace(64U); })) return;
   if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *stream); })) return;
-  if (!c.attempt("record_stream", [&] { there->record_stream(*side); })) return;  // a wait for that stream may fail below
+  // a wait for that stream may fail below
+  if (!c.attempt("record_stream", [&] { there->record_stream(*side); })) return;
   std::fill(source->begin(), source->end(), 5);
   const auto work = [&] {
     copy(*stream, *there, *source);
@@ -966,14 +1070,21 @@ void graphs(Checker& c) {
     stream->wait_stream(*side);
   };
   if (!c.attempt("capture", [&] { graph = capture(*stream, work); })) return;
-  if (!c.attempt("is_capturing", [&] { c.require(!stream->is_capturing() && !side->is_capturing(), "a stream is captured"); })) return;
+  if (!c.attempt("is_capturing", [&] {
+        c.require(!stream->is_capturing() && !side->is_capturing(), "a stream is captured");
+      }))
+    return;
   if (!c.attempt("launch", [&] { graph->launch(*stream); })) return;
   if (!c.attempt("launch elsewhere", [&] { graph->launch(*side); })) return;
   if (!c.attempt("synchronize", [&] { side->synchronize(); })) return;
   if (c.sound()) c.require(result->data()[63] == 5, "the graph has not copied");
   if (!c.attempt("update", [&] { static_cast<void>(graph->update(*stream, work)); })) return;
-  if (!c.attempt("node_count", [&] { c.require(graph->node_count() == 3, "another number of nodes"); })) return;
-  if (!c.attempt("dot", [&] { c.require(graph->dot().find("copy") != std::string::npos, "no copy"); })) return;
+  if (!c.attempt("node_count",
+                 [&] { c.require(graph->node_count() == 3, "another number of nodes"); }))
+    return;
+  if (!c.attempt("dot",
+                 [&] { c.require(graph->dot().find("copy") != std::string::npos, "no copy"); }))
+    return;
   if (!c.attempt("launch", [&] { graph->launch(*stream); })) return;
   graph.reset();  // perhaps under way
   if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
@@ -996,7 +1107,8 @@ void graph_nodes(Checker& c) {
     if (!c.attempt("PinnedBuffer", [&] { buffer->emplace(64U); })) return;
   if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *stream); })) return;
   event.emplace(EventOptions{.external = true});
-  if (!c.attempt("record", [&] { event->record(*stream); })) return;  // its native event stays from now on
+  // its native event stays from now on
+  if (!c.attempt("record", [&] { event->record(*stream); })) return;
   std::fill(source->begin(), source->end(), 5);
   std::fill(other->begin(), other->end(), 6);
   const auto work = [&] {
@@ -1008,7 +1120,9 @@ void graph_nodes(Checker& c) {
     copy(*stream, *result, *there);
   };
   if (!c.attempt("capture", [&] { inner = capture(*stream, work); })) return;
-  if (!c.attempt("update a copy", [&] { inner->update(*stream, copied, [&] { copy(*stream, *there, *other); }); })) return;
+  if (!c.attempt("update a copy",
+                 [&] { inner->update(*stream, copied, [&] { copy(*stream, *there, *other); }); }))
+    return;
   const auto function = [&] { stream->launch_host_func([alive = Callable{}] {}); };
   if (!c.attempt("update a function", [&] { inner->update(*stream, called, function); })) return;
   if (!c.attempt("set_enabled", [&] { inner->set_enabled(called, false); })) return;
@@ -1019,11 +1133,14 @@ void graph_nodes(Checker& c) {
     event->record(*stream);
   };
   if (!c.attempt("capture", [&] { outer = capture(*stream, nested); })) return;
-  if (!c.attempt("is_capturing", [&] { c.require(!stream->is_capturing(), "the stream is captured"); })) return;
+  if (!c.attempt("is_capturing",
+                 [&] { c.require(!stream->is_capturing(), "the stream is captured"); }))
+    return;
   if (!c.attempt("launch", [&] { outer->launch(*stream); })) return;
   inner.reset();
   if (!c.attempt("synchronize", [&] { event->synchronize(); })) return;
-  if (c.sound()) c.require(result->data()[63] == 6, "the graph has not copied what it was changed to");
+  if (c.sound())
+    c.require(result->data()[63] == 6, "the graph has not copied what it was changed to");
   outer.reset();  // perhaps under way
   event.reset();
   if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
@@ -1035,11 +1152,17 @@ void bounded_waits(Checker& c) {
   if (!b.start(c)) return;
   Gate gate;
   if (!gate.close_on(c, *b.stream)) return;
-  if (!c.attempt("synchronize_for, too short", [&] { c.require(!b.stream->synchronize_for(1ms), "returned early"); })) return;
+  if (!c.attempt("synchronize_for, too short",
+                 [&] { c.require(!b.stream->synchronize_for(1ms), "returned early"); }))
+    return;
   gate.open();
-  if (!c.attempt("synchronize_for", [&] { c.require(b.stream->synchronize_for(patience), "never comes"); })) return;
+  if (!c.attempt("synchronize_for",
+                 [&] { c.require(b.stream->synchronize_for(patience), "never comes"); }))
+    return;
   if (!c.attempt("Device::synchronize", [&] { first.synchronize(); })) return;
-  if (!c.attempt("Device::synchronize_for", [&] { c.require(first.synchronize_for(patience), "never comes"); })) return;
+  if (!c.attempt("Device::synchronize_for",
+                 [&] { c.require(first.synchronize_for(patience), "never comes"); }))
+    return;
   static_cast<void>(b.check(c));
 }
 
@@ -1050,7 +1173,8 @@ class Told {
   Told(const Told&) = delete;
   Told& operator=(const Told&) = delete;
   ~Told() {
-    checker_.require(eventually([&] { return *told_ == submitted_; }), "a completion function was not called once");
+    checker_.require(eventually([&] { return *told_ == submitted_; }),
+                     "a completion function was not called once");
   }
   template <class Source>
   bool submit(const char* what, const Source& source) {
@@ -1063,7 +1187,8 @@ class Told {
  private:
   Checker& checker_;
   int submitted_ = 0;
-  std::atomic<int>* told_ = new std::atomic<int>{0};  // never freed: a function may be called after the scenario has given up
+  // never freed: a function may be called after the scenario has given up
+  std::atomic<int>* told_ = new std::atomic<int>{0};
 };
 
 void completions(Checker& c) {
@@ -1082,7 +1207,8 @@ void completions(Checker& c) {
   if (!c.attempt("future", [&] { future = b.stream->future(); })) return;
   gate.open();
   c.require(future->wait_for(patience), "the future is never ready");
-  if (c.sound()) c.require(future->outcome().is_ok(), "the future has an error although the work is complete");
+  if (c.sound())
+    c.require(future->outcome().is_ok(), "the future has an error although the work is complete");
   static_cast<void>(b.check(c));
 }
 
@@ -1094,7 +1220,9 @@ void values(Checker& c) {
   if (!c.attempt("Stream", [&] { waits.emplace(); })) return;
   if (!c.attempt("PinnedBuffer", [&] { numbers.emplace(2U); })) return;
   bool supported = false;
-  if (!c.attempt("has_stream_memory_operations", [&] { supported = first.has_stream_memory_operations(); })) return;
+  if (!c.attempt("has_stream_memory_operations",
+                 [&] { supported = first.has_stream_memory_operations(); }))
+    return;
   if (!supported) return static_cast<void>(b.check(c));
   (*numbers)[0] = (*numbers)[1] = 0;
   if (!c.attempt("write_value", [&] { b.stream->write_value(numbers->data(), 1); })) return;
@@ -1112,7 +1240,8 @@ void sharing(Checker& c) {
   std::optional<SharedBuffer<int>> memory;
   Event event{EventOptions{.interprocess = true}};
   if (!c.attempt("SharedBuffer", [&] { memory.emplace(64U, second); })) return;
-  if (!c.attempt("SharedBuffer::ipc_handle", [&] { static_cast<void>(memory->ipc_handle()); })) return;
+  if (!c.attempt("SharedBuffer::ipc_handle", [&] { static_cast<void>(memory->ipc_handle()); }))
+    return;
   memory.reset();
   if (!c.attempt("Event::ipc_handle", [&] { static_cast<void>(event.ipc_handle()); })) return;
   if (!c.attempt("record", [&] { event.record(*b.stream); })) return;
@@ -1130,10 +1259,17 @@ void views(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
   std::optional<StreamRef> view, thread_default;
-  if (!c.attempt("StreamRef::from_native", [&] { view = StreamRef::from_native(b.stream->native(), first); })) return;
-  if (!c.attempt("the same, without a device", [&] { c.require(StreamRef::from_native(b.stream->native()) == *view, "another"); })) return;
+  if (!c.attempt("StreamRef::from_native",
+                 [&] { view = StreamRef::from_native(b.stream->native(), first); }))
+    return;
+  if (!c.attempt("the same, without a device", [&] {
+        c.require(StreamRef::from_native(b.stream->native()) == *view, "another");
+      }))
+    return;
   c.require(*view == *b.stream, "the view is another stream");
-  if (!c.attempt("per_thread_default", [&] { thread_default = StreamRef::from_native(reinterpret_cast<native::stream>(2), second); }))
+  if (!c.attempt("per_thread_default", [&] {
+        thread_default = StreamRef::from_native(reinterpret_cast<native::stream>(2), second);
+      }))
     return;
   if (!c.attempt("synchronize", [&] { thread_default->synchronize(); })) return;
   static_cast<void>(b.check(c));
@@ -1148,9 +1284,13 @@ void parts(Checker& c) {
   std::array<Partition, 2> made;
   std::optional<Stream> stream;
   if (!c.attempt("partition", [&] { made = partition(second, 3); })) return;
-  if (!c.attempt("partition again", [&] { c.require(partition(second, 3) == made, "other parts"); })) return;
-  if (!c.attempt("Stream", [&] { stream.emplace(second, StreamOptions{.partition = made[0]}); })) return;
-  if (!c.attempt("multiprocessors", [&] { c.require(stream->multiprocessors() >= 3, "too few"); })) return;
+  if (!c.attempt("partition again",
+                 [&] { c.require(partition(second, 3) == made, "other parts"); }))
+    return;
+  if (!c.attempt("Stream", [&] { stream.emplace(second, StreamOptions{.partition = made[0]}); }))
+    return;
+  if (!c.attempt("multiprocessors", [&] { c.require(stream->multiprocessors() >= 3, "too few"); }))
+    return;
   if (!c.attempt("wait_stream", [&] { stream->wait_stream(*b.stream); })) return;
   if (!c.attempt("host function", [&] { stream->launch_host_func(Callable{}); })) return;
   if (!c.attempt("synchronize", [&] { stream->synchronize(); })) return;
@@ -1159,28 +1299,43 @@ void parts(Checker& c) {
 
 /// What devices made of threads do not have.
 void hardware_properties(Checker& c) {
-  if (!c.attempt("compute_capability", [&] { c.require(second.compute_capability().major > 0, "none"); })) return;
-  if (!c.attempt("from_pci_bus_id", [&] { c.require(Device::from_pci_bus_id(second.pci_bus_id()) == second, "another device"); })) return;
+  if (!c.attempt("compute_capability",
+                 [&] { c.require(second.compute_capability().major > 0, "none"); }))
+    return;
+  if (!c.attempt("from_pci_bus_id", [&] {
+        c.require(Device::from_pci_bus_id(second.pci_bus_id()) == second, "another device");
+      }))
+    return;
   if (!c.attempt("set_host_wait", [&] { second.set_host_wait(HostWait::block); })) return;
-  static_cast<void>(c.attempt("host_wait", [&] { c.require(second.host_wait() == HostWait::block, "another way"); }));
+  static_cast<void>(c.attempt(
+      "host_wait", [&] { c.require(second.host_wait() == HostWait::block, "another way"); }));
 }
 
 void device_properties(Checker& c) {
   if (!begin(c)) return;
   if (!c.attempt("count", [&] { static_cast<void>(Device::count()); })) return;
   if (!c.attempt("name", [&] { c.require(!second.name().empty(), "no name"); })) return;
-  if (!c.attempt("memory_info", [&] { c.require(second.memory_info().total > 0, "no memory"); })) return;
+  if (!c.attempt("memory_info", [&] { c.require(second.memory_info().total > 0, "no memory"); }))
+    return;
   if (!c.attempt("priority_range", [&] { static_cast<void>(second.priority_range()); })) return;
-  if (!c.attempt("multiprocessor_count", [&] { c.require(second.multiprocessor_count() > 0, "none"); })) return;
+  if (!c.attempt("multiprocessor_count",
+                 [&] { c.require(second.multiprocessor_count() > 0, "none"); }))
+    return;
   if (!c.attempt("has_memory_pools", [&] { c.require(second.has_memory_pools(), "none"); })) return;
-  if (!c.attempt("has_stream_memory_operations", [&] { static_cast<void>(second.has_stream_memory_operations()); })) return;
-  if (!c.attempt("from_uuid", [&] { c.require(Device::from_uuid(second.uuid()) == second, "another device"); })) return;
-  if (!c.attempt("can_access_peer", [&] { c.require(first.can_access_peer(second), "cannot"); })) return;
+  if (!c.attempt("has_stream_memory_operations",
+                 [&] { static_cast<void>(second.has_stream_memory_operations()); }))
+    return;
+  if (!c.attempt("from_uuid",
+                 [&] { c.require(Device::from_uuid(second.uuid()) == second, "another device"); }))
+    return;
+  if (!c.attempt("can_access_peer", [&] { c.require(first.can_access_peer(second), "cannot"); }))
+    return;
   if (!c.attempt("enable_peer_access", [&] { second.enable_peer_access(first); })) return;
   if (!c.attempt("enable_peer_access again", [&] { second.enable_peer_access(first); })) return;
   if (!c.attempt("disable_peer_access", [&] { second.disable_peer_access(first); })) return;
   if (!c.attempt("synchronize", [&] { second.synchronize(); })) return;
-  if (!c.attempt("current", [&] { c.require(Device::current() == first, "another device"); })) return;
+  if (!c.attempt("current", [&] { c.require(Device::current() == first, "another device"); }))
+    return;
   if (std::strcmp(RUNNEL_BACKEND, "host") != 0) hardware_properties(c);
 }
 
@@ -1211,14 +1366,17 @@ struct Overlapped {
     std::fill(abandoned.begin(), abandoned.end(), -1);
   }
   void run(const OverlapOptions& options) try {
-    overlap(in, out, options, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x); });
+    overlap(in, out, options, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
+      copy(stream, y, x);
+    });
   } catch (...) {
     std::swap(out, abandoned);
     std::fill(abandoned.begin(), abandoned.end(), -1);
     throw;
   }
   void check_abandoned(Checker& c) const {
-    c.require(std::count(abandoned.begin(), abandoned.end(), -1) == std::ssize(abandoned), "work was in flight after the exception");
+    c.require(std::count(abandoned.begin(), abandoned.end(), -1) == std::ssize(abandoned),
+              "work was in flight after the exception");
   }
   void check(Checker& c) const {
     c.require(std::equal(in.begin(), in.end(), out.begin()), "wrong bytes");
@@ -1234,14 +1392,15 @@ void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
   std::optional<Overlapped<Memory>> first_time, second_time;
   if (!c.attempt("PinnedBuffer", [&] { first_time.emplace(size); })) return;
   if (!c.attempt("PinnedBuffer", [&] { second_time.emplace(size); })) return;
-  const bool done =
-      c.attempt("overlap", [&] { first_time->run(options); }) && c.attempt("overlap again", [&] { second_time->run(options); });
+  const bool done = c.attempt("overlap", [&] { first_time->run(options); }) &&
+                    c.attempt("overlap again", [&] { second_time->run(options); });
   const bool still = b.check(c);
   if (done && still) {
     first_time->check(c);
     second_time->check(c);
   }
-  // If the runtime is lost, pending work cannot be waited for. The library's threads leave pageable memory alone all the same.
+  // If the runtime is lost, pending work cannot be waited for. The library's threads leave pageable
+  // memory alone all the same.
   if (c.sound() || !std::is_same_v<Memory, std::vector<int>>) return;
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
   first_time->check_abandoned(c);
@@ -1251,19 +1410,28 @@ void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
 }
 void overlap_a(Checker& c) {
   c.keeps_streams(2);
-  overlaps<std::vector<int>>(c, {.chunk = 200'000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk}, 500'000);
+  overlaps<std::vector<int>>(
+      c, {.chunk = 200'000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
+      500'000);
 }
 void overlap_b(Checker& c) {
   c.keeps_streams(3);
-  overlaps<PinnedBuffer<int>>(c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::copy_compute_copy, .record_times = true}, 301);
+  overlaps<PinnedBuffer<int>>(c,
+                              {.chunk = 100,
+                               .in_flight = 2,
+                               .strategy = OverlapStrategy::copy_compute_copy,
+                               .record_times = true},
+                              301);
 }
 /// The first copy is enqueued while the buffers are allocated.
 void overlap_untimed(Checker& c) {
   c.keeps_streams(2);
-  overlaps<PinnedBuffer<int>>(c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk}, 301);
+  overlaps<PinnedBuffer<int>>(
+      c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk}, 301);
 }
 
-/// From a source through a filter to a sink. The function throws at a chunk in the middle, while other chunks are in flight.
+/// From a source through a filter to a sink. The function throws at a chunk in the middle, while
+/// other chunks are in flight.
 void overlap_streamed(Checker& c) {
   c.keeps_streams(3);
   Bystander b;
@@ -1277,37 +1445,40 @@ void overlap_streamed(Checker& c) {
   for (const std::size_t bad : {std::size_t{2}, std::size_t{1000}}) {
     std::vector<int> out;
     bool threw = false;
-    const bool done = c.attempt(bad == 2 ? "overlap, the function fails" : "overlap, streamed", [&] {
-      out.clear();
-      threw = false;
-      int next = 0;
-      const auto read = [&](std::span<int> to) {
-        const std::size_t count = std::min(to.size(), static_cast<std::size_t>(350 - next));
-        for (int& number : to.first(count)) number = ++next;
-        return count;
-      };
-      const auto write = [&](std::span<const int> numbers) { out.insert(out.end(), numbers.begin(), numbers.end()); };
-      try {
-        overlap(
-            from_source<int>(read), filtered(to_sink<int>(write)),
-            {.chunk = 100, .in_flight = 3, .strategy = OverlapStrategy::copy_compute_copy},
-            [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, DeviceSpan<std::size_t> count, const OverlapChunk& chunk) {
-              copy(stream, y, x);
-              copy(stream, count, *kept);
-              if (chunk.index == bad) throw Mine{"mine"};
-            });
-      } catch (const OverlapError& error) {
-        try {
-          std::rethrow_if_nested(error);
-        } catch (const Mine&) {
-          c.require(error.chunk() == bad, "the wrong chunk is named");
-          threw = true;
-          return;
-        } catch (...) {
-        }
-        throw;
-      }
-    });
+    const bool done =
+        c.attempt(bad == 2 ? "overlap, the function fails" : "overlap, streamed", [&] {
+          out.clear();
+          threw = false;
+          int next = 0;
+          const auto read = [&](std::span<int> to) {
+            const std::size_t count = std::min(to.size(), static_cast<std::size_t>(350 - next));
+            for (int& number : to.first(count)) number = ++next;
+            return count;
+          };
+          const auto write = [&](std::span<const int> numbers) {
+            out.insert(out.end(), numbers.begin(), numbers.end());
+          };
+          try {
+            overlap(from_source<int>(read), filtered(to_sink<int>(write)),
+                    {.chunk = 100, .in_flight = 3, .strategy = OverlapStrategy::copy_compute_copy},
+                    [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y,
+                        DeviceSpan<std::size_t> count, const OverlapChunk& chunk) {
+                      copy(stream, y, x);
+                      copy(stream, count, *kept);
+                      if (chunk.index == bad) throw Mine{"mine"};
+                    });
+          } catch (const OverlapError& error) {
+            try {
+              std::rethrow_if_nested(error);
+            } catch (const Mine&) {
+              c.require(error.chunk() == bad, "the wrong chunk is named");
+              threw = true;
+              return;
+            } catch (...) {
+            }
+            throw;
+          }
+        });
     if (!done) return;
     c.require(threw == (bad == 2), "the function's exception is lost");
     const std::size_t chunks = threw ? bad : 4;
@@ -1323,10 +1494,11 @@ struct Scenario {
   bool calls_runtime = false;  // calls functions of the vendor's runtime
 };
 #ifdef SWEEP_MPI
-// Open MPI begins in a third of the time if it looks for no other processes and no network. Without folders of their own, many may run at a
-// time.
+// Open MPI begins in a third of the time if it looks for no other processes and no network. Without
+// folders of their own, many may run at a time.
 constexpr const char* mpi_alone =
-    "OMPI_MCA_ess_singleton_isolated=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self OMPI_MCA_orte_create_session_dirs=0";
+    "OMPI_MCA_ess_singleton_isolated=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self "
+    "OMPI_MCA_orte_create_session_dirs=0";
 #endif
 constexpr Scenario scenarios[] = {
     {"streams", streams},
@@ -1342,7 +1514,8 @@ constexpr Scenario scenarios[] = {
     {"copies_staged_idle", copies_staged_idle},
     {"copies_staged_busy", copies_staged_busy},
     {"copies_staged_short", copies_staged_short},
-    {"copies_staged_by_host_functions", copies_staged_by_host_functions, "STANDIN_MEMORY_OPERATIONS=0"},
+    {"copies_staged_by_host_functions", copies_staged_by_host_functions,
+     "STANDIN_MEMORY_OPERATIONS=0"},
     {"row_to_device_small", row_to_device_small},
     {"row_to_device_large", row_to_device_large},
     {"row_to_host_small", row_to_host_small},
@@ -1404,7 +1577,8 @@ constexpr Scenario scenarios[] = {
 int main(int argc, char** argv) {
   if (argc == 1) {
     for (const Scenario& scenario : scenarios)
-      if (!scenario.calls_runtime || std::strcmp(RUNNEL_BACKEND, "host") != 0) std::printf("%s %s\n", scenario.name, scenario.environment);
+      if (!scenario.calls_runtime || std::strcmp(RUNNEL_BACKEND, "host") != 0)
+        std::printf("%s %s\n", scenario.name, scenario.environment);
     return 0;
   }
   for (const Scenario& scenario : scenarios) {

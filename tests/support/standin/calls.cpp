@@ -26,15 +26,20 @@ void report() {
   const State& now = state();
   const Misuse& m = now.misuse;
   std::fprintf(out,
-               "{\"pid\": %ld, \"calls\": %ld, \"faulted\": %s, \"live_streams\": %zu, \"live_events\": %zu, \"live_pinned\": %zu, "
-               "\"live_device\": %zu, \"live_graphs\": %zu, \"live_executable_graphs\": %zu, \"made_streams\": %zu, \"made_events\": %zu, "
+               "{\"pid\": %ld, \"calls\": %ld, \"faulted\": %s, \"live_streams\": %zu, "
+               "\"live_events\": %zu, \"live_pinned\": %zu, "
+               "\"live_device\": %zu, \"live_graphs\": %zu, \"live_executable_graphs\": %zu, "
+               "\"made_streams\": %zu, \"made_events\": %zu, "
                "\"double_destroy\": %ld, \"use_after_destroy\": %ld, "
-               "\"unknown_handle\": %ld, \"wrong_device\": %ld, \"double_free\": %ld, \"use_after_free\": %ld, "
+               "\"unknown_handle\": %ld, \"wrong_device\": %ld, \"double_free\": %ld, "
+               "\"use_after_free\": %ld, "
                "\"inside_host_function\": %ld, \"fault_call\": \"%s\"}\n",
-               static_cast<long>(getpid()), now.calls, now.faulted ? "true" : "false", now.streams.live(), now.events.live(),
-               now.blocks.live(Memory::pinned), now.blocks.live(Memory::device), now.graphs.live() - now.children, now.executables.live(),
-               now.streams.made(), now.events.made(), m.double_destroy, m.use_after_destroy, m.unknown_handle, m.wrong_device,
-               m.double_free, m.use_after_free, m.inside_host_function, now.fault_call);
+               static_cast<long>(getpid()), now.calls, now.faulted ? "true" : "false",
+               now.streams.live(), now.events.live(), now.blocks.live(Memory::pinned),
+               now.blocks.live(Memory::device), now.graphs.live() - now.children,
+               now.executables.live(), now.streams.made(), now.events.made(), m.double_destroy,
+               m.use_after_destroy, m.unknown_handle, m.wrong_device, m.double_free,
+               m.use_after_free, m.inside_host_function, now.fault_call);
   std::fclose(out);
 }
 
@@ -43,8 +48,11 @@ void report() {
 
 void in_child() { forked = used.load(); }
 
-// After an error that loses the context, CUDA does not call the host functions that are enqueued in it.
-bool is_context_lost(int code) { return code == 214 || code == 220 || (700 <= code && code <= 719 && (code < 703 || code > 709)); }
+// After an error that loses the context, CUDA does not call the host functions that are enqueued in
+// it.
+bool is_context_lost(int code) {
+  return code == 214 || code == 220 || (700 <= code && code <= 719 && (code < 703 || code > 709));
+}
 
 void first_use() {
   if (!used.exchange(true)) pthread_atfork(nullptr, nullptr, in_child);
@@ -58,7 +66,9 @@ Verdict begin_call(Call kind, const char* name) {
   first_use();
   Lock lock{engine().mutex};
   State& now = state();
-  engine().done.wait(lock, [&] { return now.holder == std::thread::id{} || now.holder == std::this_thread::get_id(); });
+  engine().done.wait(lock, [&] {
+    return now.holder == std::thread::id{} || now.holder == std::this_thread::get_id();
+  });
   const Settings& s = settings();
   ++now.calls;
   if (inside_host_function()) {
@@ -74,7 +84,8 @@ Verdict begin_call(Call kind, const char* name) {
     now.fault_thread = std::this_thread::get_id();
     now.sticky = s.fault.form == FaultForm::sticky;
     if (now.sticky && is_context_lost(s.fault.code)) engine().drop_host_functions();
-    const bool executes = now.sticky ? kind == Call::releases : s.fault.form == FaultForm::executed && kind != Call::makes;
+    const bool executes = now.sticky ? kind == Call::releases
+                                     : s.fault.form == FaultForm::executed && kind != Call::makes;
     return {s.fault.code, may_execute && executes};
   }
   if (s.devices == 0 && kind != Call::anywhere) return {vendor::no_device, false};
@@ -82,7 +93,8 @@ Verdict begin_call(Call kind, const char* name) {
 }
 
 vendor::Error end_call(int code) {
-  if (code == vendor::not_ready && !vendor::not_ready_is_last_error) return static_cast<vendor::Error>(code);
+  if (code == vendor::not_ready && !vendor::not_ready_is_last_error)
+    return static_cast<vendor::Error>(code);
   if (code != vendor::ok || vendor::success_clears_last_error) this_thread().last_error = code;
   return static_cast<vendor::Error>(code);
 }
@@ -92,8 +104,10 @@ bool breaks_captures() {
   bool any = false;
   for (const CapturePtr& capture : state().captures) {
     const bool own = capture->thread == &thread;
-    const bool counts = own ? capture->mode != API(StreamCaptureModeRelaxed) && thread.capture_mode != API(StreamCaptureModeRelaxed)
-                            : capture->mode == API(StreamCaptureModeGlobal) && thread.capture_mode == API(StreamCaptureModeGlobal);
+    const bool counts = own ? capture->mode != API(StreamCaptureModeRelaxed) &&
+                                  thread.capture_mode != API(StreamCaptureModeRelaxed)
+                            : capture->mode == API(StreamCaptureModeGlobal) &&
+                                  thread.capture_mode == API(StreamCaptureModeGlobal);
     if (capture->ended || !counts) continue;
     capture->broken = true;
     any = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What every entry point does around its body: it counts the call, makes it fail if STANDIN_FAULT says so, refuses it inside host
-/// functions and in forked children, and sets the thread's last error.
+/// What every entry point does around its body: it counts the call, makes it fail if STANDIN_FAULT
+/// says so, refuses it inside host functions and in forked children, and sets the thread's last
+/// error.
 #pragma once
 
 #include "engine.hpp"
@@ -11,7 +12,8 @@ namespace standin {
 
 enum class Call {
   plain,
-  makes,     ///< makes a handle or memory, or takes a function; a failed call makes nothing, so `executed` means `refused`
+  makes,     ///< makes a handle or memory, or takes a function; a failed call makes nothing, so
+             ///< `executed` means `refused`
   releases,  ///< destroys a handle or frees memory; works in a sticky state too
   anywhere,  ///< works without a device
 };
@@ -24,7 +26,8 @@ struct Verdict {
 /// Counts the call. `name` is the name of the entry point, for the report.
 Verdict begin_call(Call kind, const char* name);
 vendor::Error end_call(int code);
-/// Whether a capture forbids calls outside of stream order, given the capture mode of the calling thread. Breaks those captures.
+/// Whether a capture forbids calls outside of stream order, given the capture mode of the calling
+/// thread. Breaks those captures.
 bool breaks_captures();
 
 /// Runs `body(lock)`, which returns a vendor::Code, with the engine's mutex held.
@@ -44,15 +47,21 @@ vendor::Error call(Body&& body, const char* name = __builtin_FUNCTION()) {
   return call(Call::plain, static_cast<Body&&>(body), name);
 }
 
-/// The same for a call outside of stream order. A capture would miss such a call, so it is refused and breaks the capture.
+/// The same for a call outside of stream order. A capture would miss such a call, so it is refused
+/// and breaks the capture.
 template <class Body>
-vendor::Error call_outside_captures(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
+vendor::Error call_outside_captures(Call kind, Body&& body,
+                                    const char* name = __builtin_FUNCTION()) {
   return call(
-      kind, [&](Lock& lock) -> int { return breaks_captures() ? vendor::capture_unsupported : body(lock); }, name);
+      kind,
+      [&](Lock& lock) -> int {
+        return breaks_captures() ? vendor::capture_unsupported : body(lock);
+      },
+      name);
 }
 
-/// NVIDIA's driver 580 crashes if a stream is queried while another thread begins or ends to capture it. The program ends where that
-/// happens.
+/// NVIDIA's driver 580 crashes if a stream is queried while another thread begins or ends to
+/// capture it. The program ends where that happens.
 class Queried {
  public:
   explicit Queried(vendor::StreamHandle stream);
@@ -67,14 +76,17 @@ class Queried {
 
 // Both return a vendor::Code. Requires: the engine's mutex is held.
 int device_of(vendor::StreamHandle handle, int& device);
-/// What is destroyed with a stream that takes part in a capture: the capture, if the stream began it, or if its work is not joined.
+/// What is destroyed with a stream that takes part in a capture: the capture, if the stream began
+/// it, or if its work is not joined.
 void break_capture_without(const Stream& stream);
-/// Gives a node other arguments. False if CUDA refuses them: other kinds of memory, a copy of rows, a fill of other rows.
+/// Gives a node other arguments. False if CUDA refuses them: other kinds of memory, a copy of rows,
+/// a fill of other rows.
 bool replace_copy(Work& work, const Rows& to, const Rows& from);
 bool replace_fill(Work& work, const Rows& to, std::vector<std::byte> value);
 /// Overwrites the destination of a copy or a fill, but for bytes that pending work may still use.
 void poison_if_unused(const Work& work);
 /// Enqueues a fill of `count` elements of `width` bytes with the bytes at `value`.
-int fill_elements(void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle);
+int fill_elements(void* to, const void* value, std::size_t width, std::size_t count,
+                  vendor::StreamHandle handle);
 
 }  // namespace standin

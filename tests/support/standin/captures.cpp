@@ -22,7 +22,9 @@ vendor::CaptureStatus status_of(const Stream& stream) {
 bool is_joined(const Stream& stream) {
   const Graph& graph = *stream.capture->graph;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
-    if (!has_successor(graph, i) && std::find(stream.position.begin(), stream.position.end(), i) == stream.position.end()) return false;
+    if (!has_successor(graph, i) &&
+        std::find(stream.position.begin(), stream.position.end(), i) == stream.position.end())
+      return false;
   return true;
 }
 
@@ -35,14 +37,16 @@ GraphPtr end(Capture& capture) {
 int end_capture(const StreamPtr& stream, vendor::Graph* graph) {
   if (!stream->capturing()) return vendor::illegal_state;
   const CapturePtr capture = stream->capture;
-  const bool elsewhere = capture->thread != &this_thread() && capture->mode != API(StreamCaptureModeRelaxed);
+  const bool elsewhere =
+      capture->thread != &this_thread() && capture->mode != API(StreamCaptureModeRelaxed);
   const int code = capture->origin != stream->id ? vendor::capture_unmatched
                    : elsewhere                   ? vendor::capture_wrong_thread
                    : capture->broken             ? vendor::capture_invalidated
                    : !is_joined(*stream)         ? vendor::capture_unjoined
                                                  : vendor::ok;
   if (code != vendor::ok && settings().stuck_captures) {
-    if (code == vendor::capture_unjoined || code == vendor::capture_invalidated) capture->thread = nullptr;
+    if (code == vendor::capture_unjoined || code == vendor::capture_invalidated)
+      capture->thread = nullptr;
     return code;
   }
   const GraphPtr made = end(*capture);
@@ -60,12 +64,13 @@ std::vector<vendor::GraphNode>& listed(const Stream& stream) {
   return lists[stream.id];
 }
 
-int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number, vendor::Graph* graph,
-             const vendor::GraphNode** before, std::size_t* count) {
+int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number,
+             vendor::Graph* graph, const vendor::GraphNode** before, std::size_t* count) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
   if (status == nullptr) return vendor::invalid_value;
-  if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;  // this call does not break that capture
+  // this call does not break that capture
+  if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;
   *status = status_of(*stream);
   if (*status != API(StreamCaptureStatusActive)) return vendor::ok;
   const Capture& capture = *stream->capture;
@@ -75,12 +80,14 @@ int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigne
   if (before == nullptr) return vendor::ok;
   std::vector<vendor::GraphNode>& nodes = listed(*stream);
   nodes.clear();
-  for (const std::size_t node : stream->position) nodes.push_back(reinterpret_cast<vendor::GraphNode>(capture.graph->nodes[node].handle));
+  for (const std::size_t node : stream->position)
+    nodes.push_back(reinterpret_cast<vendor::GraphNode>(capture.graph->nodes[node].handle));
   *before = nodes.data();
   return vendor::ok;
 }
 
-int update_position(vendor::StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count, unsigned int flags) {
+int update_position(vendor::StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count,
+                    unsigned int flags) {
   State& now = state();
   const StreamPtr stream = now.stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
@@ -107,7 +114,8 @@ void standin::break_capture_without(const Stream& stream) {
     return;
   }
   for (const std::size_t node : stream.position)
-    if (vendor::destroyed_fork_breaks_capture && !has_successor(*capture.graph, node) && !capture.waited_for.contains(node))
+    if (vendor::destroyed_fork_breaks_capture && !has_successor(*capture.graph, node) &&
+        !capture.waited_for.contains(node))
       capture.broken = true;
 }
 
@@ -119,8 +127,11 @@ vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::Captur
 
 vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
   return call([&](Lock&) {
-    if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) || *mode > API(StreamCaptureModeRelaxed)) return vendor::invalid_value;
-    *mode = static_cast<vendor::CaptureMode>(std::exchange(this_thread().capture_mode, static_cast<int>(*mode)));
+    if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) ||
+        *mode > API(StreamCaptureModeRelaxed))
+      return vendor::invalid_value;
+    *mode = static_cast<vendor::CaptureMode>(
+        std::exchange(this_thread().capture_mode, static_cast<int>(*mode)));
     return vendor::ok;
   });
 }
@@ -132,7 +143,8 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
     const StreamPtr stream = now.stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (stream->kind == StreamKind::legacy) return vendor::capture_unsupported;
-    const bool left_broken = settings().stuck_captures && stream->capturing() && stream->capture->broken;
+    const bool left_broken =
+        settings().stuck_captures && stream->capturing() && stream->capture->broken;
     if (stream->capturing() && !left_broken) return vendor::illegal_state;
     if (left_broken) forget(stream->capture->handle, *end(*stream->capture));
     auto capture = std::make_shared<Capture>();
@@ -162,12 +174,14 @@ vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* 
   });
   const Lock lock{engine().mutex};
   const auto number = reinterpret_cast<std::uintptr_t>(made);
-  if (e != API(Success) && number != 0) forget(number, *state().graphs.find(number, state().misuse));
+  if (e != API(Success) && number != 0)
+    forget(number, *state().graphs.find(number, state().misuse));
   *graph = e == API(Success) ? made : nullptr;
   return e;
 }
 
-vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event, unsigned int flags) {
+vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event,
+                                   unsigned int flags) {
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
     const auto found = state().event(event);
@@ -181,7 +195,8 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
     const CapturePtr& capture = found->capture;
     if (capture != nullptr && !capture->ended) {
       if (capture->broken) return vendor::capture_invalidated;
-      if (stream->kind == StreamKind::legacy) return break_capture(*capture, vendor::capture_implicit);
+      if (stream->kind == StreamKind::legacy)
+        return break_capture(*capture, vendor::capture_implicit);
       if (stream->capturing() && stream->capture != capture) {
         break_capture(*stream->capture, vendor::capture_merge);
         return break_capture(*capture, vendor::capture_merge);
@@ -201,7 +216,8 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
       engine().submit(*stream, std::move(wait));
       return vendor::ok;
     }
-    if (found->record != nullptr) engine().submit(*stream, std::make_shared<Operation>(), {found->record});
+    if (found->record != nullptr)
+      engine().submit(*stream, std::make_shared<Operation>(), {found->record});
     return vendor::ok;
   });
 }
@@ -209,36 +225,44 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
 #ifdef STANDIN_CUDA
 
 #if CUDART_VERSION >= 13000
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* number, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** before, const cudaGraphEdgeData**, std::size_t* count) {
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* number, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** before, const cudaGraphEdgeData**,
+                                     std::size_t* count) {
 #else
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* number, cudaGraph_t* graph,
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* number, cudaGraph_t* graph,
                                      const cudaGraphNode_t** before, std::size_t* count) {
 #endif
   return call([&](Lock&) { return describe(handle, status, number, graph, before, count); });
 }
 
 #if CUDART_VERSION >= 13000
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes, const cudaGraphEdgeData*, std::size_t count,
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes,
+                                                const cudaGraphEdgeData*, std::size_t count,
                                                 unsigned int flags) {
 #else
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes, std::size_t count, unsigned int flags) {
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes,
+                                                std::size_t count, unsigned int flags) {
 #endif
   return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
 }
 
 #else
 
-hipError_t hipStreamGetCaptureInfo(hipStream_t handle, hipStreamCaptureStatus* status, unsigned long long* number) {
+hipError_t hipStreamGetCaptureInfo(hipStream_t handle, hipStreamCaptureStatus* status,
+                                   unsigned long long* number) {
   return call([&](Lock&) { return describe(handle, status, number, nullptr, nullptr, nullptr); });
 }
 
-hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus* status, unsigned long long* number, hipGraph_t* graph,
+hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus* status,
+                                      unsigned long long* number, hipGraph_t* graph,
                                       const hipGraphNode_t** before, std::size_t* count) {
   return call([&](Lock&) { return describe(handle, status, number, graph, before, count); });
 }
 
-hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t* nodes, std::size_t count, unsigned int flags) {
+hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t* nodes,
+                                              std::size_t count, unsigned int flags) {
   return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
 }
 

@@ -20,8 +20,8 @@ Rows rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t h
   return {static_cast<std::byte*>(const_cast<void*>(begin)), pitch, width, height};
 }
 
-// Returns false for freed memory, which it counts as misuse, and for bytes beyond the end of a block. In a capture, memory of a graph need
-// not be in use yet.
+// Returns false for freed memory, which it counts as misuse, and for bytes beyond the end of a
+// block. In a capture, memory of a graph need not be in use yet.
 bool valid(const Rows& side, bool captured = false) {
   const Block block = state().blocks.of(side.begin);
   const bool freed = block.kind == Memory::freed || (!captured && !block.in_use());
@@ -73,7 +73,8 @@ void become_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
   work.run = [to, value = std::move(value)] {
     if (!still_valid(to, nullptr)) return;
     for (std::size_t i = 0; i < to.height; ++i) {
-      for (std::size_t j = 0; j < to.width; j += value.size()) std::memcpy(to.row(i) + j, value.data(), value.size());
+      for (std::size_t j = 0; j < to.width; j += value.size())
+        std::memcpy(to.row(i) + j, value.data(), value.size());
     }
   };
 }
@@ -83,7 +84,9 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   if (stream == nullptr) return vendor::invalid_handle;
   if (const vendor::Code code = refusal(*stream)) return code;
   if (to.width == 0 || to.height == 0) return vendor::ok;
-  if (to.begin == nullptr || from.begin == nullptr || to.pitch < to.width || from.pitch < from.width) return vendor::invalid_value;
+  if (to.begin == nullptr || from.begin == nullptr || to.pitch < to.width ||
+      from.pitch < from.width)
+    return vendor::invalid_value;
   const bool captured = stream->capturing();
   if (!valid(to, captured) || !valid(from, captured)) return vendor::invalid_value;
 
@@ -92,19 +95,23 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   const bool small = from.width * from.height <= staged_at_the_call;
   auto operation = std::make_shared<Operation>();
   become_copy(*operation, to, from);
-  const bool blocks =
-      !captured && (kind_of(to) == Memory::pageable || (to_host && from_host) || (kind_of(from) == Memory::pageable && !small));
+  const bool blocks = !captured && (kind_of(to) == Memory::pageable || (to_host && from_host) ||
+                                    (kind_of(from) == Memory::pageable && !small));
 
-  // CUDA reads a few bytes of pinned memory within the call too, if the stream's own work is done. Pending work of the default stream does
-  // not matter. Seen on an H200 (CUDA 13.0) with 1000 bytes, not with 30,000.
+  // CUDA reads a few bytes of pinned memory within the call too, if the stream's own work is done.
+  // Pending work of the default stream does not matter. Seen on an H200 (CUDA 13.0) with 1000
+  // bytes, not with 30,000.
   const OperationPtr own = stream->kind == StreamKind::legacy ? stream->last : stream->own_last();
-  const bool taken_early = kind_of(from) == Memory::pinned && from.width * from.height <= 4096 && (own == nullptr || own->done);
+  const bool taken_early = kind_of(from) == Memory::pinned && from.width * from.height <= 4096 &&
+                           (own == nullptr || own->done);
   if (((kind_of(from) == Memory::pageable && small) || taken_early) && !to_host && !captured) {
     std::vector<std::byte> taken(from.width * from.height);
-    for (std::size_t i = 0; i < from.height; ++i) std::memcpy(taken.data() + i * from.width, from.row(i), from.width);
+    for (std::size_t i = 0; i < from.height; ++i)
+      std::memcpy(taken.data() + i * from.width, from.row(i), from.width);
     operation->run = [to, taken = std::move(taken)] {
       if (!still_valid(to, nullptr)) return;
-      for (std::size_t i = 0; i < to.height; ++i) std::memcpy(to.row(i), taken.data() + i * to.width, to.width);
+      for (std::size_t i = 0; i < to.height; ++i)
+        std::memcpy(to.row(i), taken.data() + i * to.width, to.width);
     };
   }
   if (!blocks && !captured) poison_if_unused(*operation);
@@ -113,15 +120,16 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   return vendor::ok;
 }
 
-// Repeats `value` along each row. A fill of pinned memory does not block the caller either, contrary to CUDA's documentation: seen on an
-// H200 (driver 580, CUDA 13.0).
+// Repeats `value` along each row. A fill of pinned memory does not block the caller either,
+// contrary to CUDA's documentation: seen on an H200 (driver 580, CUDA 13.0).
 int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle handle) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
   if (const vendor::Code code = refusal(*stream)) return code;
   if (to.width == 0 || to.height == 0) return vendor::ok;
   if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return vendor::invalid_value;
-  if (to.pitch < to.width || !valid(to, stream->capturing()) || kind_of(to) == Memory::pageable) return vendor::invalid_value;
+  if (to.pitch < to.width || !valid(to, stream->capturing()) || kind_of(to) == Memory::pageable)
+    return vendor::invalid_value;
   auto operation = std::make_shared<Operation>();
   become_fill(*operation, to, std::move(value));
   if (!stream->capturing()) poison_if_unused(*operation);
@@ -135,7 +143,9 @@ bool standin::replace_copy(Work& work, const Rows& to, const Rows& from) {
   Work fresh;
   if (!valid(to, true) || !valid(from, true)) return false;
   become_copy(fresh, to, from);
-  if (work.kind != Kind::copy || fresh.shape != work.shape || work.to.height != 1 || to.height != 1 || to.width == 0) return false;
+  if (work.kind != Kind::copy || fresh.shape != work.shape || work.to.height != 1 ||
+      to.height != 1 || to.width == 0)
+    return false;
   work = std::move(fresh);
   return true;
 }
@@ -144,18 +154,23 @@ bool standin::replace_fill(Work& work, const Rows& to, std::vector<std::byte> va
   Work fresh;
   if (!valid(to, true)) return false;
   become_fill(fresh, to, std::move(value));
-  const bool same_size = work.to.height == to.height && (to.height == 1 || (work.to.width == to.width && work.to.pitch == to.pitch));
-  if (work.kind != Kind::fill || fresh.shape != work.shape || !same_size || to.width == 0) return false;
+  const bool same_size =
+      work.to.height == to.height &&
+      (to.height == 1 || (work.to.width == to.width && work.to.pitch == to.pitch));
+  if (work.kind != Kind::fill || fresh.shape != work.shape || !same_size || to.width == 0)
+    return false;
   work = std::move(fresh);
   return true;
 }
 
 void standin::poison_if_unused(const Work& work) {
-  const bool reads_its_destination = work.touches.size() > 1 && overlap(work.touches[0], work.touches[1]);
+  const bool reads_its_destination =
+      work.touches.size() > 1 && overlap(work.touches[0], work.touches[1]);
   if (!reads_its_destination && engine().untouched_by_pending(work.touches[0])) work.poison();
 }
 
-int standin::fill_elements(void* to, const void* value, std::size_t width, std::size_t count, vendor::StreamHandle handle) {
+int standin::fill_elements(void* to, const void* value, std::size_t width, std::size_t count,
+                           vendor::StreamHandle handle) {
   const auto* const begin = static_cast<const std::byte*>(value);
   return fill(rows(to, width * count, width * count, 1), {begin, begin + width}, handle);
 }
@@ -165,44 +180,55 @@ extern "C" {
 // Holds the mutex while it copies, so that no other thread frees the memory meanwhile.
 void standin_move(void* to, const void* from, std::size_t size) {
   const Lock lock{engine().mutex};
-  if (valid(rows(to, size, size, 1)) && valid(rows(from, size, size, 1))) std::memmove(to, from, size);
+  if (valid(rows(to, size, size, 1)) && valid(rows(from, size, size, 1)))
+    std::memmove(to, from, size);
 }
 
-vendor::Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind, vendor::StreamHandle stream) {
-  return call([&](Lock& lock) { return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream); });
-}
-
-vendor::Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
-                                 std::size_t height, vendor::CopyKind, vendor::StreamHandle stream) {
-  return call([&](Lock& lock) -> int {
-    if (std::max(to_pitch, from_pitch) > largest_pitch) return vendor::invalid_value;
-    return copy(lock, rows(to, to_pitch, width, height), rows(from, from_pitch, width, height), stream);
+vendor::Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind,
+                               vendor::StreamHandle stream) {
+  return call([&](Lock& lock) {
+    return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream);
   });
 }
 
-vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device, std::size_t size,
-                                   vendor::StreamHandle stream) {
+vendor::Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from,
+                                 std::size_t from_pitch, std::size_t width, std::size_t height,
+                                 vendor::CopyKind, vendor::StreamHandle stream) {
+  return call([&](Lock& lock) -> int {
+    if (std::max(to_pitch, from_pitch) > largest_pitch) return vendor::invalid_value;
+    return copy(lock, rows(to, to_pitch, width, height), rows(from, from_pitch, width, height),
+                stream);
+  });
+}
+
+vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device,
+                                   std::size_t size, vendor::StreamHandle stream) {
   return call([&](Lock& lock) -> int {
     const Block target = state().blocks.of(to);
     const Block source = state().blocks.of(from);
-    if ((target.kind == Memory::device && target.device != to_device) || (source.kind == Memory::device && source.device != from_device)) {
+    if ((target.kind == Memory::device && target.device != to_device) ||
+        (source.kind == Memory::device && source.device != from_device)) {
       ++state().misuse.wrong_device;
       return vendor::invalid_value;
     }
-    // Seen on two H100, driver 580: CUDA cannot record this call, but can record cudaMemcpyAsync between two devices.
+    // Seen on two H100, driver 580: CUDA cannot record this call, but can record cudaMemcpyAsync
+    // between two devices.
     const StreamPtr used = state().stream(stream);
-    if (used != nullptr && used->capturing()) return break_capture(*used->capture, vendor::capture_unsupported);
+    if (used != nullptr && used->capturing())
+      return break_capture(*used->capture, vendor::capture_unsupported);
     return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream);
   });
 }
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 12080
 #if CUDART_VERSION >= 13000
-cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const std::size_t* sizes, std::size_t count,
-                                 cudaMemcpyAttributes* attributes, std::size_t*, std::size_t attribute_count, cudaStream_t stream) {
+cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const std::size_t* sizes,
+                                 std::size_t count, cudaMemcpyAttributes* attributes, std::size_t*,
+                                 std::size_t attribute_count, cudaStream_t stream) {
 #else
-cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std::size_t count, cudaMemcpyAttributes* attributes,
-                                 std::size_t*, std::size_t attribute_count, std::size_t*, cudaStream_t stream) {
+cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std::size_t count,
+                                 cudaMemcpyAttributes* attributes, std::size_t*,
+                                 std::size_t attribute_count, std::size_t*, cudaStream_t stream) {
 #endif
   return call([&](Lock& lock) -> int {
     if (stream == nullptr || count == 0 || attribute_count != 1) return vendor::invalid_value;
@@ -211,7 +237,8 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
       if (sizes[i] == 0) return vendor::invalid_value;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const int code = copy(lock, rows(to[i], sizes[i], sizes[i], 1), rows(from[i], sizes[i], sizes[i], 1), stream);
+      const int code = copy(lock, rows(to[i], sizes[i], sizes[i], 1),
+                            rows(from[i], sizes[i], sizes[i], 1), stream);
       if (code != vendor::ok) return code;
     }
     return vendor::ok;
@@ -220,16 +247,21 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
 #endif
 
 vendor::Error API(MemsetAsync)(void* to, int value, std::size_t size, vendor::StreamHandle stream) {
-  return call([&](Lock&) { return fill(rows(to, size, size, 1), {static_cast<std::byte>(value)}, stream); });
+  return call([&](Lock&) {
+    return fill(rows(to, size, size, 1), {static_cast<std::byte>(value)}, stream);
+  });
 }
 
-vendor::Error API(Memset2DAsync)(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height,
-                                 vendor::StreamHandle stream) {
-  return call([&](Lock&) { return fill(rows(to, pitch, width, height), {static_cast<std::byte>(value)}, stream); });
+vendor::Error API(Memset2DAsync)(void* to, std::size_t pitch, int value, std::size_t width,
+                                 std::size_t height, vendor::StreamHandle stream) {
+  return call([&](Lock&) {
+    return fill(rows(to, pitch, width, height), {static_cast<std::byte>(value)}, stream);
+  });
 }
 
 #ifdef STANDIN_HIP
-hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, std::size_t count, hipStream_t stream) {
+hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, std::size_t count,
+                             hipStream_t stream) {
   return call([&](Lock&) { return fill_elements(to, &value, sizeof value, count, stream); });
 }
 

@@ -113,7 +113,9 @@ vendor::Error API(SetDevice)(int device) {
 }
 
 vendor::Error API(DeviceGetAttribute)(int* value, vendor::Attribute which, int device) {
-  return call([&](Lock&) -> int { return exists(device) ? attribute(*value, which) : vendor::invalid_device; });
+  return call([&](Lock&) -> int {
+    return exists(device) ? attribute(*value, which) : vendor::invalid_device;
+  });
 }
 
 vendor::Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
@@ -151,8 +153,10 @@ vendor::Error API(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
 
 vendor::Error API(DeviceSynchronize)() {
   return call([](Lock& lock) {
-    for (const CapturePtr& capture : state().captures)  // other devices than these can be waited for: seen on two H100, driver 580
-      if (!capture->ended && capture->devices.contains(this_thread().device)) return break_capture(*capture, vendor::capture_unsupported);
+    // other devices than these can be waited for: seen on two H100, driver 580
+    for (const CapturePtr& capture : state().captures)
+      if (!capture->ended && capture->devices.contains(this_thread().device))
+        return break_capture(*capture, vendor::capture_unsupported);
     engine().wait_for_device(lock, this_thread().device);
     return vendor::ok;
   });
@@ -161,9 +165,10 @@ vendor::Error API(DeviceSynchronize)() {
 vendor::Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
   return call([&](Lock&) {
     *total = settings().memory;
-    *free = *total -
-            std::min(*total,
-                     state().blocks.used(this_thread().device));  // the used bytes can exceed the total, if allocations reuse pending frees
+    *free =
+        *total - std::min(*total,
+                          // the used bytes can exceed the total, if allocations reuse pending frees
+                          state().blocks.used(this_thread().device));
     return vendor::ok;
   });
 }
@@ -182,14 +187,16 @@ vendor::Error API(DeviceEnablePeerAccess)(int peer, unsigned int flags) {
     if (flags != 0) return vendor::invalid_value;
     if (!exists(peer) || peer == device) return vendor::invalid_device;
     if (!reachable(device, peer)) return vendor::peer_access_unsupported;
-    return state().peers.emplace(device, peer).second ? vendor::ok : vendor::peer_access_already_enabled;
+    return state().peers.emplace(device, peer).second ? vendor::ok
+                                                      : vendor::peer_access_already_enabled;
   });
 }
 
 vendor::Error API(DeviceDisablePeerAccess)(int peer) {
   return call([&](Lock&) {
     if (!exists(peer)) return vendor::invalid_device;
-    return state().peers.erase({this_thread().device, peer}) != 0 ? vendor::ok : vendor::peer_access_not_enabled;
+    return state().peers.erase({this_thread().device, peer}) != 0 ? vendor::ok
+                                                                  : vendor::peer_access_not_enabled;
   });
 }
 

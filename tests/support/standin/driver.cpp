@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The driver functions that runnel gets from the CUDA runtime. A context is the device's number plus one, so that it is not null.
+/// The driver functions that runnel gets from the CUDA runtime. A context is the device's number
+/// plus one, so that it is not null.
 #include "calls.hpp"
 
 #ifdef STANDIN_CUDA
@@ -41,19 +42,23 @@ int driver_call(Body&& body, const char* name) {
 
 template <class Value>
 int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
-  const auto body = [&](Lock&) { return fill_elements(reinterpret_cast<void*>(to), &value, sizeof value, count, stream); };
+  const auto body = [&](Lock&) {
+    return fill_elements(reinterpret_cast<void*>(to), &value, sizeof value, count, stream);
+  };
   constexpr const char* names[] = {"cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"};
   return driver_call(body, names[sizeof value / 2]);
 }
 
-int value_operation(cudaStream_t handle, unsigned long long place, std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
+int value_operation(cudaStream_t handle, unsigned long long place,
+                    std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
   const auto body = [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().memory_operations) return vendor::not_supported;
     auto* const value = reinterpret_cast<std::uint32_t*>(place);
     const Memory kind = state().blocks.of(value).kind;
-    if (place % sizeof *value != 0 || kind == Memory::pageable || kind == Memory::freed) return vendor::invalid_value;
+    if (place % sizeof *value != 0 || kind == Memory::pageable || kind == Memory::freed)
+      return vendor::invalid_value;
     if (const vendor::Code code = refusal(*stream)) return code;
     auto operation = std::make_shared<Operation>();
     operation->kind = Kind::value;
@@ -66,18 +71,22 @@ int value_operation(cudaStream_t handle, unsigned long long place, std::function
   return driver_call(body, waits ? "cuStreamWaitValue32" : "cuStreamWriteValue32");
 }
 
-int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t least, unsigned int flags) {
+int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t least,
+               unsigned int flags) {
   if (flags != 0) return vendor::not_supported;
   const auto wait = [least](std::atomic_ref<std::uint32_t> value) {
-    while (static_cast<std::int32_t>(value.load() - least) < 0) std::this_thread::sleep_for(std::chrono::microseconds{20});
+    while (static_cast<std::int32_t>(value.load() - least) < 0)
+      std::this_thread::sleep_for(std::chrono::microseconds{20});
   };
   return value_operation(stream, place, wait, true);
 }
 
-int write_value(cudaStream_t stream, unsigned long long place, std::uint32_t written, unsigned int flags) {
+int write_value(cudaStream_t stream, unsigned long long place, std::uint32_t written,
+                unsigned int flags) {
   if (flags != 0) return vendor::not_supported;
   return value_operation(
-      stream, place, [written](std::atomic_ref<std::uint32_t> value) { value.store(written); }, false);
+      stream, place, [written](std::atomic_ref<std::uint32_t> value) { value.store(written); },
+      false);
 }
 
 int context_of(cudaStream_t stream, void** context) {
@@ -87,7 +96,8 @@ int context_of(cudaStream_t stream, void** context) {
   return code;
 }
 
-// Parts of a device. The stand-in separates pairs of its 132 multiprocessors. A context is the number of its multiprocessors.
+// Parts of a device. The stand-in separates pairs of its 132 multiprocessors. A context is the
+// number of its multiprocessors.
 
 /// Is CUdevResource.
 struct Resource {
@@ -99,20 +109,24 @@ struct Resource {
   unsigned char rest[36];
 };
 #if __has_include(<cuda.h>) && CUDART_VERSION >= 12040
-static_assert(sizeof(Resource) == sizeof(CUdevResource) && offsetof(Resource, count) == offsetof(CUdevResource, sm.smCount));
+static_assert(sizeof(Resource) == sizeof(CUdevResource) &&
+              offsetof(Resource, count) == offsetof(CUdevResource, sm.smCount));
 #if CUDART_VERSION >= 13000
 static_assert(offsetof(Resource, least) == offsetof(CUdevResource, sm.minSmPartitionSize) &&
               offsetof(Resource, alignment) == offsetof(CUdevResource, sm.smCoscheduledAlignment));
 #endif
-static_assert(CU_DEV_RESOURCE_TYPE_SM == 1 && CU_GREEN_CTX_DEFAULT_STREAM == 1 && CU_STREAM_NON_BLOCKING == 1);
+static_assert(CU_DEV_RESOURCE_TYPE_SM == 1 && CU_GREEN_CTX_DEFAULT_STREAM == 1 &&
+              CU_STREAM_NON_BLOCKING == 1);
 #endif
 
 // Of CUpointer_attribute.
 constexpr int memory_type_attribute = 2, is_managed_attribute = 8, device_ordinal_attribute = 9;
 #if __has_include(<cuda.h>)
-static_assert(memory_type_attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE && is_managed_attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
+static_assert(memory_type_attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
+              is_managed_attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED &&
               device_ordinal_attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
-static_assert(cudaMemoryTypeHost == static_cast<int>(CU_MEMORYTYPE_HOST) && cudaMemoryTypeDevice == static_cast<int>(CU_MEMORYTYPE_DEVICE));
+static_assert(cudaMemoryTypeHost == static_cast<int>(CU_MEMORYTYPE_HOST) &&
+              cudaMemoryTypeDevice == static_cast<int>(CU_MEMORYTYPE_DEVICE));
 #endif
 
 int get_resource(int device, Resource* resource, int type) {
@@ -128,10 +142,12 @@ int get_resource(int device, Resource* resource, int type) {
   return driver_call(body, "cuDeviceGetDevResource");
 }
 
-int split(Resource* groups, unsigned int* count, const Resource* input, Resource* remaining, unsigned int flags, unsigned int least) {
+int split(Resource* groups, unsigned int* count, const Resource* input, Resource* remaining,
+          unsigned int flags, unsigned int least) {
   const auto body = [&](Lock&) -> int {
     if (input->type != 1 || flags != 0 || least > input->count) return vendor::invalid_value;
-    const unsigned int size = std::max(input->least, (least + input->alignment - 1) / input->alignment * input->alignment);
+    const unsigned int size = std::max(
+        input->least, (least + input->alignment - 1) / input->alignment * input->alignment);
     *count = std::min(*count, input->count / size);
     for (unsigned int i = 0; i < *count; ++i) {
       groups[i] = *input;
@@ -162,7 +178,8 @@ int create_green_context(void** context, void* description, int device, unsigned
   const auto body = [&](Lock&) -> int {
     if (device < 0 || device >= settings().devices) return vendor::invalid_device;
     if (description == nullptr || flags != 1) return vendor::invalid_value;
-    *context = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(description) << 8U | static_cast<unsigned int>(device));
+    *context = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(description) << 8U |
+                                       static_cast<unsigned int>(device));
     return vendor::ok;
   };
   return driver_call(body, "cuGreenCtxCreate");
@@ -173,7 +190,8 @@ int create_green_stream(cudaStream_t* handle, void* context, unsigned int flags,
     if (context == nullptr || flags != 1) return vendor::invalid_value;
     const int given = std::clamp(priority, settings().greatest_priority, settings().least_priority);
     const int device = static_cast<int>(reinterpret_cast<std::uintptr_t>(context) & 0xFFU);
-    *handle = reinterpret_cast<cudaStream_t>(state().streams.add(state().make_stream(device, StreamKind::independent, given)));
+    *handle = reinterpret_cast<cudaStream_t>(
+        state().streams.add(state().make_stream(device, StreamKind::independent, given)));
     return vendor::ok;
   };
   return driver_call(Call::makes, body, "cuGreenCtxStreamCreate");
@@ -194,7 +212,8 @@ int pop(void** context) {
 int current_context(void** context) {
   const auto body = [&](Lock&) -> int {
     const bool has_primary = this_thread().has_context;
-    const std::uintptr_t primary = has_primary ? static_cast<std::uintptr_t>(this_thread().device) + 1 : 0;
+    const std::uintptr_t primary =
+        has_primary ? static_cast<std::uintptr_t>(this_thread().device) + 1 : 0;
     *context = reinterpret_cast<void*>(contexts.empty() ? primary : contexts.back());
     return vendor::ok;
   };
@@ -231,7 +250,8 @@ void* address(Function* function) {
 
 bool needs_context(cudaStream_t stream) {
   const Lock lock{engine().mutex};
-  return stream == nullptr && !this_thread().has_context;  // other streams have a context of their own
+  // other streams have a context of their own
+  return stream == nullptr && !this_thread().has_context;
 }
 template <class Argument>
 bool needs_context(const Argument&) {
@@ -259,7 +279,8 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t str
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
 }
 
-int pointer_attributes(unsigned int count, const int* which, void** values, unsigned long long pointer) {
+int pointer_attributes(unsigned int count, const int* which, void** values,
+                       unsigned long long pointer) {
   cudaPointerAttributes found{};
   const int last_error = this_thread().last_error;
   const int code = cudaPointerGetAttributes(&found, reinterpret_cast<const void*>(pointer));
@@ -297,7 +318,8 @@ void* find(std::string_view name) {
   if (name == "cuStreamSynchronize") return twin<&cudaStreamSynchronize>(&cudaStreamSynchronize);
   if (name == "cuStreamWaitEvent") return twin<&cudaStreamWaitEvent>(&cudaStreamWaitEvent);
   if (name == "cuStreamIsCapturing") return twin<&cudaStreamIsCapturing>(&cudaStreamIsCapturing);
-  if (name == "cuThreadExchangeStreamCaptureMode") return twin<&cudaThreadExchangeStreamCaptureMode>(&cudaThreadExchangeStreamCaptureMode);
+  if (name == "cuThreadExchangeStreamCaptureMode")
+    return twin<&cudaThreadExchangeStreamCaptureMode>(&cudaThreadExchangeStreamCaptureMode);
   if (name == "cuLaunchHostFunc") return twin<&cudaLaunchHostFunc>(&cudaLaunchHostFunc);
   if (name == "cuEventRecord") return twin<&cudaEventRecord>(&cudaEventRecord);
   if (name == "cuEventQuery") return twin<&cudaEventQuery>(&cudaEventQuery);
@@ -313,7 +335,9 @@ cudaError_t entry_point(const char* name, void** function, cudaDriverEntryPointQ
   return call(
       [&](Lock&) {
         *function = find(name);
-        if (found != nullptr) *found = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+        if (found != nullptr)
+          *found = *function != nullptr ? cudaDriverEntryPointSuccess
+                                        : cudaDriverEntryPointSymbolNotFound;
         return vendor::ok;
       },
       name);  // so that the sweep knows which function was looked up
@@ -324,12 +348,14 @@ cudaError_t entry_point(const char* name, void** function, cudaDriverEntryPointQ
 extern "C" {
 
 #if CUDART_VERSION >= 12050
-cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned int, unsigned long long,
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned int,
+                                             unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
   return entry_point(name, function, found);
 }
 #else
-cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long, cudaDriverEntryPointQueryResult* found) {
+cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* found) {
   return entry_point(name, function, found);
 }
 #endif

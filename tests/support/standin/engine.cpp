@@ -75,7 +75,8 @@ void Engine::submit(Stream& stream, OperationPtr operation, const std::vector<Op
   for (const OperationPtr& earlier : also) order(operation, earlier);
   if (stream.kind == StreamKind::legacy) {
     for (const auto& [id, last] : device_order.blocking) order(operation, last);
-    device_order.blocking.clear();  // later work is ordered after them through the legacy stream's last operation
+    // later work is ordered after them through the legacy stream's last operation
+    device_order.blocking.clear();
     device_order.legacy = operation;
   } else if (stream.kind == StreamKind::blocking) {
     order(operation, device_order.legacy);
@@ -94,7 +95,8 @@ void Engine::submit(Stream& stream, OperationPtr operation, const std::vector<Op
   enqueue(std::move(operation));
 }
 
-void Engine::submit_unordered(int device, std::uint64_t stream, OperationPtr operation, const std::vector<OperationPtr>& before) {
+void Engine::submit_unordered(int device, std::uint64_t stream, OperationPtr operation,
+                              const std::vector<OperationPtr>& before) {
   prepare(*operation, device);
   operation->stream = stream;
   for (const OperationPtr& earlier : before) order(operation, earlier);
@@ -140,14 +142,15 @@ std::vector<OperationPtr> Engine::legacy_tails(int device) const {
 
 bool Engine::legacy_is_idle(int device) const {
   const auto tails = legacy_tails(device);
-  return std::all_of(tails.begin(), tails.end(), [](const OperationPtr& operation) { return operation->done; });
+  return std::all_of(tails.begin(), tails.end(),
+                     [](const OperationPtr& operation) { return operation->done; });
 }
 
 bool Engine::untouched_by_pending(Range range) const {
   return std::none_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
     const Operation& operation = *entry.second;
-    return operation.opaque ||
-           std::any_of(operation.touches.begin(), operation.touches.end(), [&](Range other) { return overlap(range, other); });
+    return operation.opaque || std::any_of(operation.touches.begin(), operation.touches.end(),
+                                           [&](Range other) { return overlap(range, other); });
   });
 }
 
@@ -162,8 +165,9 @@ void Engine::wake() {
     work_.notify_one();
     return;
   }
-  // One new thread at a time: it calls wake() itself if it leaves something ready. Without this, each operation that becomes ready
-  // before the new thread has the mutex would start another one, hundreds on a busy machine.
+  // One new thread at a time: it calls wake() itself if it leaves something ready. Without this,
+  // each operation that becomes ready before the new thread has the mutex would start another one,
+  // hundreds on a busy machine.
   if (starting_) return;
   std::thread{[this] { work(); }}.detach();
   starting_ = true;
@@ -171,7 +175,8 @@ void Engine::wake() {
 
 bool Engine::runnable(const Operation& operation, Clock::time_point now) const {
   const std::size_t at_a_time = settings().host_functions;
-  if (operation.kind == Kind::host_function && at_a_time != 0 && host_functions_ >= at_a_time) return false;
+  if (operation.kind == Kind::host_function && at_a_time != 0 && host_functions_ >= at_a_time)
+    return false;
   if (operation.due <= now) return true;
   return operation.demanded && scheduler_ != Scheduler::random;
 }
@@ -187,12 +192,15 @@ std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
   }
   if (found.empty()) return ready_.size();
   if (scheduler_ == Scheduler::random) return found[random_() % found.size()];
-  const auto older = [&](std::size_t a, std::size_t b) { return ready_[a]->number < ready_[b]->number; };
+  const auto older = [&](std::size_t a, std::size_t b) {
+    return ready_[a]->number < ready_[b]->number;
+  };
   return scheduler_ == Scheduler::reverse ? *std::max_element(found.begin(), found.end(), older)
                                           : *std::min_element(found.begin(), found.end(), older);
 }
 
-// Each running operation has a thread of its own, so a host function that blocks does not delay other streams.
+// Each running operation has a thread of its own, so a host function that blocks does not delay
+// other streams.
 void Engine::work() {
   constexpr int idle_at_most = 4;
   Lock lock{mutex};
@@ -229,18 +237,20 @@ void Engine::work() {
 
 void Engine::tell_watcher(const Operation& operation, Clock::time_point begin) const {
   const StandinWatcher told = watcher.load();
-  const bool is_work = operation.kind == Kind::copy || operation.kind == Kind::fill || operation.kind == Kind::kernel;
+  const bool is_work = operation.kind == Kind::copy || operation.kind == Kind::fill ||
+                       operation.kind == Kind::kernel;
   if (told == nullptr || !is_work) return;
   const auto nanoseconds = [](Clock::time_point time) {
     return static_cast<std::uint64_t>(std::chrono::nanoseconds{time.time_since_epoch()}.count());
   };
-  const StandinWork work{operation.kind == Kind::kernel ? 'k' : (operation.kind == Kind::copy ? 'c' : 'f'),
-                         operation.name,
-                         operation.device,
-                         operation.stream,
-                         operation.bytes,
-                         nanoseconds(begin),
-                         nanoseconds(Clock::now())};
+  const StandinWork work{
+      operation.kind == Kind::kernel ? 'k' : (operation.kind == Kind::copy ? 'c' : 'f'),
+      operation.name,
+      operation.device,
+      operation.stream,
+      operation.bytes,
+      nanoseconds(begin),
+      nanoseconds(Clock::now())};
   told(&work);
 }
 

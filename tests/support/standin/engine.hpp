@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The implementation behind the stand-in's entry points: a graph of operations, the threads that run them, and the order of execution.
-/// It is written independently of runnel's host backend and shares no code with it, so that a mistake in one shows in the other.
+/// The implementation behind the stand-in's entry points: a graph of operations, the threads that
+/// run them, and the order of execution. It is written independently of runnel's host backend and
+/// shares no code with it, so that a mistake in one shows in the other.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,9 @@ struct Range {
   const std::byte* begin;
   std::size_t size;
 };
-inline bool overlap(Range a, Range b) { return a.begin < b.begin + b.size && b.begin < a.begin + a.size; }
+inline bool overlap(Range a, Range b) {
+  return a.begin < b.begin + b.size && b.begin < a.begin + a.size;
+}
 
 /// Rows of bytes. A flat copy has one row.
 struct Rows {
@@ -38,7 +41,9 @@ struct Rows {
   std::size_t height = 0;
 
   [[nodiscard]] std::byte* row(std::size_t i) const { return begin + i * pitch; }
-  [[nodiscard]] Range range() const { return {begin, height == 0 ? 0 : (height - 1) * pitch + width}; }
+  [[nodiscard]] Range range() const {
+    return {begin, height == 0 ? 0 : (height - 1) * pitch + width};
+  }
 };
 
 /// What an operation does. In a capture it decides the type of the node.
@@ -61,9 +66,10 @@ enum class Kind {
 struct Work {
   Kind kind = Kind::order;
   std::function<void()> run;
-  std::vector<Range> touches;         // of a copy or a fill: its destination first
-  std::function<void()> poison;       // overwrites the destination of a copy or a fill
-  bool opaque = false;                // a host function, or a wait for the host: it is unknown which memory it uses
+  std::vector<Range> touches;    // of a copy or a fill: its destination first
+  std::function<void()> poison;  // overwrites the destination of a copy or a fill
+  // a host function, or a wait for the host: it is unknown which memory it uses
+  bool opaque = false;
   void* memory = nullptr;             // what a node allocates or frees
   const char* name = "";              // of a kernel
   std::size_t bytes = 0;              // of a copy or a fill
@@ -77,7 +83,8 @@ struct Work {
 struct Operation : Work {
   std::uint64_t number = 0;
   int device = 0;
-  std::uint64_t stream = 0;                        // the id of the stream that it was submitted to; 0: none
+  // the id of the stream that it was submitted to; 0: none
+  std::uint64_t stream = 0;
   std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand reaches them
   std::vector<std::shared_ptr<Operation>> after;
   std::size_t unmet = 0;
@@ -94,7 +101,8 @@ enum class StreamKind { blocking, independent, legacy };
 
 struct Graph;
 
-/// A capture of a stream. Operations that are submitted to the stream, or to streams that join by an event, become nodes of a graph.
+/// A capture of a stream. Operations that are submitted to the stream, or to streams that join by
+/// an event, become nodes of a graph.
 struct Capture {
   std::uint64_t number = 0;
   std::uint64_t origin = 0;          // the stream's id
@@ -121,14 +129,17 @@ struct Stream {
   OperationPtr last_work;       // the last operation that is no mark
   OperationPtr legacy_before;   // the operation of the legacy stream that `last` comes after
   bool thread_default = false;  // a per-thread default stream, which ends with its thread
-  bool has_allocated = false;   // has allocated memory in stream order: see refuse_to_end() in state.cpp
-  OperationPtr host_function;   // the last host function
-  CapturePtr capture;           // the last capture of the stream
-  Position position;            // in that capture
+  // has allocated memory in stream order: see refuse_to_end() in state.cpp
+  bool has_allocated = false;
+  OperationPtr host_function;  // the last host function
+  CapturePtr capture;          // the last capture of the stream
+  Position position;           // in that capture
 
-  /// The operation that must be done for the stream to be done. A mark that waits only for the legacy stream is not work of the stream.
+  /// The operation that must be done for the stream to be done. A mark that waits only for the
+  /// legacy stream is not work of the stream.
   [[nodiscard]] OperationPtr own_last() const {
-    const bool held_by_legacy = last != nullptr && last->kind == Kind::mark && legacy_before != nullptr && !legacy_before->done;
+    const bool held_by_legacy = last != nullptr && last->kind == Kind::mark &&
+                                legacy_before != nullptr && !legacy_before->done;
     return held_by_legacy ? last_work : last;
   }
   [[nodiscard]] bool capturing() const { return capture != nullptr && !capture->ended; }
@@ -151,12 +162,14 @@ class Engine {
   std::atomic<StandinWatcher> watcher{nullptr};  // of copies, fills and kernels that have run
 
   // Requires for all of them: the mutex is held.
-  /// Orders the operation after the stream's last operation, after `also`, after those that the legacy default stream requires, and after
-  /// the last operation of the channel. Blocks the caller, with the mutex unlocked, while the channel is full. An operation of a captured
-  /// stream becomes a node instead.
+  /// Orders the operation after the stream's last operation, after `also`, after those that the
+  /// legacy default stream requires, and after the last operation of the channel. Blocks the
+  /// caller, with the mutex unlocked, while the channel is full. An operation of a captured stream
+  /// becomes a node instead.
   void submit(Stream& stream, OperationPtr operation, const std::vector<OperationPtr>& also = {});
   /// Orders the operation only after `before`. It is in no channel.
-  void submit_unordered(int device, std::uint64_t stream, OperationPtr operation, const std::vector<OperationPtr>& before);
+  void submit_unordered(int device, std::uint64_t stream, OperationPtr operation,
+                        const std::vector<OperationPtr>& before);
   /// Demands an operation and everything that it depends on, so that they run; does not wait.
   void demand(const OperationPtr& operation);
   void wait(Lock& lock, const OperationPtr& operation);
@@ -172,10 +185,12 @@ class Engine {
  private:
   struct DeviceOrder {
     OperationPtr legacy;
-    std::map<std::uint64_t, OperationPtr> blocking;  // the last operation of each blocking stream, destroyed streams included
+    // the last operation of each blocking stream, destroyed streams included
+    std::map<std::uint64_t, OperationPtr> blocking;
   };
 
-  /// A channel of a device, if STANDIN_CHANNELS limits them. Its operations run one after the other, whichever streams they belong to.
+  /// A channel of a device, if STANDIN_CHANNELS limits them. Its operations run one after the
+  /// other, whichever streams they belong to.
   struct Channel {
     OperationPtr last;
     std::size_t pending = 0;
@@ -199,7 +214,8 @@ class Engine {
   std::vector<OperationPtr> ready_;
   std::map<std::uint64_t, OperationPtr> pending_;
   std::map<int, DeviceOrder> order_;
-  std::map<std::pair<int, std::uint64_t>, Channel> channels_;  // key: device and number of the channel
+  // key: device and number of the channel
+  std::map<std::pair<int, std::uint64_t>, Channel> channels_;
   std::uint64_t next_number_ = 1;
   int idle_ = 0;
   bool starting_ = false;           // a new thread has not had the mutex yet

@@ -32,21 +32,29 @@ constexpr Named errors[] = {
     {35, API_NAME(ErrorInsufficientDriver), "driver version is insufficient for runtime version"},
     {100, API_NAME(ErrorNoDevice), "no device is detected"},
     {101, API_NAME(ErrorInvalidDevice), "invalid device ordinal"},
-    {217, API_NAME(ErrorPeerAccessUnsupported), "peer access is not supported between these two devices"},
+    {217, API_NAME(ErrorPeerAccessUnsupported),
+     "peer access is not supported between these two devices"},
     {600, API_NAME(ErrorNotReady), "device not ready"},
     {700, API_NAME(ErrorIllegalAddress), "an illegal memory access was encountered"},
     {704, API_NAME(ErrorPeerAccessAlreadyEnabled), "peer access is already enabled"},
     {705, API_NAME(ErrorPeerAccessNotEnabled), "peer access has not been enabled"},
     {719, API_NAME(ErrorLaunchFailure), "unspecified launch failure"},
     {801, API_NAME(ErrorNotSupported), "operation not supported"},
-    {900, API_NAME(ErrorStreamCaptureUnsupported), "operation not permitted when stream is capturing"},
-    {901, API_NAME(ErrorStreamCaptureInvalidated), "operation failed due to a previous error during capture"},
-    {902, API_NAME(ErrorStreamCaptureMerge), "operation would result in a merge of separate capture sequences"},
-    {903, API_NAME(ErrorStreamCaptureUnmatched), "operation failed because the capture was begun on another stream"},
+    {900, API_NAME(ErrorStreamCaptureUnsupported),
+     "operation not permitted when stream is capturing"},
+    {901, API_NAME(ErrorStreamCaptureInvalidated),
+     "operation failed due to a previous error during capture"},
+    {902, API_NAME(ErrorStreamCaptureMerge),
+     "operation would result in a merge of separate capture sequences"},
+    {903, API_NAME(ErrorStreamCaptureUnmatched),
+     "operation failed because the capture was begun on another stream"},
     {904, API_NAME(ErrorStreamCaptureUnjoined), "capturing stream has unjoined work"},
-    {905, API_NAME(ErrorStreamCaptureIsolation), "dependency created on uncaptured work in another stream"},
-    {906, API_NAME(ErrorStreamCaptureImplicit), "operation would make the legacy stream depend on a capturing blocking stream"},
-    {907, API_NAME(ErrorCapturedEvent), "operation not permitted on an event last recorded in a capturing stream"},
+    {905, API_NAME(ErrorStreamCaptureIsolation),
+     "dependency created on uncaptured work in another stream"},
+    {906, API_NAME(ErrorStreamCaptureImplicit),
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {907, API_NAME(ErrorCapturedEvent),
+     "operation not permitted on an event last recorded in a capturing stream"},
     {908, API_NAME(ErrorStreamCaptureWrongThread), "capture was begun by another thread"},
     {910, API_NAME(ErrorGraphExecUpdateFailure),
      "the graph update was not performed because it included changes which violated constraints"},
@@ -74,7 +82,9 @@ const char* API(GetErrorString)(vendor::Error code) {
   return found != nullptr ? found->text : "unrecognized error code";
 }
 
-vendor::Error API(PeekAtLastError)() { return static_cast<vendor::Error>(this_thread().last_error); }
+vendor::Error API(PeekAtLastError)() {
+  return static_cast<vendor::Error>(this_thread().last_error);
+}
 
 vendor::Error API(GetLastError)() {
   const int last = this_thread().last_error;

@@ -26,7 +26,9 @@ vendor::Error API(EventCreateWithFlags)(vendor::EventHandle* handle, unsigned in
 vendor::Error API(EventDestroy)(vendor::EventHandle handle) {
   return call(Call::releases, [&](Lock&) {
     State& now = state();
-    return now.events.remove(reinterpret_cast<std::uintptr_t>(handle), now.misuse) ? vendor::ok : vendor::invalid_handle;
+    return now.events.remove(reinterpret_cast<std::uintptr_t>(handle), now.misuse)
+               ? vendor::ok
+               : vendor::invalid_handle;
   });
 }
 
@@ -47,7 +49,10 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
       event->position = stream->position;
     } else {
       event->number = event->shared == nullptr ? 0 : event->shared->begin();
-      if (event->shared != nullptr) event->record->run = [shared = event->shared, number = event->number] { shared->end(number); };
+      if (event->shared != nullptr)
+        event->record->run = [shared = event->shared, number = event->number] {
+          shared->end(number);
+        };
       engine().submit(*stream, event->record);
     }
     return vendor::ok;
@@ -59,7 +64,8 @@ vendor::Error API(EventQuery)(vendor::EventHandle handle) {
     const auto event = state().event(handle);
     if (event == nullptr) return vendor::invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, vendor::captured_event);
-    if (const std::uint64_t number = event->foreign_number()) return event->shared->is_done(number) ? vendor::ok : vendor::not_ready;
+    if (const std::uint64_t number = event->foreign_number())
+      return event->shared->is_done(number) ? vendor::ok : vendor::not_ready;
     engine().demand(event->record);
     return event->record == nullptr || event->record->done ? vendor::ok : vendor::not_ready;
   });
@@ -81,12 +87,14 @@ vendor::Error API(EventSynchronize)(vendor::EventHandle handle) {
   });
 }
 
-vendor::Error API(EventElapsedTime)(float* milliseconds, vendor::EventHandle start, vendor::EventHandle stop) {
+vendor::Error API(EventElapsedTime)(float* milliseconds, vendor::EventHandle start,
+                                    vendor::EventHandle stop) {
   return call([&](Lock&) {
     const auto first = state().event(start);
     const auto second = state().event(stop);
     if (first == nullptr || second == nullptr) return vendor::invalid_handle;
-    if (first->record == nullptr || second->record == nullptr || !first->timed || !second->timed) return vendor::invalid_handle;
+    if (first->record == nullptr || second->record == nullptr || !first->timed || !second->timed)
+      return vendor::invalid_handle;
     if (first->device != second->device) {
       ++state().misuse.wrong_device;
       return vendor::invalid_handle;
@@ -94,7 +102,9 @@ vendor::Error API(EventElapsedTime)(float* milliseconds, vendor::EventHandle sta
     engine().demand(first->record);
     engine().demand(second->record);
     if (!first->record->done || !second->record->done) return vendor::not_ready;
-    *milliseconds = std::chrono::duration<float, std::milli>{second->record->finished - first->record->finished}.count();
+    *milliseconds =
+        std::chrono::duration<float, std::milli>{second->record->finished - first->record->finished}
+            .count();
     return vendor::ok;
   });
 }

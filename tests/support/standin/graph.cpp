@@ -12,20 +12,23 @@ namespace standin {
 std::size_t append(const GraphPtr& graph, GraphNode node) {
   const std::size_t number = graph->nodes.size();
   if (node.work.kind == Kind::allocation)
-    node.reserved = std::shared_ptr<void>{node.work.memory, [](void* memory) { state().blocks.orphan(memory); }};
+    node.reserved = std::shared_ptr<void>{node.work.memory,
+                                          [](void* memory) { state().blocks.orphan(memory); }};
   node.handle = state().nodes.add(std::make_shared<NodePlace>(NodePlace{graph, number}));
   graph->nodes.push_back(std::move(node));
   return number;
 }
 
 void add_node(Stream& stream, Work work, GraphPtr child) {
-  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0, true};
+  GraphNode node{
+      std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0, true};
   stream.position = {append(stream.capture->graph, std::move(node))};
 }
 
 void wait_for_nodes(Stream& stream, const Position& nodes) {
   for (const std::size_t node : nodes)
-    if (std::find(stream.position.begin(), stream.position.end(), node) == stream.position.end()) stream.position.push_back(node);
+    if (std::find(stream.position.begin(), stream.position.end(), node) == stream.position.end())
+      stream.position.push_back(node);
 }
 
 GraphPtr clone(const Graph& graph, bool named) {
@@ -66,23 +69,27 @@ void forget(std::uintptr_t handle, Graph& graph) {
 }
 
 bool has_allocations(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode& node) { return node.work.kind == Kind::allocation; });
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const GraphNode& node) { return node.work.kind == Kind::allocation; });
 }
 
 namespace {
 
 bool concerns(const Graph& graph, Kind kind, const void* memory) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [&](const GraphNode& node) { return node.work.kind == kind && node.work.memory == memory; });
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& node) {
+    return node.work.kind == kind && node.work.memory == memory;
+  });
 }
 
-/// From the launch on, the graph's memory is in use. Memory that the last launch left behind is freed, and so is in use already.
+/// From the launch on, the graph's memory is in use. Memory that the last launch left behind is
+/// freed, and so is in use already.
 int begin_uses(const ExecutableGraph& executable) {
   Blocks& blocks = state().blocks;
   std::vector<void*> begun;
   for (const GraphNode& node : executable.graph->nodes) {
     void* const memory = node.work.memory;
-    if (node.work.kind == Kind::free && !concerns(*executable.graph, Kind::allocation, memory)) blocks.set_kept(memory, false);
+    if (node.work.kind == Kind::free && !concerns(*executable.graph, Kind::allocation, memory))
+      blocks.set_kept(memory, false);
     if (node.work.kind != Kind::allocation) continue;
     const bool left = blocks.of(memory).kept;
     const bool begins = !left && blocks.begin_use(memory);
@@ -101,12 +108,13 @@ int begin_uses(const ExecutableGraph& executable) {
 void poison_destinations(const Graph& graph) {
   for (const GraphNode& node : graph.nodes) {
     if (node.work.poison == nullptr || !node.enabled) continue;
-    const bool alone = std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& other) {
-      if (&other == &node) return false;
-      return other.work.opaque || other.child != nullptr ||
-             std::any_of(other.work.touches.begin(), other.work.touches.end(),
-                         [&](Range range) { return overlap(range, node.work.touches[0]); });
-    });
+    const bool alone =
+        std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& other) {
+          if (&other == &node) return false;
+          return other.work.opaque || other.child != nullptr ||
+                 std::any_of(other.work.touches.begin(), other.work.touches.end(),
+                             [&](Range range) { return overlap(range, node.work.touches[0]); });
+        });
     if (alone) poison_if_unused(node.work);
   }
 }
@@ -114,13 +122,15 @@ void poison_destinations(const Graph& graph) {
 /// Whether every event of the graph lives.
 bool has_its_events(const Graph& graph) {
   return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode& node) {
-    return (node.event == 0 || state().event(reinterpret_cast<vendor::EventHandle>(node.event)) != nullptr) &&
+    return (node.event == 0 ||
+            state().event(reinterpret_cast<vendor::EventHandle>(node.event)) != nullptr) &&
            (node.child == nullptr || has_its_events(*node.child));
   });
 }
 
 /// An event's record is made at the launch, and a node waits for the record that is current then.
-void take_event(const GraphNode& node, const OperationPtr& operation, std::vector<OperationPtr>& before) {
+void take_event(const GraphNode& node, const OperationPtr& operation,
+                std::vector<OperationPtr>& before) {
   if (node.event == 0) return;
   const auto event = state().event(reinterpret_cast<vendor::EventHandle>(node.event));
   if (node.work.kind == Kind::event_wait) {
@@ -132,7 +142,8 @@ void take_event(const GraphNode& node, const OperationPtr& operation, std::vecto
 }
 
 /// Submits the graph's work, as the stream's, after `start`. Returns what ends it.
-std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream, const std::vector<OperationPtr>& start) {
+std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
+                                       const std::vector<OperationPtr>& start) {
   std::vector<OperationPtr> operations;
   std::vector<bool> last(graph.nodes.size(), true);
   for (const GraphNode& node : graph.nodes) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Graphs: what a capture records, and what a launch submits. Requires for all functions: the engine's mutex is held.
+/// Graphs: what a capture records, and what a launch submits. Requires for all functions: the
+/// engine's mutex is held.
 #pragma once
 
 #include <cstddef>

@@ -22,9 +22,13 @@ std::uintptr_t number_of(Handle handle) {
   return reinterpret_cast<std::uintptr_t>(handle);
 }
 
-GraphPtr graph_of(vendor::Graph handle) { return state().graphs.find(number_of(handle), state().misuse); }
+GraphPtr graph_of(vendor::Graph handle) {
+  return state().graphs.find(number_of(handle), state().misuse);
+}
 
-ExecutablePtr executable_of(vendor::Executable handle) { return state().executables.find(number_of(handle), state().misuse); }
+ExecutablePtr executable_of(vendor::Executable handle) {
+  return state().executables.find(number_of(handle), state().misuse);
+}
 
 vendor::NodeType type_of(Kind kind) {
   switch (kind) {
@@ -70,7 +74,8 @@ void store(const std::vector<Value>& values, Value* to, std::size_t& count) {
   count = stored;
 }
 
-/// The vendors forbid that two threads use one graph at a time, even in calls that only read. The program ends where that happens.
+/// The vendors forbid that two threads use one graph at a time, even in calls that only read. The
+/// program ends where that happens.
 class OneThread {
  public:
   explicit OneThread(vendor::Graph graph) : graph_{number_of(graph)} {
@@ -98,9 +103,11 @@ class OneThread {
   std::uintptr_t graph_;
 };
 
-int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode* to, std::size_t* count) {
+int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode* to,
+               std::size_t* count) {
   const GraphPtr graph = graph_of(handle);
-  if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr)) return vendor::invalid_value;
+  if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr))
+    return vendor::invalid_value;
   std::vector<vendor::GraphNode> earlier, later;
   for (const GraphNode& node : graph->nodes)
     for (const std::size_t before : node.before) {
@@ -114,7 +121,8 @@ int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode*
 }
 
 /// Adds a node after the nodes `before`.
-int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode* before, std::size_t count, GraphNode made) {
+int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode* before,
+        std::size_t count, GraphNode made) {
   State& now = state();
   for (std::size_t i = 0; i < count; ++i) {
     const auto place = now.nodes.find(number_of(before[i]), now.misuse);
@@ -125,8 +133,8 @@ int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode*
   return vendor::ok;
 }
 
-int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before, std::size_t count,
-                   vendor::EventHandle event, Kind kind) {
+int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before,
+                   std::size_t count, vendor::EventHandle event, Kind kind) {
   const GraphPtr graph = graph_of(handle);
   const auto found = state().event(event);
   if (graph == nullptr || node == nullptr || found == nullptr) return vendor::invalid_value;
@@ -137,13 +145,16 @@ int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::
   return add(node, graph, before, count, std::move(made));
 }
 
-/// Whether an executable graph can take over the other's arguments. Memory that a graph allocates has a place of its own in each.
+/// Whether an executable graph can take over the other's arguments. Memory that a graph allocates
+/// has a place of its own in each.
 bool same_shape(const Graph& one, const Graph& other) {
   return !has_allocations(one) &&
-         std::equal(one.nodes.begin(), one.nodes.end(), other.nodes.begin(), other.nodes.end(), [](const GraphNode& a, const GraphNode& b) {
-           return a.work.kind == b.work.kind && a.work.shape == b.work.shape && a.device == b.device && a.before == b.before &&
-                  (a.child == nullptr || same_shape(*a.child, *b.child));
-         });
+         std::equal(one.nodes.begin(), one.nodes.end(), other.nodes.begin(), other.nodes.end(),
+                    [](const GraphNode& a, const GraphNode& b) {
+                      return a.work.kind == b.work.kind && a.work.shape == b.work.shape &&
+                             a.device == b.device && a.before == b.before &&
+                             (a.child == nullptr || same_shape(*a.child, *b.child));
+                    });
 }
 
 int update(vendor::Executable executable, vendor::Graph graph) {
@@ -155,16 +166,22 @@ int update(vendor::Executable executable, vendor::Graph graph) {
   return vendor::ok;
 }
 
-bool is_running(const ExecutableGraph& executable) { return executable.last != nullptr && !executable.last->done; }
+bool is_running(const ExecutableGraph& executable) {
+  return executable.last != nullptr && !executable.last->done;
+}
 
 int destroy(vendor::Executable handle) {
   State& now = state();
-  std::erase_if(now.dying, [](const ExecutablePtr& executable) { return !is_running(*executable); });
+  std::erase_if(now.dying,
+                [](const ExecutablePtr& executable) { return !is_running(*executable); });
   const ExecutablePtr executable = executable_of(handle);
-  if (executable == nullptr || !now.executables.remove(number_of(handle), now.misuse)) return vendor::invalid_value;
+  if (executable == nullptr || !now.executables.remove(number_of(handle), now.misuse))
+    return vendor::invalid_value;
   if (!is_running(*executable)) return vendor::ok;
   if (!vendor::running_graphs_may_be_destroyed && !now.sticky) {  // on a lost device nothing runs
-    std::fputs("stand-in: an executable graph is destroyed while it runs: AMD's runtime breaks here\n", stderr);
+    std::fputs(
+        "stand-in: an executable graph is destroyed while it runs: AMD's runtime breaks here\n",
+        stderr);
     std::abort();
   }
   now.dying.push_back(executable);
@@ -180,12 +197,14 @@ GraphNode* node_of(vendor::GraphNode handle) {
 GraphNode* node_of(vendor::Executable handle, vendor::GraphNode node) {
   const ExecutablePtr executable = executable_of(handle);
   const auto place = state().nodes.find(number_of(node), state().misuse);
-  if (executable == nullptr || place == nullptr || place->graph != executable->made_of) return nullptr;
+  if (executable == nullptr || place == nullptr || place->graph != executable->made_of)
+    return nullptr;
   return &executable->graph->nodes[place->number];
 }
 
 int get_fill(const GraphNode* node, API(MemsetParams) * found) {
-  if (node == nullptr || node->work.kind != Kind::fill || found == nullptr) return vendor::invalid_value;
+  if (node == nullptr || node->work.kind != Kind::fill || found == nullptr)
+    return vendor::invalid_value;
   const Work& work = node->work;
   *found = {};
   found->dst = work.to.begin;
@@ -200,14 +219,17 @@ int get_fill(const GraphNode* node, API(MemsetParams) * found) {
 int set_fill(GraphNode* node, const API(MemsetParams) * given) {
   if (node == nullptr || given == nullptr) return vendor::invalid_value;
   const auto* const begin = reinterpret_cast<const std::byte*>(&given->value);
-  const Rows to{static_cast<std::byte*>(given->dst), given->pitch, given->width * given->elementSize, given->height};
-  return replace_fill(node->work, to, {begin, begin + given->elementSize}) ? vendor::ok : vendor::invalid_value;
+  const Rows to{static_cast<std::byte*>(given->dst), given->pitch,
+                given->width * given->elementSize, given->height};
+  return replace_fill(node->work, to, {begin, begin + given->elementSize}) ? vendor::ok
+                                                                           : vendor::invalid_value;
 }
 
 /// A kernel of the stand-in is what it does: the parameters name a copy of that.
 int get_kernel(const GraphNode* node, API(KernelNodeParams) * found) {
   static auto& kept = *new std::vector<std::unique_ptr<Work>>;
-  if (node == nullptr || node->work.kind != Kind::kernel || found == nullptr) return vendor::invalid_value;
+  if (node == nullptr || node->work.kind != Kind::kernel || found == nullptr)
+    return vendor::invalid_value;
   kept.push_back(std::make_unique<Work>(node->work));
   *found = {};
   found->func = kept.back().get();
@@ -215,7 +237,8 @@ int get_kernel(const GraphNode* node, API(KernelNodeParams) * found) {
 }
 
 int set_kernel(GraphNode* node, const API(KernelNodeParams) * given) {
-  if (node == nullptr || node->work.kind != Kind::kernel || given == nullptr) return vendor::invalid_value;
+  if (node == nullptr || node->work.kind != Kind::kernel || given == nullptr)
+    return vendor::invalid_value;
   node->work = *static_cast<const Work*>(given->func);
   return vendor::ok;
 }
@@ -224,13 +247,15 @@ int set_kernel(GraphNode* node, const API(KernelNodeParams) * given) {
 
 extern "C" {
 
-vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes, std::size_t* count) {
+vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes,
+                                 std::size_t* count) {
   const OneThread alone{handle};
   return call([&](Lock&) {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || count == nullptr) return vendor::invalid_value;
     std::vector<vendor::GraphNode> all;
-    for (const GraphNode& node : graph->nodes) all.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
+    for (const GraphNode& node : graph->nodes)
+      all.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
     store(all, nodes, *count);
     return vendor::ok;
   });
@@ -254,7 +279,8 @@ vendor::Error API(GraphDestroy)(vendor::Graph handle) {
   });
 }
 
-vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle, unsigned long long flags) {
+vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle,
+                                             unsigned long long flags) {
   return call(Call::makes, [&](Lock&) {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || executable == nullptr || flags > 1) return vendor::invalid_value;
@@ -287,7 +313,8 @@ vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
   return call(Call::releases, [&](Lock&) {
     State& now = state();
     const auto place = now.nodes.find(number_of(handle), now.misuse);
-    if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return vendor::invalid_value;
+    if (place == nullptr || place->number + 1 != place->graph->nodes.size())
+      return vendor::invalid_value;
     if (const GraphPtr child = place->graph->nodes.back().child) forget_child(*child);
     place->graph->nodes.pop_back();
     now.nodes.remove(number_of(handle), now.misuse);
@@ -295,22 +322,30 @@ vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
   });
 }
 
-vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph, const vendor::GraphNode* before, std::size_t count,
+vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph,
+                                           const vendor::GraphNode* before, std::size_t count,
                                            vendor::EventHandle event) {
-  return call(Call::makes, [&](Lock&) { return add_event_node(node, graph, before, count, event, Kind::event_record); });
+  return call(Call::makes, [&](Lock&) {
+    return add_event_node(node, graph, before, count, event, Kind::event_record);
+  });
 }
 
-vendor::Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph, const vendor::GraphNode* before, std::size_t count,
+vendor::Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph,
+                                         const vendor::GraphNode* before, std::size_t count,
                                          vendor::EventHandle event) {
-  return call(Call::makes, [&](Lock&) { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
+  return call(Call::makes, [&](Lock&) {
+    return add_event_node(node, graph, before, count, event, Kind::event_wait);
+  });
 }
 
-vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before, std::size_t count,
+vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle,
+                                          const vendor::GraphNode* before, std::size_t count,
                                           vendor::Graph child) {
   return call(Call::makes, [&](Lock&) -> int {
     const GraphPtr graph = graph_of(handle);
     const GraphPtr added = graph_of(child);
-    if (graph == nullptr || node == nullptr || added == nullptr || has_allocations(*added)) return vendor::invalid_value;
+    if (graph == nullptr || node == nullptr || added == nullptr || has_allocations(*added))
+      return vendor::invalid_value;
     GraphNode made;
     made.work.kind = Kind::graph;
     made.device = this_thread().device;
@@ -329,10 +364,12 @@ vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor:
   });
 }
 
-vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodeParams) * given) {
+vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle,
+                                          const API(HostNodeParams) * given) {
   return call([&](Lock&) {
     GraphNode* const node = node_of(handle);
-    if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr) return vendor::invalid_value;
+    if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr)
+      return vendor::invalid_value;
     node->work.function = given->fn;
     node->work.data = given->userData;
     node->work.run = [function = given->fn, data = given->userData] { function(data); };
@@ -343,7 +380,8 @@ vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(Ho
 vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNodeParams) * found) {
   return call([&](Lock&) {
     const GraphNode* const node = node_of(handle);
-    if (node == nullptr || node->work.kind != Kind::host_function || found == nullptr) return vendor::invalid_value;
+    if (node == nullptr || node->work.kind != Kind::host_function || found == nullptr)
+      return vendor::invalid_value;
     *found = {node->work.function, node->work.data};
     return vendor::ok;
   });
@@ -353,11 +391,14 @@ vendor::Error API(GraphMemsetNodeGetParams)(vendor::GraphNode node, API(MemsetPa
   return call([&](Lock&) { return get_fill(node_of(node), found); });
 }
 
-vendor::Error API(GraphMemsetNodeSetParams)(vendor::GraphNode node, const API(MemsetParams) * given) {
+vendor::Error API(GraphMemsetNodeSetParams)(vendor::GraphNode node,
+                                            const API(MemsetParams) * given) {
   return call([&](Lock&) { return set_fill(node_of(node), given); });
 }
 
-vendor::Error API(GraphExecMemsetNodeSetParams)(vendor::Executable executable, vendor::GraphNode node, const API(MemsetParams) * given) {
+vendor::Error API(GraphExecMemsetNodeSetParams)(vendor::Executable executable,
+                                                vendor::GraphNode node,
+                                                const API(MemsetParams) * given) {
   return call([&](Lock&) { return set_fill(node_of(executable, node), given); });
 }
 
@@ -365,21 +406,25 @@ vendor::Error API(GraphKernelNodeGetParams)(vendor::GraphNode node, API(KernelNo
   return call([&](Lock&) { return get_kernel(node_of(node), found); });
 }
 
-vendor::Error API(GraphKernelNodeSetParams)(vendor::GraphNode node, const API(KernelNodeParams) * given) {
+vendor::Error API(GraphKernelNodeSetParams)(vendor::GraphNode node,
+                                            const API(KernelNodeParams) * given) {
   return call([&](Lock&) { return set_kernel(node_of(node), given); });
 }
 
-vendor::Error API(GraphExecKernelNodeSetParams)(vendor::Executable executable, vendor::GraphNode node,
+vendor::Error API(GraphExecKernelNodeSetParams)(vendor::Executable executable,
+                                                vendor::GraphNode node,
                                                 const API(KernelNodeParams) * given) {
   return call([&](Lock&) { return set_kernel(node_of(executable, node), given); });
 }
 
 #if !defined STANDIN_HIP || HIP_VERSION >= 50600000
-vendor::Error API(GraphNodeSetEnabled)(vendor::Executable executable, vendor::GraphNode handle, unsigned int enabled) {
+vendor::Error API(GraphNodeSetEnabled)(vendor::Executable executable, vendor::GraphNode handle,
+                                       unsigned int enabled) {
   return call([&](Lock&) {
     GraphNode* const node = node_of(executable, handle);
     const bool has_switch =
-        node != nullptr && (node->work.kind == Kind::copy || node->work.kind == Kind::fill || node->work.kind == Kind::kernel);
+        node != nullptr && (node->work.kind == Kind::copy || node->work.kind == Kind::fill ||
+                            node->work.kind == Kind::kernel);
     if (!has_switch) return vendor::invalid_value;
     node->enabled = enabled != 0;
     return vendor::ok;
@@ -392,7 +437,8 @@ vendor::Error API(GraphNodeSetEnabled)(vendor::Executable executable, vendor::Gr
 cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t handle, cudaMemcpy3DParms* found) {
   return call([&](Lock&) {
     const GraphNode* const node = node_of(handle);
-    if (node == nullptr || node->work.kind != Kind::copy || found == nullptr) return vendor::invalid_value;
+    if (node == nullptr || node->work.kind != Kind::copy || found == nullptr)
+      return vendor::invalid_value;
     const Work& work = node->work;
     *found = {};
     found->dstPtr = {work.to.begin, work.to.pitch, work.to.width, work.to.height};
@@ -407,9 +453,11 @@ namespace {
 int set_copy(GraphNode* node, const cudaMemcpy3DParms* given) {
   if (node == nullptr || given == nullptr || given->extent.depth != 1) return vendor::invalid_value;
   const auto side = [&](const cudaPitchedPtr& at) {
-    return Rows{static_cast<std::byte*>(at.ptr), at.pitch, given->extent.width, given->extent.height};
+    return Rows{static_cast<std::byte*>(at.ptr), at.pitch, given->extent.width,
+                given->extent.height};
   };
-  return replace_copy(node->work, side(given->dstPtr), side(given->srcPtr)) ? vendor::ok : vendor::invalid_value;
+  return replace_copy(node->work, side(given->dstPtr), side(given->srcPtr)) ? vendor::ok
+                                                                            : vendor::invalid_value;
 }
 }  // namespace
 
@@ -417,32 +465,38 @@ cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const cudaMemcpy3
   return call([&](Lock&) { return set_copy(node_of(node), given); });
 }
 
-cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node, const cudaMemcpy3DParms* given) {
+cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                             const cudaMemcpy3DParms* given) {
   return call([&](Lock&) { return set_copy(node_of(executable, node), given); });
 }
 
 #if CUDART_VERSION >= 12000
-cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* result) {
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
+                                cudaGraphExecUpdateResultInfo* result) {
   return call([&](Lock&) {
     const int code = update(executable, graph);
-    result->result = code == vendor::ok ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
+    result->result =
+        code == vendor::ok ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
     return code;
   });
 }
 #endif
 
 #if CUDART_VERSION >= 13000
-cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                              cudaGraphEdgeData*, std::size_t* count) {
   const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
 #else
-cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, std::size_t* count) {
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                              std::size_t* count) {
   const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
 #if CUDART_VERSION >= 12030
-cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData*, std::size_t* count) {
+cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                                 cudaGraphEdgeData*, std::size_t* count) {
   const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
@@ -454,34 +508,42 @@ cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaG
 namespace {
 int set_copy(GraphNode* node, void* to, const void* from, std::size_t size) {
   if (node == nullptr) return vendor::invalid_value;
-  const auto side = [&](const void* begin) { return Rows{static_cast<std::byte*>(const_cast<void*>(begin)), size, size, 1}; };
+  const auto side = [&](const void* begin) {
+    return Rows{static_cast<std::byte*>(const_cast<void*>(begin)), size, size, 1};
+  };
   return replace_copy(node->work, side(to), side(from)) ? vendor::ok : vendor::invalid_value;
 }
 }  // namespace
 
-hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void* to, const void* from, std::size_t size, hipMemcpyKind) {
+hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void* to, const void* from,
+                                         std::size_t size, hipMemcpyKind) {
   return call([&](Lock&) { return set_copy(node_of(node), to, from, size); });
 }
 
-hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node, void* to, const void* from, std::size_t size,
+hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node,
+                                             void* to, const void* from, std::size_t size,
                                              hipMemcpyKind) {
   return call([&](Lock&) { return set_copy(node_of(executable, node), to, from, size); });
 }
 
-hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t*, hipGraphExecUpdateResult* result) {
+hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t*,
+                              hipGraphExecUpdateResult* result) {
   return call([&](Lock&) {
     const int code = update(executable, graph);
-    *result = code == vendor::ok ? hipGraphExecUpdateSuccess : hipGraphExecUpdateErrorTopologyChanged;
+    *result =
+        code == vendor::ok ? hipGraphExecUpdateSuccess : hipGraphExecUpdateErrorTopologyChanged;
     return code;
   });
 }
 
-hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to, std::size_t* count) {
+hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to,
+                            std::size_t* count) {
   const OneThread alone{graph};
   return call([&](Lock&) { return list_edges(graph, from, to, count); });
 }
 
-hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* nodes, std::size_t* count) {
+hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* nodes,
+                                         std::size_t* count) {
   return call([&](Lock&) {
     const auto place = state().nodes.find(number_of(handle), state().misuse);
     if (place == nullptr || count == nullptr) return vendor::invalid_value;
@@ -494,11 +556,13 @@ hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* 
   });
 }
 
-hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle, const hipGraphNode_t* before, std::size_t count,
+hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle,
+                               const hipGraphNode_t* before, std::size_t count,
                                const hipHostNodeParams* what) {
   return call(Call::makes, [&](Lock&) -> int {
     const GraphPtr graph = graph_of(handle);
-    if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr) return vendor::invalid_value;
+    if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr)
+      return vendor::invalid_value;
     GraphNode made;
     made.work.kind = Kind::host_function;
     made.work.opaque = true;

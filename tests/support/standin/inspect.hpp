@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What only a stand-in has: its state, and kernels, for tests; and what it has run, for the stand-in of the profiling library. None of it
-/// counts as a runtime call. Tests look the functions up with dlsym, so that the same program also starts with the real runtime.
+/// What only a stand-in has: its state, and kernels, for tests; and what it has run, for the
+/// stand-in of the profiling library. None of it counts as a runtime call. Tests look the functions
+/// up with dlsym, so that the same program also starts with the real runtime.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +53,8 @@ void standin_inspect(StandinView* view);
 void standin_watch(StandinWatcher watcher);
 /// How StandinWork numbers the stream; 0 if there is none with this handle.
 std::uint64_t standin_stream_number(void* stream);
-/// Enqueues a kernel that does nothing for some microseconds. The name must live as long as the process. Returns a status.
+/// Enqueues a kernel that does nothing for some microseconds. The name must live as long as the
+/// process. Returns a status.
 int standin_run_kernel(void* stream, const char* name);
 /// The same for a kernel that does `run()`, for each launch if the stream is being captured.
 int standin_run_work(void* stream, const char* name, const std::function<void()>& run);

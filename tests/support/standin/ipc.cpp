@@ -14,7 +14,8 @@ namespace standin {
 
 std::shared_ptr<SharedRecords> SharedRecords::make() {
   const SharedFile file = make_file(sizeof(Page));
-  void* const page = file.number < 0 ? nullptr : map_file(static_cast<int>(file.number), sizeof(Page));
+  void* const page =
+      file.number < 0 ? nullptr : map_file(static_cast<int>(file.number), sizeof(Page));
   return page == nullptr ? nullptr : std::shared_ptr<SharedRecords>{new SharedRecords{file, page}};
 }
 
@@ -23,7 +24,8 @@ std::shared_ptr<SharedRecords> SharedRecords::open(const SharedFile& file) {
   if (number < 0) return nullptr;
   void* const page = map_file(number, sizeof(Page));
   close(number);
-  return page == nullptr ? nullptr : std::shared_ptr<SharedRecords>{new SharedRecords{{0, -1, 0, 0}, page}};
+  return page == nullptr ? nullptr
+                         : std::shared_ptr<SharedRecords>{new SharedRecords{{0, -1, 0, 0}, page}};
 }
 
 SharedRecords::~SharedRecords() {
@@ -95,7 +97,8 @@ vendor::Error API(IpcOpenEventHandle)(vendor::EventHandle* opened, vendor::IpcEv
 vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory) {
   return call([&](Lock&) -> int {
     const Block block = state().blocks.of(memory);
-    if (!block.is_start || block.kind != Memory::device || block.opened) return vendor::invalid_value;
+    if (!block.is_start || block.kind != Memory::device || block.opened)
+      return vendor::invalid_value;
     return write_handle(handle, {2, block.device, block.file});
   });
 }
@@ -111,7 +114,9 @@ vendor::Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handl
 }
 
 vendor::Error API(IpcCloseMemHandle)(void* memory) {
-  return call(Call::releases, [&](Lock&) -> int { return state().blocks.close(memory) ? vendor::ok : vendor::invalid_value; });
+  return call(Call::releases, [&](Lock&) -> int {
+    return state().blocks.close(memory) ? vendor::ok : vendor::invalid_value;
+  });
 }
 
 }  // extern "C"

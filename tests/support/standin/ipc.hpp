@@ -25,7 +25,9 @@ class SharedRecords {
   [[nodiscard]] std::uint64_t begin() const { return ++page_->recorded; }
   void end(std::uint64_t number) const { page_->done[number % places] = number; }
   [[nodiscard]] std::uint64_t last() const { return page_->recorded; }
-  [[nodiscard]] bool is_done(std::uint64_t number) const { return page_->done[number % places] >= number; }
+  [[nodiscard]] bool is_done(std::uint64_t number) const {
+    return page_->done[number % places] >= number;
+  }
   void wait(std::uint64_t number) const;
 
  private:
@@ -35,7 +37,8 @@ class SharedRecords {
     std::atomic<std::uint64_t> done[places];
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-  SharedRecords(const SharedFile& file, void* page) : file_{file}, page_{static_cast<Page*>(page)} {}
+  SharedRecords(const SharedFile& file, void* page)
+      : file_{file}, page_{static_cast<Page*>(page)} {}
 
   SharedFile file_;
   Page* page_;

@@ -37,7 +37,8 @@ int standin_run_work(void* stream, const char* name, const std::function<void()>
 }
 
 int standin_run_kernel(void* stream, const char* name) {
-  return standin_run_work(stream, name, [] { std::this_thread::sleep_for(std::chrono::microseconds{50}); });
+  return standin_run_work(stream, name,
+                          [] { std::this_thread::sleep_for(std::chrono::microseconds{50}); });
 }
 
 }  // extern "C"

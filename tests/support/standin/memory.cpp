@@ -26,10 +26,12 @@ bool is_start_of(void* memory, bool host) {
   const bool freed = block.kind == Memory::freed || !block.in_use();
   if (freed) ++state().misuse.double_free;
   if (freed) return false;
-  return host ? block.kind == Memory::pinned : block.kind == Memory::device || block.kind == Memory::managed;
+  return host ? block.kind == Memory::pinned
+              : block.kind == Memory::device || block.kind == Memory::managed;
 }
 
-/// Waits for all work of a device, or of all. Meanwhile other threads' calls do not begin: seen on an H100 (CUDA 13.0).
+/// Waits for all work of a device, or of all. Meanwhile other threads' calls do not begin: seen on
+/// an H100 (CUDA 13.0).
 void wait_and_hold_others(Lock& lock, int device) {
   State& now = state();
   now.holder = std::this_thread::get_id();
@@ -46,10 +48,13 @@ int release(Lock& lock, void* memory, bool host) {
   return state().blocks.release(memory) ? vendor::ok : vendor::invalid_value;
 }
 
-int allocate_pinned(void** memory, std::size_t size) { return allocate(memory, size, Memory::pinned, 0); }
+int allocate_pinned(void** memory, std::size_t size) {
+  return allocate(memory, size, Memory::pinned, 0);
+}
 
-/// Allocates in stream order. Without enough free memory it reuses memory whose free is pending: first of its own stream, whose frees run
-/// before anyway, then of other streams, whose frees this stream then waits for. Seen on an H200 (CUDA 13.0).
+/// Allocates in stream order. Without enough free memory it reuses memory whose free is pending:
+/// first of its own stream, whose frees run before anyway, then of other streams, whose frees this
+/// stream then waits for. Seen on an H200 (CUDA 13.0).
 int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
   if (memory == nullptr) return vendor::invalid_value;
   State& now = state();
@@ -62,7 +67,8 @@ int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
   std::size_t found = 0;
   for (const bool own : {true, false})
     for (PendingFree& free : now.pending_frees)
-      if (free.device == stream.device && (free.stream == stream.id) == own && free.open > 0 && found < missing) {
+      if (free.device == stream.device && (free.stream == stream.id) == own && free.open > 0 &&
+          found < missing) {
         chosen.push_back(&free);
         found += free.open;
       }
@@ -73,7 +79,8 @@ int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
     free->counted += taken;
     counted += taken;
     missing -= taken;
-    if (free->stream != stream.id) engine().submit(stream, std::make_shared<Operation>(), {free->operation});
+    if (free->stream != stream.id)
+      engine().submit(stream, std::make_shared<Operation>(), {free->operation});
   }
   *memory = size == 0 ? nullptr : now.blocks.allocate(size, Memory::device, stream.device, counted);
   return *memory != nullptr || size == 0 ? vendor::ok : vendor::out_of_memory;
@@ -96,11 +103,13 @@ OperationPtr make_free(void* memory) {
   auto operation = std::make_shared<Operation>();
   operation->kind = Kind::free;
   operation->memory = memory;
-  operation->touches.push_back({static_cast<const std::byte*>(memory), state().blocks.of(memory).size});
+  operation->touches.push_back(
+      {static_cast<const std::byte*>(memory), state().blocks.of(memory).size});
   operation->run = [memory] {
     const Lock lock{engine().mutex};
     if (!state().blocks.release(memory)) ++state().misuse.double_free;
-    std::erase_if(state().pending_frees, [&](const PendingFree& free) { return free.operation->memory == memory; });
+    std::erase_if(state().pending_frees,
+                  [&](const PendingFree& free) { return free.operation->memory == memory; });
   };
   return operation;
 }
@@ -115,7 +124,9 @@ int free_in_graph(void* memory, Stream& stream) {
 }
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 13000
-int number_of(cudaMemLocation place) { return place.type == cudaMemLocationTypeHost ? -1 : place.id; }
+int number_of(cudaMemLocation place) {
+  return place.type == cudaMemLocationTypeHost ? -1 : place.id;
+}
 #endif
 
 /// A place is a device or, as -1, the host.
@@ -123,7 +134,8 @@ int require_managed(const void* memory, std::size_t size, int place) {
   if (place < -1 || place >= settings().devices) return vendor::invalid_device;
   if (memory == nullptr || size == 0) return vendor::invalid_value;
   for (const std::size_t at : {std::size_t{0}, size - 1})
-    if (state().blocks.of(static_cast<const std::byte*>(memory) + at).kind != Memory::managed) return vendor::invalid_value;
+    if (state().blocks.of(static_cast<const std::byte*>(memory) + at).kind != Memory::managed)
+      return vendor::invalid_value;
   return vendor::ok;
 }
 
@@ -158,7 +170,8 @@ bool can_all_be_written(const void* memory, std::size_t size) {
   for (std::string line; at < end && std::getline(maps, line);) {
     unsigned long first = 0, last = 0;
     char rights[5] = {};
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &first, &last, rights) != 3 || last <= at) continue;
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &first, &last, rights) != 3 || last <= at)
+      continue;
     if (first > at || rights[1] != 'w') return false;
     at = last;
   }
@@ -175,19 +188,22 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned int) {
 }
 
 cudaError_t cudaFreeHost(void* memory) {
-  return call_outside_captures(Call::releases, [&](Lock& lock) { return release(lock, memory, true); });
+  return call_outside_captures(Call::releases,
+                               [&](Lock& lock) { return release(lock, memory, true); });
 }
 #else
 hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
   return call_outside_captures(Call::makes, [&](Lock&) -> int {
-    // Without this flag, a host that waits in a loop may read stale values. AMD's runtime allows that, but here it would be a bug.
+    // Without this flag, a host that waits in a loop may read stale values. AMD's runtime allows
+    // that, but here it would be a bug.
     if (flags != 0 && (flags & hipHostMallocCoherent) == 0) return vendor::invalid_value;
     return allocate_pinned(memory, size);
   });
 }
 
 hipError_t hipHostFree(void* memory) {
-  return call_outside_captures(Call::releases, [&](Lock& lock) { return release(lock, memory, true); });
+  return call_outside_captures(Call::releases,
+                               [&](Lock& lock) { return release(lock, memory, true); });
 }
 #endif
 
@@ -197,8 +213,10 @@ vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int fla
     const bool read_only = is_for_reading(flags);
     if (read_only && !settings().read_only_registrations) return vendor::not_supported;
     if (!read_only && !can_all_be_written(memory, size)) return vendor::invalid_value;
-    if (size > settings().memory || state().blocks.used(-1) > settings().memory - size) return vendor::out_of_memory;
-    return state().blocks.add_registered(memory, size) ? vendor::ok : vendor::host_memory_already_registered;
+    if (size > settings().memory || state().blocks.used(-1) > settings().memory - size)
+      return vendor::out_of_memory;
+    return state().blocks.add_registered(memory, size) ? vendor::ok
+                                                       : vendor::host_memory_already_registered;
   });
 }
 
@@ -208,7 +226,8 @@ vendor::Error API(HostUnregister)(void* memory) {
     const Block block = state().blocks.of(memory);
     if (!block.registered || !block.is_start) return vendor::host_memory_not_registered;
     wait_and_hold_others(lock, -1);
-    return state().blocks.remove_registered(memory) ? vendor::ok : vendor::host_memory_not_registered;
+    return state().blocks.remove_registered(memory) ? vendor::ok
+                                                    : vendor::host_memory_not_registered;
   });
 }
 
@@ -230,7 +249,8 @@ vendor::Error API(Malloc)(void** memory, std::size_t size) {
 }
 
 vendor::Error API(Free)(void* memory) {
-  return call_outside_captures(Call::releases, [&](Lock& lock) { return release(lock, memory, false); });
+  return call_outside_captures(Call::releases,
+                               [&](Lock& lock) { return release(lock, memory, false); });
 }
 
 vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) {
@@ -243,20 +263,26 @@ vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) 
 }
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 13000
-cudaError_t cudaMemPrefetchAsync(const void* memory, std::size_t size, cudaMemLocation place, unsigned int, cudaStream_t stream) {
+cudaError_t cudaMemPrefetchAsync(const void* memory, std::size_t size, cudaMemLocation place,
+                                 unsigned int, cudaStream_t stream) {
   return call([&](Lock&) { return prefetch(memory, size, number_of(place), stream); });
 }
 
-cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise, cudaMemLocation place) {
-  return call_outside_captures(Call::plain, [&](Lock&) { return require_managed(memory, size, number_of(place)); });
+cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise,
+                          cudaMemLocation place) {
+  return call_outside_captures(
+      Call::plain, [&](Lock&) { return require_managed(memory, size, number_of(place)); });
 }
 #else
-vendor::Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place, vendor::StreamHandle stream) {
+vendor::Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place,
+                                    vendor::StreamHandle stream) {
   return call([&](Lock&) { return prefetch(memory, size, place, stream); });
 }
 
-vendor::Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice, int place) {
-  return call_outside_captures(Call::plain, [&](Lock&) { return require_managed(memory, size, place); });
+vendor::Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice,
+                             int place) {
+  return call_outside_captures(Call::plain,
+                               [&](Lock&) { return require_managed(memory, size, place); });
 }
 #endif
 
@@ -266,7 +292,8 @@ vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHa
     if (stream == nullptr) return vendor::invalid_handle;
     if (!settings().pools) return vendor::not_supported;
     if (const vendor::Code code = refusal(*stream)) return code;
-    if (stream->capturing() && vendor::captures_allocations) return allocate_in_graph(memory, size, *stream);
+    if (stream->capturing() && vendor::captures_allocations)
+      return allocate_in_graph(memory, size, *stream);
     if (breaks_captures()) return vendor::capture_unsupported;
     if (stream->thread_default) stream->has_allocated = true;
     return allocate_in_order(memory, size, *stream);
@@ -285,7 +312,8 @@ vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
     if (!is_start_of(memory, false)) return vendor::invalid_value;
     const Block block = state().blocks.of(memory);
     const OperationPtr operation = make_free(memory);
-    if (!block.of_graph) state().pending_frees.push_back({operation, stream->id, stream->device, block.size, 0});
+    if (!block.of_graph)
+      state().pending_frees.push_back({operation, stream->id, stream->device, block.size, 0});
     state().blocks.set_kept(memory, false);
     engine().submit(*stream, operation);
     return vendor::ok;
@@ -302,11 +330,15 @@ vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device)
   });
 }
 
-vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
-  return call([&](Lock&) -> int { return pool != nullptr && value != nullptr ? vendor::ok : vendor::invalid_value; });
+vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
+                                       void* value) {
+  return call([&](Lock&) -> int {
+    return pool != nullptr && value != nullptr ? vendor::ok : vendor::invalid_value;
+  });
 }
 
-vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
+vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
+                                       void* value) {
   return call([&](Lock&) -> int {
     if (pool == nullptr || value == nullptr) return vendor::invalid_value;
     const auto device = static_cast<int>(reinterpret_cast<std::uintptr_t>(pool) - 1);
@@ -318,15 +350,19 @@ vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPo
 vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
   return call([&](Lock&) -> int {
     if (pool == nullptr) return vendor::invalid_value;
-    return breaks_captures() ? vendor::capture_unsupported : vendor::ok;  // seen on an H100, driver 580, CUDA 13.0
+    // seen on an H100, driver 580, CUDA 13.0
+    return breaks_captures() ? vendor::capture_unsupported : vendor::ok;
   });
 }
 
-vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access, std::size_t count) {
+vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
+                                    std::size_t count) {
   return call([&](Lock&) -> int {
     if (pool == nullptr || access == nullptr || count != 1) return vendor::invalid_value;
     if (breaks_captures()) return vendor::capture_unsupported;
-    return access->location.id >= 0 && access->location.id < settings().devices ? vendor::ok : vendor::invalid_device;
+    return access->location.id >= 0 && access->location.id < settings().devices
+               ? vendor::ok
+               : vendor::invalid_device;
   });
 }
 

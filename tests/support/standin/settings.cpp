@@ -36,7 +36,9 @@ Fault fault_of(const std::string& text) {
   Fault fault;
   if (text.empty()) return fault;
   char form[16] = {};
-  if (std::sscanf(text.c_str(), "call=%ld;form=%15[a-z];code=%d", &fault.call, form, &fault.code) != 3) refuse("STANDIN_FAULT", text);
+  if (std::sscanf(text.c_str(), "call=%ld;form=%15[a-z];code=%d", &fault.call, form, &fault.code) !=
+      3)
+    refuse("STANDIN_FAULT", text);
   const std::string name = form;
   fault.form = name == "refused"    ? FaultForm::refused
                : name == "executed" ? FaultForm::executed
@@ -53,7 +55,8 @@ Settings read() {
   s.seed = number_of("STANDIN_SEED", 1);
   s.devices = static_cast<int>(number_of("STANDIN_DEVICES", 1));
   const std::string range = text_of("STANDIN_PRIORITIES", vendor::priorities);
-  if (std::sscanf(range.c_str(), "%d,%d", &s.least_priority, &s.greatest_priority) != 2) refuse("STANDIN_PRIORITIES", range);
+  if (std::sscanf(range.c_str(), "%d,%d", &s.least_priority, &s.greatest_priority) != 2)
+    refuse("STANDIN_PRIORITIES", range);
   s.memory = static_cast<std::size_t>(number_of("STANDIN_MEMORY_MIB", 4096)) << 20U;
   s.channels = static_cast<std::size_t>(number_of("STANDIN_CHANNELS", 0));
   s.channel_depth = static_cast<std::size_t>(number_of("STANDIN_CHANNEL_DEPTH", 1024));

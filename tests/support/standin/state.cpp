@@ -68,7 +68,8 @@ template class Handles<NodePlace>;
 template class Handles<ExecutableGraph>;
 
 Blocks::Blocks() {
-  void* const region = mmap(nullptr, region_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const region =
+      mmap(nullptr, region_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   region_ = next_ = region == MAP_FAILED ? nullptr : static_cast<std::byte*>(region);
 }
 
@@ -77,17 +78,19 @@ bool Blocks::has_room(std::size_t size, Memory kind, int device, std::size_t cou
   return size <= limit && used(kind == Memory::pinned ? -1 : device) - counted + size <= limit;
 }
 
-/// Blocks of device memory may be neighbours, as on a device, where a copy over the end of a block is refused all the same. Behind others
-/// there is a page that nobody can touch.
+/// Blocks of device memory may be neighbours, as on a device, where a copy over the end of a block
+/// is refused all the same. Behind others there is a page that nobody can touch.
 std::byte* Blocks::take_addresses(std::size_t size, bool may_have_neighbour) {
   const std::size_t taken = pages(size) + (may_have_neighbour ? 0 : page);
-  if (region_ == nullptr || taken > region_size - static_cast<std::size_t>(next_ - region_)) return nullptr;
+  if (region_ == nullptr || taken > region_size - static_cast<std::size_t>(next_ - region_))
+    return nullptr;
   return std::exchange(next_, next_ + taken);
 }
 
 bool Blocks::begin(std::byte* block, const Block& as) {
   if (mprotect(block, pages(as.size), PROT_READ | PROT_WRITE) != 0) return false;
-  std::memset(block, 0xCD, std::min(as.size, std::size_t{1} << 20U));  // so that new memory is not zero
+  // so that new memory is not zero
+  std::memset(block, 0xCD, std::min(as.size, std::size_t{1} << 20U));
   used_[as.kind == Memory::pinned ? -1 : as.device] += as.size;
   return true;
 }
@@ -101,7 +104,8 @@ void Blocks::end(std::byte* block, const Block& as) {
 
 /// Puts inaccessible memory in the place of a file's.
 void Blocks::unmap(std::byte* block, const Block& as) {
-  mmap(block, pages(as.size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  mmap(block, pages(as.size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
   if (!as.opened) ::close(static_cast<int>(as.file.number));
 }
 
@@ -111,7 +115,9 @@ void* Blocks::allocate_shared(std::size_t size, int device) {
   Block as{size, Memory::device, device};
   if (block == nullptr) return nullptr;
   as.file = make_file(pages(size));
-  if (as.file.number < 0 || map_file(static_cast<int>(as.file.number), pages(size), block) == nullptr) return nullptr;
+  if (as.file.number < 0 ||
+      map_file(static_cast<int>(as.file.number), pages(size), block) == nullptr)
+    return nullptr;
   begin(block, as);
   blocks_.emplace(block, as);
   return block;
@@ -167,7 +173,8 @@ void* Blocks::reserve(std::size_t size, int device) {
 
 bool Blocks::begin_use(void* pointer) {
   Block& block = blocks_.at(bytes(pointer));
-  if (block.uses == 0 && !(has_room(block.size, block.kind, block.device, 0) && begin(static_cast<std::byte*>(pointer), block)))
+  if (block.uses == 0 && !(has_room(block.size, block.kind, block.device, 0) &&
+                           begin(static_cast<std::byte*>(pointer), block)))
     return false;
   ++block.uses;
   return true;
@@ -175,7 +182,9 @@ bool Blocks::begin_use(void* pointer) {
 
 bool Blocks::release(void* pointer) {
   const auto found = blocks_.find(bytes(pointer));
-  if (found == blocks_.end() || found->second.registered || found->second.opened || !found->second.in_use()) return false;
+  if (found == blocks_.end() || found->second.registered || found->second.opened ||
+      !found->second.in_use())
+    return false;
   Block& block = found->second;
   block.kept = false;
   if (block.of_graph && --block.uses > 0) return true;
@@ -198,7 +207,9 @@ void Blocks::orphan(void* pointer) {
 bool Blocks::add_registered(void* pointer, std::size_t size) {
   const auto after = blocks_.upper_bound(bytes(pointer));
   if (after != blocks_.end() && after->first < bytes(pointer) + size) return false;
-  if (after != blocks_.begin() && bytes(pointer) < std::prev(after)->first + std::prev(after)->second.size) return false;
+  if (after != blocks_.begin() &&
+      bytes(pointer) < std::prev(after)->first + std::prev(after)->second.size)
+    return false;
   blocks_.emplace(bytes(pointer), Block{size, Memory::pinned, 0, true});
   used_[-1] += size;
   return true;
@@ -212,7 +223,9 @@ bool Blocks::remove_registered(void* pointer) {
   return true;
 }
 
-bool Blocks::inside(const void* pointer) const { return bytes(pointer) >= region_ && bytes(pointer) < region_ + region_size; }
+bool Blocks::inside(const void* pointer) const {
+  return bytes(pointer) >= region_ && bytes(pointer) < region_ + region_size;
+}
 
 Block Blocks::of(const void* pointer) const {
   auto found = blocks_.upper_bound(bytes(pointer));
@@ -242,8 +255,9 @@ std::size_t Blocks::used(int device) const {
 }
 
 std::size_t Blocks::live(Memory kind) const {
-  return static_cast<std::size_t>(
-      std::count_if(blocks_.begin(), blocks_.end(), [&](const auto& b) { return b.second.kind == kind && b.second.in_use(); }));
+  return static_cast<std::size_t>(std::count_if(blocks_.begin(), blocks_.end(), [&](const auto& b) {
+    return b.second.kind == kind && b.second.in_use();
+  }));
 }
 
 State& state() {
@@ -252,7 +266,8 @@ State& state() {
 }
 
 namespace {
-/// Aborts if a thread ends in a state in which CUDA's own handler hangs: seen on an H200 (CUDA 13.0, driver 580).
+/// Aborts if a thread ends in a state in which CUDA's own handler hangs: seen on an H200 (CUDA
+/// 13.0, driver 580).
 void refuse_to_end(const ThreadState& thread) {
 #ifdef STANDIN_CUDA
   if (gettid() == getpid()) return;  // the end of the process is not affected
@@ -260,7 +275,10 @@ void refuse_to_end(const ThreadState& thread) {
   for (const auto& [number, stream] : thread.default_streams) {
     if (!stream->has_allocated || stream->last_work == nullptr || stream->last_work->done) continue;
     if (stream->host_function != nullptr && !stream->host_function->done) continue;
-    std::fputs("stand-in: a thread ends while its default stream has pending work and has allocated memory: CUDA hangs here\n", stderr);
+    std::fputs(
+        "stand-in: a thread ends while its default stream has pending work and has allocated "
+        "memory: CUDA hangs here\n",
+        stderr);
     std::abort();
   }
 #else
@@ -269,7 +287,8 @@ void refuse_to_end(const ThreadState& thread) {
 }
 }  // namespace
 
-// Never freed: threads that end while the process exits may still use it, and captures are identified by the address.
+// Never freed: threads that end while the process exits may still use it, and captures are
+// identified by the address.
 ThreadState& this_thread() {
   thread_local struct Ending {
     ~Ending() { refuse_to_end(*state); }
@@ -291,13 +310,17 @@ StreamPtr State::stream(vendor::StreamHandle handle) {
   ThreadState& thread = this_thread();
   if (is_legacy(handle) || is_per_thread(handle)) {
     StreamPtr& found = (is_legacy(handle) ? legacy : thread.default_streams)[thread.device];
-    if (found == nullptr) found = make_stream(thread.device, is_legacy(handle) ? StreamKind::legacy : StreamKind::blocking, 0);
+    if (found == nullptr)
+      found = make_stream(thread.device,
+                          is_legacy(handle) ? StreamKind::legacy : StreamKind::blocking, 0);
     found->thread_default = is_per_thread(handle);
     return found;
   }
   return streams.find(reinterpret_cast<std::uintptr_t>(handle), misuse);
 }
 
-std::shared_ptr<Event> State::event(vendor::EventHandle handle) { return events.find(reinterpret_cast<std::uintptr_t>(handle), misuse); }
+std::shared_ptr<Event> State::event(vendor::EventHandle handle) {
+  return events.find(reinterpret_cast<std::uintptr_t>(handle), misuse);
+}
 
 }  // namespace standin

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The state of the runtime: streams and events by handle, blocks of memory by address, the device of each thread, and the counts of the
-/// report. Requires: the engine's mutex is held, except for the state of the calling thread.
+/// The state of the runtime: streams and events by handle, blocks of memory by address, the device
+/// of each thread, and the counts of the report. Requires: the engine's mutex is held, except for
+/// the state of the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +31,9 @@ struct Misuse {
   long inside_host_function = 0;
 };
 
-/// Handles consist of an index and a generation, so that a stale handle differs from the new handle with the same index. With
-/// STANDIN_REUSE_HANDLES a handle is reused at once, as a real runtime may do.
+/// Handles consist of an index and a generation, so that a stale handle differs from the new handle
+/// with the same index. With STANDIN_REUSE_HANDLES a handle is reused at once, as a real runtime
+/// may do.
 template <class Object>
 class Handles {
  public:
@@ -52,7 +54,8 @@ class Handles {
   std::size_t made_ = 0;
 };
 
-/// Memory whose free is enqueued. An allocation that finds no free memory may reuse it before the operation is done.
+/// Memory whose free is enqueued. An allocation that finds no free memory may reuse it before the
+/// operation is done.
 struct PendingFree {
   OperationPtr operation;
   std::uint64_t stream = 0;
@@ -84,18 +87,21 @@ struct Block {
   Memory kind = Memory::pageable;
   int device = 0;
   bool registered = false;  // memory of the program, which it has registered
-  bool of_graph = false;    // memory of an allocation node, whose address is fixed but which is in use only from a launch to the free
-  std::size_t uses = 0;     // of memory of a graph: the launches that have not come to the free
-  bool kept = false;        // of memory of a graph: no free is enqueued
-  bool orphaned = false;    // of memory of a graph: the graph is gone
-  SharedFile file{};        // the memory itself, if other processes can open it
-  bool opened = false;      // another process has made it
-  bool is_start = false;    // in the answer of Blocks::of(): the pointer is where the block begins
+  // memory of an allocation node, whose address is fixed but which is in use only from a launch to
+  // the free
+  bool of_graph = false;
+  std::size_t uses = 0;   // of memory of a graph: the launches that have not come to the free
+  bool kept = false;      // of memory of a graph: no free is enqueued
+  bool orphaned = false;  // of memory of a graph: the graph is gone
+  SharedFile file{};      // the memory itself, if other processes can open it
+  bool opened = false;    // another process has made it
+  bool is_start = false;  // in the answer of Blocks::of(): the pointer is where the block begins
 
   [[nodiscard]] bool in_use() const { return !of_graph || uses > 0; }
 };
 
-/// Addresses of blocks are never reused, and a freed block is inaccessible. So every access through a stale pointer crashes.
+/// Addresses of blocks are never reused, and a freed block is inaccessible. So every access through
+/// a stale pointer crashes.
 class Blocks {
  public:
   Blocks();
@@ -103,7 +109,8 @@ class Blocks {
   void* allocate(std::size_t size, Memory kind, int device, std::size_t counted = 0);
   /// The same for device memory that other processes can open.
   void* allocate_shared(std::size_t size, int device);
-  /// Another process's memory; null if it is gone. Opened again, it has the same address, and needs one more close().
+  /// Another process's memory; null if it is gone. Opened again, it has the same address, and needs
+  /// one more close().
   void* open(const SharedFile& file, int device);
   bool close(void* pointer);
   /// Returns an address for an allocation node, or null. begin_use() makes the memory accessible.
@@ -162,15 +169,15 @@ struct State {
   const char* fault_call = "";
 
   StreamPtr make_stream(int device, StreamKind kind, int priority);
-  /// Finds the stream of a handle; the null stream and the per-thread default stream are those of the current device. Null if the handle
-  /// is not live.
+  /// Finds the stream of a handle; the null stream and the per-thread default stream are those of
+  /// the current device. Null if the handle is not live.
   StreamPtr stream(vendor::StreamHandle handle);
   std::shared_ptr<Event> event(vendor::EventHandle handle);
 };
 State& state();
 
-/// The capture of a blocking stream that a call on `stream` would break, because `stream` is the legacy default stream and would have to
-/// order with it; null if there is none.
+/// The capture of a blocking stream that a call on `stream` would break, because `stream` is the
+/// legacy default stream and would have to order with it; null if there is none.
 inline CapturePtr captured_beside(const Stream& stream) {
   if (stream.kind != StreamKind::legacy) return nullptr;
   for (const CapturePtr& capture : state().captures)
@@ -186,7 +193,8 @@ inline vendor::Code break_capture(Capture& capture, vendor::Code code) {
 
 /// What a call that would enqueue work on the stream returns instead; `ok` if it may go on.
 inline vendor::Code refusal(const Stream& stream) {
-  if (const CapturePtr capture = captured_beside(stream)) return break_capture(*capture, vendor::capture_implicit);
+  if (const CapturePtr capture = captured_beside(stream))
+    return break_capture(*capture, vendor::capture_implicit);
   return stream.capturing() && stream.capture->broken ? vendor::capture_invalidated : vendor::ok;
 }
 
@@ -200,7 +208,11 @@ struct ThreadState {
 };
 ThreadState& this_thread();
 
-inline bool is_per_thread(vendor::StreamHandle handle) { return reinterpret_cast<std::uintptr_t>(handle) == 2; }
-inline bool is_legacy(vendor::StreamHandle handle) { return reinterpret_cast<std::uintptr_t>(handle) < 2; }
+inline bool is_per_thread(vendor::StreamHandle handle) {
+  return reinterpret_cast<std::uintptr_t>(handle) == 2;
+}
+inline bool is_legacy(vendor::StreamHandle handle) {
+  return reinterpret_cast<std::uintptr_t>(handle) < 2;
+}
 
 }  // namespace standin

@@ -15,8 +15,8 @@ using namespace standin;
 
 namespace {
 
-int submit_host_function(vendor::StreamHandle handle, std::function<void()> function, void (*called)(void*) = nullptr,
-                         void* data = nullptr) {
+int submit_host_function(vendor::StreamHandle handle, std::function<void()> function,
+                         void (*called)(void*) = nullptr, void* data = nullptr) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return vendor::invalid_handle;
   if (const vendor::Code code = refusal(*stream)) return code;
@@ -49,7 +49,8 @@ Queried::Queried(vendor::StreamHandle stream) : stream_{stream} {
     const std::lock_guard lock{queried_mutex};
     queried.push_back(stream_);
   }
-  if (settings().queries_crash) std::this_thread::yield();  // so that another thread has a chance to come
+  // so that another thread has a chance to come
+  if (settings().queries_crash) std::this_thread::yield();
 }
 
 Queried::~Queried() {
@@ -60,33 +61,42 @@ Queried::~Queried() {
 void Queried::refuse(vendor::StreamHandle stream) {
   if (!settings().queries_crash) return;
   const std::lock_guard lock{queried_mutex};
-  if (std::find(queried.begin(), queried.end(), stream) == queried.end() || is_per_thread(stream)) return;
-  std::fputs("stand-in: a stream is queried while a capture of it begins or ends: NVIDIA's driver crashes here\n", stderr);
+  if (std::find(queried.begin(), queried.end(), stream) == queried.end() || is_per_thread(stream))
+    return;
+  std::fputs(
+      "stand-in: a stream is queried while a capture of it begins or ends: NVIDIA's driver crashes "
+      "here\n",
+      stderr);
   std::abort();
 }
 
 extern "C" {
 
-vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsigned int flags, int priority) {
+vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsigned int flags,
+                                            int priority) {
   return call(Call::makes, [&](Lock&) {
     if (handle == nullptr || flags > 1) return vendor::invalid_value;
     const Settings& s = settings();
     const int given = std::clamp(priority, s.greatest_priority, s.least_priority);
     State& now = state();
-    *handle = reinterpret_cast<vendor::StreamHandle>(
-        now.streams.add(now.make_stream(this_thread().device, flags == 1 ? StreamKind::independent : StreamKind::blocking, given)));
+    *handle = reinterpret_cast<vendor::StreamHandle>(now.streams.add(now.make_stream(
+        this_thread().device, flags == 1 ? StreamKind::independent : StreamKind::blocking, given)));
     return vendor::ok;
   });
 }
 
 #ifndef STANDIN_CUDA
 // The stream orders with the default stream, and has normal priority.
-hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, std::uint32_t size, const std::uint32_t* mask) {
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, std::uint32_t size,
+                                        const std::uint32_t* mask) {
   return call(Call::makes, [&](Lock&) {
-    const bool is_empty = mask == nullptr || std::all_of(mask, mask + size, [](std::uint32_t word) { return word == 0; });
+    const bool is_empty = mask == nullptr || std::all_of(mask, mask + size, [](std::uint32_t word) {
+                            return word == 0;
+                          });
     if (handle == nullptr || is_empty) return vendor::invalid_value;
     State& now = state();
-    *handle = reinterpret_cast<hipStream_t>(now.streams.add(now.make_stream(this_thread().device, StreamKind::blocking, 0)));
+    *handle = reinterpret_cast<hipStream_t>(
+        now.streams.add(now.make_stream(this_thread().device, StreamKind::blocking, 0)));
     return vendor::ok;
   });
 }
@@ -110,7 +120,8 @@ vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
   return call_outside_captures(Call::plain, [&](Lock&) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
-    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
+    if (const CapturePtr capture = captured_beside(*stream))
+      return break_capture(*capture, vendor::capture_implicit);
     if (stream->kind == StreamKind::legacy) {
       for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().demand(last);
       return engine().legacy_is_idle(stream->device) ? vendor::ok : vendor::not_ready;
@@ -126,9 +137,11 @@ vendor::Error API(StreamSynchronize)(vendor::StreamHandle handle) {
   return call_outside_captures(Call::plain, [&](Lock& lock) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
-    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
+    if (const CapturePtr capture = captured_beside(*stream))
+      return break_capture(*capture, vendor::capture_implicit);
     if (stream->kind == StreamKind::legacy) {
-      for (const OperationPtr& last : engine().legacy_tails(stream->device)) engine().wait(lock, last);
+      for (const OperationPtr& last : engine().legacy_tails(stream->device))
+        engine().wait(lock, last);
     } else {
       if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_unsupported);
       engine().wait(lock, stream->own_last());
@@ -142,7 +155,8 @@ vendor::Error API(StreamGetPriority)(vendor::StreamHandle handle, int* priority)
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
     // Seen on an H100, driver 580, CUDA 13.0.
-    if (const CapturePtr capture = captured_beside(*stream)) return break_capture(*capture, vendor::capture_implicit);
+    if (const CapturePtr capture = captured_beside(*stream))
+      return break_capture(*capture, vendor::capture_implicit);
     *priority = stream->priority;
     return vendor::ok;
   });
@@ -163,8 +177,7 @@ vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* fla
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
-    return submit_host_function(
-        handle, [function, data] { function(data); }, function, data);
+    return submit_host_function(handle, [function, data] { function(data); }, function, data);
   });
 }
 
@@ -176,7 +189,8 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
 
 #else
 
-hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function, void* data, unsigned int flags) {
+hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function, void* data,
+                                unsigned int flags) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr || flags != 0) return vendor::invalid_value;
     const StreamPtr stream = state().stream(handle);
@@ -189,8 +203,7 @@ hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function
 hipError_t hipLaunchHostFunc(hipStream_t handle, hipHostFn_t function, void* data) {
   return call(Call::makes, [&](Lock&) -> int {
     if (function == nullptr) return vendor::invalid_value;
-    return submit_host_function(
-        handle, [function, data] { function(data); }, function, data);
+    return submit_host_function(handle, [function, data] { function(data); }, function, data);
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Includes the vendor's header, so that the compiler checks each entry point against its declaration, and defines common names for what
-/// the vendors name differently.
+/// Includes the vendor's header, so that the compiler checks each entry point against its
+/// declaration, and defines common names for what the vendors name differently.
 #pragma once
 
 #ifdef STANDIN_CUDA

@@ -81,7 +81,8 @@ void count(Result& result) {
   return text;
 }
 
-/// All schedules with at most `bound` switches that no thread asked for, or the first `most` of them. False if one failed.
+/// All schedules with at most `bound` switches that no thread asked for, or the first `most` of
+/// them. False if one failed.
 bool run_exhaustively(const Check& check, int bound, std::uint64_t most, Result& result) {
   std::vector<Choice> choices;
   choices.reserve(most_choices);  // it must not grow in a run, whose memory is given up
@@ -115,7 +116,8 @@ void seed_run(std::uint64_t seed, std::uint64_t usual_steps) {
 constexpr std::uint64_t usual_steps = 300;
 
 /// False if a run failed.
-bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t schedules, Result& result) {
+bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t schedules,
+                  Result& result) {
   for (std::uint64_t seed = first_seed; seed < first_seed + schedules; ++seed) {
     seed_run(seed, usual_steps);
     run(check);
@@ -135,7 +137,8 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
   bool hold = result.is_complete;
   if (!hold) std::printf("  not every schedule was tried\n");
   for (const std::string& each : wanted)
-    if (result.outcomes.count(each) == 0) std::printf("  %s is allowed and was not seen\n", each.c_str()), hold = false;
+    if (result.outcomes.count(each) == 0)
+      std::printf("  %s is allowed and was not seen\n", each.c_str()), hold = false;
   for (const auto& [each, times] : result.outcomes)
     if (std::find(wanted.begin(), wanted.end(), each) == wanted.end())
       std::printf("  %s is forbidden and was seen %lu times\n", each.c_str(), times), hold = false;
@@ -148,13 +151,17 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
   if (check.outcomes != nullptr)
     run_exhaustively(check, all_preemptions, ~std::uint64_t{0}, result);
   else if (run_randomly(check, settings.seed, settings.schedules / 4 * 3, result) &&
-           run_exhaustively(check, settings.bound, settings.schedules / 4, result) && result.schedules < settings.schedules)
-    run_randomly(check, settings.seed + settings.schedules, settings.schedules - result.schedules, result);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("%-28s %8lu schedules, %7lu of them in order%s, %6.1f steps each (longest %lu), %.1f s: %s\n", check.name, result.schedules,
-              result.exhaustive, result.is_complete ? " (all)" : "",
-              static_cast<double>(result.steps) / static_cast<double>(result.schedules), result.longest, seconds,
-              state->failure != nullptr ? state->failure : "nothing found");
+           run_exhaustively(check, settings.bound, settings.schedules / 4, result) &&
+           result.schedules < settings.schedules)
+    run_randomly(check, settings.seed + settings.schedules, settings.schedules - result.schedules,
+                 result);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf(
+      "%-28s %8lu schedules, %7lu of them in order%s, %6.1f steps each (longest %lu), %.1f s: %s\n",
+      check.name, result.schedules, result.exhaustive, result.is_complete ? " (all)" : "",
+      static_cast<double>(result.steps) / static_cast<double>(result.schedules), result.longest,
+      seconds, state->failure != nullptr ? state->failure : "nothing found");
   std::fflush(stdout);
   if (settings.expects_failure) return state->failure != nullptr;
   if (state->failure != nullptr) {
@@ -172,7 +179,8 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
     seed_run(std::strtoull(text.c_str() + 1, nullptr, 10), usual_steps);
   } else {
     const std::size_t colon = text.find(':');
-    for (const char digit : text.substr(colon + 1)) choices.push_back({any_count, static_cast<std::uint8_t>(digit - '0')});
+    for (const char digit : text.substr(colon + 1))
+      choices.push_back({any_count, static_cast<std::uint8_t>(digit - '0')});
     state->way = Way::exhaustive;
     state->bound = std::atoi(text.c_str() + 1);
     state->choices = &choices;
@@ -211,10 +219,13 @@ int explore(int argc, char** argv, const Check* checks, std::size_t count) {
   std::size_t known = 0;
   bool passed = true;
   for (std::size_t i = 0; i < count; ++i) {
-    const bool is_named = std::find(settings.names.begin(), settings.names.end(), checks[i].name) != settings.names.end();
+    const bool is_named = std::find(settings.names.begin(), settings.names.end(), checks[i].name) !=
+                          settings.names.end();
     if (!settings.names.empty() && !is_named) continue;
     ++known;
-    passed = (settings.replay.empty() ? explore_one(checks[i], settings) : replay(checks[i], settings.replay)) && passed;
+    passed = (settings.replay.empty() ? explore_one(checks[i], settings)
+                                      : replay(checks[i], settings.replay)) &&
+             passed;
   }
   if (known == 0 || known < settings.names.size()) {
     std::printf("there is no such check; these are the checks:\n");

@@ -32,9 +32,11 @@ int find_locals(dl_phdr_info* info, std::size_t, void*) {
     const auto& header = info->dlpi_phdr[i];
     if (header.p_type != PT_TLS) continue;
     own = {static_cast<unsigned char*>(info->dlpi_tls_data), header.p_memsz,
-           reinterpret_cast<const unsigned char*>(info->dlpi_addr + header.p_vaddr), header.p_filesz};
+           reinterpret_cast<const unsigned char*>(info->dlpi_addr + header.p_vaddr),
+           header.p_filesz};
   }
-  return 1;  // the first object is the program; the libraries' variables belong to the thread of the system
+  // the first object is the program; the libraries' variables belong to the thread of the system
+  return 1;
 }
 
 /// What the C++ run-time keeps of a thread's exceptions.
@@ -54,7 +56,8 @@ void leave(Fiber& from, Fiber& to) {
 }
 
 void allocate(Fiber& fiber) {
-  if (fiber.locals == nullptr) fiber.locals = static_cast<unsigned char*>(std::malloc(own.bytes + 1));
+  if (fiber.locals == nullptr)
+    fiber.locals = static_cast<unsigned char*>(std::malloc(own.bytes + 1));
 }
 
 }  // namespace
@@ -110,7 +113,8 @@ void switch_fiber(Fiber& from, Fiber& to) {
   allocate(from);
   leave(from, to);
   if (from.stack_pointer == nullptr) from.stack_pointer = new ucontext_t{};
-  swapcontext(static_cast<ucontext_t*>(from.stack_pointer), static_cast<ucontext_t*>(to.stack_pointer));
+  swapcontext(static_cast<ucontext_t*>(from.stack_pointer),
+              static_cast<ucontext_t*>(to.stack_pointer));
 }
 
 namespace {
@@ -129,7 +133,8 @@ void* first_frame(Fiber& fiber, void (*entry)()) {
 
 void reset_fiber(Fiber& fiber, void (*entry)()) {
   if (fiber.stack == nullptr) {
-    void* const stack = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const stack =
+        mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack == MAP_FAILED) std::abort();
     fiber.stack = static_cast<unsigned char*>(stack);
   }

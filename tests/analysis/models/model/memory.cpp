@@ -74,7 +74,8 @@ void write_memory(void* at, unsigned size, std::uint64_t value) { copy_value(at,
 void note(Store& store, Order order) {
   const auto me = static_cast<std::size_t>(state->current);
   store.known_since[me] = std::min(store.known_since[me], self().epoch(state->current));
-  if (order == Order::seq_cst) store.known_since[sc_entry] = std::min(store.known_since[sc_entry], ++state->sc_time);
+  if (order == Order::seq_cst)
+    store.known_since[sc_entry] = std::min(store.known_since[sc_entry], ++state->sc_time);
 }
 
 void take(const Store& store, Order order) {
@@ -97,7 +98,8 @@ void take(const Store& store, Order order) {
 int insert(Location& location, int index, const Store& store) {
   if (location.count == Location::most_stores) {
     for (int i = 1; i < location.count; ++i)
-      location.stores[static_cast<std::size_t>(i - 1)] = location.stores[static_cast<std::size_t>(i)];
+      location.stores[static_cast<std::size_t>(i - 1)] =
+          location.stores[static_cast<std::size_t>(i)];
     --location.count;
     --index;
     location.stores[0].known_since.fill(0);  // the oldest that is left is what everybody may see
@@ -109,7 +111,9 @@ int insert(Location& location, int index, const Store& store) {
   return index;
 }
 
-[[nodiscard]] Store& newest(Location& location) { return location.stores[static_cast<std::size_t>(location.count - 1)]; }
+[[nodiscard]] Store& newest(Location& location) {
+  return location.stores[static_cast<std::size_t>(location.count - 1)];
+}
 
 /// How many stores back a load reads. A thread that keeps asking sees the newest value in the end.
 [[nodiscard]] int choose_age(Location& location, Order order) {
@@ -120,18 +124,21 @@ int insert(Location& location, int index, const Store& store) {
   return age;
 }
 
-/// Where a store goes in the modification order: usually to the end, else before stores that do not happen before it.
+/// Where a store goes in the modification order: usually to the end, else before stores that do not
+/// happen before it.
 [[nodiscard]] int choose_place(const Location& location, Order order) {
   const int first = oldest(location, horizon(order)) + 1;
   std::array<int, Location::most_stores + 1> places{};
   int count = 0;
   for (int place = location.count; place >= first; --place)
-    if (place == location.count || !location.stores[static_cast<std::size_t>(place - 1)].is_continued)
+    if (place == location.count ||
+        !location.stores[static_cast<std::size_t>(place - 1)].is_continued)
       places[static_cast<std::size_t>(count++)] = place;
   return places[static_cast<std::size_t>(count > 1 && !self().calm ? choose(count, 8) : 0)];
 }
 
-std::uint64_t change(Location& location, void* at, unsigned size, std::uint64_t value, Order order) {
+std::uint64_t change(Location& location, void* at, unsigned size, std::uint64_t value,
+                     Order order) {
   Store& before = newest(location);
   note(before, order);
   take(before, order);
@@ -154,7 +161,8 @@ void advance() {
   ++self().knows.visible.at[me];
 }
 
-void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order, int age, const void* where) {
+void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order,
+                     int age, const void* where) {
   if (state->traced == most_operations) return;
   Operation& operation = trace[state->traced++];
   operation.where = reinterpret_cast<std::uintptr_t>(where);
@@ -170,10 +178,12 @@ Location& location_of(const void* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   std::size_t place = (address >> 2) * 0x9E3779B97F4A7C15u >> 52;
   static_assert(most_locations == 1 << 12);
-  while (locations[place].run == state->run && locations[place].address != address) place = (place + 1) % most_locations;
+  while (locations[place].run == state->run && locations[place].address != address)
+    place = (place + 1) % most_locations;
   Location& location = locations[place];
   if (location.run != state->run) {
-    if (state->locations + 1 == most_locations) fail("the run has too many objects for the checker");
+    if (state->locations + 1 == most_locations)
+      fail("the run has too many objects for the checker");
     location.address = address;
     location.run = state->run;
     location.number = ++state->locations;
@@ -223,7 +233,8 @@ void store(void* at, unsigned size, std::uint64_t value, Order order) {
   advance();
 }
 
-std::uint64_t read_modify_write(void* at, unsigned size, Change how, std::uint64_t operand, Order order, bool is_count) {
+std::uint64_t read_modify_write(void* at, unsigned size, Change how, std::uint64_t operand,
+                                Order order, bool is_count) {
   if (!state->in_run) {
     const std::uint64_t old = read_memory(at, size);
     write_memory(at, size, how(old, operand));
@@ -239,7 +250,8 @@ std::uint64_t read_modify_write(void* at, unsigned size, Change how, std::uint64
   return old;
 }
 
-bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t value, Order order, Order failure, bool weak) {
+bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t value,
+                      Order order, Order failure, bool weak) {
   if (!state->in_run) {
     const std::uint64_t found = read_memory(at, size);
     if (found == expected) write_memory(at, size, value);
@@ -251,9 +263,11 @@ bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uin
   const int age = choose_age(location, failure);
   Store& found = location.stores[static_cast<std::size_t>(location.count - 1 - age)];
   const bool fails = found.value != expected;
-  // An old value that equals the expected one is none to fail with, nor to change: then the newest is taken.
+  // An old value that equals the expected one is none to fail with, nor to change: then the newest
+  // is taken.
   const bool fits = !fails && newest(location).value == expected;
-  const bool is_spurious = fits && weak && !self().calm && state->surprises < most_surprises && choose(2, 32) == 1;
+  const bool is_spurious =
+      fits && weak && !self().calm && state->surprises < most_surprises && choose(2, 32) == 1;
   if (is_spurious) ++state->surprises;
   if (fits && !is_spurious) {
     change(location, at, size, value, order);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A model checker for C++ threads. It runs a short program again and again in one thread of the system: the program's threads are fibers,
-/// and every atomic operation is a point where another one may continue. An atomic load returns any value that the C++ memory model allows
-/// there, not only the newest. README.md says what is explored, and what is not.
+/// A model checker for C++ threads. It runs a short program again and again in one thread of the
+/// system: the program's threads are fibers, and every atomic operation is a point where another
+/// one may continue. An atomic load returns any value that the C++ memory model allows there, not
+/// only the newest. README.md says what is explored, and what is not.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,8 @@ inline void expect(bool holds, const char* otherwise) {
 }
 /// Adds a digit to the run's outcome, for checks that list their outcomes.
 void outcome(int digit);
-/// While an object of this type lives, threads are switched only where one blocks, every load is of the newest value, and nothing is
-/// spurious: for a preparation that is not to be explored.
+/// While an object of this type lives, threads are switched only where one blocks, every load is of
+/// the newest value, and nothing is spurious: for a preparation that is not to be explored.
 class Calm {
  public:
   Calm();
@@ -37,23 +38,28 @@ class Calm {
 struct Check {
   const char* name;
   void (*body)();
-  /// If it is not null: the outcomes, with spaces between them, that must all occur, and no other. Then every schedule is tried.
+  /// If it is not null: the outcomes, with spaces between them, that must all occur, and no other.
+  /// Then every schedule is tried.
   const char* outcomes = nullptr;
-  /// A thread may have to wait for a time-out although nobody else can run. Otherwise this is a lost wake-up.
+  /// A thread may have to wait for a time-out although nobody else can run. Otherwise this is a
+  /// lost wake-up.
   bool needs_time_outs = false;
 };
 /// Explores the checks that the arguments name, or all. Returns the exit status.
 int explore(int argc, char** argv, const Check* checks, std::size_t count);
 
-// What the replaced types (sync.hpp) call. Addresses stand for objects. All of this works only inside a run.
+// What the replaced types (sync.hpp) call. Addresses stand for objects. All of this works only
+// inside a run.
 
 /// A new object is at the address: what was known of an earlier one there no longer holds.
 void begin_life(const void* at);
 std::uint64_t load(const void* at, unsigned size, Order order);
 void store(void* at, unsigned size, std::uint64_t value, Order order);
 using Change = std::uint64_t (*)(std::uint64_t old, std::uint64_t operand);
-std::uint64_t read_modify_write(void* at, unsigned size, Change change, std::uint64_t operand, Order order, bool is_count = false);
-bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t value, Order order, Order failure, bool weak);
+std::uint64_t read_modify_write(void* at, unsigned size, Change change, std::uint64_t operand,
+                                Order order, bool is_count = false);
+bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t value,
+                      Order order, Order failure, bool weak);
 void fence(Order order);
 /// As std::atomic::wait on a futex: returns once the value differs from `old`.
 void wait(const void* at, unsigned size, std::uint64_t old, Order order);

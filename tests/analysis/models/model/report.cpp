@@ -14,7 +14,8 @@ namespace model {
 namespace {
 
 constexpr std::size_t most_shown = 300;
-constexpr const char* order_names[] = {"relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst"};
+constexpr const char* order_names[] = {"relaxed", "consume", "acquire",
+                                       "release", "acq_rel", "seq_cst"};
 
 /// How far the program lies from the addresses in its file.
 [[nodiscard]] std::uintptr_t program_base() {
@@ -48,7 +49,8 @@ class Lines {
     const std::uintptr_t base = program_base();
     for (const auto& each : lines_) {
       std::snprintf(text, sizeof text, " %#lx",
-                    static_cast<unsigned long>(each.first - base - 1));  // within the call, which it returns from
+                    // within the call, which it returns from
+                    static_cast<unsigned long>(each.first - base - 1));
       command += text;
     }
     if (std::FILE* const answer = popen((command + " 2>/dev/null").c_str(), "r")) {
@@ -62,7 +64,8 @@ class Lines {
   }
 
  private:
-  /// For each address, in order: the address, and then a function and its line, for each function that was inlined there.
+  /// For each address, in order: the address, and then a function and its line, for each function
+  /// that was inlined there.
   void read(std::FILE* answer) {
     auto place = lines_.end();
     char line[4096], function[4096] = "";
@@ -76,14 +79,18 @@ class Lines {
         is_function = false;
       } else {
         is_function = true;
-        const std::string own = is_own(line) ? short_name(function) + ", " + std::string{line}.substr(0, std::string{line}.find(' ')) : "";
+        const std::string own = is_own(line)
+                                    ? short_name(function) + ", " +
+                                          std::string{line}.substr(0, std::string{line}.find(' '))
+                                    : "";
         if (place != lines_.end() && place->second.empty()) place->second = own;
       }
     }
   }
   [[nodiscard]] static std::string short_name(std::string function) {
     function = function.substr(0, function.find('('));
-    for (std::size_t at; (at = function.rfind("::")) != std::string::npos && function.find('<') == std::string::npos;)
+    for (std::size_t at; (at = function.rfind("::")) != std::string::npos &&
+                         function.find('<') == std::string::npos;)
       function = function.substr(at + 2);
     return function;
   }
@@ -93,18 +100,25 @@ class Lines {
 void print_operation(std::size_t number, const Operation& operation, const Lines& lines) {
   char age[32] = "";
   const bool is_store = operation.name[0] == 's' && operation.name[1] == 't';
-  if (operation.age > 0) std::snprintf(age, sizeof age, is_store ? " (before the last %d)" : " (%d older)", operation.age);
-  std::printf("  %4zu  thread %-2d %-9s %-8s #%-4u = %#lx%s  %s\n", number, operation.thread, operation.name, order_names[operation.order],
-              operation.location, operation.value, age, lines[operation.where]);
+  if (operation.age > 0)
+    std::snprintf(age, sizeof age, is_store ? " (before the last %d)" : " (%d older)",
+                  operation.age);
+  std::printf("  %4zu  thread %-2d %-9s %-8s #%-4u = %#lx%s  %s\n", number, operation.thread,
+              operation.name, order_names[operation.order], operation.location, operation.value,
+              age, lines[operation.where]);
 }
 
 void print_threads(const Lines& lines) {
-  constexpr const char* names[] = {"ready", "has yielded", "sleeps for a time", "waits for a lock or a thread", "waits", "has ended"};
+  constexpr const char* names[] = {
+      "ready", "has yielded", "sleeps for a time", "waits for a lock or a thread",
+      "waits", "has ended"};
   for (int i = 0; i < state->threads; ++i) {
     std::uintptr_t last = 0;
     for (std::size_t k = state->traced; k-- > 0 && last == 0;)
       if (trace[k].thread == i) last = trace[k].where;
-    std::printf("  thread %-2d %s; last at %s\n", i, names[static_cast<int>(state->all[static_cast<std::size_t>(i)].status)], lines[last]);
+    std::printf("  thread %-2d %s; last at %s\n", i,
+                names[static_cast<int>(state->all[static_cast<std::size_t>(i)].status)],
+                lines[last]);
   }
 }
 
@@ -120,7 +134,8 @@ void print_failure(const Check& check, const std::string& replay) {
   print_threads(lines);
   std::printf("%s: %s\n", check.name, state->failure != nullptr ? state->failure : "nothing found");
   if (state->blamed[1].where != 0) {
-    std::printf("  thread %d wrote it at %s\n", state->blamed[0].thread, lines[state->blamed[0].where]);
+    std::printf("  thread %d wrote it at %s\n", state->blamed[0].thread,
+                lines[state->blamed[0].where]);
     std::printf("  thread %d is at %s\n", state->blamed[1].thread, lines[state->blamed[1].where]);
   }
   std::printf("to repeat this run: %s --replay %s\n", check.name, replay.c_str());

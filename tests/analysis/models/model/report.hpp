@@ -8,7 +8,8 @@
 
 namespace model {
 
-/// The last operations of the run, with threads, orders, values and source lines; and how to repeat it.
+/// The last operations of the run, with threads, orders, values and source lines; and how to repeat
+/// it.
 void print_failure(const Check& check, const std::string& replay);
 
 }  // namespace model

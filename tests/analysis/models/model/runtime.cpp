@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What compilers and the C++ run-time call. The checked sources are compiled with -fsanitize=thread, and linked with this file instead of
-/// the sanitizer: so it sees each plain access, and each atomic operation of types that are not replaced. Allocations of a run come from
+/// What compilers and the C++ run-time call. The checked sources are compiled with
+/// -fsanitize=thread, and linked with this file instead of the sanitizer: so it sees each plain
+/// access, and each atomic operation of types that are not replaced. Allocations of a run come from
 /// an arena, which is given up as a whole.
 #include "state.hpp"
 
@@ -32,7 +33,8 @@ Cell* static_cells;
 unsigned char* initial_data;
 
 [[nodiscard]] void* map(std::size_t bytes) {
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   return memory;
 }
@@ -62,13 +64,16 @@ void fresh(Cell& cell) {
 }
 
 [[noreturn]] void fail_access(const char* what, const Cell& cell, const void* where) {
-  state->blamed = {{{cell.writer, cell.where == 0 ? 0 : reinterpret_cast<std::uintptr_t>(__executable_start) + cell.where},
-                    {static_cast<std::uint8_t>(state->current), reinterpret_cast<std::uintptr_t>(where)}}};
+  state->blamed = {
+      {{cell.writer,
+        cell.where == 0 ? 0 : reinterpret_cast<std::uintptr_t>(__executable_start) + cell.where},
+       {static_cast<std::uint8_t>(state->current), reinterpret_cast<std::uintptr_t>(where)}}};
   fail(what);
 }
 
 void note_read(Cell& cell, std::uint8_t me, std::uint32_t epoch) {
-  const std::size_t slot = cell.read[0] == 0 || cell.reader[0] == me || happened(cell.reader[0], cell.read[0]) ? 0 : 1;
+  const std::size_t slot =
+      cell.read[0] == 0 || cell.reader[0] == me || happened(cell.reader[0], cell.read[0]) ? 0 : 1;
   cell.reader[slot] = me;
   cell.read[slot] = epoch;
 }
@@ -79,7 +84,8 @@ void access(Cell& cell, bool writes, const void* where) {
   const std::uint32_t epoch = state->all[me].epoch(me);
   if (cell.freed) fail_access("memory is used after it was freed", cell, where);
   if (cell.written != 0 && !happened(cell.writer, cell.written))
-    fail_access(writes ? "two threads write at once" : "a thread reads what another writes at once", cell, where);
+    fail_access(writes ? "two threads write at once" : "a thread reads what another writes at once",
+                cell, where);
   if (!writes) return note_read(cell, me, epoch);
   for (std::size_t slot = 0; slot < 2; ++slot)
     if (cell.read[slot] != 0 && !happened(cell.reader[slot], cell.read[slot]))
@@ -139,8 +145,11 @@ namespace {
 
 [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment) {
   if (!state->in_run)
-    return alignment > 16 ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment) : std::malloc(bytes + 1);
-  // Some bytes between blocks belong to none, and nothing is used twice: so what was freed is recognised.
+    return alignment > 16
+               ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
+               : std::malloc(bytes + 1);
+  // Some bytes between blocks belong to none, and nothing is used twice: so what was freed is
+  // recognised.
   const std::size_t place = (state->allocated + alignment - 1) / alignment * alignment;
   if (place + bytes + 16 > arena_bytes) fail("the run has used up the checker's memory");
   state->allocated = place + bytes + 16;
@@ -160,7 +169,7 @@ void release(void* block, const void* where) {
 void release_sized(void* block, std::size_t bytes, const void* where) {
   if (!is_in_arena(block) || !state->in_run) return release(block, where);
   Cell* const cells = cell_of(block);
-  for (std::size_t i = 0; i<bytes; i += bytes> 1024 ? 8 : 1) {
+  for (std::size_t i = 0; i < bytes; i += bytes > 1024 ? 8 : 1) {
     access(cells[i], true, where);
     cells[i].freed = true;
   }
@@ -173,13 +182,23 @@ void release_sized(void* block, std::size_t bytes, const void* where) {
 
 void* operator new(std::size_t bytes) { return model::allocate(bytes, 16); }
 void* operator new[](std::size_t bytes) { return model::allocate(bytes, 16); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return model::allocate(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return model::allocate(bytes, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* block) noexcept { model::release(block, MODEL_CALLER); }
 void operator delete[](void* block) noexcept { model::release(block, MODEL_CALLER); }
-void operator delete(void* block, std::align_val_t) noexcept { model::release(block, MODEL_CALLER); }
-void operator delete(void* block, std::size_t bytes) noexcept { model::release_sized(block, bytes, MODEL_CALLER); }
-void operator delete[](void* block, std::size_t bytes) noexcept { model::release_sized(block, bytes, MODEL_CALLER); }
-void operator delete(void* block, std::size_t bytes, std::align_val_t) noexcept { model::release_sized(block, bytes, MODEL_CALLER); }
+void operator delete(void* block, std::align_val_t) noexcept {
+  model::release(block, MODEL_CALLER);
+}
+void operator delete(void* block, std::size_t bytes) noexcept {
+  model::release_sized(block, bytes, MODEL_CALLER);
+}
+void operator delete[](void* block, std::size_t bytes) noexcept {
+  model::release_sized(block, bytes, MODEL_CALLER);
+}
+void operator delete(void* block, std::size_t bytes, std::align_val_t) noexcept {
+  model::release_sized(block, bytes, MODEL_CALLER);
+}
 
 extern "C" {
 
@@ -188,18 +207,32 @@ extern "C" {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-void __tsan_vptr_update(void** at, void*) { model::check_access(at, sizeof *at, true, MODEL_CALLER); }
+void __tsan_vptr_update(void** at, void*) {
+  model::check_access(at, sizeof *at, true, MODEL_CALLER);
+}
 void __tsan_vptr_read(void** at) { model::check_access(at, sizeof *at, false, MODEL_CALLER); }
-void __tsan_read_range(void* at, std::size_t bytes) { model::check_access(at, bytes, false, MODEL_CALLER); }
-void __tsan_write_range(void* at, std::size_t bytes) { model::check_access(at, bytes, true, MODEL_CALLER); }
+void __tsan_read_range(void* at, std::size_t bytes) {
+  model::check_access(at, bytes, false, MODEL_CALLER);
+}
+void __tsan_write_range(void* at, std::size_t bytes) {
+  model::check_access(at, bytes, true, MODEL_CALLER);
+}
 
-#define MODEL_PLAIN(size)                                                                            \
-  void __tsan_read##size(void* at) { model::check_access(at, size, false, MODEL_CALLER); }           \
-  void __tsan_write##size(void* at) { model::check_access(at, size, true, MODEL_CALLER); }           \
-  void __tsan_unaligned_read##size(void* at) { model::check_access(at, size, false, MODEL_CALLER); } \
-  void __tsan_unaligned_write##size(void* at) { model::check_access(at, size, true, MODEL_CALLER); } \
-  void __tsan_volatile_read##size(void* at) { model::check_access(at, size, false, MODEL_CALLER); }  \
-  void __tsan_volatile_write##size(void* at) { model::check_access(at, size, true, MODEL_CALLER); }  \
+#define MODEL_PLAIN(size)                                                                  \
+  void __tsan_read##size(void* at) { model::check_access(at, size, false, MODEL_CALLER); } \
+  void __tsan_write##size(void* at) { model::check_access(at, size, true, MODEL_CALLER); } \
+  void __tsan_unaligned_read##size(void* at) {                                             \
+    model::check_access(at, size, false, MODEL_CALLER);                                    \
+  }                                                                                        \
+  void __tsan_unaligned_write##size(void* at) {                                            \
+    model::check_access(at, size, true, MODEL_CALLER);                                     \
+  }                                                                                        \
+  void __tsan_volatile_read##size(void* at) {                                              \
+    model::check_access(at, size, false, MODEL_CALLER);                                    \
+  }                                                                                        \
+  void __tsan_volatile_write##size(void* at) {                                             \
+    model::check_access(at, size, true, MODEL_CALLER);                                     \
+  }                                                                                        \
   void __tsan_read_write##size(void* at) { model::check_access(at, size, true, MODEL_CALLER); }
 MODEL_PLAIN(1)
 MODEL_PLAIN(2)
@@ -208,7 +241,8 @@ MODEL_PLAIN(8)
 MODEL_PLAIN(16)
 #undef MODEL_PLAIN
 
-// Copies of bytes; of a large block only the ends are copied in a run, because only those are looked at.
+// Copies of bytes; of a large block only the ends are copied in a run, because only those are
+// looked at.
 void* __real_memcpy(void* to, const void* from, std::size_t bytes);
 void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
   if (!model::state->in_run) return __real_memcpy(to, from, bytes);
@@ -217,55 +251,69 @@ void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t most = 8192, end = 64;
   if (bytes <= most) return __real_memcpy(to, from, bytes);
   __real_memcpy(to, from, end);
-  __real_memcpy(static_cast<unsigned char*>(to) + bytes - end, static_cast<const unsigned char*>(from) + bytes - end, end);
+  __real_memcpy(static_cast<unsigned char*>(to) + bytes - end,
+                static_cast<const unsigned char*>(from) + bytes - end, end);
   return to;
 }
 
-// Atomic operations of types that are not replaced: reference counts of std::shared_ptr, and those of public headers
+// Atomic operations of types that are not replaced: reference counts of std::shared_ptr, and those
+// of public headers
 
-#define MODEL_ATOMIC(size, type)                                                                                                   \
-  type __tsan_atomic##size##_load(const volatile type* at, int order) {                                                            \
-    return static_cast<type>(model::load(const_cast<const type*>(at), sizeof(type), static_cast<model::Order>(order)));            \
-  }                                                                                                                                \
-  void __tsan_atomic##size##_store(volatile type* at, type value, int order) {                                                     \
-    model::store(const_cast<type*>(at), sizeof(type), value, static_cast<model::Order>(order));                                    \
-  }                                                                                                                                \
-  type __tsan_atomic##size##_exchange(volatile type* at, type value, int order) {                                                  \
-    return static_cast<type>(model::read_modify_write(                                                                             \
-        const_cast<type*>(at), sizeof(type), [](std::uint64_t, std::uint64_t fresh) { return fresh; }, value,                      \
-        static_cast<model::Order>(order)));                                                                                        \
-  }                                                                                                                                \
-  type __tsan_atomic##size##_fetch_add(volatile type* at, type value, int order) {                                                 \
-    return static_cast<type>(model::read_modify_write(                                                                             \
-        const_cast<type*>(at), sizeof(type),                                                                                       \
-        [](std::uint64_t old, std::uint64_t more) { return std::uint64_t{static_cast<type>(old + more)}; }, value,                 \
-        static_cast<model::Order>(order), true));                                                                                  \
-  }                                                                                                                                \
-  type __tsan_atomic##size##_fetch_sub(volatile type* at, type value, int order) {                                                 \
-    return static_cast<type>(model::read_modify_write(                                                                             \
-        const_cast<type*>(at), sizeof(type),                                                                                       \
-        [](std::uint64_t old, std::uint64_t less) { return std::uint64_t{static_cast<type>(old - less)}; }, value,                 \
-        static_cast<model::Order>(order), true));                                                                                  \
-  }                                                                                                                                \
-  int __tsan_atomic##size##_compare_exchange_strong(volatile type* at, type* expected, type value, int order, int failure) {       \
-    std::uint64_t found = *expected;                                                                                               \
-    const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value, static_cast<model::Order>(order), \
-                                              static_cast<model::Order>(failure), false);                                          \
-    *expected = static_cast<type>(found);                                                                                          \
-    return done;                                                                                                                   \
-  }                                                                                                                                \
-  type __tsan_atomic##size##_compare_exchange_val(volatile type* at, type expected, type value, int order, int failure) {          \
-    std::uint64_t found = expected;                                                                                                \
-    model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value, static_cast<model::Order>(order),                   \
-                            static_cast<model::Order>(failure), false);                                                            \
-    return static_cast<type>(found);                                                                                               \
-  }                                                                                                                                \
-  int __tsan_atomic##size##_compare_exchange_weak(volatile type* at, type* expected, type value, int order, int failure) {         \
-    std::uint64_t found = *expected;                                                                                               \
-    const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value, static_cast<model::Order>(order), \
-                                              static_cast<model::Order>(failure), true);                                           \
-    *expected = static_cast<type>(found);                                                                                          \
-    return done;                                                                                                                   \
+#define MODEL_ATOMIC(size, type)                                                                   \
+  type __tsan_atomic##size##_load(const volatile type* at, int order) {                            \
+    return static_cast<type>(                                                                      \
+        model::load(const_cast<const type*>(at), sizeof(type), static_cast<model::Order>(order))); \
+  }                                                                                                \
+  void __tsan_atomic##size##_store(volatile type* at, type value, int order) {                     \
+    model::store(const_cast<type*>(at), sizeof(type), value, static_cast<model::Order>(order));    \
+  }                                                                                                \
+  type __tsan_atomic##size##_exchange(volatile type* at, type value, int order) {                  \
+    return static_cast<type>(model::read_modify_write(                                             \
+        const_cast<type*>(at), sizeof(type),                                                       \
+        [](std::uint64_t, std::uint64_t fresh) { return fresh; }, value,                           \
+        static_cast<model::Order>(order)));                                                        \
+  }                                                                                                \
+  type __tsan_atomic##size##_fetch_add(volatile type* at, type value, int order) {                 \
+    return static_cast<type>(model::read_modify_write(                                             \
+        const_cast<type*>(at), sizeof(type),                                                       \
+        [](std::uint64_t old, std::uint64_t more) {                                                \
+          return std::uint64_t{static_cast<type>(old + more)};                                     \
+        },                                                                                         \
+        value, static_cast<model::Order>(order), true));                                           \
+  }                                                                                                \
+  type __tsan_atomic##size##_fetch_sub(volatile type* at, type value, int order) {                 \
+    return static_cast<type>(model::read_modify_write(                                             \
+        const_cast<type*>(at), sizeof(type),                                                       \
+        [](std::uint64_t old, std::uint64_t less) {                                                \
+          return std::uint64_t{static_cast<type>(old - less)};                                     \
+        },                                                                                         \
+        value, static_cast<model::Order>(order), true));                                           \
+  }                                                                                                \
+  int __tsan_atomic##size##_compare_exchange_strong(volatile type* at, type* expected, type value, \
+                                                    int order, int failure) {                      \
+    std::uint64_t found = *expected;                                                               \
+    const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,   \
+                                              static_cast<model::Order>(order),                    \
+                                              static_cast<model::Order>(failure), false);          \
+    *expected = static_cast<type>(found);                                                          \
+    return done;                                                                                   \
+  }                                                                                                \
+  type __tsan_atomic##size##_compare_exchange_val(volatile type* at, type expected, type value,    \
+                                                  int order, int failure) {                        \
+    std::uint64_t found = expected;                                                                \
+    model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,                     \
+                            static_cast<model::Order>(order), static_cast<model::Order>(failure),  \
+                            false);                                                                \
+    return static_cast<type>(found);                                                               \
+  }                                                                                                \
+  int __tsan_atomic##size##_compare_exchange_weak(volatile type* at, type* expected, type value,   \
+                                                  int order, int failure) {                        \
+    std::uint64_t found = *expected;                                                               \
+    const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,   \
+                                              static_cast<model::Order>(order),                    \
+                                              static_cast<model::Order>(failure), true);           \
+    *expected = static_cast<type>(found);                                                          \
+    return done;                                                                                   \
   }
 MODEL_ATOMIC(8, std::uint8_t)
 MODEL_ATOMIC(16, std::uint16_t)

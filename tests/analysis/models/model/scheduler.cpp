@@ -20,15 +20,21 @@ struct Options {
   std::array<Option, 3 * most_threads> usual, other;
   int usual_count = 0, other_count = 0;
   bool keeps_current = false;  // the first of the usual ones is the current thread
-  void add_usual(int number) { usual[static_cast<std::size_t>(usual_count++)] = {Option::What::run, number}; }
-  void add_other(Option::What what, int number) { other[static_cast<std::size_t>(other_count++)] = {what, number}; }
+  void add_usual(int number) {
+    usual[static_cast<std::size_t>(usual_count++)] = {Option::What::run, number};
+  }
+  void add_other(Option::What what, int number) {
+    other[static_cast<std::size_t>(other_count++)] = {what, number};
+  }
 };
 
-/// `usual`: threads that are ready. `other`: what only time brings about, and what may happen at any time but rarely does.
+/// `usual`: threads that are ready. `other`: what only time brings about, and what may happen at
+/// any time but rarely does.
 [[nodiscard]] Options find_options() {
   Options options;
   for (int i = 0; i < state->threads; ++i)
-    if (thread(i).status == Status::sleeping && thread(i).until <= state->time) thread(i).status = Status::ready;
+    if (thread(i).status == Status::sleeping && thread(i).until <= state->time)
+      thread(i).status = Status::ready;
   if (self().status == Status::ready) {
     options.add_usual(state->current);
     options.keeps_current = true;
@@ -37,7 +43,8 @@ struct Options {
   for (int i = 0; i < state->threads; ++i) {
     const Thread& each = thread(i);
     if (each.status == Status::ready && i != state->current) options.add_usual(i);
-    if (each.status == Status::yielded || each.status == Status::sleeping) options.add_other(Option::What::run, i);
+    if (each.status == Status::yielded || each.status == Status::sleeping)
+      options.add_other(Option::What::run, i);
     if (each.status == Status::waiting && surprises) {
       if (each.timed) options.add_other(Option::What::time_out, i);
       options.add_other(Option::What::wake, i);
@@ -66,8 +73,10 @@ struct Options {
 
 [[noreturn]] void fail_stuck() {
   bool has_timed = false;
-  for (int i = 0; i < state->threads; ++i) has_timed = has_timed || (thread(i).status == Status::waiting && thread(i).timed);
-  fail(has_timed ? "no thread can go on before a time-out: a wake-up was lost" : "no thread can go on: a wake-up was lost, or a deadlock");
+  for (int i = 0; i < state->threads; ++i)
+    has_timed = has_timed || (thread(i).status == Status::waiting && thread(i).timed);
+  fail(has_timed ? "no thread can go on before a time-out: a wake-up was lost"
+                 : "no thread can go on: a wake-up was lost, or a deadlock");
 }
 
 [[nodiscard]] Option pick_by_priority(const Options& options) {
@@ -75,11 +84,13 @@ struct Options {
     if (at == state->steps) self().priority = --state->lowest;
   Option best = options.usual[0];
   for (int i = 1; i < options.usual_count; ++i)
-    if (const Option each = options.usual[static_cast<std::size_t>(i)]; thread(each.thread).priority > thread(best.thread).priority)
+    if (const Option each = options.usual[static_cast<std::size_t>(i)];
+        thread(each.thread).priority > thread(best.thread).priority)
       best = each;
   for (int i = 0; i < options.other_count; ++i)
     if (const Option each = options.other[static_cast<std::size_t>(i)];
-        each.what == Option::What::run && thread(each.thread).priority > thread(best.thread).priority)
+        each.what == Option::What::run &&
+        thread(each.thread).priority > thread(best.thread).priority)
       best = each;
   return best;
 }
@@ -88,7 +99,8 @@ struct Options {
   if (options.other_count > 0 && random_below(state->way == Way::sticky ? 32 : 12) == 0)
     return options.other[random_below(static_cast<std::uint64_t>(options.other_count))];
   if (state->way == Way::priorities && state->steps < fair_from) return pick_by_priority(options);
-  if (options.keeps_current && state->way == Way::sticky && random_below(6) != 0) return options.usual[0];
+  if (options.keeps_current && state->way == Way::sticky && random_below(6) != 0)
+    return options.usual[0];
   return options.usual[random_below(static_cast<std::uint64_t>(options.usual_count))];
 }
 
@@ -98,8 +110,9 @@ struct Options {
   if (may_preempt && state->bound < 1000) count += options.other_count;
   const int chosen = choose(count, 1);
   if (chosen > 0 && (options.keeps_current || chosen >= options.usual_count)) ++state->preemptions;
-  return chosen < options.usual_count ? options.usual[static_cast<std::size_t>(chosen)]
-                                      : options.other[static_cast<std::size_t>(chosen - options.usual_count)];
+  return chosen < options.usual_count
+             ? options.usual[static_cast<std::size_t>(chosen)]
+             : options.other[static_cast<std::size_t>(chosen - options.usual_count)];
 }
 
 void switch_to(int next) {
@@ -123,7 +136,8 @@ void take_option(Option option) {
   // Who yielded has let others go first.
   if (!goes_on)
     for (int i = 0; i < state->threads; ++i)
-      if (i != state->current && thread(i).status == Status::yielded) thread(i).status = Status::ready;
+      if (i != state->current && thread(i).status == Status::yielded)
+        thread(i).status = Status::ready;
 }
 
 /// Lets a thread go on: another one, unless the current one is ready.
@@ -159,13 +173,15 @@ void wake(const void* on, bool all) {
   std::array<int, most_threads> waiting{};
   int count = 0;
   for (int i = 0; i < state->threads; ++i)
-    if (thread(i).status == Status::waiting && thread(i).waits_for == on) waiting[static_cast<std::size_t>(count++)] = i;
+    if (thread(i).status == Status::waiting && thread(i).waits_for == on)
+      waiting[static_cast<std::size_t>(count++)] = i;
   if (count == 0) return;
   if (!all) {
     thread(waiting[static_cast<std::size_t>(choose(count, 2))]).status = Status::ready;
     return;
   }
-  for (int i = 0; i < count; ++i) thread(waiting[static_cast<std::size_t>(i)]).status = Status::ready;
+  for (int i = 0; i < count; ++i)
+    thread(waiting[static_cast<std::size_t>(i)]).status = Status::ready;
 }
 
 void run_thread() {
@@ -191,7 +207,8 @@ int make_thread(void (*call)(void*), void* argument) {
   fresh.priority = static_cast<int>(random_below(1000)) + 1000;
   fresh.knows = fresh.pending = fresh.fenced = {};
   if (number > 0) fresh.knows = self().knows;
-  fresh.knows.happened.at[static_cast<std::size_t>(number)] = fresh.knows.visible.at[static_cast<std::size_t>(number)] = 1;
+  fresh.knows.happened.at[static_cast<std::size_t>(number)] =
+      fresh.knows.visible.at[static_cast<std::size_t>(number)] = 1;
   fresh.call = call;
   fresh.argument = argument;
   reset_fiber(fresh.fiber, run_thread);
@@ -213,11 +230,14 @@ int choose(int count, unsigned rarity) {
     if (random_below(rarity) != 0) return 0;
     return static_cast<int>(random_below(static_cast<std::uint64_t>(count)));
   }
-  if (state->choices->size() == state->choices->capacity()) fail("the run has too many choices for the checker");
-  if (state->taken == state->choices->size()) state->choices->push_back({static_cast<std::uint8_t>(count), 0});
+  if (state->choices->size() == state->choices->capacity())
+    fail("the run has too many choices for the checker");
+  if (state->taken == state->choices->size())
+    state->choices->push_back({static_cast<std::uint8_t>(count), 0});
   const Choice choice = (*state->choices)[state->taken++];
   // Otherwise the check depends on something that is not part of the run.
-  if (choice.chosen >= count || (choice.count != count && choice.count != any_count)) fail("the same choices have led elsewhere this time");
+  if (choice.chosen >= count || (choice.count != count && choice.count != any_count))
+    fail("the same choices have led elsewhere this time");
   return choice.chosen;
 }
 
@@ -247,7 +267,9 @@ Calm::~Calm() { self().calm = false; }
 
 int any_of(int count) {
   if (count <= 1) return 0;
-  return state->way == Way::exhaustive ? choose(count, 1) : static_cast<int>(random_below(static_cast<std::uint64_t>(count)));
+  return state->way == Way::exhaustive
+             ? choose(count, 1)
+             : static_cast<int>(random_below(static_cast<std::uint64_t>(count)));
 }
 
 void start_first(void (*call)(void*), void* argument) {
@@ -264,7 +286,8 @@ void end_run() {
 int start_thread(void (*call)(void*), void* argument) {
   point();
   const int number = make_thread(call, argument);
-  trace_operation("start", location_of(&thread(number)), static_cast<std::uint64_t>(number), Order::relaxed, 0, MODEL_CALLER);
+  trace_operation("start", location_of(&thread(number)), static_cast<std::uint64_t>(number),
+                  Order::relaxed, 0, MODEL_CALLER);
   advance();
   return number;
 }
@@ -272,7 +295,8 @@ int start_thread(void (*call)(void*), void* argument) {
 void join_thread(int number) {
   while (thread(number).status != Status::finished) block(Status::blocked, &thread(number));
   self().knows.join(thread(number).knows);
-  trace_operation("join", location_of(&thread(number)), static_cast<std::uint64_t>(number), Order::relaxed, 0, MODEL_CALLER);
+  trace_operation("join", location_of(&thread(number)), static_cast<std::uint64_t>(number),
+                  Order::relaxed, 0, MODEL_CALLER);
 }
 
 std::chrono::nanoseconds processor_time(int number) { return thread(number).processor; }
@@ -348,7 +372,8 @@ bool wait_condition(void* condition, void* mutex, TimePoint until) {
   me.until = until;
   block(Status::waiting, condition);
   const bool timed_out = me.timed_out;
-  trace_operation(timed_out ? "time-out" : "woken", location_of(condition), 0, Order::relaxed, 0, MODEL_CALLER);
+  trace_operation(timed_out ? "time-out" : "woken", location_of(condition), 0, Order::relaxed, 0,
+                  MODEL_CALLER);
   Location& location = location_of(mutex);
   while (location.owner >= 0) block(Status::blocked, mutex);
   location.owner = state->current;
@@ -360,7 +385,8 @@ bool wait_condition(void* condition, void* mutex, TimePoint until) {
 void notify_condition(void* condition, bool all) {
   point();
   check_atomic(condition, MODEL_CALLER);
-  trace_operation(all ? "notify all" : "notify", location_of(condition), 0, Order::relaxed, 0, MODEL_CALLER);
+  trace_operation(all ? "notify all" : "notify", location_of(condition), 0, Order::relaxed, 0,
+                  MODEL_CALLER);
   wake(condition, all);
 }
 
@@ -376,7 +402,8 @@ void wait(const void* at, unsigned size, std::uint64_t old, Order order) {
 
 void notify(const void* at, bool all) {
   point();
-  trace_operation(all ? "notify all" : "notify", location_of(at), 0, Order::relaxed, 0, MODEL_CALLER);
+  trace_operation(all ? "notify all" : "notify", location_of(at), 0, Order::relaxed, 0,
+                  MODEL_CALLER);
   wake(at, all);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the files of the checker share: its whole state, which lies outside the program's data, because that is restored before each run.
+/// What the files of the checker share: its whole state, which lies outside the program's data,
+/// because that is restored before each run.
 #pragma once
 
 #include "fiber.hpp"
@@ -13,7 +14,8 @@
 namespace model {
 
 inline constexpr int most_threads = 12;
-inline constexpr int sc_entry = most_threads;  // stands for the single order of all seq_cst operations
+// stands for the single order of all seq_cst operations
+inline constexpr int sc_entry = most_threads;
 inline constexpr std::uint32_t never = ~std::uint32_t{0};
 
 /// How far a thread's knowledge of each thread goes.
@@ -27,7 +29,8 @@ struct Clock {
 /// What one thread passes to another by release and acquire.
 struct Knowledge {
   Clock happened;  // what happens before the present moment; decides which plain accesses race
-  Clock visible;   // the same, and what seq_cst fences make visible; decides which values a load may still return
+  // the same, and what seq_cst fences make visible; decides which values a load may still return
+  Clock visible;
   void join(const Knowledge& other) {
     happened.join(other.happened);
     visible.join(other.visible);
@@ -36,7 +39,8 @@ struct Knowledge {
 
 struct Store {
   std::uint64_t value;
-  std::array<std::uint32_t, 16> known_since;  // when each thread first wrote or read this value, on its own clock; or never
+  // when each thread first wrote or read this value, on its own clock; or never
+  std::array<std::uint32_t, 16> known_since;
   Knowledge released;
   bool is_continued;  // a read-modify-write read this value: nothing comes between the two
 };
@@ -49,8 +53,9 @@ struct Location {
   std::uint32_t number;
   int count;
   std::array<Store, most_stores> stores;  // in modification order
-  std::array<std::uint8_t, 16> stale;     // how many loads of each thread have returned an old value, one after the other
-  int owner;                              // of a mutex; -1: nobody
+  // how many loads of each thread have returned an old value, one after the other
+  std::array<std::uint8_t, 16> stale;
+  int owner;  // of a mutex; -1: nobody
   Knowledge unlocked;
 };
 
@@ -111,7 +116,8 @@ struct State {
   std::uint32_t sc_time = 0;
   Clock sc;  // what seq_cst fences have made visible to each other
   int preemptions = 0;
-  int surprises = 0;  // time-outs while others could run, spurious wake-ups, spurious failures of a weak exchange
+  // time-outs while others could run, spurious wake-ups, spurious failures of a weak exchange
+  int surprises = 0;
   const char* failure = nullptr;
   char reason[400];
   struct Access {
@@ -144,7 +150,8 @@ inline constexpr std::size_t most_locations = 4096;
 inline constexpr std::size_t most_operations = 1 << 16;
 inline constexpr std::uint64_t most_steps = 20000;
 inline constexpr int most_surprises = 2;
-inline constexpr std::uint64_t fair_from = 4000;  // then threads take turns: what still goes on for ever is a livelock
+// then threads take turns: what still goes on for ever is a livelock
+inline constexpr std::uint64_t fair_from = 4000;
 inline constexpr auto step_time = std::chrono::microseconds{20};
 
 extern State* state;
@@ -154,7 +161,8 @@ extern unsigned char* arena;
 
 // scheduler.cpp
 [[nodiscard]] std::uint64_t random_below(std::uint64_t count);
-/// One of `count` possibilities; the first is the usual one, which random runs take in all but one of `rarity` cases.
+/// One of `count` possibilities; the first is the usual one, which random runs take in all but one
+/// of `rarity` cases.
 [[nodiscard]] int choose(int count, unsigned rarity);
 /// A point where another thread may continue.
 void point();
@@ -164,7 +172,8 @@ void start_first(void (*call)(void*), void* argument);
 // memory.cpp
 [[nodiscard]] Location& location_of(const void* at);
 [[nodiscard]] std::uint64_t newest_value(const void* at, unsigned size);
-void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order, int age, const void* where);
+void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order,
+                     int age, const void* where);
 /// Ends what the present operation is; the thread's later plain accesses happen after it.
 void advance();
 

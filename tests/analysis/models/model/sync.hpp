@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The types of src/base/sync.hpp in the build of the model checks. The calls are inlined, so that a return address says where the
-/// library's source called.
+/// The types of src/base/sync.hpp in the build of the model checks. The calls are inlined, so that
+/// a return address says where the library's source called.
 #pragma once
 
 #include "model.hpp"
@@ -17,7 +17,8 @@
 
 namespace runnel::inline RUNNEL_ABI::sync {
 
-/// The operations that std::atomic and std::atomic_ref have in common, on the object that Self::at() returns.
+/// The operations that std::atomic and std::atomic_ref have in common, on the object that
+/// Self::at() returns.
 template <class Self, class T>
 class AtomicOperations {
   static_assert(sizeof(T) <= 8);
@@ -25,16 +26,24 @@ class AtomicOperations {
   static constexpr Order seq_cst = std::memory_order_seq_cst;
 
  public:
-  MODEL_INLINE T load(Order order = seq_cst) const noexcept { return value(model::load(at(), sizeof(T), order)); }
-  MODEL_INLINE void store(T wanted, Order order = seq_cst) const noexcept { model::store(at(), sizeof(T), bits(wanted), order); }
+  MODEL_INLINE T load(Order order = seq_cst) const noexcept {
+    return value(model::load(at(), sizeof(T), order));
+  }
+  MODEL_INLINE void store(T wanted, Order order = seq_cst) const noexcept {
+    model::store(at(), sizeof(T), bits(wanted), order);
+  }
   MODEL_INLINE T exchange(T wanted, Order order = seq_cst) const noexcept {
     return change([](std::uint64_t, std::uint64_t fresh) { return fresh; }, wanted, order);
   }
   MODEL_INLINE T fetch_add(T operand, Order order = seq_cst) const noexcept {
-    return change([](std::uint64_t old, std::uint64_t more) { return bits(static_cast<T>(value(old) + value(more))); }, operand, order);
+    return change([](std::uint64_t old,
+                     std::uint64_t more) { return bits(static_cast<T>(value(old) + value(more))); },
+                  operand, order);
   }
   MODEL_INLINE T fetch_sub(T operand, Order order = seq_cst) const noexcept {
-    return change([](std::uint64_t old, std::uint64_t less) { return bits(static_cast<T>(value(old) - value(less))); }, operand, order);
+    return change([](std::uint64_t old,
+                     std::uint64_t less) { return bits(static_cast<T>(value(old) - value(less))); },
+                  operand, order);
   }
   MODEL_INLINE T fetch_and(T operand, Order order = seq_cst) const noexcept {
     return change([](std::uint64_t old, std::uint64_t mask) { return old & mask; }, operand, order);
@@ -42,24 +51,32 @@ class AtomicOperations {
   MODEL_INLINE T fetch_or(T operand, Order order = seq_cst) const noexcept {
     return change([](std::uint64_t old, std::uint64_t mask) { return old | mask; }, operand, order);
   }
-  MODEL_INLINE bool compare_exchange_strong(T& expected, T wanted, Order order, Order failure) const noexcept {
+  MODEL_INLINE bool compare_exchange_strong(T& expected, T wanted, Order order,
+                                            Order failure) const noexcept {
     return compare(expected, wanted, order, failure, false);
   }
-  MODEL_INLINE bool compare_exchange_strong(T& expected, T wanted, Order order = seq_cst) const noexcept {
+  MODEL_INLINE bool compare_exchange_strong(T& expected, T wanted,
+                                            Order order = seq_cst) const noexcept {
     return compare(expected, wanted, order, without_release(order), false);
   }
-  MODEL_INLINE bool compare_exchange_weak(T& expected, T wanted, Order order, Order failure) const noexcept {
+  MODEL_INLINE bool compare_exchange_weak(T& expected, T wanted, Order order,
+                                          Order failure) const noexcept {
     return compare(expected, wanted, order, failure, true);
   }
-  MODEL_INLINE bool compare_exchange_weak(T& expected, T wanted, Order order = seq_cst) const noexcept {
+  MODEL_INLINE bool compare_exchange_weak(T& expected, T wanted,
+                                          Order order = seq_cst) const noexcept {
     return compare(expected, wanted, order, without_release(order), true);
   }
-  MODEL_INLINE void wait(T old, Order order = seq_cst) const noexcept { model::wait(at(), sizeof(T), bits(old), order); }
+  MODEL_INLINE void wait(T old, Order order = seq_cst) const noexcept {
+    model::wait(at(), sizeof(T), bits(old), order);
+  }
   MODEL_INLINE void notify_one() const noexcept { model::notify(at(), false); }
   MODEL_INLINE void notify_all() const noexcept { model::notify(at(), true); }
 
  private:
-  [[nodiscard]] MODEL_INLINE void* at() const noexcept { return static_cast<const Self*>(this)->address(); }
+  [[nodiscard]] MODEL_INLINE void* at() const noexcept {
+    return static_cast<const Self*>(this)->address();
+  }
   [[nodiscard]] MODEL_INLINE static std::uint64_t bits(T value) noexcept {
     std::uint64_t all = 0;
     __builtin_memcpy(&all, &value, sizeof value);
@@ -71,14 +88,18 @@ class AtomicOperations {
     return result;
   }
   [[nodiscard]] static constexpr Order without_release(Order order) noexcept {
-    return order == Order::acq_rel ? Order::acquire : order == Order::release ? Order::relaxed : order;
+    return order == Order::acq_rel   ? Order::acquire
+           : order == Order::release ? Order::relaxed
+                                     : order;
   }
   MODEL_INLINE T change(model::Change how, T operand, Order order) const noexcept {
     return value(model::read_modify_write(at(), sizeof(T), how, bits(operand), order));
   }
-  MODEL_INLINE bool compare(T& expected, T wanted, Order order, Order failure, bool weak) const noexcept {
+  MODEL_INLINE bool compare(T& expected, T wanted, Order order, Order failure,
+                            bool weak) const noexcept {
     std::uint64_t found = bits(expected);
-    const bool done = model::compare_exchange(at(), sizeof(T), found, bits(wanted), order, failure, weak);
+    const bool done =
+        model::compare_exchange(at(), sizeof(T), found, bits(wanted), order, failure, weak);
     if (!done) expected = value(found);
     return done;
   }
@@ -136,13 +157,16 @@ class ConditionVariable {
   ConditionVariable() noexcept { model::begin_life(this); }
   ConditionVariable(const ConditionVariable&) = delete;
   ConditionVariable& operator=(const ConditionVariable&) = delete;
-  MODEL_INLINE void wait(std::unique_lock<Mutex>& lock) { model::wait_condition(this, lock.mutex(), model::TimePoint::max()); }
+  MODEL_INLINE void wait(std::unique_lock<Mutex>& lock) {
+    model::wait_condition(this, lock.mutex(), model::TimePoint::max());
+  }
   template <class F>
   MODEL_INLINE void wait(std::unique_lock<Mutex>& lock, F holds) {
     while (!holds()) wait(lock);
   }
   template <class Rep, class Period, class F>
-  MODEL_INLINE bool wait_for(std::unique_lock<Mutex>& lock, std::chrono::duration<Rep, Period> most, F holds) {
+  MODEL_INLINE bool wait_for(std::unique_lock<Mutex>& lock, std::chrono::duration<Rep, Period> most,
+                             F holds) {
     const model::TimePoint until = model::now() + most;
     while (!holds())
       if (!model::wait_condition(this, lock.mutex(), until)) return holds();
@@ -185,7 +209,9 @@ class ProcessorClock {
  public:
   ProcessorClock() noexcept = default;
   explicit ProcessorClock(Thread& of) noexcept : thread_{of.number()} {}
-  [[nodiscard]] std::chrono::nanoseconds time() const noexcept { return model::processor_time(thread_); }
+  [[nodiscard]] std::chrono::nanoseconds time() const noexcept {
+    return model::processor_time(thread_);
+  }
 
  private:
   int thread_ = 0;

@@ -18,7 +18,8 @@ int main(int argc, char** argv) {
     std::vector<int> sum(1);
     runnel::copy(stream, sum, number);
     stream.synchronize();
-    if (all.rank() == 0) std::printf("%s: %d processes, sum %d\n", RUNNEL_BACKEND, all.size(), sum[0]);
+    if (all.rank() == 0)
+      std::printf("%s: %d processes, sum %d\n", RUNNEL_BACKEND, all.size(), sum[0]);
   }
   MPI_Finalize();
 }

@@ -19,7 +19,9 @@ bool same_values() {
   Kokkos::deep_copy(from, 3);
   const runnel::Stream stream;
   runnel::kokkos::copy_async(stream, x, from);
-  runnel::kokkos::launch(stream, [=](const Space& exec) { Kokkos::parallel_for(Kokkos::RangePolicy<Space>(exec, 0, n), Square{x}); });
+  runnel::kokkos::launch(stream, [=](const Space& exec) {
+    Kokkos::parallel_for(Kokkos::RangePolicy<Space>(exec, 0, n), Square{x});
+  });
   runnel::kokkos::copy_async(stream, to, x);
   stream.synchronize();
   for (int i = 0; i < n; ++i)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with a C++ library of its own: its std::generic_category() is another object than the one that the library uses.
+// A program with a C++ library of its own: its std::generic_category() is another object than the
+// one that the library uses.
 #include <runnel/runnel.hpp>
 
 #include <dlfcn.h>
@@ -9,7 +10,8 @@
 
 int main() {
   using Category = const std::error_category& (*)();
-  const auto other = reinterpret_cast<Category>(dlsym(RTLD_DEFAULT, "_ZNSt3_V216generic_categoryEv"));
+  const auto other =
+      reinterpret_cast<Category>(dlsym(RTLD_DEFAULT, "_ZNSt3_V216generic_categoryEv"));
   if (other == nullptr || &other() == &std::generic_category()) {
     std::printf("%s: there is only one C++ library\n", RUNNEL_BACKEND);
     return 1;
@@ -18,6 +20,7 @@ int main() {
     const runnel::Stream stream{runnel::Device{-1}};
   } catch (const runnel::Error& error) {
     const bool are_equal = error.code() == std::errc::no_such_device;
-    std::printf("%s: two C++ libraries, %s conditions\n", RUNNEL_BACKEND, are_equal ? "equal" : "unequal");
+    std::printf("%s: two C++ libraries, %s conditions\n", RUNNEL_BACKEND,
+                are_equal ? "equal" : "unequal");
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program and its plugin, a shared library, both use runnel. They must share the current stream, the pool and the counts.
+// A program and its plugin, a shared library, both use runnel. They must share the current stream,
+// the pool and the counts.
 #include "plugin.hpp"
 
 #include <runnel/runnel.hpp>
@@ -23,8 +24,11 @@ int main() {
   runnel::Stream ours;
   {
     runnel::StreamGuard with{ours};
-    expect(plugin::current_stream_id() == ours.id(), "the plugin sees the program's current stream");
-    std::thread{[&] { expect(plugin::current_stream_id() != ours.id(), "another thread has its own"); }}.join();
+    expect(plugin::current_stream_id() == ours.id(),
+           "the plugin sees the program's current stream");
+    std::thread{[&] {
+      expect(plugin::current_stream_id() != ours.id(), "another thread has its own");
+    }}.join();
   }
   expect(plugin::live_streams() == runnel::live_objects().streams, "both count the same streams");
   const auto id = plugin::make_stream();

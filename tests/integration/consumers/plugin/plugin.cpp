@@ -23,7 +23,9 @@ std::uint64_t make_stream() {
   return id;
 }
 void* pinned_block(std::size_t bytes) { return runnel::pinned_resource()->allocate(bytes); }
-void give_back(void* block, std::size_t bytes) { runnel::pinned_resource()->deallocate(block, bytes); }
+void give_back(void* block, std::size_t bytes) {
+  runnel::pinned_resource()->deallocate(block, bytes);
+}
 std::size_t live_streams() { return runnel::live_objects().streams; }
 void throw_an_error() { runnel::Stream nowhere{runnel::Device{1000}}; }
 

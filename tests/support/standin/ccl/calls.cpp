@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The entry points. A group begins to run when its streams come to it, and calls outside of a group are groups of one.
+/// The entry points. A group begins to run when its streams come to it, and calls outside of a
+/// group are groups of one.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,9 +36,11 @@ using namespace standin::ccl;
 
 namespace {
 
-/// STANDIN_CCL_FAULT: `call=N;code=C` lets the N-th call that returns a status fail, which does nothing; with `;form=executed` it does what
-/// it is for, and fails. `query=N;code=C` lets the N-th question for an asynchronous error fail, which does not count as a call: threads
-/// ask all the time. `operation=N;code=C` lets the N-th operation wait until it is aborted, and sets the asynchronous error.
+/// STANDIN_CCL_FAULT: `call=N;code=C` lets the N-th call that returns a status fail, which does
+/// nothing; with `;form=executed` it does what it is for, and fails. `query=N;code=C` lets the N-th
+/// question for an asynchronous error fail, which does not count as a call: threads ask all the
+/// time. `operation=N;code=C` lets the N-th operation wait until it is aborted, and sets the
+/// asynchronous error.
 struct Fault {
   long call = 0;
   long query = 0;
@@ -135,7 +138,8 @@ struct Group {
 thread_local Group group;
 
 bool has_collective(const Batch& batch) {
-  return std::any_of(batch.calls.begin(), batch.calls.end(), [](const Call& call) { return call.kind != Kind::message; });
+  return std::any_of(batch.calls.begin(), batch.calls.end(),
+                     [](const Call& call) { return call.kind != Kind::message; });
 }
 
 ncclResult_t enqueue(const Batch& batch) {
@@ -143,13 +147,14 @@ ncclResult_t enqueue(const Batch& batch) {
   const std::uint64_t number = has_collective(batch) ? ++communicator->collectives : 0;
   const bool fails = ++operations == fault().operation;
   if (fails) fail("an operation");
-  const int code = standin_run_work(batch.stream, "collective operation", [communicator, calls = batch.calls, number, fails] {
-    if (fails) {
-      communicator->fail(static_cast<ncclResult_t>(fault().code));
-      communicator->wait_for_abort();
-    }
-    communicator->run(calls, number);
-  });
+  const int code = standin_run_work(batch.stream, "collective operation",
+                                    [communicator, calls = batch.calls, number, fails] {
+                                      if (fails) {
+                                        communicator->fail(static_cast<ncclResult_t>(fault().code));
+                                        communicator->wait_for_abort();
+                                      }
+                                      communicator->run(calls, number);
+                                    });
   return code == 0 ? ncclSuccess : ncclUnhandledCudaError;
 }
 
@@ -174,13 +179,15 @@ ncclResult_t add_to_group(ncclComm_t handle, StreamHandle stream, const Call& ca
   const auto communicator = find(handle);
   if (call.root < 0 || call.root >= communicator->size()) return ncclInvalidArgument;
   const auto found =
-      std::find_if(group.batches.begin(), group.batches.end(), [&](const Batch& each) { return each.communicator == communicator; });
+      std::find_if(group.batches.begin(), group.batches.end(),
+                   [&](const Batch& each) { return each.communicator == communicator; });
   if (found == group.batches.end()) {
     group.batches.push_back({communicator, stream, {call}});
   } else if (found->stream == stream) {
     found->calls.push_back(call);
   } else {
-    std::fprintf(stderr, "stand-in: a communicator has several streams in a group, which is not modelled\n");
+    std::fprintf(
+        stderr, "stand-in: a communicator has several streams in a group, which is not modelled\n");
     std::abort();
   }
   return group.depth == 0 ? end_group() : ncclSuccess;
@@ -270,9 +277,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  constexpr const char* texts[] = {"no error",         "unhandled runtime error", "unhandled system error", "internal error",
-                                   "invalid argument", "invalid usage",           "remote process exited",  "in progress"};
-  return static_cast<std::size_t>(result) < std::size(texts) ? texts[result] : "unknown result code";
+  constexpr const char* texts[] = {
+      "no error",         "unhandled runtime error", "unhandled system error", "internal error",
+      "invalid argument", "invalid usage",           "remote process exited",  "in progress"};
+  return static_cast<std::size_t>(result) < std::size(texts) ? texts[result]
+                                                             : "unknown result code";
 }
 
 const char* ncclGetLastError(ncclComm_t) { return ""; }
@@ -284,7 +293,8 @@ ncclResult_t ncclGroupStart() {
   });
 }
 
-/// Ends the group, even if it fails. What it has then enqueued is nothing, or the operations of the first communicator.
+/// Ends the group, even if it fails. What it has then enqueued is nothing, or the operations of the
+/// first communicator.
 ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return ncclInvalidUsage;
   const bool fails = ++calls == fault().call;
@@ -294,36 +304,46 @@ ncclResult_t ncclGroupEnd() {
   return fails ? fail(__func__) : result;
 }
 
-ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t comm,
-                           StreamHandle stream) {
-  return post(__func__, comm, stream, {Kind::all_reduce, bytes(in), bytes(out), count, type, how, 0});
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t how, ncclComm_t comm, StreamHandle stream) {
+  return post(__func__, comm, stream,
+              {Kind::all_reduce, bytes(in), bytes(out), count, type, how, 0});
 }
 
-ncclResult_t ncclReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t how, int root, ncclComm_t comm,
-                        StreamHandle stream) {
-  return post(__func__, comm, stream, {Kind::reduce, bytes(in), bytes(out), count, type, how, root});
+ncclResult_t ncclReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t how, int root, ncclComm_t comm, StreamHandle stream) {
+  return post(__func__, comm, stream,
+              {Kind::reduce, bytes(in), bytes(out), count, type, how, root});
 }
 
-ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t how, ncclComm_t comm,
-                               StreamHandle stream) {
-  return post(__func__, comm, stream, {Kind::reduce_scatter, bytes(in), bytes(out), count, type, how, 0});
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t how, ncclComm_t comm, StreamHandle stream) {
+  return post(__func__, comm, stream,
+              {Kind::reduce_scatter, bytes(in), bytes(out), count, type, how, 0});
 }
 
-ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           StreamHandle stream) {
-  return post(__func__, comm, stream, {Kind::broadcast, bytes(in), bytes(out), count, type, ncclSum, root});
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, StreamHandle stream) {
+  return post(__func__, comm, stream,
+              {Kind::broadcast, bytes(in), bytes(out), count, type, ncclSum, root});
 }
 
-ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm, StreamHandle stream) {
-  return post(__func__, comm, stream, {Kind::all_gather, bytes(in), bytes(out), count, type, ncclSum, 0});
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type,
+                           ncclComm_t comm, StreamHandle stream) {
+  return post(__func__, comm, stream,
+              {Kind::all_gather, bytes(in), bytes(out), count, type, ncclSum, 0});
 }
 
-ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, StreamHandle stream) {
-  return post(__func__, comm, stream, {Kind::message, bytes(in), nullptr, count, type, ncclSum, peer});
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, StreamHandle stream) {
+  return post(__func__, comm, stream,
+              {Kind::message, bytes(in), nullptr, count, type, ncclSum, peer});
 }
 
-ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, StreamHandle stream) {
-  return post(__func__, comm, stream, {Kind::message, nullptr, bytes(out), count, type, ncclSum, peer});
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      StreamHandle stream) {
+  return post(__func__, comm, stream,
+              {Kind::message, nullptr, bytes(out), count, type, ncclSum, peer});
 }
 
 void standin_ccl_inspect(StandinCclView* view) {

@@ -59,14 +59,17 @@ std::size_t size_of(ncclDataType_t type) {
 }
 
 std::string text_of(const Header& header) {
-  constexpr const char* names[] = {"all-reduce", "reduce", "reduce-scatter", "broadcast", "all-gather", "message"};
-  return "group " + std::to_string(header.number) + ": " + names[static_cast<int>(header.kind)] + " of " + std::to_string(header.count) +
-         " elements of type " + std::to_string(header.type) + ", reduction " + std::to_string(header.how) + ", root " +
+  constexpr const char* names[] = {"all-reduce", "reduce",     "reduce-scatter",
+                                   "broadcast",  "all-gather", "message"};
+  return "group " + std::to_string(header.number) + ": " + names[static_cast<int>(header.kind)] +
+         " of " + std::to_string(header.count) + " elements of type " +
+         std::to_string(header.type) + ", reduction " + std::to_string(header.how) + ", root " +
          std::to_string(header.root) + ", " + std::to_string(header.bytes) + " bytes";
 }
 
 [[noreturn]] void disagree(int rank, const Header& own, int other, const Header& found) {
-  std::fprintf(stderr, "stand-in: rank %d (%s) and rank %d (%s) do not agree\n", rank, text_of(own).c_str(), other, text_of(found).c_str());
+  std::fprintf(stderr, "stand-in: rank %d (%s) and rank %d (%s) do not agree\n", rank,
+               text_of(own).c_str(), other, text_of(found).c_str());
   std::abort();
 }
 
@@ -81,7 +84,8 @@ void reduce_elements(std::byte* into, const std::byte* from, std::size_t count, 
                              : std::max(a[i], b[i]);
 }
 
-void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ncclDataType_t type, ncclRedOp_t how) {
+void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ncclDataType_t type,
+                 ncclRedOp_t how) {
   switch (type) {
     case ncclInt8:
       return reduce_elements<std::int8_t>(into, from, count, how);
@@ -168,7 +172,7 @@ std::shared_ptr<Communicator> Communicator::join(const SharedFile& place, int ra
   auto* const page = static_cast<Page*>(map_file(file, sizeof(Page)));
   if (page == nullptr) return nullptr;
   // The kernel drops the lock when the process ends, however it ends.
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_start = rank;
   lock.l_len = 1;
@@ -183,7 +187,7 @@ Communicator::~Communicator() {
 }
 
 bool Communicator::is_gone(int rank) const {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_start = rank;
   lock.l_len = 1;
@@ -222,7 +226,9 @@ void Communicator::move(std::vector<Part>& parts) {
     for (Part& part : parts) {
       if (part.is_done() || std::exchange(taken[part.sends][part.peer], true)) continue;
       is_over = false;
-      any = part.go_on(part.sends ? page_->pipes[rank_][part.peer] : page_->pipes[part.peer][rank_], rank_) || any;
+      any = part.go_on(part.sends ? page_->pipes[rank_][part.peer] : page_->pipes[part.peer][rank_],
+                       rank_) ||
+            any;
     }
     if (is_over) return;
     if (any) round = 0;
@@ -236,7 +242,8 @@ void Communicator::move(std::vector<Part>& parts) {
 /// All ranks have to make the same call.
 void Communicator::compare_with_all(const Call& call, std::uint64_t number) {
   const bool has_root = call.kind == Kind::reduce || call.kind == Kind::broadcast;
-  const Header header{call.kind, call.type, call.how, has_root ? call.root : 0, call.count, number, 0};
+  const Header header{call.kind,  call.type, call.how, has_root ? call.root : 0,
+                      call.count, number,    0};
   std::vector<Part> parts;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
@@ -252,7 +259,8 @@ void Communicator::reduce(const Call& call, std::uint64_t number) {
   const bool receives = call.kind != Kind::reduce || call.root == rank_;
   std::vector<std::byte> others(static_cast<std::size_t>(size_) * chunk_bytes);
   const auto in_of = [&](int rank, std::size_t first) {
-    return const_cast<std::byte*>(call.in) + (first + (scatters ? static_cast<std::size_t>(rank) * call.count : 0)) * unit;
+    return const_cast<std::byte*>(call.in) +
+           (first + (scatters ? static_cast<std::size_t>(rank) * call.count : 0)) * unit;
   };
   for (std::size_t first = 0; first < call.count && !aborted_; first += width) {
     const std::size_t count = std::min(width, call.count - first);
@@ -261,13 +269,15 @@ void Communicator::reduce(const Call& call, std::uint64_t number) {
     for (int peer = 0; peer < size_; ++peer) {
       std::byte* const place = others.data() + static_cast<std::size_t>(peer) * chunk_bytes;
       if (peer == rank_) standin_move(place, in_of(rank_, first), count * unit);
-      if (peer != rank_ && (call.kind != Kind::reduce || call.root == peer)) parts.push_back({true, peer, header, in_of(peer, first)});
+      if (peer != rank_ && (call.kind != Kind::reduce || call.root == peer))
+        parts.push_back({true, peer, header, in_of(peer, first)});
       if (peer != rank_ && receives) parts.push_back({false, peer, header, place});
     }
     move(parts);
     if (!receives || aborted_) continue;
     for (int peer = 1; peer < size_; ++peer)
-      reduce_into(others.data(), others.data() + static_cast<std::size_t>(peer) * chunk_bytes, count, call.type, call.how);
+      reduce_into(others.data(), others.data() + static_cast<std::size_t>(peer) * chunk_bytes,
+                  count, call.type, call.how);
     standin_move(call.out + first * unit, others.data(), count * unit);
   }
 }
@@ -282,10 +292,12 @@ void Communicator::run_collective(const Call& call, std::uint64_t number) {
   for (int peer = 0; peer < size_; ++peer) {
     std::byte* const place = gathers ? call.out + static_cast<std::size_t>(peer) * bytes : call.out;
     if (peer == rank_) {
-      if ((gathers || call.root == rank_) && place != call.in && !aborted_) standin_move(place, call.in, bytes);
+      if ((gathers || call.root == rank_) && place != call.in && !aborted_)
+        standin_move(place, call.in, bytes);
       continue;
     }
-    if (gathers || call.root == rank_) parts.push_back({true, peer, header, const_cast<std::byte*>(call.in)});
+    if (gathers || call.root == rank_)
+      parts.push_back({true, peer, header, const_cast<std::byte*>(call.in)});
     if (gathers || call.root == peer) parts.push_back({false, peer, header, place});
   }
   move(parts);
@@ -306,7 +318,8 @@ void Communicator::run(const std::vector<Call>& calls, std::uint64_t number) {
     }
     const std::size_t bytes = call.count * size_of(call.type);
     const Header header{call.kind, call.type, ncclSum, 0, call.count, 0, bytes};
-    messages.push_back({call.in != nullptr, call.root, header, call.in != nullptr ? const_cast<std::byte*>(call.in) : call.out});
+    messages.push_back({call.in != nullptr, call.root, header,
+                        call.in != nullptr ? const_cast<std::byte*>(call.in) : call.out});
   }
   move(messages);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A communicator of the stand-in: ranks that move bytes through memory which their processes share.
+/// A communicator of the stand-in: ranks that move bytes through memory which their processes
+/// share.
 #pragma once
 
 #ifdef STANDIN_CUDA
@@ -47,12 +48,13 @@ class Communicator {
   ~Communicator();
 
   void wait_for_all() const;
-  ///@{ The ranks connect in their first operation of all ranks: the caller waits for the others then.
+  /// @{ The ranks connect in their first operation of all ranks: the caller waits for the others
+  /// then.
   void begin_to_connect();
   void connect() const;
-  ///@}
-  /// Runs calls of a group, in which messages do not wait for each other. Holds the calling thread until all is done, or the communicator
-  /// is aborted. `number` is that of the group: all ranks have to run the same one.
+  /// @} Runs calls of a group, in which messages do not wait for each other. Holds the calling
+  /// thread until all is done, or the communicator is aborted. `number` is that of the group: all
+  /// ranks have to run the same one.
   void run(const std::vector<Call>& calls, std::uint64_t number);
   /// Holds the calling thread until then.
   void wait_for_abort() const;
@@ -60,7 +62,8 @@ class Communicator {
   void abort() { aborted_ = true; }
   void fail(ncclResult_t error) { error_ = error; }
   [[nodiscard]] ncclResult_t error() const { return error_; }
-  /// No operation may begin any more. Waits until none runs, and, if `of_all`, until all ranks have come so far.
+  /// No operation may begin any more. Waits until none runs, and, if `of_all`, until all ranks have
+  /// come so far.
   void finish(bool of_all);
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -70,7 +73,8 @@ class Communicator {
 
  private:
   struct Part;
-  Communicator(int file, Page* page, int rank, int size) : file_{file}, page_{page}, rank_{rank}, size_{size} {}
+  Communicator(int file, Page* page, int rank, int size)
+      : file_{file}, page_{page}, rank_{rank}, size_{size} {}
   void compare_with_all(const Call& call, std::uint64_t number);
   void run_collective(const Call& call, std::uint64_t number);
   void reduce(const Call& call, std::uint64_t number);

@@ -10,11 +10,15 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
 
 namespace binding {
 
 /// Whose streams an array's work goes to where no stream is current.
 enum class Framework : unsigned char { none, torch, cupy };
+
+/// The bytes of an array without gaps. @throws ValueError for sizes that no memory has
+[[nodiscard]] std::size_t size_of(std::span<const std::ptrdiff_t> shape, std::size_t item_bytes);
 
 /// The memory of an array, for as long as this object lives. Made and destroyed under the interpreter's lock.
 class Array {
@@ -47,8 +51,9 @@ class Array {
   bool open_cuda_array(nb::handle object, bool is_written);
   bool open_dlpack(nb::handle object, bool is_written);
   void set_shape(nb::handle shape, nb::handle strides, std::ptrdiff_t stride_unit);
-  void find_size() noexcept;
-  void refuse_objects(nb::handle object) const;
+  void set_packed_strides();
+  void find_size();
+  void refuse_objects(nb::handle object, bool is_numpy) const;
 
   Py_buffer view_{};  // view_.obj is null where there is none
   nb::object owner_;
@@ -63,7 +68,7 @@ struct KeptArrays : Holder {
 /// The names of Python that are looked up at each call, made once.
 struct Names {
   nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride, element_size;
-  nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject;
+  nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject, is_cpu, is_conj, is_neg;
 };
 [[nodiscard]] const Names& names();
 /// torch.Tensor if torch is loaded; else null. The same for numpy.ndarray.

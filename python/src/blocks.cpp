@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "blocks.hpp"
 
+#include "arrays.hpp"
 #include "current.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
@@ -59,6 +60,7 @@ template <class M>
 const Tensor& tensor_of(const nb::object& capsule, bool is_written) {
   if (PyCapsule_IsValid(capsule.ptr(), capsule_name<ManagedVersioned>) != 0) {
     const auto* const managed = static_cast<ManagedVersioned*>(PyCapsule_GetPointer(capsule.ptr(), capsule_name<ManagedVersioned>));
+    if (managed->version.major != 1) refuse_buffer("__dlpack__() gave an array of a version of DLPack that runnel does not know");
     if (is_written && (managed->flags & read_only_flag) != 0) refuse_buffer("the destination is read-only");
     return managed->tensor;
   }
@@ -136,7 +138,7 @@ void order_consumer(const Block& block, nb::handle consumer) {
 }
 
 [[nodiscard]] nb::object export_dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
-  const Block& block = *nb::inst_ptr<Block>(self);
+  const Block& block = nb::cast<const Block&>(self);
   const dlpack::Place place = place_of(block);
   if (!dl_device.is_none() && (nb::cast<int>(dl_device[0]) != place.type || nb::cast<int>(dl_device[1]) != place.id))
     refuse_buffer("a block is exported where it is: copy it to the other device with runnel.copy()");
@@ -184,8 +186,8 @@ void order_consumer(const Block& block, nb::handle consumer) {
 [[nodiscard]] Block view(const Block& block, nb::handle of_type, std::optional<std::vector<std::int64_t>> shape, std::size_t offset) {
   const std::string dtype = name_of_type(of_type);
   Block part{block};
+  if (offset > block.bytes()) refuse_value("offset: the view begins beyond the end of the block");
   part.offset += offset;
-  if (offset > block.bytes()) refuse_value("the view begins beyond the end of the block");
   const std::size_t item = find_type(dtype).type.bits / 8U;
   if (!shape) {
     if ((block.bytes() - offset) % item != 0) refuse_value("the bytes of the block are no whole number of such elements");
@@ -239,6 +241,10 @@ struct Pinned {
   runnel::PinnedBuffer<std::byte> memory;
 };
 int get_pinned(PyObject* self, Py_buffer* view, int flags) noexcept {
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_BufferError, "the PinnedMemory was never made: a class that is derived from it calls super().__init__()");
+    return -1;
+  }
   Pinned& pinned = *nb::inst_ptr<Pinned>(self);
   static char nothing = 0;
   void* const data = pinned.memory.size() != 0 ? static_cast<void*>(pinned.memory.data()) : &nothing;
@@ -338,16 +344,12 @@ void* Block::data() const {
   return memory->data != nullptr ? memory->data + offset : nullptr;
 }
 
-std::size_t Block::bytes() const {
-  std::size_t count = type.bits / 8U;
-  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
-  return count;
-}
+std::size_t Block::bytes() const { return size_of(shape, type.bits / 8U); }
 
 const Block* as_block(nb::handle object) {
   static const nb::handle type = nb::type<Block>();
   const bool is_block = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == type.ptr();
-  return is_block ? nb::inst_ptr<Block>(object) : nullptr;
+  return is_block && nb::inst_ready(object) ? nb::inst_ptr<Block>(object) : nullptr;
 }
 
 Block make_block(std::size_t bytes, runnel::StreamRef stream) {
@@ -360,8 +362,7 @@ Block make_block(std::size_t bytes, runnel::StreamRef stream) {
 
 void shape_block(Block& block, const std::string& type_name, std::vector<std::int64_t> shape) {
   const NamedType& type = find_type(type_name);
-  for (const std::int64_t size : shape)
-    if (size < 0) refuse_value("a dimension is negative");
+  if (size_of(shape, type.type.bits / 8U) > block.memory->bytes - block.offset) refuse_value("the elements end beyond the end of the block");
   block.type = type.type;
   block.type_name = type_name;
   block.shape = std::move(shape);

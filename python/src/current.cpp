@@ -127,7 +127,10 @@ runnel::StreamRef stream_for(nb::handle stream, const Array& to, const Array& fr
   return nb::inst_ptr<PyStream>(meant)->ref;
 }
 
-void enter_stream(nb::handle stream) { set(make_node(stream, get(), stream)); }
+void enter_stream(nb::handle stream) {
+  static_cast<void>(as_stream(stream));
+  set(make_node(stream, get(), stream));
+}
 
 void leave_stream(nb::handle stream) {
   nb::object node = get();
@@ -144,7 +147,7 @@ void leave_stream(nb::handle stream) {
 
 void use_stream(nb::handle stream) {
   // It replaces what use() set on this device since the last `with`, so that many calls make no long list.
-  const runnel::Device device = nb::inst_ptr<PyStream>(stream)->ref.device();
+  const runnel::Device device = as_stream(stream).ref.device();
   nb::object node = get();
   std::vector<nb::object> others;
   for (; !node.is_none() && item(node, 2).is_none(); node = nb::borrow(item(node, 1)))

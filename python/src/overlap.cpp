@@ -26,6 +26,20 @@
 namespace binding {
 namespace {
 
+/// The bytes that a source says it wrote. @throws TypeError, ValueError
+[[nodiscard]] std::size_t count_of(nb::handle result, std::size_t most) {
+  if (result.is_none()) return 0;
+  const bool is_number = PyIndex_Check(result.ptr()) != 0;
+  const Py_ssize_t count = is_number ? PyNumber_AsSsize_t(result.ptr(), nullptr) : -1;
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (count < 0) {
+    PyErr_Format(PyExc_TypeError, "the source returned %R: it returns how many bytes it wrote, or None for none", result.ptr());
+    throw nb::python_error();
+  }
+  if (static_cast<std::size_t>(count) > most) refuse_value("the source says that it wrote more bytes than the memoryview has");
+  return static_cast<std::size_t>(count);
+}
+
 /// Calls a source or a sink with a memoryview that ends with the call. @throws PythonFailure
 [[nodiscard]] std::size_t call_with_view(const SharedObject& function, void* data, std::size_t bytes, int access) {
   std::size_t count = bytes;
@@ -35,10 +49,7 @@ namespace {
     nb::object result = f(view);
     // The view must not be used afterwards; it says so itself.
     view.attr("release")();
-    if (access == PyBUF_WRITE) {
-      count = result.is_none() ? 0 : nb::cast<std::size_t>(result);
-      if (count > bytes) refuse_value("the source says that it wrote more bytes than the memoryview has");
-    }
+    if (access == PyBUF_WRITE) count = count_of(result, bytes);
     check_signals();
     return result;
   });

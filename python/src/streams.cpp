@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "streams.hpp"
 
+#include "blocks.hpp"
 #include "completions.hpp"
 #include "current.hpp"
 #include "devices.hpp"
@@ -31,16 +32,25 @@ struct Foreign {
   std::uintptr_t handle;
   nb::object device;
 };
+[[nodiscard]] std::uintptr_t to_handle(nb::handle number) {
+  if (const nb::object whole = nb::steal(PyNumber_Index(number.ptr())); whole.is_valid()) {
+    const std::size_t handle = PyLong_AsSize_t(whole.ptr());
+    if (PyErr_Occurred() == nullptr) return handle;
+  }
+  PyErr_Clear();
+  PyErr_Format(PyExc_ValueError, "stream: %R is no handle, which is a number of 64 bits that is not negative", number.ptr());
+  throw nb::python_error();
+}
 [[nodiscard]] Foreign read_foreign(nb::handle object) {
   const nb::object protocol = nb::getattr(object, "__cuda_stream__", nb::none());
   const nb::object device = nb::getattr(object, "device", nb::getattr(object, "device_id", nb::none()));
   if (!protocol.is_none()) {
     const nb::object found = PyCallable_Check(protocol.ptr()) != 0 ? protocol() : protocol;
-    return {nb::cast<std::uintptr_t>(nb::object(found[1])), device};
+    return {to_handle(nb::object(found[1])), device};
   }
   for (const char* const name : {"cuda_stream", "ptr"})
-    if (nb::hasattr(object, name)) return {nb::cast<std::uintptr_t>(object.attr(name)), device};
-  if (PyLong_Check(object.ptr())) return {nb::cast<std::uintptr_t>(object), nb::none()};
+    if (nb::hasattr(object, name) && as_block(object) == nullptr) return {to_handle(object.attr(name)), device};
+  if (PyLong_Check(object.ptr())) return {to_handle(object), nb::none()};
   PyErr_Format(PyExc_TypeError,
                "%R is no stream: it wants an object with __cuda_stream__, .cuda_stream (torch) or .ptr (CuPy), or a handle", object.ptr());
   throw nb::python_error();
@@ -117,7 +127,7 @@ void bind_protocols(nb::class_<PyStream>& stream) {
           "__cuda_stream__", [](const PyStream& s) { return nb::make_tuple(0, handle_of(s)); },
           nb::sig("def __cuda_stream__(self) -> tuple[int, int]"), "For cuda.core and others: the protocol's version and the handle.")
       .def(
-          "__eq__", [](const PyStream& a, nb::handle b) { return nb::isinstance<PyStream>(b) && a.ref == nb::inst_ptr<PyStream>(b)->ref; },
+          "__eq__", [](const PyStream& a, nb::handle b) { return nb::isinstance<PyStream>(b) && nb::inst_ready(b) && a.ref == as_stream(b).ref; },
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object) -> bool"))
       .def("__hash__", [](const PyStream& s) { return static_cast<std::ptrdiff_t>(s.ref.id()); })
       .def("__repr__", &describe);
@@ -146,7 +156,7 @@ void bind_order(nb::class_<PyStream>& stream) {
               PyErr_Format(PyExc_TypeError, "%R is no runnel.Event", event.ptr());
               throw nb::python_error();
             }
-            PyEvent& recorded = *nb::inst_ptr<PyEvent>(event);
+            PyEvent& recorded = nb::cast<PyEvent&>(event);
             unlocked([&] { recorded.record(self.ref); });
             return event;
           },
@@ -259,6 +269,7 @@ PyStream& as_stream(nb::handle object) {
     PyErr_Format(PyExc_TypeError, "%R is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream", object.ptr());
     throw nb::python_error();
   }
+  if (!nb::inst_ready(object)) refuse_value("the stream was never made: a class that is derived from runnel.Stream calls super().__init__()");
   return *nb::inst_ptr<PyStream>(object);
 }
 
@@ -284,9 +295,9 @@ void bind_streams(nb::module_& module) {
                   nb::sig("def wrap(stream: object, device: Device | int | None = None) -> Stream"),
                   "A stream of another library: an object with ``__cuda_stream__``, ``.cuda_stream`` (torch) or\n"
                   "``.ptr`` (CuPy), or a handle as an int. It keeps the object alive. The handles 0, 1 and 2 are\n"
-                  "default streams. Any other handle is a stream's that lives: the runtime does not check it, and\n"
-                  "what is none ends the process. Raises InvalidArgument for another device's handle, TypeError for\n"
-                  "what is no stream.");
+                  "default streams. Any other handle is a stream's that lives: the host backend refuses what is none,\n"
+                  "and a device's runtime may end the process. Raises InvalidArgument for another device's handle,\n"
+                  "ValueError for a number that is no handle, TypeError for what is no stream.");
   bind_properties(stream);
   bind_protocols(stream);
   bind_order(stream);

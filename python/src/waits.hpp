@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 namespace binding {
@@ -18,6 +19,7 @@ void wait_in_slices(std::optional<double> seconds, const char* what, F&& wait_so
   using clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds slice{20};
   drop_now();
+  if (seconds && std::isnan(*seconds)) refuse_value("timeout is a number of seconds, or None for no limit, not NaN");
   const bool is_bounded = seconds && *seconds < 1e9;  // more is no limit
   const clock::time_point end =
       is_bounded ? clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>{std::max(*seconds, 0.0)})

@@ -20,7 +20,8 @@ namespace {
 
 [[nodiscard]] std::size_t to_size(nb::handle number) {
   const std::size_t value = PyLong_AsSize_t(number.ptr());
-  if (value == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (value == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr)
+    throw nb::python_error();
   return value;
 }
 [[nodiscard]] std::ptrdiff_t to_difference(nb::handle number) {
@@ -47,12 +48,15 @@ namespace {
   if (result == nullptr) throw nb::python_error();
   return nb::steal(result);
 }
-[[nodiscard]] nb::object intern(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
+[[nodiscard]] nb::object intern(const char* name) {
+  return nb::steal(PyUnicode_InternFromString(name));
+}
 
 /// For how a stranger reads it: "no array: a list has no memory ...".
 [[noreturn]] void refuse_object(nb::handle object) {
   PyErr_Format(PyExc_TypeError,
-               "an object of type %R has no memory that runnel can copy: it wants an array with the buffer protocol (NumPy, mmap, bytes), "
+               "an object of type %R has no memory that runnel can copy: it wants an array with "
+               "the buffer protocol (NumPy, mmap, bytes), "
                "a torch tensor, __cuda_array_interface__ or __dlpack__",
                reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
   throw nb::python_error();
@@ -92,7 +96,8 @@ struct LaterClass {
     if (PyObject* const type = found.load(std::memory_order_relaxed)) return type;
     PyObject* const loaded = PyDict_GetItemWithError(modules, module.ptr());
     if (loaded == nullptr) return nullptr;
-    PyObject* const type = PyObject_GetAttr(loaded, name.ptr());  // null while the module is being imported
+    PyObject* const type =
+        PyObject_GetAttr(loaded, name.ptr());  // null while the module is being imported
     if (type == nullptr) PyErr_Clear();
     found = type;
     return type;
@@ -114,8 +119,8 @@ Array::~Array() {
 }
 
 void Array::open(nb::handle object, bool is_written) {
-  if (open_block(object) || open_torch(object) || open_buffer(object, is_written) || open_cuda_array(object, is_written) ||
-      open_dlpack(object, is_written))
+  if (open_block(object) || open_torch(object) || open_buffer(object, is_written) ||
+      open_cuda_array(object, is_written) || open_dlpack(object, is_written))
     return;
   refuse_object(object);
 }
@@ -128,7 +133,8 @@ std::size_t size_of(std::span<const std::ptrdiff_t> shape, std::size_t item_byte
     is_too_large |= __builtin_mul_overflow(bytes, static_cast<std::size_t>(size), &bytes);
   }
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  if (is_too_large || bytes > PTRDIFF_MAX) refuse_value("the array's shape is larger than any memory");
+  if (is_too_large || bytes > PTRDIFF_MAX)
+    refuse_value("the array's shape is larger than any memory");
   return bytes;
 }
 
@@ -148,7 +154,8 @@ namespace {
   auto* const type = reinterpret_cast<PyTypeObject*>(numpy_array_type());
   return type != nullptr && PyType_IsSubtype(Py_TYPE(object.ptr()), type) != 0;
 }
-/// Whether a buffer's format, as "T{b:flag:O:value:}", has references; the names of fields stand between colons.
+/// Whether a buffer's format, as "T{b:flag:O:value:}", has references; the names of fields stand
+/// between colons.
 [[nodiscard]] bool has_references(const char* format) {
   bool is_name = false;
   for (; format != nullptr && *format != '\0'; ++format) {
@@ -159,27 +166,36 @@ namespace {
 }
 }  // namespace
 
-/// A copy of bytes would not count the references in arrays of Python objects. NumPy's arrays of times refuse to tell their format.
+/// A copy of bytes would not count the references in arrays of Python objects. NumPy's arrays of
+/// times refuse to tell their format.
 void Array::refuse_objects(nb::handle object, bool is_numpy) const {
   if (item_bytes < sizeof(PyObject*)) return;
   const bool has_objects =
-      is_numpy ? attribute(attribute(object, names().dtype), names().hasobject).is(nb::handle(Py_True)) : has_references(view_.format);
+      is_numpy
+          ? attribute(attribute(object, names().dtype), names().hasobject).is(nb::handle(Py_True))
+          : has_references(view_.format);
   if (!has_objects) return;
-  PyErr_SetString(PyExc_TypeError, "an array of Python objects cannot be copied as bytes: its elements are references");
+  PyErr_SetString(
+      PyExc_TypeError,
+      "an array of Python objects cannot be copied as bytes: its elements are references");
   throw nb::python_error();
 }
 
 bool Array::open_buffer(nb::handle object, bool is_written) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return false;
   const bool is_numpy = is_numpy_array(object);
-  if (PyObject_GetBuffer(object.ptr(), &view_, is_numpy ? PyBUF_STRIDES : PyBUF_STRIDES | PyBUF_FORMAT) != 0) throw nb::python_error();
-  if (is_written && view_.readonly != 0) refuse_buffer("the destination is read-only: the order is copy(destination, source)");
+  if (PyObject_GetBuffer(object.ptr(), &view_,
+                         is_numpy ? PyBUF_STRIDES : PyBUF_STRIDES | PyBUF_FORMAT) != 0)
+    throw nb::python_error();
+  if (is_written && view_.readonly != 0)
+    refuse_buffer("the destination is read-only: the order is copy(destination, source)");
   data = view_.buf;
   bytes = static_cast<std::size_t>(view_.len);
   item_bytes = static_cast<std::size_t>(view_.itemsize);
   refuse_objects(object, is_numpy);
   if (view_.strides == nullptr || PyBuffer_IsContiguous(&view_, 'C') != 0) return true;
-  if (view_.ndim > most_dimensions) refuse_value("an array of more than 16 dimensions that is not contiguous");
+  if (view_.ndim > most_dimensions)
+    refuse_value("an array of more than 16 dimensions that is not contiguous");
   is_contiguous = false;
   dimensions = view_.ndim;
   for (int i = 0; i < dimensions; ++i) {
@@ -193,9 +209,11 @@ void Array::set_shape(nb::handle of_shape, nb::handle of_strides, std::ptrdiff_t
   const nb::object sizes = nb::steal(PySequence_Tuple(of_shape.ptr()));
   const nb::object steps = nb::steal(PySequence_Tuple(of_strides.ptr()));
   if (!sizes.is_valid() || !steps.is_valid()) throw nb::python_error();
-  if (PyTuple_Size(sizes.ptr()) > most_dimensions) refuse_value("an array of more than 16 dimensions");
+  if (PyTuple_Size(sizes.ptr()) > most_dimensions)
+    refuse_value("an array of more than 16 dimensions");
   dimensions = static_cast<int>(PyTuple_Size(sizes.ptr()));
-  if (PyTuple_Size(steps.ptr()) != dimensions) refuse_value("the array's shape and its strides have different lengths");
+  if (PyTuple_Size(steps.ptr()) != dimensions)
+    refuse_value("the array's shape and its strides have different lengths");
   for (int i = 0; i < dimensions; ++i) {
     const auto at = static_cast<std::size_t>(i);
     shape[at] = to_difference(PyTuple_GetItem(sizes.ptr(), i));
@@ -206,10 +224,12 @@ void Array::set_shape(nb::handle of_shape, nb::handle of_strides, std::ptrdiff_t
 /// The strides of an array without gaps. @throws ValueError
 void Array::set_packed_strides() {
   const auto all = std::span{shape}.first(static_cast<std::size_t>(dimensions));
-  for (std::size_t i = 0; i < all.size(); ++i) strides[i] = static_cast<std::ptrdiff_t>(size_of(all.subspan(i + 1), item_bytes));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    strides[i] = static_cast<std::ptrdiff_t>(size_of(all.subspan(i + 1), item_bytes));
 }
 
-/// Sets bytes and is_contiguous by shape and strides. @throws ValueError for sizes that no memory has
+/// Sets bytes and is_contiguous by shape and strides. @throws ValueError for sizes that no memory
+/// has
 void Array::find_size() {
   bytes = size_of(std::span{shape}.first(static_cast<std::size_t>(dimensions)), item_bytes);
   is_contiguous = true;
@@ -231,8 +251,10 @@ constexpr bool is_on_host = std::string_view{RUNNEL_BACKEND} == "host";
 /// @throws BufferError where this process's backend has no device
 void refuse_device_memory() {
   if constexpr (is_on_host)
-    refuse_buffer("the array is in a GPU's memory, and runnel uses its host backend: runnel.why_no_device() says why, and "
-                  "RUNNEL_BACKEND chooses another one");
+    refuse_buffer(
+        "the array is in a GPU's memory, and runnel uses its host backend: runnel.why_no_device() "
+        "says why, and "
+        "RUNNEL_BACKEND chooses another one");
 }
 }  // namespace
 
@@ -242,22 +264,27 @@ void refuse_unresolved(nb::handle tensor) {
   for (const nb::object* const name : {&names().is_conj, &names().is_neg}) {
     const nb::object question = attribute_or_null(tensor, *name);  // not in old torch
     if (question.is_valid() && nb::object(question()).is(nb::handle(Py_True)))
-      refuse_value("the tensor's memory has other numbers than the tensor, which is a conjugate or a negative: "
-                   "x.resolve_conj().resolve_neg() makes one that has them");
+      refuse_value(
+          "the tensor's memory has other numbers than the tensor, which is a conjugate or a "
+          "negative: "
+          "x.resolve_conj().resolve_neg() makes one that has them");
   }
 }
 }  // namespace
 
 bool Array::open_torch(nb::handle object) {
   PyObject* const type = torch_tensor_type();
-  if (type == nullptr || (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != type && PyObject_IsInstance(object.ptr(), type) != 1)) {
+  if (type == nullptr || (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != type &&
+                          PyObject_IsInstance(object.ptr(), type) != 1)) {
     PyErr_Clear();
     return false;
   }
   const Names& n = names();
   data = reinterpret_cast<void*>(to_size(call_method(object, n.data_ptr)));
   const nb::object size = attribute_or_null(object, n.nbytes);  // not in torch before 2.1
-  bytes = size.is_valid() ? to_size(size) : to_size(call_method(object, n.numel)) * to_size(call_method(object, n.element_size));
+  bytes = size.is_valid() ? to_size(size)
+                          : to_size(call_method(object, n.numel)) *
+                                to_size(call_method(object, n.element_size));
   framework = Framework::torch;
   if (attribute(object, n.is_cuda).is(nb::handle(Py_True))) {
     refuse_device_memory();
@@ -272,7 +299,8 @@ bool Array::open_torch(nb::handle object) {
   refuse_unresolved(object);
   if (!call_method(object, n.is_contiguous).is(nb::handle(Py_True))) {
     item_bytes = to_size(call_method(object, n.element_size));
-    set_shape(attribute(object, n.shape), call_method(object, n.stride), static_cast<std::ptrdiff_t>(item_bytes));
+    set_shape(attribute(object, n.shape), call_method(object, n.stride),
+              static_cast<std::ptrdiff_t>(item_bytes));
     find_size();
   }
   owner_ = nb::borrow(object);
@@ -292,9 +320,13 @@ namespace {
   const auto text = nb::cast<std::string>(type);
   std::size_t bytes = 0;
   const char* const end = text.data() + text.size();
-  const bool is_number = text.size() > 2 && std::from_chars(text.data() + 2, end, bytes).ptr == end && bytes <= INT_MAX;
+  const bool is_number = text.size() > 2 &&
+                         std::from_chars(text.data() + 2, end, bytes).ptr == end &&
+                         bytes <= INT_MAX;
   if (is_number && text[1] != 'O' && text[1] != 't') return text[1] == 'U' ? bytes * 4 : bytes;
-  PyErr_Format(PyExc_ValueError, "__cuda_array_interface__ has elements of the type %R: one is written as '<f4'", type.ptr());
+  PyErr_Format(PyExc_ValueError,
+               "__cuda_array_interface__ has elements of the type %R: one is written as '<f4'",
+               type.ptr());
   throw nb::python_error();
 }
 }  // namespace
@@ -315,7 +347,8 @@ bool Array::open_cuda_array(nb::handle object, bool is_written) {
   if (steps.is_none()) set_packed_strides();
   find_size();
   refuse_null(data, bytes);
-  const nb::object module = nb::borrow(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())))).attr("__module__");
+  const nb::object module =
+      nb::borrow(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())))).attr("__module__");
   if (nb::cast<std::string>(nb::object(module)).rfind("cupy", 0) == 0) framework = Framework::cupy;
   owner_ = nb::borrow(object);
   return true;
@@ -326,10 +359,13 @@ namespace {
 void refuse_other_devices(int type) {
   using namespace dlpack;
   constexpr std::string_view backend = RUNNEL_BACKEND;
-  const bool is_of_host = type == cpu || type == cuda_host || type == rocm_host || type == cuda_managed;
-  if (is_of_host || (type == cuda && backend == "cuda") || (type == rocm && backend == "hip")) return;
+  const bool is_of_host =
+      type == cpu || type == cuda_host || type == rocm_host || type == cuda_managed;
+  if (is_of_host || (type == cuda && backend == "cuda") || (type == rocm && backend == "hip"))
+    return;
   if (type == cuda || type == rocm) refuse_device_memory();
-  refuse_buffer("the array is on a device that runnel does not know: __dlpack_device__() names another kind");
+  refuse_buffer(
+      "the array is on a device that runnel does not know: __dlpack_device__() names another kind");
 }
 }  // namespace
 
@@ -341,18 +377,22 @@ bool Array::open_dlpack(nb::handle object, bool is_written) {
   refuse_other_devices(device_type);
   // Orders nothing: the caller does, as with every other array.
   nb::dict keywords;
-  if (device_type != dlpack::cpu && device_type != dlpack::cuda_host && device_type != dlpack::rocm_host) keywords["stream"] = -1;
+  if (device_type != dlpack::cpu && device_type != dlpack::cuda_host &&
+      device_type != dlpack::rocm_host)
+    keywords["stream"] = -1;
   owner_ = nb::steal(PyObject_Call(make.ptr(), nb::tuple(nb::make_tuple()).ptr(), keywords.ptr()));
   if (!owner_.is_valid()) throw nb::python_error();
   const dlpack::Tensor& tensor = dlpack::tensor_of(owner_, is_written);
   data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   item_bytes = (static_cast<std::size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
   dimensions = tensor.ndim;
-  if (dimensions < 0 || dimensions > most_dimensions) refuse_value("an array of more than 16 dimensions");
+  if (dimensions < 0 || dimensions > most_dimensions)
+    refuse_value("an array of more than 16 dimensions");
   for (int i = 0; i < dimensions; ++i) shape[static_cast<std::size_t>(i)] = tensor.shape[i];
   set_packed_strides();
   for (int i = 0; i < dimensions && tensor.strides != nullptr; ++i)
-    strides[static_cast<std::size_t>(i)] = tensor.strides[i] * static_cast<std::ptrdiff_t>(item_bytes);
+    strides[static_cast<std::size_t>(i)] =
+        tensor.strides[i] * static_cast<std::ptrdiff_t>(item_bytes);
   find_size();
   refuse_null(tensor.data, bytes);
   return true;

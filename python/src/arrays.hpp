@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of Python's arrays: the buffer protocol (NumPy, mmap, bytes), torch, __cuda_array_interface__, DLPack, and runnel's own
-// blocks.
+// The memory of Python's arrays: the buffer protocol (NumPy, mmap, bytes), torch,
+// __cuda_array_interface__, DLPack, and runnel's own blocks.
 #pragma once
 
 #include "references.hpp"
@@ -20,7 +20,8 @@ enum class Framework : unsigned char { none, torch, cupy };
 /// The bytes of an array without gaps. @throws ValueError for sizes that no memory has
 [[nodiscard]] std::size_t size_of(std::span<const std::ptrdiff_t> shape, std::size_t item_bytes);
 
-/// The memory of an array, for as long as this object lives. Made and destroyed under the interpreter's lock.
+/// The memory of an array, for as long as this object lives. Made and destroyed under the
+/// interpreter's lock.
 class Array {
  public:
   static constexpr int most_dimensions = 16;
@@ -30,7 +31,8 @@ class Array {
   Array& operator=(const Array&) = delete;
   ~Array();
 
-  /// Takes hold of the memory of `object`. @throws TypeError for an object without memory; BufferError where it must be writable and is not
+  /// Takes hold of the memory of `object`. @throws TypeError for an object without memory;
+  /// BufferError where it must be writable and is not
   void open(nb::handle object, bool is_written);
 
   void* data = nullptr;
@@ -67,7 +69,8 @@ struct KeptArrays : Holder {
 
 /// The names of Python that are looked up at each call, made once.
 struct Names {
-  nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride, element_size;
+  nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride,
+      element_size;
   nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject, is_cpu, is_conj, is_neg;
 };
 [[nodiscard]] const Names& names();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Taking a route: everything here enqueues work. Requires, throughout: the request is valid, and
-/// the stream's device is current.
+/// Taking a route: nearly everything here enqueues work. Requires, throughout: the request is
+/// valid, and the stream's device is current.
 #pragma once
 
 #include "base/operation.hpp"
@@ -10,36 +10,39 @@
 
 #include <runnel/config.hpp>
 
-#include <optional>
-
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Returns what was done. If the route cannot be taken, returns nothing, has changed no memory of
-/// the caller, and has noted why in `facts`: choose_route() chooses another route then.
-[[nodiscard]] std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts);
-void run(Route route, const FillRequest& request, Facts& facts);
+/// A copy that is ready to be enqueued.
+struct PlannedCopy {
+  CopyRequest request;  // its rows are flattened
+  CopyFacts facts;
+  Route route;
+  /// Requires: one side is host memory.
+  [[nodiscard]] Direction direction() const noexcept {
+    return is_host(facts.to.kind) ? Direction::to_host : Direction::to_device;
+  }
+};
+/// Enqueues nothing. @throws errc::not_permitted or errc::capture if the copy is refused
+[[nodiscard]] PlannedCopy plan_copy(CopyCall& call, const CopyRequest& request);
+CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy);
+/// Notes what is ahead in the stream now that a copy has been enqueued.
+void note_enqueued(CopyCall& call, const CopyFacts& facts, CopyResult done);
 
-/// Throws what a refused route stands for.
-[[noreturn]] void refuse(Route route, Facts& facts);
-
-/// Tries routes until one of them enqueues the copy.
-CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
 /// A copy that is being enqueued, for observers. Costs one load while nobody observes.
 class CopyEvent {
  public:
-  /// @throws errc::not_permitted or errc::capture if the copy is refused; then nothing is emitted
-  CopyEvent(const CopyRequest& request, Facts& facts) {
+  CopyEvent(const CopyCall& call, const PlannedCopy& copy) {
     if (is_observed()) [[unlikely]]
-      begin(request, facts);
+      begin(call, copy);
   }
-  void enqueued(const CopyRequest& request, CopyResult done, Facts& facts) {
+  void enqueued(const PlannedCopy& copy, CopyResult done) {
     if (Operation* const operation = event_.operation()) [[unlikely]]
-      add_uses(*operation, request, done, facts);
+      add_uses(*operation, copy, done);
   }
 
  private:
-  void begin(const CopyRequest& request, Facts& facts);
-  static void add_uses(Operation& copy, const CopyRequest& request, CopyResult done, Facts& facts);
+  void begin(const CopyCall& call, const PlannedCopy& copy);
+  static void add_uses(Operation& operation, const PlannedCopy& copy, CopyResult done);
 
   ScopedEvent event_;
 };
@@ -52,7 +55,7 @@ class CopyEvent {
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);
 
 /// Lets the stream's device reach device memory of the request. Call it before a direct copy.
-void reach_devices(Facts& facts);
+void reach_devices(const CopyCall& call, const CopyFacts& facts);
 /// Makes sure that a copy of `bytes` bytes from pinned memory reads its source no earlier than the
 /// stream's order allows. Call it before the copy. CUDA (13.0, driver 580, seen on an H200 with
 /// 1000 bytes, not with 30,000) reads the source of a small copy at the call if the stream's own

@@ -77,6 +77,21 @@ TEST_F(CopyFactsOf, EachKindOfMemory) {
   }
 }
 
+TEST_F(CopyFactsOf, MemoryOfTwoDevices) {
+  if (Device::count() < 2) GTEST_SKIP() << "there is one device";
+  const Stream stream{Device{0}}, other{Device{1}};
+  DeviceBuffer<unsigned char> a(bytes, stream), b(bytes, stream), far(bytes, other);
+  for (const std::optional<MemoryKind> known :
+       {std::optional<MemoryKind>{}, {MemoryKind::device}}) {
+    CopyRequest near_request = request_of(a.data(), b.data(), Pageable::block);
+    CopyRequest far_request = request_of(a.data(), far.data(), Pageable::block);
+    near_request.from_kind = far_request.from_kind = far_request.to_kind = known;
+    EXPECT_FALSE(resolved(stream, near_request).are_on_two_devices());
+    EXPECT_TRUE(resolved(stream, far_request).are_on_two_devices());
+    EXPECT_EQ(resolved(stream, far_request).from.owner, 1);
+  }
+}
+
 TEST_F(CopyFactsOf, MemoryThatDoesNotMatterIsNotLookedAt) {
   const Stream stream;
   std::vector<unsigned char> a(bytes), b(bytes);

@@ -22,7 +22,7 @@ constexpr const char* operation = "copy a batch";
 
 using Plan = std::vector<PlannedCopy>;
 
-/// Calls `f(i)` for each operation. An error names the operation that failed.
+/// Calls `f(i)` for each operation. An error names the operation that has failed.
 template <class F>
 void for_each_operation(std::size_t count, F f) {
   for (std::size_t i = 0; i < count; ++i) try {
@@ -34,18 +34,17 @@ void for_each_operation(std::size_t count, F f) {
     }
 }
 
-/// Whether the runtime's call for several copies can take it: not pageable memory.
+/// Whether the runtime's call for several copies accepts it: that call takes no pageable memory.
 [[nodiscard]] bool fits_one_call(const PlannedCopy& copy) noexcept {
   return copy.route == Route::direct && !copy.facts.has_pageable_side();
 }
-/// Whether it can be staged with others as one job.
+/// Whether it can be staged together with others, as one job.
 [[nodiscard]] bool fits_list(const PlannedCopy& copy) noexcept {
   return copy.route == Route::staged || copy.route == Route::short_copy ||
          copy.route == Route::driver_reads;
 }
 
-/// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid
-/// or refused
+/// Plans each operation, and enqueues nothing. @throws if any operation is invalid or refused
 [[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations,
                               const CopyOptions& options) {
   Plan plan;
@@ -67,9 +66,9 @@ void for_each_operation(std::size_t count, F f) {
   return plan;
 }
 
-/// All direct operations, by few runtime calls. False if there is no such call, or if it refused
-/// some memory: it may have enqueued other operations then, but none writes what another one reads
-/// or writes, so they may be enqueued again.
+/// Enqueues all direct operations in few runtime calls. Returns false if there is no such call, or
+/// if it refused some memory. It may have enqueued other operations in that case. They may be
+/// enqueued again, since no operation writes what another one reads or writes.
 [[nodiscard]] bool try_one_call(const Plan& plan, CopyCall& call) {
   void* target_of_pinned = nullptr;
   std::size_t count = 0;
@@ -81,8 +80,8 @@ void for_each_operation(std::size_t count, F f) {
     if (copy.facts.from.kind == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
   if (count < 2) return false;
-  // some of the sources may be small
-  if (target_of_pinned != nullptr) keep_source_for_later(call, target_of_pinned, 0);
+  // 0 bytes, because some of the sources may be small.
+  if (target_of_pinned != nullptr) protect_source(call, target_of_pinned, 0);
   CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};
   for (const PlannedCopy& copy : plan) {
     const Transfer& t = copy.request.transfer;
@@ -97,8 +96,8 @@ void for_each_operation(std::size_t count, F f) {
   return false;
 }
 
-/// All operations of that direction that need staging, as one job. False, and nothing is done, if
-/// they are too few to gain by it.
+/// Stages all operations of that direction that need it, as one job. Returns false, and does
+/// nothing, if they are too few to gain from it.
 [[nodiscard]] bool try_list(const Plan& plan, CopyCall& call, Direction direction) {
   constexpr std::size_t few = 8;
   Work work{direction};
@@ -106,7 +105,7 @@ void for_each_operation(std::size_t count, F f) {
   for (const PlannedCopy& copy : plan) {
     if (!fits_list(copy) || copy.direction() != direction) continue;
     const Transfer& t = copy.request.transfer;
-    auto* const from = const_cast<unsigned char*>(t.from);  // which nobody writes
+    auto* const from = const_cast<unsigned char*>(t.from);  // It is only read.
     work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width}
                                                               : Segment{from, t.to, t.width});
     bytes += t.width;
@@ -144,7 +143,7 @@ void for_each_operation(std::size_t count, F f) {
   return batch;
 }
 
-/// What the operations read and write, two uses each. Without memory for the list it is empty.
+/// What the operations read and write: two uses each. Empty if there is no memory for the list.
 [[nodiscard]] std::vector<MemoryUse> uses_of(const Plan& plan) noexcept try {
   std::vector<MemoryUse> uses;
   uses.reserve(2 * plan.size());

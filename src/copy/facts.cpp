@@ -37,7 +37,7 @@ namespace {
 [[nodiscard]] MemoryFacts resolve_side(CopyCall& call, Range range,
                                        std::optional<MemoryKind> known) {
   MemoryFacts side = facts_of(range.begin, range.bytes, known, call.use, call.operation);
-  // CUDA does not know memory that is allocated in a capture, not even after the graph's launch
+  // CUDA reports memory that a capture allocates as unknown, even after the launch of the graph
   // (13.0, driver 580, seen on an H100).
   if (side.kind == MemoryKind::pageable && !known && call.is_capturing() &&
       !is_process_memory(range.begin))

@@ -18,12 +18,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// One call of the interface: a copy, a batch of copies, or a fill. While it lives, the stream's
-/// device is current, because memory that a stream allocated can be reached only then (CUDA,
-/// stream-ordered allocator). What is known of the stream is shared by all operations of a batch.
+/// One call of the interface: a copy, a batch of copies, or a fill. While the object lives, the
+/// stream's device is current: CUDA can reach stream-ordered memory only then. All operations of a
+/// batch share the object, and so what it knows about the stream.
 struct CopyCall {
-  /// `doing` must be a literal. @throws if the stream is gone, is another thread's default stream,
-  /// or the runtime must not be called now
+  /// `doing` must be a literal. @throws if the stream has ended, if it is another thread's default
+  /// stream, or if the runtime must not be called now
   CopyCall(StreamRef stream, const char* doing)
       : operation{doing},
         slot{enter_and_find(stream, doing)},
@@ -32,14 +32,14 @@ struct CopyCall {
         ahead{work_ahead(slot)} {}
 
   [[nodiscard]] StreamRef stream() const noexcept { return Access::ref(&slot, use.id); }
-  /// The runtime is asked once.
+  /// Queries the runtime the first time only.
   [[nodiscard]] bool is_capturing();
-  /// Whether the stream takes part in a capture that was not begun with the library, or is broken:
-  /// then no Graph would own a host function.
+  /// Whether the stream takes part in a capture that other code began, or that is broken. No Graph
+  /// would own a host function then.
   [[nodiscard]] bool is_captured_elsewhere();
-  /// Whether the source of a copy may be read at once: the caller says so, or nothing ahead in the
-  /// stream writes memory of the host. `is_busy`: the stream has been found to have work ahead, so
-  /// that the runtime need not be asked. Requires: the stream is not being captured.
+  /// Whether the source of a copy may be read at once: the caller allows it, or nothing ahead in
+  /// the stream writes host memory. `is_busy`: a query has just found the stream busy, so that
+  /// another one would be wasted. Requires: the stream is not being captured.
   [[nodiscard]] bool may_read_now(SourceAccess source, bool is_busy = false);
 
   const char* operation;
@@ -47,7 +47,7 @@ struct CopyCall {
   StreamUse use;
   ScopedDevice device;
   AheadScope ahead;
-  bool are_sources_kept = false;  // by keep_source_for_later()
+  bool are_sources_protected = false;  // by protect_source()
 
  private:
   [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {
@@ -62,14 +62,14 @@ struct CopyCall {
   return kind == MemoryKind::pageable || kind == MemoryKind::pinned;
 }
 
-/// What is known of a request's memory. It does not change once resolve() has found it.
+/// The facts about a request's memory. They do not change after resolve().
 struct CopyFacts {
-  /// The sides are not looked at where they do not matter: if there is nothing to do, or the
-  /// runtime takes any memory and no policy says otherwise.
+  /// Both stay as they are here if they do not matter: there is nothing to do, or the runtime
+  /// takes any memory and the policy is Pageable::stage.
   MemoryFacts to{MemoryKind::device, true};
   MemoryFacts from{MemoryKind::device, true};
   bool runtime_takes_any_memory = false;
-  bool device_reads_pageable = false;  // pageable memory, through the host's page tables
+  bool device_reads_pageable = false;  // through the host's page tables
 
   [[nodiscard]] bool has_pageable_side() const noexcept {
     return to.kind == MemoryKind::pageable || from.kind == MemoryKind::pageable;
@@ -81,7 +81,7 @@ struct CopyFacts {
     const int to_owner = to.owner.value_or(-1), from_owner = from.owner.value_or(-1);
     return to_owner >= 0 && from_owner >= 0 && to_owner != from_owner;
   }
-  /// Whether pinned memory may consist of several registrations, or have gaps: the runtime answers
+  /// Whether pinned memory may consist of several registrations, or have gaps. The runtime answers
   /// for single addresses only.
   [[nodiscard]] bool may_be_pinned_in_parts() const noexcept {
     const auto may_be = [](const MemoryFacts& side) {
@@ -90,7 +90,7 @@ struct CopyFacts {
     return may_be(to) || may_be(from);
   }
 };
-/// Asks the runtime about the memory where that matters, and counts a use of each side by the
+/// Queries the runtime about the memory if that matters, and counts a use of each side by the
 /// stream. Requires: the request is valid.
 [[nodiscard]] CopyFacts resolve(CopyCall& call, const CopyRequest& request);
 [[nodiscard]] CopyFacts resolve(CopyCall& call, const FillRequest& request);

@@ -29,7 +29,7 @@ void repeat(unsigned char* to, const unsigned char* element, std::size_t element
 }
 
 void fill_by_host_function(const CopyCall& call, const FillRequest& request) {
-  // it must outlive the call
+  // The element must outlive the call.
   const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};
   std::memcpy(element.get(), request.element, request.element_bytes);
   call.stream().launch_host_func([request, element] {
@@ -38,8 +38,8 @@ void fill_by_host_function(const CopyCall& call, const FillRequest& request) {
   });
 }
 
-/// One call of the runtime, or a host function where the runtime refused the memory: it refuses a
-/// range that is registered in parts. Says what is wrong if another device owns the memory.
+/// Enqueues one runtime call, or a host function if the runtime refuses the memory: it refuses a
+/// range that is registered in parts. The error names the cause if another device owns the memory.
 void fill_by_runtime(CopyCall& call, const FillRequest& request, const CopyFacts& facts) {
   reach_devices(call, facts);
   std::uint32_t value = 0;
@@ -64,13 +64,13 @@ void fill_by_runtime(CopyCall& call, const FillRequest& request, const CopyFacts
   throw_status(s, operation);
 }
 
-/// For elements that no runtime call sets: a pinned block with up to 4 KiB of them is copied to the
-/// front, then copies double the filled part.
+/// For elements that no runtime call sets. Copies a pinned block with up to 4 KiB of them to the
+/// front, then doubles the filled part by further copies.
 void fill_by_copies(const CopyCall& call, const FillRequest& request) {
   const std::size_t count = request.width / request.element_bytes;
   const std::size_t seed_count =
       std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
-  // the pool keeps the block until the copy has completed
+  // The pool keeps the block until the copy is complete.
   PinnedBuffer<unsigned char> seed(seed_count * request.element_bytes);
   repeat(seed.data(), request.element, request.element_bytes, seed.size());
   const StreamRef stream = call.stream();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The ways that a copy or a fill can go, and the choice among them. A CopyResult is less: what the
-/// caller has to know of the way. The choice enqueues nothing, and depends on its arguments alone.
-/// `stream` is a CopyCall, which is asked about captures only if the choice needs the answer.
+/// The ways to execute a copy or a fill, and the choice among them. A CopyResult is coarser: it is
+/// what the caller needs to know about the route. The choice enqueues nothing, and depends on its
+/// arguments alone. `stream` is a CopyCall; the choice queries it only if captures matter.
 #pragma once
 
 #include "copy/facts.hpp"
@@ -16,33 +16,33 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class Route {
   nothing,       ///< no bytes, or the same bytes on both sides
-  direct,        ///< one call of the runtime; the copy engine reads and writes the memory itself
-  peer,          ///< one call of the runtime for memory of two devices
-  driver_reads,  ///< one call of the runtime, which reads the few bytes of pageable memory before
-                 ///< it returns; `staged` instead if the stream has work ahead
-  short_copy,    ///< the calling thread moves the bytes through a pinned block, or `staged` instead
-  staged,        ///< workers move the bytes through pinned memory, in stream order
+  direct,        ///< one runtime call; the copy engine reads and writes the memory itself
+  peer,          ///< one runtime call for memory of two devices
+  driver_reads,  ///< one runtime call, which reads the few bytes of pageable memory before it
+                 ///< returns; `staged` instead if the stream has work ahead
+  short_copy,  ///< the calling thread moves the bytes through a pinned block; `staged` if it cannot
+  staged,      ///< workers move the bytes through pinned memory, in stream order
   host_function,  ///< a host function of the stream moves or sets the bytes
-  blocked,        ///< the runtime's own way, which holds the caller
-  seeded,  ///< a fill that the runtime has no call for: copies from a pinned block, then from what
-           ///< is filled already
-  refused_by_policy,   ///< Pageable::refuse was asked for
-  refused_in_capture,  ///< a graph cannot repeat it, or nobody would own the function that does it
+  blocked,        ///< the runtime's own copy of pageable memory, which blocks the caller
+  seeded,  ///< a fill for which the runtime has no call: copies from a pinned block, then from the
+           ///< bytes that are already filled
+  refused_by_policy,   ///< the policy is Pageable::refuse
+  refused_in_capture,  ///< a graph cannot repeat it, or no Graph would own the host function
 };
 
 [[nodiscard]] inline bool is_refused(Route route) noexcept {
   return route == Route::refused_by_policy || route == Route::refused_in_capture;
 }
 
-/// Up to this size a driver may put the bytes of a copy to a device among its commands, at the
-/// call.
+/// Up to this size a driver may put the bytes of a copy to a device into its command buffer during
+/// the call.
 inline constexpr std::size_t driver_reads_up_to = std::size_t{32} << 10;
 /// Larger copies from or to pageable memory are staged. Up to this size the calling thread tries to
 /// move the bytes itself, through a block of this size (short_copy.cpp).
 inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;
 
-/// For what the host does alone. In a capture of runnel::capture() the function is a node, which
-/// the graph owns and repeats.
+/// For work that the host does alone. In a capture of runnel::capture() the host function is a
+/// node, which the graph owns and repeats.
 template <class Stream>
 [[nodiscard]] Route choose_host_route(Stream& stream) {
   return stream.is_captured_elsewhere() ? Route::refused_in_capture : Route::host_function;
@@ -56,21 +56,22 @@ template <class Stream>
   if (pageable && request.policy == Pageable::refuse) return Route::refused_by_policy;
   if (pageable && request.policy == Pageable::block) return Route::blocked;
   if (facts.runtime_takes_any_memory) return Route::direct;
-  // For copies between host memories the runtimes hold the caller.
+  // The runtimes block the caller of a copy between two host memories.
   if (facts.are_both_host()) return choose_host_route(stream);
-  // CUDA's call for two devices cannot be captured, and breaks the capture. Its other one can, if
-  // the devices reach each other's memory.
+  // CUDA's call for two devices breaks a capture. Its other call can be captured, if the devices
+  // can access each other's memory.
   if (facts.are_on_two_devices()) return stream.is_capturing() ? Route::direct : Route::peer;
   if (!pageable || facts.device_reads_pageable) return Route::direct;
   if (stream.is_capturing()) return Route::refused_in_capture;
   const std::size_t bytes = request.transfer.bytes();
   if (bytes > short_copy_up_to) return Route::staged;
-  // To the host the driver would hold the caller for as long as the copies of other streams take.
+  // To the host, the driver would block the caller until the copies of other streams are complete.
   const bool is_upload = facts.from.kind == MemoryKind::pageable;
   return is_upload && bytes <= driver_reads_up_to ? Route::driver_reads : Route::short_copy;
 }
 
-/// Instead of a route that the runtime refuses to take in one call: the memory is pinned in parts.
+/// The route to take after the runtime has refused to copy the memory in one call, because it is
+/// pinned in parts.
 template <class Stream>
 [[nodiscard]] Route choose_fallback(const CopyRequest& request, const CopyFacts& facts,
                                     Stream& stream) {

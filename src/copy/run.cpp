@@ -17,8 +17,8 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// False if the runtime refused the memory. Runtimes refuse a range that begins in one registration
-/// and ends outside it.
+/// Returns false if the runtime refused the memory: runtimes refuse a range that begins in one
+/// registration and ends outside it.
 [[nodiscard]] bool try_direct(const CopyCall& call, const PlannedCopy& copy) {
   const backend::status s = enqueue_transfer(copy.request.transfer, call.slot.handle);
   if (s == backend::ok) return true;
@@ -32,7 +32,7 @@ namespace {
   const Transfer& t = copy.request.transfer;
   if (!copy.facts.runtime_takes_any_memory) {
     reach_devices(call, copy.facts);
-    if (copy.facts.from.kind == MemoryKind::pinned) keep_source_for_later(call, t.to, t.bytes());
+    if (copy.facts.from.kind == MemoryKind::pinned) protect_source(call, t.to, t.bytes());
   }
   if (!copy.facts.may_be_pinned_in_parts())
     check(enqueue_transfer(t, call.slot.handle), call.operation);
@@ -51,7 +51,7 @@ namespace {
   return CopyResult::direct;
 }
 
-/// `is_busy`: as for CopyCall::may_read_now().
+/// `is_busy`: see CopyCall::may_read_now().
 [[nodiscard]] CopyResult run_staged(CopyCall& call, const PlannedCopy& copy, bool is_busy) {
   reach_devices(call, copy.facts);
   const Direction direction = copy.direction();
@@ -74,8 +74,8 @@ namespace {
   return run_staged(call, copy, outcome == ShortCopy::stream_is_busy);
 }
 
-/// Runtimes may read a pageable source within the call, even if earlier work of the stream is yet
-/// to write it.
+/// Runtimes may read a pageable source during the call, even if earlier work of the stream has not
+/// written it yet.
 void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
   const bool is_read_in_order = copy.facts.runtime_takes_any_memory ||
                                 copy.facts.from.kind != MemoryKind::pageable ||
@@ -88,8 +88,8 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
   wait_until_source_is_written(call, copy);
   const ScopedWait wait{call.operation, {.stream = call.use.id}};
   if (!try_direct(call, copy)) return std::nullopt;
-  // Where the device or the backend reads pageable memory itself, the call does not hold the
-  // caller. In a capture nothing runs yet.
+  // If the device or the backend reads pageable memory itself, the call does not block. In a
+  // capture nothing runs yet.
   const bool returns_early =
       (copy.facts.runtime_takes_any_memory || copy.facts.device_reads_pageable) &&
       !call.is_capturing();
@@ -100,7 +100,7 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
   return CopyResult::blocked;
 }
 
-/// Throws what a refused route stands for.
+/// Throws the error of a refused route.
 [[noreturn]] void refuse(Route route, const CopyCall& call, const CopyFacts& facts) {
   if (route == Route::refused_by_policy)
     throw_error(errc::not_permitted, call.operation,
@@ -118,8 +118,8 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
                          "Pageable::block, with which the driver holds whoever launches the graph");
 }
 
-/// Returns what was done. Nothing if the runtime refused the memory: then no memory of the caller
-/// has changed.
+/// Returns the result, or nothing if the runtime refused the memory. In that case no memory of the
+/// caller has changed.
 [[nodiscard]] std::optional<CopyResult> run(Route route, CopyCall& call, const PlannedCopy& copy) {
   switch (route) {
     case Route::nothing:
@@ -162,20 +162,20 @@ void reach_devices(const CopyCall& call, const CopyFacts& facts) {
   reach(call.slot.device, facts.from.owner.value_or(-1), call.operation);
 }
 
-void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {
+void protect_source(CopyCall& call, void* to, std::size_t bytes) {
   if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
     return;
-  if (call.are_sources_kept) return;
+  if (call.are_sources_protected) return;
   if (call.is_capturing() || own_call([&] { return is_idle(call.slot, call.operation); })) return;
   check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
-  call.are_sources_kept = true;
+  call.are_sources_protected = true;
 }
 
 void note_enqueued(CopyCall& call, const CopyFacts& facts, CopyResult done) {
   AheadScope& ahead = call.ahead;
   if (done == CopyResult::nothing) return ahead.leaves(ahead.known());
-  // A short copy to the host has waited until the bytes had come. One to managed memory has not,
-  // and writes what the host can read.
+  // A short copy to the host has waited for its bytes. One to managed memory has not, and it writes
+  // memory that the host can read.
   if (done == CopyResult::inlined && is_host(facts.to.kind)) return ahead.leaves(Ahead::idle);
   const bool is_upload = facts.to.kind == MemoryKind::device && !facts.are_on_two_devices() &&
                          done != CopyResult::blocked;

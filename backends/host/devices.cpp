@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/announce.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/parse_size.hpp"
 #include "state.hpp"
 
@@ -75,8 +75,8 @@ std::size_t memory_of_device() noexcept {
 }
 
 HostDevice& device_at(int ordinal) {
-  return detail::immortal<std::array<HostDevice, detail::max_devices>>()[static_cast<std::size_t>(
-      ordinal)];
+  return detail::never_destroyed<
+      std::array<HostDevice, detail::max_devices>>()[static_cast<std::size_t>(ordinal)];
 }
 
 int current_device() noexcept { return current; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/sync.hpp"
 #include "spin.hpp"
 
@@ -156,7 +156,7 @@ class Engine {
 };
 
 namespace {
-Engine& engine() { return detail::immortal<Engine>(); }
+Engine& engine() { return detail::never_destroyed<Engine>(); }
 }  // namespace
 
 void prepare(TaskQueue&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/announce.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/sync.hpp"
 #include "capture.hpp"
 #include "shared_memory.hpp"
@@ -73,7 +73,7 @@ struct Blocks {
   std::array<PendingFrees, detail::max_devices> pending;  // by device
   sync::Atomic<std::size_t> without_task{0};              // frees that wait for an idle device
 };
-Blocks& blocks() { return detail::immortal<Blocks>(); }
+Blocks& blocks() { return detail::never_destroyed<Blocks>(); }
 [[nodiscard]] PendingFrees& pending_of(int device) {
   return blocks().pending[static_cast<std::size_t>(device)];
 }
@@ -122,7 +122,7 @@ using Memory = std::unique_ptr<void, Free>;
 void free_without_task(int device) {
   if (blocks().without_task.load(std::memory_order_relaxed) == 0 || !is_device_idle(device)) return;
   // ThreadSanitizer does not know that the streams are done with the block
-  const sync::Unseen unseen;
+  const sync::TsanIgnore ignore;
   const std::lock_guard lock{blocks().mutex};
   for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
     const auto current = place++;

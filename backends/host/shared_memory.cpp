@@ -52,7 +52,7 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 
 SharedMemory::~SharedMemory() {
   // ThreadSanitizer does not know that the streams are done with the memory
-  const sync::Unseen unseen;
+  const sync::TsanIgnore ignore;
   if (data_ != nullptr) munmap(data_, size_);
   if (file_ >= 0) ::close(file_);
 }

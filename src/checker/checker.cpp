@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/race_checker.hpp>
 
-#include "base/immortal.hpp"
 #include "base/in_hook.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"
@@ -44,7 +44,7 @@ struct State {
   void* handler_data = nullptr;
   bool has_forgotten = false;
 };
-State& state() { return detail::immortal<State>(); }
+State& state() { return detail::never_destroyed<State>(); }
 constinit sync::Atomic<std::size_t> report_count{0};
 
 [[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {

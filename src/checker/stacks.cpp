@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checker/stacks.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/sync.hpp"
 #include "base/thread_end.hpp"
 
@@ -35,7 +35,7 @@ struct Stacks {
   std::map<Frames, StackId> numbers;
   std::vector<Frames> frames;
 };
-Stacks& stacks() { return detail::immortal<Stacks>(); }
+Stacks& stacks() { return detail::never_destroyed<Stacks>(); }
 
 [[nodiscard]] StackId number_of(const Frames& frames) {
   const std::lock_guard lock{stacks().mutex};

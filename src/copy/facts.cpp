@@ -102,7 +102,7 @@ bool Facts::is_captured_elsewhere() {
 bool Facts::is_idle() {
   if (call_.ahead.known() == Ahead::idle) return true;
   if (!call_.is_idle) {
-    call_.is_idle = own_call([&] { return detail::is_idle(call_.slot, call_.operation); });
+    call_.is_idle = internal_call([&] { return detail::is_idle(call_.slot, call_.operation); });
     if (*call_.is_idle) call_.ahead.found_idle();
   }
   return *call_.is_idle;

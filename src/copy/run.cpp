@@ -125,7 +125,7 @@ void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {
     return;
   if (call.are_sources_kept) return;
   if (is_capturing(call.slot, call.operation) ||
-      own_call([&] { return is_idle(call.slot, call.operation); }))
+      internal_call([&] { return is_idle(call.slot, call.operation); }))
     return;
   check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
   call.are_sources_kept = true;

@@ -38,10 +38,11 @@ enum class CaptureCase : unsigned char {
   wait_for_device,
   // The calling thread is capturing a stream.
   overlap,
-  // The library calls the runtime for itself: own_call().
-  own_call,
+  // The library calls the runtime for itself: internal_call().
+  internal_call,
 };
-inline constexpr std::size_t capture_cases = static_cast<std::size_t>(CaptureCase::own_call) + 1;
+inline constexpr std::size_t capture_cases =
+    static_cast<std::size_t>(CaptureCase::internal_call) + 1;
 
 enum class InACapture : unsigned char {
   refused,     ///< before the runtime is called, which would break the capture, or could not repeat
@@ -87,7 +88,7 @@ inline constexpr std::array<CaptureRule, capture_cases> capture_rules{{
      "a stream of the device is being captured, and the wait would break the capture"},
     {CaptureCase::overlap, InACapture::refused,
      "the calling thread is capturing a stream, and its waits would break the capture"},
-    {CaptureCase::own_call, InACapture::runs_beside},
+    {CaptureCase::internal_call, InACapture::runs_beside},
 }};
 
 [[nodiscard]] constexpr const CaptureRule& capture_rule(CaptureCase what) noexcept {

@@ -49,14 +49,14 @@ void set_stream_on_another(int device, CurrentStream stream) noexcept try {
 } catch (const std::bad_alloc&) {
 }
 
-void forget_current_device() noexcept {
+void reset_current_device() noexcept {
   noted_device = -1;
   current = {};
   if (others != nullptr) *others = {};
 }
 
-void forget_settings() noexcept {
-  forget_current_device();
+void reset_thread_settings() noexcept {
+  reset_current_device();
   policy_of_thread = Pageable::stage;
 }
 
@@ -64,7 +64,7 @@ namespace {
 
 void note_another_device(int device) noexcept {
   // so that the next read asks, and is refused
-  if (noted_device < 0) call_in_forked_child(forget_current_device);
+  if (noted_device < 0) call_in_forked_child(reset_current_device);
   if (noted_device >= 0) {
     const CurrentStream next = stream_set_on(device);
     const CurrentStream left = std::exchange(current, next);
@@ -96,7 +96,7 @@ void change_current_device(int device, const char* operation) {
     if (const backend::status s = backend::set_device(device); s != backend::ok) {
       int found = device;  // the call may have taken effect all the same
       if (noted_device >= 0 && backend::get_device(found) == backend::ok && found == device)
-        set_device_back(noted_device);
+        restore_device(noted_device);
       throw_status(s, operation);
     }
   }
@@ -104,8 +104,8 @@ void change_current_device(int device, const char* operation) {
 }
 
 void restore_current_device(int device) noexcept {
-  if (is_forked_child()) return;  // forget_current_device() stays in effect
-  if (!single_device() && release_mode() == Release::now) set_device_back(device);
+  if (is_forked_child()) return;  // reset_current_device() stays in effect
+  if (!single_device() && release_mode() == Release::now) restore_device(device);
   note_device(device);
 }
 

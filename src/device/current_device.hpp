@@ -15,10 +15,10 @@ void change_current_device(int device, const char* operation);
 void restore_current_device(int device) noexcept;
 /// From now on the thread has set neither a current device nor a current stream, as when it began.
 /// The runtime's device stays.
-void forget_current_device() noexcept;
+void reset_current_device() noexcept;
 /// The same, and the policy for pageable memory is that of a new thread, too: nothing stays of what
 /// the program has set here.
-void forget_settings() noexcept;
+void reset_thread_settings() noexcept;
 /// The device that `current` belongs to; -1 until the thread's first question.
 extern thread_local constinit int noted_device;
 

@@ -134,7 +134,8 @@ void reach(int device, int owner, const char* operation) {
   int can = 0;
   check(backend::can_access_peer(can, device, owner), operation);
   if (can != 0 && has_memory_pools(owner))
-    check(own_call([&] { return backend::allow_pool_access(owner, device, true); }), operation);
+    check(internal_call([&] { return backend::allow_pool_access(owner, device, true); }),
+          operation);
   reached[device][owner].store(true, std::memory_order_release);
 }
 
@@ -350,14 +351,14 @@ void Device::enable_peer_access(Device peer) const {
   if (!can_access_peer(peer))
     detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
   if (ordinal_ == peer.ordinal_) return;
-  const detail::OwnDeviceCall call{ordinal_, operation};
+  const detail::InternalDeviceCall call{ordinal_, operation};
   call.check(backend::enable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, true);
 }
 
 void Device::disable_peer_access(Device peer) const {
   if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
-  const detail::OwnDeviceCall call{ordinal_, "disable peer access"};
+  const detail::InternalDeviceCall call{ordinal_, "disable peer access"};
   call.check(backend::disable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, false);
   detail::forget_reach(ordinal_, peer.ordinal_);

@@ -5,7 +5,7 @@
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -44,13 +44,13 @@ class CurrentDeviceCall : public DeviceCall {
 };
 
 /// The same for calls that the library makes for itself.
-class OwnDeviceCall : public DeviceCall {
+class InternalDeviceCall : public DeviceCall {
  public:
-  OwnDeviceCall(int device, const char* operation)
+  InternalDeviceCall(int device, const char* operation)
       : DeviceCall{device, operation}, own_{device, operation} {}
 
  private:
-  OwnCalls own_;
+  InternalCalls own_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -11,7 +11,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// For places that cannot report a failure. A call that fails once may work the second time; and if
 /// the thread stayed on another device, all its later work would go there.
-inline void set_device_back(int device) noexcept {
+inline void restore_device(int device) noexcept {
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (succeeded_or_forget(backend::set_device(device))) return;
   }
@@ -28,7 +28,7 @@ class ScopedDevice {
     if (found_ == device) {
       found_ = -1;
     } else if (const backend::status s = backend::set_device(device); s != backend::ok) {
-      set_device_back(found_);  // the call may have taken effect all the same
+      restore_device(found_);  // the call may have taken effect all the same
       throw_status(s, operation);
     }
   }
@@ -43,7 +43,7 @@ class ScopedDevice {
   ScopedDevice(const ScopedDevice&) = delete;
   ScopedDevice& operator=(const ScopedDevice&) = delete;
   ~ScopedDevice() {
-    if (found_ >= 0) set_device_back(found_);
+    if (found_ >= 0) restore_device(found_);
   }
 
  private:

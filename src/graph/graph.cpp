@@ -5,15 +5,15 @@
 #include "base/counters.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/open_captures.hpp"
 #include "stream/operations.hpp"
-#include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
 
@@ -92,7 +92,7 @@ struct Finish {
 /// Whether the end of the graph may be enqueued on the stream of its last launch itself. Then
 /// whoever waits for that stream finds the graph's functions destroyed, as plain host functions
 /// are.
-[[nodiscard]] bool can_finish_on(const HeldStream& last, const GraphState& state) noexcept {
+[[nodiscard]] bool can_finish_on(const HandleLock& last, const GraphState& state) noexcept {
   return !state.functions->is_empty() && last && last.is_reachable() &&
          capture_state(last.handle()) == CaptureState::none;
 }
@@ -100,9 +100,9 @@ struct Finish {
 /// False if that failed.
 [[nodiscard]] bool enqueue_finish(GraphState* state, const StreamPoint& point) noexcept {
   const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const HeldStream last{point.stream()};
+  const HandleLock last{point.stream()};
   const bool on_last = can_finish_on(last, *state);
-  const native::stream stream = on_last ? last.handle() : take_own_stream(state->device);
+  const native::stream stream = on_last ? last.handle() : pick_internal_stream(state->device);
   if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state, point))) return false;
   HostFunctionOf<Finish>* finish = nullptr;
   try {
@@ -121,9 +121,9 @@ struct Finish {
 /// break a capture.
 [[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
   if (!last) return true;
-  if (const HeldStream held{last.stream()})
-    return !held.is_default() && capture_state(held.handle()) == CaptureState::none &&
-           call_quietly(held.device(), [&] { return backend::stream_query(held.handle()); });
+  if (const HandleLock locked{last.stream()})
+    return !locked.is_default() && capture_state(locked.handle()) == CaptureState::none &&
+           call_quietly(locked.device(), [&] { return backend::stream_query(locked.handle()); });
   return last.is_over();
 }
 
@@ -156,8 +156,8 @@ struct ReleaseGraph {
 using OwnedGraph = std::unique_ptr<GraphState, ReleaseGraph>;
 
 void instantiate(GraphState& state, const char* operation) {
-  check(own_call(state.device, operation,
-                 [&] { return backend::graph_instantiate(state.executable, state.graph); }),
+  check(internal_call(state.device, operation,
+                      [&] { return backend::graph_instantiate(state.executable, state.graph); }),
         operation);
 }
 
@@ -323,7 +323,7 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
 
 void change_native(const GraphState& state, native::graph_node node, native::graph_node from,
                    backend::NodeKind kind, const char* operation) {
-  const backend::status s = own_call(state.device, operation, [&] {
+  const backend::status s = internal_call(state.device, operation, [&] {
     return backend::graph_change_node(state.executable, node, from, kind);
   });
   if (s == backend::ok) return;
@@ -339,7 +339,7 @@ void change_native(const GraphState& state, native::graph_node node, native::gra
 /// them, or nodes of the old one were changed.
 [[nodiscard]] bool give_work(const GraphState& old, const GraphState& now, const char* operation) {
   if (now.functions->has_given_nodes() || old.is_changed) return false;
-  const backend::status s = own_call(
+  const backend::status s = internal_call(
       old.device, operation, [&] { return backend::graph_update(old.executable, now.graph); });
   if (s == backend::ok) return true;
   if (backend::classify(s) != errc::not_supported) throw_status(s, operation);
@@ -396,7 +396,7 @@ void begin_capture(StreamRef stream) {
                                                     std::make_shared<GraphFunctions>()});
   try {
     {
-      const CaptureTurn alone{call.slot()};
+      const CaptureChangeLock alone{call.slot()};
       call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
     }
     std::uint64_t number = 0;
@@ -443,7 +443,7 @@ void Graph::launch(StreamRef stream) const {
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
-  const BlockingWork enqueued;
+  const BlockingEnqueue enqueued;
   const backend::status s = backend::graph_launch(state.executable, call.handle());
   if (s != backend::ok) {
     if (has_functions) state.functions->undo_launch();
@@ -483,7 +483,7 @@ GraphNode last_node(StreamRef stream) {
   using namespace detail;
   constexpr const char* operation = "find a node of a graph";
   const StreamCall call{stream, operation};
-  call.disturbs_nothing();
+  call.writes_no_host_memory();
   if (!is_capturing(call.slot(), operation))
     throw_error(errc::capture, operation, "the stream is not being captured");
   const std::shared_ptr<GraphFunctions> functions = functions_of_capture(call, "node");

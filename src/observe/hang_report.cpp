@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUNNEL_HANG_REPORT=seconds: a wait of the host that lasts longer is reported once to stderr, with
 // what each stream does, and goes on.
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "stream/capture.hpp"
 #include "stream/stream_point.hpp"
 
@@ -53,7 +53,7 @@ constexpr const char* idle = "idle";
 /// Requires: the stream does not end meanwhile.
 [[nodiscard]] const char* state_of(const Slot& slot) noexcept {
   if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
-  return own_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
+  return internal_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
 }
 
 void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcept {
@@ -68,8 +68,8 @@ void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcep
 }
 
 void write_stream(StreamUse use) noexcept try {
-  const HeldStream held{use};
-  if (!held) return;
+  const HandleLock locked{use};
+  if (!locked) return;
   const char* const state = state_of(*use.slot);
   std::fprintf(stderr, "runnel:   %s: %s\n", describe(use.slot, use.id).c_str(), state);
   if (state == idle) return;
@@ -107,7 +107,7 @@ class Recorders {
   sync::Mutex mutex_;
   std::unordered_map<native::event, std::uint64_t> ids_;
 };
-Recorders& recorders() { return immortal<Recorders>(); }
+Recorders& recorders() { return never_destroyed<Recorders>(); }
 
 /// The stream that the operation waits for; 0 if it is not known.
 [[nodiscard]] std::uint64_t awaited_by(const Operation& operation) noexcept {
@@ -159,7 +159,7 @@ class HangReporter {
     } catch (const std::bad_alloc&) {
       return false;
     }
-    call_at_exit([]() noexcept { immortal<HangReporter>().stop(); });
+    call_at_exit([]() noexcept { never_destroyed<HangReporter>().stop(); });
     return started_ = true;
   }
   void work() noexcept {
@@ -212,7 +212,7 @@ class HangReporter {
   sync::Mutex mutex_;  // guards the list
   std::vector<Wait> waits_;
   bool started_ = false;
-  sync::Mutex reporting_;  // held while a report makes runtime calls
+  sync::Mutex reporting_;  // locked while a report makes runtime calls
   bool stopped_ = false;
   sync::Atomic<std::uint32_t> signal_{0};
 };
@@ -230,8 +230,9 @@ void note_operation(const Operation& operation) noexcept {
 void observe_waits(const Operation& operation) noexcept {
   switch (operation.kind) {
     case OperationKind::host_wait:
-      return operation.phase == HookPhase::before ? immortal<HangReporter>().add(operation)
-                                                  : immortal<HangReporter>().remove(operation);
+      return operation.phase == HookPhase::before
+                 ? never_destroyed<HangReporter>().add(operation)
+                 : never_destroyed<HangReporter>().remove(operation);
     case OperationKind::entered:
       return note_operation(operation);
     case OperationKind::event_recorded:
@@ -242,7 +243,7 @@ void observe_waits(const Operation& operation) noexcept {
   }
 }
 
-[[nodiscard]] bool is_report_demanded() noexcept {
+[[nodiscard]] bool is_report_requested() noexcept {
   const char* const text = std::getenv("RUNNEL_HANG_REPORT");
   if (text == nullptr || *text == '\0') return false;
   double seconds = 0;
@@ -258,13 +259,13 @@ void observe_waits(const Operation& operation) noexcept {
   const std::int64_t limit = std::llround(seconds * 1e9);
   if (limit == 0) return false;
   limit_in_nanoseconds.store(limit, std::memory_order_relaxed);
-  attention.fetch_or(attention_entered, std::memory_order_relaxed);
+  slow_path_reasons.fetch_or(slow_path_observer, std::memory_order_relaxed);
   return true;
 }
 
 }  // namespace
 
 extern const Observer hang_report_observer;
-constinit const Observer hang_report_observer{observer_hangs, is_report_demanded, observe_waits};
+constinit const Observer hang_report_observer{observer_hangs, is_report_requested, observe_waits};
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

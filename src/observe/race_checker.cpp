@@ -104,7 +104,7 @@ void known_complete(const Operation& operation) noexcept {
 
 /// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the
 /// checker runs addr2line from PATH.
-[[nodiscard]] bool is_check_demanded() noexcept {
+[[nodiscard]] bool is_check_requested() noexcept {
   const char* const setting = secure_getenv("RUNNEL_CHECK");
   if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
   if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
@@ -155,7 +155,7 @@ void check_operation(const Operation& operation) noexcept {
 }
 
 extern const Observer race_checker_observer;
-constinit const Observer race_checker_observer{observer_checker, is_check_demanded,
+constinit const Observer race_checker_observer{observer_checker, is_check_requested,
                                                check_operation};
 
 void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer,

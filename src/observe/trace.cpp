@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/trace.hpp>
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
@@ -52,7 +52,7 @@ struct Recording {
   bool is_exit_watched = false;  // guarded by `starting`
   sync::Mutex looking;           // held by the thread that asks for the times of pending intervals
 };
-Recording& recording() { return immortal<Recording>(); }
+Recording& recording() { return never_destroyed<Recording>(); }
 
 [[nodiscard]] bool is_interval_of_stream(HookKind kind) noexcept {
   return kind == HookKind::copy || kind == HookKind::fill || kind == HookKind::graph_launch ||
@@ -245,7 +245,7 @@ bool start_trace(const char* file) {
 }
 
 /// Not in a program with more rights than its caller, who names the file.
-[[nodiscard]] bool is_trace_demanded() noexcept try {
+[[nodiscard]] bool is_trace_requested() noexcept try {
   const char* const file = secure_getenv("RUNNEL_TRACE");
   return file != nullptr && *file != '\0' && start_trace(file);
 } catch (const std::bad_alloc&) {
@@ -266,7 +266,7 @@ bool start_trace(const char* file) {
 }  // namespace
 
 extern const Observer trace_observer;
-constinit const Observer trace_observer{observer_trace, is_trace_demanded, collect};
+constinit const Observer trace_observer{observer_trace, is_trace_requested, collect};
 
 }  // namespace detail
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/trace_activities.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "observe/trace_times.hpp"
 
@@ -51,7 +51,7 @@ struct Activities {
   // ids of streams whose number is known
   std::set<std::uint64_t> known;
 };
-Activities& activities() { return immortal<Activities>(); }
+Activities& activities() { return never_destroyed<Activities>(); }
 
 // Requires, for the following two functions: the mutex is held. @throws std::bad_alloc
 
@@ -179,8 +179,8 @@ void note_stream(const HookEvent& event) noexcept try {
     if (a.known.contains(event.stream)) return;
   }
   std::uint32_t number = 0;
-  if (!own_call(event.device, ScopedDevice::no_throw,
-                [&] { return backend::activity_stream(event.native_stream, number); }))
+  if (!internal_call(event.device, ScopedDevice::no_throw,
+                     [&] { return backend::activity_stream(event.native_stream, number); }))
     return;
   const std::lock_guard lock{a.mutex};
   a.streams[{event.device, number}] = event.stream;

@@ -3,7 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
@@ -43,7 +43,7 @@ struct Clocks {
   sync::Mutex mutex;
   std::array<DeviceClock, max_devices> all{};
 };
-Clocks& clocks() { return immortal<Clocks>(); }
+Clocks& clocks() { return never_destroyed<Clocks>(); }
 
 void start_clock(DeviceClock& clock, int device) noexcept {
   clock.state = DeviceClock::State::broken;
@@ -94,7 +94,7 @@ TracePoint trace_point(const HookEvent& event) noexcept {
   TracePoint point;
   if (event.captured) return point;
   const RelaxedCapture relaxed;
-  const sync::Unseen unseen;  // the user has not asked
+  const sync::TsanIgnore ignore;  // the user has not asked
   const backend::status s = backend::stream_query(event.native_stream);
   if (s == backend::ok) {
     point.time = trace_now();
@@ -111,8 +111,8 @@ TracePoint trace_point(const HookEvent& event) noexcept {
 
 PointState resolve(TracePoint& point) noexcept {
   if (!point.event) return point.time >= 0 ? PointState::known : PointState::lost;
-  const sync::Unseen unseen;
-  const backend::status s = own_call([&] { return backend::event_query(point.event.get()); });
+  const sync::TsanIgnore ignore;
+  const backend::status s = internal_call([&] { return backend::event_query(point.event.get()); });
   if (s == backend::ok) return read_time(point);
   backend::forget_error(s);
   if (backend::is_not_ready(s)) return PointState::not_yet;

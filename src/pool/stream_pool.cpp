@@ -142,7 +142,7 @@ template <class Predicate>
 /// must not grow. A stream that takes part in a capture stays behind. If there is no other one, the
 /// thread that captures gets it.
 [[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) {
-  const bool asks = if_captures_met() && release_mode() == Release::now;
+  const bool asks = any_capture_seen() && release_mode() == Release::now;
   std::optional<StreamRef> taken =
       take_waiting(pool, [&](StreamRef stream) { return !asks || !is_captured(stream); });
   if (!taken && may_grow(pool)) taken = add_stream(pool, true);
@@ -163,7 +163,7 @@ template <class Predicate>
 /// Ends a capture that is left open: the next holder's work would go into it. Runtimes end a
 /// capture only on the thread that has begun it. False if that is another thread.
 [[nodiscard]] bool end_own_capture(StreamUse stream) noexcept {
-  if (!if_captures_met() || release_mode() != Release::now) return true;
+  if (!any_capture_seen() || release_mode() != Release::now) return true;
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return true;
   if (capture.thread != std::this_thread::get_id()) return false;

@@ -2,11 +2,11 @@
 #include <runnel/event.hpp>
 #include <runnel/stoppable.hpp>
 
+#include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/ipc.hpp"
@@ -14,8 +14,8 @@
 #include "stream/graph_functions.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
-#include "stream/patience.hpp"
 #include "stream/stream_call.hpp"
+#include "stream/wait_limit.hpp"
 
 #include <runnel/detail/access.hpp>
 
@@ -32,7 +32,8 @@ void emit_adopted(native::event event) noexcept {
   emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
-/// Whether the event has happened. If so, the host may use what the event stands for.
+/// Whether the event is complete. If so, tells the observers: the host may use the memory of the
+/// work before it.
 [[nodiscard]] bool poll(native::event event, const char* operation) {
   if (!has_happened_beside_captures(event, operation)) return false;
   emit_complete(event);
@@ -51,7 +52,7 @@ void emit_adopted(native::event event) noexcept {
               "other processes share the event, which is of another device than the stream");
 }
 
-/// For an event that no other thread uses.
+/// Requires: no other thread uses the event.
 [[nodiscard]] EventRef take_out(Atomic<EventNode*>& place) noexcept {
   EventNode* const node = place.load(std::memory_order_relaxed);
   place.store(nullptr, std::memory_order_relaxed);
@@ -117,13 +118,13 @@ void EventBase::refuse_interprocess() const {
       .timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
 
-/// A node for what this event records.
+/// A node for a record of this event.
 EventRef EventBase::take_node(int device, const char* operation) const {
   return take_event(device, kind_of(timed_, options_), operation);
 }
 
-/// The node that a graph of the stream's capture may use, made now if there is none. It stays the
-/// event's from now on: what the graph records must be seen here.
+/// The node for a graph of the stream's capture. Created if the event has none. It stays the
+/// event's node, so that the event shows what the graph records.
 EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
   require_valid(call.operation());
   if (options_.interprocess)
@@ -131,7 +132,7 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
                 "an event that processes share cannot be a node of a graph");
   const std::lock_guard lock{changing_nodes};
   CurrentNode present{nodes_};
-  // Nothing is recorded here, and until the first launch the event has to be complete.
+  // A new node was never recorded: until the first launch the event counts as complete.
   EventRef node = present
                       ? std::move(present).hold()
                       : make_event(call.slot().device, kind_of(timed_, options_), call.operation());
@@ -139,7 +140,8 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
     throw_error(errc::invalid_argument, call.operation(),
                 "the event is of another device than the stream, and a graph cannot replace it");
   node->is_in_graph.store(true, std::memory_order_relaxed);
-  node->thread.store(several_threads, std::memory_order_seq_cst);  // launches are records, too
+  // each launch records the event, too
+  node->thread.store(several_threads, std::memory_order_seq_cst);
   if (!present) publish_first(nodes_, node.share());
   return node;
 }
@@ -168,7 +170,7 @@ void EventBase::record(StreamRef stream) {
   Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
   const StreamCall call{slot, operation};
-  call.disturbs_nothing();
+  call.writes_no_host_memory();
   if (options_.external && is_capturing(slot, operation)) [[unlikely]]
     return record_as_node(call);
   EventNode& node = record_on_node(
@@ -179,7 +181,7 @@ void EventBase::record(StreamRef stream) {
         call.check(backend::event_record(each.handle, call.handle()));
         note_record(each, slot, stream.id());
         each.is_captured.store(
-            if_captures_met() && capture_state(call.handle()) == CaptureState::active,
+            any_capture_seen() && capture_state(call.handle()) == CaptureState::active,
             std::memory_order_relaxed);
       });
   if (are_captures_open()) [[unlikely]]
@@ -206,15 +208,15 @@ void EventBase::synchronize() const {
   emit_complete(node.get());
 }
 
-static bool wait_for(const EventBase& event, const Patience& patience) {
+static bool wait_for(const EventBase& event, const WaitLimit& limit) {
   constexpr const char* operation = "wait for an event";
   enter(operation);
   CurrentNode node = waitable_node(event, operation);
   if (!node || poll(node.get(), operation)) return true;
-  // a later record is not waited for: it takes another node
+  // This reference keeps the node: a later record uses another node, and is not waited for.
   const EventRef held = std::move(node).hold();
   const ScopedWait wait{operation, {.event = held.get()}};
-  return patience.wait_until([&] { return poll(held.get(), operation); });
+  return limit.wait_until([&] { return poll(held.get(), operation); });
 }
 
 bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
@@ -265,7 +267,7 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
       handle, device.ordinal(),
       ownership == Ownership::take ? EventNode::Origin::taken : EventNode::Origin::borrowed);
   node->kind.interprocess = options_.interprocess;
-  node->is_shared = options_.interprocess;  // it is opened
+  node->is_shared = options_.interprocess;  // so that it is not exported again
   publish_first(nodes_, std::move(node));
   emit_adopted(handle);
 }
@@ -296,7 +298,7 @@ IpcEventHandle EventBase::export_event() {
   const IpcEventHandle handle = export_native(node.get(), node->device, operation);
   node->is_shared = true;
   emit_adopted(node.get());
-  // From now on the runtime is asked: another process may record the event.
+  // From now on the runtime is queried: another process may record the event.
   if (!present) publish_first(nodes_, std::move(node));
   return handle;
 }
@@ -345,7 +347,7 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
 }
 
 void set_if_failed(std::error_code& code, const EventBase& event) noexcept {
-  set_by_call(code, [&] { event.synchronize(); });
+  catch_errors_into(code, [&] { event.synchronize(); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,12 +2,12 @@
 #include "stream/event_node.hpp"
 
 #include "base/counters.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 
 #include <memory>
@@ -16,7 +16,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Intrusive, so that giving an event back cannot fail.
+/// An intrusive list, so that returning an event cannot fail.
 struct Shelf {
   sync::Mutex mutex;
   EventNode* first = nullptr;
@@ -24,14 +24,14 @@ struct Shelf {
 struct Pool {
   Shelf shelves[max_devices][2];  // by device; untimed and timed
 };
-Pool& pool() { return immortal<Pool>(); }
+Pool& pool() { return never_destroyed<Pool>(); }
 
 [[nodiscard]] bool is_pooled(const EventNode& node) noexcept {
   return node.origin == EventNode::Origin::pool && !node.kind.blocking_wait &&
          !node.kind.interprocess;
 }
 
-// a call that takes a reference to a later node, and a record that replaces it
+// Protects taking a reference to a later node, and the record that replaces that node.
 constinit SpinLock later_lock;
 
 }  // namespace
@@ -85,7 +85,7 @@ EventRef wrap_event(native::event handle, int device, EventNode::Origin origin) 
 
 void EventRef::drop(EventNode* node) noexcept {
   if (is_forked_child()) return;  // no lock may be taken
-  // The only reference is no other thread's to copy, so that it need not be counted down.
+  // With a single reference no other thread can copy it, so the count need not change.
   const bool is_only = node->references.load(std::memory_order_acquire) == 1;
   if (!is_only && node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (is_pooled(*node)) {
@@ -124,7 +124,7 @@ void publish_first(EventNodes& nodes, EventRef first) noexcept {
 void replace_later(EventNodes& nodes, EventRef later) noexcept {
   const std::lock_guard lock{later_lock};
   EventNode* const old = nodes.later.exchange(later.release(), std::memory_order_acq_rel);
-  later = EventRef::adopt(old);  // destroyed behind the lock
+  later = EventRef::adopt(old);  // destroyed after the lock is released
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,10 +14,10 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// While an object lives, the device is current, and no call of the thread invalidates a capture on
 /// any thread.
-class OwnCalls {
+class InternalCalls {
  public:
-  OwnCalls(int device, const char* operation) : device_{device, operation} {}
-  OwnCalls(int device, ScopedDevice::NoThrow goes_on) noexcept : device_{device, goes_on} {}
+  InternalCalls(int device, const char* operation) : device_{device, operation} {}
+  InternalCalls(int device, ScopedDevice::NoThrow goes_on) noexcept : device_{device, goes_on} {}
 
  private:
   ScopedDevice device_;
@@ -28,14 +28,14 @@ class OwnCalls {
 /// `where` is the operation's text, for an error if the device cannot be made current, or
 /// ScopedDevice::no_throw.
 template <class Where, class F>
-decltype(auto) own_call(int device, Where where, F f) {
-  const OwnCalls own{device, where};
+decltype(auto) internal_call(int device, Where where, F f) {
+  const InternalCalls own{device, where};
   return f();
 }
 /// The same for destructors: a failure is forgotten. Returns whether the call succeeded.
 template <class F>
 bool call_quietly(int device, F call) noexcept {
-  return succeeded_or_note_capture(own_call(device, ScopedDevice::no_throw, call));
+  return succeeded_or_note_capture(internal_call(device, ScopedDevice::no_throw, call));
 }
 
 /// How a native object is destroyed by `destroy`.

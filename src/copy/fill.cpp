@@ -31,7 +31,7 @@ void repeat(unsigned char* to, const unsigned char* element, std::size_t element
 /// One call of the runtime, or a host function where the runtime refused the memory: it refuses a
 /// range that is registered in parts. Says what is wrong if another device owns the memory.
 void fill_by_runtime(const FillRequest& request, Facts& facts) {
-  reach(facts.slot().device, facts.to_owner(), operation);
+  grant_pool_access(facts.slot().device, facts.to_owner(), operation);
   facts.note_uses();
   std::uint32_t value = 0;
   std::memcpy(&value, request.element, request.element_bytes);

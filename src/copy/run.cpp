@@ -116,8 +116,8 @@ void refuse(Route route, Facts& facts) {
 }
 
 void reach_devices(Facts& facts) {
-  reach(facts.slot().device, facts.to_owner(), facts.operation());
-  reach(facts.slot().device, facts.from_owner(), facts.operation());
+  grant_pool_access(facts.slot().device, facts.to_owner(), facts.operation());
+  grant_pool_access(facts.slot().device, facts.from_owner(), facts.operation());
 }
 
 void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {

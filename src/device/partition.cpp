@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* dividing = "divide a device";
 
-/// What one call of partition() gave. Never destroyed: streams of the parts may run until the
+/// The result of one call of partition(). Never destroyed: streams of the parts may run until the
 /// process ends.
 struct Division {
   int device;

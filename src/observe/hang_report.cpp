@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RUNNEL_HANG_REPORT=seconds: a wait of the host that lasts longer is reported once to stderr, with
-// what each stream does, and goes on.
+// RUNNEL_HANG_REPORT=seconds. A wait of the host that lasts longer is reported once to stderr, with
+// the state of each stream, and continues.
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
@@ -31,9 +31,9 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait that is not reported
+constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait without a report
 
-/// "3.2 s"
+/// Formats an age, as in "3.2 s".
 struct Age {
   explicit Age(sync::Clock::duration age) noexcept {
     std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>{age}.count());
@@ -88,14 +88,14 @@ void write_streams() noexcept try {
 } catch (const std::exception&) {
 }
 
-/// Which stream has recorded a native event. Handles are used again, so that there are no more of
-/// them than events at one time.
+/// The stream that last recorded each native event. Handles are reused, so the table never has more
+/// entries than there were events at one time.
 class Recorders {
  public:
   void set(native::event event, std::uint64_t stream) noexcept try {
     const std::lock_guard lock{mutex_};
     ids_[event] = stream;
-  } catch (const std::bad_alloc&) {  // the report does not name the stream then
+  } catch (const std::bad_alloc&) {  // the report then does not name the stream
   }
   [[nodiscard]] std::uint64_t find(native::event event) noexcept {
     const std::lock_guard lock{mutex_};
@@ -109,14 +109,14 @@ class Recorders {
 };
 Recorders& recorders() { return never_destroyed<Recorders>(); }
 
-/// The stream that the operation waits for; 0 if it is not known.
+/// The id of the stream that the operation waits for; 0 if it is not known.
 [[nodiscard]] std::uint64_t awaited_by(const Operation& operation) noexcept {
   if (operation.other_stream != 0) return operation.other_stream;
   return operation.event != nullptr ? recorders().find(operation.event) : 0;
 }
 
-/// Looks at the waits from time to time. Its thread starts with the first wait, and sleeps while
-/// there is none.
+/// Checks the running waits from time to time. Its thread starts with the first wait, and sleeps
+/// while there are none.
 class HangReporter {
  public:
   void add(const Operation& operation) noexcept try {
@@ -140,13 +140,13 @@ class HangReporter {
 
  private:
   struct Wait {
-    const Operation* operation;  // lives as long as the entry
+    const Operation* operation;  // outlives the entry
     std::uint64_t stream;
     int thread;
     sync::Clock::time_point since;
     bool is_reported = false;
   };
-  struct Found {
+  struct LateWait {
     bool is_any = false;
     bool is_late = false;
     char text[200]{};
@@ -168,26 +168,26 @@ class HangReporter {
         limit / 8, std::chrono::milliseconds{1}, std::chrono::milliseconds{250});
     for (;;) {
       const std::uint32_t seen = signal_.load(std::memory_order_acquire);
-      const Found found = look(limit);
-      if (!go_on(found)) return;
+      const LateWait found = find_late_wait(limit);
+      if (!report_unless_stopped(found)) return;
       if (found.is_any)
         sync::sleep_for(pause);
       else
         signal_.wait(seen, std::memory_order_acquire);
     }
   }
-  /// Reports what was found. False once the process exits.
-  [[nodiscard]] bool go_on(const Found& found) noexcept {
+  /// Reports a late wait. False once the process exits.
+  [[nodiscard]] bool report_unless_stopped(const LateWait& found) noexcept {
     const std::lock_guard lock{reporting_};
     if (!stopped_ && found.is_late) report(found);
     return !stopped_;
   }
-  [[nodiscard]] Found look(std::chrono::nanoseconds limit) noexcept {
-    Found found;
+  [[nodiscard]] LateWait find_late_wait(std::chrono::nanoseconds limit) noexcept {
+    LateWait found;
     const auto now = sync::Clock::now();
     const std::lock_guard lock{mutex_};
     found.is_any = !waits_.empty();
-    // The latest wait first: it may be a part of another one, and says more.
+    // The latest wait first: it may be a part of another wait, and is more precise.
     for (auto wait = waits_.rbegin(); wait != waits_.rend() && !found.is_late; ++wait) {
       if (wait->is_reported || now - wait->since < limit) continue;
       found.is_late = wait->is_reported = true;
@@ -202,14 +202,14 @@ class HangReporter {
     }
     return found;
   }
-  static void report(const Found& found) noexcept {
+  static void report(const LateWait& found) noexcept {
     std::fprintf(stderr, "runnel: a wait lasts long: %s\n", found.text);
     write_streams();
     std::fprintf(stderr, "runnel: the wait goes on\n");
     std::fflush(stderr);
   }
 
-  sync::Mutex mutex_;  // guards the list
+  sync::Mutex mutex_;  // protects the list
   std::vector<Wait> waits_;
   bool started_ = false;
   sync::Mutex reporting_;  // locked while a report makes runtime calls

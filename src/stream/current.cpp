@@ -55,11 +55,11 @@ void set_streams(const std::vector<CurrentStream>& streams) noexcept {
 }  // namespace
 
 StreamRef resolve_current_stream() {
-  if (noted_device < 0) {
+  if (cached_device < 0) {
     if (!in_host_function) enter("get the current stream");
     static_cast<void>(read_current_device("get the current stream"));
   }
-  const StreamRef stream = default_stream_of(noted_device);
+  const StreamRef stream = default_stream_of(cached_device);
   current = parts(stream);  // the next call takes the fast path
   return stream;
 }
@@ -67,7 +67,7 @@ StreamRef resolve_current_stream() {
 }  // namespace detail
 
 StreamRef current_stream(Device device) {
-  static_cast<void>(current_stream());  // sets noted_device
+  static_cast<void>(current_stream());  // sets cached_device
   detail::require_device(device.ordinal(), "get the current stream");
   return detail::live_or_default(detail::stream_set_on(device.ordinal()), device.ordinal());
 }
@@ -97,7 +97,7 @@ StreamGuard::~StreamGuard() { leave(); }
 void StreamGuard::enter(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
   guarded_device_ = detail::device_to_use(stream, operation);
-  if (detail::noted_device == guarded_device_ && detail::single_device()) [[likely]] {
+  if (detail::cached_device == guarded_device_ && detail::single_device()) [[likely]] {
     found_device_ = Device{guarded_device_};
     found_stream_ = std::exchange(detail::current, detail::parts(stream));
     return;

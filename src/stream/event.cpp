@@ -32,7 +32,7 @@ void emit_adopted(native::event event) noexcept {
   emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
-/// Whether the event is complete. If so, tells the observers: the host may use the memory of the
+/// Whether the event is complete. If so, notifies the observers: the host may use the memory of the
 /// work before it.
 [[nodiscard]] bool poll(native::event event, const char* operation) {
   if (!has_happened_beside_captures(event, operation)) return false;

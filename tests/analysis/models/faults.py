@@ -18,7 +18,7 @@ def weaker(file, text, before, after, program, check):
 
 
 FAULTS = [
-    (ENGINE, 'goes to sleep then\n  monitor_wake_.notify_one();', 'goes to sleep then', 'host', 'put_back'),
+    (ENGINE, 'goes to sleep.\n  monitor_wake_.notify_one();', 'goes to sleep.', 'host', 'put_back'),
     (ENGINE, '  asleep->wake_.notify_one();\n', '', 'host', 'submit_and_wait'),
     (ENGINE, '  if (*place == nullptr) return false;  // a queue has just been handed over\n',
      '  if (*place == nullptr) return true;\n', 'host', 'retire'),

@@ -102,7 +102,7 @@ inline cudaError_t cuda_device_divide(int device, const int* wanted, std::size_t
                                       int* granted, void** parts) noexcept {
   GreenFunctions driver;
   cudaError_t e = find_green_functions(driver);
-  if (e == cudaSuccess) e = cudaSetDevice(device);  // driver functions need a context
+  if (e == cudaSuccess) e = cudaSetDevice(device);  // Driver functions need a context.
   GreenGroups groups;
   if (e == cudaSuccess) e = split_device(driver, device, groups);
   unsigned int used = 0;

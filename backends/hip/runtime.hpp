@@ -126,7 +126,7 @@ inline constexpr unsigned int host_wait_yield = hipDeviceScheduleYield;
 inline constexpr unsigned int host_wait_block = hipDeviceScheduleBlockingSync;
 inline error get_device_flags(unsigned int* flags) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  return hipCUDAErrorTohipError(cudaGetDeviceFlags(flags));  // the header has no wrapper (5.2)
+  return hipCUDAErrorTohipError(cudaGetDeviceFlags(flags));  // The header has no wrapper (5.2).
 #else
   return hipGetDeviceFlags(flags);
 #endif
@@ -176,7 +176,7 @@ inline constexpr auto stream_get_priority = &hipStreamGetPriority;
 inline constexpr auto stream_get_flags = &hipStreamGetFlags;
 inline error stream_get_device(native::stream stream, int* device) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  return hipCUDAErrorTohipError(cuda_stream_device(stream, device));  // the header has no wrapper
+  return hipCUDAErrorTohipError(cuda_stream_device(stream, device));  // The header has no wrapper.
 #elif HIP_VERSION >= 60000000
   return hipStreamGetDevice(stream, device);
 #else
@@ -187,7 +187,7 @@ inline error stream_get_device(native::stream stream, int* device) noexcept {
 }
 inline error stream_is_capturing(native::stream stream, bool* capturing) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // 5.2's header has no wrapper
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // 5.2's header has no wrapper.
   const error e = hipCUDAErrorTohipError(cudaStreamIsCapturing(stream, &capture));
   *capturing = capture != cudaStreamCaptureStatusNone;
 #else
@@ -198,7 +198,7 @@ inline error stream_is_capturing(native::stream stream, bool* capturing) noexcep
   return e;
 }
 #ifdef __HIP_PLATFORM_NVIDIA__
-using capture_mode = cudaStreamCaptureMode;  // the header has neither the type nor a wrapper (5.2)
+using capture_mode = cudaStreamCaptureMode;  // The header has neither the type nor a wrapper (5.2).
 inline constexpr capture_mode capture_mode_global = cudaStreamCaptureModeGlobal;
 inline constexpr capture_mode capture_mode_own_only = cudaStreamCaptureModeThreadLocal;
 inline constexpr capture_mode capture_mode_relaxed = cudaStreamCaptureModeRelaxed;
@@ -586,7 +586,7 @@ inline constexpr auto ipc_close_memory_handle = &hipIpcCloseMemHandle;
 using memory_pool = hipMemPool_t;
 #ifdef __HIP_PLATFORM_NVIDIA__
 inline constexpr auto memory_pool_release_threshold =
-    cudaMemPoolAttrReleaseThreshold;  // 5.2 has the name of the type, but no names of its values
+    cudaMemPoolAttrReleaseThreshold;  // 5.2 has the name of the type, but no names of its values.
 inline constexpr auto memory_pool_reserved = cudaMemPoolAttrReservedMemCurrent;
 #else
 inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThreshold;

@@ -112,9 +112,9 @@ void leave_capture(native::host_stream& stream) noexcept {
   capture->streams[stream.chain] = nullptr;
   const bool began_here = stream.chain == 0;
   leave(stream);
-  if (!began_here) return;  // unjoined work is detected at the end
+  if (!began_here) return;  // Unjoined work is detected at the end.
   capture->is_broken = true;
-  end(*capture);  // a capture can only be ended on that stream
+  end(*capture);  // A capture can only be ended on that stream.
 }
 
 std::uint64_t capture_number(const native::host_stream& stream) noexcept {

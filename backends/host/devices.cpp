@@ -135,7 +135,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
       break;
     case Attribute::hardware_queues:
       value = 0;
-      break;  // streams share no queues: each busy stream has its own thread
+      break;  // Streams share no queues: each busy stream has its own thread.
     case Attribute::can_map_host_memory:
     case Attribute::can_pin_read_only_memory:
     case Attribute::pageable_memory_access:

@@ -310,7 +310,7 @@ bool Engine::hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept {
     return false;
   }
   --free_cores_;
-  if (queue == nullptr) return true;  // the new worker has it
+  if (queue == nullptr) return true;  // The new worker has it.
   Worker* const worker = std::exchange(idle_, idle_->next_idle_);
   --idle_count_;
   if (assign(*worker, std::move(queue))) asleep = worker;
@@ -405,7 +405,7 @@ bool Engine::retire(Worker& worker) noexcept {
   if (idle_count_ <= cores_) return false;
   Worker** place = &idle_;
   while (*place != nullptr && *place != &worker) place = &(*place)->next_idle_;
-  if (*place == nullptr) return false;  // a queue has just been handed over
+  if (*place == nullptr) return false;  // A queue has just been handed over.
   *place = worker.next_idle_;
   --idle_count_;
   for (place = &workers_; *place != &worker;) place = &(*place)->next_;

@@ -114,7 +114,7 @@ TaskQueuePtr Worker::wait_for_queue() noexcept {
 }
 
 void Worker::run(TaskQueue& queue) noexcept {
-  sync::happens_after(&queue.completed_);  // an earlier thread of the queue may have ended
+  sync::happens_after(&queue.completed_);  // An earlier thread of the queue may have ended.
   do {
     while (!queue.is_idle()) {
       run_front(queue);

@@ -58,7 +58,7 @@ struct native::host_event {
   }
   void replace(host::Mark by) {
     const std::lock_guard lock{mutex};
-    std::swap(mark, by);  // the old mark is destroyed outside the lock
+    std::swap(mark, by);  // The old mark is destroyed outside the lock.
   }
   /// A task for a record of this event.
   /// @throws std::bad_alloc

@@ -375,7 +375,7 @@ status capture_event_wait(native::stream stream, native::event event) noexcept {
 }
 
 status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
-  is_flat = true;  // each copy can take the arguments of any other copy
+  is_flat = true;  // Each copy can take the arguments of any other copy.
   return catch_bad_alloc([&] {
     node = handle_of(host::last_node(host::resolve(stream)));
     return ok;

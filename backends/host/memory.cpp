@@ -440,7 +440,7 @@ status free_host(void* pointer) noexcept {
 }
 
 bool frees_wait_for_devices() noexcept { return false; }
-bool prefers_registered_pages() noexcept { return false; }  // pages are created at first use
+bool prefers_registered_pages() noexcept { return false; }  // Pages are created at first use.
 
 status register_host(void* pointer, std::size_t bytes) noexcept {
   return catch_bad_alloc([&] { return host::register_pinned(pointer, bytes); });

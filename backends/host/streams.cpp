@@ -122,7 +122,7 @@ void announce_end(HostDevice& device, native::host_stream& stream) noexcept try 
   stream.queue->submit([&device] { sync::happens_before(&device); });
   if (stream.blocking && default_stream != nullptr)
     default_stream->queue->submit_wait(TaskQueue::end_of(stream.queue));
-} catch (const std::bad_alloc&) {  // then the order is not declared
+} catch (const std::bad_alloc&) {  // Then the order is not declared.
 }
 
 }  // namespace

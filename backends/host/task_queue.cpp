@@ -49,7 +49,7 @@ std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept,
       lock.lock();
       if (spare_ == nullptr) spare_ = fresh.release();
     }
-    if (place() == 0) add_block();  // the last block is full
+    if (place() == 0) add_block();  // The last block is full.
     Task& task = last_->tasks[place()];
     detail::prefetch_to_write(&task + 4);  // the worker accessed it last
     task.run = run;

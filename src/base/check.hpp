@@ -11,7 +11,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 [[noreturn]] void throw_status(backend::status status, const char* operation);
 
 /// The same for errc::capture. The text explains how the call conflicts with the capture, and what
-/// to do instead. Defined in the room that knows the captures.
+/// to do instead. Defined in src/stream, where the captures are known.
 [[noreturn]] void throw_capture_status(backend::status status, const char* operation);
 
 /// Throws for a runtime failure that was stored earlier. Requires: `operation` and `native_name`

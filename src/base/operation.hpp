@@ -45,10 +45,10 @@ enum class OperationKind : unsigned char {
   // A stream operation begins. Emitted only while slow_path_reasons contains slow_path_observer.
   entered,
   stream_released,  // its owner releases the native stream
-  event_adopted,    // other code may have recorded the event
-  value_awaited,    // the stream waits for a value in memory
+  event_adopted,    // Other code may have recorded the event.
+  value_awaited,    // The stream waits for a value in memory.
   value_written,    // the stream writes a value
-  known_complete,   // the host has learned that work is complete
+  known_complete,   // The host has learned that work is complete.
 };
 static_assert(static_cast<int>(OperationKind::lost_exception) ==
               static_cast<int>(HookKind::lost_exception));
@@ -70,7 +70,7 @@ struct MemoryUse {
   MemoryAccess access;
   MemoryRows rows;
   std::optional<MemoryKind> kind;  // if the caller knows it
-  bool is_done;                    // the bytes have been read or written when the call returns
+  bool is_done;                    // The bytes have been read or written when the call returns.
 };
 
 class StreamPoint;  // stream/stream_point.hpp

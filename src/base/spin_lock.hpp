@@ -20,7 +20,7 @@ class SpinLock {
         if (++polls < sync::polls(64))
           relax();
         else
-          sync::yield();  // the owner may have been preempted
+          sync::yield();  // The owner may have been preempted.
   }
   [[nodiscard]] bool try_lock() noexcept {
     return !held_.exchange(true, std::memory_order_acquire);

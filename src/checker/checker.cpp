@@ -31,7 +31,7 @@ thread_local constinit std::uint64_t host_function_stream = 0;
 
 namespace {
 
-constexpr std::size_t most_texts = 100;  // further reports are only counted
+constexpr std::size_t most_texts = 100;  // Further reports are only counted.
 constexpr std::size_t most_rows = 4096;  // of a pitched copy; further rows are not checked
 
 struct CheckerState {

@@ -22,8 +22,8 @@ struct StreamInfo {
   int device;
   bool owned;              // false: another wrapper of the handle, with another id, may follow
   bool blocking;           // it orders with the device's default stream
-  bool is_legacy_default;  // it is that default stream
-  bool is_default;         // its handle has another meaning on other threads or devices
+  bool is_legacy_default;  // It is that default stream.
+  bool is_default;         // Its handle has another meaning on other threads or devices.
   const char* name;
   sync::Atomic<std::uint64_t>* known_complete;  // in the slot
 };

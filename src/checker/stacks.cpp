@@ -52,7 +52,7 @@ struct Walk {
   Frames frames{};
   std::array<void* const*, most_frames> places{};
   std::size_t count = 0;
-  bool has_places = true;  // each address was found where an x86-64 call stores it
+  bool has_places = true;  // Each address was found where an x86-64 call stores it.
   StackId id = 0;
 };
 
@@ -61,7 +61,7 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) noexcept {
   if (walk.count == most_frames) return _URC_END_OF_STACK;
   void* const address = reinterpret_cast<void*>(_Unwind_GetIP(context));
   if (address == nullptr) return _URC_END_OF_STACK;
-  if (walk.count > 0) {  // the first frame is in this file
+  if (walk.count > 0) {  // The first frame is in this file.
     auto* const place = reinterpret_cast<void* const*>(_Unwind_GetCFA(context)) - 1;
 #ifdef __x86_64__
     walk.has_places = walk.has_places && *place == address;
@@ -121,7 +121,7 @@ void read_lines(std::FILE* from, const std::vector<ReturnAddress*>& calls) {
     if (line.rfind("0x", 0) == 0) {
       if (next == calls.end()) return;
       call = *next++;
-      line.erase(0, line.find(' ') + 1);  // with -p the first function is on the same line
+      line.erase(0, line.find(' ') + 1);  // With -p the first function is on the same line.
     }
     if (line.rfind(inlined, 0) == 0) line.erase(0, inlined.size());
     const std::size_t at = line.rfind(" at ");

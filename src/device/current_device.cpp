@@ -95,7 +95,7 @@ int read_current_device(const char* operation) {
 void change_current_device(int device, const char* operation) {
   if (!in_host_function && (!single_device() || cached_device < 0)) {
     if (const backend::status s = backend::set_device(device); s != backend::ok) {
-      int found = device;  // the call may have taken effect in spite of the error
+      int found = device;  // The call may have taken effect in spite of the error.
       if (cached_device >= 0 && backend::get_device(found) == backend::ok && found == device)
         restore_device(cached_device);
       throw_status(s, operation);
@@ -105,7 +105,7 @@ void change_current_device(int device, const char* operation) {
 }
 
 void restore_current_device(int device) noexcept {
-  if (is_forked_child()) return;  // reset_current_device() stays in effect
+  if (is_forked_child()) return;  // reset_current_device() stays in effect.
   if (!single_device() && release_mode() == Release::now) restore_device(device);
   cache_device(device);
 }

@@ -28,7 +28,7 @@ class ScopedDevice {
     if (found_ == device) {
       found_ = -1;
     } else if (const backend::status s = backend::set_device(device); s != backend::ok) {
-      restore_device(found_);  // the call may have taken effect in spite of the error
+      restore_device(found_);  // The call may have taken effect in spite of the error.
       throw_status(s, operation);
     }
   }

@@ -37,12 +37,12 @@ struct GraphState {
   std::shared_ptr<GraphFunctions> functions{};
   std::vector<EventUse> events{};  // moved here before the destruction of the graph
   sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
-  sync::Mutex graph_mutex{};       // a native graph is not thread-safe, not even for queries
+  sync::Mutex graph_mutex{};       // A native graph is not thread-safe, not even for queries.
   StreamPoint last{};  // the last launch's stream, as an open point; empty before the first launch
   // The runtime does not order the next launch after the last one if their streams differ.
   bool is_unordered = false;
   std::vector<native::graph_node> disabled{};
-  bool is_changed = false;  // a node has other arguments than in the capture, or is disabled
+  bool is_changed = false;  // A node has other arguments than in the capture, or is disabled.
   EventRef end{};           // recorded after the last launch; empty if nothing was recorded
 };
 
@@ -379,7 +379,7 @@ void CaptureGuard::abandon() noexcept {
   try {
     const StreamCall call{stream_, ending};
     abandon_capture({&call.slot(), stream_.id()});
-  } catch (...) {  // the stream has ended, and its capture with it
+  } catch (...) {  // The stream has ended, and its capture with it.
   }
 }
 
@@ -408,7 +408,7 @@ void begin_capture(StreamRef stream) {
       throw_error(errc::capture, beginning,
                   "a call of another thread has broken the capture as it began");
     number_capture(announced, number);
-  } catch (...) {  // the first call may have taken effect in spite of the error
+  } catch (...) {  // The first call may have taken effect in spite of the error.
     discard_native_capture(call.slot());
     close_capture(announced);
     throw;

@@ -95,7 +95,7 @@ class Recorders {
   void set(native::event event, std::uint64_t stream) noexcept try {
     const std::lock_guard lock{mutex_};
     ids_[event] = stream;
-  } catch (const std::bad_alloc&) {  // the report then does not name the stream
+  } catch (const std::bad_alloc&) {  // The report then does not name the stream.
   }
   [[nodiscard]] std::uint64_t find(native::event event) noexcept {
     const std::lock_guard lock{mutex_};
@@ -127,7 +127,7 @@ class HangReporter {
     waits_.push_back({&operation, stream, gettid(), sync::Clock::now()});
     signal_.fetch_add(1, std::memory_order_release);
     signal_.notify_one();
-  } catch (const std::bad_alloc&) {  // this wait is not reported
+  } catch (const std::bad_alloc&) {  // This wait is not reported.
   }
   void remove(const Operation& operation) noexcept {
     const std::lock_guard lock{mutex_};
@@ -154,7 +154,7 @@ class HangReporter {
   [[nodiscard]] bool start() noexcept {
     try {
       sync::Thread{[this] { work(); }}.detach();
-    } catch (const std::system_error&) {  // nothing is reported then
+    } catch (const std::system_error&) {  // Nothing is reported then.
       return false;
     } catch (const std::bad_alloc&) {
       return false;

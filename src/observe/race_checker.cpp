@@ -51,7 +51,7 @@ void batch(const Operation& operation) noexcept try {
     accesses.push_back({address, address + use.rows.width, use.access, i / 2});
   }
   checker::uses_memory_at_once(info_of(operation.stream), operation.name, std::move(accesses));
-} catch (const std::bad_alloc&) {  // the batch is not checked
+} catch (const std::bad_alloc&) {  // The batch is not checked.
 }
 
 void copy_or_fill(const Operation& operation) noexcept {

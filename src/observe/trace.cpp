@@ -160,7 +160,7 @@ void resolve_pending() noexcept try {
     r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()},
                      std::move_iterator{all.end()});
     r.resolve_threshold = std::max<std::size_t>(256, 2 * r.pending.size());
-  } catch (const std::bad_alloc&) {  // these intervals are dropped
+  } catch (const std::bad_alloc&) {  // These intervals are dropped.
   }
 } catch (const std::bad_alloc&) {  // the intervals stay
 }
@@ -194,7 +194,7 @@ void collect(const Operation& operation) noexcept {
     else
       add(r, slice_of(r, event, now));
     must_resolve = is_of_stream && r.pending.size() >= r.resolve_threshold;
-  } catch (const std::bad_alloc&) {  // this event is dropped
+  } catch (const std::bad_alloc&) {  // This event is dropped.
     if (!is_before) drop_open(recording(), event);
   }
   if (must_resolve) resolve_pending();
@@ -291,7 +291,7 @@ void TraceRange::begin() {
 void TraceRange::end() noexcept try {
   const detail::StreamCall call{stream_, "end a range of the trace"};
   detail::deliver(detail::about_range(call, name_, number_, HookPhase::after));
-} catch (...) {  // the stream has ended: the range has no end
+} catch (...) {  // The stream has ended: the range has no end.
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

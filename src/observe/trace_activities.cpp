@@ -31,7 +31,7 @@ namespace {
 constexpr std::size_t most_kept = std::size_t{1} << 20;
 
 struct TimedWork {
-  backend::Activity activity;  // its name is one of `names`, or null
+  backend::Activity activity;  // Its name is one of `names`, or null.
   double begin;                // microseconds, on the clock of the trace
   double end;
 };
@@ -107,7 +107,7 @@ void take_activities(const backend::Activity* list, std::size_t count, std::size
   std::size_t taken = 0;
   try {
     for (; has_clock && taken < count; ++taken) keep(a, list[taken], ahead);
-  } catch (const std::bad_alloc&) {  // the others are dropped
+  } catch (const std::bad_alloc&) {  // The others are dropped.
   }
   a.lost += lost + (count - taken);
 }
@@ -165,7 +165,7 @@ void start_activities() noexcept try {
   const bool is_on = backend::collect_activities(&take_activities, text, sizeof text);
   if (*text != '\0') a.source = (is_on ? "timed by " : "not timed: ") + std::string{text};
   a.are_collected.store(is_on, std::memory_order_release);
-} catch (const std::bad_alloc&) {  // the work is not collected, or the file does not say how
+} catch (const std::bad_alloc&) {  // The work is not collected, or the file does not say how.
 }
 
 void note_stream(const HookEvent& event) noexcept try {
@@ -185,7 +185,7 @@ void note_stream(const HookEvent& event) noexcept try {
   const std::lock_guard lock{a.mutex};
   a.streams[{event.device, number}] = event.stream;
   a.known.insert(event.stream);
-} catch (const std::bad_alloc&) {  // the next operation may find memory
+} catch (const std::bad_alloc&) {  // The next operation may find memory.
 }
 
 void fetch_activities(bool last) noexcept {

@@ -94,7 +94,7 @@ TracePoint trace_point(const HookEvent& event) noexcept {
   TracePoint point;
   if (event.captured) return point;
   const RelaxedCapture relaxed;
-  const sync::TsanIgnore ignore;  // the user has not requested the query
+  const sync::TsanIgnore ignore;  // The user has not requested the query.
   const backend::status s = backend::stream_query(event.native_stream);
   if (s == backend::ok) {
     point.time = trace_now();

@@ -30,7 +30,7 @@ namespace detail {
 struct StreamPoolState {
   StreamPoolState(Device on, const StreamPoolOptions& with) : device{on}, options{with} {
     if (options.stream.name == nullptr) return;
-    name = options.stream.name;  // the caller's text may be gone when the pool grows
+    name = options.stream.name;  // The caller's text may be gone when the pool grows.
     options.stream.name = name.c_str();
   }
 
@@ -149,7 +149,7 @@ template <class Predicate>
 }
 
 /// Removes a leased stream from the pool.
-[[nodiscard]] Stream take_out(StreamPoolState& pool, StreamRef stream) noexcept {
+[[nodiscard]] Stream remove_stream(StreamPoolState& pool, StreamRef stream) noexcept {
   const std::lock_guard growing{pool.growing};
   const std::lock_guard lock{pool.lock};
   const auto found = std::find(pool.streams.begin(), pool.streams.end(), stream);
@@ -173,11 +173,11 @@ template <class Predicate>
 }  // namespace
 
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
-  if (is_forked_child()) return;  // the pool leaks: another thread may have owned its lock
+  if (is_forked_child()) return;  // The pool leaks: another thread may have owned its lock.
   const StreamUse use{static_cast<Slot*>(slot), slot->id.load(std::memory_order_relaxed)};
   const StreamRef stream = Access::ref(slot, use.id);
   if (!end_own_capture(use)) {
-    const Stream captured = take_out(*pool, stream);
+    const Stream captured = remove_stream(*pool, stream);
     return remove_reference(pool, [] {});
   }
   remove_reference(pool,

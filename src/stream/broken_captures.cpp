@@ -29,7 +29,7 @@ namespace {
 void note_broken_captures(const char* operation) noexcept try {
   for (const OpenCapture& each : open_captures())
     if (each.broken_by == nullptr && is_broken(each)) note_broken(each.number, operation);
-} catch (const std::bad_alloc&) {  // the later error does not name the operation
+} catch (const std::bad_alloc&) {  // The later error does not name the operation.
 }
 
 /// The operation that has broken a capture of the calling thread; null if it is not known.

@@ -138,7 +138,7 @@ FutureState* make_future(StreamRef stream) {
 void submit_completion(const EventBase& event, Completion* raw) {
   OwnedCompletion completion = own(raw);
   enter(submitting);
-  EventRef node = waitable_node(event, submitting).hold();
+  EventRef node = waitable_node(event, submitting).reference();
   if (node && is_order_known(*node.operator->())) {
     completion->line = node->slot;
     completion->stream_id = node->stream_id;

@@ -60,7 +60,7 @@ StreamRef resolve_current_stream() {
     static_cast<void>(read_current_device("get the current stream"));
   }
   const StreamRef stream = default_stream_of(cached_device);
-  current = parts(stream);  // the next call takes the fast path
+  current = parts(stream);  // The next call takes the fast path.
   return stream;
 }
 

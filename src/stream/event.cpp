@@ -53,15 +53,15 @@ void emit_adopted(native::event event) noexcept {
 }
 
 /// Requires: no other thread uses the event.
-[[nodiscard]] EventRef take_out(Atomic<EventNode*>& place) noexcept {
-  EventNode* const node = place.load(std::memory_order_relaxed);
-  place.store(nullptr, std::memory_order_relaxed);
+[[nodiscard]] EventRef extract(Atomic<EventNode*>& pointer) noexcept {
+  EventNode* const node = pointer.load(std::memory_order_relaxed);
+  pointer.store(nullptr, std::memory_order_relaxed);
   return EventRef::adopt(node);
 }
 
 void move_nodes(EventNodes& to, EventNodes& from) noexcept {
-  to.first.store(take_out(from.first).release(), std::memory_order_relaxed);
-  to.later.store(take_out(from.later).release(), std::memory_order_relaxed);
+  to.first.store(extract(from.first).release(), std::memory_order_relaxed);
+  to.later.store(extract(from.later).release(), std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
 EventBase::~EventBase() { discard(); }
 
 void EventBase::discard() noexcept {
-  const EventRef first = take_out(nodes_.first), later = take_out(nodes_.later);
+  const EventRef first = extract(nodes_.first), later = extract(nodes_.later);
   if (first && first->origin != EventNode::Origin::borrowed) count_down(counters.events);
 }
 
@@ -134,7 +134,7 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
   CurrentNode present{nodes_};
   // A new node was never recorded: until the first launch the event counts as complete.
   EventRef node = present
-                      ? std::move(present).hold()
+                      ? std::move(present).reference()
                       : make_event(call.slot().device, kind_of(timed_, options_), call.operation());
   if (records && node->device != call.slot().device)
     throw_error(errc::invalid_argument, call.operation(),
@@ -214,9 +214,9 @@ static bool wait_for(const EventBase& event, const WaitLimit& limit) {
   CurrentNode node = waitable_node(event, operation);
   if (!node || poll(node.get(), operation)) return true;
   // This reference keeps the node: a later record uses another node, and is not waited for.
-  const EventRef held = std::move(node).hold();
-  const ScopedWait wait{operation, {.event = held.get()}};
-  return limit.wait_until([&] { return poll(held.get(), operation); });
+  const EventRef reference = std::move(node).reference();
+  const ScopedWait wait{operation, {.event = reference.get()}};
+  return limit.wait_until([&] { return poll(reference.get(), operation); });
 }
 
 bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
@@ -249,7 +249,7 @@ Device EventBase::device() const {
 native::event EventBase::release() {
   constexpr const char* operation = "release an event";
   require_valid(operation);
-  const EventRef first = take_out(nodes_.first), later = take_out(nodes_.later);
+  const EventRef first = extract(nodes_.first), later = extract(nodes_.later);
   if (!first) throw_error(errc::invalid_argument, operation, "it was never recorded");
   if (first->origin != EventNode::Origin::borrowed) count_down(counters.events);
   is_valid_ = false;
@@ -294,7 +294,7 @@ IpcEventHandle EventBase::export_event() {
     throw_error(errc::invalid_argument, operation,
                 "the event is another process's: send on the handle that it was opened by");
   EventRef node =
-      present ? std::move(present).hold() : take_node(Device::current().ordinal(), operation);
+      present ? std::move(present).reference() : take_node(Device::current().ordinal(), operation);
   const IpcEventHandle handle = export_native(node.get(), node->device, operation);
   node->is_shared = true;
   emit_adopted(node.get());

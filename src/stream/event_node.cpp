@@ -17,12 +17,12 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 /// An intrusive list, so that returning an event cannot fail.
-struct Shelf {
+struct FreeList {
   sync::Mutex mutex;
   EventNode* first = nullptr;
 };
 struct Pool {
-  Shelf shelves[max_devices][2];  // by device; untimed and timed
+  FreeList free_lists[max_devices][2];  // by device; untimed and timed
 };
 Pool& pool() { return never_destroyed<Pool>(); }
 
@@ -47,10 +47,10 @@ void number_thread() noexcept {
 
 EventRef take_event(int device, backend::EventKind kind, const char* operation) {
   if (!kind.blocking_wait && !kind.interprocess) {
-    Shelf& shelf = pool().shelves[device][kind.timed];
-    const std::lock_guard lock{shelf.mutex};
-    if (EventNode* const node = shelf.first; node != nullptr) {
-      shelf.first = node->next;
+    FreeList& free_list = pool().free_lists[device][kind.timed];
+    const std::lock_guard lock{free_list.mutex};
+    if (EventNode* const node = free_list.first; node != nullptr) {
+      free_list.first = node->next;
       node->references.store(1, std::memory_order_relaxed);
       count_down(counters.pooled_events);
       return EventRef::adopt(node);
@@ -84,7 +84,7 @@ EventRef wrap_event(native::event handle, int device, EventNode::Origin origin) 
 }
 
 void EventRef::drop(EventNode* node) noexcept {
-  if (is_forked_child()) return;  // no lock may be taken
+  if (is_forked_child()) return;  // No lock may be taken.
   // With a single reference no other thread can copy it, so the count need not change.
   const bool is_only = node->references.load(std::memory_order_acquire) == 1;
   if (!is_only && node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -92,9 +92,9 @@ void EventRef::drop(EventNode* node) noexcept {
     node->is_captured.store(false, std::memory_order_relaxed);
     node->is_in_graph.store(false, std::memory_order_relaxed);
     node->thread.store(several_threads, std::memory_order_relaxed);
-    Shelf& shelf = pool().shelves[node->device][node->kind.timed];
-    const std::lock_guard lock{shelf.mutex};
-    node->next = std::exchange(shelf.first, node);
+    FreeList& free_list = pool().free_lists[node->device][node->kind.timed];
+    const std::lock_guard lock{free_list.mutex};
+    node->next = std::exchange(free_list.first, node);
     return count_up(counters.pooled_events);
   }
   const std::unique_ptr<EventNode> owned{node};
@@ -102,16 +102,16 @@ void EventRef::drop(EventNode* node) noexcept {
     release_native<native::event, backend::event_destroy>(node->handle, node->device);
 }
 
-void CurrentNode::hold_later(const EventNodes& nodes) noexcept {
+void CurrentNode::reference_later(const EventNodes& nodes) noexcept {
   const std::lock_guard lock{later_lock};
   EventNode* const later = nodes.later.load(std::memory_order_relaxed);
-  if (later == nullptr) return;  // the first node was recorded again meanwhile
+  if (later == nullptr) return;  // The first node was recorded again meanwhile.
   later->references.fetch_add(1, std::memory_order_seq_cst);
-  held_ = EventRef::adopt(node_ = later);
+  reference_ = EventRef::adopt(node_ = later);
 }
 
-EventRef CurrentNode::hold() && noexcept {
-  if (node_ == nullptr || held_) return std::move(held_);
+EventRef CurrentNode::reference() && noexcept {
+  if (node_ == nullptr || reference_) return std::move(reference_);
   node_->references.fetch_add(1, std::memory_order_seq_cst);
   return EventRef::adopt(node_);
 }

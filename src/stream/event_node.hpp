@@ -124,7 +124,7 @@ class CurrentNode {
   explicit CurrentNode(const EventNodes& nodes) noexcept
       : node_{nodes.first.load(std::memory_order_acquire)} {
     if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]
-      hold_later(nodes);
+      reference_later(nodes);
   }
 
   [[nodiscard]] explicit operator bool() const noexcept { return node_ != nullptr; }
@@ -133,13 +133,13 @@ class CurrentNode {
     return node_ != nullptr ? node_->handle : native::event{};
   }
   /// A reference that outlives the call: meanwhile, a new record uses another node.
-  [[nodiscard]] EventRef hold() && noexcept;
+  [[nodiscard]] EventRef reference() && noexcept;
 
  private:
-  void hold_later(const EventNodes& nodes) noexcept;
+  void reference_later(const EventNodes& nodes) noexcept;
 
   EventNode* node_;
-  EventRef held_{};
+  EventRef reference_{};
 };
 
 /// The node of an event that the host queries or waits for.
@@ -171,7 +171,7 @@ inline void share_records(EventNode& node) noexcept {
 }
 /// Whether a record must reuse the node although others refer to it, because other code or a graph
 /// uses the native event.
-[[nodiscard]] inline bool must_stay(const EventNode& node) noexcept {
+[[nodiscard]] inline bool must_reuse(const EventNode& node) noexcept {
   return node.origin == EventNode::Origin::borrowed || node.is_shared ||
          node.is_in_graph.load(std::memory_order_relaxed);
 }
@@ -192,7 +192,7 @@ EventNode& record_on_other(EventNodes& nodes, int device, Take take, Record reco
   if (thread_number == 0) number_thread();
   for (EventNode* each : {first, later})
     if (each != nullptr) share_records(*each);
-  if (present != nullptr && must_stay(*present)) return record(*present), *present;
+  if (present != nullptr && must_reuse(*present)) return record(*present), *present;
   if (first != nullptr && is_reusable(*first, device)) {
     record(*first);
     replace_later(nodes, {});

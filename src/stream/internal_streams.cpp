@@ -41,7 +41,7 @@ native::stream pick_internal_stream(int device) noexcept {
     return own.streams[own.next++ % own.streams.size()];
   };
   const std::lock_guard lock{own.mutex};
-  const sync::TsanIgnore ignore;  // the user has not requested the query
+  const sync::TsanIgnore ignore;  // The user has not requested the query.
   return internal_call(find, any_capture_seen());
 }
 

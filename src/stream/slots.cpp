@@ -230,7 +230,7 @@ std::vector<LiveStream> live_streams() {
   };
   std::size_t most = 0;
   for_each_batch([&](SlotBatch& batch) { most += batch.slots.size(); });
-  found.reserve(most);  // nothing is allocated under the lock
+  found.reserve(most);  // Nothing is allocated under the lock.
   for_each_batch([&](SlotBatch& batch) {
     for (Slot& slot : batch.slots) {
       const std::uint64_t id = slot.id.load(std::memory_order_relaxed);

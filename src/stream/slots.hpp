@@ -27,7 +27,7 @@ enum class SlotState : unsigned char {
   live,
   // No new Stream may refer to it. The last part of retire_slot() is running or deferred.
   ending,
-  ended,  // the native stream was destroyed, but Stream objects remain
+  ended,  // The native stream was destroyed, but Stream objects remain.
 };
 
 struct Completion;
@@ -108,13 +108,13 @@ struct Slot : StreamSlot {
   SpinLock lock;
   EventRef mark{};                   // the last mark, perhaps still pending
   std::uint64_t marks = 0;           // the number of marks so far
-  std::uint64_t marks_complete = 0;  // all marks up to this one are complete
+  std::uint64_t marks_complete = 0;  // All marks up to this one are complete.
   // The number of StreamPoints that own the slot. It is not reused before they are gone.
   std::size_t points = 0;
   bool waits_for_points = false;      // the last point frees the slot
   StreamEnd end;                      // set when the stream has ended, for its points
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
-  bool idle_at_end = false;           // the owner waits for the stream before it ends it
+  bool idle_at_end = false;           // The owner waits for the stream before it ends it.
 };
 
 /// An address that identifies the calling thread among the live threads.

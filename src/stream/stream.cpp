@@ -395,7 +395,7 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
   const detail::StreamCall call{slot, operation};
   if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
     return;
-  if (!node) return;  // an event that was never recorded is complete
+  if (!node) return;  // An event that was never recorded is complete.
   if (!node->kind.interprocess || node->device == slot.device) [[likely]]
     return call.wait_for(node.get());
   wait_from_device(call, Device{node->device}, node.get());

@@ -56,7 +56,7 @@ StreamPoint StreamPoint::adopt(StreamUse stream) noexcept {
 }
 
 void StreamPoint::drop() noexcept {
-  if (is_forked_child()) return;  // no lock may be taken
+  if (is_forked_child()) return;  // No lock may be taken.
   if (!event_) end_point(*stream_.slot);
 }
 
@@ -137,7 +137,7 @@ std::uint64_t request_mark(StreamUse use) noexcept {
 
 Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
   const HandleLock locked{use};
-  if (!locked) return Progress::pending;  // the stream is ending
+  if (!locked) return Progress::pending;  // The stream is ending.
   EventRef mark{};
   std::uint64_t last = 0;
   {
@@ -169,7 +169,7 @@ void record_mark(Slot& slot) noexcept {
   });
   if (!mark) return;
   const std::lock_guard lock{slot.lock};
-  std::swap(slot.mark, mark);  // the old one is destroyed after the lock is released
+  std::swap(slot.mark, mark);  // The old one is destroyed after the lock is released.
   ++slot.marks;
   slot.mark_requested.store(false, std::memory_order_relaxed);
 }

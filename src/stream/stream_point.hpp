@@ -172,7 +172,7 @@ template <class Points>
     return progress == Progress::complete || progress == Progress::unknown;
   });
   sync::happens_before(&points);
-  sync::happens_after(&points);  // other threads may have removed some of them
+  sync::happens_after(&points);  // Other threads may have removed some of them.
   return worst;
 }
 

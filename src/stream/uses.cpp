@@ -47,7 +47,7 @@ void store_end(Slot& slot, StreamEnd end) noexcept {
 /// a stream that has: see docs/decisions/thread-ends-with-work.md.
 void work_around_thread_exit_hang(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
-  const sync::TsanIgnore ignore;  // the user has not requested the query
+  const sync::TsanIgnore ignore;  // The user has not requested the query.
   const backend::status s = internal_call([&] { return backend::stream_query(slot.handle); });
   if (s == backend::ok) return;
   backend::forget_error(s);

@@ -220,14 +220,14 @@ void Watcher::work() noexcept {
     if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen)
       last_success = sync::Clock::now();
     while (complete != nullptr) {
-      const CountedCall until_reset;  // resetting may destroy user objects, too
+      const CountedCall until_reset;  // Resetting may destroy user objects, too.
       deliver(OwnedCompletion{std::exchange(complete, complete->next)});
       reset_thread();
     }
     if (lines_ != nullptr) {
       pause(sync::Clock::now() - last_success);
     } else if (sync::Clock::now() - last_success < 200us) {
-      sync::yield();  // wakeup takes longer than short work, so it stays awake for a while
+      sync::yield();  // Wakeup takes longer than short work, so it stays awake for a while.
     } else {
       asleep_.store(true, std::memory_order_seq_cst);
       signal_.wait(seen, std::memory_order_seq_cst);

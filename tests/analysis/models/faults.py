@@ -20,7 +20,7 @@ def weaker(file, text, before, after, program, check):
 FAULTS = [
     (ENGINE, 'goes to sleep.\n  monitor_wake_.notify_one();', 'goes to sleep.', 'host', 'put_back'),
     (ENGINE, '  asleep->wake_.notify_one();\n', '', 'host', 'submit_and_wait'),
-    (ENGINE, '  if (*place == nullptr) return false;  // a queue has just been handed over\n',
+    (ENGINE, '  if (*place == nullptr) return false;  // A queue has just been handed over.\n',
      '  if (*place == nullptr) return true;\n', 'host', 'retire'),
     weaker(ENGINE, 'asleep_.store(true, {})', SEQ, REL, 'host', 'submit_and_wait'),
     weaker(ENGINE, 'asleep_.load({})', SEQ, ACQ, 'host', 'submit_and_wait'),
@@ -103,7 +103,7 @@ FAULTS = [
     (NODE, '[[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {\n  return node.device == device && ',
      '[[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {\n  return true || ', 'events', 'a_reference_means_one_record'),
     (NODE, '    record(*first);\n    replace_later(nodes, {});\n', '    replace_later(nodes, {});\n    record(*first);\n', 'events', 'ask'),
-    (NODE, '  if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]\n      hold', '  if (false) [[unlikely]]\n      hold', 'events', 'ask'),
+    (NODE, '  if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]\n      reference', '  if (false) [[unlikely]]\n      hold', 'events', 'ask'),
     (NODE, '  const std::lock_guard lock{changing_nodes};\n', '', 'events', 'two_records'),
     (NODE, '    if (each != nullptr) share_records(*each);\n', ';\n', 'events', 'two_records'),
     (NODE, 'const bool is_usual = first != nullptr && is_recorded_here(*first) && ', 'const bool is_usual = first != nullptr && ', 'events', 'two_records'),

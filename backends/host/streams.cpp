@@ -316,6 +316,7 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
 }
 
 bool forgets_host_functions() noexcept { return false; }
+bool can_query_beside_begin_of_capture() noexcept { return true; }
 
 }  // namespace backend
 }  // namespace runnel::inline RUNNEL_ABI

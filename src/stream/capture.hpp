@@ -42,23 +42,27 @@ enum class CaptureState { none, active, unknown };
   return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }
 
-/// In this scope, no capture begins or ends on the stream through the library: NVIDIA's driver
-/// crashes if another thread queries the stream meanwhile. Covers the capture check and the query
+/// In this scope, no capture begins or ends on the stream through the library, on runtimes that
+/// crash if another thread queries the stream meanwhile. Covers the capture check and the query
 /// that depends on it. Neither of them blocks.
 class StreamQueryLock {
  public:
-  explicit StreamQueryLock(Slot& slot) noexcept : slot_{slot} {
-    while ((slot_.questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
-      slot_.questions.fetch_sub(2, std::memory_order_relaxed);
+  explicit StreamQueryLock(Slot& slot) noexcept
+      : slot_{backend::can_query_beside_begin_of_capture() ? nullptr : &slot} {
+    if (slot_ == nullptr) return;
+    while ((slot_->questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
+      slot_->questions.fetch_sub(2, std::memory_order_relaxed);
       sync::yield();
     }
   }
   StreamQueryLock(const StreamQueryLock&) = delete;
   StreamQueryLock& operator=(const StreamQueryLock&) = delete;
-  ~StreamQueryLock() { slot_.questions.fetch_sub(2, std::memory_order_release); }
+  ~StreamQueryLock() {
+    if (slot_ != nullptr) slot_->questions.fetch_sub(2, std::memory_order_release);
+  }
 
  private:
-  Slot& slot_;
+  Slot* const slot_;
 };
 
 /// The exclusive counterpart of StreamQueryLock, for the call that begins or ends a capture.

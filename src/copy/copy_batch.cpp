@@ -76,7 +76,7 @@ void for_each_operation(std::size_t count, F f) {
     if (!fits_one_call(copy)) continue;
     ++count;
     if (copy.facts.runtime_takes_any_memory) continue;
-    reach_devices(call, copy.facts);
+    grant_pool_accesses(call, copy.facts);
     if (copy.facts.from.kind == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
   if (count < 2) return false;
@@ -109,7 +109,7 @@ void for_each_operation(std::size_t count, F f) {
     work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width}
                                                               : Segment{from, t.to, t.width});
     bytes += t.width;
-    reach_devices(call, copy.facts);
+    grant_pool_accesses(call, copy.facts);
   }
   const std::size_t count = work.segments.size();
   if (count < 2 || (count < few && bytes <= short_copy_up_to)) return false;

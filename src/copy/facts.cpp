@@ -27,7 +27,7 @@ bool CopyCall::is_captured_elsewhere() {
 
 bool CopyCall::may_read_now(SourceAccess source, bool is_busy) {
   if (source == SourceAccess::any_time || ahead.known() != Ahead::unknown) return true;
-  if (is_busy || !own_call([&] { return is_idle(slot, operation); })) return false;
+  if (is_busy || !internal_call([&] { return is_idle(slot, operation); })) return false;
   ahead.found_idle();
   return true;
 }

@@ -31,7 +31,7 @@ namespace {
 [[nodiscard]] std::optional<CopyResult> run_direct(CopyCall& call, const PlannedCopy& copy) {
   const Transfer& t = copy.request.transfer;
   if (!copy.facts.runtime_takes_any_memory) {
-    reach_devices(call, copy.facts);
+    grant_pool_accesses(call, copy.facts);
     if (copy.facts.from.kind == MemoryKind::pinned) protect_source(call, t.to, t.bytes());
   }
   if (!copy.facts.may_be_pinned_in_parts())
@@ -53,7 +53,7 @@ namespace {
 
 /// `is_busy`: see CopyCall::may_read_now().
 [[nodiscard]] CopyResult run_staged(CopyCall& call, const PlannedCopy& copy, bool is_busy) {
-  reach_devices(call, copy.facts);
+  grant_pool_accesses(call, copy.facts);
   const Direction direction = copy.direction();
   const bool may_read_now =
       direction == Direction::to_device && call.may_read_now(copy.request.source, is_busy);
@@ -63,12 +63,12 @@ namespace {
 
 [[nodiscard]] std::optional<CopyResult> run_driver_reads(CopyCall& call, const PlannedCopy& copy) {
   if (!call.may_read_now(copy.request.source)) return run_staged(call, copy, true);
-  reach_devices(call, copy.facts);
+  grant_pool_accesses(call, copy.facts);
   return try_direct(call, copy) ? std::optional{CopyResult::inlined} : std::nullopt;
 }
 
 [[nodiscard]] CopyResult run_short(CopyCall& call, const PlannedCopy& copy) {
-  reach_devices(call, copy.facts);
+  grant_pool_accesses(call, copy.facts);
   const ShortCopy outcome = try_short_copy(call, copy.request.transfer, copy.direction());
   if (outcome == ShortCopy::done) return CopyResult::inlined;
   return run_staged(call, copy, outcome == ShortCopy::stream_is_busy);
@@ -157,16 +157,17 @@ PlannedCopy plan_copy(CopyCall& call, const CopyRequest& request) {
   return copy;
 }
 
-void reach_devices(const CopyCall& call, const CopyFacts& facts) {
-  reach(call.slot.device, facts.to.owner.value_or(-1), call.operation);
-  reach(call.slot.device, facts.from.owner.value_or(-1), call.operation);
+void grant_pool_accesses(const CopyCall& call, const CopyFacts& facts) {
+  grant_pool_access(call.slot.device, facts.to.owner.value_or(-1), call.operation);
+  grant_pool_access(call.slot.device, facts.from.owner.value_or(-1), call.operation);
 }
 
 void protect_source(CopyCall& call, void* to, std::size_t bytes) {
   if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
     return;
   if (call.are_sources_protected) return;
-  if (call.is_capturing() || own_call([&] { return is_idle(call.slot, call.operation); })) return;
+  if (call.is_capturing() || internal_call([&] { return is_idle(call.slot, call.operation); }))
+    return;
   check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
   call.are_sources_protected = true;
 }

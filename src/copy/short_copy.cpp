@@ -3,7 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "copy/route.hpp"
@@ -57,7 +57,7 @@ struct KeptBlocks {
   std::array<KeptBlock, 8> all;
   sync::Atomic<std::size_t> next{0};  // the block for the next new stream
 };
-KeptBlocks& kept_blocks() { return immortal<KeptBlocks>(); }
+KeptBlocks& kept_blocks() { return never_destroyed<KeptBlocks>(); }
 
 /// Locks the stream's block, or another one for it, during a scope. Empty if another thread has
 /// locked that block.

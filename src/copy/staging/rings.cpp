@@ -2,8 +2,8 @@
 #include "copy/staging/rings.hpp"
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
 #include "base/lost_device.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/parse_size.hpp"
 #include "base/polling.hpp"
@@ -14,7 +14,7 @@
 #include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
@@ -55,14 +55,14 @@ constexpr int most_workers = 64;
 void cancel_jobs_of_lost_devices() noexcept {
   for (int device = 0; device < max_devices; ++device) {
     if (!staging_workers().has_work_of(device)) continue;
-    if (own_call(device, ScopedDevice::no_throw, is_current_device_lost))
+    if (internal_call(device, ScopedDevice::no_throw, is_current_device_lost))
       staging_workers().cancel_all_of(device);
   }
 }
 
 }  // namespace
 
-StagingRings& staging_rings() { return immortal<StagingRings>(); }
+StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
 
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
@@ -137,14 +137,14 @@ backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
     auto fresh = std::make_unique<Ring>();
     void* values = nullptr;
     const backend::status s =
-        own_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
+        internal_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
     if (s != backend::ok) return s;
     std::memset(values, 0, Ring::values_bytes);
     fresh->values = static_cast<std::uint32_t*>(values);
     ring = rings_.emplace_back(std::move(fresh)).get();
   }
   void* data = nullptr;
-  if (const backend::status s = own_call([&] { return allocate_pinned_pages(data, bytes); });
+  if (const backend::status s = internal_call([&] { return allocate_pinned_pages(data, bytes); });
       s != backend::ok)
     return s;
   ring->set_memory(static_cast<unsigned char*>(data), bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy/staging/workers.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/relax.hpp"
 #include "base/sync.hpp"
 
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 /// part.
 constexpr auto spin_time = 200us;
 
-StagingWorkers& staging_workers() { return immortal<StagingWorkers>(); }
+StagingWorkers& staging_workers() { return never_destroyed<StagingWorkers>(); }
 
 bool StagingWorkers::start(int count) noexcept {
   int started = 0;

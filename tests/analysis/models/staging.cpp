@@ -4,7 +4,7 @@
 /// bytes that are touched too early, or after an exception, are a race.
 #include "copy/staging/stage.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "copy/staging/cut.hpp"
 #include "copy/staging/rings.hpp"
 #include "copy/staging/workers.hpp"
@@ -29,7 +29,7 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char*) {
   ring.active.fetch_add(1, std::memory_order_acq_rel);
   return ring;
 }
-StagingRings& staging_rings() { return immortal<StagingRings>(); }
+StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail
 

@@ -22,7 +22,7 @@ EXCUSED = {
     'src/stream/stream.cpp: wait_for_submitted': CALLERS,
     'src/stream/own_streams.cpp: wait_for_device': CALLERS,
     'src/memory/block_free.cpp: wait_for_devices': CALLERS,
-    'src/memory/deferred_frees.cpp: wait_for_a_free': CALLERS,
+    'src/memory/deferred_frees.cpp: wait_for_deferred_free': CALLERS,
     'src/memory/deferred_frees.cpp: run_all_frees': CALLERS,
     'src/memory/shared_memory.cpp: close_now': CALLERS,
     'src/memory/pinned_pool.cpp: PinnedPool::trim': 'waits for 1 ms at most, and announces what may take longer',

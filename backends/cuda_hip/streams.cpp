@@ -93,6 +93,10 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
 // in the context.
 bool forgets_host_functions() noexcept { return true; }
 
+// NVIDIA's driver 580 crashes (docs/decisions/questions-beside-a-capture.md). AMD's runtime is
+// taken to be no better.
+bool can_query_beside_begin_of_capture() noexcept { return false; }
+
 status stream_wait_value(native::stream stream, std::uint32_t* place,
                          std::uint32_t value) noexcept {
   return rt::stream_wait_value(stream, place, value);

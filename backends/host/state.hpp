@@ -13,10 +13,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -37,7 +37,6 @@ struct native::host_stream {
   const bool is_default;
 
   // Guarded by the device's lock.
-  std::list<host_stream*>::iterator place;  // in one of the device's lists
   // this stream's next work waits for the default stream's task of this number
   std::uint64_t behind_default = 0;
   // the default stream's next work waits for this stream's task of this number
@@ -78,11 +77,11 @@ template <class F>
 }
 
 struct HostDevice {
-  // guards the lists, and the order of submissions to the default stream and to blocking streams
+  // guards the sets, and the order of submissions to the default stream and to blocking streams
   sync::Mutex mutex;
-  std::list<native::host_stream*> streams;
+  std::set<native::host_stream*> streams;
   // destroyed, but with work left: the default stream waits for that, too
-  std::list<native::host_stream*> leaving;
+  std::set<native::host_stream*> leaving;
   // created at first use by host::resolve, without the lock
   sync::Atomic<native::host_stream*> default_stream{nullptr};
   sync::Atomic<std::size_t> allocated{0};  // bytes of device memory in use
@@ -90,8 +89,8 @@ struct HostDevice {
   /// Calls `f(stream)` for each stream that has work or may get some. Requires: the lock is held.
   template <class F>
   void for_each_stream(F f) {
-    for (const auto* const list : {&streams, &leaving})
-      for (native::host_stream* const stream : *list) f(*stream);
+    for (const auto* const set : {&streams, &leaving})
+      for (native::host_stream* const stream : *set) f(*stream);
   }
   /// Requires: the lock is held.
   template <class F>
@@ -112,6 +111,8 @@ struct HostDevice {
 /// The stream that a handle means. The meaning of the null handle and the per-thread handle depends
 /// on the calling thread and its device.
 [[nodiscard]] native::host_stream& resolve(native::stream handle);
+/// Whether the handle means a stream that is not destroyed. It may be any number.
+[[nodiscard]] bool is_living(native::stream handle);
 /// Submits work in the order that default and blocking streams promise. `work` is moved into the
 /// task.
 template <class F>

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <list>
 #include <memory>
 #include <utility>
 
@@ -24,7 +23,7 @@ native::host_stream::host_stream(int on_device, int priority, bool is_blocking,
   host::prepare(*queue);
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
-  place = owner.streams.insert(owner.streams.end(), this);
+  owner.streams.insert(this);
 }
 
 namespace host {
@@ -115,6 +114,16 @@ native::host_stream& resolve(native::stream handle) {
   return *handle;
 }
 
+bool is_living(native::stream handle) {
+  if (handle == nullptr || handle == per_thread_handle()) return true;
+  for (int ordinal = 0; ordinal < shown_devices(); ++ordinal) {
+    HostDevice& device = device_at(ordinal);
+    const std::lock_guard lock{device.mutex};
+    if (device.streams.count(handle) != 0) return true;
+  }
+  return false;
+}
+
 namespace {
 
 /// With the option find_races: what comes after the ended stream's work by the rules of the device
@@ -135,7 +144,7 @@ void destroy(native::host_stream* stream) noexcept {
   const std::lock_guard lock{device.mutex};
   if (sync::finds_races) announce_end(device, *stream);
   stream->queue->close();
-  device.leaving.splice(device.leaving.end(), device.streams, stream->place);
+  device.leaving.insert(device.streams.extract(stream));
   delete_finished(device);
 }
 
@@ -239,8 +248,10 @@ status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
   });
 }
 
+// The first question about a handle that a user passes, who may pass a wrong number.
 status stream_device(native::stream stream, int& device) noexcept {
   return catch_bad_alloc([&] {
+    if (!host::is_living(stream)) return host::status_of(errc::invalid_handle);
     device = host::resolve(stream).device;
     return ok;
   });
@@ -318,6 +329,7 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
 }
 
 bool forgets_host_functions() noexcept { return false; }
+bool can_query_beside_begin_of_capture() noexcept { return true; }
 
 }  // namespace backend
 }  // namespace runnel::inline RUNNEL_ABI

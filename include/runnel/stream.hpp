@@ -92,7 +92,8 @@ class StreamRef {
   /// owner alive). Without the argument `device` the runtime is queried for it; 0, 1 and 2 then
   /// belong to the current device.
   /// @throws errc::invalid_argument for another device's handle, errc::not_supported if the runtime
-  /// cannot report the device
+  /// cannot report the device, and, on the host backend, errc::invalid_handle for a handle of no
+  /// live stream
   [[nodiscard]] static StreamRef from_native(native::stream handle, Device device);
   [[nodiscard]] static StreamRef from_native(native::stream handle);
   ///@}

@@ -42,23 +42,27 @@ enum class CaptureState { none, active, unknown };
   return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
 }
 
-/// While it lives, no capture of the library begins or ends on the stream: NVIDIA's driver crashes
-/// if another thread queries the stream meanwhile. For a question and the query that depends on its
-/// answer, which both return at once.
+/// While it lives, no capture of the library begins or ends on the stream where the runtime cannot
+/// bear that beside a query. For the check whether the stream is captured and the query after it,
+/// which both return at once.
 class StreamQuestion {
  public:
-  explicit StreamQuestion(Slot& slot) noexcept : slot_{slot} {
-    while ((slot_.questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
-      slot_.questions.fetch_sub(2, std::memory_order_relaxed);
+  explicit StreamQuestion(Slot& slot) noexcept
+      : slot_{backend::can_query_beside_begin_of_capture() ? nullptr : &slot} {
+    if (slot_ == nullptr) return;
+    while ((slot_->questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
+      slot_->questions.fetch_sub(2, std::memory_order_relaxed);
       sync::yield();
     }
   }
   StreamQuestion(const StreamQuestion&) = delete;
   StreamQuestion& operator=(const StreamQuestion&) = delete;
-  ~StreamQuestion() { slot_.questions.fetch_sub(2, std::memory_order_release); }
+  ~StreamQuestion() {
+    if (slot_ != nullptr) slot_->questions.fetch_sub(2, std::memory_order_release);
+  }
 
  private:
-  Slot& slot_;
+  Slot* const slot_;
 };
 
 /// While it lives, no thread asks about the stream by a StreamQuestion. For the call that begins or

@@ -135,6 +135,8 @@ enum class CaptureMode { global, own_only, relaxed };
 /// Whether the runtime, once the device is lost, never calls the host functions that are enqueued
 /// in streams.
 [[nodiscard]] bool forgets_host_functions() noexcept;
+/// Whether a thread may query a stream while another one begins or ends to capture it.
+[[nodiscard]] bool can_query_beside_begin_of_capture() noexcept;
 // Values in pinned memory and in memory of the device. Requires: the device has
 // stream_memory_operations, and the stream is not being captured.
 /// Makes later work wait until the number at `place` is at least `value`, compared cyclically.

@@ -2,16 +2,16 @@
 #include "memory/deferred_frees.hpp"
 
 #include "base/counters.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
-#include "stream/own_streams.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -28,42 +28,43 @@ struct DeferredFrees {
   sync::Mutex lock;
   std::list<BlockFree> all;
 };
-DeferredFrees& deferred() { return immortal<DeferredFrees>(); }
+DeferredFrees& deferred() { return never_destroyed<DeferredFrees>(); }
 
 [[nodiscard]] FreeKind kind_of(const BlockFree& block) noexcept {
   return block.resource ? FreeKind::resource : FreeKind::device;
 }
 [[nodiscard]] sync::Atomic<std::size_t>& count_of(FreeKind kind) noexcept {
-  return frees_waiting[static_cast<std::size_t>(kind)];
+  return deferred_free_counts[static_cast<std::size_t>(kind)];
 }
 
-/// Gives the memory back to its resource. The default stream is there always: see
-/// allocate_device().
+/// Deallocates the block to its resource, on one of the library's own streams. If there is no
+/// memory for that, it uses the default stream, which always exists: see prepare_for_resource().
 void give_back(const BlockFree& block) noexcept {
   const auto stream = [&] {
     try {
-      if (const native::stream own = take_own_stream(block.device))
-        return view_own_stream(own, block.device);
+      if (const native::stream own = pick_internal_stream(block.device))
+        return view_internal_stream(own, block.device);
     } catch (const std::bad_alloc&) {
     }
     return default_stream_of(block.device);
   };
-  give_back_to(*block.resource, stream(), block.pointer, block.bytes);
+  deallocate_to_resource(*block.resource, stream(), block.pointer, block.bytes);
 }
 
-/// Requires: no stream uses the memory. The plain free waits for the device.
+/// Requires: no stream uses the memory. Without memory pools a thread of the library frees it,
+/// because backend::free_device() waits for the device.
 void free_unused(const BlockFree& block) noexcept {
   if (block.resource) return give_back(block);
   const native::stream own =
-      has_memory_pools(block.device) ? take_own_stream(block.device) : nullptr;
+      has_memory_pools(block.device) ? pick_internal_stream(block.device) : nullptr;
   if (own == nullptr)
     return release_on_thread(
         native_release<void*, backend::free_device>(block.pointer, block.device));
   call_quietly(block.device, [&] { return backend::free_async(block.pointer, own); });
 }
 
-/// Moves all entries of the kind for which `is_moved(entry)` holds. Requires: the list is locked,
-/// or is the caller's.
+/// Moves all entries of the kind for which `is_moved(entry)` is true. Requires: both lists are
+/// locked, or owned by the caller.
 template <class Predicate>
 void move_entries(std::list<BlockFree>& to, std::list<BlockFree>& from, FreeKind kind,
                   Predicate is_moved) noexcept {
@@ -73,8 +74,9 @@ void move_entries(std::list<BlockFree>& to, std::list<BlockFree>& from, FreeKind
   }
 }
 
-/// Frees the entries of the kind that `poll(entry)` finds complete, and forgets those of which
-/// nothing will be known. Returns whether there were any. Does nothing without the lock.
+/// Frees the entries of the kind for which `poll(entry)` returns `complete`, and removes, without
+/// freeing, those for which it returns `unknown`. Returns whether there were any. Does nothing if
+/// `lock` is not locked.
 template <class Poll>
 bool run_if(FreeKind kind, std::unique_lock<sync::Mutex> lock, Poll poll) noexcept {
   if (!lock) return false;
@@ -100,10 +102,10 @@ void run_complete(FreeKind kind, std::unique_lock<sync::Mutex> lock) noexcept {
 
 bool defer_free(BlockFree& block) noexcept try {
   std::list<StreamPoint> own(1);
-  std::list<BlockFree> made(1);  // from here on nothing fails
-  own.front() = std::move(block.own);
+  std::list<BlockFree> made(1);  // From here on nothing fails.
+  own.front() = std::move(block.owner);
   block.others.splice(block.others.begin(), own);
-  own_call([&] {
+  internal_call([&] {
     for (StreamPoint& point : block.others) point.record();
   });
   const FreeKind kind = kind_of(block);
@@ -117,7 +119,7 @@ bool defer_free(BlockFree& block) noexcept try {
 }
 
 void run_complete_frees() noexcept {
-  // one thread at it is enough
+  // Skips if another thread is processing the list.
   run_complete(FreeKind::device, std::unique_lock{deferred().lock, std::try_to_lock});
 }
 
@@ -125,9 +127,9 @@ void run_complete_resource_frees() noexcept {
   if (!is_in_resource()) run_complete(FreeKind::resource, std::unique_lock{deferred().lock});
 }
 
-bool wait_for_a_free() noexcept {
+bool wait_for_deferred_free() noexcept {
   bool is_freed = false;
-  hold_until([&] {
+  block_until([&] {
     bool comes = false;
     is_freed = run_if(FreeKind::device, std::unique_lock{deferred().lock}, [&](BlockFree& block) {
       const Progress now = advance(block.others);
@@ -140,8 +142,8 @@ bool wait_for_a_free() noexcept {
 }
 
 void run_all_frees() noexcept {
-  if (if_captures_met()) return;
-  // what another thread adds meanwhile may be used by work that the wait does not cover
+  if (any_capture_seen()) return;
+  // Entries that another thread adds meanwhile may depend on work that the wait does not cover.
   std::list<BlockFree> taken;
   const auto move_all = [](std::list<BlockFree>& to, std::list<BlockFree>& from) {
     const std::lock_guard lock{deferred().lock};

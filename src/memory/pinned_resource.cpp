@@ -2,7 +2,7 @@
 #include <runnel/pinned_resource.hpp>
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "memory/pinned_blocks.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class PinnedResource final : public std::pmr::memory_resource {
     return detail::allocate_pinned(std::max<std::size_t>(bytes, 1), false);
   }
   void do_deallocate(void* pointer, std::size_t, std::size_t) override {
-    if (!detail::give_back_pinned(pointer))
+    if (!detail::deallocate_pinned(pointer))
       detail::throw_error(errc::invalid_argument, "give pinned memory back",
                           "the pointer is not the start of a block in use: it is foreign, or was "
                           "given back before");
@@ -33,7 +33,7 @@ class PinnedResource final : public std::pmr::memory_resource {
 }  // namespace
 
 std::pmr::memory_resource* pinned_resource() noexcept {
-  return &detail::immortal<PinnedResource>();
+  return &detail::never_destroyed<PinnedResource>();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -2,7 +2,7 @@
 #include "memory/recorded_uses.hpp"
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_shelves.hpp"
@@ -22,17 +22,19 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// Blocks begin at multiples of this, so that the addresses of one step are of one block.
+/// Blocks begin at multiples of this, so that all addresses within one step belong to the same
+/// block.
 constexpr std::uintptr_t step = 256;
 
 struct Recorded {
   sync::Mutex lock;
-  std::map<std::uintptr_t, std::list<StreamPoint>> all;  // by the address that the streams use
+  std::map<std::uintptr_t, std::list<StreamPoint>>
+      all;  // By the address that was recorded, rounded down to a step.
   std::size_t count = 0;
 };
-Recorded& recorded() { return immortal<Recorded>(); }
+Recorded& recorded() { return never_destroyed<Recorded>(); }
 
-/// Requires, for each function: the lock is held.
+/// Requires, for this function and prune(): the caller holds the lock.
 void change_count(std::size_t count) noexcept {
   recorded().count = count;
   uses_recorded.store(count, std::memory_order_relaxed);
@@ -41,7 +43,7 @@ void prune() noexcept {
   auto& all = recorded().all;
   std::size_t left = 0;
   for (auto each = all.begin(); each != all.end();) {
-    forget_over(each->second);
+    erase_ended_points(each->second);
     left += each->second.size();
     each = each->second.empty() ? all.erase(each) : std::next(each);
   }

@@ -7,11 +7,11 @@
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "device/device_call.hpp"
+#include "device/internal_calls.hpp"
 #include "device/ipc.hpp"
-#include "device/own_calls.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
-#include "stream/own_streams.hpp"
+#include "stream/internal_streams.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -20,11 +20,11 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// CUDA shares whole blocks of 2 MiB, and smaller allocations lie in one block with others.
+/// CUDA shares whole blocks of 2 MiB, and several smaller allocations would be in one block.
 constexpr std::size_t step = std::size_t{2} << 20;
 
 void close_now(const Postponed& item) noexcept {
-  // Closing waits for nothing. If the device cannot be waited for, the memory stays open.
+  // Closing does not wait for work. If the wait for the device fails, the memory stays open.
   if (wait_for_device(item.device))
     call_quietly(item.device, [&] { return backend::close_memory(item.handle); });
 }
@@ -32,7 +32,7 @@ void close_now(const Postponed& item) noexcept {
 }  // namespace
 
 void* allocate_shared(std::size_t bytes, Device device) {
-  const OwnDeviceCall call{device.ordinal(), "allocate memory to share"};
+  const InternalDeviceCall call{device.ordinal(), "allocate memory to share"};
   if (bytes == 0) return nullptr;
   watch_main_thread();
   std::size_t rounded = 0;
@@ -55,7 +55,7 @@ IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool
   if (opened)
     throw_error(errc::invalid_argument, operation,
                 "the memory is another process's: send on the handle that it was opened by");
-  const OwnDeviceCall call{device, operation};
+  const InternalDeviceCall call{device, operation};
   IpcContent content{};
   content.bytes = bytes;
   call.check(backend::export_memory(content.native, pointer));
@@ -71,7 +71,7 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
     throw_error(errc::invalid_argument, operation,
                 "the memory holds no whole number of elements of this type");
   watch_main_thread();
-  const OwnDeviceCall call{device, operation};
+  const InternalDeviceCall call{device, operation};
   OpenedMemory opened{nullptr, content.bytes, device};
   ScopedEvent event{
       [&] { return about_allocation(operation, MemoryKind::device, opened.bytes, device); }};
@@ -83,11 +83,12 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
 
 void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
   count_down(counters.shared_and_managed_blocks);
-  // this may be a forked child, where no lock may be taken
+  // In a forked child no lock may be taken.
   if (release_mode_of_wait() == Release::never) return;
   constexpr const char* operation = "free shared memory";
   emit_free(operation, MemoryKind::device, pointer, 0, device);
-  static_cast<void>(take_recorded_uses(pointer, bytes, {}));  // the device is waited for
+  static_cast<void>(take_recorded_uses(
+      pointer, bytes, {}));  // The points are not needed: the release waits for the device.
   const Postponed close{close_now, pointer, device};
   release_and_wait(operation,
                    opened ? close : native_release<void*, backend::free_device>(pointer, device),

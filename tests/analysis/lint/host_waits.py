@@ -6,7 +6,7 @@ import re
 import functions
 import repository
 
-WAITS = re.compile(r'backend::(?:stream|event|device)_synchronize\(|\b(?:poll_until|try_for|hold_until|wait_for_devices?)\(|[.>]wait(?:_until)?\(')
+WAITS = re.compile(r'backend::(?:stream|event|device)_synchronize\(|\b(?:poll_until|try_for|block_until|wait_for_devices?)\(|[.>]wait(?:_until)?\(')
 ANNOUNCED = re.compile(r'\bScopedWait\b')
 THREAD = 'a thread of the library waits, and no caller'
 CALLERS = 'its callers announce the wait'
@@ -16,19 +16,19 @@ EXIT = 'the process exits, and the time is bounded'
 EXCUSED = {
     'src/base/polling.hpp': CALLERS,
     'src/base/sync_hidden.hpp': CALLERS,
-    'src/stream/patience.hpp': CALLERS,
-    'src/base/process.cpp: BlockingWork::BlockingWork': 'waits until a release is over, which devices that are idle make short',
+    'src/stream/wait_limit.hpp': CALLERS,
+    'src/base/process.cpp: BlockingEnqueue::BlockingEnqueue': 'waits until a release is over, which devices that are idle make short',
     'src/base/process.cpp: enter_slowly': 'waits until a release is over, which devices that are idle make short',
     'src/stream/stream.cpp: wait_for_submitted': CALLERS,
-    'src/stream/own_streams.cpp: wait_for_device': CALLERS,
+    'src/stream/internal_streams.cpp: wait_for_device': CALLERS,
     'src/memory/block_free.cpp: wait_for_devices': CALLERS,
-    'src/memory/deferred_frees.cpp: wait_for_a_free': CALLERS,
+    'src/memory/deferred_frees.cpp: wait_for_deferred_free': CALLERS,
     'src/memory/deferred_frees.cpp: run_all_frees': CALLERS,
     'src/memory/shared_memory.cpp: close_now': CALLERS,
     'src/memory/pinned_pool.cpp: PinnedPool::trim': 'waits for 1 ms at most, and announces what may take longer',
     'src/overlap/overlap.cpp: OverlapRun': 'Device::synchronize() announces the wait',
     'src/overlap/overlap.cpp: finish': 'what it calls announces the wait',
-    'src/overlap/overlap.cpp: wait_for_place': PARTNER,
+    'src/overlap/overlap.cpp: wait_for_record': PARTNER,
     'src/overlap/overlap.cpp: wait_for_chunk': PARTNER,
     'src/stream/device_waits.cpp: wait': THREAD,
     'src/copy/staging/workers.cpp: StagingWorkers::sleep': THREAD,
@@ -42,7 +42,7 @@ EXCUSED = {
     'src/comm/ccl_watcher.cpp: abort_all': MOMENT,
     'src/comm/ccl_watcher.cpp: watch': THREAD,
     'src/comm/ccl_watcher.cpp: destroy_in_background': THREAD,
-    'src/comm/devices.cpp: wait_for_all_batons': CALLERS,
+    'src/comm/devices.cpp: wait_for_all_orders': CALLERS,
     'src/comm/staged.cpp: Stager::work': THREAD,
     'src/comm/staged.cpp: Stager::run_piece': THREAD,
     'src/comm/staged.cpp: Stager::enqueue_wait': 'a host function of a stream waits, and no caller',

@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
@@ -71,7 +71,7 @@ bool is_idle(native::stream stream) {
   return stream->completed.load(std::memory_order_acquire) == stream->submitted;
 }
 
-FreeSlots& free_slots() { return runnel::detail::immortal<FreeSlots>(); }
+FreeSlots& free_slots() { return runnel::detail::never_destroyed<FreeSlots>(); }
 
 runnel::detail::Slot* reuse_slot(std::uint64_t id) {
   runnel::detail::Slot* slot = nullptr;
@@ -194,7 +194,7 @@ namespace detail {
 void deliver(Operation) noexcept {}
 
 constinit Atomic<unsigned> observers{0};
-constinit sync::Atomic<unsigned> attention{0};
+constinit sync::Atomic<unsigned> slow_path_reasons{0};
 thread_local constinit bool in_host_function = false;
 constinit sync::Atomic<int> known_device_count{1};
 constinit Counters counters{};
@@ -206,7 +206,7 @@ Release release_mode_of_wait() noexcept { return Release::now; }
 void release(const Postponed& item) noexcept { item.release(item); }
 void postpone(Postponed item) noexcept { item.release(item); }
 void watch_main_thread() {}
-void release_on_thread(LateRelease& late) noexcept { late.item.release(late.item); }
+void release_on_thread(QueuedRelease& queued) noexcept { queued.item.release(queued.item); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
 void forget_capture(StreamUse) noexcept {}

@@ -338,7 +338,8 @@ bool Array::open_cuda_array(nb::handle object, bool is_written) {
   const nb::dict description = nb::cast<nb::dict>(found);
   const nb::object place = entry(description, "data");
   data = reinterpret_cast<void*>(to_size(nb::object(place[0])));
-  if (is_written && nb::cast<bool>(nb::object(place[1])))
+  const bool is_read_only = nb::cast<bool>(nb::object(place[1]));
+  if (is_written && is_read_only)
     refuse_buffer("the destination is read-only: the order is copy(destination, source)");
   item_bytes = item_size(entry(description, "typestr"));
   const nb::object steps = nb::borrow(description.attr("get")("strides"));

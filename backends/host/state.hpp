@@ -37,7 +37,7 @@ struct native::host_stream {
   const bool is_default;
 
   // Protected by the device's lock.
-  std::list<host_stream*>::iterator place;  // in one of the device's lists
+  std::list<host_stream*>::iterator list_position;  // in one of the device's lists
   // This stream's next work waits for the default stream's task with this number.
   std::uint64_t awaited_default = 0;
   // The default stream's next work waits for this stream's task with this number.

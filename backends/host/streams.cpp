@@ -24,7 +24,7 @@ native::host_stream::host_stream(int on_device, int priority, bool is_blocking,
   host::prepare(*queue);
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
-  place = owner.streams.insert(owner.streams.end(), this);
+  list_position = owner.streams.insert(owner.streams.end(), this);
 }
 
 namespace host {
@@ -39,14 +39,14 @@ constinit char per_thread_mark = 0;
 
 /// Not std::call_once: under ThreadSanitizer that hangs after the stream's constructor has thrown.
 native::host_stream& default_of(int ordinal) {
-  sync::Atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
-  if (native::host_stream* const stream = place.load(std::memory_order_acquire)) [[likely]]
+  sync::Atomic<native::host_stream*>& pointer = device_at(ordinal).default_stream;
+  if (native::host_stream* const stream = pointer.load(std::memory_order_acquire)) [[likely]]
     return *stream;
   static constinit sync::Mutex making;
   const std::lock_guard lock{making};
-  if (place.load(std::memory_order_relaxed) == nullptr)
-    place.store(new native::host_stream{ordinal, 0, true, true}, std::memory_order_release);
-  return *place.load(std::memory_order_relaxed);
+  if (pointer.load(std::memory_order_relaxed) == nullptr)
+    pointer.store(new native::host_stream{ordinal, 0, true, true}, std::memory_order_release);
+  return *pointer.load(std::memory_order_relaxed);
 }
 
 /// The calling thread's default streams, by device.
@@ -133,7 +133,7 @@ void destroy(native::host_stream* stream) noexcept {
   const std::lock_guard lock{device.mutex};
   if (sync::finds_races) announce_end(device, *stream);
   stream->queue->close();
-  device.leaving.splice(device.leaving.end(), device.streams, stream->place);
+  device.leaving.splice(device.leaving.end(), device.streams, stream->list_position);
   delete_finished(device);
 }
 

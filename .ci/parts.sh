@@ -21,6 +21,7 @@ release=(
   abi
   reproducible
   tidy
+  site
   release_build
   tsan_standin
   cuda_12
@@ -144,6 +145,14 @@ part_lint() {
   ninja -C build
   run_tests build --suite lint
   nothing_skipped build
+}
+
+# The site with the theme of scripts/docs, as a phone shows it.
+part_site() {
+  need chromium command -v chromium
+  install_missing
+  ./scripts/docs
+  docs/site/phone_width.py build-doc/html
 }
 
 # clang's warnings as errors, ASan and UBSan in one build. clang is the quicker of the two compilers with these; g++'s are gcc_sanitizers,

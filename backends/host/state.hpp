@@ -13,10 +13,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -37,7 +37,6 @@ struct native::host_stream {
   const bool is_default;
 
   // Protected by the device's lock.
-  std::list<host_stream*>::iterator list_position;  // in one of the device's lists
   // This stream's next work waits for the default stream's task with this number.
   std::uint64_t awaited_default = 0;
   // The default stream's next work waits for this stream's task with this number.
@@ -77,11 +76,11 @@ template <class F>
 }
 
 struct HostDevice {
-  // Protects the lists, and the order of submissions to the default stream and to blocking streams.
+  // Protects the sets, and the order of submissions to the default stream and to blocking streams.
   sync::Mutex mutex;
-  std::list<native::host_stream*> streams;
+  std::set<native::host_stream*> streams;
   // Destroyed streams with unfinished work: the default stream waits for them, too.
-  std::list<native::host_stream*> leaving;
+  std::set<native::host_stream*> leaving;
   // Created at first use by host::resolve, without the lock.
   sync::Atomic<native::host_stream*> default_stream{nullptr};
   sync::Atomic<std::size_t> allocated{0};  // bytes of device memory in use
@@ -89,8 +88,8 @@ struct HostDevice {
   /// Calls `f(stream)` for each stream that has work or may get some. Requires: the lock is held.
   template <class F>
   void for_each_stream(F f) {
-    for (const auto* const list : {&streams, &leaving})
-      for (native::host_stream* const stream : *list) f(*stream);
+    for (const auto* const set : {&streams, &leaving})
+      for (native::host_stream* const stream : *set) f(*stream);
   }
   /// Requires: the lock is held.
   template <class F>
@@ -111,6 +110,8 @@ struct HostDevice {
 /// The stream of a handle. The null handle and the per-thread handle depend on the calling thread
 /// and its device.
 [[nodiscard]] native::host_stream& resolve(native::stream handle);
+/// Whether the handle is that of a stream which is not destroyed. It may be any number.
+[[nodiscard]] bool is_living(native::stream handle);
 /// Submits work in the order of default and blocking streams. `work` is moved into the task.
 template <class F>
 std::uint64_t submit_in_order(native::host_stream& stream, F work);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <list>
 #include <memory>
 #include <utility>
 
@@ -24,7 +23,7 @@ native::host_stream::host_stream(int on_device, int priority, bool is_blocking,
   host::prepare(*queue);
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
-  list_position = owner.streams.insert(owner.streams.end(), this);
+  owner.streams.insert(this);
 }
 
 namespace host {
@@ -113,6 +112,16 @@ native::host_stream& resolve(native::stream handle) {
   return *handle;
 }
 
+bool is_living(native::stream handle) {
+  if (handle == nullptr || handle == per_thread_handle()) return true;
+  for (int ordinal = 0; ordinal < visible_devices(); ++ordinal) {
+    HostDevice& device = device_at(ordinal);
+    const std::lock_guard lock{device.mutex};
+    if (device.streams.count(handle) != 0) return true;
+  }
+  return false;
+}
+
 namespace {
 
 /// For find_races: declares the order of the ended stream's work before later work of the device,
@@ -133,7 +142,7 @@ void destroy(native::host_stream* stream) noexcept {
   const std::lock_guard lock{device.mutex};
   if (sync::finds_races) announce_end(device, *stream);
   stream->queue->close();
-  device.leaving.splice(device.leaving.end(), device.streams, stream->list_position);
+  device.leaving.insert(device.streams.extract(stream));
   delete_finished(device);
 }
 
@@ -237,8 +246,10 @@ status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
   });
 }
 
+// The first call for a handle that the user passes, so the handle may be invalid.
 status stream_device(native::stream stream, int& device) noexcept {
   return catch_bad_alloc([&] {
+    if (!host::is_living(stream)) return host::status_of(errc::invalid_handle);
     device = host::resolve(stream).device;
     return ok;
   });

@@ -37,11 +37,13 @@ class Texts(html.parser.HTMLParser):
             self.skipped += 1
         elif self.skipped and tag == 'div':
             self.skipped += 1
-        if values.get('id') and (kind == 'anchor' or tag in HEADINGS):
-            self.place = values['id']
         if self.inside and tag in HEADINGS:
             self.in_heading = True
             self.sections.append(['', self.place, ''])
+        if values.get('id') and (tag == 'a' or tag in HEADINGS):
+            self.place = values['id']
+            if self.in_heading:
+                self.sections[-1][1] = self.place
 
     def handle_endtag(self, tag):
         if self.skipped and tag in ('script', 'style', 'div'):
@@ -55,12 +57,9 @@ class Texts(html.parser.HTMLParser):
         if self.is_title:
             self.title += data
         elif self.inside and not self.skipped:
-            if self.in_heading:
-                if self.sections[-1][1] == '':
-                    self.sections[-1][1] = self.place
-                self.sections[-1][0] += data
-            else:
-                self.sections[-1][2] += data
+            self.sections[-1][0 if self.in_heading else 2] += data
+            if data.strip():
+                self.place = ''  # a place stands within its heading, or just before it
 
 
 def sections(name, text):

@@ -4,11 +4,10 @@
 usage: doc_examples.py INCLUDE-FOLDER -- COMPILER...
        doc_examples.py --needing LIBRARY FILE
 
-A block with an #include or a main() is a file of its own. A program near the beginning of a page may have the line "// a block of this page":
-then each other block of the page compiles in its place, so that readers who paste it there have all that it needs. On a page without such
-a program a block is the body of a function with `using namespace runnel`, and a comment before it, which readers do not see, declares the
-names that it uses: <!-- given: Stream stream; int n = 1; -->
-A block that needs another library says so in that comment: <!-- needs: kokkos; given: ... -->. The first form leaves such blocks out. The
+A block with an #include or a main() is a file of its own. Other blocks of a page compile in place of the line "// a block of this page" in
+a program near the page's beginning, so that readers who paste them there have all that they need.
+A block that needs another library says so in a comment before it, which readers do not see: <!-- needs: kokkos; given: int n = 1; -->. It is
+the body of a function with `using namespace runnel` and the declarations that are given. The first form leaves such blocks out. The
 second form writes only them into a file, for a build that has the library; one of them with an #include is what the file begins with."""
 import concurrent.futures
 import os
@@ -41,7 +40,6 @@ using namespace runnel;
 using namespace std::chrono_literals;
 """
 PRELUDES = {
-    None: PRELUDE,
     # The declarations that docs/kokkos.md states for all its blocks. The functors are not local types, because nvcc does not launch those.
     "kokkos": """#include <runnel/kokkos.hpp>
 #include <runnel/mdspan.hpp>
@@ -97,7 +95,7 @@ def sources(page, wanted=None):
     """Returns the files to compile for a page: its whole programs, and one file with all its snippets, each in a function of its own."""
     text = page.read_text()
     frame = frame_of(text) if wanted is None else None
-    snippets, programs = [frame[0] if frame else PRELUDES[wanted]], []
+    snippets, programs = [PRELUDES[wanted] if wanted else frame[0] if frame else ""], []
     for number, block in enumerate(BLOCK.finditer(text)):
         needs, words, code = block.groups()
         if needs != wanted:
@@ -107,9 +105,10 @@ def sources(page, wanted=None):
             snippets[0] = place + code  # what such a page begins with
         elif "#include" in code or "int main(" in code:
             programs.append(place + code)
-        elif frame:
+        elif not wanted:
+            assert frame, f"{page.name}: {code}: readers cannot compile this; write a program with '// a block of this page' at the beginning"
             assert not words, f"{page.name}: {words}: readers do not see this; write it into the program at the page's beginning, or into the block"
-            snippets.append(f"[[maybe_unused]] static void block_{number}{frame[1]} {frame[2]}\n{place}{code}{frame[3]}")
+            snippets.append(f"[[maybe_unused]] static int block_{number}{frame[1]} {frame[2]}\n{place}{code}{frame[3]}")  # int, as main()
         else:
             snippets.append(f"[[maybe_unused]] static void block_{number}() {{\n{words or ''}\n{{\n{place}{code}}}\n}}\n")
     return programs + (["".join(snippets)] if len(snippets) > 1 else [])

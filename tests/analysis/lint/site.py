@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doxygen writes the site (docs/Doxyfile) without warnings, so every public name is documented. Each link within the site leads to a file
-and a place that are there, the search finds each guide, each task of the first page and some words that users look for, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
+and a place that are there, the search finds each guide and leads to its sections, it finds each task of the first page and some words that users look for, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
 detail."""
 import collections
 import html.parser
@@ -62,13 +62,36 @@ def broken_links(folder, pages):
                 yield f'{name}: {target}: there is no such place'
 
 
+def filter_of_site():
+    """docs/site/filter.py as a module."""
+    spec = importlib.util.spec_from_file_location('filter', repository.ROOT / 'docs/site/filter.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def in_search(folder):
+    """What the search knows: [title, heading, address, text] of each section."""
+    return json.loads((folder / 'find-index.js').read_text().removeprefix('window.findIndex = ').removesuffix(';\n'))
+
+
+def led_astray(folder):
+    """Sections of guides to which the search does not lead."""
+    of_site, guides = filter_of_site(), {path.stem.lower() for path in (repository.ROOT / 'docs').glob('*.md')}
+    for title, heading, address, text in in_search(folder):
+        page, _, place = address.partition('#')
+        guide = page.removesuffix('.html')
+        if guide in guides and heading and place != f'{guide}_{of_site.anchor(heading)}':
+            yield f'the search leads from "{title}: {heading}" to {address}'
+
+
 # What users look for, and the guide that has to be found.
 LOOKED_FOR = {'RUNNEL_CHECK': 'race-checker', 'cudaMemcpyAsync': 'porting', 'deadlock': 'completion', 'stencil': 'overlap', 'two gpus': 'beyond-one-device'}
 
 
 def not_found_by_search(folder):
     """Guides that the search does not know, or knows twice, and tasks of the first page that it does not find by their last word."""
-    sections = json.loads((folder / 'find-index.js').read_text().removeprefix('window.findIndex = ').removesuffix(';\n'))
+    sections = in_search(folder)
 
     def finds(typed, guide):
         """As docs/site/find.js: every word occurs in one section."""
@@ -106,10 +129,8 @@ def hidden_names(pages):
 
 
 def without_example():
-    """Topics in which nothing leads to a block of code of a guide (docs/site/filter.py)."""
-    spec = importlib.util.spec_from_file_location('filter', repository.ROOT / 'docs/site/filter.py')
-    of_site = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(of_site)
+    """Topics in which nothing leads to a block of code of a guide."""
+    of_site = filter_of_site()
     topics = {}
     for path in sorted((repository.ROOT / 'include/runnel').glob('*.hpp')):
         text = path.read_text()
@@ -126,7 +147,7 @@ def main():
         complaints = write(written)
         folder = pathlib.Path(written) / 'html'
         pages = {path.name: Page(path.read_text()) for path in folder.glob('*.html')}
-        complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *without_topic(), *without_example(), *hidden_names(pages)]
+        complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *led_astray(folder), *without_topic(), *without_example(), *hidden_names(pages)]
     print(f'{len(pages)} pages, {sum(len(page.targets) for page in pages.values())} links')
     repository.finish(complaints if pages else complaints + ['doxygen wrote no page'])
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/devices.hpp"
 
-#include "base/immortal.hpp"
 #include "base/max_devices.hpp"
+#include "base/never_destroyed.hpp"
 
 #include <runnel/device.hpp>
 
@@ -20,7 +20,7 @@ struct Devices {
   sync::Mutex lock;  // Guards `orders`, and changes of `all`.
   std::vector<std::weak_ptr<SerialOrder>> orders;
 };
-Devices& devices() { return immortal<Devices>(); }
+Devices& devices() { return never_destroyed<Devices>(); }
 
 /// The live orders that make_serial_order() has created.
 std::vector<std::shared_ptr<SerialOrder>> live_orders() {

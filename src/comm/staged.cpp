@@ -234,7 +234,7 @@ void Stager::run_piece(const StagedOperation& operation, std::size_t piece) {
     return has_reached(number.load(std::memory_order_acquire), goal) ||
            operation.state->is_broken();
   };
-  hold_until(is_ready, spin_time);
+  block_until(is_ready, spin_time);
   operation.state->check();
   std::vector<Exchange> steps;
   for (const SlotLayout& layout : operation.layouts)
@@ -267,8 +267,8 @@ void Stager::enqueue_wait(const StagedOperation& operation, std::uint32_t number
   if (operation.waits_for_numbers) return operation.stream.wait_value(finished(), number);
   operation.stream.launch_host_func([self = shared_from_this(), number] {
     const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
-    hold_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); },
-               spin_time);
+    block_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); },
+                spin_time);
   });
 }
 

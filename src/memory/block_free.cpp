@@ -11,8 +11,8 @@
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/open_captures.hpp"
-#include "stream/own_streams.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
@@ -27,7 +27,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept {
+[[nodiscard]] bool is_captured(const HandleLock& stream) noexcept {
   return capture_state(stream.handle()) == CaptureState::active;
 }
 
@@ -42,16 +42,16 @@ struct FreeingStream {
 };
 
 [[nodiscard]] bool is_in_capture(StreamUse stream, std::uint64_t capture) noexcept {
-  const HeldStream held{stream};
-  return held && held.is_reachable() && capture_number_of(held.handle()) == capture;
+  const HandleLock locked{stream};
+  return locked && locked.is_reachable() && capture_number_of(locked.handle()) == capture;
 }
 
 /// Enqueues the free on the stream.
 void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept {
   if (block.resource) [[unlikely]]
     return deallocate_to_resource(*block.resource, stream.view, block.pointer, block.bytes);
-  succeeded_or_note_capture(own_call(
-      [&] { return backend::free_async(block.pointer, stream.handle); }, if_captures_met()));
+  succeeded_or_note_capture(internal_call(
+      [&] { return backend::free_async(block.pointer, stream.handle); }, any_capture_seen()));
 }
 
 /// Enqueues the free on the stream, after the work of the block's other users. Returns false, and
@@ -76,22 +76,23 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
 /// Returns false if no stream can be made to wait for a user.
 [[nodiscard]] bool free_in_stream_order(BlockFree& block) noexcept try {
   const StreamUse owner = block.owner.stream();
-  if (const HeldStream held = block.others.empty() ? HeldStream{block.owner} : HeldStream{owner}) {
+  if (const HandleLock locked =
+          block.others.empty() ? HandleLock{block.owner} : HandleLock{owner}) {
     std::optional<ScopedDevice> on;
-    if (held.is_default()) on.emplace(block.device, ScopedDevice::no_throw);
-    if (!held.is_reachable()) return false;
-    const FreeingStream own{held.handle(), view_of(owner)};
+    if (locked.is_default()) on.emplace(block.device, ScopedDevice::no_throw);
+    if (!locked.is_reachable()) return false;
+    const FreeingStream own{locked.handle(), view_of(owner)};
     if (block.others.empty()) {
       enqueue_free(own, block);
       return true;
     }
     // The allocation may be a node of the graph, if the stream was being captured then. The free
     // must then be a node, too.
-    if (is_captured(held)) return free_on(own, block, InCapture::allowed);
+    if (is_captured(locked)) return free_on(own, block, InCapture::allowed);
   }
-  FreeingStream helper{take_own_stream(block.device), view_of(owner)};
+  FreeingStream helper{pick_internal_stream(block.device), view_of(owner)};
   if (helper.handle == nullptr) return false;
-  if (block.resource) helper.view = view_own_stream(helper.handle, block.device);
+  if (block.resource) helper.view = view_internal_stream(helper.handle, block.device);
   return block.owner.make_wait(helper.handle, InCapture::never) &&
          free_on(helper, block, InCapture::never);
 } catch (const std::bad_alloc&) {  // Nothing was enqueued yet.
@@ -104,16 +105,16 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
 [[nodiscard]] bool would_break_capture(const BlockFree& block) noexcept {
   if (!are_captures_open()) [[likely]]
     return false;
-  const HeldStream held{block.owner.stream()};
-  if (!held || !held.is_default() || !held.is_reachable()) return false;
+  const HandleLock locked{block.owner.stream()};
+  if (!locked || !locked.is_default() || !locked.is_reachable()) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
-  return capture_state(held.handle()) == CaptureState::unknown;
+  return capture_state(locked.handle()) == CaptureState::unknown;
 }
 
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
   return std::ranges::any_of(block.others, [](const StreamPoint& user) {
-    const HeldStream held{user.stream()};
-    return held && held.is_reachable() && is_captured(held);
+    const HandleLock locked{user.stream()};
+    return locked && locked.is_reachable() && is_captured(locked);
   });
 }
 
@@ -148,8 +149,8 @@ void free_after_wait(const BlockFree& block) noexcept {
 
 [[nodiscard]] bool has_unreachable_user(const BlockFree& block) noexcept {
   const auto is_unreachable = [](const StreamPoint& user) {
-    const HeldStream held{user.stream()};
-    return held && !held.is_reachable();
+    const HandleLock locked{user.stream()};
+    return locked && !locked.is_reachable();
   };
   return is_unreachable(block.owner) || std::ranges::any_of(block.others, is_unreachable);
 }
@@ -170,7 +171,7 @@ void free_block(BlockFree& block) noexcept {
   const bool is_in_order =
       (block.resource || has_memory_pools(block.device)) && !would_break_capture(block);
   if ((is_in_order && free_in_stream_order(block)) || has_captured_user(block)) return;
-  if ((if_captures_met() || has_unreachable_user(block)) && defer_free(block))
+  if ((any_capture_seen() || has_unreachable_user(block)) && defer_free(block))
     return run_complete_frees();
   free_after_wait(block);
 }

@@ -11,7 +11,7 @@ namespace {
 /// long would otherwise collect them. Requires: the caller holds the pool's lock. The runtime calls
 /// make that long, but this is rare.
 void prune(PinnedBlock& block) noexcept {
-  forget_over(block.users);
+  erase_ended_points(block.users);
   block.prune_at = std::max<std::size_t>(16, 2 * block.users.size());
 }
 

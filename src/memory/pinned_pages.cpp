@@ -3,7 +3,7 @@
 
 #include "base/available_memory.hpp"
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/populate.hpp"
 #include "base/sync.hpp"
 
@@ -35,7 +35,7 @@ struct RegisteredBlocks {
   sync::Mutex lock;
   std::map<void*, std::size_t> all;
 };
-RegisteredBlocks& registered_blocks() { return immortal<RegisteredBlocks>(); }
+RegisteredBlocks& registered_blocks() { return never_destroyed<RegisteredBlocks>(); }
 
 [[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;

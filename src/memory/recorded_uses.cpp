@@ -2,7 +2,7 @@
 #include "memory/recorded_uses.hpp"
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_shelves.hpp"
@@ -32,7 +32,7 @@ struct Recorded {
       all;  // By the address that was recorded, rounded down to a step.
   std::size_t count = 0;
 };
-Recorded& recorded() { return immortal<Recorded>(); }
+Recorded& recorded() { return never_destroyed<Recorded>(); }
 
 /// Requires, for this function and prune(): the caller holds the lock.
 void change_count(std::size_t count) noexcept {
@@ -43,7 +43,7 @@ void prune() noexcept {
   auto& all = recorded().all;
   std::size_t left = 0;
   for (auto each = all.begin(); each != all.end();) {
-    forget_over(each->second);
+    erase_ended_points(each->second);
     left += each->second.size();
     each = each->second.empty() ? all.erase(each) : std::next(each);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Captures and graphs at the waist: what the library's layer relies on, on every order of
-/// execution of a stand-in.
+/// Captures and graphs through the backend interface: what the library's layer relies on, on every
+/// order of execution of a stand-in.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

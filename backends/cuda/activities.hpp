@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The times of kernels, copies and fills from CUPTI's activity API, for traces. The library links
-/// no CUPTI: it loads the one of the runtime's major version when a trace begins, and needs no
-/// header of it. What is declared here is the part of CUPTI 12 and 13 that is used;
-/// tests/integration/trace/cupti.cpp compares it with CUPTI's own header.
+/// Times of kernels, copies and fills from CUPTI's activity API, for traces. The library does not
+/// link CUPTI, and needs no header of it: when a trace begins, it loads the CUPTI of the runtime's
+/// major version. The declarations here are the used part of CUPTI 12 and 13;
+/// tests/integration/trace/cupti.cpp compares them with CUPTI's own header.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,10 +17,10 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-// CUpti_ActivityKind
+// Values of CUpti_ActivityKind.
 inline constexpr int cupti_copy = 1;
 inline constexpr int cupti_fill = 2;
-// CONCURRENT_KERNEL, which does not make kernels run one after the other
+// CONCURRENT_KERNEL, which does not serialize kernels.
 inline constexpr int cupti_kernel = 10;
 inline constexpr int cupti_peer_copy = 22;  // MEMCPY2
 inline constexpr std::array cupti_kinds{cupti_kernel, cupti_copy, cupti_peer_copy, cupti_fill};
@@ -29,7 +29,7 @@ inline constexpr std::array cupti_kinds{cupti_kernel, cupti_copy, cupti_peer_cop
 struct CuptiKernel {
   std::uint32_t kind;
   unsigned char settings[12];
-  std::uint64_t start;  // 0: not known
+  std::uint64_t start;  // 0: unknown
   std::uint64_t end;
   std::uint64_t completed;
   std::uint32_t device;
@@ -51,7 +51,7 @@ struct CuptiTransfer {
   std::uint32_t stream;
 };
 
-/// CUPTI's functions. A status of 0 is success.
+/// CUPTI's functions. They return 0 on success.
 struct Cupti {
   int (*version)(std::uint32_t*);
   int (*text_of)(int status, const char**);
@@ -82,7 +82,7 @@ bool find_in_cupti(void* library, Function*& function, const char* name) noexcep
   return function != nullptr;
 }
 
-/// Finds all functions, or says why not.
+/// Loads all functions. Writes the reason to `text` if that fails.
 inline bool find_cupti(Cupti& found, char* text, std::size_t size) noexcept {
   char name[32];
   std::snprintf(name, sizeof name, "libcupti.so.%d", CUDART_VERSION / 1000);
@@ -109,16 +109,17 @@ inline bool find_cupti(Cupti& found, char* text, std::size_t size) noexcept {
   return has_all;
 }
 
-/// CUPTI asks for room. Without room it drops records, and counts them.
-inline void give_activity_buffer(std::uint8_t** buffer, std::size_t* size,
-                                 std::size_t* most_records) noexcept {
-  constexpr std::size_t bytes = std::size_t{1} << 20;  // CUPTI's documentation asks for 1 to 10 MiB
+/// CUPTI's callback that requests a buffer. Without a buffer CUPTI drops records, and counts them.
+inline void provide_activity_buffer(std::uint8_t** buffer, std::size_t* size,
+                                    std::size_t* most_records) noexcept {
+  // CUPTI's documentation recommends 1 to 10 MiB
+  constexpr std::size_t bytes = std::size_t{1} << 20;
   *buffer = static_cast<std::uint8_t*>(std::malloc(bytes));
   *size = *buffer != nullptr ? bytes : 0;
   *most_records = 0;  // as many as fit
 }
 
-/// False if the record is of another kind. Kernels may have no times.
+/// Converts a record. False for a record of another kind. Kernels may have no times.
 inline bool read_activity(const void* record, backend::Activity& activity) noexcept {
   const auto number = [](std::uint32_t device) { return static_cast<int>(device); };
   const auto kind = static_cast<int>(*static_cast<const std::uint32_t*>(record));
@@ -145,14 +146,14 @@ inline bool read_activity(const void* record, backend::Activity& activity) noexc
   return true;
 }
 
-/// CUPTI calls this with a buffer of records, on its own thread or while it is flushed.
-inline void take_activity_buffer(void*, std::uint32_t, std::uint8_t* buffer, std::size_t,
-                                 std::size_t valid) noexcept {
+/// CUPTI's callback with a buffer of records, on its own thread or during a flush.
+inline void deliver_activity_buffer(void*, std::uint32_t, std::uint8_t* buffer, std::size_t,
+                                    std::size_t valid) noexcept {
   const Collection& all = cuda_collection;
   std::array<backend::Activity, 128> some;
   std::size_t count = 0;
   std::size_t lost = 0;
-  // Any other status than success ends the buffer: there are no more records, or the next one is
+  // Any status other than success ends the buffer: there are no more records, or the next one is
   // incomplete.
   for (void* record = nullptr; valid > 0 && all.cupti.next(buffer, valid, &record) == 0;) {
     backend::Activity activity{};
@@ -175,13 +176,13 @@ inline void stop_cupti(const Collection& all) noexcept {
   all.cupti.unsubscribe(all.subscriber);
 }
 
-/// A subscriber takes CUPTI for this program, so that no other tool that uses it loses its records.
-/// Returns the status.
+/// A subscriber reserves CUPTI for this program, so that another tool that uses CUPTI does not lose
+/// its records. Returns CUPTI's status.
 inline int start_cupti(Collection& all) noexcept {
   int status = all.cupti.subscribe(
       &all.subscriber, [](void*, int, std::uint32_t, const void*) noexcept {}, nullptr);
   if (status != 0) return status;
-  status = all.cupti.set_callbacks(&give_activity_buffer, &take_activity_buffer);
+  status = all.cupti.set_callbacks(&provide_activity_buffer, &deliver_activity_buffer);
   for (const int kind : cupti_kinds)
     if (status == 0) status = all.cupti.enable(kind);
   if (status != 0) stop_cupti(all);
@@ -206,13 +207,13 @@ inline bool cuda_collect_activities(backend::ActivitySink sink, char* text,
   return false;
 }
 
-/// A forced flush also returns buffers with incomplete records, whose times then are lost. So only
-/// the last one is forced.
+/// A forced flush also returns incomplete records, whose times are then lost. So only the last
+/// flush is forced.
 inline void cuda_deliver_activities(bool last) noexcept {
   const Collection& all = cuda_collection;
   constexpr std::uint32_t forced = 1;
   all.cupti.flush(last ? forced : 0);
-  // since the last question; CUPTI may have no buffer left that would come with it
+  // Dropped since the last call. CUPTI may have no buffer left to report them with.
   std::size_t dropped = 0;
   if (all.cupti.dropped(nullptr, 0, &dropped) == 0) all.sink(nullptr, 0, dropped);
   if (last) stop_cupti(all);

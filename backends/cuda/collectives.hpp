@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// NCCL, 2.13 and later, whose names are also those of RCCL: ../cuda_hip/collectives.cpp uses them.
+/// NCCL, 2.13 and later. RCCL has the same names; ../cuda_hip/collectives.cpp uses them.
 #pragma once
 
 #include <nccl.h>

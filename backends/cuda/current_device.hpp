@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The current device by the driver's current context, which is many times as quick as asking the
-/// runtime.
+/// The current device, derived from the driver's current context. This is many times faster than
+/// the runtime's query.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,35 +14,35 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// The primary contexts of the devices, one of which is current after cudaSetDevice. A primary
-/// context keeps its handle as long as the process lives. The handle of a context that a program
-/// makes may later be that of another device's, so those are not noted.
+/// The primary contexts of the devices; cudaSetDevice makes one of them current. A primary context
+/// keeps its handle for the life of the process. Contexts that a program creates are not stored,
+/// because their handles may be reused for other devices.
 class PrimaryContexts {
  public:
-  /// The device whose primary context is the calling thread's current context; -1 if that is not
-  /// known.
+  /// The device whose primary context is current on the calling thread; -1 if unknown.
   [[nodiscard]] int device() const noexcept {
-    CurrentContext* const ask = ask_.load(std::memory_order_acquire);
+    CurrentContext* const get_current = get_current_.load(std::memory_order_acquire);
     void* context = nullptr;
-    if (ask == nullptr || ask(&context) != cudaSuccess || context == nullptr) return -1;
-    for (std::size_t device = 0; device < noted_.size(); ++device)
-      if (noted_[device].load(std::memory_order_relaxed) == context)
+    if (get_current == nullptr || get_current(&context) != cudaSuccess || context == nullptr)
+      return -1;
+    for (std::size_t device = 0; device < contexts_.size(); ++device)
+      if (contexts_[device].load(std::memory_order_relaxed) == context)
         return static_cast<int>(device);
     return -1;
   }
 
-  /// Notes the current context if it is the primary one of `device`, which the runtime says is
-  /// current.
-  void note(int device) noexcept {
-    if (static_cast<std::size_t>(device) >= noted_.size()) return;
-    std::atomic<void*>& noted = noted_[static_cast<std::size_t>(device)];
-    if (noted.load(std::memory_order_relaxed) != nullptr) return;
-    CurrentContext* ask = ask_.load(std::memory_order_acquire);
-    if (ask == nullptr && !has_in_driver(ask, "cuCtxGetCurrent")) return;
-    ask_.store(ask, std::memory_order_release);
+  /// Stores the current context if it is the primary context of `device`. Requires: the runtime has
+  /// reported `device` as current.
+  void store(int device) noexcept {
+    if (static_cast<std::size_t>(device) >= contexts_.size()) return;
+    std::atomic<void*>& stored = contexts_[static_cast<std::size_t>(device)];
+    if (stored.load(std::memory_order_relaxed) != nullptr) return;
+    CurrentContext* get_current = get_current_.load(std::memory_order_acquire);
+    if (get_current == nullptr && !has_in_driver(get_current, "cuCtxGetCurrent")) return;
+    get_current_.store(get_current, std::memory_order_release);
     void* context = nullptr;
-    if (ask(&context) != cudaSuccess || context == nullptr) return;
-    if (others_met_.load(std::memory_order_relaxed) >= most_others) return;
+    if (get_current(&context) != cudaSuccess || context == nullptr) return;
+    if (other_contexts_.load(std::memory_order_relaxed) >= max_other_contexts) return;
     int (*state)(int device, unsigned int* flags, int* active) = nullptr;
     int (*retain)(void** context, int device) = nullptr;
     int (*release)(int device) = nullptr;
@@ -50,27 +50,27 @@ class PrimaryContexts {
         !has_in_driver(retain, "cuDevicePrimaryCtxRetain") ||
         !has_in_driver(release, "cuDevicePrimaryCtxRelease"))
       return;
-    // To retain a primary context that is not active would make it.
+    // Retaining an inactive primary context would create it.
     void* primary = nullptr;
     unsigned int flags = 0;
     int active = 0;
     if (state(device, &flags, &active) != cudaSuccess) return;
     if (active != 0 && retain(&primary, device) == cudaSuccess) release(device);
     if (primary == context)
-      noted.store(context, std::memory_order_relaxed);
+      stored.store(context, std::memory_order_relaxed);
     else
-      others_met_.fetch_add(1, std::memory_order_relaxed);
+      other_contexts_.fetch_add(1, std::memory_order_relaxed);
   }
 
  private:
   using CurrentContext = int(void**);
 
-  // bounds the cost for a program that makes contexts of its own
-  static constexpr unsigned most_others = 100;
-  std::atomic<CurrentContext*> ask_{nullptr};
-  std::atomic<unsigned> others_met_{0};
-  // as many devices as a machine usually has: device() looks through all of them
-  std::array<std::atomic<void*>, 8> noted_{};
+  // Limits the cost for a program that creates its own contexts.
+  static constexpr unsigned max_other_contexts = 100;
+  std::atomic<CurrentContext*> get_current_{nullptr};
+  std::atomic<unsigned> other_contexts_{0};
+  // As many devices as a machine usually has, because device() searches all of them.
+  std::array<std::atomic<void*>, 8> contexts_{};
 };
 inline constinit PrimaryContexts primary_contexts{};
 
@@ -80,12 +80,12 @@ inline cudaError_t cuda_get_device(int* device) noexcept {
     return cudaSuccess;
   }
   const cudaError_t e = cudaGetDevice(device);
-  if (e == cudaSuccess) primary_contexts.note(*device);
+  if (e == cudaSuccess) primary_contexts.store(*device);
   return e;
 }
 
-/// Does nothing if the device is current already: a guard sets it at its end, whatever other code
-/// has done meanwhile.
+/// Does nothing if the device is already current. Compares with the driver's state, because other
+/// code may have changed the device since a guard began.
 inline cudaError_t cuda_set_device(int device) noexcept {
   return device >= 0 && primary_contexts.device() == device ? cudaSuccess : cudaSetDevice(device);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions that only the CUDA driver has. The library does not link the driver, but asks the
-/// runtime for each function's address.
+/// Functions that only the CUDA driver has. The library does not link the driver: the runtime
+/// returns the address of each function.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +12,8 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Finds a driver function, as CUDA `version` declares it. If this driver does not have it: success
-/// and null. Before 12.5 the runtime knows its own version only.
+/// Finds a driver function, as CUDA `version` declares it. A function that the driver lacks is
+/// null, with success. Before 12.5 the runtime only finds the declarations of its own version.
 template <class Function>
 cudaError_t find_in_driver(Function*& function, const char* name,
                            [[maybe_unused]] unsigned int version = 12000) noexcept {
@@ -26,7 +26,7 @@ cudaError_t find_in_driver(Function*& function, const char* name,
   cudaDriverEntryPointQueryResult found{};
   const cudaError_t e = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found);
 #else
-  // 11.8, beneath HIP 5.2's NVIDIA platform
+  // CUDA 11.8, below the NVIDIA platform of HIP 5.2.
   const cudaError_t e = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault);
 #endif
   function = e == cudaSuccess ? reinterpret_cast<Function*>(address) : nullptr;
@@ -35,8 +35,8 @@ cudaError_t find_in_driver(Function*& function, const char* name,
   return cudaSuccess;
 }
 
-/// The same where the runtime can be asked instead: a failure counts as "does not have it", and is
-/// forgotten.
+/// For functions with a substitute in the runtime: a failure counts as a missing function, and its
+/// error is cleared.
 template <class Function>
 [[nodiscard]] bool has_in_driver(Function*& function, const char* name) noexcept {
   const cudaError_t e = find_in_driver(function, name);
@@ -44,19 +44,19 @@ template <class Function>
   return function != nullptr;
 }
 
-/// A driver function, looked up once.
+/// A driver function. Looked up once.
 template <class... Arguments>
 class DriverFunction {
  public:
   explicit constexpr DriverFunction(const char* name) noexcept : name_{name} {}
 
   cudaError_t operator()(Arguments... arguments) noexcept {
-    Function* function = known_.load(std::memory_order_relaxed);
+    Function* function = function_.load(std::memory_order_relaxed);
     int result = cudaErrorDeviceUninitialized;
     if (function != nullptr) result = function(arguments...);
     if (result != cudaErrorDeviceUninitialized) return static_cast<cudaError_t>(result);
-    // This is the first call in this process, or in this thread. Driver functions need a current
-    // context, which cudaSetDevice makes.
+    // The first call in this process, or in this thread. Driver functions need a current context,
+    // which cudaSetDevice creates.
     int device = 0;
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaSetDevice(device);
@@ -64,14 +64,14 @@ class DriverFunction {
     e = find_in_driver(function, name_);
     if (e != cudaSuccess) return e;
     if (function == nullptr) return cudaErrorNotSupported;
-    known_.store(function, std::memory_order_relaxed);
+    function_.store(function, std::memory_order_relaxed);
     return static_cast<cudaError_t>(function(arguments...));
   }
 
  private:
   using Function = int(Arguments...);
   const char* name_;
-  std::atomic<Function*> known_{nullptr};
+  std::atomic<Function*> function_{nullptr};
 };
 
 using device_address = unsigned long long;
@@ -79,7 +79,7 @@ inline device_address address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-// The runtime can fill with bytes only.
+// The runtime can only fill with bytes.
 inline constinit DriverFunction<device_address, unsigned short, std::size_t, cudaStream_t>
     driver_fill_16{"cuMemsetD16Async"};
 inline constinit DriverFunction<device_address, unsigned int, std::size_t, cudaStream_t>
@@ -93,8 +93,8 @@ inline cudaError_t cuda_fill_32(void* to, std::uint32_t value, std::size_t count
   return driver_fill_32(address_of(to), value, count, stream);
 }
 
-// Only the driver waits for values and writes them. Flags 0 mean: wait for at least the value, as a
-// cyclic difference; write after a memory barrier.
+// Only the driver can wait for values and write them. Flags 0 mean: wait until the cyclic
+// difference to the value is at least 0; write after a memory barrier.
 inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int>
     driver_wait_value{"cuStreamWaitValue32"};
 inline constinit DriverFunction<cudaStream_t, device_address, std::uint32_t, unsigned int>
@@ -111,7 +111,7 @@ inline cudaError_t cuda_write_value(cudaStream_t stream, std::uint32_t* place,
 #if CUDART_VERSION >= 12080
 inline constexpr auto cuda_stream_device = &cudaStreamGetDevice;
 #else
-// Before 12.8 only the driver can say it, by the stream's context.
+// Before 12.8 only the driver reports the device, through the stream's context.
 inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept {
   int (*context_of)(cudaStream_t, void**) = nullptr;
   int (*push)(void*) = nullptr;
@@ -135,7 +135,7 @@ inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept
 #endif
 
 #if CUDART_VERSION < 13000
-/// The addresses of a batch, as const as this version of the runtime declares them.
+/// The addresses of a batch, with the constness that this version of the runtime declares.
 struct BatchAddresses {
   const void* const* list;
   operator void**() const noexcept { return const_cast<void**>(list); }
@@ -144,7 +144,7 @@ struct BatchAddresses {
 #endif
 
 // CUDA 12.8 added one call for many copies, and CUDA 13 removed an argument from it. Neither
-// version takes the default streams.
+// version accepts the default streams.
 inline cudaError_t cuda_copy_batch(void* const* to, const void* const* from,
                                    const std::size_t* bytes, std::size_t count,
                                    cudaStream_t stream) noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Those of CUDA's calls for captures and graphs whose shape depends on the version: 12 and 13, and
-/// 11.8 beneath HIP's NVIDIA platform.
+/// CUDA's calls for captures and graphs whose signature depends on the version: 12, 13, and 11.8
+/// below HIP's NVIDIA platform.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,9 +22,9 @@ inline cudaError_t cuda_capture_number(cudaStream_t stream, unsigned long long* 
 
 /// The capture that a stream takes part in.
 struct Captured {
-  cudaGraph_t graph = nullptr;  // null: none, or it is broken
+  cudaGraph_t graph = nullptr;  // null: none, or an invalidated one
   const cudaGraphNode_t* before = nullptr;
-  std::size_t count = 0;  // the nodes that come before the stream's next one
+  std::size_t count = 0;  // the number of nodes that the stream's next node depends on
 };
 inline cudaError_t cuda_find_capture(cudaStream_t stream, Captured& found) noexcept {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -42,7 +42,7 @@ inline cudaError_t cuda_find_capture(cudaStream_t stream, Captured& found) noexc
   if (e != cudaSuccess || capture != cudaStreamCaptureStatusActive) found = {};
   return e;
 }
-/// The stream's next node comes after this one alone.
+/// Makes the stream's next node depend on this node only.
 inline cudaError_t cuda_continue_after(cudaStream_t stream, cudaGraphNode_t node) noexcept {
 #if CUDART_VERSION >= 13000
   return cudaStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
@@ -55,7 +55,7 @@ inline cudaError_t cuda_continue_after(cudaStream_t stream, cudaGraphNode_t node
 inline cudaError_t cuda_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                                     std::size_t* count) noexcept {
 #if CUDART_VERSION >= 12030
-  // Edges between kernels may carry data, and without room for it the runtime refuses to list them.
+  // Edges between kernels may carry data. The runtime does not list them without memory for it.
   std::unique_ptr<cudaGraphEdgeData[]> data;
   if (from != nullptr) {
     data.reset(new (std::nothrow) cudaGraphEdgeData[*count]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parts of a device are CUDA's green contexts. They are the driver's alone, since 12.4, and their
-/// streams since 12.5.
+/// Partitions of a device are CUDA's green contexts. Only the driver has them: since 12.4, and
+/// their streams since 12.5.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,19 +16,19 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Is CUdevResource of 12.4 to 13.0: the driver's functions of version 12.5 take it so. (Toolkits
-/// before 12.4 have no name for it.)
+/// CUdevResource of 12.4 to 13.0, which the driver's functions of version 12.5 take. (Toolkits
+/// before 12.4 do not declare it.)
 struct GreenResource {
   int type;  // 1: multiprocessors
   unsigned char padding[92];
   unsigned int count;
-  unsigned int least;      // a part has at least so many multiprocessors; since 13.0, and 0 before
-  unsigned int alignment;  // and a multiple of this number; the same
+  unsigned int least;      // the least number of multiprocessors of a part; since 13.0, 0 before
+  unsigned int alignment;  // a part's number is a multiple of this; since 13.0, 0 before
   unsigned char rest[36];
 };
 static_assert(sizeof(GreenResource) == 144);
 
-/// The driver's functions for parts, looked up once.
+/// The driver's functions for partitions.
 struct GreenFunctions {
   int (*get_resource)(int device, GreenResource*, int type) = nullptr;
   int (*split)(GreenResource* groups, unsigned int* count, const GreenResource* input,
@@ -60,12 +60,12 @@ inline cudaError_t cuda_can_divide_devices(int* can) noexcept {
   return e == cudaErrorNotSupported ? cudaSuccess : e;
 }
 
-/// The device's multiprocessors, in the smallest groups that it can separate. `rest` is what is in
-/// no group.
+/// The device's multiprocessors, in the smallest groups that it can separate. `rest` has those that
+/// are in no group.
 struct GreenGroups {
-  std::unique_ptr<GreenResource[]> list;  // with room for `rest` behind the groups
+  std::unique_ptr<GreenResource[]> list;  // with room for `rest` after the groups
   unsigned int count = 0;
-  unsigned int size = 0;  // of each
+  unsigned int size = 0;  // of each group
   GreenResource rest{};
 };
 
@@ -90,19 +90,19 @@ inline cudaError_t make_green_context(const GreenFunctions& driver, int device,
   *granted = 0;
   for (unsigned int i = 0; i < count; ++i) *granted += static_cast<int>(groups[i].count);
   void* description = nullptr;
-  constexpr unsigned int with_default_stream = 1;  // which the driver requires
+  constexpr unsigned int with_default_stream = 1;  // the driver requires it
   int result = driver.describe(&description, groups, count);
   if (result == 0) result = driver.create(context, description, device, with_default_stream);
   return static_cast<cudaError_t>(result);
 }
 
-/// Contexts that were made before one fails are left: they may be destroyed only without streams,
-/// and a later call makes others.
+/// If a context fails, those before it leak: a context may be destroyed only without streams, and a
+/// later call creates new ones.
 inline cudaError_t cuda_device_divide(int device, const int* wanted, std::size_t count,
                                       int* granted, void** parts) noexcept {
   GreenFunctions driver;
   cudaError_t e = find_green_functions(driver);
-  if (e == cudaSuccess) e = cudaSetDevice(device);  // driver functions need a context
+  if (e == cudaSuccess) e = cudaSetDevice(device);  // Driver functions need a context.
   GreenGroups groups;
   if (e == cudaSuccess) e = split_device(driver, device, groups);
   unsigned int used = 0;

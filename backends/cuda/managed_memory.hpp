@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Prefetches and advice for managed memory. CUDA 13 replaced the number of a device by a place.
+/// Prefetches and advice for managed memory. CUDA 13 replaced the device number by a location.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,7 @@
 namespace runnel::inline RUNNEL_ABI::rt {
 
 #if CUDART_VERSION >= 13000
-/// A negative number stands for the host.
+/// Negative: the host.
 inline cudaMemLocation managed_place(int device) noexcept {
   cudaMemLocation place{};
   place.type = device < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;

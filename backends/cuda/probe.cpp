@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exits with 0 where the CUDA runtime sees a device.
+// Exits with 0 if the CUDA runtime reports a device.
 #include <cuda_runtime_api.h>
 
 int main() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The names that the shared text uses, for CUDA 12 and 13. The same names in the same order as
-/// hip/runtime.hpp.
+/// The names that ../cuda_hip uses, for CUDA 12 and 13. hip/runtime.hpp has the same names in the
+/// same order.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -54,7 +54,7 @@ inline constexpr attribute attribute_can_pin_read_only_memory =
 inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
 inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables =
     cudaDevAttrPageableMemoryAccessUsesHostPageTables;
-// The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: the runtime accepts the number,
+// The driver's CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS. The runtime accepts the number,
 // but has no name for it.
 inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);
 inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
@@ -63,7 +63,7 @@ inline constexpr int hardware_queues_default = 8;
 inline constexpr auto get_device_count = &cudaGetDeviceCount;
 inline constexpr auto get_device = &cuda_get_device;
 inline constexpr auto set_device = &cuda_set_device;
-// The runtime has no call for the name alone.
+// The runtime has no call that returns only the name.
 inline error device_name(char* text, std::size_t size, int device) noexcept {
   cudaDeviceProp properties{};
   const error e = cudaGetDeviceProperties(&properties, device);
@@ -128,8 +128,8 @@ inline constinit DriverTwin launch_host_func{"cuLaunchHostFunc", &cudaLaunchHost
 inline constexpr bool values_in_pinned_memory = true;
 inline constexpr auto stream_wait_value = &cuda_wait_value;
 inline constexpr auto stream_write_value = &cuda_write_value;
-#if __has_include( \
-    <nvtx3/nvToolsExtCudaRt.h>)  // the profiler's header; without a profiler a call of it does nothing
+// The profiler's header. Without a profiler its calls do nothing.
+#if __has_include(<nvtx3/nvToolsExtCudaRt.h>)
 inline void name_stream(native::stream stream, const char* name) noexcept {
   nvtxNameCudaStreamA(stream, name);
 }
@@ -184,7 +184,7 @@ inline constexpr auto graph_destroy_node = &cudaGraphDestroyNode;
 using host_function_arguments = cudaHostNodeParams;
 inline constexpr auto graph_get_host_function = &cudaGraphHostNodeGetParams;
 using copy_arguments = cudaMemcpy3DParms;
-// the runtime returns the arguments of every copy node
+// The runtime returns the arguments of each copy node.
 inline bool last_copy_was_flat() noexcept { return true; }
 inline constexpr auto graph_get_copy = &cudaGraphMemcpyNodeGetParams;
 inline constexpr auto graph_executable_set_copy = &cudaGraphExecMemcpyNodeSetParams;
@@ -266,7 +266,7 @@ inline constinit DriverTwin copy_async{"cuMemcpyAsync", &copy_by_runtime};
 inline constexpr auto copy_2d_async = &cudaMemcpy2DAsync;
 inline constexpr auto copy_peer_async = &cudaMemcpyPeerAsync;
 inline constexpr auto copy_batch_async = &cuda_copy_batch;
-// the value is 0 to 255, so that it can be passed as an int
+// The value is 0 to 255, so that it can be passed as an int.
 inline constinit DriverTwin fill_async{"cuMemsetD8Async", &cudaMemsetAsync};
 inline constexpr auto fill_16_async = &cuda_fill_16;
 inline constexpr auto fill_32_async = &cuda_fill_32;

@@ -127,7 +127,7 @@ status receive(void* out, std::size_t count, Type type, int peer, Handle communi
   return ncclRecv(out, count, native_of(type), peer, native_of(communicator), stream);
 }
 
-// The numbers 6 and above came after version 2.13.
+// The numbers from 6 on were added after version 2.13.
 errc classify(status s) noexcept {
   constexpr status remote_error = 6;
   return s == ncclSystemError || s == remote_error ? errc::peer_lost : errc::communicator_broken;

@@ -41,8 +41,8 @@ status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size
   return rt::fill_2d_async(to, pitch, value, width, height, stream);
 }
 
-// According to both vendors' documentation, a copy from or to pageable memory is staged, and holds
-// its caller.
+// According to both vendors' documentation, a copy from or to pageable memory is staged, and blocks
+// the calling thread.
 bool copies_pageable_asynchronously() noexcept { return false; }
 
 }  // namespace runnel::inline RUNNEL_ABI::backend

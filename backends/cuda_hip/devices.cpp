@@ -10,8 +10,8 @@
 namespace runnel::inline RUNNEL_ABI::backend {
 namespace {
 
-// No runtime has a call for the number of queues that streams share. Each reads the number from its
-// own environment variable.
+// No runtime reports the number of queues that streams share. Each reads the number from its own
+// environment variable.
 int hardware_queues() noexcept {
   const char* const text = std::getenv(rt::hardware_queues_variable);
   int value = 0;
@@ -27,7 +27,7 @@ rt::attribute native_attribute(Attribute attribute) noexcept {
       return rt::attribute_compute_capability_minor;
     case Attribute::async_engine_count:
       return rt::attribute_async_engine_count;
-    // the runtime is asked for another attribute, so that it refuses a device that does not exist
+    // The runtime is queried for another attribute, so that it reports an invalid device.
     case Attribute::hardware_queues:
     case Attribute::partitions:  // the same
     case Attribute::multiprocessor_count:
@@ -62,7 +62,7 @@ unsigned int native_flag(HostWait wait) noexcept {
   return rt::host_wait_automatic;
 }
 
-// Turns the error "it is so already" into success, and clears it.
+// Converts the error "already in this state" into success, and clears it.
 status accept(status s, status harmless) noexcept {
   if (s != harmless) return s;
   forget_error(s);
@@ -73,7 +73,7 @@ status accept(status s, status harmless) noexcept {
 
 status device_count(int& count) noexcept {
   const status s = rt::get_device_count(&count);
-  if (s != ok) count = 0;  // without a driver, the CUDA runtime leaves the output as it was
+  if (s != ok) count = 0;  // without a driver, the CUDA runtime leaves the output unchanged
   return s;
 }
 
@@ -124,7 +124,7 @@ status memory_info(std::size_t& free, std::size_t& total) noexcept {
 }
 
 status priority_range(int& least, int& greatest) noexcept {
-  // HIP's documentation: without support for priorities, the call succeeds and need not set them
+  // HIP's documentation: without support for priorities, the call succeeds and need not set them.
   least = greatest = 0;
   return rt::get_stream_priority_range(&least, &greatest);
 }

@@ -15,14 +15,14 @@ struct Row {
   errc code;
 };
 
-// By number: HIP took CUDA's numbers over (and later some of its names), but each version of either
-// header knows only a part of them, and a library must be able to name what a newer runtime
-// answers. 304 (operating system), 909 (timeout) and 999 (unknown) are left out: nothing portable
-// follows from them.
+// By number. HIP adopted CUDA's numbers (and later some of its names), but each version of either
+// header declares only a part of them, and the library must classify the errors of newer runtimes.
+// 304 (operating system), 909 (timeout) and 999 (unknown) are omitted: they have no portable
+// meaning.
 constexpr std::array<Row, 132> rows{{
     {3, errc::no_device},   // the driver could not be initialised
     {34, errc::no_device},  // a stub library in place of the driver
-    // no driver at all; also a driver older than the runtime, told apart by driver_version
+    // No driver, or a driver older than the runtime; driver_version distinguishes the two.
     {35, errc::no_device},
     {46, errc::no_device},   // busy, or in exclusive or prohibited mode
     {100, errc::no_device},  // no device
@@ -148,7 +148,7 @@ constexpr std::array<Row, 132> rows{{
     {803, errc::driver_too_old},  // kernel mode and user mode driver differ
     {804, errc::driver_too_old},  // forward compatibility is not for this device
 
-    // Sticky: the context is beyond repair, and only a new process helps.
+    // Sticky errors: the context cannot be repaired, and only a new process helps.
     {53, errc::device_lost},    // an earlier launch failed
     {214, errc::device_lost},   // uncorrectable memory error
     {220, errc::device_lost},   // uncorrectable link error

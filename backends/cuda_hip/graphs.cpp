@@ -11,9 +11,9 @@ namespace runnel::inline RUNNEL_ABI::backend {
 
 namespace {
 
-/// Adds a node after all that the captured stream has been given, and before what it is given
-/// later. AMD's runtimes have calls that do so for an event only since 7.0, and none for a graph;
-/// adding by hand is the same in all versions of both vendors.
+/// Adds a node after all work of the captured stream so far, and before its later work. AMD's
+/// runtimes have such a call for events only since 7.0, and none for graphs. Adding the node
+/// manually works in all versions of both vendors.
 template <class Add>
 [[nodiscard]] status capture_node(native::stream stream, Add add) noexcept {
   rt::Captured capture;
@@ -88,7 +88,7 @@ struct Relinked {
 
 [[nodiscard]] status relink_node(native::graph_node node, const Relinked& how) noexcept;
 
-/// Within the graph that a node holds.
+/// Relinks the functions of a node's child graph.
 [[nodiscard]] status relink_child(native::graph_node holder, const Relinked& how) noexcept {
   native::graph child{};
   std::size_t count = 0;
@@ -137,8 +137,7 @@ status graph_host_function(native::graph_node node, void (*&function)(void*),
 }
 
 namespace {
-/// The node of the graph gets the arguments, too: another graph may take this one over as it is
-/// then.
+/// Also changes the node of the graph: another graph may later include this graph.
 template <class Arguments>
 [[nodiscard]] status change(
     native::executable_graph executable, native::graph_node node, native::graph_node from,

@@ -18,7 +18,7 @@ status malloc_host_write_combined(void*& memory, std::size_t bytes) noexcept {
 
 status free_host(void* memory) noexcept { return rt::free_host(memory); }
 
-// Seen with CUDA 13.0 on an H100. HIP's documentation says that hipHostFree waits.
+// Observed with CUDA 13.0 on an H100. HIP's documentation says that hipHostFree waits.
 bool frees_wait_for_devices() noexcept { return true; }
 
 bool prefers_registered_pages() noexcept { return rt::prefers_registered_pages; }
@@ -43,7 +43,7 @@ status malloc_device(void*& memory, std::size_t bytes) noexcept {
 
 status free_device(void* memory) noexcept { return rt::free_device(memory); }
 
-// The runtimes export what their plain allocations give, and nothing of a pool.
+// The runtimes export plain allocations, but not memory of a pool.
 status malloc_exportable(void*& memory, std::size_t bytes) noexcept {
   return malloc_device(memory, bytes);
 }
@@ -74,7 +74,7 @@ status prefetch_async(const void* memory, std::size_t bytes, int place,
   return rt::prefetch_async(memory, bytes, place, stream);
 }
 
-// All runtimes give the kinds of advice these numbers.
+// All runtimes use these numbers for the kinds of advice.
 status advise(const void* memory, std::size_t bytes, MemoryAdvice advice, int place) noexcept {
   return rt::advise(memory, bytes, static_cast<int>(advice), place);
 }

@@ -48,7 +48,7 @@ status stream_is_capturing(native::stream stream, bool& capturing) noexcept {
   return rt::stream_is_capturing(stream, &capturing);
 }
 
-// The waist numbers the modes as the runtimes do.
+// The backend interface numbers the modes as the runtimes do.
 static_assert(static_cast<int>(CaptureMode::global) == rt::capture_mode_global);
 static_assert(static_cast<int>(CaptureMode::own_only) == rt::capture_mode_own_only);
 static_assert(static_cast<int>(CaptureMode::relaxed) == rt::capture_mode_relaxed);
@@ -89,9 +89,13 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
   return rt::launch_host_func(stream, function, data);
 }
 
-// CUDA's documentation of cudaLaunchHostFunc: the function is not called in the event of an error
-// in the context.
+// CUDA's documentation of cudaLaunchHostFunc: after an error in the context, the function is not
+// called.
 bool forgets_host_functions() noexcept { return true; }
+
+// NVIDIA's driver 580 crashes (docs/decisions/questions-beside-a-capture.md). AMD's runtime is
+// assumed to crash, too.
+bool can_query_beside_begin_of_capture() noexcept { return false; }
 
 status stream_wait_value(native::stream stream, std::uint32_t* place,
                          std::uint32_t value) noexcept {

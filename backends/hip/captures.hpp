@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What AMD's runtime needs for a capture beyond one call, as its published sources of 5.2 to 6.2
-/// show.
+/// What captures need on AMD's runtime beyond a single call, according to its published sources of
+/// 5.2 to 6.2.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -16,12 +16,12 @@ namespace runnel::inline RUNNEL_ABI::rt {
 
 /// The capture that a stream takes part in.
 struct Captured {
-  hipGraph_t graph = nullptr;  // null: none, or it is broken
+  hipGraph_t graph = nullptr;  // null: none, or an invalidated one
   const hipGraphNode_t* before = nullptr;
-  std::size_t count = 0;  // the nodes that come before the stream's next one
+  std::size_t count = 0;  // the number of nodes that the stream's next node depends on
 };
 inline hipError_t hip_find_capture(hipStream_t stream, Captured& found) noexcept {
-  // the null stream is never captured; 5.2 answers the question with "unknown error"
+  // The null stream is never captured. 5.2 returns "unknown error" for this query.
   if (stream == nullptr) return hipSuccess;
   hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
   unsigned long long number = 0;
@@ -31,7 +31,7 @@ inline hipError_t hip_find_capture(hipStream_t stream, Captured& found) noexcept
   return e;
 }
 
-/// The last copy that this thread has enqueued; without bytes if it was not one of contiguous
+/// The last copy that this thread has enqueued. Without bytes if that was not a copy of contiguous
 /// bytes.
 struct FlatCopy {
   void* to = nullptr;
@@ -41,13 +41,13 @@ struct FlatCopy {
 inline thread_local constinit FlatCopy last_flat_copy{};
 
 /// Makes the stream wait for the last work of all other streams of its capture. `joined`: whether
-/// there was any that it did not wait for.
+/// there was unjoined work.
 inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& joined) noexcept {
   std::size_t count = 0;
   hipError_t e = hipGraphGetNodes(capture.graph, nullptr, &count);
   if (e != hipSuccess || count == 0) return e;
-  // A usual capture can be ended without memory. If it cannot, its streams stay captured, and what
-  // they would free is lost.
+  // Small captures can be ended without an allocation. After a failure the streams would stay
+  // captured, and memory that they would free would leak.
   std::array<hipGraphNode_t, 256> few;
   const std::unique_ptr<hipGraphNode_t[]> many{
       count > few.size() ? new (std::nothrow) hipGraphNode_t[count] : nullptr};
@@ -69,7 +69,7 @@ inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& jo
   return e;
 }
 
-/// Replaces a broken capture, which cannot be ended, by an empty one, and ends that.
+/// Replaces an invalidated capture, which cannot be ended, by an empty one, and ends that.
 inline hipError_t leave_broken_capture(hipStream_t stream) noexcept {
   hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
   hipError_t e = hipStreamIsCapturing(stream, &capture);
@@ -82,9 +82,9 @@ inline hipError_t leave_broken_capture(hipStream_t stream) noexcept {
   return e == hipSuccess ? hipGraphDestroy(empty) : e;
 }
 
-/// If AMD's runtime refuses to end a capture, because work was not joined or because it is broken,
-/// its streams stay captured for ever. So the work is joined first, and the graph is thrown away;
-/// and a broken capture is replaced.
+/// Ends a capture. If AMD's runtime fails to end one, because of unjoined work or because it is
+/// invalidated, its streams stay captured forever. So unjoined work is joined first, and the graph
+/// is destroyed; an invalidated capture is replaced.
 inline hipError_t end_capture(hipStream_t stream, hipGraph_t* graph) noexcept {
   Captured capture;
   bool joined = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// RCCL, whose names are NCCL's. HIP's NVIDIA platform takes NCCL itself.
+/// RCCL, which has NCCL's names. HIP's NVIDIA platform uses NCCL itself.
 #pragma once
 
 #ifdef __HIP_PLATFORM_NVIDIA__

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parts of a device are masks of its compute units on AMD.
+/// Partitions of a device are masks of its compute units on AMD.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -12,7 +12,7 @@
 
 namespace runnel::inline RUNNEL_ABI::rt {
 
-/// Which compute units streams of a part use: one bit for each.
+/// The compute units of a partition, one bit each.
 struct Mask {
   std::uint32_t words[32]{};
 
@@ -43,7 +43,7 @@ inline hipError_t hip_device_divide(int device, const int* wanted, std::size_t c
   return hipSuccess;
 }
 
-/// The call takes no priority and no flags: the stream orders with the default stream.
+/// The runtime's call takes no priority and no flags: the stream orders with the default stream.
 inline hipError_t hip_stream_create_in(hipStream_t* stream, void* part, int) noexcept {
   const Mask& mask = *static_cast<const Mask*>(part);
   return hipExtStreamCreateWithCUMask(stream, sizeof mask.words / sizeof mask.words[0], mask.words);

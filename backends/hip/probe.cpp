@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exits with 0 where the HIP runtime sees a device.
+// Exits with 0 if the HIP runtime reports a device.
 #include <hip/hip_runtime_api.h>
 
 int main() {

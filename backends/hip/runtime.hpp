@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The names that the shared text uses, for HIP 5.2 to 7, on AMD's runtime and
-/// (hip_platform=nvidia) over CUDA's. The same names in the same order as cuda/runtime.hpp.
+/// The names that ../cuda_hip uses, for HIP 5.2 to 7, on AMD's runtime and (hip_platform=nvidia) on
+/// CUDA's. cuda/runtime.hpp has the same names in the same order.
 #pragma once
 
 #include <hip/hip_runtime_api.h>
@@ -58,7 +58,7 @@ inline constexpr attribute attribute_can_pin_read_only_memory =
 inline constexpr attribute attribute_pageable_memory_access = cudaDevAttrPageableMemoryAccess;
 inline constexpr attribute attribute_pageable_memory_access_uses_host_page_tables =
     cudaDevAttrPageableMemoryAccessUsesHostPageTables;
-// see cuda/runtime.hpp
+// See cuda/runtime.hpp.
 inline constexpr attribute attribute_stream_memory_operations = static_cast<attribute>(122);
 inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
 inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
@@ -72,7 +72,7 @@ inline constexpr attribute attribute_compute_capability_minor =
 inline constexpr attribute attribute_async_engine_count = hipDeviceAttributeAsyncEngineCount;
 inline constexpr attribute attribute_multiprocessor_count = hipDeviceAttributeMultiprocessorCount;
 inline constexpr attribute attribute_can_map_host_memory = hipDeviceAttributeCanMapHostMemory;
-// unused: registers_read_only_memory
+// Unused: registers_read_only_memory is false.
 inline constexpr attribute attribute_can_pin_read_only_memory = attribute_can_map_host_memory;
 inline constexpr attribute attribute_pageable_memory_access =
     hipDeviceAttributePageableMemoryAccess;
@@ -89,7 +89,7 @@ inline constexpr auto get_device = &hipGetDevice;
 inline constexpr auto set_device = &hipSetDevice;
 inline error device_name(char* text, std::size_t size, int device) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  // hipDeviceGetName is a driver function there, and the library does not link libcuda
+  // hipDeviceGetName is a driver function there, and the library does not link libcuda.
   hipDeviceProp_t properties{};
   const error e = hipGetDeviceProperties(&properties, device);
   if (e == hipSuccess) std::snprintf(text, size, "%s", properties.name);
@@ -100,7 +100,7 @@ inline error device_name(char* text, std::size_t size, int device) noexcept {
 }
 inline error device_uuid(unsigned char (&bytes)[16], int device) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  // HIP's properties have no uuid (5.2), and hipDeviceGetUuid is a driver function there
+  // HIP's properties have no uuid (5.2), and hipDeviceGetUuid is a driver function there.
   cudaDeviceProp properties{};
   const error e = hipCUDAErrorTohipError(cudaGetDeviceProperties(&properties, device));
   std::memcpy(bytes, properties.uuid.bytes, sizeof bytes);
@@ -118,14 +118,15 @@ inline error device_pci_bus_id(char* text, int size, int device) noexcept {
   return hipDeviceGetPCIBusId(text, size, device);
 #endif
 }
-inline constexpr unsigned int host_wait_flags = 7;  // HIP has no name for the bits below together
+// HIP has no name for the mask of the bits below
+inline constexpr unsigned int host_wait_flags = 7;
 inline constexpr unsigned int host_wait_automatic = hipDeviceScheduleAuto;
 inline constexpr unsigned int host_wait_spin = hipDeviceScheduleSpin;
 inline constexpr unsigned int host_wait_yield = hipDeviceScheduleYield;
 inline constexpr unsigned int host_wait_block = hipDeviceScheduleBlockingSync;
 inline error get_device_flags(unsigned int* flags) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  return hipCUDAErrorTohipError(cudaGetDeviceFlags(flags));  // the header has no wrapper (5.2)
+  return hipCUDAErrorTohipError(cudaGetDeviceFlags(flags));  // The header has no wrapper (5.2).
 #else
   return hipGetDeviceFlags(flags);
 #endif
@@ -135,8 +136,8 @@ inline error device_get_attribute(int* value, attribute which, int device) noexc
 #ifdef __HIP_PLATFORM_NVIDIA__
   return hipCUDAErrorTohipError(cudaDeviceGetAttribute(value, which, device));
 #else
-  // HIP 5 refuses attributes that its header calls "Cuda only", such as copy engines, as an invalid
-  // value. Here that is 0, not an error.
+  // HIP 5 returns "invalid value" for attributes that its header calls "Cuda only", such as copy
+  // engines. That is 0 here, not an error.
   const error pending = hipPeekAtLastError();
   const error e = hipDeviceGetAttribute(value, which, device);
   if (e != hipErrorInvalidValue) return e;
@@ -175,18 +176,18 @@ inline constexpr auto stream_get_priority = &hipStreamGetPriority;
 inline constexpr auto stream_get_flags = &hipStreamGetFlags;
 inline error stream_get_device(native::stream stream, int* device) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  return hipCUDAErrorTohipError(cuda_stream_device(stream, device));  // the header has no wrapper
+  return hipCUDAErrorTohipError(cuda_stream_device(stream, device));  // The header has no wrapper.
 #elif HIP_VERSION >= 60000000
   return hipStreamGetDevice(stream, device);
 #else
-  // 5.2 has only this call, which is meant for profilers; -1 for an invalid stream
+  // 5.2 has only this call, which is meant for profilers. It returns -1 for an invalid stream.
   *device = hipGetStreamDeviceId(stream);
   return *device < 0 ? hipErrorInvalidHandle : hipSuccess;
 #endif
 }
 inline error stream_is_capturing(native::stream stream, bool* capturing) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // 5.2's header has no wrapper
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // 5.2's header has no wrapper.
   const error e = hipCUDAErrorTohipError(cudaStreamIsCapturing(stream, &capture));
   *capturing = capture != cudaStreamCaptureStatusNone;
 #else
@@ -197,7 +198,7 @@ inline error stream_is_capturing(native::stream stream, bool* capturing) noexcep
   return e;
 }
 #ifdef __HIP_PLATFORM_NVIDIA__
-using capture_mode = cudaStreamCaptureMode;  // the header has neither the type nor a wrapper (5.2)
+using capture_mode = cudaStreamCaptureMode;  // The header has neither the type nor a wrapper (5.2).
 inline constexpr capture_mode capture_mode_global = cudaStreamCaptureModeGlobal;
 inline constexpr capture_mode capture_mode_own_only = cudaStreamCaptureModeThreadLocal;
 inline constexpr capture_mode capture_mode_relaxed = cudaStreamCaptureModeRelaxed;
@@ -212,8 +213,8 @@ inline constexpr capture_mode capture_mode_relaxed = hipStreamCaptureModeRelaxed
 inline constexpr auto exchange_capture_mode = &hipThreadExchangeStreamCaptureMode;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
-// Of a capture and a graph the header translates only some names, and some only under nvcc (5.2 to
-// 5.7). So CUDA's own are used.
+// The header translates only some names for captures and graphs, and some only under nvcc (5.2 to
+// 5.7). So CUDA's own names are used.
 inline constexpr auto stream_capture_number = translated<&cuda_capture_number>;
 inline constexpr auto stream_begin_capture = translated<&cudaStreamBeginCapture>;
 inline constexpr auto stream_end_capture = translated<&cudaStreamEndCapture>;
@@ -228,8 +229,8 @@ inline error stream_capture_number(native::stream stream, unsigned long long* nu
   if (capture == hipStreamCaptureStatusActive) *number = found;
   return e;
 #else
-  // Before 5.5 the runtime gave each stream of a capture another number. All of these streams have
-  // the same graph, so its address serves.
+  // Before 5.5 the runtime gave a different number to each stream of a capture. All these streams
+  // have the same graph, so the address of the graph is used.
   Captured capture;
   const error e = hip_find_capture(stream, capture);
   *number = reinterpret_cast<std::uintptr_t>(capture.graph);
@@ -246,9 +247,8 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
   return hipCUDAErrorTohipError(cudaLaunchHostFunc(stream, function, data));
 }
 #elif HIP_VERSION < 50300000
-// HIP 5.2 declares hipLaunchHostFunc, but its library does not have it. The older call passes two
-// more arguments to the function, and cannot be captured. So in a capture the node is added by
-// hand.
+// HIP 5.2 declares hipLaunchHostFunc, but its library lacks it. The older call passes two more
+// arguments to the function, and cannot be captured. So in a capture the node is added manually.
 inline error launch_host_func(native::stream stream, void (*function)(void*), void* data) noexcept {
   Captured capture;
   error e = hip_find_capture(stream, capture);
@@ -262,15 +262,15 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
     if (e != hipSuccess) static_cast<void>(hipGraphDestroyNode(node));
     return e;
   }
-  struct Call {
+  struct CallbackData {
     void (*function)(void*);
     void* data;
   };
-  auto* const call = new (std::nothrow) Call{function, data};
+  auto* const call = new (std::nothrow) CallbackData{function, data};
   if (call == nullptr) return hipErrorOutOfMemory;
   const auto run = [](native::stream, error, void* given) {
-    const Call run_now = *static_cast<Call*>(given);
-    delete static_cast<Call*>(given);
+    const CallbackData run_now = *static_cast<CallbackData*>(given);
+    delete static_cast<CallbackData*>(given);
     run_now.function(run_now.data);
   };
   e = hipStreamAddCallback(stream, run, call, 0);
@@ -281,7 +281,7 @@ inline error launch_host_func(native::stream stream, void (*function)(void*), vo
 inline constexpr auto launch_host_func = &hipLaunchHostFunc;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
-// The header declares hipStreamWaitValue32 and the like under nvcc only, so the CUDA driver's own
+// The header declares hipStreamWaitValue32 and the like under nvcc only, so the CUDA driver's
 // functions are used.
 inline constexpr bool values_in_pinned_memory = true;
 inline error stream_wait_value(native::stream stream, std::uint32_t* place,
@@ -293,8 +293,8 @@ inline error stream_write_value(native::stream stream, std::uint32_t* place,
   return hipCUDAErrorTohipError(cuda_write_value(stream, place, value));
 }
 #else
-// AMD's functions accept only memory from hipMallocSignalMemory, 8 bytes a block, and the host
-// cannot poll that as it polls pinned memory.
+// AMD's functions accept only memory from hipMallocSignalMemory, in blocks of 8 bytes, and the host
+// cannot poll that like pinned memory.
 inline constexpr bool values_in_pinned_memory = false;
 inline error stream_wait_value(native::stream, std::uint32_t*, std::uint32_t) noexcept {
   return hipErrorNotSupported;
@@ -304,21 +304,24 @@ inline error stream_write_value(native::stream, std::uint32_t*, std::uint32_t) n
 }
 #endif
 
-// roctx has ranges but no names for streams, and would be one more library to link. It is not used.
+// roctx has ranges but no names for streams, and would be another library to link. It is not used.
 inline void name_stream(native::stream, const char*) noexcept {}
 inline void push_range(const char*) noexcept {}
 inline void pop_range() noexcept {}
 
-// Activities. CUPTI is used by the CUDA backend only; AMD's libraries for this purpose have another
-// shape.
+// Activities
+//
+// Only the CUDA backend has them, from CUPTI. AMD's libraries for this purpose have a different
+// interface.
 inline bool collect_activities(backend::ActivitySink, char*, std::size_t) noexcept { return false; }
 inline void deliver_activities(bool) noexcept {}
 inline bool activity_time(std::uint64_t&) noexcept { return false; }
 inline bool activity_stream(native::stream, std::uint32_t&) noexcept { return false; }
 
-// Events AMD's runtime blocks in hipEventSynchronize only if the flags are exactly
-// hipEventBlockingSync, so that such an event is timed too; an interprocess event must not be
-// timed, and so spins.
+// Events
+//
+// AMD's runtime blocks in hipEventSynchronize only if the flags are exactly hipEventBlockingSync,
+// so a blocking event is always timed. An interprocess event must not be timed, so it spins.
 inline constexpr unsigned int event_flags(bool timed, bool blocking_wait,
                                           bool interprocess) noexcept {
   if (interprocess) return hipEventInterprocess | hipEventDisableTiming;
@@ -333,7 +336,7 @@ inline constexpr auto event_synchronize = &hipEventSynchronize;
 inline constexpr auto event_elapsed = &hipEventElapsedTime;
 using ipc_event_handle = hipIpcEventHandle_t;
 #ifdef __HIP_PLATFORM_NVIDIA__
-// 5.2's header wraps some of these calls only
+// 5.2's header wraps only some of these calls.
 inline constexpr auto ipc_get_event_handle = translated<&cudaIpcGetEventHandle>;
 inline constexpr auto ipc_open_event_handle = translated<&cudaIpcOpenEventHandle>;
 #else
@@ -368,7 +371,7 @@ inline error graph_get_host_function(native::graph_node node,
   return hipCUDAErrorTohipError(cudaGraphHostNodeGetParams(node, found));
 }
 using copy_arguments = cudaMemcpy3DParms;
-// the runtime returns the arguments of every copy node
+// The runtime returns the arguments of each copy node.
 inline bool last_copy_was_flat() noexcept { return true; }
 inline error graph_get_copy(native::graph_node node, copy_arguments* found) noexcept {
   return hipCUDAErrorTohipError(cudaGraphMemcpyNodeGetParams(node, found));
@@ -438,7 +441,7 @@ inline constexpr graph_node_type node_host_function = hipGraphNodeTypeHost;
 inline constexpr graph_node_type node_allocation = hipGraphNodeTypeMemAlloc;
 inline constexpr graph_node_type node_free = hipGraphNodeTypeMemFree;
 #else
-// no node has this type: see malloc_async
+// No node has this type: see malloc_async.
 inline constexpr graph_node_type node_allocation = hipGraphNodeTypeCount;
 inline constexpr graph_node_type node_free = hipGraphNodeTypeCount;
 #endif
@@ -454,7 +457,8 @@ inline constexpr auto graph_add_event_wait = &hipGraphAddEventWaitNode;
 inline constexpr auto graph_destroy_node = &hipGraphDestroyNode;
 using host_function_arguments = hipHostNodeParams;
 inline constexpr auto graph_get_host_function = &hipGraphHostNodeGetParams;
-// AMD's runtime does not tell the arguments of a flat copy's node, nor whether a node is one.
+// AMD's runtime reports neither the arguments of a contiguous copy's node, nor whether a node is
+// one.
 using copy_arguments = FlatCopy;
 inline bool last_copy_was_flat() noexcept { return last_flat_copy.bytes > 0; }
 inline error graph_get_copy(native::graph_node, copy_arguments* found) noexcept {
@@ -502,13 +506,15 @@ inline error graph_update(native::executable_graph executable, native::graph gra
   return hipGraphExecUpdate(executable, graph, &differs, &why);
 }
 inline constexpr auto graph_launch = &hipGraphLaunch;
-// the sources of 5.2 to 6.2 have nothing that would
+// Nothing in the sources of 5.2 to 6.2 orders them.
 inline constexpr bool orders_graph_launches = false;
 inline constexpr auto executable_graph_destroy = &hipGraphExecDestroy;
 #endif
 
-// Memory; the allocating functions are overloaded in C++ hipHostMallocCoherent must be given: with
-// other flags and without it the memory is not coherent, and a host that polls may read old values.
+// Memory
+//
+// The allocating functions are overloaded in C++. hipHostMallocCoherent is required: without it,
+// other flags make the memory incoherent, and a polling host may read stale values.
 inline constexpr unsigned int malloc_host_flags =
     hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent;
 inline constexpr unsigned int malloc_host_write_combined = hipHostMallocWriteCombined;
@@ -520,14 +526,14 @@ inline constexpr auto host_register = &hipHostRegister;
 inline constexpr unsigned int host_register_read_only = cudaHostRegisterReadOnly;
 inline constexpr bool registers_read_only_memory = true;
 #else
-// the same bit makes memory coarse-grained in HIP 5
+// In HIP 5 the same bit makes memory coarse-grained.
 inline constexpr unsigned int host_register_read_only = 0;
 inline constexpr bool registers_read_only_memory = false;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
 inline constexpr bool prefers_registered_pages = true;
 #else
-// nothing says that registered memory is coherent
+// No documentation says that registered memory is coherent.
 inline constexpr bool prefers_registered_pages = false;
 #endif
 inline constexpr auto host_unregister = &hipHostUnregister;
@@ -550,8 +556,8 @@ inline error advise(const void* memory, std::size_t bytes, int advice, int place
 inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
 inline constexpr auto free_async = &hipFreeAsync;
 #else
-// AMD's runtime captures these two since 5.5. Before, it runs them at once, so that a graph would
-// use memory that is freed already.
+// AMD's runtime captures these two since 5.5. Before, it executes them at once, so that a graph
+// would use freed memory.
 inline error malloc_async(void** memory, std::size_t size, native::stream stream) noexcept {
   Captured capture;
   const error e = hip_find_capture(stream, capture);
@@ -560,8 +566,7 @@ inline error malloc_async(void** memory, std::size_t size, native::stream stream
                                   : hipMallocAsync(memory, size, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
-  // If the runtime does not answer, the memory is freed as outside of a capture: else it would
-  // leak.
+  // If the query fails, the memory is freed as outside a capture: otherwise it would leak.
   Captured capture;
   static_cast<void>(hip_find_capture(stream, capture));
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported : hipFreeAsync(memory, stream);
@@ -581,7 +586,7 @@ inline constexpr auto ipc_close_memory_handle = &hipIpcCloseMemHandle;
 using memory_pool = hipMemPool_t;
 #ifdef __HIP_PLATFORM_NVIDIA__
 inline constexpr auto memory_pool_release_threshold =
-    cudaMemPoolAttrReleaseThreshold;  // 5.2 has the name of the type, but no names of its values
+    cudaMemPoolAttrReleaseThreshold;  // 5.2 has the name of the type, but no names of its values.
 inline constexpr auto memory_pool_reserved = cudaMemPoolAttrReservedMemCurrent;
 #else
 inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThreshold;
@@ -609,14 +614,14 @@ inline error memory_pool_allow(memory_pool pool, int peer, bool allow) noexcept 
   return hipMemPoolSetAccess(pool, &access, 1);
 }
 #endif
-// numbered as in HIP 6 and CUDA; HIP 5 numbers host 0 and device 1, and has no name for managed
+// Numbered as in HIP 6 and CUDA. HIP 5 numbers host 0 and device 1, and has no name for managed.
 using memory_type = int;
 inline constexpr memory_type memory_host = 1;
 inline constexpr memory_type memory_device = 2;
 inline constexpr memory_type memory_managed = 3;
 inline error pointer_get_attributes(memory_type* type, int* device, const void* pointer) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  // the wrapper refuses managed and pageable memory alike as an invalid value (5.2 to 5.7)
+  // The wrapper returns "invalid value" for managed and pageable memory alike (5.2 to 5.7).
   cudaPointerAttributes attributes{};
   const error e = hipCUDAErrorTohipError(cudaPointerGetAttributes(&attributes, pointer));
   *type = attributes.type;
@@ -624,7 +629,7 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
   hipPointerAttribute_t attributes{};
   const error pending = hipPeekAtLastError();
   const error e = hipPointerGetAttributes(&attributes, pointer);
-  // HIP 5, and for some addresses HIP 6, answer so for memory that the runtime does not know
+  // HIP 5, and for some addresses HIP 6, returns this for memory that the runtime does not know.
   if (e == hipErrorInvalidValue) {
     if (pending == hipSuccess) static_cast<void>(hipGetLastError());
     *type = 0;
@@ -676,7 +681,7 @@ inline constexpr auto fill_async = &hipMemsetAsync;
 inline error fill_16_async(void* to, std::uint32_t value, std::size_t count,
                            native::stream stream) noexcept {
 #ifdef __HIP_PLATFORM_NVIDIA__
-  // hipMemsetD16Async is a driver function there
+  // hipMemsetD16Async is a driver function there.
   return hipCUDAErrorTohipError(cuda_fill_16(to, value, count, stream));
 #else
   return hipMemsetD16Async(to, static_cast<unsigned short>(value), count, stream);

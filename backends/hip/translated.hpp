@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// CUDA's functions beneath HIP's NVIDIA platform, for what its header does not wrap.
+/// Converts the errors of CUDA's functions, for HIP's NVIDIA platform where its header has no
+/// wrapper.
 #pragma once
 
 #include <hip/hip_runtime_api.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host backend has no profiling library: a trace times its work with events.
+// The host backend has no profiling library: traces time its work with events.
 #include <runnel/detail/backend.hpp>
 
 namespace runnel::inline RUNNEL_ABI::backend {

@@ -15,13 +15,14 @@ constinit std::uint64_t captures_so_far = 0;
 constexpr backend::status refused = status_of(errc::capture);
 constexpr backend::status broken_earlier = status_of(backend::CaptureFault::broken);
 
-/// Returns the status of the call that breaks it.
+/// Invalidates the capture. Returns the status of the call that did it.
 backend::status break_capture(Capture& capture, backend::CaptureFault fault) noexcept {
   capture.is_broken = true;
   return status_of(fault);
 }
 
-/// Gives the stream a chain of the capture. @throws std::bad_alloc, and then nothing changed
+/// Adds the stream to the capture, with a new chain.
+/// @throws std::bad_alloc; nothing has changed then
 void enter(native::host_stream& stream, const std::shared_ptr<Capture>& capture) {
   capture->streams.reserve(capture->streams.size() + 1);
   capture->steps.push_back(0);
@@ -43,13 +44,13 @@ void end(Capture& capture) noexcept {
   capture.streams.clear();
 }
 
-/// @throws std::bad_alloc, and then nothing changed
+/// @throws std::bad_alloc; nothing has changed then
 void add_step(Capture& capture, GraphWork::Step step) {
   capture.work->steps.push_back(step);
   ++capture.steps[step.chain];
 }
 
-/// @throws std::bad_alloc, and then nothing changed
+/// @throws std::bad_alloc; nothing has changed then
 void add_node(Capture& capture, std::size_t chain, native::host_graph_node node) {
   std::list<native::host_graph_node> single;
   single.push_back(std::move(node));
@@ -57,11 +58,12 @@ void add_node(Capture& capture, std::size_t chain, native::host_graph_node node)
   capture.work->nodes.splice(capture.work->nodes.end(), single);
 }
 
-/// Whether chain 0 has waited, directly or not, for every node of the other chains.
+/// Whether chain 0 has waited, directly or indirectly, for each node of the other chains.
 [[nodiscard]] bool is_joined(const GraphWork& work) {
   std::vector<std::vector<GraphWork::Step>> chains(work.chains);
   for (const GraphWork::Step& step : work.steps) chains[step.chain].push_back(step);
-  std::vector<std::size_t> reached(work.chains, 0);  // by chain: how many steps chain 0 comes after
+  // by chain: the number of its steps that precede chain 0
+  std::vector<std::size_t> reached(work.chains, 0);
   std::vector<Position> open{{0, chains[0].size()}};
   while (!open.empty()) {
     const Position position = open.back();
@@ -110,9 +112,9 @@ void leave_capture(native::host_stream& stream) noexcept {
   capture->streams[stream.chain] = nullptr;
   const bool began_here = stream.chain == 0;
   leave(stream);
-  if (!began_here) return;  // whether its work is joined shows at the end
+  if (!began_here) return;  // Unjoined work is detected at the end.
   capture->is_broken = true;
-  end(*capture);  // a capture can be ended on that stream only
+  end(*capture);  // A capture can only be ended on that stream.
 }
 
 std::uint64_t capture_number(const native::host_stream& stream) noexcept {
@@ -181,7 +183,7 @@ backend::status wait_in_capture(native::host_stream& stream, const CapturedMark&
   return backend::ok;
 }
 
-backend::status refuse_outside_wait(const native::host_stream& stream) noexcept {
+backend::status break_on_outside_wait(const native::host_stream& stream) noexcept {
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
   if (capture == nullptr) return backend::ok;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Captures: what is submitted to a stream goes into a graph instead of into the stream's queue. A
-/// graph has one chain of steps for each stream that took part. One lock guards all captures of the
-/// process.
+/// Captures: work that is submitted to a captured stream becomes part of a graph, and does not
+/// enter the stream's queue. A graph has one chain of steps for each stream of the capture. One
+/// lock protects all captures of the process.
 #pragma once
 
 #include "state.hpp"
@@ -28,55 +28,55 @@ struct native::host_graph_node {
   backend::NodeKind kind;
   std::function<void()> run;            // may be empty; called once for each launch
   native::host_event* event = nullptr;  // of a node that records it or waits for it
-  void (*function)(void*) = nullptr;    // of a host function, which `run` calls
+  void (*function)(void*) = nullptr;    // of a host function, called by `run`
   void* data = nullptr;
-  std::shared_ptr<const host::GraphWork> child{};  // of a graph within the graph
+  std::shared_ptr<const host::GraphWork> child{};  // of a child graph
 };
 
 namespace host {
 
-/// Memory that was allocated in a capture. Its addresses stay the graph's until nothing can launch
-/// or run it any more; then what is freed is freed, and the rest is the user's as if it had been
-/// allocated outside.
+/// Memory that was allocated in a capture. The graph owns its addresses while it can be launched or
+/// is running. After that, blocks that the user has freed are freed, and the others belong to the
+/// user, as if they had been allocated outside.
 class GraphMemory {
  public:
   GraphMemory() = default;
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
   ~GraphMemory();
-  /// Makes room for one block. @throws std::bad_alloc
+  /// Reserves room for one block.
+  /// @throws std::bad_alloc
   void reserve() { blocks_.reserve(blocks_.size() + 1); }
-  /// Requires: reserve() was called for it.
+  /// Requires: reserve() was called for this block.
   void add(void* block) noexcept { blocks_.push_back(block); }
 
  private:
   std::vector<void*> blocks_;
 };
 
-/// What a stream of a capture has come to: its chain, and how many steps that has.
+/// A position of a stream in a capture: its chain, and the number of steps so far.
 struct Position {
   std::size_t chain = 0;
   std::size_t steps = 0;
   friend auto operator<=>(const Position&, const Position&) = default;
 };
 
-/// What a graph does. Nothing changes it once the capture has ended.
+/// The content of a graph. Immutable after the capture.
 struct GraphWork {
   struct Step {
     std::size_t chain;
-    const native::host_graph_node* node;  // null: the chain waits for what another one had done
+    const native::host_graph_node* node;  // null: the chain waits for `after`
     Position after;
   };
   std::list<native::host_graph_node> nodes;
-  std::vector<Step>
-      // of all chains, in the order in which they were captured; chain 0 is that of the stream
-      // where the capture began
-      steps;
+  // Of all chains, in the order of the capture. Chain 0 is the chain of the stream on which the
+  // capture began.
+  std::vector<Step> steps;
   std::size_t chains = 0;
   GraphMemory memory;
 };
 
-/// A capture under way, or ended. The lock of all captures guards it.
+/// An open or ended capture. Protected by the lock of all captures.
 struct Capture {
   std::uint64_t number;
   backend::CaptureMode mode;
@@ -84,47 +84,46 @@ struct Capture {
   bool is_broken = false;
   bool has_ended = false;
   std::vector<native::host_stream*> streams{};  // by chain; null: destroyed meanwhile
-  std::vector<std::size_t> steps{};             // by chain: how many there are
+  std::vector<std::size_t> steps{};             // by chain: the number of steps
   std::shared_ptr<GraphWork> work = std::make_shared<GraphWork>();
 };
 
-/// What an event records on a captured stream.
+/// The position that an event records on a captured stream.
 struct CapturedMark {
-  std::shared_ptr<Capture> capture{};  // null: no place in a capture
+  std::shared_ptr<Capture> capture{};  // null: not recorded in a capture
   Position position{};
   [[nodiscard]] explicit operator bool() const noexcept { return capture != nullptr; }
 };
 
 [[nodiscard]] backend::status begin_capture(native::host_stream& stream, backend::CaptureMode mode);
-/// Ends the capture, also if the answer is an error.
+/// Ends the capture, even if it returns an error.
 [[nodiscard]] backend::status end_capture(native::host_stream& stream,
                                           std::shared_ptr<const GraphWork>& work);
-/// The stream is destroyed. A capture that was begun on it is broken; in another one its work
-/// stays.
+/// Called when the stream is destroyed. Invalidates a capture that was begun on it; in other
+/// captures its work stays.
 void leave_capture(native::host_stream& stream) noexcept;
-/// 0: none, or it is broken.
+/// 0: no capture, or an invalidated one.
 [[nodiscard]] std::uint64_t capture_number(const native::host_stream& stream) noexcept;
 
-// These return nothing if the stream takes no part in a capture any more.
+// The following functions return nothing if the stream is not being captured any more.
 [[nodiscard]] std::optional<backend::status> capture_node(native::host_stream& stream,
                                                           native::host_graph_node node);
-/// The same for a node that allocates. Afterwards `block` belongs to the graph. @throws
-/// std::bad_alloc; `block` is the caller's then
+/// The same for a node that allocates. On success `block` belongs to the graph.
+/// @throws std::bad_alloc; the caller then keeps `block`
 [[nodiscard]] std::optional<backend::status> capture_allocation(native::host_stream& stream,
                                                                 void* block);
-/// The last step of the stream's chain, if that is a node. Null otherwise.
+/// The last step of the stream's chain if it is a node; else null.
 [[nodiscard]] const native::host_graph_node* last_node(const native::host_stream& stream) noexcept;
-/// Where the stream stands in its capture, if it takes part in one.
+/// The stream's position in its capture, if there is one.
 [[nodiscard]] CapturedMark capture_mark(const native::host_stream& stream);
-/// Later work of the stream comes after the mark: the stream takes part in the mark's capture from
-/// then on.
+/// Orders later work of the stream after the mark. The stream joins the mark's capture.
 [[nodiscard]] backend::status wait_in_capture(native::host_stream& stream,
                                               const CapturedMark& mark);
-/// Breaks the capture of a stream that was told to wait for an event from outside of the capture: a
-/// graph cannot repeat such a wait.
-[[nodiscard]] backend::status refuse_outside_wait(const native::host_stream& stream) noexcept;
+/// Invalidates the capture of a stream that waits for an event from outside the capture: a graph
+/// cannot repeat such a wait.
+[[nodiscard]] backend::status break_on_outside_wait(const native::host_stream& stream) noexcept;
 
-/// A node that records the event, or waits for it, at each launch.
+/// Adds a node that records the event, or waits for it, at each launch.
 [[nodiscard]] inline backend::status capture_event_node(native::stream handle,
                                                         backend::NodeKind kind,
                                                         native::event event) noexcept {
@@ -133,8 +132,7 @@ void leave_capture(native::host_stream& stream) noexcept;
   });
 }
 
-/// Submits work in the order that default and blocking streams promise, or adds it to the stream's
-/// capture.
+/// Submits work in the order of default and blocking streams, or adds it to the stream's capture.
 template <class F>
 [[nodiscard]] backend::status enqueue(native::stream handle, backend::NodeKind kind,
                                       F work) noexcept {

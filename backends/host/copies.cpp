@@ -16,7 +16,7 @@ namespace {
 
 using host::enqueue;
 
-/// All that the tasks of copies and fills do to memory, they do by these two.
+/// All accesses of copies and fills to user memory go through these two functions.
 void move(void* to, const void* from, std::size_t bytes) noexcept {
   sync::reads(from, bytes);
   sync::writes(to, bytes);
@@ -67,7 +67,7 @@ status copy_batch_async(void* const* to, const void* const* from, const std::siz
   });
 }
 
-// All devices share the machine's memory, so that a copy between devices is a plain copy.
+// All devices share the machine's memory, so a copy between devices is a plain copy.
 status copy_peer_async(void* to, int, const void* from, int, std::size_t bytes,
                        native::stream stream) noexcept {
   return copy_async(to, from, bytes, stream);

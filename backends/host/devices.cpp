@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/announce.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/parse_size.hpp"
 #include "state.hpp"
 
@@ -40,8 +40,8 @@ thread_local constinit int current = 0;
   return "host processor";
 }
 
-/// Waits for the device's busy streams, one after the other in the order of their queues'
-/// addresses. Allocates nothing, and instead looks at all streams for each busy one.
+/// Waits for the device's busy streams, in the order of the addresses of their queues. Allocates
+/// nothing; instead it searches all streams for each busy one.
 void wait_for_each(HostDevice& device) noexcept {
   constexpr std::less<const TaskQueue*> is_before;
   for (TaskQueuePtr last, next;; last = std::exchange(next, nullptr)) {
@@ -56,13 +56,13 @@ void wait_for_each(HostDevice& device) noexcept {
     }
     if (next == nullptr) return;
     next->wait_until(next->submitted(), true);
-    next->come_after_completed();
+    next->order_after_completed();
   }
 }
 
 }  // namespace
 
-int shown_devices() noexcept {
+int visible_devices() noexcept {
   static const int count =
       detail::number_in_environment("RUNNEL_HOST_DEVICES", 0, detail::max_devices).value_or(1);
   return count;
@@ -75,8 +75,8 @@ std::size_t memory_of_device() noexcept {
 }
 
 HostDevice& device_at(int ordinal) {
-  return detail::immortal<std::array<HostDevice, detail::max_devices>>()[static_cast<std::size_t>(
-      ordinal)];
+  return detail::never_destroyed<
+      std::array<HostDevice, detail::max_devices>>()[static_cast<std::size_t>(ordinal)];
 }
 
 int current_device() noexcept { return current; }
@@ -91,12 +91,12 @@ using host::status_of;
 
 namespace {
 [[nodiscard]] bool exists(int device) noexcept {
-  return device >= 0 && device < host::shown_devices();
+  return device >= 0 && device < host::visible_devices();
 }
 }  // namespace
 
 status device_count(int& count) noexcept {
-  count = host::shown_devices();
+  count = host::visible_devices();
   return ok;
 }
 
@@ -135,7 +135,7 @@ status device_attribute(int& value, Attribute attribute, int device) noexcept {
       break;
     case Attribute::hardware_queues:
       value = 0;
-      break;  // streams share no queues: each busy stream has a thread
+      break;  // Streams share no queues: each busy stream has its own thread.
     case Attribute::can_map_host_memory:
     case Attribute::can_pin_read_only_memory:
     case Attribute::pageable_memory_access:
@@ -194,12 +194,12 @@ status device_synchronize() noexcept {
       const std::lock_guard lock{device.mutex};
       device.for_each_stream([&](const native::host_stream& stream) {
         if (stream.queue->is_idle())
-          stream.queue->come_after_completed();
+          stream.queue->order_after_completed();
         else
           ends.push_back(host::TaskQueue::end_of(stream.queue));
       });
     }
-    for (const host::Wait& end : ends) end.hold_caller(true);
+    for (const host::Wait& end : ends) end.block_caller(true);
   } catch (const std::bad_alloc&) {
     host::wait_for_each(device);
   }

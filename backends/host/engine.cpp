@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/sync.hpp"
 #include "spin.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 [[nodiscard]] int count_cores() noexcept {
   cpu_set_t set;
   const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  // two even on one core: a copy and a kernel must make progress side by side
+  // At least two, even on one core: a copy and a kernel must make progress side by side.
   return sync::processors(std::max(2, allowed));
 }
 
@@ -37,53 +37,51 @@ class Worker {
  private:
   friend class Engine;
 
-  /// Runs the queue until it is idle, parked, set aside, or has to make room for another one.
+  /// Runs the queue until it is idle, parked or set aside, or must yield to another queue.
   void run(TaskQueuePtr& queue);
-  /// Runs the queue's first task. False if it is not complete, and the queue was parked or set
-  /// aside: then it may already run on another thread.
+  /// Runs the queue's first task. False if the task is not complete and the queue was parked or set
+  /// aside. Another thread may then already run the queue.
   [[nodiscard]] bool run_front(const TaskQueuePtr& queue) noexcept;
-  /// Waits for a queue. Null if the thread is to end.
+  /// Waits for a queue. Null if the thread must end.
   [[nodiscard]] TaskQueuePtr wait_for_queue() noexcept;
 
   TaskQueuePtr given_;  // handed over while this worker is idle; assigned_ announces it
   sync::Atomic<bool> assigned_{false};
-  // the worker counts against the cores; the monitor takes the core away
+  // The worker counts against the cores. The monitor can revoke its core.
   sync::Atomic<bool> has_core_{true};
-  // changes with every task, and with every queue that is handed over
+  // Changes with each task, and with each queue that is handed over.
   sync::Atomic<std::uint32_t> task_{1};
   sync::Atomic<bool> asleep_{false};
-  sync::Atomic<int> wakers_{0};  // threads that are about to notify `wake_`
+  sync::Atomic<int> wakers_{0};  // the number of threads that are about to notify wake_
   sync::Mutex mutex_;
   sync::ConditionVariable wake_;
 
-  // In the engine's lists, which its lock guards.
+  // In the engine's lists; protected by the engine's lock.
   Worker* next_ = nullptr;
   Worker* next_idle_ = nullptr;
 
-  // What the monitor saw at its last look.
+  // The monitor's last observations.
   sync::ProcessorClock cpu_clock_;
   std::uint32_t seen_task_ = 0;
   std::chrono::nanoseconds seen_cpu_{0};
   Clock::time_point seen_since_{};
 };
 
-/// Decides which queues run: as many as there are cores, the most urgent first. But a host function
-/// may block for any time, and must never hold up another stream. So a monitor watches while queues
-/// are ready. It lets one more queue run for each task that has stopped using its core, or that has
-/// kept the core for a long time.
+/// The scheduler. It runs as many queues as there are cores, the most urgent first. A host function
+/// may block for any time, and must never delay another stream. So a monitor observes the workers
+/// while queues are ready. It lets one more queue run for each task that has stopped using its
+/// core, or has kept it for a long time.
 ///
 /// Nothing here allocates, apart from a new thread. Each function that leaves a queue ready wakes
-/// the monitor, which looks again at every tick while a queue is ready. So a queue that could not
-/// be given to a thread is given to one later.
+/// the monitor, which checks again at each tick while a queue is ready. So a queue without a thread
+/// gets one later.
 class Engine {
  public:
   void start_first_threads();
   void start(TaskQueuePtr queue) noexcept;
-  /// The next queue for a worker that has none. Null if there is none; then the worker is listed as
-  /// idle.
+  /// The next queue for a worker. Null if there is none; the worker is then listed as idle.
   [[nodiscard]] TaskQueuePtr next(Worker& worker) noexcept;
-  /// Whether a worker must put its queue back. `fair`: also in favour of a queue that is only as
-  /// urgent.
+  /// Whether a worker must put its queue back. `fair`: also for a queue of equal priority.
   [[nodiscard]] bool must_yield(const Worker& worker, const TaskQueue& queue,
                                 bool fair) const noexcept {
     const int best = best_ready_.load(std::memory_order_relaxed);
@@ -94,13 +92,13 @@ class Engine {
     return best_ready_.load(std::memory_order_relaxed) != none;
   }
   void put_back(TaskQueuePtr queue) noexcept;
-  /// Puts back a queue whose task waits, while there are too few threads. It is run again once no
-  /// other queue is ready.
+  /// Puts back a queue whose task waits, while there are too few threads. The queue runs again when
+  /// no other queue is ready.
   void set_aside(TaskQueuePtr queue) noexcept;
   [[nodiscard]] bool is_short_of_threads() const noexcept {
     return is_short_.load(std::memory_order_relaxed);
   }
-  /// Removes an idle worker if there are more than enough. True if its thread is to end.
+  /// Removes an idle worker if there are more than enough. True if its thread must end.
   [[nodiscard]] bool retire(Worker& worker) noexcept;
 
  private:
@@ -108,7 +106,7 @@ class Engine {
   static constexpr auto tick = 250us;
   static constexpr auto long_task = 10ms;
 
-  ///@{ Requires: the lock is held.
+  /// @{ Requires: the lock is held.
   [[nodiscard]] TaskQueueList& ready_list_of(const TaskQueue& queue) noexcept {
     return ready_[static_cast<std::size_t>(queue.priority() - greatest_priority)];
   }
@@ -118,34 +116,35 @@ class Engine {
   [[nodiscard]] TaskQueueList* best_list() noexcept;
   [[nodiscard]] TaskQueuePtr pop_ready(TaskQueueList& list) noexcept;
   void update_best() noexcept;
-  /// Gives the queue, and a core, to an idle worker or a new one. False, and nothing changed, if no
-  /// thread can be created. If the worker sleeps, `asleep` names it, and the caller has to wake it.
-  /// Requires: a core is free.
+  /// Gives the queue and a core to an idle worker or a new one. False if no thread can be created;
+  /// nothing has changed then. If the worker sleeps, `asleep` points to it, and the caller must
+  /// wake it. Requires: a core is free.
   [[nodiscard]] bool hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept;
-  /// True if the worker sleeps: then the caller has to wake it.
+  /// True if the worker sleeps; the caller must wake it then.
   [[nodiscard]] bool assign(Worker& worker, TaskQueuePtr queue) noexcept;
-  /// Starts a worker, with the queue and a core; without a queue it is idle. False, and nothing
-  /// changed, if no thread can be created.
+  /// Starts a worker with the queue and a core; without a queue it is idle. False if no thread can
+  /// be created; nothing has changed then.
   [[nodiscard]] bool add_worker(TaskQueuePtr& queue) noexcept;
   void launch_worker(TaskQueuePtr& queue);
   void list_as_idle(Worker& worker) noexcept;
-  void give_up_core(Worker& worker) noexcept {
+  void release_core(Worker& worker) noexcept {
     if (worker.has_core_.exchange(false, std::memory_order_relaxed)) ++free_cores_;
   }
   [[nodiscard]] static bool is_blocked_or_long(Worker& worker, Clock::time_point now) noexcept;
-  /// Takes the core of each worker whose task is blocked or long.
-  void take_back_cores() noexcept;
-  /// Starts ready queues while there are free cores. Lets go of the lock to wake a worker.
-  void hand_out_ready(std::unique_lock<sync::Mutex>& lock) noexcept;
-  /// @} Does nothing for null. Requires: the lock is not held, since a thread that is woken may ask
-  /// for it at once, and a call of the system is long.
+  /// Revokes the core of each worker whose task is blocked or long.
+  void revoke_cores() noexcept;
+  /// Starts ready queues while there are free cores. Releases the lock to wake a worker.
+  void start_ready_queues(std::unique_lock<sync::Mutex>& lock) noexcept;
+  /// @} Wakes a worker; does nothing for null. Requires: the lock is not held, because the woken
+  /// thread may need it at once, and a system call is long.
   static void wake(Worker* asleep) noexcept;
   void monitor() noexcept;
 
   sync::Mutex mutex_;
-  std::array<TaskQueueList, 4> ready_;  // by priority; the last one is for what was set aside
+  // by priority; the last one is for queues that were set aside
+  std::array<TaskQueueList, 4> ready_;
   sync::Atomic<int> best_ready_{none};
-  sync::Atomic<bool> is_short_{false};  // no thread could be created for a queue that is ready
+  sync::Atomic<bool> is_short_{false};  // no thread could be created for a ready queue
   const int cores_ = count_cores();
   int free_cores_ = cores_;
   Worker* workers_ = nullptr;
@@ -156,7 +155,7 @@ class Engine {
 };
 
 namespace {
-Engine& engine() { return detail::immortal<Engine>(); }
+Engine& engine() { return detail::never_destroyed<Engine>(); }
 }  // namespace
 
 void prepare(TaskQueue&) {
@@ -181,7 +180,7 @@ void Worker::loop(TaskQueuePtr queue) {
     queue = wait_for_queue();
     if (queue == nullptr) break;
   }
-  // a thread that woke this one long ago has lost its core since
+  // A thread that woke this one long ago may have been preempted since.
   while (wakers_.load(std::memory_order_acquire) != 0) sync::yield();
 }
 
@@ -212,7 +211,8 @@ inline bool Worker::run_front(const TaskQueuePtr& queue) noexcept {
   }
   Wait& wait = *reinterpret_cast<Wait*>(task.payload);
   if (wait.queue->completed() < wait.until) {
-    // a copy: once parked, the queue may go on and destroy the wait before park() has returned
+    // A copy: another thread may run the parked queue and destroy the wait before park() has
+    // returned.
     const TaskQueuePtr other = wait.queue;
     if (other->park(queue, wait.until)) return false;
   }
@@ -223,15 +223,15 @@ inline bool Worker::run_front(const TaskQueuePtr& queue) noexcept {
 void Worker::run(TaskQueuePtr& queue) {
   const auto has_more = [&] { return !queue->is_idle() || engine().has_ready(); };
   std::uint64_t done = queue->completed();
-  std::uint64_t known = done;  // how many were submitted at the last look
+  std::uint64_t known = done;  // the number of submitted tasks at the last check
   for (unsigned count = 1;; ++count, ++done) {
     if (done == known) {
-      // The next task often follows soon, and a queue that has come to rest would need a hand-over
-      // for it. A thread that submits one task after the other is faster if this thread does not
-      // look after each of them.
+      // The next task often follows soon. For an idle queue it would need a hand-over to a worker.
+      // A thread that submits many tasks is faster if this thread does not read its counter after
+      // each of them.
       if (count > 1) pause();
       static_cast<void>(spin_for(has_more));
-      if (queue->try_to_rest()) return;
+      if (queue->try_to_become_idle()) return;
       known = queue->submitted();
     }
     if (!run_front(queue)) return;
@@ -274,7 +274,7 @@ void Engine::update_best() noexcept {
   if (best == none) is_short_.store(false, std::memory_order_relaxed);
 }
 
-/// The monitor, and one worker. A worker ends only while more workers than cores are idle, so that
+/// Starts the monitor and one worker. A worker ends only while more workers than cores are idle, so
 /// one worker always stays.
 void Engine::start_first_threads() {
   const std::lock_guard lock{mutex_};
@@ -310,7 +310,7 @@ bool Engine::hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept {
     return false;
   }
   --free_cores_;
-  if (queue == nullptr) return true;  // the new worker has it
+  if (queue == nullptr) return true;  // The new worker has it.
   Worker* const worker = std::exchange(idle_, idle_->next_idle_);
   --idle_count_;
   if (assign(*worker, std::move(queue))) asleep = worker;
@@ -319,12 +319,12 @@ bool Engine::hand_over(TaskQueuePtr& queue, Worker*& asleep) noexcept {
 
 bool Engine::assign(Worker& worker, TaskQueuePtr queue) noexcept {
   worker.has_core_.store(true, std::memory_order_relaxed);
-  // the monitor's clock starts anew
+  // Restarts the monitor's timer.
   worker.task_.store(worker.task_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   worker.given_ = std::move(queue);
   worker.assigned_.store(true, std::memory_order_seq_cst);
   if (!worker.asleep_.load(std::memory_order_seq_cst)) return false;
-  // under the lock, without which the worker cannot end
+  // Under the engine's lock, so that the worker cannot end first.
   worker.wakers_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -378,7 +378,7 @@ TaskQueuePtr Engine::next(Worker& worker) noexcept {
   }
   if (worker.has_core_.load(std::memory_order_relaxed))
     if (TaskQueueList* const list = best_list()) return pop_ready(*list);
-  give_up_core(worker);
+  release_core(worker);
   list_as_idle(worker);
   return nullptr;
 }
@@ -388,7 +388,7 @@ void Engine::put_back(TaskQueuePtr queue) noexcept {
     const std::lock_guard lock{mutex_};
     push_ready(std::move(queue));
   }
-  // the worker that puts it back may have lost its core, and goes to sleep then
+  // The worker may have lost its core, and then goes to sleep.
   monitor_wake_.notify_one();
 }
 
@@ -405,7 +405,7 @@ bool Engine::retire(Worker& worker) noexcept {
   if (idle_count_ <= cores_) return false;
   Worker** place = &idle_;
   while (*place != nullptr && *place != &worker) place = &(*place)->next_idle_;
-  if (*place == nullptr) return false;  // a queue has just been handed over
+  if (*place == nullptr) return false;  // A queue has just been handed over.
   *place = worker.next_idle_;
   --idle_count_;
   for (place = &workers_; *place != &worker;) place = &(*place)->next_;
@@ -427,14 +427,14 @@ bool Engine::is_blocked_or_long(Worker& worker, Clock::time_point now) noexcept 
   return is_blocked || now - worker.seen_since_ > long_task;
 }
 
-void Engine::take_back_cores() noexcept {
+void Engine::revoke_cores() noexcept {
   const auto now = Clock::now();
   for (Worker* worker = workers_; worker != nullptr; worker = worker->next_)
     if (worker->has_core_.load(std::memory_order_relaxed) && is_blocked_or_long(*worker, now))
-      give_up_core(*worker);
+      release_core(*worker);
 }
 
-void Engine::hand_out_ready(std::unique_lock<sync::Mutex>& lock) noexcept {
+void Engine::start_ready_queues(std::unique_lock<sync::Mutex>& lock) noexcept {
   while (free_cores_ > 0 && has_ready()) {
     Worker* asleep = nullptr;
     TaskQueueList& list = *best_list();
@@ -453,8 +453,8 @@ void Engine::monitor() noexcept {
     lock.unlock();
     sync::sleep_for(tick);
     lock.lock();
-    if (has_ready()) take_back_cores();
-    hand_out_ready(lock);
+    if (has_ready()) revoke_cores();
+    start_ready_queues(lock);
   }
 }
 

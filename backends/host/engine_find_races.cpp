@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The engine of a build with the option find_races. Each queue has a thread of its own for as long
-/// as its stream lives: if one thread ran two streams, ThreadSanitizer would take their work as
-/// ordered. Because no stream waits for a free thread, priorities have no effect.
+/// The engine of a find_races build. Each queue has its own thread for the life of its stream: if
+/// one thread ran two streams, ThreadSanitizer would consider their work ordered. No stream waits
+/// for a free thread, so priorities have no effect.
 #include "engine.hpp"
 
 #include "base/announce.hpp"
@@ -18,35 +18,36 @@ namespace runnel::inline RUNNEL_ABI::host {
 /// Runs one queue.
 class Worker {
  public:
-  /// Gives the queue a worker. @throws std::bad_alloc if no thread can be created
+  /// Gives the queue a worker.
+  /// @throws std::bad_alloc if no thread can be created
   static void attach(TaskQueue& queue);
   /// Null if the queue has none.
   [[nodiscard]] static std::shared_ptr<Worker> of(const TaskQueue& queue) noexcept {
     return std::static_pointer_cast<Worker>(queue.runner_);
   }
-  /// Makes the thread run the queue, which is ready. A thread that has ended is started again.
+  /// Makes the thread run the ready queue. Restarts a thread that has ended.
   static void give(const std::shared_ptr<Worker>& self, TaskQueuePtr queue) noexcept;
-  /// The thread ends once nothing is left to run.
+  /// Makes the thread end when nothing is left to run.
   void close() noexcept;
-  /// The name of the thread, which reports show.
+  /// Sets the thread's name, which reports show.
   void name(const char* text) noexcept;
 
  private:
-  /// Starts the thread, which keeps `self` alive. @throws std::bad_alloc if no thread can be
-  /// created
+  /// Starts the thread, which keeps `self` alive.
+  /// @throws std::bad_alloc if no thread can be created
   static void launch(const std::shared_ptr<Worker>& self);
   void loop() noexcept;
-  /// Null if the thread is to end.
+  /// Null if the thread must end.
   [[nodiscard]] TaskQueuePtr wait_for_queue() noexcept;
   static void run(TaskQueue& queue) noexcept;
   static void run_front(TaskQueue& queue) noexcept;
 
-  sync::Mutex mutex_;  // guards the following members
+  sync::Mutex mutex_;  // protects the following members
   sync::ConditionVariable wake_;
   TaskQueuePtr given_;
   bool closed_ = false;
   bool ended_ = false;
-  char name_[16] = {};  // what the system keeps of it; set before the first task
+  char name_[16] = {};  // truncated to what the system stores; set before the first task
 };
 
 void prepare(TaskQueue& queue) { Worker::attach(queue); }
@@ -63,7 +64,7 @@ void name(TaskQueue& queue, const char* text) noexcept { Worker::of(queue)->name
 void Worker::attach(TaskQueue& queue) {
   auto worker = std::make_shared<Worker>();
   launch(worker);
-  // The queue's end closes the worker, too: a stream whose construction fails later is never
+  // The queue's destructor closes the worker, too: a stream whose constructor throws later is never
   // closed.
   queue.runner_ = std::shared_ptr<void>{worker.get(), [worker](void*) { worker->close(); }};
 }
@@ -99,7 +100,7 @@ void Worker::name(const char* text) noexcept {
 
 void Worker::loop() noexcept {
   while (const TaskQueuePtr queue = wait_for_queue()) {
-    // ThreadSanitizer notes only names that a thread gives to itself
+    // ThreadSanitizer records only names that a thread gives to itself.
     if (name_[0] != '\0') prctl(PR_SET_NAME, name_);
     run(*queue);
   }
@@ -113,13 +114,13 @@ TaskQueuePtr Worker::wait_for_queue() noexcept {
 }
 
 void Worker::run(TaskQueue& queue) noexcept {
-  sync::happens_after(&queue.completed_);  // an earlier thread of the queue may have ended
+  sync::happens_after(&queue.completed_);  // An earlier thread of the queue may have ended.
   do {
     while (!queue.is_idle()) {
       run_front(queue);
       queue.complete_one();
     }
-  } while (!queue.try_to_rest());
+  } while (!queue.try_to_become_idle());
 }
 
 void Worker::run_front(TaskQueue& queue) noexcept {
@@ -132,7 +133,7 @@ void Worker::run_front(TaskQueue& queue) noexcept {
     return;
   }
   Wait& wait = *reinterpret_cast<Wait*>(task.payload);
-  wait.hold_caller(false);
+  wait.block_caller(false);
   wait.~Wait();
 }
 

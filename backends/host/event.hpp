@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an event of the host backend is.
+/// Events of the host backend.
 #pragma once
 
 #include "capture.hpp"
@@ -20,24 +20,24 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace host {
 
-/// The time at which a timed event happened. Each record makes a new one, and the record's task
+/// The completion time of a timed event. Each record creates a new one, and the record's task
 /// writes it.
 struct Stamp {
   sync::Clock::time_point time;
 };
 
-/// What was recorded.
+/// A record of an event.
 struct Mark {
   Wait wait{};              // without a queue: nothing
-  CapturedMark captured{};  // in place of the wait
+  CapturedMark captured{};  // instead of the wait
   std::shared_ptr<const Stamp> stamp;
-  // of an event that other processes may share: the record's number there
+  // The number of the record among those of all processes, for an interprocess event.
   std::uint64_t shared_number = 0;
 };
 
-/// A task that marks its place in a queue.
+/// A task that completes a record.
 struct MarkTask {
-  std::shared_ptr<Stamp> stamp;  // null: the event takes no time
+  std::shared_ptr<Stamp> stamp;  // null: an event without timing
   [[no_unique_address]] sync::Token token;
   void operator()() const noexcept {
     if (stamp != nullptr) stamp->time = sync::Clock::now();
@@ -58,24 +58,25 @@ struct native::host_event {
   }
   void replace(host::Mark by) {
     const std::lock_guard lock{mutex};
-    std::swap(mark, by);  // the old mark is destroyed outside the lock
+    std::swap(mark, by);  // The old mark is destroyed outside the lock.
   }
-  /// A task for a record of this event. @throws std::bad_alloc
+  /// A task for a record of this event.
+  /// @throws std::bad_alloc
   [[nodiscard]] host::MarkTask make_task() const {
     return {kind.timed ? std::make_shared<host::Stamp>() : nullptr, sync::Token::make()};
   }
 
-  /// The number of the last record, if that is not `mark`: mostly another process has made it. Else
-  /// 0.
-  [[nodiscard]] std::uint64_t number_beside(const host::Mark& known) const noexcept {
+  /// The number of the last record if it is another one than `known`: usually another process has
+  /// made it. Otherwise 0.
+  [[nodiscard]] std::uint64_t newer_number(const host::Mark& known) const noexcept {
     const std::uint64_t last = shared == nullptr ? 0 : shared->last();
     return last == known.shared_number ? 0 : last;
   }
 
   const backend::EventKind kind;
-  // null: the event is of this process alone
+  // Null: the event belongs to this process only.
   const std::shared_ptr<const host::SharedMarks> shared;
-  // two threads may record at once: one of the two marks stays, undivided
+  // Two threads may record at once: one of the two marks stays, and is never torn.
   mutable sync::Mutex mutex;
   host::Mark mark;
 };

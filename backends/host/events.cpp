@@ -15,7 +15,7 @@ namespace backend {
 
 using host::catch_bad_alloc;
 
-/// A place in a graph says nothing about when the graph runs.
+/// A node of a graph has no fixed time at which it runs.
 constexpr status captured_event = host::status_of(errc::capture);
 
 status event_create(native::event& event, EventKind kind) noexcept {
@@ -33,7 +33,7 @@ status event_destroy(native::event event) noexcept {
 
 namespace {
 
-/// A task that completes a record which other processes see.
+/// Submits a task that completes a record for all processes.
 void submit_shared(native::host_stream& stream,
                    const std::shared_ptr<const host::SharedMarks>& shared, host::Mark& mark) {
   mark.shared_number = shared->begin();
@@ -45,18 +45,18 @@ void submit_shared(native::host_stream& stream,
           token.happens_before();
         });
   } catch (const std::bad_alloc&) {
-    shared->complete(mark.shared_number);  // a wait for this record would never end
+    shared->complete(mark.shared_number);  // otherwise a wait for this record would never end
     throw;
   }
 }
 
-/// A task that waits for a record of another process.
+/// Submits a task that waits for a record of another process.
 status wait_for_shared(native::stream handle,
                        const std::shared_ptr<const host::SharedMarks>& shared,
                        std::uint64_t number) {
   native::host_stream& stream = host::resolve(handle);
   if (stream.is_captured()) [[unlikely]]
-    if (const status s = host::refuse_outside_wait(stream); s != ok) return s;
+    if (const status s = host::break_on_outside_wait(stream); s != ok) return s;
   if (!shared->is_complete(number))
     host::submit_in_order(stream, [shared, number] {
       return host::wait_in_task([&] { return shared->is_complete(number); });
@@ -72,7 +72,7 @@ status event_record(native::event event, native::stream handle) noexcept {
     host::Mark mark;
     if (stream.is_captured()) mark.captured = host::capture_mark(stream);
     if (mark.captured) {
-      // There is no time to take: the mark is a place in a graph.
+      // No time is taken: the mark is a node of a graph.
     } else if (event->shared != nullptr) {
       submit_shared(stream, event->shared, mark);
     } else if (event->kind.timed) {
@@ -92,7 +92,7 @@ status event_query(native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.captured) return captured_event;
-    if (const std::uint64_t number = event->number_beside(mark); number != 0)
+    if (const std::uint64_t number = event->newer_number(mark); number != 0)
       return event->shared->is_complete(number) ? ok : host::status_of(errc::not_ready);
     if (!mark.wait.is_over()) return host::status_of(errc::not_ready);
     mark.wait.token.happens_after();
@@ -104,10 +104,10 @@ status event_synchronize(native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.captured) return captured_event;
-    if (const std::uint64_t number = event->number_beside(mark); number != 0)
+    if (const std::uint64_t number = event->newer_number(mark); number != 0)
       event->shared->wait_for(number);
     else
-      mark.wait.hold_caller(!event->kind.blocking_wait);
+      mark.wait.block_caller(!event->kind.blocking_wait);
     return ok;
   });
 }
@@ -129,12 +129,12 @@ status stream_wait_event(native::stream handle, native::event event) noexcept {
   return catch_bad_alloc([&] {
     const host::Mark mark = event->read();
     if (mark.captured) return host::wait_in_capture(host::resolve(handle), mark.captured);
-    if (const std::uint64_t number = event->number_beside(mark); number != 0)
+    if (const std::uint64_t number = event->newer_number(mark); number != 0)
       return wait_for_shared(handle, event->shared, number);
     if (mark.wait.queue == nullptr) return ok;
     native::host_stream& stream = host::resolve(handle);
     if (stream.is_captured()) [[unlikely]]
-      if (const status s = host::refuse_outside_wait(stream); s != ok) return s;
+      if (const status s = host::break_on_outside_wait(stream); s != ok) return s;
     if (!sync::finds_races && mark.wait.is_over()) return ok;
     stream.queue->wait_for_room();
     const host::OrderedSubmission in_order{stream};

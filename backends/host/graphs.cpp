@@ -13,11 +13,11 @@ namespace runnel::inline RUNNEL_ABI {
 namespace host {
 namespace {
 
-/// What one launch submits, in this order, to the queues of the chains.
+/// One submission of a launch to the queue of a chain, in this order.
 struct Submission {
   static constexpr std::size_t none = ~std::size_t{0};
   std::size_t chain;
-  // runs these of Plan::nodes, which may be none: only its number is wanted then
+  // Runs these nodes of Plan::nodes. May be empty, if only its number is needed.
   std::size_t first, last;
   std::size_t after = none;                           // or waits for this submission
   const native::host_graph_node* of_event = nullptr;  // or records an event, or waits for one
@@ -25,19 +25,19 @@ struct Submission {
 
 struct Plan {
   struct Node {
-    const native::host_graph_node* handle;  // of the graph
-    // this, which another node may have been before
+    const native::host_graph_node* handle;  // in the graph
+    // The present arguments of the node, after changes.
     std::shared_ptr<const native::host_graph_node> does;
     bool is_enabled = true;
   };
-  std::shared_ptr<const GraphWork> work;  // keeps the nodes
+  std::shared_ptr<const GraphWork> work;  // owns the nodes
   std::vector<Node> nodes;
   std::vector<Submission> submissions;
   std::size_t chains = 1;
 };
 
-/// Joins successive nodes of a chain into one submission, as long as no other chain waits for a
-/// node between them. The chains of a graph within the graph are chains of the whole.
+/// Merges consecutive nodes of a chain into one submission, if no other chain waits for a node
+/// between them. Expands child graphs: their chains become chains of the plan.
 class Planner {
  public:
   explicit Planner(const std::shared_ptr<const GraphWork>& work) : open_(1) {
@@ -50,38 +50,38 @@ class Planner {
   [[nodiscard]] Plan take() { return std::move(plan_); }
 
  private:
-  /// A graph on its way into the plan.
-  struct Part {
-    std::vector<std::size_t> chains;  // of the whole, by chain of the graph
+  /// A graph that is being expanded into the plan.
+  struct Expansion {
+    std::vector<std::size_t> chains;  // the plan's chain for each chain of the graph
     std::vector<std::size_t> steps;   // so far
     std::set<Position> awaited;
-    // the submission at the end of which a chain has come that far
+    // The submission that ends at each awaited position.
     std::map<Position, std::size_t> ends;
   };
 
-  /// The graph's first chain continues this one.
+  /// Adds a graph; its first chain continues `chain`.
   void add(const GraphWork& work, std::size_t chain) {
-    Part part{{chain}, std::vector<std::size_t>(work.chains, 0), {}, {}};
-    while (part.chains.size() < work.chains) {
-      part.chains.push_back(open_.size());
+    Expansion expansion{{chain}, std::vector<std::size_t>(work.chains, 0), {}, {}};
+    while (expansion.chains.size() < work.chains) {
+      expansion.chains.push_back(open_.size());
       open_.emplace_back();
     }
-    if (work.chains > 1) fork(part);
+    if (work.chains > 1) fork(expansion);
     for (const GraphWork::Step& step : work.steps)
-      if (step.node == nullptr) part.awaited.insert(step.after);
-    for (const GraphWork::Step& step : work.steps) add(step, part);
+      if (step.node == nullptr) expansion.awaited.insert(step.after);
+    for (const GraphWork::Step& step : work.steps) add(step, expansion);
   }
 
-  /// The other chains begin where the first one is.
-  void fork(const Part& part) {
-    close(part.chains.front(), true);
+  /// Makes the other chains start after the present end of the first one.
+  void fork(const Expansion& expansion) {
+    close(expansion.chains.front(), true);
     const std::size_t start = plan_.submissions.size() - 1;
-    for (std::size_t i = 1; i < part.chains.size(); ++i)
-      plan_.submissions.push_back({part.chains[i], 0, 0, start});
+    for (std::size_t i = 1; i < expansion.chains.size(); ++i)
+      plan_.submissions.push_back({expansion.chains[i], 0, 0, start});
   }
 
-  void add(const GraphWork::Step& step, Part& part) {
-    const std::size_t chain = part.chains[step.chain];
+  void add(const GraphWork::Step& step, Expansion& expansion) {
+    const std::size_t chain = expansion.chains[step.chain];
     if (step.node != nullptr && step.node->child != nullptr) {
       add(*step.node->child, chain);
     } else if (step.node != nullptr && step.node->event != nullptr) {
@@ -89,14 +89,14 @@ class Planner {
       plan_.submissions.push_back({chain, 0, 0, Submission::none, step.node});
     } else if (step.node != nullptr) {
       open_[chain].push_back(step.node);
-    } else if (const auto found = part.ends.find(step.after); found != part.ends.end()) {
+    } else if (const auto found = expansion.ends.find(step.after); found != expansion.ends.end()) {
       close(chain, false);
       plan_.submissions.push_back({chain, 0, 0, found->second});
     }
-    const Position reached{step.chain, ++part.steps[step.chain]};
-    if (part.awaited.count(reached) == 0) return;
+    const Position reached{step.chain, ++expansion.steps[step.chain]};
+    if (expansion.awaited.count(reached) == 0) return;
     close(chain, true);
-    part.ends[reached] = plan_.submissions.size() - 1;
+    expansion.ends[reached] = plan_.submissions.size() - 1;
   }
 
   /// Submits the open nodes of a chain. `always`: even if there are none.
@@ -110,10 +110,10 @@ class Planner {
   }
 
   Plan plan_;
-  std::vector<std::vector<const native::host_graph_node*>> open_;  // by chain of the whole
+  std::vector<std::vector<const native::host_graph_node*>> open_;  // by chain of the plan
 };
 
-/// A queue that only graphs submit to.
+/// A queue that only graph launches use.
 class GraphQueue {
  public:
   GraphQueue() : queue_{std::make_shared<TaskQueue>(0)} { prepare(*queue_); }
@@ -133,10 +133,10 @@ class GraphQueue {
 
 struct native::host_executable_graph {
   std::shared_ptr<const host::Plan> plan;
-  // of the chains but the first, which runs in the launching stream's queue
+  // Of all chains but the first, which runs in the queue of the launching stream.
   std::vector<host::GraphQueue> queues{};
-  std::vector<host::Wait> ends{};  // by submission, of the launch under way
-  // of the launch under way, in the order of the submissions
+  std::vector<host::Wait> ends{};  // of the present launch, by submission
+  // The records of the present launch, in the order of the submissions.
   std::vector<host::MarkTask> records{};
   host::Wait last{};  // the end of the last launch
 };
@@ -145,7 +145,7 @@ namespace host {
 namespace {
 
 /// The task of a submission.
-struct Run {
+struct RunNodes {
   std::shared_ptr<const Plan> plan;
   std::size_t first, last;
   void operator()() const noexcept {
@@ -169,8 +169,8 @@ struct Run {
          submission.of_event->kind == backend::NodeKind::event_record;
 }
 
-/// After this, no submission of the launch fails, unless another thread submits to the same stream
-/// and memory runs out at the same time.
+/// Reserves memory, so that no submission of the launch can fail, unless another thread submits to
+/// the same stream while memory runs out.
 void make_room(native::host_executable_graph& graph, native::host_stream& stream) {
   const std::size_t count = graph.plan->submissions.size() + 2;
   graph.ends.assign(count, {});
@@ -185,7 +185,7 @@ void make_room(native::host_executable_graph& graph, native::host_stream& stream
   }
 }
 
-/// From now on the event's record is this one.
+/// Submits the record, and makes it the event's last one.
 void record(native::host_event& event, const TaskQueuePtr& queue, MarkTask task) {
   Mark mark;
   mark.stamp = task.stamp;
@@ -214,14 +214,14 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
       if (const Mark awaited = each.of_event->event->read(); awaited.wait.queue != nullptr)
         queue->submit_wait(awaited.wait);
     } else {
-      const std::uint64_t number = queue->submit(Run{graph.plan, each.first, each.last});
+      const std::uint64_t number = queue->submit(RunNodes{graph.plan, each.first, each.last});
       graph.ends[i] = sync::finds_races ? TaskQueue::end_of(queue) : Wait{queue, number};
       if (each.chain == 0) graph.last = graph.ends[i];
     }
   }
 }
 
-/// Changes a node from the next launch on. Launches under way keep the plan that they have.
+/// Changes a node from the next launch on. Running launches keep their plan.
 template <class Change>
 [[nodiscard]] backend::status change_plan(native::host_executable_graph& graph,
                                           const native::host_graph_node* handle,
@@ -235,7 +235,7 @@ template <class Change>
   return backend::ok;
 }
 
-/// What a graph does at present, for another graph that it becomes a part of.
+/// Copies the present work of a graph, for the graph that includes it.
 class Snapshot {
  public:
   Snapshot(const Plan& plan, backend::Relink relink, void* context)
@@ -267,13 +267,13 @@ class Snapshot {
   void* context_;
 };
 
-/// The nodes that come right before each node, as pairs.
+/// The direct predecessors of each node, as pairs (predecessor, node).
 using Edges =
     std::vector<std::pair<const native::host_graph_node*, const native::host_graph_node*>>;
 
-/// The edges of the graph. Each node has an edge from the last node of its own chain. If the chain
+/// The edges of the graph. Each node has an edge from the previous node of its chain. If the chain
 /// has waited for other chains since then, the node also has an edge from the last node that each
-/// of these had when the chain waited.
+/// of them had at the wait.
 [[nodiscard]] Edges edges_of(const GraphWork& work) {
   using Nodes = std::set<const native::host_graph_node*>;
   std::vector<Nodes> front(work.chains);
@@ -375,7 +375,7 @@ status capture_event_wait(native::stream stream, native::event event) noexcept {
 }
 
 status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
-  is_flat = true;  // every copy can take the arguments of every other one
+  is_flat = true;  // Each copy can take the arguments of any other copy.
   return catch_bad_alloc([&] {
     node = handle_of(host::last_node(host::resolve(stream)));
     return ok;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/announce.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/sync.hpp"
 #include "capture.hpp"
 #include "shared_memory.hpp"
@@ -21,21 +21,22 @@ namespace runnel::inline RUNNEL_ABI {
 namespace host {
 namespace {
 
-constexpr std::size_t alignment = 256;  // as the vendors' allocators promise
+constexpr std::size_t alignment = 256;  // the guarantee of the vendors' allocators
 
 struct Block {
   std::size_t bytes;
   PointerInfo info;
-  bool registered = false;  // the user's own memory, which is not freed here
-  bool of_graph = false;    // allocated in a capture: its GraphMemory frees it
-  bool given_up = false;    // by the user, who has freed it, if it is of a graph
-  SharedMemory shared{};    // the memory itself, if another process can open it or has made it
+  bool registered = false;     // the user's own memory, which is not freed here
+  bool of_graph = false;       // allocated in a capture: its GraphMemory frees it
+  bool freed_by_user = false;  // freed by the user, for a block of a graph
+  SharedMemory shared{};       // the memory itself, if it is shared with other processes
 
-  // Once its free is enqueued:
-  // where; null: no task could be enqueued, and the block is freed once its device is seen idle
+  // Set when the free is enqueued.
+  // The queue of the free. Null: no task could be enqueued, and the block is freed when its device
+  // is idle.
   TaskQueuePtr queue{};
   std::uint64_t number = 0;  // of the task
-  std::size_t claimed = 0;   // bytes that later allocations count on
+  std::size_t claimed = 0;   // bytes that later allocations use
   bool freeing = false;
   bool listed = false;  // in the list of pending frees, between these neighbours
   Block* older = nullptr;
@@ -43,8 +44,8 @@ struct Block {
 };
 using BlockMap = std::map<std::uintptr_t, Block>;
 
-/// A device's blocks whose free is enqueued, as long as bytes of them are left to claim, in the
-/// order of the calls. It allocates nothing.
+/// A device's blocks with enqueued frees and unclaimed bytes, in the order of the calls. Allocates
+/// nothing.
 class PendingFrees {
  public:
   [[nodiscard]] Block* oldest() const noexcept { return oldest_; }
@@ -71,9 +72,9 @@ struct Blocks {
   sync::SharedMutex mutex;
   BlockMap by_address;
   std::array<PendingFrees, detail::max_devices> pending;  // by device
-  sync::Atomic<std::size_t> without_task{0};              // frees that wait for an idle device
+  sync::Atomic<std::size_t> without_task{0};  // the number of frees that wait for an idle device
 };
-Blocks& blocks() { return detail::immortal<Blocks>(); }
+Blocks& blocks() { return detail::never_destroyed<Blocks>(); }
 [[nodiscard]] PendingFrees& pending_of(int device) {
   return blocks().pending[static_cast<std::size_t>(device)];
 }
@@ -87,20 +88,20 @@ using Memory = std::unique_ptr<void, Free>;
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Memory for free(). Asks for huge pages where the block has room for one: the first touch of a
-/// page costs a fault, and a block of 64 MiB has 16,384 small pages.
+/// Allocates memory for free(). Requests huge pages for large blocks: the first access to each page
+/// costs a page fault, and 64 MiB have 16,384 small pages.
 [[nodiscard]] void* allocate_pages(std::size_t bytes) noexcept {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (bytes < huge_page) return std::aligned_alloc(alignment, round_up(bytes));
   void* memory = nullptr;
   if (::posix_memalign(&memory, huge_page, bytes) != 0) return nullptr;
-  // a hint: no error matters
+  // Only a hint: errors are ignored.
   static_cast<void>(::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE));
   return memory;
 }
 
-/// Removes a block from the books; the caller frees its memory. Requires: the lock is held.
-[[nodiscard]] BlockMap::node_type take_out(BlockMap::iterator place) noexcept {
+/// Removes a block from all tables; the caller frees its memory. Requires: the lock is held.
+[[nodiscard]] BlockMap::node_type extract_block(BlockMap::iterator place) noexcept {
   Block& block = place->second;
   if (block.info.kind == MemoryKind::device) {
     const int device = block.info.device.ordinal();
@@ -117,19 +118,19 @@ using Memory = std::unique_ptr<void, Free>;
       [](const native::host_stream* stream) { return !stream->queue->is_idle(); });
 }
 
-/// Frees the blocks whose free could not be enqueued, if their device is idle: then everything is
-/// complete that the free had to wait for.
+/// Frees the blocks whose free could not be enqueued, if their device is idle: all work before the
+/// frees is then complete.
 void free_without_task(int device) {
   if (blocks().without_task.load(std::memory_order_relaxed) == 0 || !is_device_idle(device)) return;
-  // ThreadSanitizer does not know that the streams are done with the block
-  const sync::Unseen unseen;
+  // ThreadSanitizer does not know that the streams no longer use the block.
+  const sync::TsanIgnore ignore;
   const std::lock_guard lock{blocks().mutex};
   for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
     const auto current = place++;
     const Block& block = current->second;
     if (!block.freeing || block.queue != nullptr || block.info.device.ordinal() != device) continue;
     const Memory memory{reinterpret_cast<void*>(current->first)};
-    static_cast<void>(take_out(current));
+    static_cast<void>(extract_block(current));
     blocks().without_task.fetch_sub(1, std::memory_order_relaxed);
   }
 }
@@ -148,9 +149,9 @@ void free_without_task(int device) {
   return false;
 }
 
-/// Calls `claim(block, bytes)` for the pending frees that together yield `missing` bytes: first
-/// those of the queue `own`, then the others, each from the oldest. Returns how many bytes are
-/// still missing. Requires: the lock is held.
+/// Calls `claim(block, bytes)` for pending frees until they yield `missing` bytes: first those of
+/// the queue `own`, then the others, the oldest first. Returns the number of bytes that are still
+/// missing. Requires: the lock is held.
 template <class F>
 std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing, F claim) {
   for (const bool of_own : {true, false})
@@ -165,8 +166,8 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return missing;
 }
 
-/// Reserves the unused bytes that there are, up to `bytes`, if pending frees yield the rest.
-/// Returns the bytes that are missing, or nothing. Requires: the lock is held.
+/// Reserves unused bytes, up to `bytes`, if pending frees yield the rest. Returns the size of the
+/// rest; nothing if there is not enough. Requires: the lock is held.
 [[nodiscard]] std::optional<std::size_t> reserve_unused(int ordinal, const TaskQueue& queue,
                                                         std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
@@ -179,9 +180,9 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return missing;
 }
 
-/// Reserves memory for an allocation in the order of a stream, which may count on memory whose free
-/// is enqueued. The frees of its own stream come before its use anyway; for those of other streams,
-/// the stream is made to wait. False if that is not enough.
+/// Reserves memory for an allocation in stream order, which may reuse memory with an enqueued free.
+/// Frees of the same stream are ordered before the allocation anyway; for frees of other streams,
+/// the stream waits. False if there is not enough memory.
 [[nodiscard]] bool reserve_in_order(int ordinal, TaskQueue& queue, std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
   if (try_reserve(device, bytes)) return true;
@@ -204,8 +205,8 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return true;
 }
 
-/// The oldest pending free, if all of them together yield the bytes that are missing. Nothing if
-/// they do not; a Wait without a queue if no bytes are missing any more.
+/// The oldest pending free, if the pending frees together yield the missing bytes; else nothing. A
+/// Wait without a queue if no bytes are missing any more.
 [[nodiscard]] std::optional<Wait> find_oldest_free(int ordinal, std::size_t bytes) {
   const std::shared_lock lock{blocks().mutex};
   const std::size_t missing = bytes - std::min(bytes, unused_bytes(device_at(ordinal)));
@@ -217,8 +218,8 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return oldest;
 }
 
-/// Reserves memory for an allocation that is used at once: holds the caller until enough pending
-/// frees are complete, the oldest first. False if these are not enough.
+/// Reserves memory for an allocation that is used at once: blocks until enough pending frees are
+/// complete, the oldest first. False if there is not enough memory.
 [[nodiscard]] bool reserve_now(int ordinal, std::size_t bytes) {
   HostDevice& device = device_at(ordinal);
   while (!try_reserve(device, bytes)) {
@@ -229,7 +230,7 @@ std::size_t for_each_claim(int device, const TaskQueue* own, std::size_t missing
   return true;
 }
 
-/// `reserve` reserves the device's memory; false if there is not enough.
+/// `reserve` reserves the device's memory; it returns false if there is not enough.
 template <class F>
 backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F reserve) {
   const bool on_device = info.kind == MemoryKind::device;
@@ -238,7 +239,7 @@ backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info, F 
   if (on_device) free_without_task(info.device.ordinal());
   Memory memory{allocate_pages(bytes)};
   if (memory == nullptr) return status_of(errc::out_of_memory);
-  BlockMap single;  // its allocation may fail, and so comes before `reserve`
+  BlockMap single;  // allocated before `reserve`, because this may fail
   single.emplace(reinterpret_cast<std::uintptr_t>(memory.get()), Block{bytes, info, false});
   if (!reserve()) return status_of(errc::out_of_memory);
   const std::lock_guard lock{blocks().mutex};
@@ -250,8 +251,8 @@ backend::status allocate(void*& pointer, std::size_t bytes, PointerInfo info) {
   return allocate(pointer, bytes, info, [] { return true; });
 }
 
-/// Enters memory that several processes use. `counted`: this device's memory holds it.
-backend::status enter_shared(void*& pointer, SharedMemory memory, bool counted) {
+/// Adds memory that several processes use. `counted`: it counts as memory of this device.
+backend::status add_shared(void*& pointer, SharedMemory memory, bool counted) {
   const int device = current_device();
   const std::size_t bytes = memory.size();
   BlockMap single;
@@ -260,7 +261,7 @@ backend::status enter_shared(void*& pointer, SharedMemory memory, bool counted) 
                               .info = {MemoryKind::device, Device{device}},
                               .shared = std::move(memory)});
   if (counted && !reserve_now(device, bytes)) return status_of(errc::out_of_memory);
-  // so that nothing is given back when it is closed
+  // Not counted here, so nothing is subtracted when it is closed.
   if (!counted) single.begin()->second.claimed = bytes;
   const std::lock_guard lock{blocks().mutex};
   blocks().by_address.insert(single.extract(single.begin()));
@@ -268,19 +269,18 @@ backend::status enter_shared(void*& pointer, SharedMemory memory, bool counted) 
   return backend::ok;
 }
 
-/// Takes out the block that another process has made.
+/// Removes a block that another process has created.
 backend::status close_opened(void* pointer) {
   BlockMap::node_type block;
   const std::lock_guard lock{blocks().mutex};
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (place == blocks().by_address.end() || !place->second.shared.is_opened())
     return invalid_argument;
-  block = take_out(place);
+  block = extract_block(place);
   return backend::ok;
 }
 
-/// The block that starts at the pointer, if it is of that kind and can be freed. Requires: the lock
-/// is held.
+/// The block at this address, if it has this kind and can be freed. Requires: the lock is held.
 [[nodiscard]] BlockMap::iterator find_to_free(void* pointer, MemoryKind kind) noexcept {
   const auto none = blocks().by_address.end();
   const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
@@ -292,9 +292,9 @@ backend::status close_opened(void* pointer) {
                                                                                        : none;
 }
 
-/// A graph's memory stays: the graph may be launched again.
-[[nodiscard]] bool give_up_if_of_graph(Block& block) noexcept {
-  if (block.of_graph) block.given_up = true;
+/// A graph keeps its memory, because it may be launched again.
+[[nodiscard]] bool mark_freed_if_of_graph(Block& block) noexcept {
+  if (block.of_graph) block.freed_by_user = true;
   return block.of_graph;
 }
 
@@ -304,8 +304,8 @@ backend::status release(void* pointer, MemoryKind kind) {
     const std::lock_guard lock{blocks().mutex};
     const auto place = find_to_free(pointer, kind);
     if (place == blocks().by_address.end()) return invalid_argument;
-    if (give_up_if_of_graph(place->second)) return backend::ok;
-    block = take_out(place);
+    if (mark_freed_if_of_graph(place->second)) return backend::ok;
+    block = extract_block(place);
   }
   if (!block.mapped().shared) std::free(pointer);
   return backend::ok;
@@ -316,12 +316,12 @@ void finish_free(void* pointer) noexcept {
   BlockMap::node_type block;
   {
     const std::lock_guard lock{blocks().mutex};
-    block = take_out(blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer)));
+    block = extract_block(blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer)));
   }
   if (!block.mapped().shared) std::free(pointer);
 }
 
-/// Enqueues the block's free. Without memory for the task, the block stays without a queue.
+/// Enqueues the block's free. Without memory for the task, the block has no queue afterwards.
 /// Requires: the lock is held.
 void try_submit_free(void* pointer, Block& block, native::host_stream& stream) noexcept {
   try {
@@ -331,8 +331,8 @@ void try_submit_free(void* pointer, Block& block, native::host_stream& stream) n
   }
 }
 
-/// Enqueues a free. Without memory for that, or for the stream itself (null), the block is freed
-/// once its device is idle: a free never fails for want of memory.
+/// Enqueues a free. Without memory for the task or for the stream (null), the block is freed when
+/// its device is idle: a free never fails for lack of memory.
 backend::status release_in_order(void* pointer, native::host_stream* stream) {
   std::optional<OrderedSubmission> in_order;
   if (stream != nullptr) try {
@@ -344,7 +344,7 @@ backend::status release_in_order(void* pointer, native::host_stream* stream) {
   const auto place = find_to_free(pointer, MemoryKind::device);
   if (place == blocks().by_address.end()) return invalid_argument;
   Block& block = place->second;
-  if (give_up_if_of_graph(block)) return backend::ok;
+  if (mark_freed_if_of_graph(block)) return backend::ok;
   if (in_order) try_submit_free(pointer, block, *stream);
   block.freeing = true;
   if (block.queue == nullptr)
@@ -354,8 +354,8 @@ backend::status release_in_order(void* pointer, native::host_stream* stream) {
   return backend::ok;
 }
 
-/// Frees memory in a capture: a node that stands for the free. Only memory of a graph can be freed
-/// so. Nothing if the stream is not captured.
+/// Frees memory in a capture: adds a node. Only memory of a graph can be freed this way. Nothing if
+/// the stream is not captured.
 std::optional<backend::status> release_in_capture(void* pointer, native::host_stream& stream) {
   {
     const std::shared_lock lock{blocks().mutex};
@@ -365,12 +365,12 @@ std::optional<backend::status> release_in_capture(void* pointer, native::host_st
   const std::optional<backend::status> answer = capture_node(stream, {backend::NodeKind::free, {}});
   if (answer != backend::ok) return answer;
   const std::lock_guard lock{blocks().mutex};
-  static_cast<void>(give_up_if_of_graph(find_to_free(pointer, MemoryKind::device)->second));
+  static_cast<void>(mark_freed_if_of_graph(find_to_free(pointer, MemoryKind::device)->second));
   return answer;
 }
 
-/// Gives the block to the stream's graph. Nothing if the stream is not captured; a block that no
-/// graph has taken is freed.
+/// Gives the block to the stream's graph. Nothing if the stream is not captured. Frees the block if
+/// the graph does not accept it.
 std::optional<backend::status> give_to_graph(void*& pointer, native::host_stream& stream) try {
   const std::optional<backend::status> answer = capture_allocation(stream, pointer);
   if (!answer) return answer;
@@ -416,7 +416,7 @@ GraphMemory::~GraphMemory() {
       const std::lock_guard lock{blocks().mutex};
       Block& block = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer))->second;
       block.of_graph = false;
-      if (!block.given_up) continue;
+      if (!block.freed_by_user) continue;
     }
     static_cast<void>(release(pointer, MemoryKind::device));
   }
@@ -440,7 +440,7 @@ status free_host(void* pointer) noexcept {
 }
 
 bool frees_wait_for_devices() noexcept { return false; }
-bool prefers_registered_pages() noexcept { return false; }  // its pages are made when they are used
+bool prefers_registered_pages() noexcept { return false; }  // Pages are created at first use.
 
 status register_host(void* pointer, std::size_t bytes) noexcept {
   return catch_bad_alloc([&] { return host::register_pinned(pointer, bytes); });
@@ -474,7 +474,7 @@ status free_device(void* pointer) noexcept {
 status malloc_exportable(void*& pointer, std::size_t bytes) noexcept {
   if (bytes > host::memory_of_device()) return host::status_of(errc::out_of_memory);
   return catch_bad_alloc(
-      [&] { return host::enter_shared(pointer, host::SharedMemory::make(bytes), true); });
+      [&] { return host::add_shared(pointer, host::SharedMemory::make(bytes), true); });
 }
 
 status export_memory(IpcBytes& handle, void* pointer) noexcept {
@@ -491,7 +491,7 @@ status open_memory(void*& pointer, const IpcBytes& handle) noexcept {
   return catch_bad_alloc([&] {
     host::SharedMemory memory;
     if (const status s = host::SharedMemory::open(memory, handle); s != ok) return s;
-    return host::enter_shared(pointer, std::move(memory), false);
+    return host::add_shared(pointer, std::move(memory), false);
   });
 }
 
@@ -505,14 +505,15 @@ status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
   });
 }
 
-// Host and devices share one memory: there is nothing to move, and nothing to advise on.
+// Host and devices share one memory: prefetches and advice have no effect.
 status prefetch_async(const void*, std::size_t, int, native::stream) noexcept { return ok; }
 status advise(const void*, std::size_t, MemoryAdvice, int) noexcept { return ok; }
 
 status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
-    // then the memory is there from now on, and counts on no other memory's free
+    // In a capture the memory is allocated at once, and does not reuse memory with an enqueued
+    // free.
     const bool captured = stream.is_captured();
     const status s =
         host::allocate(pointer, bytes, {MemoryKind::device, Device{stream.device}}, [&] {
@@ -527,8 +528,7 @@ status free_async(void* pointer, native::stream stream) noexcept {
   native::host_stream* on = nullptr;
   try {
     on = &host::resolve(stream);
-  } catch (const std::bad_alloc&) {  // there is no memory to make a default stream, which is made
-                                     // at its first use
+  } catch (const std::bad_alloc&) {  // no memory to create a default stream at its first use
   }
   return catch_bad_alloc([&] {
     if (on != nullptr && on->is_captured()) [[unlikely]]
@@ -537,7 +537,7 @@ status free_async(void* pointer, native::stream stream) noexcept {
   });
 }
 
-// The host backend keeps no freed memory, which is within any threshold.
+// The host backend caches no freed memory, so each threshold holds.
 status set_release_threshold(int, std::size_t) noexcept { return ok; }
 
 status pool_reserved(int device, std::size_t& bytes) noexcept {
@@ -547,7 +547,8 @@ status pool_reserved(int device, std::size_t& bytes) noexcept {
 
 status trim_pool(int) noexcept { return ok; }
 
-status allow_pool_access(int, int, bool) noexcept { return ok; }  // every device reaches all memory
+// each device can access all memory
+status allow_pool_access(int, int, bool) noexcept { return ok; }
 
 status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);

@@ -19,8 +19,8 @@
 namespace runnel::inline RUNNEL_ABI::host {
 namespace {
 
-/// What a handle consists of. Device and inode tell whether the process still has the same file
-/// under that number.
+/// The content of a handle. Device and inode show whether the process still has the same file under
+/// this descriptor.
 struct Content {
   std::int64_t process;
   std::int64_t file;
@@ -51,8 +51,8 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 }
 
 SharedMemory::~SharedMemory() {
-  // ThreadSanitizer does not know that the streams are done with the memory
-  const sync::Unseen unseen;
+  // ThreadSanitizer does not know that the streams no longer use the memory.
+  const sync::TsanIgnore ignore;
   if (data_ != nullptr) munmap(data_, size_);
   if (file_ >= 0) ::close(file_);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that another process can map. It is a file without a name, so that nothing is left behind
-/// when the processes end in whatever way. The other process opens it through the first one's
+/// Memory that another process can map. It is an anonymous file, so that nothing remains when the
+/// processes end, in whatever way. The other process opens it through the first one's
 /// /proc/<pid>/fd, which the system allows to processes of the same user.
 #pragma once
 
@@ -17,17 +17,18 @@ class SharedMemory {
   SharedMemory& operator=(SharedMemory&& other) noexcept;
   ~SharedMemory();
 
-  /// New memory, all zero. @throws std::bad_alloc, also if the process has too many open files
+  /// Creates zeroed memory.
+  /// @throws std::bad_alloc, also if the process has too many open files
   [[nodiscard]] static SharedMemory make(std::size_t bytes);
-  /// Maps another process's memory. errc::invalid_handle if it is gone.
+  /// Maps another process's memory. Returns errc::invalid_handle if it does not exist any more.
   [[nodiscard]] static backend::status open(SharedMemory& memory, const backend::IpcBytes& handle);
 
-  /// Requires: make() has made it.
+  /// Requires: make() has created the memory.
   void write_handle(backend::IpcBytes& handle) const noexcept;
   [[nodiscard]] void* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] explicit operator bool() const noexcept { return data_ != nullptr; }
-  /// Whether another process has made it.
+  /// Whether another process has created it.
   [[nodiscard]] bool is_opened() const noexcept { return data_ != nullptr && file_ < 0; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Waits by polling, for what wakes no thread.
+/// Waits by polling, for conditions that wake no thread.
 #pragma once
 
 #include "base/relax.hpp"
@@ -12,16 +12,16 @@
 
 namespace runnel::inline RUNNEL_ABI::host {
 
-/// Some 0.2 microseconds without polling, in which another thread keeps the cache lines that it
+/// About 0.2 microseconds without polling. Meanwhile another thread keeps the cache lines that it
 /// writes.
 inline void pause() noexcept {
   for (int i = 0; i < sync::polls(12); ++i) detail::relax();
 }
 
-/// Polls `done()` for a few microseconds, which is longer than a hand-over between threads takes on
-/// a quiet machine. On a busy machine the scheduler prefers a thread that sleeps, so that more
-/// polling, or yielding, would lose time there. The pauses grow, since each poll takes the cache
-/// line from the thread that is to write it. Returns the last answer.
+/// Polls `done()` for a few microseconds, longer than a hand-over between threads takes on a quiet
+/// machine. On a busy machine the scheduler prefers sleeping threads, so more polling or yielding
+/// would lose time there. The pauses grow, since each poll takes the cache line from the writing
+/// thread. Returns the last value of `done()`.
 template <class F>
 [[nodiscard]] bool spin_for(F done) noexcept {
   for (int spent = 0, pauses = 1; spent < sync::polls(100);
@@ -32,9 +32,9 @@ template <class F>
   return done();
 }
 
-/// Holds the calling thread until `done()`, or until `gives_up()` after a sleep: polls as above,
-/// and then sleeps between the polls. The longer the wait, the longer the sleeps, up to a
-/// millisecond. Returns the last answer of `done()`.
+/// Blocks the calling thread until `done()` returns true, or until `gives_up()` returns true after
+/// a sleep. Polls as above, and then sleeps between the polls. The sleeps grow with the wait, up to
+/// a millisecond. Returns the last value of `done()`.
 template <class F, class G>
 [[nodiscard]] bool poll_until(F done, G gives_up) {
   if (spin_for(done)) return true;

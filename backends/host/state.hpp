@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Shared by the functions of the host backend: its status numbers, its devices, and the objects
-/// behind its native handles.
+/// Shared by the functions of the host backend: status numbers, devices, and the objects behind the
+/// native handles.
 #pragma once
 
 #include "engine.hpp"
@@ -13,10 +13,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -24,7 +24,7 @@ namespace host {
 struct Capture;
 }
 
-/// A stream: a queue of tasks, and how it orders with its device's default stream.
+/// A stream: a queue of tasks, and its order with the device's default stream.
 struct native::host_stream {
   /// @throws std::bad_alloc, also if no thread can be created to run it
   host_stream(int on_device, int priority, bool is_blocking, bool default_of_its_device = false);
@@ -36,16 +36,15 @@ struct native::host_stream {
   const bool blocking;
   const bool is_default;
 
-  // Guarded by the device's lock.
-  std::list<host_stream*>::iterator place;  // in one of the device's lists
-  // this stream's next work waits for the default stream's task of this number
-  std::uint64_t behind_default = 0;
-  // the default stream's next work waits for this stream's task of this number
+  // Protected by the device's lock.
+  // This stream's next work waits for the default stream's task with this number.
+  std::uint64_t awaited_default = 0;
+  // The default stream's next work waits for this stream's task with this number.
   std::uint64_t joined = 0;
 
-  // Guarded by the lock of all captures (capture.cpp), which changes `captured` with them.
-  std::shared_ptr<host::Capture> capture;  // that the stream takes part in, or null
-  std::size_t chain = 0;                   // the stream's in the capture
+  // Protected by the lock of all captures (capture.cpp), which also changes `captured`.
+  std::shared_ptr<host::Capture> capture;  // the stream's capture, or null
+  std::size_t chain = 0;                   // the stream's chain in the capture
   sync::Atomic<bool> captured{false};
 
   [[nodiscard]] bool is_captured() const noexcept {
@@ -55,8 +54,7 @@ struct native::host_stream {
 
 namespace host {
 
-/// The host backend's status is the portable code itself. For a capture's sake it also says why, in
-/// the hundreds.
+/// The host backend's status is the portable code. For captures the hundreds add the reason.
 [[nodiscard]] constexpr backend::status status_of(errc code) noexcept {
   return static_cast<backend::status>(code);
 }
@@ -67,7 +65,7 @@ static_assert(static_cast<int>(errc::unknown) < fault_unit);
 }
 inline constexpr backend::status invalid_argument = status_of(errc::invalid_argument);
 
-/// Returns what `body` returns, or "out of memory" if it throws std::bad_alloc.
+/// Returns the result of `body`, or "out of memory" if it throws std::bad_alloc.
 template <class F>
 [[nodiscard]] backend::status catch_bad_alloc(F body) noexcept {
   try {
@@ -78,20 +76,20 @@ template <class F>
 }
 
 struct HostDevice {
-  // guards the lists, and the order of submissions to the default stream and to blocking streams
+  // Protects the sets, and the order of submissions to the default stream and to blocking streams.
   sync::Mutex mutex;
-  std::list<native::host_stream*> streams;
-  // destroyed, but with work left: the default stream waits for that, too
-  std::list<native::host_stream*> leaving;
-  // created at first use by host::resolve, without the lock
+  std::set<native::host_stream*> streams;
+  // Destroyed streams with unfinished work: the default stream waits for them, too.
+  std::set<native::host_stream*> leaving;
+  // Created at first use by host::resolve, without the lock.
   sync::Atomic<native::host_stream*> default_stream{nullptr};
   sync::Atomic<std::size_t> allocated{0};  // bytes of device memory in use
 
   /// Calls `f(stream)` for each stream that has work or may get some. Requires: the lock is held.
   template <class F>
   void for_each_stream(F f) {
-    for (const auto* const list : {&streams, &leaving})
-      for (native::host_stream* const stream : *list) f(*stream);
+    for (const auto* const set : {&streams, &leaving})
+      for (native::host_stream* const stream : *set) f(*stream);
   }
   /// Requires: the lock is held.
   template <class F>
@@ -101,32 +99,33 @@ struct HostDevice {
   }
 };
 
-/// How many devices are shown: RUNNEL_HOST_DEVICES, at most `max_devices`; 1 if it is not set.
-[[nodiscard]] int shown_devices() noexcept;
-/// Bytes of memory of each device: RUNNEL_HOST_MEMORY, or the machine's memory.
+/// The number of visible devices: RUNNEL_HOST_DEVICES, at most `max_devices`; 1 if it is not set.
+[[nodiscard]] int visible_devices() noexcept;
+/// The memory of each device in bytes: RUNNEL_HOST_MEMORY, or the machine's memory.
 [[nodiscard]] std::size_t memory_of_device() noexcept;
 [[nodiscard]] HostDevice& device_at(int ordinal);
 /// The calling thread's current device.
 [[nodiscard]] int current_device() noexcept;
 
-/// The stream that a handle means. The meaning of the null handle and the per-thread handle depends
-/// on the calling thread and its device.
+/// The stream of a handle. The null handle and the per-thread handle depend on the calling thread
+/// and its device.
 [[nodiscard]] native::host_stream& resolve(native::stream handle);
-/// Submits work in the order that default and blocking streams promise. `work` is moved into the
-/// task.
+/// Whether the handle is that of a stream which is not destroyed. It may be any number.
+[[nodiscard]] bool is_living(native::stream handle);
+/// Submits work in the order of default and blocking streams. `work` is moved into the task.
 template <class F>
 std::uint64_t submit_in_order(native::host_stream& stream, F work);
-/// Ends the stream at once; its work is still completed.
+/// Destroys the stream at once; its work still completes.
 void destroy(native::host_stream* stream) noexcept;
-/// A wait for all that the stream's next work would come after: what events record and other
-/// streams wait for.
+/// A wait for all work that precedes the stream's next work. Events record it, and other streams
+/// wait for it.
 [[nodiscard]] Wait end_of(native::host_stream& stream);
-/// True if the stream's work is complete, and for the default stream the work of the blocking
-/// streams, too.
+/// Whether the stream's work is complete; for the default stream also the work of the blocking
+/// streams.
 [[nodiscard]] bool has_finished(native::host_stream& stream);
 
 /// If the stream orders with the default stream, enqueues the waits for that order, and holds the
-/// device's lock as long as it lives.
+/// device's lock in this scope.
 class OrderedSubmission {
  public:
   explicit OrderedSubmission(native::host_stream& stream);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <list>
 #include <memory>
 #include <utility>
 
@@ -24,22 +23,20 @@ native::host_stream::host_stream(int on_device, int priority, bool is_blocking,
   host::prepare(*queue);
   host::HostDevice& owner = host::device_at(device);
   const std::lock_guard lock{owner.mutex};
-  place = owner.streams.insert(owner.streams.end(), this);
+  owner.streams.insert(this);
 }
 
 namespace host {
 namespace {
 
-/// Its address is the handle that means the calling thread's own default stream. It is never
-/// dereferenced.
+/// Its address is the handle of the calling thread's default stream. It is never dereferenced.
 constinit char per_thread_mark = 0;
 
 [[nodiscard]] native::stream per_thread_handle() noexcept {
   return reinterpret_cast<native::stream>(&per_thread_mark);
 }
 
-/// Not std::call_once: with ThreadSanitizer that hangs after the constructor of the stream has
-/// thrown.
+/// Not std::call_once: under ThreadSanitizer that hangs after the stream's constructor has thrown.
 native::host_stream& default_of(int ordinal) {
   sync::Atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
   if (native::host_stream* const stream = place.load(std::memory_order_acquire)) [[likely]]
@@ -62,7 +59,7 @@ thread_local constinit ThreadStreams* thread_streams = nullptr;
 
 void end_thread_streams(void*) noexcept {
   const std::unique_ptr<ThreadStreams> ended{std::exchange(thread_streams, nullptr)};
-  // a forked child: a thread that does not exist here may hold the lock
+  // In a forked child, a thread that does not exist here may own the lock.
   if (ended->process != getpid()) return;
   for (native::host_stream* const stream : ended->streams)
     if (stream != nullptr) destroy(stream);
@@ -87,8 +84,8 @@ void delete_finished(HostDevice& device) noexcept {
   });
 }
 
-/// Makes the default stream wait for the work submitted to the blocking streams so far, also to
-/// those that were destroyed. Requires: the device's lock is held.
+/// Makes the default stream wait for the present work of the blocking streams, including destroyed
+/// ones. Requires: the device's lock is held.
 void join_blocking(HostDevice& device, native::host_stream& to) {
   device.for_each_stream([&](native::host_stream& other) {
     if (!other.blocking || other.joined == other.queue->submitted()) return;
@@ -98,13 +95,13 @@ void join_blocking(HostDevice& device, native::host_stream& to) {
   });
 }
 
-/// Makes a blocking stream wait for the work submitted to the default stream so far. Requires: the
-/// device's lock is held.
+/// Makes a blocking stream wait for the present work of the default stream. Requires: the device's
+/// lock is held.
 void join_default(const native::host_stream& default_stream, native::host_stream& to) {
-  if (to.behind_default == default_stream.queue->submitted()) return;
+  if (to.awaited_default == default_stream.queue->submitted()) return;
   const Wait end = TaskQueue::end_of(default_stream.queue);
   to.queue->submit_wait(end);
-  to.behind_default = end.until;
+  to.awaited_default = end.until;
 }
 
 }  // namespace
@@ -115,16 +112,26 @@ native::host_stream& resolve(native::stream handle) {
   return *handle;
 }
 
+bool is_living(native::stream handle) {
+  if (handle == nullptr || handle == per_thread_handle()) return true;
+  for (int ordinal = 0; ordinal < visible_devices(); ++ordinal) {
+    HostDevice& device = device_at(ordinal);
+    const std::lock_guard lock{device.mutex};
+    if (device.streams.count(handle) != 0) return true;
+  }
+  return false;
+}
+
 namespace {
 
-/// With the option find_races: what comes after the ended stream's work by the rules of the device
-/// comes after it for announce.hpp, too. Requires: the device's lock is held.
+/// For find_races: declares the order of the ended stream's work before later work of the device,
+/// as the runtime guarantees it. Requires: the device's lock is held.
 void announce_end(HostDevice& device, native::host_stream& stream) noexcept try {
   native::host_stream* const default_stream = device.default_stream.load(std::memory_order_acquire);
   stream.queue->submit([&device] { sync::happens_before(&device); });
   if (stream.blocking && default_stream != nullptr)
     default_stream->queue->submit_wait(TaskQueue::end_of(stream.queue));
-} catch (const std::bad_alloc&) {  // then the order is not announced
+} catch (const std::bad_alloc&) {  // Then the order is not declared.
 }
 
 }  // namespace
@@ -135,7 +142,7 @@ void destroy(native::host_stream* stream) noexcept {
   const std::lock_guard lock{device.mutex};
   if (sync::finds_races) announce_end(device, *stream);
   stream->queue->close();
-  device.leaving.splice(device.leaving.end(), device.streams, stream->place);
+  device.leaving.insert(device.streams.extract(stream));
   delete_finished(device);
 }
 
@@ -150,8 +157,8 @@ OrderedSubmission::OrderedSubmission(native::host_stream& stream) {
     join_default(default_stream, stream);
 }
 
-/// Does not wait for room in the queue, since the caller may hold a lock. So the queue may hold a
-/// few more tasks than its limit: the waits for the other streams.
+/// Does not wait for room in the queue, since the caller may hold a lock. So the queue may exceed
+/// its limit by a few tasks: the waits for the other streams.
 Wait end_of(native::host_stream& stream) {
   if (!stream.blocking) return TaskQueue::end_of(stream.queue);
   const OrderedSubmission in_order{stream};
@@ -160,7 +167,7 @@ Wait end_of(native::host_stream& stream) {
 
 bool has_finished(native::host_stream& stream) {
   if (!stream.queue->is_idle()) return false;
-  stream.queue->come_after_completed();
+  stream.queue->order_after_completed();
   if (!stream.is_default) return true;
   HostDevice& device = device_at(stream.device);
   const std::lock_guard lock{device.mutex};
@@ -170,7 +177,7 @@ bool has_finished(native::host_stream& stream) {
     return false;
   if constexpr (sync::finds_races)
     device.for_each_stream([](const native::host_stream& other) {
-      if (other.blocking) other.queue->come_after_completed();
+      if (other.blocking) other.queue->order_after_completed();
     });
   return true;
 }
@@ -191,7 +198,7 @@ status stream_create(native::stream& stream, bool blocking, int priority) noexce
   });
 }
 
-// Streams share the machine's processors, and which thread runs a task is the engine's choice.
+// Streams share the machine's processors, and the engine chooses the thread of each task.
 status device_divide(int, const int*, std::size_t, int*, Part*) noexcept {
   return host::status_of(errc::not_supported);
 }
@@ -206,9 +213,9 @@ status stream_destroy(native::stream stream) noexcept {
 
 status stream_query(native::stream stream) noexcept {
   return catch_bad_alloc([&] {
-    native::host_stream& asked = host::resolve(stream);
-    if (asked.is_captured()) return host::status_of(errc::capture);
-    return host::has_finished(asked) ? ok : host::status_of(errc::not_ready);
+    native::host_stream& queried = host::resolve(stream);
+    if (queried.is_captured()) return host::status_of(errc::capture);
+    return host::has_finished(queried) ? ok : host::status_of(errc::not_ready);
   });
 }
 
@@ -216,11 +223,11 @@ status stream_synchronize(native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     if (stream.is_captured()) return host::status_of(errc::capture);
-    // For a blocking stream, only its own work counts, as in a query. Another thread may destroy
-    // the stream meanwhile.
+    // For a blocking stream only its own work counts, as in a query. Another thread may destroy the
+    // stream meanwhile.
     const host::Wait end =
         stream.is_default ? host::end_of(stream) : host::TaskQueue::end_of(stream.queue);
-    end.hold_caller(true);
+    end.block_caller(true);
     return ok;
   });
 }
@@ -239,8 +246,10 @@ status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
   });
 }
 
+// The first question about a handle that a user passes, who may pass a wrong number.
 status stream_device(native::stream stream, int& device) noexcept {
   return catch_bad_alloc([&] {
+    if (!host::is_living(stream)) return host::status_of(errc::invalid_handle);
     device = host::resolve(stream).device;
     return ok;
   });
@@ -252,7 +261,7 @@ status stream_is_capturing(native::stream stream, bool& capturing) noexcept {
     return ok;
   });
 }
-// No call is forbidden here while a stream is captured.
+// Captures forbid no call here.
 status exchange_capture_mode(CaptureMode&) noexcept { return ok; }
 
 status stream_capture_number(native::stream stream, std::uint64_t& number) noexcept {
@@ -318,6 +327,7 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
 }
 
 bool forgets_host_functions() noexcept { return false; }
+bool can_query_beside_begin_of_capture() noexcept { return true; }
 
 }  // namespace backend
 }  // namespace runnel::inline RUNNEL_ABI

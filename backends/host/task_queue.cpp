@@ -49,9 +49,9 @@ std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept,
       lock.lock();
       if (spare_ == nullptr) spare_ = fresh.release();
     }
-    if (place() == 0) add_block();  // the last block is full
+    if (place() == 0) add_block();  // The last block is full.
     Task& task = last_->tasks[place()];
-    detail::prefetch_to_write(&task + 4);  // the worker had it last
+    detail::prefetch_to_write(&task + 4);  // the worker accessed it last
     task.run = run;
     move_in(task.payload, work);
     last_->note_caller(place());
@@ -83,7 +83,7 @@ void TaskQueue::reserve(std::size_t tasks) {
 
 bool Wait::is_over() const noexcept { return queue == nullptr || queue->completed() >= until; }
 
-void Wait::hold_caller(bool spin) const {
+void Wait::block_caller(bool spin) const {
   if (queue != nullptr) queue->wait_until(until, spin);
   token.happens_after();
 }
@@ -91,7 +91,7 @@ void Wait::hold_caller(bool spin) const {
 Wait TaskQueue::end_of(const TaskQueuePtr& queue) {
   Wait all{queue, queue->submitted()};
   if constexpr (sync::finds_races) {
-    // A task announces where the stream stands now: what the stream does later must not seem to be
+    // A task announces the present end of the stream: later work of the stream must not seem to be
     // waited for.
     const bool is_closed = queue->closed_.load(std::memory_order_relaxed);
     all.token = is_closed ? sync::Token::of_part(queue, &queue->completed_) : sync::Token::make();
@@ -113,7 +113,7 @@ void TaskQueue::submit_wait(Wait wait) {
   append(nullptr, move_in, &wait);
 }
 
-bool TaskQueue::try_to_rest() noexcept {
+bool TaskQueue::try_to_become_idle() noexcept {
   if (!is_idle()) return false;
   const std::lock_guard lock{lock_};
   busy_ = !is_idle();
@@ -122,8 +122,8 @@ bool TaskQueue::try_to_rest() noexcept {
 
 Task& TaskQueue::front() noexcept {
   const std::uint64_t done = completed_.load(std::memory_order_relaxed);
-  // Compared with first_end_, since `done % size == 0` would free a block twice: front() is called
-  // again for a Wait that parked the queue.
+  // Compared with first_end_: `done % size == 0` would free a block twice, because front() is
+  // called again after a Wait has parked the queue.
   if (done == first_end_) {
     first_end_ += TaskBlock::size;
     std::unique_ptr<TaskBlock> emptied{std::exchange(first_, first_->next)};
@@ -146,8 +146,8 @@ void TaskQueue::complete_one() noexcept {
 
 void TaskQueue::wake_waiters() noexcept {
   TaskQueueList woken = wake_and_take();
-  // Without the lock, which the threads take at once. A thread that has to wait longer announces
-  // its number again.
+  // Without the lock, which the woken threads need at once. A thread that must wait longer
+  // announces its number again.
   waiters_wake_.notify_all();
   while (!woken.is_empty()) host::start(woken.pop_front());
 }
@@ -190,7 +190,7 @@ void TaskQueue::wait_until(std::uint64_t number, bool spin) {
 }
 
 /// Waits until there is room for many tasks, so that a full queue does not wake its callers for
-/// each one.
+/// each task.
 void TaskQueue::make_room() {
   constexpr std::uint64_t batch = 1024;
   const std::uint64_t all = submitted();

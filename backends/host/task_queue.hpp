@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Queues of tasks, one for each stream, run by the engine (engine.hpp).
 ///
-/// A queue's tasks are numbered from 1 in the order of submission. `completed() >= n` says that
-/// task n and all before it are complete. So an event is a queue and a number; to record one
-/// allocates nothing, and to wait for one that has happened costs nothing.
+/// A queue's tasks are numbered from 1 in the order of submission. `completed() >= n` means that
+/// task n and all tasks before it are complete. So an event is a queue and a number. Recording it
+/// allocates nothing, and waiting for a complete one costs nothing.
 #pragma once
 
 #include "base/announce.hpp"
@@ -25,8 +25,8 @@ namespace runnel::inline RUNNEL_ABI::host {
 class TaskQueue;
 using TaskQueuePtr = std::shared_ptr<TaskQueue>;
 
-/// Whether the work is finished after this call. Work that answers false has to be called again;
-/// work without an answer is finished.
+/// Runs the work once. Returns whether it is finished. Work that returns false must be called
+/// again; work that returns void is finished.
 template <class F>
 [[nodiscard]] bool run_once(F& work) noexcept {
   if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
@@ -41,26 +41,26 @@ template <class F>
 struct alignas(64) Task {
   static constexpr std::size_t room = 64 - sizeof(void*);
 
-  /// Runs what `payload` holds, and destroys it. False: the work is not finished, and has to be run
-  /// again. Null: the payload is a Wait.
+  /// Runs the work in `payload`, and destroys it if it is finished. False: it is not finished, and
+  /// must run again. Null: the payload is a Wait.
   bool (*run)(void* payload) noexcept;
   alignas(void*) std::byte payload[room];
 };
 static_assert(sizeof(Task) == 64);
 
-/// Holds its queue up until another queue has completed task `until`. No thread waits meanwhile.
+/// Blocks its queue until another queue has completed task `until`. No thread waits meanwhile.
 struct Wait {
   TaskQueuePtr queue;
   std::uint64_t until = 0;
-  // what comes after the wait comes after the tasks, for announce.hpp
+  // Orders later work after the awaited tasks, for announce.hpp.
   [[no_unique_address]] sync::Token token{};
 
   [[nodiscard]] bool is_over() const noexcept;
-  /// Holds the calling thread. `spin`: polls for a few microseconds before it sleeps.
-  void hold_caller(bool spin) const;
+  /// Blocks the calling thread. `spin`: polls for a few microseconds before it sleeps.
+  void block_caller(bool spin) const;
 };
 
-/// Tasks are stored in blocks, so that most submissions allocate nothing.
+/// Tasks are stored in blocks, so that most submissions do not allocate.
 struct TaskBlock : sync::Callers<63> {
   static constexpr std::size_t size = 63;
   Task tasks[size];
@@ -83,8 +83,8 @@ class TaskQueueList {
 
 class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
  public:
-  /// A queue holds at most about this many tasks that are not complete. A thread that submits more
-  /// waits in `wait_for_room`.
+  /// The approximate limit of unfinished tasks in a queue. A thread that submits more blocks in
+  /// `wait_for_room`.
   static constexpr std::uint64_t most_pending = std::uint64_t{1} << 16;
 
   explicit TaskQueue(int priority) noexcept : priority_{priority} {}
@@ -100,12 +100,12 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
     return completed_.load(std::memory_order_acquire);
   }
   [[nodiscard]] bool is_idle() const noexcept { return completed() >= submitted(); }
-  /// What the caller does next comes after all tasks completed so far, for announce.hpp. Requires:
-  /// the caller has just seen them complete, on behalf of the user.
-  void come_after_completed() const noexcept { sync::happens_after(&completed_); }
+  /// For announce.hpp: orders what the caller does next after all completed tasks. Requires: the
+  /// caller has just seen their completion, on behalf of the user.
+  void order_after_completed() const noexcept { sync::happens_after(&completed_); }
 
-  /// Enqueues work, for run_once(); returns its number. @throws std::bad_alloc, and then nothing
-  /// was enqueued
+  /// Enqueues work, for run_once(). Returns its number.
+  /// @throws std::bad_alloc; nothing was enqueued then
   template <class F>
   std::uint64_t submit(F work) {
     static_assert(sizeof(F) <= Task::room && std::is_nothrow_move_constructible_v<F>);
@@ -120,24 +120,26 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
     };
     return append(run, move_in, &work);
   }
-  /// Makes the next `tasks` submissions succeed, if no other thread submits meanwhile. @throws
-  /// std::bad_alloc
+  /// Makes the next `tasks` submissions succeed, if no other thread submits meanwhile.
+  /// @throws std::bad_alloc
   void reserve(std::size_t tasks);
-  /// Enqueues a Wait, unless the other queue has come that far already. @throws std::bad_alloc, and
-  /// then nothing was enqueued
+  /// Enqueues a Wait, unless the other queue has already completed the task.
+  /// @throws std::bad_alloc; nothing was enqueued then
   void submit_wait(Wait wait);
-  /// A wait for all tasks submitted so far. @throws std::bad_alloc, only with the option find_races
+  /// A wait for all tasks submitted so far.
+  /// @throws std::bad_alloc, only with the option find_races
   [[nodiscard]] static Wait end_of(const TaskQueuePtr& queue);
-  /// No more work will be submitted. Only waits for what was submitted may still be asked for.
+  /// Declares that no more work will be submitted. Only waits for earlier work may still be
+  /// requested.
   void close() noexcept;
-  /// Holds the calling thread while the queue is full.
-  /// Requires: the caller holds no lock that a task or a user of another stream may need.
+  /// Blocks the calling thread while the queue is full. Requires: the caller holds no lock that a
+  /// task or a user of another stream may need.
   void wait_for_room() {
     if (may_be_full_.load(std::memory_order_relaxed)) [[unlikely]]
       make_room();
   }
-  /// Holds the calling thread until task `number` is complete. `spin`: polls for a few microseconds
-  /// before it sleeps.
+  /// Blocks the calling thread until task `number` is complete. `spin`: polls for a few
+  /// microseconds before it sleeps.
   void wait_until(std::uint64_t number, bool spin);
 
  private:
@@ -150,55 +152,56 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
                        void (*move_in)(void* payload, void* work) noexcept, void* work);
   /// Links a new last block. Requires: the lock is held, and there is a spare block.
   void add_block() noexcept;
-  /// False if there is more to run. Else the queue is idle from then on, and any thread may start
-  /// it.
-  [[nodiscard]] bool try_to_rest() noexcept;
-  /// The first task that is not complete. Requires: there is one.
+  /// False if there is more to run. Otherwise the queue is idle from then on, and any thread may
+  /// start it.
+  [[nodiscard]] bool try_to_become_idle() noexcept;
+  /// The first unfinished task. Requires: there is one.
   [[nodiscard]] Task& front() noexcept;
   void complete_one() noexcept;
   void wake_waiters() noexcept;
-  /// Removes the parked queues whose number is complete. The caller has to wake the threads in
+  /// Removes the parked queues whose number is complete. The caller must notify the threads in
   /// `wait_until`.
   [[nodiscard]] TaskQueueList wake_and_take() noexcept;
-  /// Parks a queue behind this one until `number` is complete. False, and nothing changed, if it is
-  /// complete already.
+  /// Parks a queue until task `number` of this one is complete. False if it is already complete;
+  /// nothing has changed then.
   [[nodiscard]] bool park(TaskQueuePtr queue, std::uint64_t number) noexcept;
-  /// Announces a waiter for `number`; false if `number` is complete already. Requires:
+  /// Announces a waiter for `number`; false if `number` is already complete. Requires:
   /// waiters_mutex_ is held.
   [[nodiscard]] bool announce_waiter(std::uint64_t number) noexcept;
   void make_room();
 
-  detail::SpinLock lock_;  // guards the end of the queue, busy_ and room_until_
-  // beside the lock, which a submission takes next: so the check costs nothing
+  detail::SpinLock lock_;  // protects the end of the queue, busy_ and room_until_
+  // Next to the lock, which a submission takes next: so the check costs nothing.
   sync::Atomic<bool> may_be_full_{false};
-  // a submission that adds a block from this number on looks at completed_
+  // A submission that adds a block from this number on reads completed_.
   std::uint64_t room_until_ = most_pending;
-  // a worker runs the queue, or the queue waits for a worker or another queue
+  // A worker runs the queue, or the queue waits for a worker or another queue.
   bool busy_ = false;
   TaskBlock* last_ = nullptr;
-  // empty blocks for the next ones that are needed: mostly one
+  // Empty blocks for later tasks: usually one.
   TaskBlock* spare_ = nullptr;
-  // not beside the lock, because the worker that runs the queue polls it
+  // On another cache line than the lock, because the worker that runs the queue polls it.
   alignas(64) sync::Atomic<std::uint64_t> submitted_{0};
 
-  // once there is a block, only the worker that runs the queue touches this
+  // Once there is a block, only the worker that runs the queue accesses this.
   alignas(64) TaskBlock* first_ = nullptr;
   std::uint64_t first_end_ = TaskBlock::size;  // the number of the last task in first_
   sync::Atomic<std::uint64_t> completed_{0};
-  const int priority_;  // not beside the lock, because the worker looks at it after each task
+  // on another cache line than the lock, because the worker reads it after each task
+  const int priority_;
 
-  sync::Mutex waiters_mutex_;  // guards all of the following members
+  sync::Mutex waiters_mutex_;  // protects all following members
   sync::ConditionVariable waiters_wake_;
   static constexpr std::uint64_t none = ~std::uint64_t{0};
-  // a lower bound of the numbers that are waited for
+  // A lower bound of the awaited numbers.
   sync::Atomic<std::uint64_t> first_awaited_{none};
   TaskQueueList parked_;  // the queues that wait for this one
 
-  std::shared_ptr<void> runner_;  // the engine's, if it has something for each queue
+  std::shared_ptr<void> runner_;  // the engine's data for this queue, if it has any
   sync::Atomic<bool> closed_{false};
 
-  TaskQueuePtr next_;  // in the list that this queue is in
-  // the number that this queue waits for while it is parked behind another one
+  TaskQueuePtr next_;  // in the list that contains this queue
+  // The number that this queue waits for while it is parked.
   std::uint64_t parked_for_ = 0;
 };
 

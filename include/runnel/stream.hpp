@@ -90,7 +90,7 @@ class StreamRef {
   /// code has destroyed its stream (ForeignStream keeps the owner alive). Without a device the
   /// runtime is asked for it; 0, 1 and 2 are of the current device then.
   /// @throws errc::invalid_argument for another device's handle, errc::not_supported if the runtime
-  /// cannot tell the device
+  /// cannot tell the device, on the host backend errc::invalid_handle for what is no living stream
   [[nodiscard]] static StreamRef from_native(native::stream handle, Device device);
   [[nodiscard]] static StreamRef from_native(native::stream handle);
   ///@}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In a build with the option find_races, the library calls these functions to tell ThreadSanitizer
-/// which memory the user's copies touch, and what happens before what. In all other builds they do
+/// In a build with the option find_races, these functions declare to ThreadSanitizer which memory
+/// the user's copies access, and which operation happens before which. In all other builds they do
 /// nothing. docs/finding-races.md shows the reports that users get.
 #pragma once
 
@@ -17,20 +17,20 @@ namespace runnel::inline RUNNEL_ABI::sync {
 
 inline constexpr bool finds_races = false;
 
-/// What this thread did before the call happens before what another thread does after its
-/// `happens_after` with the same address.
+/// What this thread did before happens_before(address) happens before what another thread does
+/// after happens_after(address).
 inline void happens_before(const void*) noexcept {}
 inline void happens_after(const void*) noexcept {}
-///@{ The calling thread reads or writes these bytes for the user.
+/// @{ Declares that the calling thread reads or writes these bytes for the user.
 inline void reads(const void*, std::size_t) noexcept {}
 inline void writes(void*, std::size_t) noexcept {}
 ///@}
 
-/// An address of its own for one use of happens_before() and happens_after(): a used address would
-/// keep the order of its earlier uses.
+/// A unique address for one pair of happens_before() and happens_after(). An address that is used
+/// again would keep the order of its earlier uses.
 struct Token {
   [[nodiscard]] static Token make() noexcept { return {}; }
-  /// The address of a part of an object, which the token keeps alive.
+  /// The address of a part of an object. The token keeps the object alive.
   [[nodiscard]] static Token of_part(const std::shared_ptr<const void>&, const void*) noexcept {
     return {};
   }
@@ -38,15 +38,16 @@ struct Token {
   void happens_after() const noexcept {}
 };
 
-/// While it lives, nothing that the calling thread does is checked or orders anything.
-class Unseen {
+/// In this scope, ThreadSanitizer ignores the calling thread: its accesses are not checked, and its
+/// synchronization orders nothing.
+class TsanIgnore {
  public:
-  Unseen() noexcept {}
-  Unseen(const Unseen&) = delete;
-  Unseen& operator=(const Unseen&) = delete;
+  TsanIgnore() noexcept {}
+  TsanIgnore(const TsanIgnore&) = delete;
+  TsanIgnore& operator=(const TsanIgnore&) = delete;
 };
 
-/// Who enqueued each of some tasks. A report shows these callers for what the task does.
+/// The call stacks that enqueued some tasks. Race reports show them as the callers of the tasks.
 template <std::size_t>
 struct Callers {
   void note_caller(std::size_t) noexcept {}

@@ -54,12 +54,12 @@ Token Token::make() noexcept {
 }
 
 // To ignore writes is to ignore reads, too.
-Unseen::Unseen() noexcept {
+TsanIgnore::TsanIgnore() noexcept {
   if (AnnotateIgnoreWritesBegin == nullptr) return;
   AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
   AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 }
-Unseen::~Unseen() {
+TsanIgnore::~TsanIgnore() {
   if (AnnotateIgnoreWritesEnd == nullptr) return;
   AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
   AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
@@ -85,7 +85,7 @@ _Unwind_Reason_Code note_frame(_Unwind_Context* context, void* data) {
 void CallStack::read() noexcept {
   count = 0;
   if (__tsan_func_entry == nullptr) return;
-  const Unseen unseen;
+  const TsanIgnore ignore;
   _Unwind_Backtrace(note_frame, this);
 }
 
@@ -102,53 +102,53 @@ CalledBy::~CalledBy() {
 // replaces the library's calls of them by calls of the following ones (--wrap, src/meson.build). So
 // what the library does with its own memory is not seen. std::aligned_alloc and std::free are
 // watched on purpose: the library uses them for the user's memory only.
-using runnel::sync::Unseen;
+using runnel::sync::TsanIgnore;
 
 extern "C" {
 
 void* __real_memcpy(void*, const void*, std::size_t);
 void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_memcpy(to, from, bytes);
 }
 void* __real_memmove(void*, const void*, std::size_t);
 void* __wrap_memmove(void* to, const void* from, std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_memmove(to, from, bytes);
 }
 void* __real_memset(void*, int, std::size_t);
 void* __wrap_memset(void* to, int value, std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_memset(to, value, bytes);
 }
 int __real_memcmp(const void*, const void*, std::size_t);
 int __wrap_memcmp(const void* a, const void* b, std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_memcmp(a, b, bytes);
 }
 void* __real_memchr(const void*, int, std::size_t);
 void* __wrap_memchr(const void* bytes, int value, std::size_t size) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_memchr(bytes, value, size);
 }
 int __real_strcmp(const char*, const char*);
 int __wrap_strcmp(const char* a, const char* b) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_strcmp(a, b);
 }
 int __real_strncmp(const char*, const char*, std::size_t);
 int __wrap_strncmp(const char* a, const char* b, std::size_t size) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_strncmp(a, b, size);
 }
 std::size_t __real_strlen(const char*);
 std::size_t __wrap_strlen(const char* text) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real_strlen(text);
 }
 [[gnu::format(printf, 3, 4)]] int __wrap_snprintf(char* to, std::size_t size, const char* format,
                                                   ...) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   va_list arguments;
   va_start(arguments, format);
   const int length = std::vsnprintf(to, size, format, arguments);
@@ -158,58 +158,58 @@ std::size_t __wrap_strlen(const char* text) {
 
 void* __real__Znwm(std::size_t);
 void* __wrap__Znwm(std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real__Znwm(bytes);
 }
 void* __real__ZnwmSt11align_val_t(std::size_t, std::size_t);
 void* __wrap__ZnwmSt11align_val_t(std::size_t bytes, std::size_t alignment) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real__ZnwmSt11align_val_t(bytes, alignment);
 }
 void* __real__ZnwmRKSt9nothrow_t(std::size_t, const std::nothrow_t&);
 void* __wrap__ZnwmRKSt9nothrow_t(std::size_t bytes, const std::nothrow_t& tag) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real__ZnwmRKSt9nothrow_t(bytes, tag);
 }
 void __real__ZdlPv(void*);
 void __wrap__ZdlPv(void* block) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   __real__ZdlPv(block);
 }
 void __real__ZdlPvm(void*, std::size_t);
 void __wrap__ZdlPvm(void* block, std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   __real__ZdlPvm(block, bytes);
 }
 void __real__ZdlPvmSt11align_val_t(void*, std::size_t, std::size_t);
 void __wrap__ZdlPvmSt11align_val_t(void* block, std::size_t bytes, std::size_t alignment) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   __real__ZdlPvmSt11align_val_t(block, bytes, alignment);
 }
 void* __real__Znam(std::size_t);
 void* __wrap__Znam(std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real__Znam(bytes);
 }
 void __real__ZdaPv(void*);
 void __wrap__ZdaPv(void* block) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   __real__ZdaPv(block);
 }
 void __real__ZdaPvm(void*, std::size_t);
 void __wrap__ZdaPvm(void* block, std::size_t bytes) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   __real__ZdaPvm(block, bytes);
 }
 
 int __real___cxa_guard_acquire(void*);
 int __wrap___cxa_guard_acquire(void* guard) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   return __real___cxa_guard_acquire(guard);
 }
 void __real___cxa_guard_release(void*);
 void __wrap___cxa_guard_release(void* guard) {
-  const Unseen unseen;
+  const TsanIgnore ignore;
   __real___cxa_guard_release(guard);
 }
 

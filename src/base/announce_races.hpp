@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The functions of announce.hpp in a build with the option find_races. They call ThreadSanitizer
-/// if the program has it; in a program without it they do nothing.
+/// if the program is linked with it, and do nothing otherwise.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -21,7 +21,7 @@ void writes(void* to, std::size_t bytes) noexcept;
 class Token {
  public:
   Token() noexcept = default;
-  /// Empty, so that it orders nothing, if memory is short.
+  /// Empty, so that it orders nothing, if there is no memory.
   [[nodiscard]] static Token make() noexcept;
   [[nodiscard]] static Token of_part(const std::shared_ptr<const void>& object,
                                      const void* part) noexcept {
@@ -36,16 +36,15 @@ class Token {
   std::shared_ptr<const void> address_;
 };
 
-class Unseen {
+class TsanIgnore {
  public:
-  Unseen() noexcept;
-  Unseen(const Unseen&) = delete;
-  Unseen& operator=(const Unseen&) = delete;
-  ~Unseen();
+  TsanIgnore() noexcept;
+  TsanIgnore(const TsanIgnore&) = delete;
+  TsanIgnore& operator=(const TsanIgnore&) = delete;
+  ~TsanIgnore();
 };
 
-/// The return addresses of the user's functions that were running when a task was enqueued, the
-/// innermost first.
+/// The return addresses of the user's functions that enqueue a task, the innermost first.
 struct CallStack {
   static constexpr std::size_t most = 15;
   std::size_t count = 0;
@@ -54,7 +53,7 @@ struct CallStack {
   void read() noexcept;
 };
 
-/// While it lives, these functions seem to call what the thread does.
+/// In this scope, ThreadSanitizer sees these functions as the callers of what the thread does.
 class CalledBy {
  public:
   explicit CalledBy(const CallStack& stack) noexcept;

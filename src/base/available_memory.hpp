@@ -11,8 +11,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The first number in a file of the system that is read by the format of scanf; nothing if there
-/// is none.
+/// Reads a system file line by line. Returns the first number that matches the scanf format, or
+/// nothing.
 [[nodiscard]] inline std::optional<std::size_t> number_in(const char* path,
                                                           const char* format) noexcept {
   std::FILE* const file = std::fopen(path, "re");
@@ -26,8 +26,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return is_found ? std::optional{number} : std::nullopt;
 }
 
-/// Bytes that can be taken without that the system ends a process for it: of the machine, and of
-/// the container. Nothing if the system does not tell.
+/// How many bytes can be allocated before the system kills a process for lack of memory. The limit
+/// of the container counts, too. Nothing if the system does not report it.
 [[nodiscard]] inline std::optional<std::size_t> available_memory() noexcept {
   const std::optional<std::size_t> machine = number_in("/proc/meminfo", "MemAvailable: %zu kB");
   if (!machine) return std::nullopt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A cache of objects that one thread takes and another gives back, again and again. With a common
-/// list, or the general allocator, the two threads would contend each time. Here they exchange
-/// whole batches.
+/// A cache of objects that one thread allocates and another thread frees, over and over. With one
+/// shared list, or the general allocator, the two threads would contend each time. Here they
+/// exchange whole batches.
 #pragma once
 
 #include "base/prefetch.hpp"
@@ -17,25 +17,26 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// What a node of a cache derives from. Only the cache uses the members: the first node of a batch
-/// knows the others, so that several can be prefetched, which a list would not allow. They have no
-/// values at first, because to write them would need more cache lines.
+/// The base class of cached nodes. Only the cache uses the members. The first node of a batch
+/// stores pointers to the others, so that several can be prefetched; a linked list would not allow
+/// that. The members are not initialized, because that would touch more cache lines.
 template <class Node, std::size_t size>
 struct Batched {
   Node* next_batch;
-  std::size_t count;  // of the others
+  std::size_t count;  // the number of valid pointers in `others`
   std::array<Node*, size - 1> others;
 };
 
 /// One cache for all threads. Requires: Node derives from Batched.
 ///
-/// A thread that finds no batch in a place of its own takes all of the stack: so it cannot take a
-/// batch that has come back while it read the top. Threads that begin meanwhile find a batch in a
-/// place. Without places they would find none, and the cache would grow with each of them.
-template <class Node, std::size_t places = 64>
+/// A full batch is put into an empty slot, or on the stack if no slot is empty. A thread that finds
+/// all slots empty takes the whole stack with one exchange: popping only the top would have an ABA
+/// problem. Threads that start meanwhile find batches in the slots; without slots they would find
+/// none, and the cache would grow with each new thread.
+template <class Node, std::size_t slot_count = 64>
 class BatchCache {
  public:
-  /// Null if the cache has none for the calling thread.
+  /// Null if the cache has no node for the calling thread.
   [[nodiscard]] static Node* take() noexcept {
     if (own_.taken == nullptr) {
       if (own_.phase != Phase::used && !begin()) return take_one();
@@ -61,13 +62,13 @@ class BatchCache {
     batch.others[batch.count] = node;
     if (++batch.count == batch.others.size()) share(std::exchange(own_.given, nullptr));
   }
-  /// Gives a batch to all threads: the node and those that it knows.
+  /// Gives a batch, the node and its `others`, to all threads.
   static void share(Node* batch) noexcept {
     batch->next_batch = nullptr;
-    for (sync::Atomic<Node*>& place : places_) {
-      Node* none = place.load(std::memory_order_relaxed);
-      if (none == nullptr && place.compare_exchange_strong(none, batch, std::memory_order_release,
-                                                           std::memory_order_relaxed))
+    for (sync::Atomic<Node*>& slot : slots_) {
+      Node* none = slot.load(std::memory_order_relaxed);
+      if (none == nullptr && slot.compare_exchange_strong(none, batch, std::memory_order_release,
+                                                          std::memory_order_relaxed))
         return;
     }
     batch->next_batch = stack_.load(std::memory_order_relaxed);
@@ -77,33 +78,34 @@ class BatchCache {
   }
 
  private:
-  /// So many nodes are prefetched. With one, its line has not come yet when it is taken.
+  /// The prefetch distance in nodes. With a distance of one the cache line would arrive too late.
   static constexpr std::size_t ahead = 4;
 
   enum class Phase : unsigned char { unused, used, ended };
 
-  /// The calling thread's nodes: a batch that it takes from, and one that it gives back to. There
-  /// is no destructor, so that the members may be read until the thread has ended.
-  struct Own {
+  /// The calling thread's part: a batch to take from, and one that collects freed nodes. It has no
+  /// destructor, so that the members can be read until the thread has ended.
+  struct ThreadPart {
     Node* taken = nullptr;
-    // of the others in `taken`: in its `count` this would write to a line that another thread had
+    // How many of the others in `taken` are left. Counting them in `taken->count` would write to a
+    // cache line that another thread wrote last.
     std::size_t left = 0;
-    Node* batches = nullptr;  // more of them to take from
+    Node* batches = nullptr;  // more batches to take from
     Node* given = nullptr;
     Phase phase = Phase::unused;
   };
 
-  /// Prepares the calling thread. False once the thread is ending: it must keep no node then, which
-  /// would be lost.
+  /// Prepares the calling thread. False once the thread is ending: a node that it kept then would
+  /// leak.
   [[nodiscard]] static bool begin() noexcept {
     if (own_.phase == Phase::ended) return false;
     own_.phase = Phase::used;
     at_thread_end(end, nullptr);
     return true;
   }
-  /// Gets a batch to take from. False if there is none.
+  /// Acquires a batch to take from. False if there is none.
   [[nodiscard]] static bool take_batch() noexcept {
-    if (own_.batches == nullptr) own_.taken = take_place();
+    if (own_.batches == nullptr) own_.taken = take_slot();
     if (own_.taken == nullptr) {
       if (own_.batches == nullptr)
         own_.batches = stack_.exchange(nullptr, std::memory_order_acquire);
@@ -115,17 +117,17 @@ class BatchCache {
       prefetch_to_write(own_.taken->others[own_.left - i]);
     return true;
   }
-  /// Takes the batch of a place. Null if they are all empty.
-  [[nodiscard]] static Node* take_place() noexcept {
-    for (sync::Atomic<Node*>& place : places_)
-      if (place.load(std::memory_order_relaxed) != nullptr)
-        if (Node* const batch = place.exchange(nullptr, std::memory_order_acquire)) return batch;
+  /// Takes the batch of a slot. Null if all slots are empty.
+  [[nodiscard]] static Node* take_slot() noexcept {
+    for (sync::Atomic<Node*>& slot : slots_)
+      if (slot.load(std::memory_order_relaxed) != nullptr)
+        if (Node* const batch = slot.exchange(nullptr, std::memory_order_acquire)) return batch;
     return nullptr;
   }
-  /// For a thread that must keep no node: takes a batch, or all of the stack, and gives all but one
-  /// node back at once.
+  /// For a thread that must keep no node. Takes a batch, or the whole stack, and returns all but
+  /// one node at once.
   [[nodiscard]] static Node* take_one() noexcept {
-    if (Node* batch = take_place()) {
+    if (Node* batch = take_slot()) {
       Node* const node = take_from(batch);
       if (batch != nullptr) share(batch);
       return node;
@@ -139,7 +141,7 @@ class BatchCache {
       while (rest != nullptr) share(std::exchange(rest, rest->next_batch));
     return node;
   }
-  /// Takes a node out of the first batch of a list.
+  /// Removes a node from the first batch of a list.
   [[nodiscard]] static Node* take_from(Node*& batches) noexcept {
     if (batches->count != 0) return batches->others[--batches->count];
     return std::exchange(batches, batches->next_batch);
@@ -154,10 +156,10 @@ class BatchCache {
     if (own_.given != nullptr) share(std::exchange(own_.given, nullptr));
   }
 
-  static constinit inline std::array<sync::Atomic<Node*>, places> places_{};  // a batch each
-  // of the other batches
+  static constinit inline std::array<sync::Atomic<Node*>, slot_count> slots_{};  // one batch each
+  // The batches that found no empty slot.
   static constinit inline sync::Atomic<Node*> stack_{nullptr};
-  static constinit inline thread_local Own own_;
+  static constinit inline thread_local ThreadPart own_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

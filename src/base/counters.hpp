@@ -21,8 +21,8 @@ struct Counters {
   sync::Atomic<std::size_t> device_blocks[max_devices]{};
   sync::Atomic<std::size_t> shared_and_managed_blocks{0};
   sync::Atomic<std::size_t> graphs{0};
-  sync::Atomic<std::size_t> graph_functions{0};  // owned by graphs
-  sync::Atomic<std::size_t> graph_runs{0};       // of such functions, that are due or under way
+  sync::Atomic<std::size_t> graph_functions{0};  // functions that graphs own
+  sync::Atomic<std::size_t> graph_runs{0};  // runs of such functions that are pending or running
 };
 extern constinit Counters counters;
 
@@ -32,19 +32,19 @@ inline void count_up(sync::Atomic<std::size_t>& counter) noexcept {
 [[nodiscard]] inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
-/// Functions that are enqueued or run, without those of graphs, counted by each thread for itself:
-/// numbers that all threads write would cost an enqueue a fifth of its time. They go on from one
-/// thread to the next, and are never freed.
+/// Host functions that are enqueued or running, without those of graphs. Each thread has its own
+/// counts, because shared ones would make an enqueue a fifth slower. The counts of a thread that
+/// ended are reused by the next thread, and are never freed.
 struct alignas(64) FunctionCounts {
   sync::Atomic<std::size_t> made{0};
   sync::Atomic<std::size_t> destroyed{0};
   sync::Atomic<bool> is_used{true};  // by a thread
   FunctionCounts* next = nullptr;
 };
-// null until the thread's first count, and once it has ended
+// Null before the thread's first count, and after its end.
 extern thread_local constinit FunctionCounts* own_counts;
 
-/// For a thread that has no counts: gets some, or counts where all threads may.
+/// For a thread without counts: acquires some, or uses the shared ones if there is no memory.
 void count_slowly(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept;
 inline void count_function(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
   if (own_counts == nullptr) [[unlikely]]
@@ -58,7 +58,7 @@ inline void count_destroyed_function() noexcept {
   count_function(&FunctionCounts::destroyed);
 }
 
-/// While it lives, a call of the user's code counts as a function that runs.
+/// In this scope, a call of user code counts as a running function.
 class CountedCall {
  public:
   CountedCall() noexcept { count_made_function(); }
@@ -66,8 +66,8 @@ class CountedCall {
   CountedCall& operator=(const CountedCall&) = delete;
   ~CountedCall() { count_destroyed_function(); }
 };
-/// Whether any function that was submitted before the call is still enqueued, or runs, or is a
-/// graph's and due.
+/// Whether any function that was submitted before the call is still enqueued or running, or a
+/// graph's function is still pending.
 [[nodiscard]] bool are_functions_under_way() noexcept;
 
 inline void count_down(sync::Atomic<std::size_t>& counter) noexcept {

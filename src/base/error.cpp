@@ -46,8 +46,8 @@ class Category final : public std::error_category {
         return {code, *this};
     }
   }
-  /// As that of the base class, but categories are compared by their names: a program with a C++
-  /// library of its own has a generic category of its own.
+  /// As in the base class, but compares categories by their names: a program with its own copy of
+  /// the C++ library has its own generic category.
   [[nodiscard]] bool equivalent(int code,
                                 const std::error_condition& condition) const noexcept override {
     const std::error_condition own = default_error_condition(code);
@@ -56,8 +56,8 @@ class Category final : public std::error_category {
   }
 };
 
-/// The text is a part of the exception: to copy an exception cannot throw, and to report "out of
-/// memory" needs no memory.
+/// The text is stored in the exception, so that copying an exception cannot throw, and reporting
+/// "out of memory" needs no memory.
 struct Text {
   char chars[320];
 };

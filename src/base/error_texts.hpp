@@ -14,7 +14,7 @@ struct ErrorText {
   const char* text;
 };
 
-/// By code: the first row belongs to the code 1.
+/// Row i has the text of code i + 1.
 inline constexpr std::array<ErrorText, 21> error_texts{{
     {"no_device", "there is no device"},
     {"invalid_device", "there is no such device"},
@@ -40,12 +40,12 @@ inline constexpr std::array<ErrorText, 21> error_texts{{
 }};
 static_assert(error_texts.size() == static_cast<std::size_t>(errc::unknown));
 
-/// The code with that number; `errc::unknown` if there is none.
+/// The code with this number; `errc::unknown` if there is none.
 [[nodiscard]] constexpr errc code_of(int number) noexcept {
   return number > 0 && number < static_cast<int>(errc::unknown) ? static_cast<errc>(number)
                                                                 : errc::unknown;
 }
-/// Requires: `code` is one of the codes.
+/// Requires: `code` is a named value of errc.
 [[nodiscard]] constexpr std::size_t row_of(errc code) noexcept {
   return static_cast<std::size_t>(code) - 1;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How destructors that may wait for a device find out that the process exits.
+/// How destructors that may block detect that the process is exiting.
 #pragma once
 
 #include "base/process.hpp"
@@ -8,10 +8,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// As release_mode(), but also notices that exit() has called the destructor, on whatever thread.
-/// The library's own atexit handler comes too late for that: after the destructors of static
-/// objects that were made after the library's first use. Looks at the stack, which takes
-/// microseconds.
+/// As release_mode(), but also detects that exit() is running this destructor, on any thread. The
+/// library's own atexit handler runs too late to detect that: exit() destroys first the static
+/// objects that were made after the library's first use. Walks the stack, which takes microseconds.
 [[nodiscard]] Release release_mode_of_wait() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions of the program that observe the library: a hook, and a handler of the race
-/// checker's reports.
+/// The user's functions that observe the library: a hook, and a handler of race reports.
 #pragma once
 
 #include "base/pageable_policy.hpp"
@@ -12,9 +11,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// While it lives, the calling thread is in a function of the program that must not use the
-/// library: operations are refused, and frees wait. What that function sets all the same does not
-/// stay with the caller.
+/// In this scope, the calling thread runs a user function that must not use the library: operations
+/// throw, and frees are deferred. A pageable policy that the function sets is undone at the end of
+/// the scope.
 class InHook {
  public:
   InHook() noexcept

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How many devices a process sees.
+/// The largest number of devices of a process.
 #pragma once
 
 #include <runnel/config.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Further devices are not shown, of any backend; the vendors' runtimes show 64 at most.
+/// Devices above this number are ignored, on each backend. The vendors' runtimes report at most 64.
 inline constexpr int max_devices = 64;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -14,14 +14,14 @@ constinit Atomic<unsigned> observers{0};
 namespace {
 
 constinit sync::Atomic<std::uint64_t> last_number{0};
-thread_local constinit int depth = 0;  // of operations that are emitted
+thread_local constinit int depth = 0;  // of nested emitted operations
 
 void fan_out(const Operation& operation) noexcept {
   for (const Observer* const each : all_observers())
     if (has_observers(each->bit)) each->observe(operation);
 }
 
-/// A destructor that runs in a hook is a part of what the hook observes.
+/// A destructor that runs in a hook is a part of the operation that the hook observes.
 void number(Operation& operation) noexcept {
   operation.is_part = operation.is_part || in_hook || (depth > 0 && operation.number == 0);
   if (!operation.is_part && operation.number == 0) operation.number = next_operation_number();
@@ -31,7 +31,7 @@ void number(Operation& operation) noexcept {
 
 void start_observers() noexcept {
   for (const Observer* const each : all_observers())
-    if (each->is_demanded != nullptr && each->is_demanded()) set_observer(each->bit, true);
+    if (each->is_requested != nullptr && each->is_requested()) set_observer(each->bit, true);
 }
 
 std::uint64_t next_operation_number() noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the library does, as its observers see it: a hook, the trace, the report of long waits, the
-/// race checker. Whoever makes an operation calls emit(), or keeps a ScopedEvent around it. While
-/// nobody observes, that costs one load.
+/// One record for each thing that the library does, for its observers: the hook, the trace, the
+/// hang report and the race checker. The code that performs an operation calls emit(), or keeps a
+/// ScopedEvent around it. Without observers this costs one load.
 #pragma once
 
 #include "base/relaxed_capture.hpp"
@@ -24,7 +24,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The first ones, up to `lost_exception`, are those of HookKind.
+/// The kinds up to `lost_exception` are those of HookKind.
 enum class OperationKind : unsigned char {
   stream_made,
   stream_ended,
@@ -41,14 +41,14 @@ enum class OperationKind : unsigned char {
   host_wait,
   range,
   lost_exception,
-  // Hooks do not see the following ones.
-  // an operation on a stream begins; emitted only while `attention` has attention_entered
+  // Hooks do not see the kinds below.
+  // A stream operation begins. Emitted only while slow_path_reasons contains slow_path_observer.
   entered,
-  stream_released,  // its owner gives the stream away
-  event_adopted,    // other code may have recorded the event
-  value_awaited,    // the stream waits for a number in memory
-  value_written,    // the stream writes one
-  known_complete,   // the host knows that a stream, an event or a device has done its work
+  stream_released,  // its owner releases the native stream
+  event_adopted,    // Other code may have recorded the event.
+  value_awaited,    // The stream waits for a value in memory.
+  value_written,    // the stream writes a value
+  known_complete,   // The host has learned that work is complete.
 };
 static_assert(static_cast<int>(OperationKind::lost_exception) ==
               static_cast<int>(HookKind::lost_exception));
@@ -58,7 +58,7 @@ struct OperationStream {
   std::uint64_t id = 0;
 };
 
-/// `height` rows of `width` bytes, of which each starts `pitch` bytes after the one before.
+/// `height` rows of `width` bytes. `pitch` is the distance between the starts of two rows.
 struct MemoryRows {
   const void* begin;
   std::size_t pitch;
@@ -69,70 +69,71 @@ struct MemoryRows {
 struct MemoryUse {
   MemoryAccess access;
   MemoryRows rows;
-  std::optional<MemoryKind> kind;  // where the caller knows it
-  bool is_done;                    // the bytes have been read, or written, when the call returns
+  std::optional<MemoryKind> kind;  // if the caller knows it
+  bool is_done;                    // The bytes have been read or written when the call returns.
 };
 
 class StreamPoint;  // stream/stream_point.hpp
 
-/// One operation. HookEvent (hooks.hpp) says what most of the members are.
+/// One operation. HookEvent (hooks.hpp) documents most of the members.
 struct Operation {
   OperationKind kind{};
   HookPhase phase = HookPhase::after;
   bool failed = false;
   bool captured = false;
-  bool is_part = false;  // of another operation; hooks and the trace do not see it
-  // the memory: it is registered, or comes from a resource of the program
+  bool is_part = false;  // of another operation: hooks and the trace ignore it
+  // The memory was registered, or comes from a resource of the program.
   bool is_of_program = false;
-  const char* name = "";     // in the words of errors; a literal, except for ranges
-  OperationStream stream{};  // without a slot for an awaited one
+  const char* name = "";     // as in error texts; a literal, except for ranges
+  OperationStream stream{};  // without a slot for an awaited stream
   std::uint64_t other_stream = 0;
-  // emit() sets it, but not for a part. Whoever sets it makes an operation that is never a part
+  // emit() sets it, except for parts. An operation that comes with a number is never a part.
   std::uint64_t number = 0;
-  int device = -1;  // that of the stream's slot, if there is one
+  int device = -1;  // of the stream's slot, if there is one
   native::event event{};
   const void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
   std::optional<MemoryKind> to_kind{};
   std::optional<MemoryKind> from_kind{};
-  std::array<MemoryUse, 2> uses{};  // what it reads and writes, once that is known
+  std::array<MemoryUse, 2> uses{};  // the memory that it reads and writes, once that is known
   std::size_t use_count = 0;
-  // what the operations of a batch read and write: two uses each
+  // The uses of the operations of a batch, two for each operation.
   std::span<const MemoryUse> unordered{};
-  const std::list<StreamPoint>* users = nullptr;  // streams besides `stream` that use the memory
-  const std::exception_ptr* exception = nullptr;  // of `lost_exception`
+  const std::list<StreamPoint>* users = nullptr;  // other streams that use the memory
+  const std::exception_ptr* exception = nullptr;  // for `lost_exception`
 };
 
-/// Someone who observes. Each has a file in src/observe/, and a line in meson.build there.
+/// An observer. Each one has a file in src/observe/, and a line in meson.build there.
 struct Observer {
   unsigned bit;  // in `observers` while it is on
-  // by an environment variable, which is read once, before the runtime is used; null: there is none
-  bool (*is_demanded)() noexcept;
+  // Whether an environment variable switches it on. Read once, before the runtime is used. Null: no
+  // variable does.
+  bool (*is_requested)() noexcept;
   void (*observe)(const Operation& operation) noexcept;
 };
-/// All of them. Meson makes this function, the one link from here to a higher room.
+/// All observers. Meson generates this function, the only link from here to a higher room.
 [[nodiscard]] std::span<const Observer* const> all_observers() noexcept;
-/// Switches on those that the environment demands.
+/// Switches on the observers that the environment requests.
 void start_observers() noexcept;
 
 [[nodiscard]] std::uint64_t next_operation_number() noexcept;
 void deliver(Operation operation) noexcept;
 
-/// The slow path of emit(). It is no part of its caller, which needs no registers for it.
+/// The slow path of emit(). Not inlined, so that the caller needs no registers for it.
 template <std::invocable F>
 [[gnu::cold, gnu::noinline]] void emit_described(F describe) noexcept {
   deliver(describe());
 }
-/// Emits the operation that `describe()` returns. A function that is called often captures values.
+/// Emits the operation that `describe()` returns. Functions on a hot path capture by value.
 template <std::invocable F>
 void emit(F describe) noexcept {
   if (is_observed()) [[unlikely]]
     emit_described(describe);
 }
 
-/// An operation with a begin and an end. Until begin() it costs one store. What else the thread
-/// does meanwhile is a part of it.
+/// An operation with a begin and an end. Before begin() it costs one store. Whatever else the
+/// thread does in this scope is a part of the operation.
 class ScopedEvent {
  public:
   ScopedEvent() noexcept : nothing_{} {}
@@ -148,9 +149,9 @@ class ScopedEvent {
       end();
   }
   void begin(const Operation& operation) noexcept;
-  /// What the end will say; null if nobody observes.
+  /// The operation that the end will emit; null without observers.
   [[nodiscard]] Operation* operation() noexcept { return is_begun_ ? &operation_ : nullptr; }
-  /// The result of an allocation.
+  /// Sets the result of an allocation.
   void allocated(const void* block) noexcept {
     if (is_begun_) [[unlikely]]
       operation_.to = block;
@@ -171,7 +172,7 @@ class ScopedEvent {
   };
 };
 
-/// While it lives, what the thread does is a part of an operation that is emitted elsewhere.
+/// In this scope, whatever the thread does is a part of an operation that is emitted elsewhere.
 class SuppressEvents {
  public:
   SuppressEvents() noexcept;
@@ -180,7 +181,7 @@ class SuppressEvents {
   ~SuppressEvents();
 };
 
-/// What the host waits for, as far as that is known.
+/// What the host waits for, as far as it is known.
 struct Awaited {
   std::uint64_t stream = 0;
   int device = -1;
@@ -191,7 +192,7 @@ inline void emit_complete(int device) noexcept {
   emit([&] { return Operation{.kind = OperationKind::known_complete, .device = device}; });
 }
 
-/// A wait of the calling thread, which invalidates no capture. Each function that waits has one
+/// A wait of the calling thread that invalidates no capture. Each function that waits has one
 /// (tests/analysis/lint/host_waits.py).
 class ScopedWait : ScopedEvent {
  public:
@@ -208,7 +209,7 @@ class ScopedWait : ScopedEvent {
   RelaxedCapture relaxed_{are_captures_open()};
 };
 
-/// An allocation outside every stream's order.
+/// An allocation that is not ordered in a stream.
 [[nodiscard]] inline Operation about_allocation(const char* name, MemoryKind kind,
                                                 std::size_t bytes, int device = -1) noexcept {
   return {.kind = OperationKind::allocation,
@@ -217,7 +218,7 @@ class ScopedWait : ScopedEvent {
           .bytes = bytes,
           .to_kind = kind};
 }
-/// Memory that is given back outside every stream's order.
+/// Emits a free that is not ordered in a stream.
 inline void emit_free(const char* name, MemoryKind kind, const void* block, std::size_t bytes,
                       int device = -1) noexcept {
   emit([&] {

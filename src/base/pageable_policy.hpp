@@ -5,7 +5,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// What set_default_pageable() has set on the calling thread.
+/// The calling thread's policy, as set_default_pageable() has set it.
 inline thread_local constinit Pageable policy_of_thread = Pageable::stage;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

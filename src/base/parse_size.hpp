@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reads sizes and numbers as they are written in environment variables.
+/// Reads sizes and numbers from environment variables.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -14,15 +14,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Why a text is no size.
+/// Why a text is not a size.
 enum class SizeFault { none, no_size, too_large };
 struct ParsedSize {
   std::size_t bytes = 0;
   SizeFault fault = SizeFault::none;
   friend bool operator==(const ParsedSize&, const ParsedSize&) noexcept = default;
 };
-/// Reads a number, and K, M, G or T behind it (powers of 1024), and B or iB behind that, as in
-/// "512M" and "16MiB".
+/// Reads a number with an optional suffix K, M, G or T (powers of 1024), and an optional B or iB
+/// after that, as in "512M" and "16MiB".
 [[nodiscard]] inline ParsedSize parse_size(std::string_view text) noexcept {
   ParsedSize size;
   const char* const end = text.data() + text.size();
@@ -40,8 +40,8 @@ struct ParsedSize {
   return size;
 }
 
-/// The size in an environment variable; nothing if there is none. A text that is no size, or zero,
-/// is reported to stderr.
+/// The size in an environment variable; nothing if it is not set. A text that is not a positive
+/// size is reported to stderr.
 [[nodiscard]] inline std::optional<std::size_t> size_in_environment(const char* variable) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
@@ -53,8 +53,8 @@ struct ParsedSize {
   return std::nullopt;
 }
 
-/// The number in an environment variable; nothing if there is none. A text that is no number from
-/// `least` to `most` is reported to stderr.
+/// The number in an environment variable; nothing if it is not set. A text that is not a number
+/// from `least` to `most` is reported to stderr.
 [[nodiscard]] inline std::optional<int> number_in_environment(const char* variable, int least,
                                                               int most) noexcept {
   const char* const text = std::getenv(variable);

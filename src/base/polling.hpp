@@ -12,8 +12,8 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls `done()` until it returns true or the deadline has passed: at least once, and once more at
-/// the deadline. Between the calls it yields, 64 times and for `awake` at least, because work that
-/// is nearly complete should not cost a sleep; then it sleeps.
+/// the deadline. Between the calls it first yields, 64 times and for at least `awake`, because work
+/// that is nearly complete should not cost a sleep. Then it sleeps.
 template <class F>
 [[nodiscard]] bool poll_until(std::chrono::steady_clock::time_point deadline, F done,
                               std::chrono::nanoseconds awake = {}) {
@@ -34,15 +34,15 @@ template <class F>
   }
 }
 
-/// The same for that time; what `done()` found out is the caller's to look at.
+/// The same with a duration. Returns nothing: the caller reads the result that `done()` stored.
 template <class F>
 void try_for(std::chrono::nanoseconds time, F done) {
   static_cast<void>(poll_until(sync::Clock::now() + time, done));
 }
 
-/// Holds the calling thread until `done()` is true.
+/// Blocks the calling thread until `done()` returns true.
 template <class F>
-void hold_until(F done, std::chrono::nanoseconds awake = {}) {
+void block_until(F done, std::chrono::nanoseconds awake = {}) {
   static_cast<void>(poll_until(sync::Clock::time_point::max(), done, awake));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pages that the system provides before they are touched.
+/// Makes the system provide pages before they are touched.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -13,12 +13,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class PageUse { read, write };
 
-/// Makes the system provide all pages of the range now. Requires: begin and end are addresses of
-/// pages.
-/// @return 0, or the number of the error; EINVAL: memory of a device, or a system older than Linux
-/// 5.14
+/// Makes the system provide all pages of the range now. Requires: `begin` and `end` are
+/// page-aligned.
+/// @return 0 or an errno value. EINVAL means memory of a device, or Linux before 5.14.
 [[nodiscard]] inline int populate(std::uintptr_t begin, std::uintptr_t end, PageUse use) noexcept {
-  // MADV_POPULATE_READ and _WRITE, which older headers do not have
+  // MADV_POPULATE_READ and MADV_POPULATE_WRITE, which older headers do not define.
   constexpr int populate_read = 22, populate_write = 23;
   const int advice = use == PageUse::read ? populate_read : populate_write;
   for (;;) {

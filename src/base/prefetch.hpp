@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Asks for memory before it is used.
+/// Prefetches memory.
 #pragma once
 
 #include <runnel/config.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The calling thread will soon write here, where another thread has written last. The place need
-/// not be valid memory.
+/// Prefetches a cache line that the calling thread will soon write, and that another thread wrote
+/// last. The address need not be valid.
 inline void prefetch_to_write(const void* place) noexcept {
 #if defined __x86_64__
-  // The builtin asks for a copy of the cache line instead, so that the first write has to wait once
-  // more. Processors without this instruction ignore it.
+  // The builtin would fetch the line in shared state, so that the first write would have to wait
+  // again. Processors without this instruction ignore it.
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(place)));
 #else
   __builtin_prefetch(place, 1);

@@ -4,7 +4,7 @@
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/exit_notice.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/sync.hpp"
@@ -26,7 +26,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-constinit sync::Atomic<unsigned> attention{attention_phase};
+constinit sync::Atomic<unsigned> slow_path_reasons{slow_path_phase};
 thread_local constinit bool in_host_function = false;
 thread_local constinit bool in_hook = false;
 
@@ -43,19 +43,20 @@ constinit sync::Atomic<std::size_t> exit_hook_count{0};
 struct Backlog {
   sync::Mutex mutex;
   std::vector<Postponed> items;
-  std::array<Postponed, 32> spare{};  // for items that come while there is no memory
+  std::array<Postponed, 32> spare{};  // for items that arrive while there is no memory
   std::size_t spares = 0;
 };
-Backlog& backlog() { return immortal<Backlog>(); }
+Backlog& backlog() { return never_destroyed<Backlog>(); }
 
 void set_phase(Phase next) noexcept {
   phase.store(next, std::memory_order_release);
   // The backlog's bit stays as it is: another thread may be setting it.
   if (next == Phase::live)
-    attention.fetch_and(~attention_phase, std::memory_order_release);
+    slow_path_reasons.fetch_and(~slow_path_phase, std::memory_order_release);
   else
-    attention.fetch_or(next == Phase::forked ? attention_phase | attention_forked : attention_phase,
-                       std::memory_order_release);
+    slow_path_reasons.fetch_or(
+        next == Phase::forked ? slow_path_phase | slow_path_forked : slow_path_phase,
+        std::memory_order_release);
 }
 
 void begin_exit() noexcept {
@@ -72,7 +73,7 @@ void become_forked_child() noexcept {
   if (const auto call = fork_hook.load(std::memory_order_acquire)) call();
 }
 
-/// Whether exit() has called this function, directly or not.
+/// Whether exit() has called this function, directly or indirectly.
 [[nodiscard]] bool is_called_by_exit() noexcept {
   struct Search {
     void* wanted;
@@ -81,7 +82,7 @@ void become_forked_child() noexcept {
   _Unwind_Backtrace(
       [](_Unwind_Context* frame, void* data) {
         auto& s = *static_cast<Search*>(data);
-        // exit() does not return, so its last instruction may be the call
+        // exit() does not return, so its last instruction may be the call.
         const _Unwind_Ptr call = _Unwind_GetIP(frame) - 1;
         s.is_found = s.wanted != nullptr &&
                      _Unwind_FindEnclosingFunction(reinterpret_cast<void*>(call)) == s.wanted;
@@ -91,12 +92,12 @@ void become_forked_child() noexcept {
   return search.is_found;
 }
 
-/// The first thread registers the handlers, the others wait for it. Not std::call_once: a child
-/// that is forked meanwhile would wait for ever.
+/// The first thread registers the handlers; the others wait for it. std::call_once would not do: a
+/// child that is forked meanwhile would wait forever.
 void start(const char* operation) {
   Phase found = phase.load(std::memory_order_acquire);
-  // Stored before the phase becomes `starting`: a child that inherits that phase must see that the
-  // thread which starts is not there.
+  // Stored before the phase becomes `starting`. A child that inherits that phase compares process
+  // ids, and sees that the starting thread does not exist in it.
   if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
   if (found == Phase::unused &&
       phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
@@ -122,10 +123,10 @@ void drain_backlog() noexcept {
     items.swap(backlog().items);
     spare = backlog().spare;
     spares = std::exchange(backlog().spares, 0);
-    attention.fetch_and(~attention_backlog, std::memory_order_release);
+    slow_path_reasons.fetch_and(~slow_path_backlog, std::memory_order_release);
   }
-  // this thread has no order with the host functions that dropped the objects
-  const sync::Unseen unseen;
+  // This thread has no order with the host functions that dropped the objects.
+  const sync::TsanIgnore ignore;
   for (const Postponed& item : items) item.release(item);
   for (const Postponed& item : std::span{spare}.first(spares)) item.release(item);
 }
@@ -148,40 +149,41 @@ void throw_forked(const char* operation) {
 
 namespace {
 
-thread_local constinit bool holds_operations = false;
-[[nodiscard]] bool are_operations_held() noexcept {
-  return (attention.load(std::memory_order_acquire) & attention_release) != 0;
+thread_local constinit bool blocks_operations = false;
+[[nodiscard]] bool are_operations_blocked() noexcept {
+  return (slow_path_reasons.load(std::memory_order_acquire) & slow_path_release) != 0;
 }
 
 }  // namespace
 
-OperationsHeld::OperationsHeld() noexcept {
-  holds_operations = true;
-  attention.fetch_or(attention_release, std::memory_order_seq_cst);
+BlockOperations::BlockOperations() noexcept {
+  blocks_operations = true;
+  slow_path_reasons.fetch_or(slow_path_release, std::memory_order_seq_cst);
 }
-OperationsHeld::~OperationsHeld() {
-  attention.fetch_and(~attention_release, std::memory_order_release);
-  holds_operations = false;
+BlockOperations::~BlockOperations() {
+  slow_path_reasons.fetch_and(~slow_path_release, std::memory_order_release);
+  blocks_operations = false;
 }
 
 namespace {
-constinit sync::Atomic<int> blocking_work{0};  // calls that are under way
+constinit sync::Atomic<int> blocking_enqueues{0};  // such calls in progress
 }
 
-BlockingWork::BlockingWork() noexcept {
-  // Either this thread sees that operations are held, or the thread that holds them sees the count.
+BlockingEnqueue::BlockingEnqueue() noexcept {
+  // Either this thread sees that operations are blocked, or the thread that blocks them sees the
+  // count.
   for (;;) {
-    blocking_work.fetch_add(1, std::memory_order_seq_cst);
-    if ((attention.load(std::memory_order_seq_cst) & attention_release) == 0 || holds_operations)
-        [[likely]]
+    blocking_enqueues.fetch_add(1, std::memory_order_seq_cst);
+    if ((slow_path_reasons.load(std::memory_order_seq_cst) & slow_path_release) == 0 ||
+        blocks_operations) [[likely]]
       return;
-    blocking_work.fetch_sub(1, std::memory_order_release);
-    hold_until([] { return !are_operations_held(); });
+    blocking_enqueues.fetch_sub(1, std::memory_order_release);
+    block_until([] { return !are_operations_blocked(); });
   }
 }
-BlockingWork::~BlockingWork() { blocking_work.fetch_sub(1, std::memory_order_release); }
-bool is_blocking_work_being_enqueued() noexcept {
-  return blocking_work.load(std::memory_order_seq_cst) != 0;
+BlockingEnqueue::~BlockingEnqueue() { blocking_enqueues.fetch_sub(1, std::memory_order_release); }
+bool is_blocking_enqueue_in_progress() noexcept {
+  return blocking_enqueues.load(std::memory_order_seq_cst) != 0;
 }
 
 void enter_slowly(const char* operation) {
@@ -199,8 +201,9 @@ void enter_slowly(const char* operation) {
       start(operation);
       break;
     case Phase::live:
-      if ((attention.load(std::memory_order_relaxed) & attention_backlog) != 0) drain_backlog();
-      if (!holds_operations) hold_until([] { return !are_operations_held(); });
+      if ((slow_path_reasons.load(std::memory_order_relaxed) & slow_path_backlog) != 0)
+        drain_backlog();
+      if (!blocks_operations) block_until([] { return !are_operations_blocked(); });
       break;
     case Phase::forked:
       throw_forked(operation);
@@ -216,7 +219,8 @@ Release release_mode_slowly() noexcept {
   switch (phase.load(std::memory_order_acquire)) {
     case Phase::live:
       if (in_host_function) return Release::later;
-      if ((attention.load(std::memory_order_relaxed) & attention_backlog) != 0) drain_backlog();
+      if ((slow_path_reasons.load(std::memory_order_relaxed) & slow_path_backlog) != 0)
+        drain_backlog();
       return Release::now;
     default:
       return Release::never;
@@ -234,11 +238,11 @@ void postpone(Postponed item) noexcept {
   try {
     log.items.push_back(item);
   } catch (const std::bad_alloc&) {
-    // the object is leaked: it must not be destroyed here
+    // The object leaks: it must not be destroyed here.
     if (log.spares == log.spare.size()) return;
     log.spare[log.spares++] = item;
   }
-  attention.fetch_or(attention_backlog, std::memory_order_release);
+  slow_path_reasons.fetch_or(slow_path_backlog, std::memory_order_release);
 }
 
 void release(const Postponed& item) noexcept {

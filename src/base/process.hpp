@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether the runtime may be called now, which depends on the phase of the process and on the
+/// Whether the runtime may be called now. This depends on the phase of the process, and on the
 /// calling thread.
 #pragma once
 
@@ -13,37 +13,37 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Why the next operation must take the slow path; 0 if it need not.
-inline constexpr unsigned attention_phase = 1;    // first use, a forked child, or exit
-inline constexpr unsigned attention_backlog = 2;  // objects wait to be destroyed
-// this is a forked child; set together with attention_phase
-inline constexpr unsigned attention_forked = 4;
-// an observer wants to know which operations begin
-inline constexpr unsigned attention_entered = 8;
-// captures are open, which work on a default stream may break
-inline constexpr unsigned attention_captures = 16;
-// memory is given back, for which the devices must stay idle
-inline constexpr unsigned attention_release = 32;
-extern constinit sync::Atomic<unsigned> attention;
-/// True while the calling thread runs a host function.
+inline constexpr unsigned slow_path_phase = 1;    // first use, a forked child, or exit
+inline constexpr unsigned slow_path_backlog = 2;  // objects wait for their destruction
+// This is a forked child. Always set together with slow_path_phase.
+inline constexpr unsigned slow_path_forked = 4;
+// An observer wants OperationKind::entered.
+inline constexpr unsigned slow_path_observer = 8;
+// Captures are open, which work on a default stream may invalidate.
+inline constexpr unsigned slow_path_captures = 16;
+// A release of memory needs idle devices, so new operations block.
+inline constexpr unsigned slow_path_release = 32;
+extern constinit sync::Atomic<unsigned> slow_path_reasons;
+/// The calling thread runs a host function.
 extern thread_local constinit bool in_host_function;
-/// True while the calling thread is in the program's hook, or in its handler of reports.
+/// The calling thread runs the user's hook or report handler.
 extern thread_local constinit bool in_hook;
 
 /// The slow path of enter(): first use, fork, exit, backlog, or inside a host function.
 void enter_slowly(const char* operation);
 
-/// Every operation that reaches the runtime begins with this. @throws if the runtime must not be
-/// called now
+/// Each operation that calls the runtime begins with this.
+/// @throws if the runtime must not be called now
 inline void enter(const char* operation) {
-  if (attention.load(std::memory_order_relaxed) != 0 || in_host_function) [[unlikely]]
+  if (slow_path_reasons.load(std::memory_order_relaxed) != 0 || in_host_function) [[unlikely]]
     enter_slowly(operation);
 }
 
 /// Whether this is a forked child of a process that had used the runtime. The library must take no
-/// lock there: a thread that does not exist in the child may hold it. Destructors ask this; other
-/// functions call enter() or refuse_in_child() before they take a lock.
+/// lock there, because a thread that does not exist in the child may own it. Destructors check
+/// this; other functions call enter() or refuse_in_child() before they take a lock.
 [[nodiscard]] inline bool is_forked_child() noexcept {
-  return (attention.load(std::memory_order_relaxed) & attention_forked) != 0;
+  return (slow_path_reasons.load(std::memory_order_relaxed) & slow_path_forked) != 0;
 }
 [[noreturn]] void throw_forked(const char* operation);
 /// For functions that take a lock but do not reach the runtime. @throws errc::forked
@@ -52,44 +52,45 @@ inline void refuse_in_child(const char* operation) {
     throw_forked(operation);
 }
 
-/// While an object lives, operations that other threads begin wait in enter(). Operations that have
-/// begun go on.
-class OperationsHeld {
+/// In this scope, operations that other threads begin block in enter(). Operations that have begun
+/// continue.
+class BlockOperations {
  public:
-  OperationsHeld() noexcept;
-  OperationsHeld(const OperationsHeld&) = delete;
-  OperationsHeld& operator=(const OperationsHeld&) = delete;
-  ~OperationsHeld();
+  BlockOperations() noexcept;
+  BlockOperations(const BlockOperations&) = delete;
+  BlockOperations& operator=(const BlockOperations&) = delete;
+  ~BlockOperations();
 };
 
-/// Around a runtime call that enqueues work which may wait for the program: a host function, a
-/// graph with some, a wait for a value. While a release waits for such work it would hold the
-/// thread that the work waits for, for ever. So such a call waits while operations are held; and
-/// who holds operations asks is_blocking_work_being_enqueued() before it looks at the streams: what
-/// is enqueued is seen there.
-class BlockingWork {
+/// The scope of a runtime call that enqueues work which may wait for the program: a host function,
+/// a graph with host functions, a wait for a value. A release that waited for such work while it
+/// blocks operations could block the thread that the work waits for: a deadlock. So such a call
+/// waits until operations are not blocked. A thread that blocks operations checks
+/// is_blocking_enqueue_in_progress() before it looks at the streams, so that it sees all work that
+/// was enqueued.
+class BlockingEnqueue {
  public:
-  BlockingWork() noexcept;
-  BlockingWork(const BlockingWork&) = delete;
-  BlockingWork& operator=(const BlockingWork&) = delete;
-  ~BlockingWork();
+  BlockingEnqueue() noexcept;
+  BlockingEnqueue(const BlockingEnqueue&) = delete;
+  BlockingEnqueue& operator=(const BlockingEnqueue&) = delete;
+  ~BlockingEnqueue();
 };
-[[nodiscard]] bool is_blocking_work_being_enqueued() noexcept;
+[[nodiscard]] bool is_blocking_enqueue_in_progress() noexcept;
 
-/// When a destructor may call the runtime. `later`: this is a host function, which must not call
-/// it. `never`: in a forked child, while the process exits, and before first use.
+/// When a destructor may call the runtime. `later`: not now, because this is a host function.
+/// `never`: in a forked child, while the process exits, and before first use.
 enum class Release { now, later, never };
 /// The slow path of release_mode(): first use, fork, exit, backlog, or inside a host function.
 [[nodiscard]] Release release_mode_slowly() noexcept;
 [[nodiscard]] inline Release release_mode() noexcept {
-  return attention.load(std::memory_order_relaxed) == 0 && !in_host_function
+  return slow_path_reasons.load(std::memory_order_relaxed) == 0 && !in_host_function
              ? Release::now
              : release_mode_slowly();
 }
 
-/// A native object that may have to wait for its destruction until the runtime may be called.
+/// A native object whose destruction may have to wait until the runtime may be called.
 struct Postponed {
-  // destroys the object; the runtime may be called then
+  // Destroys the object. Called when the runtime may be called.
   void (*release)(const Postponed&) noexcept;
   void* handle;
   int device;
@@ -99,16 +100,16 @@ void postpone(Postponed item) noexcept;
 /// Calls `item.release` now, later or never, according to release_mode().
 void release(const Postponed& item) noexcept;
 
-/// Adds a function to call where the process begins to exit, on the thread that exits. Requires:
-/// there are at most five.
+/// Adds a function to call when the process begins to exit, on the exiting thread. Requires: at
+/// most five are added.
 void call_at_exit(void (*hook)() noexcept) noexcept;
-/// Sets the function to call in a forked child of a process that had used the runtime. There is
-/// one: a second call replaces the first.
+/// Sets the function to call in a forked child of a process that had used the runtime. A second
+/// call replaces the first function.
 void call_in_forked_child(void (*hook)() noexcept) noexcept;
 
-/// Installs a sentinel that detects the main thread's end, which comes before static objects are
-/// destroyed: from then on the runtime is not called. Called wherever native objects are created.
-/// Does nothing on other threads.
+/// Installs a sentinel that detects the end of the main thread, which comes before static objects
+/// are destroyed. From then on the runtime is not called. Called wherever native objects are
+/// created. Does nothing on other threads.
 void watch_main_thread();
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -12,35 +12,37 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-struct Named {
+struct NamedObject {
   std::string name;
   void* object = nullptr;
-  Named* next = nullptr;
+  NamedObject* next = nullptr;
 };
 constinit sync::Mutex mutex;
-constinit Named* all = nullptr;  // never freed: the objects may be in use until the process ends
+constinit NamedObject* all =
+    nullptr;  // never freed: the objects may be in use until the process ends
 
-// The C++ library compares and copies the names, unseen: they are the library's own.
-[[nodiscard]] const Named* find(const char* name) {
-  const sync::Unseen unseen;
-  const Named* each = all;
+// ThreadSanitizer must not see how the C++ library compares and copies these names: they are the
+// library's own memory.
+[[nodiscard]] const NamedObject* find(const char* name) {
+  const sync::TsanIgnore ignore;
+  const NamedObject* each = all;
   while (each != nullptr && each->name != name) each = each->next;
   return each;
 }
-[[nodiscard]] std::unique_ptr<Named> describe(const char* name) {
-  const sync::Unseen unseen;
-  return std::make_unique<Named>(Named{name});
+[[nodiscard]] std::unique_ptr<NamedObject> describe(const char* name) {
+  const sync::TsanIgnore ignore;
+  return std::make_unique<NamedObject>(NamedObject{name});
 }
 
 }  // namespace
 
 void* process_wide(const char* name, void* (*make)()) {
   const std::lock_guard lock{mutex};
-  if (const Named* const found = find(name)) {
+  if (const NamedObject* const found = find(name)) {
     sync::happens_after(found);
     return found->object;
   }
-  std::unique_ptr<Named> added = describe(name);
+  std::unique_ptr<NamedObject> added = describe(name);
   added->object = make();
   sync::happens_before(added.get());
   added->next = all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A short pause in a loop that polls.
+/// A short pause in a polling loop.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -12,9 +12,9 @@ inline void relax() noexcept {
 #if defined __x86_64__ || defined __i386__
   __builtin_ia32_pause();
 #elif defined __aarch64__
-  // Not `yield`, which most of these processors execute as no operation at all. This one waits
-  // until the pipeline is empty, some ten nanoseconds, which is about what the pause above takes;
-  // what spins in other languages' libraries and in databases has come to the same.
+  // Not `yield`, which most of these processors execute as a no-op. `isb` waits until the pipeline
+  // is empty, about ten nanoseconds, as long as the pause above. Runtimes of other languages and
+  // databases spin with it, too.
   asm volatile("isb" ::: "memory");
 #else
   std::this_thread::yield();

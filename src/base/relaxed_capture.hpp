@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls that the library makes for itself, to own memory and handles or to ask how far a stream
-/// is, must not invalidate a capture on any thread.
+/// Runtime calls that the library makes for itself, to manage memory and handles or to query a
+/// stream, must not invalidate a capture on any thread.
 #pragma once
 
 #include "base/check.hpp"
@@ -13,12 +13,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Whether anything has shown that this process captures streams.
-inline constinit sync::Atomic<bool> captures_met{false};
-inline void note_capture() noexcept { captures_met.store(true, std::memory_order_relaxed); }
-/// For calls that would be a fifth slower otherwise: `RelaxedCapture{if_captures_met()}`.
-[[nodiscard]] inline bool if_captures_met() noexcept {
-  return captures_met.load(std::memory_order_relaxed);
+/// Whether this process is known to capture streams.
+inline constinit sync::Atomic<bool> capture_seen{false};
+inline void note_capture() noexcept { capture_seen.store(true, std::memory_order_relaxed); }
+/// For calls that relaxing would make a fifth slower: `RelaxedCapture{any_capture_seen()}`.
+[[nodiscard]] inline bool any_capture_seen() noexcept {
+  return capture_seen.load(std::memory_order_relaxed);
 }
 
 /// As succeeded_or_forget(). A failure may also be the first sign that this process captures
@@ -28,17 +28,17 @@ inline bool succeeded_or_note_capture(backend::status status) noexcept {
   return succeeded_or_forget(status);
 }
 
-/// Whether captures are open that were begun with the library.
+/// Whether a capture is open that was begun through the library.
 [[nodiscard]] inline bool are_captures_open() noexcept {
-  return (attention.load(std::memory_order_relaxed) & attention_captures) != 0;
+  return (slow_path_reasons.load(std::memory_order_relaxed) & slow_path_captures) != 0;
 }
 
-/// While it lives, the calling thread may make any call without invalidating a capture. It costs
-/// two runtime calls, and nothing within another one.
+/// In this scope, no call of this thread invalidates a capture. Costs two runtime calls, or none
+/// inside another such scope.
 class RelaxedCapture {
  public:
-  // A call that fails once may work the second time. It may also have taken effect all the same,
-  // which the mode that was found shows.
+  // A failed call is tried once more. It may have taken effect in spite of the failure; the
+  // previous mode that the second call returns shows that.
   explicit RelaxedCapture(bool needed = true) noexcept {
     for (int attempt = 0; needed && !is_relaxed && attempt < 2; ++attempt)
       is_relaxed = is_outermost_ = exchange(found_) || found_ != backend::CaptureMode::relaxed;
@@ -64,16 +64,17 @@ class RelaxedCapture {
   bool is_outermost_ = false;
 };
 
-/// Calls `f()`, which calls the runtime for the library itself. Returns what it returns.
+/// Calls `f()` in a RelaxedCapture scope, and returns its result. For calls that the library makes
+/// for itself.
 template <class F>
-decltype(auto) own_call(F f, bool needed = true) {
+decltype(auto) internal_call(F f, bool needed = true) {
   const RelaxedCapture relaxed{needed};
   return f();
 }
-/// The same for what the program asks: no capture that others begin matters to it.
+/// The same for calls that the user requested: relaxed only while a capture of the library is open.
 template <class F>
-decltype(auto) own_call_beside_captures(F f) {
-  return own_call(f, are_captures_open());
+decltype(auto) call_beside_captures(F f) {
+  return internal_call(f, are_captures_open());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// For sections of a few instructions that call nothing. Without contention it costs a third of a
-/// mutex.
+/// For critical sections of a few instructions without calls. Without contention it costs a third
+/// of a mutex.
 #pragma once
 
 #include "base/relax.hpp"
@@ -20,7 +20,7 @@ class SpinLock {
         if (++polls < sync::polls(64))
           relax();
         else
-          sync::yield();  // the thread that holds it may have lost its core
+          sync::yield();  // The owner may have been preempted.
   }
   [[nodiscard]] bool try_lock() noexcept {
     return !held_.exchange(true, std::memory_order_acquire);

@@ -16,7 +16,7 @@ thread_local constinit FunctionCounts* own_counts = nullptr;
 
 namespace {
 
-constinit FunctionCounts shared_counts{};  // of threads that find no memory for counts of their own
+constinit FunctionCounts shared_counts{};  // for threads that have no memory for their own
 constinit sync::Atomic<FunctionCounts*> all_counts{&shared_counts};
 
 /// Counts that no thread uses, or new ones; null without memory.
@@ -35,7 +35,7 @@ constinit sync::Atomic<FunctionCounts*> all_counts{&shared_counts};
   return fresh;
 }
 
-void give_counts_back(void*) noexcept {
+void return_counts(void*) noexcept {
   std::exchange(own_counts, nullptr)->is_used.store(false, std::memory_order_release);
 }
 
@@ -55,13 +55,13 @@ void count_slowly(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
     (shared_counts.*which).fetch_add(1, std::memory_order_release);
     return;
   }
-  // a thread that counts while it ends takes counts again
-  at_thread_end(give_counts_back, nullptr);
+  // A thread that counts while it ends takes counts again.
+  at_thread_end(return_counts, nullptr);
   count_function(which);
 }
 
 bool are_functions_under_way() noexcept {
-  // read first: what is made meanwhile may only be too much
+  // Read first: a function that is made meanwhile only makes the result true.
   const std::size_t destroyed = sum_of(&FunctionCounts::destroyed);
   const std::size_t made = sum_of(&FunctionCounts::made);
   // Read last: a function that has ended since may have launched a graph.
@@ -75,7 +75,7 @@ bool are_functions_under_way() noexcept {
 LiveObjects live_objects() noexcept {
   using detail::read_count, detail::sum_of;
   const detail::Counters& now = detail::counters;
-  // read first, so that it is not larger than the other
+  // Read first, so that it is not larger than `made`.
   const std::size_t destroyed = sum_of(&detail::FunctionCounts::destroyed);
   const std::size_t made = sum_of(&detail::FunctionCounts::made) + read_count(now.graph_functions);
   std::size_t blocks = read_count(now.shared_and_managed_blocks);

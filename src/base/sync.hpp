@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The types that threads share, and what lets time pass, under names of the library: a build that
-/// checks threads replaces them here, for all files at once.
+/// Synchronization, threads and time, under the library's own names. A build that checks threads
+/// replaces them here, for all files at once.
 #pragma once
 
 #ifdef RUNNEL_MODEL
@@ -47,7 +47,7 @@ void sleep_for(std::chrono::duration<Rep, Period> time) {
   std::this_thread::sleep_for(time);
 }
 
-/// How long a thread has used a processor.
+/// How much processor time a thread has used.
 class ProcessorClock {
  public:
   ProcessorClock() noexcept = default;
@@ -62,8 +62,8 @@ class ProcessorClock {
   clockid_t id_{};
 };
 
-/// How often a loop polls, and how many processors there are. A checking build chooses fewer of
-/// both.
+/// Scales the number of polls of a loop, and the number of processors. A model-checking build
+/// reduces both.
 [[nodiscard]] constexpr int polls(int count) noexcept { return count; }
 [[nodiscard]] constexpr int processors(int count) noexcept { return count; }
 

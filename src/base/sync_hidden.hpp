@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The locks of sync.hpp in a build with the option find_races. ThreadSanitizer watches the locks
-/// and condition variables of the C library, whoever uses them. Then a task and a caller that take
-/// the same lock one after the other would seem to have an order, and a race between them would not
-/// be seen. ThreadSanitizer does not watch these types, because the library's own code is not
+/// The locks of sync.hpp in a build with the option find_races. ThreadSanitizer instruments the
+/// locks and condition variables of the C library, whoever uses them. A task and a caller that take
+/// the same lock one after the other would then seem to be ordered, and a race between them would
+/// be missed. ThreadSanitizer does not see these types, because the library's own code is not
 /// instrumented.
 #pragma once
 
@@ -42,14 +42,14 @@ class Mutex {
   std::atomic<int> state_{open};
 };
 
-/// Readers exclude each other, too, which changes nothing but the speed.
+/// Readers exclude each other, too. That is slower, but correct.
 class SharedMutex : public Mutex {
  public:
   void lock_shared() noexcept { lock(); }
   void unlock_shared() noexcept { unlock(); }
 };
 
-/// With locks of any type. Requires: whoever changes what is waited for holds the lock.
+/// Works with locks of any type. Requires: a thread that changes the condition owns the lock.
 class ConditionVariableAny {
  public:
   constexpr ConditionVariableAny() noexcept = default;
@@ -69,15 +69,15 @@ class ConditionVariableAny {
   void wait(Lock& lock, Predicate holds) {
     while (!holds()) wait(lock);
   }
-  /// Also returns once `stop` is requested. Returns what `holds` says.
+  /// Also returns once `stop` is requested. Returns the last value of `holds()`.
   template <class Lock, class Predicate>
   bool wait(Lock& lock, const std::stop_token& stop, Predicate holds) {
-    // On the heap: the thread that requests the stop writes into it, and would seem to write into
-    // the stack of this thread.
+    // On the heap: the thread that requests the stop writes into the object. On the stack, that
+    // would look like a race.
     const auto wake = [this] { notify_all(); };
     const auto waking = std::make_unique<std::stop_callback<decltype(wake)>>(stop, wake);
     for (;;) {
-      // first: the stop is requested without the lock
+      // Loaded first: the stop is requested without the lock.
       const int before = notified_.load(std::memory_order_acquire);
       if (holds()) return true;
       if (stop.stop_requested()) return false;

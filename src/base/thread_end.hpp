@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls a function at the end of a thread. Unlike thread_local objects, this also serves tables
-/// that are created while the thread is ending: a user's thread_local object may use the library in
-/// its destructor, after every thread_local object of the library was destroyed.
+/// Calls a function at the end of a thread. Unlike thread_local objects, this also works while the
+/// thread is ending: a user's thread_local object may use the library in its destructor, after
+/// every thread_local object of the library was destroyed.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -16,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls `call(argument)` at the end of the calling thread, in the reverse order of registration,
 /// like destructors of thread_local objects. A call that is registered while the thread is ending
-/// is called, too.
+/// is executed, too.
 inline void at_thread_end(void (*call)(void*), void* argument) {
   abi::__cxa_thread_atexit(call, argument, &__dso_handle);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/race_checker.hpp>
 
-#include "base/immortal.hpp"
 #include "base/in_hook.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "checker/hooks.hpp"
@@ -31,28 +31,28 @@ thread_local constinit std::uint64_t host_function_stream = 0;
 
 namespace {
 
-constexpr std::size_t most_texts = 100;  // later reports are only counted
-constexpr std::size_t most_rows = 4096;  // of a pitched copy; later rows are not looked at
+constexpr std::size_t most_texts = 100;  // Further reports are only counted.
+constexpr std::size_t most_rows = 4096;  // of a pitched copy; further rows are not checked
 
-struct State {
+struct CheckerState {
   sync::Mutex mutex;
   Order order;
   Ranges ranges;
-  std::size_t until_forget = 256;  // so many operations
+  std::size_t until_forget = 256;  // the number of operations until forget_some() runs
   std::set<std::tuple<Fault, StackId, StackId>> reported;
   RaceChecker::Handler handler = nullptr;
   void* handler_data = nullptr;
   bool has_forgotten = false;
 };
-State& state() { return detail::immortal<State>(); }
+CheckerState& state() { return detail::never_destroyed<CheckerState>(); }
 constinit sync::Atomic<std::size_t> report_count{0};
 
 [[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// A finding for one operation: the first one counts.
-struct Found {
+/// The finding of one operation. Only the first one is kept.
+struct FirstFinding {
   bool any = false;
   Finding finding{};
   void add(const Finding& next) {
@@ -79,13 +79,13 @@ void deliver(const std::string& text) noexcept {
 }
 
 /// The text of a finding that was not reported before; else "". Requires: the lock is held.
-[[nodiscard]] std::string report(State& s, const Finding& f) {
+[[nodiscard]] std::string report(CheckerState& s, const Finding& f) {
   if (!s.reported.emplace(f.fault, f.earlier.stack, f.later_stack).second) return {};
   report_count.fetch_add(1, std::memory_order_relaxed);
   return s.reported.size() <= most_texts ? text_of(f, s.order) : std::string{};
 }
 
-/// After std::bad_alloc. A wait may be lost, so that all uses before it have to be forgotten.
+/// Called after std::bad_alloc. A wait may have been missed, so all earlier uses are forgotten.
 void forget_all() noexcept {
   const std::lock_guard lock{state().mutex};
   state().ranges.clear();
@@ -95,23 +95,23 @@ void forget_all() noexcept {
         stderr);
 }
 
-/// The stack at a hook. Hooks call this themselves, so that the stack begins with a function that
-/// has a name.
+/// The stack at a hook. Each hook calls this itself, so that the stack begins with a named
+/// function.
 [[nodiscard]] StackId stack_here() noexcept try {
   return capture_stack();
 } catch (const std::bad_alloc&) {
   return no_stack;
 }
 
-/// Calls `f(state)` under the lock, which returns what it found, and reports that.
+/// Calls `f(state)`, which returns a finding, under the lock, and reports the finding.
 template <class F>
 void with_state(F f) noexcept try {
-  State& s = state();
+  CheckerState& s = state();
   std::string text;
   {
     const std::lock_guard lock{s.mutex};
     if (!detail::is_checking()) return;
-    const Found found = f(s);
+    const FirstFinding found = f(s);
     if (!found.any) return;
     text = report(s, found.finding);
   }
@@ -120,60 +120,61 @@ void with_state(F f) noexcept try {
   forget_all();
 }
 
-/// For hooks that find nothing.
+/// For hooks without findings.
 template <class F>
 void change_state(F f) noexcept try {
-  State& s = state();
+  CheckerState& s = state();
   const std::lock_guard lock{s.mutex};
   if (detail::is_checking()) f(s);
 } catch (const std::bad_alloc&) {
   forget_all();
 }
 
-/// Forgets what is complete, now and then.
-void forget_some(State& s) {
+/// Forgets complete operations, now and then.
+void forget_some(CheckerState& s) {
   if (--s.until_forget > 0) return;
   s.ranges.forget([&](const Use& use) { return s.order.is_complete(use.epoch); });
   s.order.forget_complete();
-  // so that it costs little for each operation
+  // Amortized: forgetting costs little per operation.
   s.until_forget = std::max<std::size_t>(256, s.ranges.size() + s.order.size());
 }
 
-/// One operation that uses memory: of a stream, or of the host.
-struct Operation {
+/// An operation that uses memory, of a stream or of the host.
+struct CheckedOperation {
   std::optional<std::uint32_t> stream;
   Use use;
 
-  [[nodiscard]] bool is_behind(const Use& earlier, const Order& order) const {
+  [[nodiscard]] bool is_after(const Use& earlier, const Order& order) const {
     return stream ? order.is_before(earlier.epoch, *stream) : order.is_complete(earlier.epoch);
   }
 };
 
-/// The number of a stream to which an operation is added: not all of its operations are known to be
-/// complete any more. Requires: the lock is held.
-[[nodiscard]] std::uint32_t number_of(State& s, const StreamInfo& stream) {
+/// The number of a stream that receives an operation. Its work is then no longer known to be
+/// complete. Requires: the lock is held.
+[[nodiscard]] std::uint32_t number_of(CheckerState& s, const StreamInfo& stream) {
   stream.known_complete->store(0, std::memory_order_relaxed);
   return s.order.number_of(stream);
 }
 
-[[nodiscard]] Operation begin(State& s, const StreamInfo& stream, const char* name, StackId stack) {
+[[nodiscard]] CheckedOperation begin(CheckerState& s, const StreamInfo& stream, const char* name,
+                                     StackId stack) {
   const std::uint32_t number = number_of(s, stream);
   return {number, {s.order.begin(number), name, stack}};
 }
 
 constexpr const char* allocating = "allocate device memory";
 
-[[nodiscard]] Fault fault_of(const Operation& operation, const Use& earlier) noexcept {
+[[nodiscard]] Fault fault_of(const CheckedOperation& operation, const Use& earlier) noexcept {
   if (!operation.stream) return Fault::host_too_early;
   return earlier.operation == allocating ? Fault::allocated_later : Fault::unordered;
 }
 
 class Visit {
  public:
-  Visit(State& s, const Operation& operation, Found& found) noexcept
+  Visit(CheckerState& s, const CheckedOperation& operation, FirstFinding& found) noexcept
       : state_{s}, operation_{operation}, found_{found} {}
 
-  void use(const Side& side) {
+  void use(const MemoryUse& side) {
     const std::size_t rows = std::min(side.rows.height, most_rows);
     for (std::size_t row = 0; row < rows; ++row) {
       const std::uintptr_t begin = address_of(side.rows.begin) + row * side.rows.pitch;
@@ -181,7 +182,7 @@ class Visit {
                           [&](std::uintptr_t at, Segment& segment) { use(side, at, segment); });
     }
   }
-  /// Frees or unpins: nobody may be using the bytes.
+  /// For a free or an unpin: reports unfinished uses of the bytes.
   template <class F>
   void require_unused(std::uintptr_t begin, std::uintptr_t end, Fault fault, F is_done) {
     state_.ranges.visit(begin, end, [&](std::uintptr_t at, Segment& segment) {
@@ -199,22 +200,20 @@ class Visit {
                 operation_.use.operation, operation_.use.stack, at, segment.end});
   }
 
-  void use(const Side& side, std::uintptr_t at, Segment& segment) {
+  void use(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
     if (segment.last == Segment::Last::freed) return use_freed(side, at, segment);
-    if (segment.last == Segment::Last::written &&
-        !operation_.is_behind(segment.write, state_.order))
+    if (segment.last == Segment::Last::written && !operation_.is_after(segment.write, state_.order))
       add(fault_of(operation_, segment.write), segment.write, MemoryAccess::write, side.access, at,
           segment);
     if (side.access == MemoryAccess::write)
       for (const Use& read : segment.reads)
-        if (!operation_.is_behind(read, state_.order))
+        if (!operation_.is_after(read, state_.order))
           add(fault_of(operation_, read), read, MemoryAccess::read, side.access, at, segment);
     if (operation_.stream && !side.is_done) note(side.access, segment);
   }
 
-  /// The same addresses may belong to somebody else by now, whose allocation the checker has not
-  /// seen.
-  void use_freed(const Side& side, std::uintptr_t at, Segment& segment) {
+  /// The addresses may have been reused by an allocation that the checker has not seen.
+  void use_freed(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
     PointerInfo info{MemoryKind::pageable, Device{0}};
     const bool is_known = side.kind && *side.kind != MemoryKind::pageable;
     if (!is_known &&
@@ -242,12 +241,12 @@ class Visit {
     segment.reads.push_back(operation_.use);
   }
 
-  State& state_;
-  const Operation& operation_;
-  Found& found_;
+  CheckerState& state_;
+  const CheckedOperation& operation_;
+  FirstFinding& found_;
 };
 
-void mark_freed(State& s, const Use& use, std::uintptr_t begin, std::uintptr_t end) {
+void mark_freed(CheckerState& s, const Use& use, std::uintptr_t begin, std::uintptr_t end) {
   s.ranges.erase(begin, end);
   s.ranges.visit(begin, end, [&](std::uintptr_t, Segment& segment) {
     segment.last = Segment::Last::freed;
@@ -258,12 +257,12 @@ void mark_freed(State& s, const Use& use, std::uintptr_t begin, std::uintptr_t e
 }  // namespace
 
 void uses_memory(const StreamInfo& stream, const char* operation,
-                 std::span<const Side> sides) noexcept {
+                 std::span<const MemoryUse> uses) noexcept {
   const StackId stack = stack_here();
-  with_state([&](State& s) {
-    Found found;
-    const Operation use = begin(s, stream, operation, stack);
-    for (const Side& side : sides) Visit{s, use, found}.use(side);
+  with_state([&](CheckerState& s) {
+    FirstFinding found;
+    const CheckedOperation use = begin(s, stream, operation, stack);
+    for (const MemoryUse& side : uses) Visit{s, use, found}.use(side);
     forget_some(s);
     return found;
   });
@@ -272,8 +271,8 @@ void uses_memory(const StreamInfo& stream, const char* operation,
 void uses_memory_at_once(const StreamInfo& stream, const char* operation,
                          std::vector<Access> accesses) noexcept {
   const StackId stack = stack_here();
-  with_state([&](State& s) {
-    Found found;
+  with_state([&](CheckerState& s) {
+    FirstFinding found;
     const std::optional<Conflict> conflict = find_conflict(std::move(accesses));
     if (!conflict) return found;
     const auto& [first, second] = *conflict;
@@ -293,55 +292,56 @@ void uses_memory_at_once(const StreamInfo& stream, const char* operation,
 }
 
 void submits_work(const StreamInfo& stream) noexcept {
-  change_state([&](State& s) { s.order.begin(number_of(s, stream)); });
+  change_state([&](CheckerState& s) { s.order.begin(number_of(s, stream)); });
 }
 void records_event(const StreamInfo& stream, native::event event) noexcept {
-  change_state([&](State& s) { s.order.record(event, number_of(s, stream)); });
+  change_state([&](CheckerState& s) { s.order.record(event, number_of(s, stream)); });
 }
 void adopts_event(native::event event) noexcept {
-  change_state([&](State& s) { s.order.forget(event); });
+  change_state([&](CheckerState& s) { s.order.forget(event); });
 }
 void waits_for_event(const StreamInfo& stream, native::event event) noexcept {
-  change_state([&](State& s) { s.order.wait_for_event(number_of(s, stream), event); });
+  change_state([&](CheckerState& s) { s.order.wait_for_event(number_of(s, stream), event); });
 }
 void waits_for_stream(const StreamInfo& waiting, const StreamInfo& awaited) noexcept {
-  change_state([&](State& s) {
+  change_state([&](CheckerState& s) {
     const std::uint32_t number = number_of(s, waiting);
     s.order.wait_for_stream(number, number_of(s, awaited));
   });
 }
 void releases_stream(std::uint64_t id, native::stream handle) noexcept {
-  change_state([&](State& s) { s.order.release_stream(id, handle); });
+  change_state([&](CheckerState& s) { s.order.release_stream(id, handle); });
 }
 void ends_stream(std::uint64_t id) noexcept {
-  change_state([&](State& s) { s.order.end_stream(id); });
+  change_state([&](CheckerState& s) { s.order.end_stream(id); });
 }
 
 void host_waited_for_stream(const StreamInfo& stream) noexcept {
-  change_state([&](State& s) {
+  change_state([&](CheckerState& s) {
     s.order.complete_stream(number_of(s, stream));
     // Not for a blocking stream: it also waits for later work of the default stream, and that work
-    // resets only its own stream's value.
+    // resets only the default stream's value.
     if (!stream.blocking) stream.known_complete->store(stream.id, std::memory_order_relaxed);
   });
 }
 void host_waited_for_event(native::event event) noexcept {
-  change_state([&](State& s) { s.order.complete_event(event); });
+  change_state([&](CheckerState& s) { s.order.complete_event(event); });
 }
 void host_waited_for_device(int device) noexcept {
-  change_state([&](State& s) { s.order.complete_device(device); });
+  change_state([&](CheckerState& s) { s.order.complete_device(device); });
 }
 
 void allocates(const void* pointer, std::size_t bytes) noexcept {
-  change_state([&](State& s) { s.ranges.erase(address_of(pointer), address_of(pointer) + bytes); });
+  change_state(
+      [&](CheckerState& s) { s.ranges.erase(address_of(pointer), address_of(pointer) + bytes); });
 }
 
 void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size_t bytes) noexcept {
   const StackId stack = stack_here();
-  with_state([&](State& s) {
-    Found found;
+  with_state([&](CheckerState& s) {
+    FirstFinding found;
     s.ranges.erase(address_of(pointer), address_of(pointer) + bytes);
-    const Operation use = begin(s, stream, allocating, stack);
+    const CheckedOperation use = begin(s, stream, allocating, stack);
     Visit{s, use, found}.use(
         {MemoryAccess::write, {pointer, bytes, bytes, 1}, MemoryKind::device, false});
     forget_some(s);
@@ -352,15 +352,15 @@ void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size
 void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
                     const void* pointer, std::size_t bytes) noexcept {
   const StackId stack = stack_here();
-  with_state([&](State& s) {
-    Found found;
+  with_state([&](CheckerState& s) {
+    FirstFinding found;
     std::vector<std::uint32_t> awaited{number_of(s, owner)};
     for (const StreamInfo& other : others) awaited.push_back(number_of(s, other));
     const auto is_done = [&](const Use& use) {
       return std::any_of(awaited.begin(), awaited.end(),
                          [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
     };
-    const Operation use = begin(s, owner, "free device memory", stack);
+    const CheckedOperation use = begin(s, owner, "free device memory", stack);
     const std::uintptr_t begin = address_of(pointer);
     Visit{s, use, found}.require_unused(begin, begin + bytes, Fault::freed_too_early, is_done);
     mark_freed(s, use.use, begin, begin + bytes);
@@ -371,7 +371,7 @@ void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
 
 void frees(const void* pointer, std::size_t bytes) noexcept {
   const StackId stack = stack_here();
-  change_state([&](State& s) {
+  change_state([&](CheckerState& s) {
     mark_freed(s, {{}, "free pinned or managed memory", stack}, address_of(pointer),
                address_of(pointer) + bytes);
     forget_some(s);
@@ -379,7 +379,7 @@ void frees(const void* pointer, std::size_t bytes) noexcept {
 }
 
 void pins(const void* pointer, std::size_t bytes) noexcept {
-  change_state([&](State& s) {
+  change_state([&](CheckerState& s) {
     s.ranges.visit(address_of(pointer), address_of(pointer) + bytes,
                    [](std::uintptr_t, Segment& segment) {
                      if (segment.last == Segment::Last::freed) segment.last = Segment::Last::none;
@@ -389,9 +389,9 @@ void pins(const void* pointer, std::size_t bytes) noexcept {
 
 void unpins(const void* pointer, std::size_t bytes) noexcept {
   const StackId stack = stack_here();
-  with_state([&](State& s) {
-    Found found;
-    const Operation use{std::nullopt, {{}, "unpin memory", stack}};
+  with_state([&](CheckerState& s) {
+    FirstFinding found;
+    const CheckedOperation use{std::nullopt, {{}, "unpin memory", stack}};
     const auto is_done = [&](const Use& earlier) { return s.order.is_complete(earlier.epoch); };
     const std::uintptr_t begin = address_of(pointer);
     Visit{s, use, found}.require_unused(begin, begin + bytes, Fault::unpinned_in_flight, is_done);
@@ -404,9 +404,9 @@ namespace {
 void host_uses(const char* operation, MemoryAccess access, const void* pointer,
                std::size_t bytes) noexcept {
   const StackId stack = stack_here();
-  with_state([&](State& s) {
-    Found found;
-    Operation use{std::nullopt, {{}, operation, stack}};
+  with_state([&](CheckerState& s) {
+    FirstFinding found;
+    CheckedOperation use{std::nullopt, {{}, operation, stack}};
     if (detail::in_host_function) {
       use.stream = s.order.find(host_function_stream);
       if (!use.stream) return found;
@@ -423,7 +423,7 @@ void host_uses(const char* operation, MemoryAccess access, const void* pointer,
 void RaceChecker::start() { detail::set_observer(detail::observer_checker, true); }
 
 void RaceChecker::stop() {
-  checker::State& s = checker::state();
+  checker::CheckerState& s = checker::state();
   const std::lock_guard lock{s.mutex};
   detail::set_observer(detail::observer_checker, false);
   s.ranges.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Vector clocks: which operations of which streams come before something.
+/// Vector clocks: which operations of which streams precede something.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -10,15 +10,13 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-/// One operation: the stream, as the number that Order gave it, and the operation's number in the
-/// stream, from 1 on.
+/// One operation: the stream's number in Order, and the operation's number in the stream, from 1.
 struct Epoch {
   std::uint32_t stream;
   std::uint64_t number;
 };
 
-/// For each stream, the last operation that comes before. A stream that is not there has the number
-/// 0.
+/// The last preceding operation of each stream; 0 for a stream that is not in the clock.
 class Clock {
  public:
   [[nodiscard]] std::uint64_t number_of(std::uint32_t stream) const noexcept {
@@ -34,7 +32,7 @@ class Clock {
       epochs_.insert(found, epoch);
   }
 
-  /// Adds all of the other clock for which `is_wanted(epoch)`.
+  /// Adds the epochs of the other clock for which `is_wanted(epoch)` is true.
   template <class F>
   void join(const Clock& other, F is_wanted) {
     for (const Epoch& each : other.epochs_)
@@ -56,7 +54,7 @@ class Clock {
     return a.stream < stream;
   }
 
-  std::vector<Epoch> epochs_;  // by stream
+  std::vector<Epoch> epochs_;  // sorted by stream
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether operations that have no order among each other use the same bytes.
+/// Finds unordered operations that use the same bytes.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -13,7 +13,7 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-/// What one of the operations reads or writes: the bytes from `begin` to `end`.
+/// An operation's access to the bytes from `begin` to `end`.
 struct Access {
   std::uintptr_t begin;
   std::uintptr_t end;
@@ -21,15 +21,15 @@ struct Access {
   std::size_t operation;
 };
 
-/// Two operations that share bytes, at least one of which writes.
+/// Two operations that share bytes. At least one of them writes.
 struct Conflict {
   Access first;
   Access second;
 };
 
-/// Of the accesses seen so far, those that end last: of one operation, and of any other one. An
-/// access that begins later meets an access of another operation if and only if it meets one of
-/// these two.
+/// The two accesses so far with the greatest ends: of one operation, and of any other. Accesses are
+/// added in the order of their begins. A later access overlaps an access of another operation if
+/// and only if it overlaps one of these two.
 class LastEnds {
  public:
   void add(const Access& access) noexcept {
@@ -53,15 +53,16 @@ class LastEnds {
   std::optional<Access> last_, other_;
 };
 
-/// The first conflict in the order of addresses, if there is any; n log n for n accesses.
+/// The first conflict by address, if there is one. Takes n log n steps for n accesses.
 [[nodiscard]] inline std::optional<Conflict> find_conflict(std::vector<Access> accesses) {
   std::sort(accesses.begin(), accesses.end(),
             [](const Access& a, const Access& b) { return a.begin < b.begin; });
   LastEnds writes, all;
   for (const Access& each : accesses) {
     const bool is_write = each.access == detail::MemoryAccess::write;
-    if (const Access* const met = (is_write ? all : writes).find(each))
-      return met->operation < each.operation ? Conflict{*met, each} : Conflict{each, *met};
+    if (const Access* const earlier = (is_write ? all : writes).find(each))
+      return earlier->operation < each.operation ? Conflict{*earlier, each}
+                                                 : Conflict{each, *earlier};
     all.add(each);
     if (is_write) writes.add(each);
   }

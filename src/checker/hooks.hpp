@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the checker learns, from src/observe/race_checker.cpp. Each function is called after the
-/// runtime has accepted the operation, and only while the checker is on: callers ask
-/// detail::is_checking() first. None of them throws: without memory the checker forgets what it
-/// knows of memory.
+/// The checker's input, from src/observe/race_checker.cpp. Each function is called after the
+/// runtime has accepted the operation. Requires: detail::is_checking(). No function throws: without
+/// memory the checker forgets all earlier uses.
 #pragma once
 
 #include "base/operation.hpp"
@@ -23,18 +22,18 @@ namespace runnel::inline RUNNEL_ABI::checker {
 using detail::MemoryAccess;
 
 using Rows = detail::MemoryRows;
-using Side = detail::MemoryUse;
+using detail::MemoryUse;
 
-/// The stream's next operation uses memory. `operation` must be a literal, as in "copy".
+/// The stream's next operation uses memory. Requires: `operation` is a literal, as in "copy".
 void uses_memory(const StreamInfo& stream, const char* operation,
-                 std::span<const Side> sides) noexcept;
+                 std::span<const MemoryUse> uses) noexcept;
 
-/// The stream was given operations that have no order among each other: no two of them may use the
-/// same bytes, unless both read.
+/// The stream has received operations without an order among them. No two of them may use the same
+/// bytes, unless both only read.
 void uses_memory_at_once(const StreamInfo& stream, const char* operation,
                          std::vector<Access> accesses) noexcept;
 
-/// The stream's next operation uses no memory that the checker knows of, but takes part in the
+/// The stream's next operation uses no memory that the checker knows of. It still takes part in the
 /// order of default and blocking streams.
 void submits_work(const StreamInfo& stream) noexcept;
 void records_event(const StreamInfo& stream, native::event event) noexcept;
@@ -42,7 +41,7 @@ void records_event(const StreamInfo& stream, native::event event) noexcept;
 void adopts_event(native::event event) noexcept;
 void waits_for_event(const StreamInfo& stream, native::event event) noexcept;
 void waits_for_stream(const StreamInfo& waiting, const StreamInfo& awaited) noexcept;
-/// The stream's owner gives it away: another wrapper of the handle is the same stream.
+/// The stream's owner releases it: another wrapper of the handle is the same stream.
 void releases_stream(std::uint64_t id, native::stream handle) noexcept;
 void ends_stream(std::uint64_t id) noexcept;
 
@@ -50,22 +49,22 @@ void host_waited_for_stream(const StreamInfo& stream) noexcept;
 void host_waited_for_event(native::event event) noexcept;
 void host_waited_for_device(int device) noexcept;
 
-/// Memory that everybody may use at once.
+/// Memory that any stream may use at once.
 void allocates(const void* pointer, std::size_t bytes) noexcept;
-/// Memory that is there in the order of the stream.
+/// Memory that exists from this point of the stream on.
 void allocates_in_order(const StreamInfo& stream, const void* pointer, std::size_t bytes) noexcept;
-/// Frees memory behind the work of `owner` and `others`.
+/// Frees memory after the work of `owner` and `others`.
 void frees_in_order(const StreamInfo& owner, std::span<const StreamInfo> others,
                     const void* pointer, std::size_t bytes) noexcept;
-/// Frees memory whose users the library has waited for, or waits for later.
+/// Frees memory whose users the library has waited for, or will wait for.
 void frees(const void* pointer, std::size_t bytes) noexcept;
 /// Pins memory that other code has allocated.
 void pins(const void* pointer, std::size_t bytes) noexcept;
-/// The host unpins memory that no stream may be using.
+/// Unpins memory. Reports streams that may still use it.
 void unpins(const void* pointer, std::size_t bytes) noexcept;
 
-/// The stream of the host function that the calling thread has begun last. It counts while
-/// detail::in_host_function is true.
+/// The stream of the calling thread's last host function. Valid while detail::in_host_function is
+/// true.
 extern thread_local constinit std::uint64_t host_function_stream;
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

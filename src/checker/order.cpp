@@ -46,7 +46,7 @@ std::uint32_t Order::number_of(const StreamInfo& info) {
   by_id_.emplace(info.id, number);
   if (info.is_default) return number;
   if (const auto earlier = borrowed_.find(info.handle); earlier != borrowed_.end())
-    add_all_of(stream.behind, earlier->second);
+    add_all_of(stream.awaited_work, earlier->second);
   if (!info.owned) borrowed_[info.handle] = number;
   return number;
 }
@@ -57,7 +57,7 @@ void Order::join(Clock& clock, const Clock& other) {
 
 void Order::add_all_of(Clock& clock, std::uint32_t number) {
   const Stream& stream = streams_[number];
-  join(clock, stream.behind);
+  join(clock, stream.awaited_work);
   if (stream.submitted > stream.complete) clock.add({number, stream.submitted});
 }
 
@@ -68,7 +68,8 @@ Epoch Order::begin(std::uint32_t number) {
       const Stream& other = streams_[i];
       const bool is_ordered =
           other.blocking && (stream.is_legacy_default || other.is_legacy_default);
-      if (i != number && is_ordered && other.device == stream.device) add_all_of(stream.behind, i);
+      if (i != number && is_ordered && other.device == stream.device)
+        add_all_of(stream.awaited_work, i);
     }
   return {number, ++stream.submitted};
 }
@@ -90,17 +91,17 @@ void Order::record(native::event event, std::uint32_t stream) {
 
 void Order::wait_for_event(std::uint32_t waiting, native::event event) {
   begin(waiting);
-  Clock& behind = streams_[waiting].behind;
+  Clock& awaited_work = streams_[waiting].awaited_work;
   const auto found = events_.find(event);
-  if (found != events_.end()) return join(behind, found->second);
+  if (found != events_.end()) return join(awaited_work, found->second);
   for (std::uint32_t i = 0; i < streams_.size(); ++i)
-    if (i != waiting) add_all_of(behind, i);
+    if (i != waiting) add_all_of(awaited_work, i);
 }
 
 void Order::wait_for_stream(std::uint32_t waiting, std::uint32_t awaited) {
   begin(awaited);
   begin(waiting);
-  add_all_of(streams_[waiting].behind, awaited);
+  add_all_of(streams_[waiting].awaited_work, awaited);
 }
 
 void Order::complete(const Clock& clock) noexcept {
@@ -112,7 +113,7 @@ void Order::complete(const Clock& clock) noexcept {
 
 void Order::complete_stream(std::uint32_t stream) {
   begin(stream);
-  complete(streams_[stream].behind);
+  complete(streams_[stream].awaited_work);
   streams_[stream].complete = streams_[stream].submitted;
 }
 
@@ -125,7 +126,7 @@ void Order::complete_event(native::event event) {
 void Order::complete_device(int device) {
   for (Stream& stream : streams_)
     if (stream.device == device) {
-      complete(stream.behind);
+      complete(stream.awaited_work);
       stream.complete = stream.submitted;
     }
 }
@@ -135,7 +136,7 @@ void Order::forget_complete() {
   for (auto& [event, clock] : events_) clock.erase_if(is_unwanted);
   for (std::uint32_t i = 0; i < streams_.size(); ++i) {
     Stream& stream = streams_[i];
-    stream.behind.erase_if(is_unwanted);
+    stream.awaited_work.erase_if(is_unwanted);
     if (!stream.has_ended || stream.complete < stream.submitted) continue;
     by_id_.erase(stream.id);
     Stream unused;

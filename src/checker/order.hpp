@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What runs before what, as far as streams, events and waits of the host say it.
+/// The order of operations that streams, events and waits of the host establish.
 #pragma once
 
 #include "base/sync.hpp"
@@ -15,39 +15,37 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-/// A stream, as the checker knows it.
+/// A stream, as the checker sees it.
 struct StreamInfo {
   std::uint64_t id;
   native::stream handle;
   int device;
-  bool owned;              // false: another wrapper of the same handle, with another id, may follow
+  bool owned;              // false: another wrapper of the handle, with another id, may follow
   bool blocking;           // it orders with the device's default stream
-  bool is_legacy_default;  // it is that default stream
-  bool is_default;         // its handle means something else on other threads or devices
+  bool is_legacy_default;  // It is that default stream.
+  bool is_default;         // Its handle has another meaning on other threads or devices.
   const char* name;
-  sync::Atomic<std::uint64_t>* known_complete;  // of the slot
+  sync::Atomic<std::uint64_t>* known_complete;  // in the slot
 };
 
 class Order {
  public:
-  /// The number of a stream. A stream that is new gets one.
+  /// The number of a stream. A new stream receives one.
   [[nodiscard]] std::uint32_t number_of(const StreamInfo& stream);
-  /// The number of the stream with that id, if it has one.
+  /// The number of the stream with this id, if it has one.
   [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
-  /// Begins an operation of the stream. Before that, adds what the order between default and
-  /// blocking streams demands.
+  /// Begins an operation of the stream. First adds the order between default and blocking streams.
   Epoch begin(std::uint32_t stream);
   void release_stream(std::uint64_t id, native::stream handle);
   void end_stream(std::uint64_t id);
 
   void record(native::event event, std::uint32_t stream);
-  /// An event whose last record is unknown, because other code made it, counts as recorded after
-  /// everything.
+  /// For an event that other code may have recorded: a wait for it counts as a wait for all work.
   void forget(native::event event) { events_.erase(event); }
   void wait_for_event(std::uint32_t waiting, native::event event);
   void wait_for_stream(std::uint32_t waiting, std::uint32_t awaited);
 
-  ///@{ The host knows that these are complete.
+  /// @{ The host knows that these are complete.
   void complete_stream(std::uint32_t stream);
   void complete_event(native::event event);
   void complete_device(int device);
@@ -56,32 +54,32 @@ class Order {
   [[nodiscard]] bool is_complete(Epoch epoch) const noexcept {
     return epoch.number <= streams_[epoch.stream].complete;
   }
-  /// Whether the operation comes before whatever is submitted to the stream next.
+  /// Whether the operation precedes whatever is submitted to the stream next.
   [[nodiscard]] bool is_before(Epoch epoch, std::uint32_t stream) const noexcept {
     return epoch.stream == stream || is_complete(epoch) ||
-           streams_[stream].behind.number_of(epoch.stream) >= epoch.number;
+           streams_[stream].awaited_work.number_of(epoch.stream) >= epoch.number;
   }
   /// The last operation of `awaited` that the stream waits for; 0: none.
   [[nodiscard]] std::uint64_t awaited_number(std::uint32_t stream,
                                              std::uint32_t awaited) const noexcept {
-    return streams_[stream].behind.number_of(awaited);
+    return streams_[stream].awaited_work.number_of(awaited);
   }
   /// As in "Stream(id 7, device 0, upload)".
   [[nodiscard]] const std::string& text_of(std::uint32_t stream) const noexcept {
     return streams_[stream].text;
   }
 
-  /// How many streams and events there are.
+  /// The number of streams and events.
   [[nodiscard]] std::size_t size() const noexcept { return streams_.size() + events_.size(); }
-  /// Forgets what is complete, so that a long run needs no more memory than a short one.
+  /// Forgets complete operations, so that a long run needs no more memory than a short one.
   void forget_complete();
 
  private:
   struct Stream {
     std::uint64_t id = 0;
     std::string text;
-    Clock behind;  // what the stream's next operation waits for
-    // goes on where a stream that ended has left off, so that its epochs stay complete
+    Clock awaited_work;  // what the stream's next operation waits for
+    // A new stream continues the count of an ended one, so that the old epochs stay complete.
     std::uint64_t submitted = 0;
     std::uint64_t complete = 0;
     int device = 0;
@@ -91,7 +89,7 @@ class Order {
   };
 
   [[nodiscard]] std::uint32_t take_number();
-  /// Adds everything submitted to the other stream, and what that waits for.
+  /// Adds all work of the other stream so far, and whatever that work waits for.
   void add_all_of(Clock& clock, std::uint32_t stream);
   void join(Clock& clock, const Clock& other);
   void complete(const Clock& clock) noexcept;

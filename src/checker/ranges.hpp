@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who used which bytes last.
+/// The last uses of each byte.
 #pragma once
 
 #include "checker/clock.hpp"
@@ -23,7 +23,7 @@ struct Use {
   StackId stack;
 };
 
-/// Neighbouring bytes with the same history.
+/// Adjacent bytes with the same history.
 struct Segment {
   std::uintptr_t end;
   enum class Last : unsigned char { none, written, freed } last = Last::none;
@@ -33,8 +33,8 @@ struct Segment {
 
 class Ranges {
  public:
-  /// Calls `f(begin, segment)` for segments that cover exactly the bytes from `begin` to `end`.
-  /// Segments are split and made for that.
+  /// Calls `f(begin, segment)` for segments that together cover exactly the bytes from `begin` to
+  /// `end`. Splits and creates segments as needed.
   template <class F>
   void visit(std::uintptr_t begin, std::uintptr_t end, F f) {
     auto at = split(begin);
@@ -51,7 +51,7 @@ class Ranges {
     }
   }
   void erase(std::uintptr_t begin, std::uintptr_t end) {
-    // Memory that is freed and allocated again and again: the segment stays.
+    // Fast path for memory that is freed and allocated repeatedly: the segment stays.
     if (const auto same = segments_.find(begin);
         same != segments_.end() && same->second.end == end) {
       same->second.last = Segment::Last::none;
@@ -61,8 +61,8 @@ class Ranges {
     const auto first = split(begin);
     segments_.erase(first, split(end));
   }
-  /// Removes the uses for which `is_unwanted(use)`, except frees, and the segments of which nothing
-  /// is left.
+  /// Removes the uses for which `is_unwanted(use)` is true, except frees. Removes segments without
+  /// uses.
   template <class F>
   void forget(F is_unwanted) {
     for (auto at = segments_.begin(); at != segments_.end();) {
@@ -80,8 +80,8 @@ class Ranges {
  private:
   using Map = std::map<std::uintptr_t, Segment>;  // by the first byte
 
-  /// Makes sure that no segment lies on both sides of `place`. Returns the first segment that
-  /// begins there or later.
+  /// Splits the segment that contains `place`, if there is one. Returns the first segment at or
+  /// after `place`.
   Map::iterator split(std::uintptr_t place) {
     const auto next = segments_.lower_bound(place);
     if (next == segments_.begin()) return next;

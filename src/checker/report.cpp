@@ -44,7 +44,7 @@ void add_name(std::ostringstream& text, const Finding& finding, std::size_t whic
   if (finding.in_batch) text << ", operations[" << (*finding.in_batch)[which] << "],";
 }
 
-/// What the program should do, in terms of the two streams.
+/// Advice for the user, in terms of the two streams.
 void add_advice(std::ostringstream& text, const Finding& finding, const Order& order) {
   if (finding.fault == Fault::used_after_free) {
     text << "  The memory must live until operation 2 is submitted.\n";

@@ -15,13 +15,13 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-/// What is wrong between an earlier use and a later one.
+/// The error in the order of an earlier use and a later one.
 enum class Fault : unsigned char {
   unordered,          ///< two streams, at least one writes
-  host_too_early,     ///< the host uses memory before a stream is done with it
-  allocated_later,    ///< memory is used before the allocation, which has its place in a stream
-  freed_too_early,    ///< memory is freed in the order of a stream that does not wait for all uses
-  used_after_free,    ///< memory was freed, or is freed in the order of a stream
+  host_too_early,     ///< the host uses memory before a stream has finished with it
+  allocated_later,    ///< memory is used before its allocation in stream order
+  freed_too_early,    ///< memory is freed in stream order, before all uses are complete
+  used_after_free,    ///< memory was freed, or will be by an earlier operation of a stream
   within_batch,       ///< two operations of one batch, at least one writes
   unpinned_in_flight  ///< memory is unpinned while a stream may use it
 };
@@ -36,7 +36,7 @@ struct Finding {
   StackId later_stack;
   std::uintptr_t begin;  // of the bytes that both use
   std::uintptr_t end;
-  std::optional<std::array<std::size_t, 2>> in_batch{};  // which operations of the batch
+  std::optional<std::array<std::size_t, 2>> in_batch{};  // the two operations of the batch
 };
 
 /// @throws std::bad_alloc

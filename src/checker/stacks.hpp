@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where in the program an operation was submitted.
+/// Call stacks of submitted operations.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -13,10 +13,12 @@ namespace runnel::inline RUNNEL_ABI::checker {
 using StackId = std::uint32_t;
 inline constexpr StackId no_stack = ~StackId{0};
 
-/// The calling thread's stack. @throws std::bad_alloc
+/// The calling thread's stack.
+/// @throws std::bad_alloc
 [[nodiscard]] StackId capture_stack();
-/// A line for each function of the program, the innermost first, without the library's own. Source
-/// lines need debug information and the program addr2line. @throws std::bad_alloc
+/// Formats a line for each function of the program, the innermost first, without the library's own.
+/// Source lines need debug information and addr2line.
+/// @throws std::bad_alloc
 [[nodiscard]] std::string text_of(StackId stack);
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

@@ -3,7 +3,7 @@
 /// one for each call that may hang.
 #include "comm/ccl_state.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -36,7 +36,7 @@ struct CclProcess {
   sync::Atomic<bool> is_over{false};
   sync::Atomic<int> busy{0};  // threads that destroy or abort
 };
-CclProcess& process() { return immortal<CclProcess>(); }
+CclProcess& process() { return never_destroyed<CclProcess>(); }
 
 /// The process exits. A call that hangs is left behind.
 void stop() noexcept {
@@ -50,7 +50,7 @@ template <class F>
 [[nodiscard]] bool run_in_background(F call) noexcept try {
   sync::Thread{[call = std::move(call)]() mutable {
     ++process().busy;
-    if (!process().is_over) own_call(std::move(call));
+    if (!process().is_over) internal_call(std::move(call));
     --process().busy;
   }}.detach();
   return true;
@@ -229,7 +229,7 @@ void destroy_in_background(std::unique_ptr<Remains> remains) noexcept {
   Remains* const all = remains.release();
   static_cast<void>(run_in_background([all] {
     try {
-      hold_until([&] { return process().is_over || ask([&] { return all->baton.is_idle(); }); });
+      block_until([&] { return process().is_over || ask([&] { return all->baton.is_idle(); }); });
     } catch (const std::exception&) {  // the runtime cannot say whether operations are under way
       return;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/devices.hpp"
 
-#include "base/immortal.hpp"
 #include "base/max_devices.hpp"
+#include "base/never_destroyed.hpp"
 
 #include <runnel/device.hpp>
 
@@ -20,7 +20,7 @@ struct Devices {
   sync::Mutex lock;  // guards the following member, and every change of the other
   std::vector<std::weak_ptr<Baton>> batons;
 };
-Devices& devices() { return immortal<Devices>(); }
+Devices& devices() { return never_destroyed<Devices>(); }
 
 /// All batons that make_baton() has made.
 std::vector<std::shared_ptr<Baton>> living_batons() {

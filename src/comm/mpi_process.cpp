@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi_process.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/sync.hpp"
@@ -24,7 +24,7 @@ struct MpiProcess {
   sync::Atomic<bool> is_finalized{false};
   sync::Atomic<int> uses{0};
 };
-MpiProcess& process() { return immortal<MpiProcess>(); }
+MpiProcess& process() { return never_destroyed<MpiProcess>(); }
 
 constexpr const char* finalized = "MPI is finalized";
 
@@ -39,7 +39,7 @@ int drain(MPI_Comm, int, void*, void*) {
   }
   const std::lock_guard lock{process().lock};
   process().is_finalized = true;
-  hold_until([] { return process().uses == 0; });
+  block_until([] { return process().uses == 0; });
   return MPI_SUCCESS;
 }
 

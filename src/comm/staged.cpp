@@ -230,7 +230,7 @@ void Stager::run_piece(const Job& job, std::size_t piece) {
   const auto is_ready = [&] {
     return has_reached(number.load(std::memory_order_acquire), goal) || job.state->is_broken();
   };
-  hold_until(is_ready, awake_for);
+  block_until(is_ready, awake_for);
   job.state->check();
   std::vector<Exchange> steps;
   for (const Route& route : job.routes)
@@ -261,8 +261,8 @@ void Stager::enqueue_wait(const Job& job, std::uint32_t number) {
   if (job.waits_for_numbers) return job.stream.wait_value(finished(), number);
   job.stream.launch_host_func([self = shared_from_this(), number] {
     const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
-    hold_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); },
-               awake_for);
+    block_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); },
+                awake_for);
   });
 }
 

@@ -20,20 +20,9 @@ namespace {
 
 constexpr const char* operation = "copy a batch";
 
-/// What becomes of an operation.
-enum class Way {
-  one_by_one,
-  one_call,  // with others, by a call of the runtime that takes several
-  list,      // with others, staged as one job
-};
-struct PlannedCopy {
-  CopyRequest request;
-  Facts facts;
-  Way way;
-};
 using Plan = std::vector<PlannedCopy>;
 
-/// Calls `f(i)` for each operation. An error names the operation that failed.
+/// Calls `f(i)` for each operation. An error names the operation that has failed.
 template <class F>
 void for_each_operation(std::size_t count, F f) {
   for (std::size_t i = 0; i < count; ++i) try {
@@ -45,21 +34,21 @@ void for_each_operation(std::size_t count, F f) {
     }
 }
 
-[[nodiscard]] Way way_of(Route route, const Facts& facts) noexcept {
-  if (route == Route::direct && !facts.has_pageable_side()) return Way::one_call;
-  const bool is_list =
-      route == Route::staged || route == Route::short_copy || route == Route::driver_reads;
-  return is_list ? Way::list : Way::one_by_one;
+/// Whether the runtime's call for several copies accepts it: that call takes no pageable memory.
+[[nodiscard]] bool fits_one_call(const PlannedCopy& copy) noexcept {
+  return copy.route == Route::direct && !copy.facts.has_pageable_side();
+}
+/// Whether it can be staged together with others, as one job.
+[[nodiscard]] bool fits_list(const PlannedCopy& copy) noexcept {
+  return copy.route == Route::staged || copy.route == Route::short_copy ||
+         copy.route == Route::driver_reads;
 }
 
-/// Chooses a route for each operation, and enqueues nothing. @throws where any of them is invalid
-/// or refused
+/// Plans each operation, and enqueues nothing. @throws if any operation is invalid or refused
 [[nodiscard]] Plan plan_batch(CopyCall& call, std::span<const CopyOperation> operations,
                               const CopyOptions& options) {
   Plan plan;
   plan.reserve(operations.size());
-  // saves the query: only the direct and the refused routes are used as chosen here
-  call.is_idle = false;
   for_each_operation(operations.size(), [&](std::size_t i) {
     const CopyOperation& copy = operations[i];
     const Transfer row{static_cast<unsigned char*>(copy.to),
@@ -72,36 +61,31 @@ void for_each_operation(std::size_t count, F f) {
     if (copy.to_kind) request.to_kind = copy.to_kind;
     if (copy.from_kind) request.from_kind = copy.from_kind;
     validate(request, operation);
-    Facts facts{call, request};
-    const Route route = choose_route(request, facts);
-    if (route == Route::refused_by_policy || route == Route::refused_in_capture)
-      refuse(route, facts);
-    plan.push_back({request, facts, way_of(route, facts)});
+    plan.push_back(plan_copy(call, request));
   });
   return plan;
 }
 
-/// All direct operations, by few runtime calls. False if there is no such call, or if it refused
-/// some memory: it may have enqueued other operations then, but none writes what another one reads
-/// or writes, so they may be enqueued again.
-[[nodiscard]] bool try_one_call(Plan& plan, CopyCall& call) {
+/// Enqueues all direct operations in few runtime calls. Returns false if there is no such call, or
+/// if it refused some memory. It may have enqueued other operations in that case. They may be
+/// enqueued again, since no operation writes what another one reads or writes.
+[[nodiscard]] bool try_one_call(const Plan& plan, CopyCall& call) {
   void* target_of_pinned = nullptr;
   std::size_t count = 0;
-  for (PlannedCopy& copy : plan) {
-    if (copy.way != Way::one_call) continue;
+  for (const PlannedCopy& copy : plan) {
+    if (!fits_one_call(copy)) continue;
     ++count;
-    copy.facts.note_uses();
-    if (copy.facts.runtime_takes_any_memory()) continue;
-    reach_devices(copy.facts);
-    if (copy.facts.from_kind() == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
+    if (copy.facts.runtime_takes_any_memory) continue;
+    grant_pool_accesses(call, copy.facts);
+    if (copy.facts.from.kind == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
   if (count < 2) return false;
-  // some of the sources may be small
-  if (target_of_pinned != nullptr) keep_source_for_later(call, target_of_pinned, 0);
+  // 0 bytes, because some of the sources may be small.
+  if (target_of_pinned != nullptr) protect_source(call, target_of_pinned, 0);
   CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};
   for (const PlannedCopy& copy : plan) {
     const Transfer& t = copy.request.transfer;
-    if (copy.way == Way::one_call && calls.add(t.to, t.from, t.width) != backend::ok) break;
+    if (fits_one_call(copy) && calls.add(t.to, t.from, t.width) != backend::ok) break;
   }
   const backend::status s = calls.finish();
   if (s == backend::ok) return true;
@@ -112,30 +96,26 @@ void for_each_operation(std::size_t count, F f) {
   return false;
 }
 
-/// All operations of that direction that need staging, as one job. False, and nothing is done, if
-/// they are too few to gain by it.
-[[nodiscard]] bool try_list(Plan& plan, CopyCall& call, Direction direction) {
+/// Stages all operations of that direction that need it, as one job. Returns false, and does
+/// nothing, if they are too few to gain from it.
+[[nodiscard]] bool try_list(const Plan& plan, CopyCall& call, Direction direction) {
   constexpr std::size_t few = 8;
-  const auto is_in_list = [&](PlannedCopy& copy) {
-    return copy.way == Way::list &&
-           is_host(copy.facts.to_kind()) == (direction == Direction::to_host);
-  };
   Work work{direction};
   std::size_t bytes = 0;
-  for (PlannedCopy& copy : plan) {
-    if (!is_in_list(copy)) continue;
+  for (const PlannedCopy& copy : plan) {
+    if (!fits_list(copy) || copy.direction() != direction) continue;
     const Transfer& t = copy.request.transfer;
-    auto* const from = const_cast<unsigned char*>(t.from);  // which nobody writes
+    auto* const from = const_cast<unsigned char*>(t.from);  // It is only read.
     work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width}
                                                               : Segment{from, t.to, t.width});
     bytes += t.width;
-    reach_devices(copy.facts);
+    grant_pool_accesses(call, copy.facts);
   }
   const std::size_t count = work.segments.size();
   if (count < 2 || (count < few && bytes <= short_copy_up_to)) return false;
   sort_segments(work.segments);
-  call.is_idle.reset();
-  const bool may_read_now = direction == Direction::to_device && plan.front().facts.may_read_now();
+  const bool may_read_now =
+      direction == Direction::to_device && call.may_read_now(plan.front().request.source);
   stage(call.slot, std::move(work), may_read_now, operation);
   return true;
 }
@@ -163,7 +143,7 @@ void for_each_operation(std::size_t count, F f) {
   return batch;
 }
 
-/// What the operations read and write, two uses each. Without memory for the list it is empty.
+/// What the operations read and write: two uses each. Empty if there is no memory for the list.
 [[nodiscard]] std::vector<MemoryUse> uses_of(const Plan& plan) noexcept try {
   std::vector<MemoryUse> uses;
   uses.reserve(2 * plan.size());
@@ -190,7 +170,7 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
                            const CopyOptions& options) {
   using namespace detail;
   CopyCall call{stream, detail::operation};
-  Plan plan = plan_batch(call, operations, options);
+  const Plan plan = plan_batch(call, operations, options);
   std::vector<MemoryUse> uses;
   ScopedEvent event{[&] { return about_batch(call.slot, operations); }};
   call.ahead.begins_to_enqueue();
@@ -199,20 +179,18 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
                            try_list(plan, call, Direction::to_host)};
   CopyBatchResult counts;
   for_each_operation(plan.size(), [&](std::size_t i) {
-    PlannedCopy& copy = plan[i];
-    call.is_idle.reset();
+    const PlannedCopy& copy = plan[i];
     call.ahead.begins_to_enqueue();
-    CopyEvent part{copy.request, copy.facts};
-    CopyResult done = CopyResult::direct;
-    if (copy.way == Way::one_call && in_one_call) {
-      copy.facts.note_enqueued(Route::direct);
-    } else if (copy.way == Way::list && in_list[is_host(copy.facts.to_kind())]) {
-      copy.facts.note_enqueued(Route::staged);
+    CopyEvent part{call, copy};
+    CopyResult done = CopyResult::nothing;
+    if (fits_one_call(copy) && in_one_call)
+      done = CopyResult::direct;
+    else if (fits_list(copy) && in_list[copy.direction() == Direction::to_host])
       done = CopyResult::staged;
-    } else {
-      done = enqueue_copy(copy.request, copy.facts);
-    }
-    part.enqueued(copy.request, done, copy.facts);
+    else
+      done = enqueue_copy(call, copy);
+    note_enqueued(call, copy.facts, done);
+    part.enqueued(copy, done);
     ++count_of(counts, done);
   });
   if (Operation* const batch = event.operation()) [[unlikely]]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Many copies by few calls of the runtime.
+/// Many copies in few runtime calls.
 #pragma once
 
 #include "base/check.hpp"
@@ -11,17 +11,17 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Collects copies without order among themselves, and enqueues them by calls that take several.
-/// Requires: none is from or to pageable memory.
+/// Collects copies whose order does not matter, and enqueues several of them in one runtime call.
+/// Requires: no side of a copy is pageable memory.
 class CopyCalls {
  public:
-  /// What add() and finish() do where the runtime has no call for several copies: enqueue them
-  /// `one_by_one`, or (`none`) return its status.
+  /// What add() and finish() do if the runtime has no call for several copies. `one_by_one`: they
+  /// enqueue each copy by a call of its own. `none`: they return the status.
   enum class Fallback { one_by_one, none };
   CopyCalls(native::stream stream, Fallback fallback) noexcept
       : stream_{stream}, fallback_{fallback} {}
 
-  /// Both return the first failure. After a failure nothing more is enqueued.
+  /// Both return the first failure. After a failure they enqueue nothing more.
   [[nodiscard]] backend::status add(void* to, const void* from, std::size_t bytes) noexcept {
     to_[count_] = to;
     from_[count_] = from;
@@ -35,8 +35,8 @@ class CopyCalls {
   }
 
  private:
-  // Measured on an H100 with CUDA 13.0: 16,384 copies of 16 KiB to the device go at 33 GB/s by 64,
-  // at 30 by 512, and at 6 in one call.
+  // Measured on an H100 with CUDA 13.0: 16,384 copies of 16 KiB to the device reach 33 GB/s with 64
+  // copies a call, 30 GB/s with 512, and 6 GB/s in a single call.
   static constexpr std::size_t per_call = 64;
 
   [[nodiscard]] backend::status enqueue() noexcept {

@@ -14,7 +14,7 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// One side of a copy. `stride`: which of a dimension's strides is this side's.
+/// One side of a copy. `stride` selects this side's stride of a dimension.
 struct Side {
   const unsigned char* begin;
   std::size_t StridedDimension::* stride;
@@ -22,8 +22,8 @@ struct Side {
 constexpr auto to_stride = &StridedDimension::to_stride;
 constexpr auto from_stride = &StridedDimension::from_stride;
 
-/// Dimensions by the destination's strides, the innermost first. Those that lie end to end on both
-/// sides are one.
+/// The dimensions in the order of the destination's strides, the innermost first. Dimensions that
+/// lie end to end on both sides are merged.
 struct Shape {
   std::size_t width;  // bytes in a row
   std::array<StridedDimension, most_strided_dimensions> dimensions{};
@@ -50,8 +50,8 @@ struct Shape {
   return shape;
 }
 
-/// From the first byte to the last. @throws errc::invalid_argument unless each dimension lies
-/// around the inner ones, and memory can hold them
+/// The bytes from the first one to the last one. @throws errc::invalid_argument unless each
+/// dimension encloses the inner ones, and the whole fits into memory
 [[nodiscard]] std::size_t span_of(const Shape& shape, Side side, const char* operation) {
   std::size_t span = shape.width;
   for (std::size_t i = 0; i < shape.rank; ++i) {
@@ -67,7 +67,7 @@ struct Shape {
   return span;
 }
 
-/// Where a row begins, counted over all dimensions. In this order the addresses of each side rise.
+/// The address of a row. Rows are counted over all dimensions; their addresses rise on each side.
 [[nodiscard]] std::uintptr_t row_of(const Shape& shape, Side side, std::size_t row) noexcept {
   std::uintptr_t at = reinterpret_cast<std::uintptr_t>(side.begin);
   for (std::size_t i = 0; i < shape.rank; row /= shape.dimensions[i++].count)
@@ -76,11 +76,11 @@ struct Shape {
 }
 
 /// Whether any row of one side shares bytes with a row of the other. Requires: the ranges of the
-/// sides do so.
-[[nodiscard]] bool do_rows_overlap(const Shape& shape, Side to, Side from) noexcept {
+/// sides overlap.
+[[nodiscard]] bool do_sides_overlap(const Shape& shape, Side to, Side from) noexcept {
   std::size_t rows = 1;
   for (std::size_t i = 0; i < shape.rank; ++i) rows *= shape.dimensions[i].count;
-  return do_rows_meet(
+  return do_rows_overlap(
       rows, shape.width, [&](std::size_t row) { return row_of(shape, to, row); },
       [&](std::size_t row) { return row_of(shape, from, row); });
 }
@@ -91,8 +91,8 @@ struct Shape {
                      [](const auto& each) { return each.to_stride == each.from_stride; });
 }
 
-/// The dimension whose rows are one copy of the runtime: the longest that the runtime takes. Moved
-/// to the front.
+/// Moves the dimension to the front whose rows become one runtime copy: the longest one that the
+/// runtimes take.
 void choose_rows(Shape& shape) noexcept {
   const auto rows_in_one_copy = [](const StridedDimension& each) {
     return std::max(each.to_stride, each.from_stride) <= largest_pitch ? each.count : 1;
@@ -110,7 +110,7 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
                         const char* operation) {
   const Side destination{static_cast<const unsigned char*>(to), to_stride};
   const Side source{static_cast<const unsigned char*>(from), from_stride};
-  // Nothing to do is a request as well, since the stream may be refused.
+  // An empty copy is a request, too: it still validates the stream.
   CopyRequest request =
       request_of({static_cast<unsigned char*>(to), 0, source.begin, 0, 0, 0}, options);
   const bool is_empty = width == 0 || std::any_of(dimensions.begin(), dimensions.end(),
@@ -123,7 +123,7 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
   const auto begin_of = [](Side side) { return reinterpret_cast<std::uintptr_t>(side.begin); };
   const bool is_apart = begin_of(destination) + to_span <= begin_of(source) ||
                         begin_of(source) + from_span <= begin_of(destination);
-  if (!is_apart && do_rows_overlap(shape, destination, source))
+  if (!is_apart && do_sides_overlap(shape, destination, source))
     throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
   if (shape.rank > 0) choose_rows(shape);
   const StridedDimension rows =
@@ -151,7 +151,7 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
 namespace {
 constexpr const char* operation = "copy in three dimensions";
 
-/// @throws errc::invalid_argument unless rows and slices follow each other
+/// @throws errc::invalid_argument unless rows and slices are disjoint
 void require_pitches(const void* memory, const Pitches& pitches, const Extent& extent) {
   detail::require_rows(memory, pitches.row, extent.width, extent.height, operation);
   if (extent.depth > 1 && pitches.slice < pitches.row * (extent.height - 1) + extent.width)

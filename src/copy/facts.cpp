@@ -3,134 +3,82 @@
 
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
-#include "copy/route.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/idle.hpp"
 
+#include <cstdint>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
-Facts::Facts(CopyCall& call, const CopyRequest& request) noexcept
-    : call_{call},
-      to_{range_of_rows(request.transfer.to, request.transfer.to_pitch, request.transfer.width,
-                        request.transfer.height),
-          request.to_kind},
-      from_{range_of_rows(request.transfer.from, request.transfer.from_pitch,
-                          request.transfer.width, request.transfer.height),
-            request.from_kind},
-      source_{request.source} {}
-
-Facts::Facts(CopyCall& call, const FillRequest& request) noexcept
-    : call_{call},
-      to_{range_of_rows(request.to, request.pitch, request.width, request.height), request.to_kind},
-      from_{} {}
-
-bool Facts::runtime_takes_any_memory() const noexcept {
-  return backend::copies_pageable_asynchronously();
+bool CopyCall::is_capturing() {
+  if (!is_capturing_) is_capturing_ = detail::is_capturing(slot, operation);
+  return *is_capturing_;
 }
 
-MemoryFacts& Facts::facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
-  if (facts) return *facts;
-  facts =
-      facts_of(memory.range.begin, memory.range.bytes, memory.known, call_.use, call_.operation);
-  // CUDA does not know memory that is allocated in a capture, not even after the graph's launch
-  // (13.0, driver 580, seen on an H100).
-  const bool is_unknown = facts->kind == MemoryKind::pageable && !memory.known;
-  if (is_unknown && is_capturing() && !is_process_memory(memory.range.begin))
-    facts = {MemoryKind::device, false, call_.slot.device};
-  return *facts;
-}
-MemoryKind Facts::to_kind() { return facts_of_side(to_, to_facts_).kind; }
-MemoryKind Facts::from_kind() { return facts_of_side(from_, from_facts_).kind; }
-
-bool Facts::may_be_pinned_in_parts() const noexcept {
-  const auto may_be = [](const std::optional<MemoryFacts>& facts) {
-    return facts && facts->kind == MemoryKind::pinned && !facts->in_one_block;
-  };
-  return may_be(to_facts_) || may_be(from_facts_);
-}
-
-bool Facts::has_pageable_side() const noexcept {
-  const auto is_pageable = [](const std::optional<MemoryFacts>& facts) {
-    return facts && facts->kind == MemoryKind::pageable;
-  };
-  return is_pageable(to_facts_) || is_pageable(from_facts_);
-}
-
-void Facts::note_uses() {
-  if (!to_facts_) note_use(to_.range.begin, to_.range.bytes, to_.known, call_.use);
-  if (!from_facts_ && from_.range.begin != nullptr)
-    note_use(from_.range.begin, from_.range.bytes, from_.known, call_.use);
-}
-
-int Facts::owner_of_side(const Memory& memory, std::optional<MemoryFacts>& facts) {
-  if (single_device()) return -1;
-  MemoryFacts& known = facts_of_side(memory, facts);
-  if (known.kind != MemoryKind::device) return -1;
-  if (!known.owner) {
-    PointerInfo info{MemoryKind::pageable, Device{0}};
-    check(backend::pointer_info(info, memory.range.begin), operation());
-    known.owner = owner_of(info);
-  }
-  return *known.owner;
-}
-int Facts::to_owner() { return owner_of_side(to_, to_facts_); }
-int Facts::from_owner() { return owner_of_side(from_, from_facts_); }
-
-bool Facts::are_on_two_devices() {
-  const int to = to_owner();
-  const int from = from_owner();
-  return to >= 0 && from >= 0 && to != from;
-}
-
-bool Facts::device_reads_pageable() { return reads_host_page_tables(call_.slot.device); }
-
-bool Facts::is_capturing() {
-  if (!call_.is_capturing) call_.is_capturing = detail::is_capturing(call_.slot, call_.operation);
-  return *call_.is_capturing;
-}
-
-bool Facts::is_captured_elsewhere() {
+bool CopyCall::is_captured_elsewhere() {
   if (!is_capturing()) return false;
   std::uint64_t number = 0;
-  check(backend::stream_capture_number(call_.slot.handle, number), operation());
+  check(backend::stream_capture_number(slot.handle, number), operation);
   return find_capture(number).number == 0;
 }
 
-bool Facts::is_idle() {
-  if (call_.ahead.known() == Ahead::idle) return true;
-  if (!call_.is_idle) {
-    call_.is_idle = own_call([&] { return detail::is_idle(call_.slot, call_.operation); });
-    if (*call_.is_idle) call_.ahead.found_idle();
-  }
-  return *call_.is_idle;
+bool CopyCall::may_read_now(SourceAccess source, bool is_busy) {
+  if (source == SourceAccess::any_time || ahead.known() != Ahead::unknown) return true;
+  if (is_busy || !internal_call([&] { return is_idle(slot, operation); })) return false;
+  ahead.found_idle();
+  return true;
 }
 
-bool Facts::may_read_now() {
-  return source_ == SourceAccess::any_time || call_.ahead.known() != Ahead::unknown || is_idle();
+namespace {
+
+[[nodiscard]] MemoryFacts resolve_side(CopyCall& call, Range range,
+                                       std::optional<MemoryKind> known) {
+  MemoryFacts side = facts_of(range.begin, range.bytes, known, call.use, call.operation);
+  // CUDA reports memory that a capture allocates as unknown, even after the launch of the graph
+  // (13.0, driver 580, seen on an H100).
+  if (side.kind == MemoryKind::pageable && !known && call.is_capturing() &&
+      !is_process_memory(range.begin))
+    side = {MemoryKind::device, false, call.slot.device};
+  if (side.kind == MemoryKind::device && !side.owner && !single_device()) {
+    PointerInfo info{MemoryKind::pageable, Device{0}};
+    check(backend::pointer_info(info, range.begin), call.operation);
+    side.owner = owner_of(info);
+  }
+  return side;
 }
 
-void Facts::note_enqueued(Route route) {
-  AheadScope& ahead = call_.ahead;
-  switch (route) {
-    case Route::nothing:
-      return ahead.leaves(ahead.known());
-    case Route::direct:
-    case Route::driver_reads:
-    case Route::short_copy:
-    case Route::staged:
-      if (runtime_takes_any_memory()) return;
-      if (to_kind() == MemoryKind::device)
-        return ahead.leaves(ahead.known() == Ahead::unknown ? Ahead::unknown : Ahead::uploads);
-      // A short copy to the host has waited until the bytes had come. One to managed memory has
-      // not, and writes what the host can read.
-      return ahead.leaves(route == Route::short_copy && is_host(to_kind()) ? Ahead::idle
-                                                                           : Ahead::unknown);
-    default:
-      return ahead.leaves(Ahead::unknown);
+}  // namespace
+
+CopyFacts resolve(CopyCall& call, const CopyRequest& request) {
+  CopyFacts facts{.runtime_takes_any_memory = backend::copies_pageable_asynchronously()};
+  if (has_nothing_to_do(request)) return facts;
+  const Transfer& t = request.transfer;
+  const Range to = range_of_rows(t.to, t.to_pitch, t.width, t.height);
+  const Range from = range_of_rows(t.from, t.from_pitch, t.width, t.height);
+  if (facts.runtime_takes_any_memory && request.policy == Pageable::stage) {
+    note_use(to.begin, to.bytes, request.to_kind, call.use);
+    note_use(from.begin, from.bytes, request.from_kind, call.use);
+    return facts;
   }
+  facts.to = resolve_side(call, to, request.to_kind);
+  facts.from = resolve_side(call, from, request.from_kind);
+  facts.device_reads_pageable = !facts.runtime_takes_any_memory && facts.has_pageable_side() &&
+                                reads_host_page_tables(call.slot.device);
+  return facts;
+}
+
+CopyFacts resolve(CopyCall& call, const FillRequest& request) {
+  CopyFacts facts{.runtime_takes_any_memory = backend::copies_pageable_asynchronously()};
+  if (has_nothing_to_do(request)) return facts;
+  const Range to = range_of_rows(request.to, request.pitch, request.width, request.height);
+  if (facts.runtime_takes_any_memory)
+    note_use(to.begin, to.bytes, request.to_kind, call.use);
+  else
+    facts.to = resolve_side(call, to, request.to_kind);
+  return facts;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

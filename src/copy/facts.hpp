@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What choose_route() and run() know about the stream and the memory. Most questions cost a
-/// runtime call, so they are asked only if the choice needs the answer, and the answers are kept.
+/// What copies and fills know about the stream and the memory.
 #pragma once
 
 #include "base/process.hpp"
 #include "copy/request.hpp"
-#include "copy/transfer.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
 #include "stream/enter_stream.hpp"
@@ -20,14 +18,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-enum class Route;
-
-/// One call of the interface: a copy, a batch of copies, or a fill. While it lives, the stream's
-/// device is current, because memory that a stream allocated can be reached only then (CUDA,
-/// stream-ordered allocator). What is known of the stream is shared by all operations of a batch.
+/// One call of the interface: a copy, a batch of copies, or a fill. While the object lives, the
+/// stream's device is current: CUDA can reach stream-ordered memory only then. All operations of a
+/// batch share the object, and so what it knows about the stream.
 struct CopyCall {
-  /// `doing` must be a literal. @throws if the stream is gone, is another thread's default stream,
-  /// or the runtime must not be called now
+  /// `doing` must be a literal. @throws if the stream has ended, if it is another thread's default
+  /// stream, or if the runtime must not be called now
   CopyCall(StreamRef stream, const char* doing)
       : operation{doing},
         slot{enter_and_find(stream, doing)},
@@ -36,15 +32,22 @@ struct CopyCall {
         ahead{work_ahead(slot)} {}
 
   [[nodiscard]] StreamRef stream() const noexcept { return Access::ref(&slot, use.id); }
+  /// Queries the runtime the first time only.
+  [[nodiscard]] bool is_capturing();
+  /// Whether the stream takes part in a capture that other code began, or that is broken. No Graph
+  /// would own a host function then.
+  [[nodiscard]] bool is_captured_elsewhere();
+  /// Whether the source of a copy may be read at once: the caller allows it, or nothing ahead in
+  /// the stream writes host memory. `is_busy`: a query has just found the stream busy, so that
+  /// another one would be wasted. Requires: the stream is not being captured.
+  [[nodiscard]] bool may_read_now(SourceAccess source, bool is_busy = false);
 
   const char* operation;
   Slot& slot;
   StreamUse use;
   ScopedDevice device;
   AheadScope ahead;
-  std::optional<bool> is_capturing{};
-  std::optional<bool> is_idle{};
-  bool are_sources_kept = false;  // by keep_source_for_later()
+  bool are_sources_protected = false;  // by protect_source()
 
  private:
   [[nodiscard]] static Slot& enter_and_find(StreamRef stream, const char* operation) {
@@ -52,69 +55,44 @@ struct CopyCall {
     require_own_thread(slot, operation);
     return slot;
   }
+  std::optional<bool> is_capturing_{};
 };
 
-/// What is known of one request. To ask what kind of memory a side is also counts a use of it by
-/// the stream.
-class Facts {
- public:
-  struct Memory {
-    Range range;
-    std::optional<MemoryKind> known;
-  };
-  Facts(CopyCall& call, const CopyRequest& request) noexcept;
-  Facts(CopyCall& call, const FillRequest& request) noexcept;
+[[nodiscard]] inline bool is_host(MemoryKind kind) noexcept {
+  return kind == MemoryKind::pageable || kind == MemoryKind::pinned;
+}
 
-  [[nodiscard]] bool runtime_takes_any_memory() const noexcept;
-  [[nodiscard]] MemoryKind to_kind();
-  [[nodiscard]] MemoryKind from_kind();
-  /// The device whose memory that side is; -1 if it is no device's, or there is only one device.
-  [[nodiscard]] int to_owner();
-  [[nodiscard]] int from_owner();
-  [[nodiscard]] bool are_on_two_devices();
-  [[nodiscard]] bool device_reads_pageable();
-  [[nodiscard]] bool is_capturing();
-  /// Whether the stream takes part in a capture that was not begun with the library, or is broken:
-  /// then no Graph would own a host function.
-  [[nodiscard]] bool is_captured_elsewhere();
-  [[nodiscard]] bool is_idle();
-  /// Whether the source may be read at once: the caller says so, or nothing ahead in the stream
-  /// writes memory of the host.
-  [[nodiscard]] bool may_read_now();
-  [[nodiscard]] bool direct_failed() const noexcept { return direct_failed_; }
-  [[nodiscard]] bool short_copy_failed() const noexcept { return short_copy_failed_; }
+/// The facts about a request's memory. They do not change after resolve().
+struct CopyFacts {
+  /// Both stay as they are here if they do not matter: there is nothing to do, or the runtime
+  /// takes any memory and the policy is Pageable::stage.
+  MemoryFacts to{MemoryKind::device, true};
+  MemoryFacts from{MemoryKind::device, true};
+  bool runtime_takes_any_memory = false;
+  bool device_reads_pageable = false;  // through the host's page tables
 
-  /// Whether pinned memory may consist of several registrations, or have gaps: the runtime answers
+  [[nodiscard]] bool has_pageable_side() const noexcept {
+    return to.kind == MemoryKind::pageable || from.kind == MemoryKind::pageable;
+  }
+  [[nodiscard]] bool are_both_host() const noexcept {
+    return is_host(to.kind) && is_host(from.kind);
+  }
+  [[nodiscard]] bool are_on_two_devices() const noexcept {
+    const int to_owner = to.owner.value_or(-1), from_owner = from.owner.value_or(-1);
+    return to_owner >= 0 && from_owner >= 0 && to_owner != from_owner;
+  }
+  /// Whether pinned memory may consist of several registrations, or have gaps. The runtime answers
   /// for single addresses only.
-  [[nodiscard]] bool may_be_pinned_in_parts() const noexcept;
-  /// Whether a side is known to be pageable: the runtime's call for batches takes no such memory.
-  /// On a backend whose calls take any memory no kind is asked.
-  [[nodiscard]] bool has_pageable_side() const noexcept;
-  /// Counts a use of both sides, except of a side whose kind was asked, which has counted it.
-  void note_uses();
-  /// What run() has found.
-  void note_direct_failed() noexcept { direct_failed_ = true; }
-  void note_short_copy_failed() noexcept { short_copy_failed_ = true; }
-  void note_idle(bool idle) noexcept { call_.is_idle = idle; }
-  /// The request has been enqueued, by that route.
-  void note_enqueued(Route route);
-
-  [[nodiscard]] CopyCall& call() const noexcept { return call_; }
-  [[nodiscard]] Slot& slot() const noexcept { return call_.slot; }
-  [[nodiscard]] const char* operation() const noexcept { return call_.operation; }
-
- private:
-  [[nodiscard]] MemoryFacts& facts_of_side(const Memory& memory, std::optional<MemoryFacts>& facts);
-  [[nodiscard]] int owner_of_side(const Memory& memory, std::optional<MemoryFacts>& facts);
-
-  CopyCall& call_;
-  Memory to_;
-  Memory from_;
-  SourceAccess source_ = SourceAccess::stream_order;
-  std::optional<MemoryFacts> to_facts_{};
-  std::optional<MemoryFacts> from_facts_{};
-  bool direct_failed_ = false;
-  bool short_copy_failed_ = false;
+  [[nodiscard]] bool may_be_pinned_in_parts() const noexcept {
+    const auto may_be = [](const MemoryFacts& side) {
+      return side.kind == MemoryKind::pinned && !side.in_one_block;
+    };
+    return may_be(to) || may_be(from);
+  }
 };
+/// Queries the runtime about the memory if that matters, and counts a use of each side by the
+/// stream. Requires: the request is valid.
+[[nodiscard]] CopyFacts resolve(CopyCall& call, const CopyRequest& request);
+[[nodiscard]] CopyFacts resolve(CopyCall& call, const FillRequest& request);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -28,14 +28,23 @@ void repeat(unsigned char* to, const unsigned char* element, std::size_t element
       std::memcpy(to + at, element, element_bytes);
 }
 
-/// One call of the runtime, or a host function where the runtime refused the memory: it refuses a
-/// range that is registered in parts. Says what is wrong if another device owns the memory.
-void fill_by_runtime(const FillRequest& request, Facts& facts) {
-  reach(facts.slot().device, facts.to_owner(), operation);
-  facts.note_uses();
+void fill_by_host_function(const CopyCall& call, const FillRequest& request) {
+  // The element must outlive the call.
+  const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};
+  std::memcpy(element.get(), request.element, request.element_bytes);
+  call.stream().launch_host_func([request, element] {
+    for (std::size_t row = 0; row < request.height; ++row)
+      repeat(request.to + row * request.pitch, element.get(), request.element_bytes, request.width);
+  });
+}
+
+/// Enqueues one runtime call, or a host function if the runtime refuses the memory: it refuses a
+/// range that is registered in parts. The error names the cause if another device owns the memory.
+void fill_by_runtime(CopyCall& call, const FillRequest& request, const CopyFacts& facts) {
+  grant_pool_accesses(call, facts);
   std::uint32_t value = 0;
   std::memcpy(&value, request.element, request.element_bytes);
-  const native::stream stream = facts.slot().handle;
+  const native::stream stream = call.slot.handle;
   const backend::status s =
       request.height == 1 ? backend::fill_async(request.to, value, request.element_bytes,
                                                 request.width / request.element_bytes, stream)
@@ -45,36 +54,26 @@ void fill_by_runtime(const FillRequest& request, Facts& facts) {
     return;
   backend::forget_error(s);
   if (facts.may_be_pinned_in_parts() && backend::classify(s) == errc::invalid_argument)
-    return run(Route::host_function, request, facts);
+    return fill_by_host_function(call, request);
   PointerInfo info{MemoryKind::pageable, Device{0}};
   if (backend::pointer_info(info, request.to) == backend::ok && info.kind == MemoryKind::device &&
-      info.device.ordinal() != facts.slot().device)
+      info.device.ordinal() != call.slot.device)
     throw_error(errc::peer_access, operation,
                 "the memory is on another device than the stream: enable peer access, or use a "
                 "stream there");
   throw_status(s, operation);
 }
 
-void fill_by_host_function(const FillRequest& request, Facts& facts) {
-  // it must outlive the call
-  const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};
-  std::memcpy(element.get(), request.element, request.element_bytes);
-  facts.call().stream().launch_host_func([request, element] {
-    for (std::size_t row = 0; row < request.height; ++row)
-      repeat(request.to + row * request.pitch, element.get(), request.element_bytes, request.width);
-  });
-}
-
-/// For elements that no runtime call sets: a pinned block with up to 4 KiB of them is copied to the
-/// front, then copies double the filled part.
-void fill_by_copies(const FillRequest& request, Facts& facts) {
+/// For elements that no runtime call sets. Copies a pinned block with up to 4 KiB of them to the
+/// front, then doubles the filled part by further copies.
+void fill_by_copies(const CopyCall& call, const FillRequest& request) {
   const std::size_t count = request.width / request.element_bytes;
   const std::size_t seed_count =
       std::min(count, std::max<std::size_t>(1, 4096 / request.element_bytes));
-  // the pool keeps the block until the copy has completed
+  // The pool keeps the block until the copy is complete.
   PinnedBuffer<unsigned char> seed(seed_count * request.element_bytes);
   repeat(seed.data(), request.element, request.element_bytes, seed.size());
-  const StreamRef stream = facts.call().stream();
+  const StreamRef stream = call.stream();
   copy_known(stream, request.to, request.to_kind, seed.data(), MemoryKind::pinned, seed.size(),
              Pageable::stage);
   for (std::size_t done = seed.size(); done < request.width;) {
@@ -98,39 +97,29 @@ void fill_by_copies(const FillRequest& request, Facts& facts) {
   return fill;
 }
 
+[[noreturn]] void refuse(const CopyCall& call, const CopyFacts& facts) {
+  throw_in_capture(call.slot, operation,
+                   facts.to.kind == MemoryKind::pageable
+                       ? "a host function sets the bytes, and the capture was not begun by "
+                         "runnel::capture(), so that no Graph would own it"
+                       : "the fill takes bytes from memory that does not live as long as a graph: "
+                         "set 1, 2 or 4 byte elements of device or pinned memory");
+}
+
 void fill_request(StreamRef stream, const FillRequest& request) {
   CopyCall call{stream, operation};
   validate(request, operation);
-  Facts facts{call, request};
-  const Route route = choose_route(request, facts);
-  ScopedEvent event;
-  if (is_observed() && route != Route::nothing && !is_refused(route)) [[unlikely]]
-    event.begin(about_fill(request, call.slot));
-  run(route, request, facts);
+  const CopyFacts facts = resolve(call, request);
+  const Route route = choose_route(request, facts, call);
+  if (route == Route::nothing) return;
+  if (route == Route::refused_in_capture) refuse(call, facts);
+  const ScopedEvent event{[&] { return about_fill(request, call.slot); }};
+  if (route == Route::direct) return fill_by_runtime(call, request, facts);
+  if (route == Route::seeded) return fill_by_copies(call, request);
+  fill_by_host_function(call, request);
 }
 
 }  // namespace
-
-void run(Route route, const FillRequest& request, Facts& facts) {
-  switch (route) {
-    case Route::direct:
-      return fill_by_runtime(request, facts);
-    case Route::host_function:
-      return fill_by_host_function(request, facts);
-    case Route::seeded:
-      return fill_by_copies(request, facts);
-    case Route::refused_in_capture:
-      throw_in_capture(facts.slot(), operation,
-                       facts.is_captured_elsewhere() && facts.to_kind() == MemoryKind::pageable
-                           ? "a host function sets the bytes, and the capture was not begun by "
-                             "runnel::capture(), so that no Graph would own it"
-                           : "the fill takes bytes from memory that does not live as long as a "
-                             "graph: set 1, 2 or 4 byte elements of device or "
-                             "pinned memory");
-    default:
-      return;  // Route::nothing; no other route is chosen for a fill
-  }
-}
 
 void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, const void* value,
                   std::size_t size, std::size_t count) {

@@ -17,9 +17,8 @@ namespace {
   const std::uintptr_t to_end = to + t.to_pitch * (t.height - 1) + t.width;
   const std::uintptr_t from_end = from + t.from_pitch * (t.height - 1) + t.width;
   if (to_end <= from || from_end <= to) return false;
-  // The ranges meet, but the rows may lie beside each other, as two blocks of columns of one matrix
-  // do.
-  return do_rows_meet(
+  // The ranges overlap, but the rows may be disjoint, as in two blocks of columns of one matrix.
+  return do_rows_overlap(
       t.height, t.width, [&](std::size_t row) { return to + row * t.to_pitch; },
       [&](std::size_t row) { return from + row * t.from_pitch; });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a caller asks for, as data. Flat copies, pitched copies, operations of a batch and fills
-/// all become a request, and go the same way: validate(), choose_route(), run().
+/// The arguments of a copy or a fill, as data. Flat copies, pitched copies, operations of a batch
+/// and fills all become a request. validate(), resolve() and choose_route() treat all of them
+/// alike.
 #pragma once
 
 #include "copy/transfer.hpp"
@@ -15,8 +16,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 struct CopyRequest {
   Transfer transfer;
-  std::optional<MemoryKind> to_kind;    // where the caller knows it
-  std::optional<MemoryKind> from_kind;  // likewise
+  std::optional<MemoryKind> to_kind;    // if the caller knows it
+  std::optional<MemoryKind> from_kind;  // if the caller knows it
   Pageable policy;
   SourceAccess source = SourceAccess::stream_order;
 };
@@ -26,8 +27,8 @@ struct CopyRequest {
   return {transfer, options.to_kind, options.from_kind, options.pageable, options.source};
 }
 
-/// `element_bytes` bytes, again and again, in each of `height` rows of `width` bytes. Requires:
-/// width is a multiple of element_bytes.
+/// Repeats the element in each of `height` rows of `width` bytes. Requires: width is a multiple of
+/// element_bytes.
 struct FillRequest {
   unsigned char* to;
   std::size_t pitch;
@@ -35,7 +36,7 @@ struct FillRequest {
   std::size_t height;
   const unsigned char* element;
   std::size_t element_bytes;
-  std::optional<MemoryKind> to_kind;  // where the caller knows it
+  std::optional<MemoryKind> to_kind;  // if the caller knows it
 };
 
 /// Whether there are no bytes, or the source and the destination are the same bytes.
@@ -49,8 +50,8 @@ struct FillRequest {
   return request.width == 0 || request.height == 0;
 }
 
-/// @throws errc::invalid_argument for null, a pitch below the width, a range that does not fit an
-/// address, sides that overlap in part
+/// @throws errc::invalid_argument for a null pointer, a pitch below the width, a range that runs
+/// past the end of the address space, or sides that overlap in part
 void validate(const CopyRequest& request, const char* operation);
 void validate(const FillRequest& request, const char* operation);
 

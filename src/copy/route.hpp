@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The ways that a copy or a fill can go, and the choice among them. A CopyResult is less: what the
-/// caller has to know of the way. choose_route() enqueues nothing: it depends on the request and on
-/// `facts` alone, and asks `facts` only for what it needs. If a route cannot be taken after all,
-/// run() notes why and returns nothing, and enqueue_copy() calls choose_route() again.
+/// The ways to execute a copy or a fill, and the choice among them. A CopyResult is coarser: it is
+/// what the caller needs to know about the route. The choice enqueues nothing, and depends on its
+/// arguments alone. `stream` is a CopyCall; the choice queries it only if captures matter.
 #pragma once
 
+#include "copy/facts.hpp"
 #include "copy/request.hpp"
 
 #include <runnel/config.hpp>
@@ -15,78 +15,70 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class Route {
-  nothing,        ///< no bytes, or the same bytes on both sides
-  direct,         ///< one call of the runtime; the copy engine reads and writes the memory itself
-  peer,           ///< one call of the runtime for memory of two devices
-  driver_reads,   ///< one call of the runtime, which reads the few bytes of pageable memory before
-                  ///< it returns
-  short_copy,     ///< the calling thread moves the bytes through a pinned block
-  staged,         ///< workers move the bytes through pinned memory, in stream order
+  nothing,       ///< no bytes, or the same bytes on both sides
+  direct,        ///< one runtime call; the copy engine reads and writes the memory itself
+  peer,          ///< one runtime call for memory of two devices
+  driver_reads,  ///< one runtime call, which reads the few bytes of pageable memory before it
+                 ///< returns; `staged` instead if the stream has work ahead
+  short_copy,  ///< the calling thread moves the bytes through a pinned block; `staged` if it cannot
+  staged,      ///< workers move the bytes through pinned memory, in stream order
   host_function,  ///< a host function of the stream moves or sets the bytes
-  blocked,        ///< the runtime's own way, which holds the caller
-  seeded,  ///< a fill that the runtime has no call for: copies from a pinned block, then from what
-           ///< is filled already
-  refused_by_policy,   ///< Pageable::refuse was asked for
-  refused_in_capture,  ///< a graph cannot repeat it, or nobody would own the function that does it
+  blocked,        ///< the runtime's own copy of pageable memory, which blocks the caller
+  seeded,  ///< a fill for which the runtime has no call: copies from a pinned block, then from the
+           ///< bytes that are already filled
+  refused_by_policy,   ///< the policy is Pageable::refuse
+  refused_in_capture,  ///< a graph cannot repeat it, or no Graph would own the host function
 };
 
 [[nodiscard]] inline bool is_refused(Route route) noexcept {
   return route == Route::refused_by_policy || route == Route::refused_in_capture;
 }
 
-/// Up to this size a driver may put the bytes of a copy to a device among its commands, at the
-/// call.
+/// Up to this size a driver may put the bytes of a copy to a device into its command buffer during
+/// the call.
 inline constexpr std::size_t driver_reads_up_to = std::size_t{32} << 10;
 /// Larger copies from or to pageable memory are staged. Up to this size the calling thread tries to
 /// move the bytes itself, through a block of this size (short_copy.cpp).
 inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;
 
-[[nodiscard]] inline bool is_host(MemoryKind kind) noexcept {
-  return kind == MemoryKind::pageable || kind == MemoryKind::pinned;
+/// For work that the host does alone. In a capture of runnel::capture() the host function is a
+/// node, which the graph owns and repeats.
+template <class Stream>
+[[nodiscard]] Route choose_host_route(Stream& stream) {
+  return stream.is_captured_elsewhere() ? Route::refused_in_capture : Route::host_function;
 }
 
-/// For a copy between a device and host memory that the copy engine cannot reach in one piece.
-template <class Facts>
-[[nodiscard]] Route choose_pageable_route(const CopyRequest& request, Facts& facts) {
-  if (facts.is_capturing()) return Route::refused_in_capture;
-  const std::size_t bytes = request.transfer.bytes();
-  if (bytes > short_copy_up_to || facts.short_copy_failed()) return Route::staged;
-  // To the host the driver would hold the caller for as long as the copies of other streams take.
-  const bool may_be_read_at_call = bytes <= driver_reads_up_to &&
-                                   facts.from_kind() == MemoryKind::pageable &&
-                                   !facts.direct_failed();
-  if (may_be_read_at_call) return facts.may_read_now() ? Route::driver_reads : Route::staged;
-  return Route::short_copy;
-}
-
-/// For what the host does alone. In a capture of runnel::capture() the function is a node, which
-/// the graph owns and repeats.
-template <class Facts>
-[[nodiscard]] Route choose_host_route(Facts& facts) {
-  return facts.is_captured_elsewhere() ? Route::refused_in_capture : Route::host_function;
-}
-
-template <class Facts>
-[[nodiscard]] Route choose_route(const CopyRequest& request, Facts& facts) {
+template <class Stream>
+[[nodiscard]] Route choose_route(const CopyRequest& request, const CopyFacts& facts,
+                                 Stream& stream) {
   if (has_nothing_to_do(request)) return Route::nothing;
-  if (facts.runtime_takes_any_memory() && request.policy == Pageable::stage) return Route::direct;
-  const MemoryKind to = facts.to_kind();
-  const MemoryKind from = facts.from_kind();
-  const bool pageable = to == MemoryKind::pageable || from == MemoryKind::pageable;
+  const bool pageable = facts.has_pageable_side();
   if (pageable && request.policy == Pageable::refuse) return Route::refused_by_policy;
-  if (pageable && request.policy == Pageable::block && !facts.direct_failed())
-    return Route::blocked;
-  if (facts.runtime_takes_any_memory()) return Route::direct;
-  // For copies between host memories the runtimes hold the caller.
-  if (is_host(to) && is_host(from)) return choose_host_route(facts);
-  // CUDA's call for two devices cannot be captured, and breaks the capture. Its other one can, if
-  // the devices reach each other's memory.
-  if (to == MemoryKind::device && from == MemoryKind::device && facts.are_on_two_devices())
-    return facts.is_capturing() ? Route::direct : Route::peer;
-  if (!facts.direct_failed() && (!pageable || facts.device_reads_pageable())) return Route::direct;
-  // the memory is pinned in parts only
+  if (pageable && request.policy == Pageable::block) return Route::blocked;
+  if (facts.runtime_takes_any_memory) return Route::direct;
+  // The runtimes block the caller of a copy between two host memories.
+  if (facts.are_both_host()) return choose_host_route(stream);
+  // CUDA's call for two devices breaks a capture. Its other call can be captured, if the devices
+  // can access each other's memory.
+  if (facts.are_on_two_devices()) return stream.is_capturing() ? Route::direct : Route::peer;
+  if (!pageable || facts.device_reads_pageable) return Route::direct;
+  if (stream.is_capturing()) return Route::refused_in_capture;
+  const std::size_t bytes = request.transfer.bytes();
+  if (bytes > short_copy_up_to) return Route::staged;
+  // To the host, the driver would block the caller until the copies of other streams are complete.
+  const bool is_upload = facts.from.kind == MemoryKind::pageable;
+  return is_upload && bytes <= driver_reads_up_to ? Route::driver_reads : Route::short_copy;
+}
+
+/// The route to take after the runtime has refused to copy the memory in one call, because it is
+/// pinned in parts.
+template <class Stream>
+[[nodiscard]] Route choose_fallback(const CopyRequest& request, const CopyFacts& facts,
+                                    Stream& stream) {
+  if (facts.are_both_host()) return choose_host_route(stream);
   if (request.policy == Pageable::refuse) return Route::refused_by_policy;
-  return choose_pageable_route(request, facts);
+  if (stream.is_capturing()) return Route::refused_in_capture;
+  return request.transfer.bytes() > short_copy_up_to ? Route::staged : Route::short_copy;
 }
 
 /// Runtimes set elements of 1, 2 and 4 bytes, at addresses that are multiples of that.
@@ -96,14 +88,13 @@ template <class Facts>
          reinterpret_cast<std::uintptr_t>(request.to) % width == 0;
 }
 
-template <class Facts>
-[[nodiscard]] Route choose_route(const FillRequest& request, Facts& facts) {
+template <class Stream>
+[[nodiscard]] Route choose_route(const FillRequest& request, const CopyFacts& facts,
+                                 Stream& stream) {
   if (has_nothing_to_do(request)) return Route::nothing;
-  const bool is_host_work =
-      !facts.runtime_takes_any_memory() && facts.to_kind() == MemoryKind::pageable;
-  if (is_host_work) return choose_host_route(facts);
+  if (facts.to.kind == MemoryKind::pageable) return choose_host_route(stream);
   if (has_runtime_call(request)) return Route::direct;
-  return facts.is_capturing() ? Route::refused_in_capture : Route::seeded;
+  return stream.is_capturing() ? Route::refused_in_capture : Route::seeded;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

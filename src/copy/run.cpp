@@ -12,102 +12,105 @@
 
 #include <runnel/event.hpp>
 
+#include <optional>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] Direction direction_of(Facts& facts) {
-  return is_host(facts.to_kind()) ? Direction::to_host : Direction::to_device;
-}
-
-/// False if the runtime refused the memory. Runtimes refuse a range that begins in one registration
-/// and ends outside it.
-[[nodiscard]] bool try_direct(const CopyRequest& request, Facts& facts) {
-  const backend::status s = enqueue_transfer(request.transfer, facts.slot().handle);
+/// Returns false if the runtime refused the memory: runtimes refuse a range that begins in one
+/// registration and ends outside it.
+[[nodiscard]] bool try_direct(const CopyCall& call, const PlannedCopy& copy) {
+  const backend::status s = enqueue_transfer(copy.request.transfer, call.slot.handle);
   if (s == backend::ok) return true;
-  if (backend::classify(s) != errc::invalid_argument) throw_status(s, facts.operation());
+  if (copy.facts.runtime_takes_any_memory || backend::classify(s) != errc::invalid_argument)
+    throw_status(s, call.operation);
   backend::forget_error(s);
-  facts.note_direct_failed();
   return false;
 }
 
-[[nodiscard]] std::optional<CopyResult> run_direct(const CopyRequest& request, Facts& facts) {
-  if (facts.runtime_takes_any_memory()) {
-    facts.note_uses();
-  } else {
-    reach_devices(facts);
-    if (facts.from_kind() == MemoryKind::pinned)
-      keep_source_for_later(facts.call(), request.transfer.to, request.transfer.bytes());
-    if (facts.may_be_pinned_in_parts())
-      return try_direct(request, facts) ? std::optional{CopyResult::direct} : std::nullopt;
+[[nodiscard]] std::optional<CopyResult> run_direct(CopyCall& call, const PlannedCopy& copy) {
+  const Transfer& t = copy.request.transfer;
+  if (!copy.facts.runtime_takes_any_memory) {
+    grant_pool_accesses(call, copy.facts);
+    if (copy.facts.from.kind == MemoryKind::pinned) protect_source(call, t.to, t.bytes());
   }
-  check(enqueue_transfer(request.transfer, facts.slot().handle), facts.operation());
+  if (!copy.facts.may_be_pinned_in_parts())
+    check(enqueue_transfer(t, call.slot.handle), call.operation);
+  else if (!try_direct(call, copy))
+    return std::nullopt;
   return CopyResult::direct;
 }
 
-[[nodiscard]] CopyResult run_peer(const CopyRequest& request, Facts& facts) {
-  const Transfer& t = request.transfer;
+[[nodiscard]] CopyResult run_peer(const CopyCall& call, const PlannedCopy& copy) {
+  const Transfer& t = copy.request.transfer;
   for (std::size_t row = 0; row < t.height; ++row)
-    check(backend::copy_peer_async(t.to + row * t.to_pitch, facts.to_owner(),
-                                   t.from + row * t.from_pitch, facts.from_owner(), t.width,
-                                   facts.slot().handle),
-          facts.operation());
+    check(backend::copy_peer_async(t.to + row * t.to_pitch, *copy.facts.to.owner,
+                                   t.from + row * t.from_pitch, *copy.facts.from.owner, t.width,
+                                   call.slot.handle),
+          call.operation);
   return CopyResult::direct;
 }
 
-[[nodiscard]] std::optional<CopyResult> run_short(const CopyRequest& request, Facts& facts) {
-  reach_devices(facts);
-  const ShortCopy outcome = try_short_copy(facts.call(), request.transfer, direction_of(facts));
-  if (outcome == ShortCopy::done) return CopyResult::inlined;
-  if (outcome == ShortCopy::stream_is_busy) facts.note_idle(false);
-  facts.note_short_copy_failed();
-  return std::nullopt;
-}
-
-[[nodiscard]] CopyResult run_staged(const CopyRequest& request, Facts& facts) {
-  reach_devices(facts);
-  const Direction direction = direction_of(facts);
-  const bool may_read_now = direction == Direction::to_device && facts.may_read_now();
-  stage(facts.slot(), {direction, flattened(request.transfer)}, may_read_now, facts.operation());
+/// `is_busy`: see CopyCall::may_read_now().
+[[nodiscard]] CopyResult run_staged(CopyCall& call, const PlannedCopy& copy, bool is_busy) {
+  grant_pool_accesses(call, copy.facts);
+  const Direction direction = copy.direction();
+  const bool may_read_now =
+      direction == Direction::to_device && call.may_read_now(copy.request.source, is_busy);
+  stage(call.slot, {direction, copy.request.transfer}, may_read_now, call.operation);
   return CopyResult::staged;
 }
 
-/// Runtimes may read a pageable source within the call, even if earlier work of the stream is yet
-/// to write it.
-void wait_until_source_is_written(Facts& facts) {
-  const bool is_read_in_order = facts.runtime_takes_any_memory() ||
-                                facts.from_kind() != MemoryKind::pageable ||
-                                facts.device_reads_pageable();
-  if (is_read_in_order || facts.is_capturing() || facts.may_read_now()) return;
-  Event{facts.call().stream()}.synchronize();
+[[nodiscard]] std::optional<CopyResult> run_driver_reads(CopyCall& call, const PlannedCopy& copy) {
+  if (!call.may_read_now(copy.request.source)) return run_staged(call, copy, true);
+  grant_pool_accesses(call, copy.facts);
+  return try_direct(call, copy) ? std::optional{CopyResult::inlined} : std::nullopt;
 }
 
-[[nodiscard]] std::optional<CopyResult> run_blocked(const CopyRequest& request, Facts& facts) {
-  wait_until_source_is_written(facts);
-  const ScopedWait wait{facts.operation(), {.stream = facts.call().use.id}};
-  if (!try_direct(request, facts)) return std::nullopt;
-  // Where the device or the backend reads pageable memory itself, the call does not hold the
-  // caller. In a capture nothing runs yet.
+[[nodiscard]] CopyResult run_short(CopyCall& call, const PlannedCopy& copy) {
+  grant_pool_accesses(call, copy.facts);
+  const ShortCopy outcome = try_short_copy(call, copy.request.transfer, copy.direction());
+  if (outcome == ShortCopy::done) return CopyResult::inlined;
+  return run_staged(call, copy, outcome == ShortCopy::stream_is_busy);
+}
+
+/// Runtimes may read a pageable source during the call, even if earlier work of the stream has not
+/// written it yet.
+void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
+  const bool is_read_in_order = copy.facts.runtime_takes_any_memory ||
+                                copy.facts.from.kind != MemoryKind::pageable ||
+                                copy.facts.device_reads_pageable;
+  if (is_read_in_order || call.is_capturing() || call.may_read_now(copy.request.source)) return;
+  Event{call.stream()}.synchronize();
+}
+
+[[nodiscard]] std::optional<CopyResult> run_blocked(CopyCall& call, const PlannedCopy& copy) {
+  wait_until_source_is_written(call, copy);
+  const ScopedWait wait{call.operation, {.stream = call.use.id}};
+  if (!try_direct(call, copy)) return std::nullopt;
+  // If the device or the backend reads pageable memory itself, the call does not block. In a
+  // capture nothing runs yet.
   const bool returns_early =
-      (facts.runtime_takes_any_memory() || facts.device_reads_pageable()) && !facts.is_capturing();
+      (copy.facts.runtime_takes_any_memory || copy.facts.device_reads_pageable) &&
+      !call.is_capturing();
   if (returns_early) {
-    check(backend::stream_synchronize(facts.slot().handle), facts.operation());
-    emit_complete(facts.slot());
+    check(backend::stream_synchronize(call.slot.handle), call.operation);
+    emit_complete(call.slot);
   }
   return CopyResult::blocked;
 }
 
-}  // namespace
-
-void refuse(Route route, Facts& facts) {
+/// Throws the error of a refused route.
+[[noreturn]] void refuse(Route route, const CopyCall& call, const CopyFacts& facts) {
   if (route == Route::refused_by_policy)
-    throw_error(errc::not_permitted, facts.operation(),
+    throw_error(errc::not_permitted, call.operation,
                 facts.may_be_pinned_in_parts()
                     ? "the policy refuses memory that is pinned in parts, which the runtime cannot "
                       "copy at once: use Pageable::stage"
                     : "one side is pageable memory, which the policy refuses: use PinnedBuffer, or "
                       "Pageable::stage");
-  throw_in_capture(facts.slot(), facts.operation(),
-                   is_host(facts.to_kind()) && is_host(facts.from_kind())
+  throw_in_capture(call.slot, call.operation,
+                   facts.are_both_host()
                        ? "a host function moves the bytes, and the capture was not begun by "
                          "runnel::capture(), so that no Graph would own it"
                        : "the host moves the bytes once, at the call, which a graph cannot repeat: "
@@ -115,97 +118,104 @@ void refuse(Route route, Facts& facts) {
                          "Pageable::block, with which the driver holds whoever launches the graph");
 }
 
-void reach_devices(Facts& facts) {
-  reach(facts.slot().device, facts.to_owner(), facts.operation());
-  reach(facts.slot().device, facts.from_owner(), facts.operation());
-}
-
-void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes) {
-  if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
-    return;
-  if (call.are_sources_kept) return;
-  if (is_capturing(call.slot, call.operation) ||
-      own_call([&] { return is_idle(call.slot, call.operation); }))
-    return;
-  check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
-  call.are_sources_kept = true;
-}
-
-std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts) {
+/// Returns the result, or nothing if the runtime refused the memory. In that case no memory of the
+/// caller has changed.
+[[nodiscard]] std::optional<CopyResult> run(Route route, CopyCall& call, const PlannedCopy& copy) {
   switch (route) {
     case Route::nothing:
       return CopyResult::nothing;
     case Route::direct:
-      return run_direct(request, facts);
+      return run_direct(call, copy);
     case Route::peer:
-      return run_peer(request, facts);
+      return run_peer(call, copy);
     case Route::driver_reads:
-      reach_devices(facts);
-      return try_direct(request, facts) ? std::optional{CopyResult::inlined} : std::nullopt;
+      return run_driver_reads(call, copy);
     case Route::short_copy:
-      return run_short(request, facts);
+      return run_short(call, copy);
     case Route::staged:
-      return run_staged(request, facts);
+      return run_staged(call, copy, false);
     case Route::host_function:
-      facts.call().stream().launch_host_func(
-          [transfer = request.transfer] { copy_rows(transfer); });
+      call.stream().launch_host_func([transfer = copy.request.transfer] { copy_rows(transfer); });
       return CopyResult::staged;
     case Route::blocked:
-      return run_blocked(request, facts);
+      return run_blocked(call, copy);
     case Route::seeded:  // fills only
     case Route::refused_by_policy:
     case Route::refused_in_capture:
       break;
   }
-  refuse(route, facts);
-}
-
-CopyResult enqueue_copy(const CopyRequest& request, Facts& facts) {
-  facts.call().ahead.begins_to_enqueue();
-  for (;;) {
-    const Route route = choose_route(request, facts);
-    const std::optional<CopyResult> done = run(route, request, facts);
-    if (!done) continue;
-    facts.note_enqueued(route);
-    return *done;
-  }
-}
-
-namespace {
-
-[[nodiscard]] Operation about_copy(const CopyRequest& request, const Facts& facts) noexcept {
-  Operation copy = about(facts.slot(), OperationKind::copy, facts.operation());
-  const Transfer& t = request.transfer;
-  copy.to = t.to;
-  copy.from = t.from;
-  copy.bytes = t.bytes();
-  copy.to_kind = request.to_kind;
-  copy.from_kind = request.from_kind;
-  return copy;
+  refuse(route, call, copy.facts);
 }
 
 }  // namespace
 
-void CopyEvent::begin(const CopyRequest& request, Facts& facts) {
-  const Route route = choose_route(request, facts);
-  if (is_refused(route)) refuse(route, facts);
-  if (!has_nothing_to_do(request)) event_.begin(about_copy(request, facts));
+PlannedCopy plan_copy(CopyCall& call, const CopyRequest& request) {
+  PlannedCopy copy{request, resolve(call, request), Route::nothing};
+  copy.request.transfer = flattened(request.transfer);
+  copy.route = choose_route(request, copy.facts, call);
+  if (is_refused(copy.route)) refuse(copy.route, call, copy.facts);
+  return copy;
 }
 
-void CopyEvent::add_uses(Operation& copy, const CopyRequest& request, CopyResult done,
-                         Facts& facts) {
+void grant_pool_accesses(const CopyCall& call, const CopyFacts& facts) {
+  grant_pool_access(call.slot.device, facts.to.owner.value_or(-1), call.operation);
+  grant_pool_access(call.slot.device, facts.from.owner.value_or(-1), call.operation);
+}
+
+void protect_source(CopyCall& call, void* to, std::size_t bytes) {
+  if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
+    return;
+  if (call.are_sources_protected) return;
+  if (call.is_capturing() || internal_call([&] { return is_idle(call.slot, call.operation); }))
+    return;
+  check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
+  call.are_sources_protected = true;
+}
+
+void note_enqueued(CopyCall& call, const CopyFacts& facts, CopyResult done) {
+  AheadScope& ahead = call.ahead;
+  if (done == CopyResult::nothing) return ahead.leaves(ahead.known());
+  // A short copy to the host has waited for its bytes. One to managed memory has not, and it writes
+  // memory that the host can read.
+  if (done == CopyResult::inlined && is_host(facts.to.kind)) return ahead.leaves(Ahead::idle);
+  const bool is_upload = facts.to.kind == MemoryKind::device && !facts.are_on_two_devices() &&
+                         done != CopyResult::blocked;
+  ahead.leaves(is_upload && ahead.known() != Ahead::unknown ? Ahead::uploads : Ahead::unknown);
+}
+
+CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy) {
+  call.ahead.begins_to_enqueue();
+  std::optional<CopyResult> done = run(copy.route, call, copy);
+  if (!done) done = run(choose_fallback(copy.request, copy.facts, call), call, copy);
+  return *done;
+}
+
+void CopyEvent::begin(const CopyCall& call, const PlannedCopy& copy) {
+  if (copy.route == Route::nothing) return;
+  const CopyRequest& request = copy.request;
+  Operation operation = about(call.slot, OperationKind::copy, call.operation);
+  operation.to = request.transfer.to;
+  operation.from = request.transfer.from;
+  operation.bytes = request.transfer.bytes();
+  operation.to_kind = request.to_kind;
+  operation.from_kind = request.from_kind;
+  event_.begin(operation);
+}
+
+void CopyEvent::add_uses(Operation& operation, const PlannedCopy& copy, CopyResult done) {
   const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
-  const bool to_done = at_the_call && facts.to_kind() == MemoryKind::pageable;
-  const bool from_done = at_the_call && facts.from_kind() == MemoryKind::pageable;
+  const bool to_done = at_the_call && copy.facts.to.kind == MemoryKind::pageable;
+  const bool from_done = at_the_call && copy.facts.from.kind == MemoryKind::pageable;
+  const CopyRequest& request = copy.request;
   const Transfer& t = request.transfer;
-  copy.uses = {
+  operation.uses = {
       MemoryUse{MemoryAccess::read,
                 {t.from, t.from_pitch, t.width, t.height},
                 request.from_kind,
                 from_done},
       MemoryUse{
           MemoryAccess::write, {t.to, t.to_pitch, t.width, t.height}, request.to_kind, to_done}};
-  copy.use_count = 2;
+  operation.use_count = 2;
 }
 
 CopyResult together(CopyResult a, CopyResult b) noexcept {
@@ -236,12 +246,11 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
   validate(request, operation);
   if (!has_nothing_to_do(request) && !fits_one_copy(request.transfer))
     return copy_each_row(stream, request, operation);
-  CopyRequest valid = request;
-  valid.transfer = flattened(request.transfer);
-  Facts facts{call, valid};
-  CopyEvent event{valid, facts};
-  const CopyResult done = enqueue_copy(valid, facts);
-  event.enqueued(valid, done, facts);
+  const PlannedCopy copy = plan_copy(call, request);
+  CopyEvent event{call, copy};
+  const CopyResult done = enqueue_copy(call, copy);
+  note_enqueued(call, copy.facts, done);
+  event.enqueued(copy, done);
   return done;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Taking a route: everything here enqueues work. Requires, throughout: the request is valid, and
-/// the stream's device is current.
+/// Executes the chosen route: enqueues its work. Requires, for all functions: the request is valid,
+/// and the stream's device is current.
 #pragma once
 
 #include "base/operation.hpp"
@@ -10,55 +10,61 @@
 
 #include <runnel/config.hpp>
 
-#include <optional>
-
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Returns what was done. If the route cannot be taken, returns nothing, has changed no memory of
-/// the caller, and has noted why in `facts`: choose_route() chooses another route then.
-[[nodiscard]] std::optional<CopyResult> run(Route route, const CopyRequest& request, Facts& facts);
-void run(Route route, const FillRequest& request, Facts& facts);
+/// A copy that is ready to be enqueued.
+struct PlannedCopy {
+  CopyRequest request;  // its rows are flattened
+  CopyFacts facts;
+  Route route;
+  /// Requires: one side is host memory.
+  [[nodiscard]] Direction direction() const noexcept {
+    return is_host(facts.to.kind) ? Direction::to_host : Direction::to_device;
+  }
+};
+/// Resolves the facts and chooses the route, but enqueues nothing. @throws errc::not_permitted or
+/// errc::capture if the copy is refused
+[[nodiscard]] PlannedCopy plan_copy(CopyCall& call, const CopyRequest& request);
+CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy);
+/// Updates what is known of the work ahead in the stream, after a copy has been enqueued.
+void note_enqueued(CopyCall& call, const CopyFacts& facts, CopyResult done);
 
-/// Throws what a refused route stands for.
-[[noreturn]] void refuse(Route route, Facts& facts);
-
-/// Tries routes until one of them enqueues the copy.
-CopyResult enqueue_copy(const CopyRequest& request, Facts& facts);
-/// A copy that is being enqueued, for observers. Costs one load while nobody observes.
+/// Emits the copy to the observers. Costs one load if there are none.
 class CopyEvent {
  public:
-  /// @throws errc::not_permitted or errc::capture if the copy is refused; then nothing is emitted
-  CopyEvent(const CopyRequest& request, Facts& facts) {
+  CopyEvent(const CopyCall& call, const PlannedCopy& copy) {
     if (is_observed()) [[unlikely]]
-      begin(request, facts);
+      begin(call, copy);
   }
-  void enqueued(const CopyRequest& request, CopyResult done, Facts& facts) {
+  void enqueued(const PlannedCopy& copy, CopyResult done) {
     if (Operation* const operation = event_.operation()) [[unlikely]]
-      add_uses(*operation, request, done, facts);
+      add_uses(*operation, copy, done);
   }
 
  private:
-  void begin(const CopyRequest& request, Facts& facts);
-  static void add_uses(Operation& copy, const CopyRequest& request, CopyResult done, Facts& facts);
+  void begin(const CopyCall& call, const PlannedCopy& copy);
+  static void add_uses(Operation& operation, const PlannedCopy& copy, CopyResult done);
 
   ScopedEvent event_;
 };
 
-/// What is true of both parts: memory may be reused at once only after both have been moved.
+/// The result of a copy of two parts: the weaker one, because memory may be reused only after both
+/// parts are done.
 [[nodiscard]] CopyResult together(CopyResult a, CopyResult b) noexcept;
 
-/// All of a call: validates the request, makes the stream's device current, and enqueues the copy.
-/// Rows that are further apart than a runtime takes are a copy each.
+/// The whole call: validates the request, makes the stream's device current, and enqueues the copy.
+/// If the pitch is larger than the runtimes take, each row is a copy of its own.
 CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char* operation);
 
-/// Lets the stream's device reach device memory of the request. Call it before a direct copy.
-void reach_devices(Facts& facts);
-/// Makes sure that a copy of `bytes` bytes from pinned memory reads its source no earlier than the
-/// stream's order allows. Call it before the copy. CUDA (13.0, driver 580, seen on an H200 with
-/// 1000 bytes, not with 30,000) reads the source of a small copy at the call if the stream's own
-/// work is complete, even if work of the default stream that the stream has to wait for may still
-/// write the source. A command in front of the copy prevents that: a fill of the first byte of
-/// `to`, which the copy writes after it.
-void keep_source_for_later(CopyCall& call, void* to, std::size_t bytes);
+/// Allows the stream's device to access the device memory of the request. Call it before a direct
+/// copy.
+void grant_pool_accesses(const CopyCall& call, const CopyFacts& facts);
+/// Ensures that a copy of `bytes` bytes from pinned memory does not read its source too early. Call
+/// it before the copy. CUDA (13.0, driver 580, seen on an H200 with 1000 bytes, not with 30,000)
+/// reads the source of a small copy during the call if the stream's own work is complete, even if
+/// the stream has to wait for work of the default stream, which may still write the source. A
+/// command before the copy prevents that: a fill of the first byte of `to`, which the copy then
+/// overwrites.
+void protect_source(CopyCall& call, void* to, std::size_t bytes);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

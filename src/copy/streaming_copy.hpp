@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// memcpy with stores that go past the caches, for bytes that a device reads or that no cache could
-/// keep.
+/// memcpy with stores that bypass the caches, for bytes that a device reads or that no cache could
+/// hold.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -34,12 +34,13 @@ inline void stream_line(unsigned char* to, const unsigned char* from) noexcept {
   _mm_stream_si128(out + 2, c);
   _mm_stream_si128(out + 3, d);
 }
-inline void end_streaming() noexcept { _mm_sfence(); }  // before anybody is told
+/// The stores become visible before the ready flag that the caller publishes next.
+inline void end_streaming() noexcept { _mm_sfence(); }
 
 #elif defined __aarch64__
 
-/// Copies one line. The stores carry the hint that the line is not used soon. The kernel copies
-/// pages in this way. Not measured: there was no such processor at hand.
+/// Copies one line. The stores hint that the line is not needed soon, as in the kernel's copies of
+/// pages. Not measured: no such processor was available.
 inline void stream_line(unsigned char* to, const unsigned char* from) noexcept {
   asm volatile(
       "ldp q0, q1, [%1]\n\t"
@@ -50,12 +51,12 @@ inline void stream_line(unsigned char* to, const unsigned char* from) noexcept {
       : "r"(to), "r"(from)
       : "v0", "v1", "v2", "v3", "memory");
 }
-inline void end_streaming() noexcept {}  // a release orders these stores like any others
+inline void end_streaming() noexcept {}  // A release orders these stores like all others.
 
 #endif
 
-/// As memcpy, but past the caches: without reading what is overwritten first, which is a third of
-/// the memory's work.
+/// As memcpy, but bypasses the caches. That saves reading the destination first, which is a third
+/// of the memory traffic.
 inline void copy_streaming(void* destination, const void* source, std::size_t bytes) noexcept {
 #if defined __SSE2__ || defined __aarch64__
   auto* to = static_cast<unsigned char*>(destination);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rows of bytes from one place to another: what every copy comes down to.
+/// Rows of bytes to copy: what every copy consists of.
 #pragma once
 
 #include <runnel/detail/backend.hpp>
@@ -9,7 +9,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// `height` rows of `width` bytes. Row i starts i * pitch bytes behind the first one, on each side.
+/// `height` rows of `width` bytes. On each side, row i starts i * pitch bytes after the first one.
 struct Transfer {
   unsigned char* to;
   std::size_t to_pitch;
@@ -37,7 +37,7 @@ inline constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
   return t.height == 1 || (t.to_pitch <= largest_pitch && t.from_pitch <= largest_pitch);
 }
 
-/// Enqueues the transfer as one copy of the runtime. Requires: fits_one_copy().
+/// Enqueues the transfer as one runtime copy. Requires: fits_one_copy().
 [[nodiscard]] inline backend::status enqueue_transfer(const Transfer& t,
                                                       native::stream stream) noexcept {
   return t.height == 1 ? backend::copy_async(t.to, t.from, t.width, stream)
@@ -55,8 +55,8 @@ inline void copy_rows(const Transfer& transfer) noexcept {
 /// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)`
 /// are the addresses of row i, which rise.
 template <class ToRow, class FromRow>
-[[nodiscard]] bool do_rows_meet(std::size_t rows, std::size_t width, ToRow to_row,
-                                FromRow from_row) noexcept {
+[[nodiscard]] bool do_rows_overlap(std::size_t rows, std::size_t width, ToRow to_row,
+                                   FromRow from_row) noexcept {
   for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
     if (to_row(i) + width <= from_row(j))
       ++i;
@@ -68,11 +68,11 @@ template <class ToRow, class FromRow>
   return false;
 }
 
-/// Which way a transfer between host and device goes.
+/// The direction of a transfer between host and device.
 enum class Direction { to_device, to_host };
 
-/// The bytes of memory from the first row's begin to the last row's end, gaps between rows
-/// included.
+/// The bytes from the begin of the first row to the end of the last one, including the gaps between
+/// rows.
 struct Range {
   const void* begin;
   std::size_t bytes;
@@ -81,7 +81,7 @@ struct Range {
                                          std::size_t height) noexcept {
   return {begin, pitch * (height - 1) + width};
 }
-/// The host's range of some rows of a transfer.
+/// The range of host memory of some rows of a transfer.
 [[nodiscard]] inline Range host_range(const Transfer& t, Direction direction, std::size_t first_row,
                                       std::size_t rows) noexcept {
   return direction == Direction::to_device

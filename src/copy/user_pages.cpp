@@ -13,8 +13,8 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Linux's struct procmap_query (6.11), which older headers do not have: asks which mapping an
-/// address is in.
+/// Linux's struct procmap_query (6.11), which older headers lack: finds the mapping that contains
+/// an address.
 struct MappingQuery {
   std::uint64_t size = sizeof(MappingQuery);
   std::uint64_t query_flags = 0;
@@ -40,7 +40,7 @@ static_assert(sizeof(MappingQuery) == 104);
 
 enum class Mapping { unknown, refused, file, plain };
 
-/// The least favourable of the mappings that the range lies in. `last` becomes the last of them.
+/// The least favourable of the mappings that contain the range. Sets `last` to the last of them.
 [[nodiscard]] Mapping mapping_of(Range range, PageUse use, Range& last) noexcept {
   static const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   Mapping least = Mapping::plain;
@@ -90,7 +90,7 @@ bool populate_pages(Range range, PageUse use) noexcept {
   const std::uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
   if (mapping_of(range, use) == Mapping::refused) return false;
   const int error = populate(first, end, use);
-  // where pages cannot be populated, assume that they are usable
+  // If the system cannot populate pages, assume that they are usable.
   return error == 0 || error == EINVAL;
 }
 

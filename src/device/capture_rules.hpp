@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What each operation does while streams are being captured: one table, as the routes of copies
-/// and fills are another (copy/route.hpp). Where the runtime itself makes the node, nobody looks
-/// the operation up.
+/// What each operation does while streams are being captured, as one table, like the routes of
+/// copies and fills (copy/route.hpp). An operation that the runtime itself turns into a node needs
+/// no look-up.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -11,7 +11,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Named by what the program asks for, and where a capture is met.
+/// Named by the operation, and grouped by which stream is being captured.
 enum class CaptureCase : unsigned char {
   // The operation's stream is being captured.
   query_stream,
@@ -21,7 +21,7 @@ enum class CaptureCase : unsigned char {
   use_value,
   prefetch,
   begin_capture,
-  // one whose last launch was on another stream, which the runtime does not order
+  // A graph that was last launched on another stream, if the runtime does not order the launches.
   launch_unordered_graph,
   launch_graph,
   record_event,
@@ -38,16 +38,17 @@ enum class CaptureCase : unsigned char {
   wait_for_device,
   // The calling thread is capturing a stream.
   overlap,
-  // The library calls the runtime for itself: own_call().
-  own_call,
+  // The library calls the runtime for itself: internal_call().
+  internal_call,
 };
-inline constexpr std::size_t capture_cases = static_cast<std::size_t>(CaptureCase::own_call) + 1;
+inline constexpr std::size_t capture_cases =
+    static_cast<std::size_t>(CaptureCase::internal_call) + 1;
 
 enum class InACapture : unsigned char {
-  refused,     ///< before the runtime is called, which would break the capture, or could not repeat
-               ///< the operation
+  refused,     ///< it throws before it calls the runtime: the call would break the capture, or is
+               ///< not repeatable
   node,        ///< it becomes a node of the graph
-  runs_beside  ///< it runs now, and the capture goes on
+  runs_beside  ///< it runs now, and the capture continues
 };
 
 struct CaptureRule {
@@ -65,7 +66,7 @@ inline constexpr std::array<CaptureRule, capture_cases> capture_rules{{
     {CaptureCase::read_element, InACapture::refused, nothing_runs},
     {CaptureCase::submit_completion, InACapture::refused,
      "the stream is being captured: nothing completes before the graph is launched"},
-    // A graph would wait for the same number at each launch, and runtimes differ in what they
+    // A graph would wait for the same value at each launch, and runtimes differ in what they
     // capture.
     {CaptureCase::use_value, InACapture::refused, "the stream is being captured"},
     {CaptureCase::prefetch, InACapture::refused, "a graph cannot hold a prefetch"},
@@ -87,7 +88,7 @@ inline constexpr std::array<CaptureRule, capture_cases> capture_rules{{
      "a stream of the device is being captured, and the wait would break the capture"},
     {CaptureCase::overlap, InACapture::refused,
      "the calling thread is capturing a stream, and its waits would break the capture"},
-    {CaptureCase::own_call, InACapture::runs_beside},
+    {CaptureCase::internal_call, InACapture::runs_beside},
 }};
 
 [[nodiscard]] constexpr const CaptureRule& capture_rule(CaptureCase what) noexcept {

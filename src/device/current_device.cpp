@@ -16,21 +16,22 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 thread_local constinit CurrentStream current{};
 
-thread_local constinit int noted_device = -1;
+thread_local constinit int cached_device = -1;
 
 namespace {
 
-/// The streams set for the devices that are not current on this thread; made when the thread uses a
-/// second device.
+/// The current streams of the thread's other devices. Allocated when the thread uses a second
+/// device.
 using Others = std::array<CurrentStream, max_devices>;
-// A pointer, because a user's thread_local guard could outlive a thread_local table: then a new
-// table is made while the thread ends.
+// A pointer, because a user's thread_local guard may outlive a thread_local table. A new table is
+// then made while the thread ends.
 thread_local constinit Others* others = nullptr;
 
 void delete_others(void*) { delete std::exchange(others, nullptr); }
 
-/// Makes the table if there may be a second device, so that the way out of a scope need not
-/// allocate. @throws std::bad_alloc
+/// Allocates the table if there may be a second device, so that the end of a scope need not
+/// allocate.
+/// @throws std::bad_alloc
 void reserve_others() {
   if (others != nullptr || single_device()) return;
   others = new Others{};
@@ -49,64 +50,64 @@ void set_stream_on_another(int device, CurrentStream stream) noexcept try {
 } catch (const std::bad_alloc&) {
 }
 
-void forget_current_device() noexcept {
-  noted_device = -1;
+void reset_current_device() noexcept {
+  cached_device = -1;
   current = {};
   if (others != nullptr) *others = {};
 }
 
-void forget_settings() noexcept {
-  forget_current_device();
+void reset_thread_settings() noexcept {
+  reset_current_device();
   policy_of_thread = Pageable::stage;
 }
 
 namespace {
 
-void note_another_device(int device) noexcept {
-  // so that the next read asks, and is refused
-  if (noted_device < 0) call_in_forked_child(forget_current_device);
-  if (noted_device >= 0) {
+void switch_cached_device(int device) noexcept {
+  // The next read then calls the runtime, and throws in a forked child.
+  if (cached_device < 0) call_in_forked_child(reset_current_device);
+  if (cached_device >= 0) {
     const CurrentStream next = stream_set_on(device);
     const CurrentStream left = std::exchange(current, next);
-    const int left_device = std::exchange(noted_device, device);
+    const int left_device = std::exchange(cached_device, device);
     set_stream_on(left_device, left);
   }
-  noted_device = device;
+  cached_device = device;
 }
 
-void note_device(int device) noexcept {
-  if (device != noted_device) note_another_device(device);
+void cache_device(int device) noexcept {
+  if (device != cached_device) switch_cached_device(device);
 }
 
 }  // namespace
 
 int read_current_device(const char* operation) {
-  if (noted_device >= 0 && (single_device() || in_host_function)) return noted_device;
+  if (cached_device >= 0 && (single_device() || in_host_function)) return cached_device;
   refuse_in_child(operation);
-  if (noted_device < 0) require_device(0, operation);
+  if (cached_device < 0) require_device(0, operation);
   reserve_others();
   int device = 0;
   if (!in_host_function) check(backend::get_device(device), operation);
-  note_device(device);
+  cache_device(device);
   return device;
 }
 
 void change_current_device(int device, const char* operation) {
-  if (!in_host_function && (!single_device() || noted_device < 0)) {
+  if (!in_host_function && (!single_device() || cached_device < 0)) {
     if (const backend::status s = backend::set_device(device); s != backend::ok) {
-      int found = device;  // the call may have taken effect all the same
-      if (noted_device >= 0 && backend::get_device(found) == backend::ok && found == device)
-        set_device_back(noted_device);
+      int found = device;  // The call may have taken effect in spite of the error.
+      if (cached_device >= 0 && backend::get_device(found) == backend::ok && found == device)
+        restore_device(cached_device);
       throw_status(s, operation);
     }
   }
-  note_device(device);
+  cache_device(device);
 }
 
 void restore_current_device(int device) noexcept {
-  if (is_forked_child()) return;  // forget_current_device() stays in effect
-  if (!single_device() && release_mode() == Release::now) set_device_back(device);
-  note_device(device);
+  if (is_forked_child()) return;  // reset_current_device() stays in effect.
+  if (!single_device() && release_mode() == Release::now) restore_device(device);
+  cache_device(device);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

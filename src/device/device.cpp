@@ -23,7 +23,7 @@ constinit sync::Atomic<int> known_device_count{0};
 namespace {
 
 backend::status count_devices(int& count) noexcept {
-  count = 0;  // some runtimes leave it as it was when they fail
+  count = 0;  // some runtimes leave it unchanged when they fail
   const backend::status s = backend::device_count(count);
   if (s != backend::ok) {
     backend::forget_error(s);
@@ -34,13 +34,13 @@ backend::status count_devices(int& count) noexcept {
   return s;
 }
 
-struct Known {
-  sync::Atomic<std::uint64_t> priorities{0};  // least and greatest in the halves
+struct CachedProperties {
+  sync::Atomic<std::uint64_t> priorities{0};  // the least and the greatest, one in each half
   sync::Atomic<bool> has_priorities{false};
   sync::Atomic<signed char> pools{-1}, values{-1}, page_tables{-1};
   sync::Atomic<std::size_t> memory{0};
 };
-constinit Known known[max_devices];
+constinit CachedProperties cached[max_devices];
 
 [[nodiscard]] int attribute_of(int device, backend::Attribute which, const char* operation) {
   const DeviceCall call{device, operation};
@@ -49,15 +49,15 @@ constinit Known known[max_devices];
   return value;
 }
 
-/// Asks the runtime the first time, and remembers the answer.
-[[nodiscard]] bool has_attribute(sync::Atomic<signed char>& known_answer, backend::Attribute which,
+/// Queries the runtime once, and caches the result.
+[[nodiscard]] bool has_attribute(sync::Atomic<signed char>& cached_answer, backend::Attribute which,
                                  int device) {
-  signed char answer = known_answer.load(std::memory_order_relaxed);
+  signed char answer = cached_answer.load(std::memory_order_relaxed);
   if (answer < 0) {
     int value = 0;
     check(backend::device_attribute(value, which, device), "ask what a device can do");
     answer = value != 0;
-    known_answer.store(answer, std::memory_order_relaxed);
+    cached_answer.store(answer, std::memory_order_relaxed);
   }
   return answer != 0;
 }
@@ -75,7 +75,7 @@ void require_device(int device, const char* operation) {
   if (device >= 0 && device < count) [[likely]]
     return;
   if (count == 0) {
-    // Asks once more for the reason: there is no device, or the runtime could not say.
+    // Queries again to learn the reason: there is no device, or the runtime failed.
     const backend::status s = count_devices(count);
     const bool is_none = s == backend::ok || backend::classify(s) == errc::no_device ||
                          backend::classify(s) == errc::driver_too_old;
@@ -91,7 +91,7 @@ void require_device(int device, const char* operation) {
 
 PriorityRange priority_range_of(int device, const char* operation) {
   require_device(device, operation);
-  Known& entry = known[device];
+  CachedProperties& entry = cached[device];
   if (!entry.has_priorities.load(std::memory_order_acquire)) {
     PriorityRange range{};
     const ScopedDevice on{device, operation};
@@ -107,50 +107,51 @@ PriorityRange priority_range_of(int device, const char* operation) {
 }
 
 bool has_memory_pools(int device) {
-  return has_attribute(known[device].pools, backend::Attribute::memory_pools, device);
+  return has_attribute(cached[device].pools, backend::Attribute::memory_pools, device);
 }
 bool has_stream_values(int device) {
-  return has_attribute(known[device].values, backend::Attribute::stream_memory_operations, device);
+  return has_attribute(cached[device].values, backend::Attribute::stream_memory_operations, device);
 }
 bool reads_host_page_tables(int device) {
-  return has_attribute(known[device].page_tables,
+  return has_attribute(cached[device].page_tables,
                        backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
 }
 
 std::size_t total_memory(int device) {
-  sync::Atomic<std::size_t>& total = known[device].memory;
+  sync::Atomic<std::size_t>& total = cached[device].memory;
   if (total.load(std::memory_order_relaxed) == 0)
     total.store(Device{device}.memory_info().total, std::memory_order_relaxed);
   return total.load(std::memory_order_relaxed);
 }
 
 namespace {
-constinit sync::Atomic<bool> reached[max_devices][max_devices];
+constinit sync::Atomic<bool> granted[max_devices][max_devices];
 }
 
-void reach(int device, int owner, const char* operation) {
-  if (owner < 0 || owner == device || reached[device][owner].load(std::memory_order_acquire))
+void grant_pool_access(int device, int owner, const char* operation) {
+  if (owner < 0 || owner == device || granted[device][owner].load(std::memory_order_acquire))
     return;
   int can = 0;
   check(backend::can_access_peer(can, device, owner), operation);
   if (can != 0 && has_memory_pools(owner))
-    check(own_call([&] { return backend::allow_pool_access(owner, device, true); }), operation);
-  reached[device][owner].store(true, std::memory_order_release);
+    check(internal_call([&] { return backend::allow_pool_access(owner, device, true); }),
+          operation);
+  granted[device][owner].store(true, std::memory_order_release);
 }
 
-void forget_reach(int device, int owner) noexcept {
-  reached[device][owner].store(false, std::memory_order_release);
+void forget_pool_access(int device, int owner) noexcept {
+  granted[device][owner].store(false, std::memory_order_release);
 }
 
 namespace {
 
 constexpr const char* counting = "count the devices";
 
-/// What to do about a runtime that shows no device.
+/// Advice for a runtime that reports no device.
 [[nodiscard]] const char* advice_for(errc code) {
   const auto [runtime_version, driver_version] = runnel::runtime_version();
   const bool has_driver = driver_version > 0;
-  // CUDA gives one code for a driver that is too old and for none.
+  // CUDA returns the same code for a driver that is too old and for a missing one.
   if (code == errc::driver_too_old ||
       (has_driver && (code != errc::no_device || driver_version < runtime_version)))
     return "install a newer driver, or build runnel with an older toolkit";
@@ -160,7 +161,7 @@ constexpr const char* counting = "count the devices";
   return "install the device's driver, or build runnel with -Dgpu_backend=host";
 }
 
-/// As "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44".
+/// Formats a uuid, as in "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44".
 [[nodiscard]] std::string uuid_text(const unsigned char (&bytes)[16]) {
   std::string text;
   for (std::size_t i = 0; i < sizeof bytes; ++i) {
@@ -178,7 +179,8 @@ constexpr const char* counting = "count the devices";
   return text;
 }
 
-/// The first device that `matches`. @throws errc::invalid_device if there is none
+/// The first device that `matches`.
+/// @throws errc::invalid_device if there is none
 template <class Matches>
 [[nodiscard]] Device find_device(const char* operation, const std::string& name,
                                  Matches&& matches) {
@@ -189,8 +191,8 @@ template <class Matches>
   throw_error(errc::invalid_device, operation, ("no device is named " + name).c_str());
 }
 
-/// Grants or revokes the device's access to the pool of `peer`: peer access alone does not cover
-/// memory that is allocated in stream order.
+/// Grants or revokes the device's access to the memory pool of `peer`. Peer access alone does not
+/// cover memory that is allocated in stream order.
 void allow_pool_access(const DeviceCall& call, int peer, bool allow) {
   if (has_memory_pools(peer)) call.check(backend::allow_pool_access(peer, call.device(), allow));
 }
@@ -350,17 +352,17 @@ void Device::enable_peer_access(Device peer) const {
   if (!can_access_peer(peer))
     detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
   if (ordinal_ == peer.ordinal_) return;
-  const detail::OwnDeviceCall call{ordinal_, operation};
+  const detail::InternalDeviceCall call{ordinal_, operation};
   call.check(backend::enable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, true);
 }
 
 void Device::disable_peer_access(Device peer) const {
   if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
-  const detail::OwnDeviceCall call{ordinal_, "disable peer access"};
+  const detail::InternalDeviceCall call{ordinal_, "disable peer access"};
   call.check(backend::disable_peer_access(peer.ordinal_));
   detail::allow_pool_access(call, peer.ordinal_, false);
-  detail::forget_reach(ordinal_, peer.ordinal_);
+  detail::forget_pool_access(ordinal_, peer.ordinal_);
 }
 
 RuntimeVersion runtime_version() {

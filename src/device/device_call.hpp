@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How every operation on a device reaches the runtime.
+/// Runtime calls of operations on a device.
 #pragma once
 
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 
 #include <runnel/detail/backend.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// One operation on a device: the runtime may be called, and the device exists. It knows the
-/// operation's text, which goes into every exception. The current device does not matter;
-/// CurrentDeviceCall is for calls whose device is the current one.
+/// The scope of one operation on a device. The runtime may be called, and the device exists. Stores
+/// the operation's name for error texts. Any device may be current; CurrentDeviceCall is for calls
+/// that concern the current device.
 class DeviceCall {
  public:
-  /// `operation` must be a literal, as in "ask for a device's name".
+  /// Requires: `operation` is a literal, as in "ask for a device's name".
   DeviceCall(int device, const char* operation) : operation_{operation}, device_{device} {
     enter(operation);
     require_device(device, operation);
@@ -25,7 +25,7 @@ class DeviceCall {
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] int device() const noexcept { return device_; }
-  /// @throws the runtime's error, if it refused
+  /// @throws the runtime's error, if the call failed
   void check(backend::status status) const { detail::check(status, operation_); }
 
  private:
@@ -33,7 +33,7 @@ class DeviceCall {
   int device_;
 };
 
-/// The same, with the device current for as long as this object lives.
+/// The same, with the device current in this scope.
 class CurrentDeviceCall : public DeviceCall {
  public:
   CurrentDeviceCall(int device, const char* operation)
@@ -44,13 +44,13 @@ class CurrentDeviceCall : public DeviceCall {
 };
 
 /// The same for calls that the library makes for itself.
-class OwnDeviceCall : public DeviceCall {
+class InternalDeviceCall : public DeviceCall {
  public:
-  OwnDeviceCall(int device, const char* operation)
+  InternalDeviceCall(int device, const char* operation)
       : DeviceCall{device, operation}, own_{device, operation} {}
 
  private:
-  OwnCalls own_;
+  InternalCalls own_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
 
-/// A number that no other process has. Process numbers would not do: two containers may use the
-/// same one.
+/// A random number that identifies this process. A process id would not do: two containers may use
+/// the same one.
 [[nodiscard]] std::uint64_t this_process() noexcept {
   static constinit sync::Atomic<std::uint64_t> number{0};
   std::uint64_t known = number.load(std::memory_order_acquire);
@@ -30,8 +30,7 @@ constexpr std::uint64_t layout = 0x3176'6c65'6e6e'7572;  // "runnelv1"
   return number.compare_exchange_strong(known, fresh, std::memory_order_acq_rel) ? fresh : known;
 }
 
-/// FNV-1a: it finds bytes that were mixed up or cut off on the way, and does not protect against
-/// forgery.
+/// FNV-1a. It detects corrupted or truncated bytes, and does not protect against forgery.
 [[nodiscard]] std::uint32_t check_of(const IpcContent& content) noexcept {
   unsigned char bytes[sizeof content];
   std::memcpy(bytes, &content, sizeof content);

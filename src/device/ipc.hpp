@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the handles for other processes consist of.
+/// The content of the handles that are sent to other processes.
 #pragma once
 
 #include <runnel/detail/backend.hpp>
@@ -13,21 +13,21 @@ namespace runnel::inline RUNNEL_ABI::detail {
 enum class IpcKind : std::uint32_t { event = 1, memory = 2 };
 
 struct IpcContent {
-  std::uint64_t layout;      // of this struct, so that another version of it is refused
-  std::uint64_t process;     // the number of the process that made the handle
-  std::uint64_t bytes;       // of memory
+  std::uint64_t layout;      // of this struct, so that another version is rejected
+  std::uint64_t process;     // identifies the process that made the handle
+  std::uint64_t bytes;       // of the memory
   unsigned char device[16];  // the device's uuid: ordinals differ between processes
   backend::IpcBytes native;
   IpcKind kind;
-  std::uint32_t check;  // of all bytes before
+  std::uint32_t check;  // of all bytes before it
 };
 
 using IpcHandleBytes = std::array<std::byte, 128>;
 
-/// The bytes of a handle, whose content has `native` and `bytes` set.
+/// Makes a handle. Requires: `native` and `bytes` of the content are set.
 [[nodiscard]] IpcHandleBytes seal_handle(IpcContent content, IpcKind kind, int device,
                                          const char* operation);
-/// Reads a handle of another process. `device` is where this process sees its device.
+/// Reads a handle of another process. `device` is set to this process's ordinal of the device.
 /// @throws errc::invalid_argument, errc::invalid_device
 [[nodiscard]] IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device,
                                      const char* operation);

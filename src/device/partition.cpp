@@ -2,7 +2,7 @@
 #include "device/partition.hpp"
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* dividing = "divide a device";
 
-/// What one call of partition() gave. Never destroyed: streams of the parts may run until the
+/// The result of one call of partition(). Never destroyed: streams of the parts may run until the
 /// process ends.
 struct Division {
   int device;
@@ -33,7 +33,7 @@ struct Divisions {
   sync::Mutex mutex;
   std::list<Division> all;
 };
-Divisions& divisions() { return immortal<Divisions>(); }
+Divisions& divisions() { return never_destroyed<Divisions>(); }
 
 void require_numbers(int device, std::span<const int> wanted) {
   const int all = Device{device}.multiprocessor_count();

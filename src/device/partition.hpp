@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a Partition stands for.
+/// The data behind a Partition.
 #pragma once
 
 #include <runnel/detail/backend.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Makes a device current for the runtime calls of a scope. With a single device it does nothing.
+/// Makes a device current for the runtime calls of a scope. Does nothing with a single device.
 #pragma once
 
 #include "base/check.hpp"
@@ -9,9 +9,9 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// For places that cannot report a failure. A call that fails once may work the second time; and if
-/// the thread stayed on another device, all its later work would go there.
-inline void set_device_back(int device) noexcept {
+/// For scopes that cannot report a failure. Tries twice, because a failed call may succeed the
+/// second time, and all later work of a thread on a wrong device would go there.
+inline void restore_device(int device) noexcept {
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (succeeded_or_forget(backend::set_device(device))) return;
   }
@@ -28,11 +28,11 @@ class ScopedDevice {
     if (found_ == device) {
       found_ = -1;
     } else if (const backend::status s = backend::set_device(device); s != backend::ok) {
-      set_device_back(found_);  // the call may have taken effect all the same
+      restore_device(found_);  // The call may have taken effect in spite of the error.
       throw_status(s, operation);
     }
   }
-  /// For destructors: goes on if it cannot switch.
+  /// For destructors: continues on the present device if it cannot switch.
   ScopedDevice(int device, NoThrow) noexcept {
     if (single_device()) return;
     if (!succeeded_or_forget(backend::get_device(found_)) || found_ == device)
@@ -43,7 +43,7 @@ class ScopedDevice {
   ScopedDevice(const ScopedDevice&) = delete;
   ScopedDevice& operator=(const ScopedDevice&) = delete;
   ~ScopedDevice() {
-    if (found_ >= 0) set_device_back(found_);
+    if (found_ >= 0) restore_device(found_);
   }
 
  private:

@@ -5,15 +5,15 @@
 #include "base/counters.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/open_captures.hpp"
 #include "stream/operations.hpp"
-#include "stream/own_streams.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
 
@@ -35,15 +35,15 @@ struct GraphState {
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
-  std::vector<EventUse> events{};  // of a graph that is about to be destroyed
+  std::vector<EventUse> events{};  // moved here before the destruction of the graph
   sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
-  sync::Mutex asking{};            // and one call that uses `graph`, also if it only asks
-  StreamPoint last{};              // open, of the stream of the last launch; empty before the first
-  // the runtime does not order the next launch after the last one, if their streams differ
+  sync::Mutex graph_mutex{};       // A native graph is not thread-safe, not even for queries.
+  StreamPoint last{};  // the last launch's stream, as an open point; empty before the first launch
+  // The runtime does not order the next launch after the last one if their streams differ.
   bool is_unordered = false;
   std::vector<native::graph_node> disabled{};
-  bool is_changed = false;  // a node has other arguments than it was captured with, or is disabled
-  EventRef end{};           // marks the end of the last launch; none: nothing does
+  bool is_changed = false;  // A node has other arguments than in the capture, or is disabled.
+  EventRef end{};           // recorded after the last launch; empty if nothing was recorded
 };
 
 namespace {
@@ -74,14 +74,14 @@ struct FinishGraph {
 };
 using CompleteGraph = std::unique_ptr<GraphState, FinishGraph>;
 
-/// Enqueued behind a graph's launches. It destroys the graph when it is destroyed itself, after it
-/// has run or in place of that.
+/// A host function after a graph's launches. Its destructor destroys the graph, after it has run or
+/// instead of a run.
 struct Finish {
   CompleteGraph graph{};
   void operator()() const noexcept {}
 };
 
-/// Makes the stream wait for the last launch. False if that cannot be done.
+/// Makes the stream wait for the last launch. False if that is not possible.
 [[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state,
                                       const StreamPoint& last) noexcept {
   if (state.end)
@@ -89,20 +89,20 @@ struct Finish {
   return last.make_wait(stream, InCapture::never);
 }
 
-/// Whether the end of the graph may be enqueued on the stream of its last launch itself. Then
-/// whoever waits for that stream finds the graph's functions destroyed, as plain host functions
-/// are.
-[[nodiscard]] bool can_finish_on(const HeldStream& last, const GraphState& state) noexcept {
+/// Whether the graph may be destroyed by a host function on the stream of its last launch. A wait
+/// for that stream then also covers the destruction of the graph's functions, as it does for plain
+/// host functions.
+[[nodiscard]] bool can_finish_on(const HandleLock& last, const GraphState& state) noexcept {
   return !state.functions->is_empty() && last && last.is_reachable() &&
          capture_state(last.handle()) == CaptureState::none;
 }
 
-/// False if that failed.
+/// False if the function could not be enqueued.
 [[nodiscard]] bool enqueue_finish(GraphState* state, const StreamPoint& point) noexcept {
   const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const HeldStream last{point.stream()};
+  const HandleLock last{point.stream()};
   const bool on_last = can_finish_on(last, *state);
-  const native::stream stream = on_last ? last.handle() : take_own_stream(state->device);
+  const native::stream stream = on_last ? last.handle() : pick_internal_stream(state->device);
   if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state, point))) return false;
   HostFunctionOf<Finish>* finish = nullptr;
   try {
@@ -117,22 +117,22 @@ struct Finish {
   return refused == nullptr;
 }
 
-/// Whether the graph's launches are known to be complete. A default stream is not asked: that could
-/// break a capture.
+/// Whether the graph's launches are known to be complete. Does not query a default stream, because
+/// that could invalidate a capture.
 [[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
   if (!last) return true;
-  if (const HeldStream held{last.stream()})
-    return !held.is_default() && capture_state(held.handle()) == CaptureState::none &&
-           call_quietly(held.device(), [&] { return backend::stream_query(held.handle()); });
+  if (const HandleLock locked{last.stream()})
+    return !locked.is_default() && capture_state(locked.handle()) == CaptureState::none &&
+           call_quietly(locked.device(), [&] { return backend::stream_query(locked.handle()); });
   return last.is_over();
 }
 
-/// Destroys the graph once its launches are complete: at once if they are. If that can never be
-/// known, all but its host functions is kept for good.
+/// Destroys the graph after its launches: at once if they are complete. If their completion can
+/// never be known, leaks everything but the host functions.
 void destroy_after_launches(GraphState* state) noexcept {
   const StreamPoint last = std::move(state->last);
   const bool is_done = is_complete(last);
-  // then the graph may be gone already
+  // The enqueued function may already have destroyed the graph.
   const bool is_enqueued = !is_done && enqueue_finish(state, last);
   if (is_done) return FinishGraph{}(state);
   if (is_enqueued) return;
@@ -156,8 +156,8 @@ struct ReleaseGraph {
 using OwnedGraph = std::unique_ptr<GraphState, ReleaseGraph>;
 
 void instantiate(GraphState& state, const char* operation) {
-  check(own_call(state.device, operation,
-                 [&] { return backend::graph_instantiate(state.executable, state.graph); }),
+  check(internal_call(state.device, operation,
+                      [&] { return backend::graph_instantiate(state.executable, state.graph); }),
         operation);
 }
 
@@ -167,13 +167,13 @@ void instantiate(GraphState& state, const char* operation) {
   return kind;
 }
 
-/// Requires: `asking` is held.
+/// Requires: graph_mutex is locked.
 [[nodiscard]] std::size_t count_nodes(native::graph graph, const char* operation) {
   std::size_t count = 0;
   check(backend::graph_nodes(graph, nullptr, count), operation);
   return count;
 }
-/// The same.
+/// Requires: graph_mutex is locked.
 [[nodiscard]] std::vector<native::graph_node> nodes_of(native::graph graph, const char* operation) {
   std::size_t count = count_nodes(graph, operation);
   std::vector<native::graph_node> nodes(count);
@@ -181,22 +181,23 @@ void instantiate(GraphState& state, const char* operation) {
   return nodes;
 }
 
-/// Counts a use by the stream, in place of the stream that launched the graph before: that launch
-/// comes before this one.
+/// Stores the stream of this launch. The earlier launch need not be kept: it completes before this
+/// one.
 void note_use(GraphState& state, StreamUse stream) {
   if (state.last.stream() == stream) [[likely]]
     return;
   state.last = StreamPoint{stream};
 }
 
-/// The graph becomes a node of the graph that the stream is being captured into, as it is now.
+/// Adds the graph, in its present state, as a node to the graph that the stream is being captured
+/// into.
 void become_node(GraphState& state, const StreamCall& call) {
   if (!state.disabled.empty())
     throw_error(
         errc::not_supported, launching,
         "a node of the graph is disabled, which a graph within a graph cannot be: enable it first");
   const std::shared_ptr<GraphFunctions> outer = functions_of_capture(call, "graph");
-  const std::lock_guard lock{state.asking};
+  const std::lock_guard lock{state.graph_mutex};
   for (const native::graph_node node : nodes_of(state.graph, launching))
     if (const backend::NodeKind kind = kind_of(node, launching);
         kind == backend::NodeKind::allocation || kind == backend::NodeKind::free)
@@ -208,7 +209,7 @@ void become_node(GraphState& state, const StreamCall& call) {
 }
 
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does
-/// not see to it.
+/// not order the two.
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
@@ -219,14 +220,14 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
-/// Whether an event has to mark the end of the next launch: the runtime does not order the one
-/// after it, or the stream is a thread's default stream, where no other thread can record later.
-[[nodiscard]] bool wants_mark(const GraphState& state, const Slot& slot) noexcept {
+/// Whether the end of the next launch needs an event: the runtime does not order the launch after
+/// it, or the stream is a thread's default stream, where another thread cannot record later.
+[[nodiscard]] bool needs_end_event(const GraphState& state, const Slot& slot) noexcept {
   return state.end || !backend::orders_graph_launches() || slot.thread != nullptr;
 }
 
-/// Without a mark the next launch waits for all work that the stream of this one has then.
-void mark_launch(GraphState& state, const StreamCall& call) noexcept {
+/// Without the event, the next launch waits for all work that the stream of this one then has.
+void record_end(GraphState& state, const StreamCall& call) noexcept {
   try {
     if (!state.end) state.end = take_event(state.device, {}, launching);
     call.check(backend::event_record(state.end.get(), call.handle()));
@@ -245,9 +246,9 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   return capture;
 }
 
-/// Why a capture gives no graph whose work is not joined, or which was broken.
-[[noreturn]] void throw_lost_capture(const OpenCapture& capture, bool is_broken,
-                                     backend::status status) {
+/// Throws the reason why a capture yields no graph: unjoined work, or a call that broke it.
+[[noreturn]] void throw_failed_capture(const OpenCapture& capture, bool is_broken,
+                                       backend::status status) {
   char reason[200] =
       "a call that cannot be captured has broken it: capture the work again without that call";
   if (!is_broken)
@@ -262,7 +263,8 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   throw_error(errc::capture, ending, reason, status, backend::error_name(status));
 }
 
-/// Ends the native capture. @throws errc::capture
+/// Ends the native capture.
+/// @throws errc::capture
 [[nodiscard]] native::graph end_native(const StreamCall& call, const OpenCapture& capture) {
   std::uint64_t active = 0;
   call.check(backend::stream_capture_number(call.handle(), active));
@@ -272,7 +274,7 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   if (s == backend::ok) return graph;
   if (backend::classify(s) != errc::capture) throw_status(s, ending);
   backend::forget_error(s);
-  throw_lost_capture(capture, active != capture.number, s);
+  throw_failed_capture(capture, active != capture.number, s);
 }
 
 [[nodiscard]] const char* name_of(backend::NodeKind kind) noexcept {
@@ -301,7 +303,7 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
   return "other";
 }
 
-/// What a host function's node calls GraphFunctions::run() with.
+/// The argument that a host function's node passes to GraphFunctions::run().
 [[nodiscard]] const void* data_of(native::graph_node node, const char* operation) {
   void (*function)(void*) = nullptr;
   void* data = nullptr;
@@ -323,7 +325,7 @@ void mark_launch(GraphState& state, const StreamCall& call) noexcept {
 
 void change_native(const GraphState& state, native::graph_node node, native::graph_node from,
                    backend::NodeKind kind, const char* operation) {
-  const backend::status s = own_call(state.device, operation, [&] {
+  const backend::status s = internal_call(state.device, operation, [&] {
     return backend::graph_change_node(state.executable, node, from, kind);
   });
   if (s == backend::ok) return;
@@ -334,12 +336,13 @@ void change_native(const GraphState& state, native::graph_node node, native::gra
               "the runtime cannot give the node such arguments: capture the work again", s, name);
 }
 
-/// Gives the executable graph of one the work of the other. False if the runtime cannot do that,
-/// and where the nodes of the new work must be those of its own graph, because somebody may change
-/// them, or nodes of the old one were changed.
-[[nodiscard]] bool give_work(const GraphState& old, const GraphState& now, const char* operation) {
+/// Moves the work of `now` into the executable graph of `old`. False if the runtime cannot do that.
+/// Also false if the caller has a handle to a node of the new work, which must stay valid, or has
+/// changed nodes of the old one.
+[[nodiscard]] bool update_executable(const GraphState& old, const GraphState& now,
+                                     const char* operation) {
   if (now.functions->has_given_nodes() || old.is_changed) return false;
-  const backend::status s = own_call(
+  const backend::status s = internal_call(
       old.device, operation, [&] { return backend::graph_update(old.executable, now.graph); });
   if (s == backend::ok) return true;
   if (backend::classify(s) != errc::not_supported) throw_status(s, operation);
@@ -347,11 +350,11 @@ void change_native(const GraphState& state, native::graph_node node, native::gra
   return false;
 }
 
-/// The graph of the capture that this thread has begun on the stream. It cannot be launched yet.
+/// Ends the capture that this thread has begun on the stream. The graph is not instantiated yet.
 [[nodiscard]] OwnedGraph take_captured(StreamRef stream) {
   const StreamCall call{stream, ending};
   const OpenCapture capture = require_capture({&call.slot(), stream.id()});
-  struct Abandon {  // does nothing after the native end
+  struct Abandon {  // does nothing if the native capture has ended
     StreamUse stream;
     ~Abandon() { abandon_capture(stream); }
   } const abandon{capture.stream};
@@ -376,7 +379,7 @@ void CaptureGuard::abandon() noexcept {
   try {
     const StreamCall call{stream_, ending};
     abandon_capture({&call.slot(), stream_.id()});
-  } catch (...) {  // the stream has ended, and its capture with it
+  } catch (...) {  // The stream has ended, and its capture with it.
   }
 }
 
@@ -396,7 +399,7 @@ void begin_capture(StreamRef stream) {
                                                     std::make_shared<GraphFunctions>()});
   try {
     {
-      const CaptureTurn alone{call.slot()};
+      const CaptureChangeLock alone{call.slot()};
       call.check(backend::stream_begin_capture(call.handle(), backend::CaptureMode::own_only));
     }
     std::uint64_t number = 0;
@@ -405,7 +408,7 @@ void begin_capture(StreamRef stream) {
       throw_error(errc::capture, beginning,
                   "a call of another thread has broken the capture as it began");
     number_capture(announced, number);
-  } catch (...) {  // the first call may have taken effect all the same
+  } catch (...) {  // The first call may have taken effect in spite of the error.
     discard_native_capture(call.slot());
     close_capture(announced);
     throw;
@@ -435,30 +438,30 @@ void Graph::launch(StreamRef stream) const {
                 "the stream is of another device than the graph");
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
-  const bool is_marked = wants_mark(state, call.slot());
-  if ((are_captures_open() || has_functions || is_marked) && is_capturing(call.slot(), launching))
-      [[unlikely]]
+  const bool has_end_event = needs_end_event(state, call.slot());
+  if ((are_captures_open() || has_functions || has_end_event) &&
+      is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
   const StreamUse use{&call.slot(), stream.id()};
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);
-  const BlockingWork enqueued;
+  const BlockingEnqueue enqueued;
   const backend::status s = backend::graph_launch(state.executable, call.handle());
   if (s != backend::ok) {
     if (has_functions) state.functions->undo_launch();
     throw_status(s, launching);
   }
-  // only now: after a failure, an earlier launch on another stream may still run
+  // Only now: after a failure, an earlier launch on another stream may still run.
   note_use(state, use);
   state.is_unordered = !backend::orders_graph_launches();
-  if (is_marked) mark_launch(state, call);
+  if (has_end_event) record_end(state, call);
   if (is_observed()) [[unlikely]]
     state.functions->emit_events(call);
 }
 
-/// The old state keeps the old host functions until the launches under way are complete; its
-/// executable graph goes on with the new work.
+/// The old state keeps the old host functions until the running launches are complete. Its
+/// executable graph continues with the new work.
 bool Graph::take(Graph fresh) {
   using namespace detail;
   constexpr const char* operation = "update a graph";
@@ -467,7 +470,7 @@ bool Graph::take(Graph fresh) {
   if (old.device != now.device)
     throw_error(errc::invalid_argument, operation,
                 "the stream is of another device than the graph");
-  const bool is_same = give_work(old, now, operation);
+  const bool is_same = update_executable(old, now, operation);
   if (is_same)
     std::swap(old.executable, now.executable);
   else
@@ -483,7 +486,7 @@ GraphNode last_node(StreamRef stream) {
   using namespace detail;
   constexpr const char* operation = "find a node of a graph";
   const StreamCall call{stream, operation};
-  call.disturbs_nothing();
+  call.writes_no_host_memory();
   if (!is_capturing(call.slot(), operation))
     throw_error(errc::capture, operation, "the stream is not being captured");
   const std::shared_ptr<GraphFunctions> functions = functions_of_capture(call, "node");
@@ -553,7 +556,7 @@ std::size_t Graph::node_count() const {
   constexpr const char* operation = "count the nodes of a graph";
   detail::GraphState& state = require(operation);
   detail::enter(operation);
-  const std::lock_guard lock{state.asking};
+  const std::lock_guard lock{state.graph_mutex};
   return detail::count_nodes(state.graph, operation);
 }
 
@@ -561,7 +564,7 @@ std::string Graph::dot() const {
   constexpr const char* operation = "draw a graph";
   detail::GraphState& state = require(operation);
   detail::enter(operation);
-  const std::lock_guard lock{state.asking};
+  const std::lock_guard lock{state.graph_mutex};
   const std::vector<native::graph_node> nodes = detail::nodes_of(state.graph, operation);
   std::string text = "digraph runnel {\n";
   std::unordered_map<native::graph_node, std::size_t> numbers;

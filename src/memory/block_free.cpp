@@ -11,8 +11,8 @@
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/open_captures.hpp"
-#include "stream/own_streams.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
@@ -27,7 +27,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] bool is_captured(const HeldStream& stream) noexcept {
+[[nodiscard]] bool is_captured(const HandleLock& stream) noexcept {
   return capture_state(stream.handle()) == CaptureState::active;
 }
 
@@ -42,16 +42,16 @@ struct FreeingStream {
 };
 
 [[nodiscard]] bool takes_part(StreamUse stream, std::uint64_t capture) noexcept {
-  const HeldStream held{stream};
-  return held && held.is_reachable() && capture_number_of(held.handle()) == capture;
+  const HandleLock locked{stream};
+  return locked && locked.is_reachable() && capture_number_of(locked.handle()) == capture;
 }
 
 /// Enqueues the free on that stream.
 void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept {
   if (block.resource) [[unlikely]]
     return give_back_to(*block.resource, stream.view, block.pointer, block.bytes);
-  succeeded_or_note_capture(own_call(
-      [&] { return backend::free_async(block.pointer, stream.handle); }, if_captures_met()));
+  succeeded_or_note_capture(internal_call(
+      [&] { return backend::free_async(block.pointer, stream.handle); }, any_capture_seen()));
 }
 
 /// The same, behind the work of the other users. False if the stream cannot be made to wait for all
@@ -75,22 +75,22 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
 /// stream cannot be waited for.
 [[nodiscard]] bool free_in_stream_order(BlockFree& block) noexcept try {
   const StreamUse owner = block.own.stream();
-  if (const HeldStream held = block.others.empty() ? HeldStream{block.own} : HeldStream{owner}) {
+  if (const HandleLock locked = block.others.empty() ? HandleLock{block.own} : HandleLock{owner}) {
     std::optional<ScopedDevice> on;
-    if (held.is_default()) on.emplace(block.device, ScopedDevice::no_throw);
-    if (!held.is_reachable()) return false;
-    const FreeingStream own{held.handle(), view_of(owner)};
+    if (locked.is_default()) on.emplace(block.device, ScopedDevice::no_throw);
+    if (!locked.is_reachable()) return false;
+    const FreeingStream own{locked.handle(), view_of(owner)};
     if (block.others.empty()) {
       enqueue_free(own, block);
       return true;
     }
     // Memory that was allocated on a stream while that is captured may be a node of the graph. Then
     // its free must be a node, too.
-    if (is_captured(held)) return free_on(own, block, InCapture::allowed);
+    if (is_captured(locked)) return free_on(own, block, InCapture::allowed);
   }
-  FreeingStream between{take_own_stream(block.device), view_of(owner)};
+  FreeingStream between{pick_internal_stream(block.device), view_of(owner)};
   if (between.handle == nullptr) return false;
-  if (block.resource) between.view = view_own_stream(between.handle, block.device);
+  if (block.resource) between.view = view_internal_stream(between.handle, block.device);
   return block.own.make_wait(between.handle, InCapture::never) &&
          free_on(between, block, InCapture::never);
 } catch (const std::bad_alloc&) {  // before anything is enqueued
@@ -102,16 +102,16 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
 [[nodiscard]] bool is_beside_capture(const BlockFree& block) noexcept {
   if (!are_captures_open()) [[likely]]
     return false;
-  const HeldStream held{block.own.stream()};
-  if (!held || !held.is_default() || !held.is_reachable()) return false;
+  const HandleLock locked{block.own.stream()};
+  if (!locked || !locked.is_default() || !locked.is_reachable()) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
-  return capture_state(held.handle()) == CaptureState::unknown;
+  return capture_state(locked.handle()) == CaptureState::unknown;
 }
 
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
   return std::ranges::any_of(block.others, [](const StreamPoint& user) {
-    const HeldStream held{user.stream()};
-    return held && held.is_reachable() && is_captured(held);
+    const HandleLock locked{user.stream()};
+    return locked && locked.is_reachable() && is_captured(locked);
   });
 }
 
@@ -145,8 +145,8 @@ void free_after_wait(const BlockFree& block) noexcept {
 
 [[nodiscard]] bool has_unreachable_user(const BlockFree& block) noexcept {
   const auto is_unreachable = [](const StreamPoint& user) {
-    const HeldStream held{user.stream()};
-    return held && !held.is_reachable();
+    const HandleLock locked{user.stream()};
+    return locked && !locked.is_reachable();
   };
   return is_unreachable(block.own) || std::ranges::any_of(block.others, is_unreachable);
 }
@@ -166,7 +166,7 @@ void free_block(BlockFree& block) noexcept {
   const bool is_in_order =
       (block.resource || has_memory_pools(block.device)) && !is_beside_capture(block);
   if ((is_in_order && free_in_stream_order(block)) || has_captured_user(block)) return;
-  if ((if_captures_met() || has_unreachable_user(block)) && defer_free(block))
+  if ((any_capture_seen() || has_unreachable_user(block)) && defer_free(block))
     return run_complete_frees();
   free_after_wait(block);
 }

@@ -2,16 +2,16 @@
 #include "memory/deferred_frees.hpp"
 
 #include "base/counters.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
-#include "stream/own_streams.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -28,7 +28,7 @@ struct DeferredFrees {
   sync::Mutex lock;
   std::list<BlockFree> all;
 };
-DeferredFrees& deferred() { return immortal<DeferredFrees>(); }
+DeferredFrees& deferred() { return never_destroyed<DeferredFrees>(); }
 
 [[nodiscard]] FreeKind kind_of(const BlockFree& block) noexcept {
   return block.resource ? FreeKind::resource : FreeKind::device;
@@ -42,8 +42,8 @@ DeferredFrees& deferred() { return immortal<DeferredFrees>(); }
 void give_back(const BlockFree& block) noexcept {
   const auto stream = [&] {
     try {
-      if (const native::stream own = take_own_stream(block.device))
-        return view_own_stream(own, block.device);
+      if (const native::stream own = pick_internal_stream(block.device))
+        return view_internal_stream(own, block.device);
     } catch (const std::bad_alloc&) {
     }
     return default_stream_of(block.device);
@@ -55,7 +55,7 @@ void give_back(const BlockFree& block) noexcept {
 void free_unused(const BlockFree& block) noexcept {
   if (block.resource) return give_back(block);
   const native::stream own =
-      has_memory_pools(block.device) ? take_own_stream(block.device) : nullptr;
+      has_memory_pools(block.device) ? pick_internal_stream(block.device) : nullptr;
   if (own == nullptr)
     return release_on_thread(
         native_release<void*, backend::free_device>(block.pointer, block.device));
@@ -103,7 +103,7 @@ bool defer_free(BlockFree& block) noexcept try {
   std::list<BlockFree> made(1);  // from here on nothing fails
   own.front() = std::move(block.own);
   block.others.splice(block.others.begin(), own);
-  own_call([&] {
+  internal_call([&] {
     for (StreamPoint& point : block.others) point.record();
   });
   const FreeKind kind = kind_of(block);
@@ -127,7 +127,7 @@ void run_complete_resource_frees() noexcept {
 
 bool wait_for_a_free() noexcept {
   bool is_freed = false;
-  hold_until([&] {
+  block_until([&] {
     bool comes = false;
     is_freed = run_if(FreeKind::device, std::unique_lock{deferred().lock}, [&](BlockFree& block) {
       const Progress now = advance(block.others);
@@ -140,7 +140,7 @@ bool wait_for_a_free() noexcept {
 }
 
 void run_all_frees() noexcept {
-  if (if_captures_met()) return;
+  if (any_capture_seen()) return;
   // what another thread adds meanwhile may be used by work that the wait does not cover
   std::list<BlockFree> taken;
   const auto move_all = [](std::list<BlockFree>& to, std::list<BlockFree>& from) {

@@ -10,7 +10,7 @@
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/block_free.hpp"
 #include "memory/deferred_frees.hpp"
@@ -18,9 +18,9 @@
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/open_captures.hpp"
 #include "stream/operations.hpp"
-#include "stream/own_streams.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
 
@@ -93,8 +93,8 @@ void count_out(int device, std::size_t bytes) noexcept {
   const bool has_pools = has_memory_pools(device);
   const ScopedDevice on{device, operation};
   const auto try_allocate = [&] {
-    return has_pools ? own_call([&] { return backend::malloc_async(block, bytes, stream); },
-                                if_captures_met())
+    return has_pools ? internal_call([&] { return backend::malloc_async(block, bytes, stream); },
+                                     any_capture_seen())
                      : allocate_behind_releases(
                            operation, [&] { return backend::malloc_device(block, bytes); });
   };
@@ -226,7 +226,7 @@ void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream) {
   if (stream == owner) return;
   std::list<StreamPoint>& others = extras.made().others;
   if (find_user(others, stream) != others.end()) return;
-  if (others.size() >= 16 && std::has_single_bit(others.size())) forget_over(others);
+  if (others.size() >= 16 && std::has_single_bit(others.size())) erase_ended_points(others);
   others.splice(others.end(), user(stream));
 }
 
@@ -344,7 +344,7 @@ std::size_t DeviceResource::limit() const {
 }
 
 std::size_t DeviceResource::reserved() const {
-  const detail::OwnDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
+  const detail::InternalDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
   std::size_t bytes = 0;
@@ -353,14 +353,14 @@ std::size_t DeviceResource::reserved() const {
 }
 
 void DeviceResource::set_release_threshold(std::size_t bytes) const {
-  const detail::OwnDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
+  const detail::InternalDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
   if (!detail::has_memory_pools(call.device()))
     detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
   call.check(backend::set_release_threshold(call.device(), bytes));
 }
 
 void DeviceResource::trim() const {
-  const detail::OwnDeviceCall call{device_.ordinal(), "give unused device memory back"};
+  const detail::InternalDeviceCall call{device_.ordinal(), "give unused device memory back"};
   if (detail::are_frees_waiting()) detail::run_complete_frees();
   if (detail::are_frees_waiting(detail::FreeKind::resource)) detail::run_complete_resource_frees();
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));

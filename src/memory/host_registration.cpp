@@ -3,12 +3,12 @@
 
 #include "base/check.hpp"
 #include "base/exit_notice.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 
@@ -71,7 +71,7 @@ struct Registrations {
                                                                           : after;
   }
 };
-Registrations& registrations() { return detail::immortal<Registrations>(); }
+Registrations& registrations() { return detail::never_destroyed<Registrations>(); }
 
 void remove(std::uintptr_t begin) noexcept {
   const std::lock_guard lock{registrations().mutex};

@@ -9,7 +9,7 @@
 #include "base/relaxed_capture.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "memory/memory_facts.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
@@ -57,7 +57,7 @@ void require_possible(std::size_t bytes, const char* operation) {
 }  // namespace
 
 void* allocate_managed(std::size_t bytes, Device device) {
-  const OwnDeviceCall call{device.ordinal(), "allocate managed memory"};
+  const InternalDeviceCall call{device.ordinal(), "allocate managed memory"};
   if (bytes == 0) return nullptr;
   require_possible(bytes, call.operation());
   watch_main_thread();
@@ -100,8 +100,9 @@ void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, Me
   const int whose = detail::number_of(place, operation);
   if (bytes == 0) return;
   detail::require_managed(memory, bytes, operation);
-  detail::check(detail::own_call([&] { return backend::advise(memory, bytes, advice, whose); }),
-                operation);
+  detail::check(
+      detail::internal_call([&] { return backend::advise(memory, bytes, advice, whose); }),
+      operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -10,7 +10,7 @@ namespace {
 /// Removes the points of streams that ended, from a block that stays in use while streams come and
 /// go. Requires: the pool's lock is held, which calls of the runtime make long; but this is rare.
 void prune(PinnedBlock& block) noexcept {
-  forget_over(block.users);
+  erase_ended_points(block.users);
   block.prune_at = std::max<std::size_t>(16, 2 * block.users.size());
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/available_memory.hpp"
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/populate.hpp"
 #include "base/sync.hpp"
 
@@ -34,7 +34,7 @@ struct MadeBlocks {
   sync::Mutex lock;
   std::map<void*, std::size_t> all;
 };
-MadeBlocks& made_blocks() { return immortal<MadeBlocks>(); }
+MadeBlocks& made_blocks() { return never_destroyed<MadeBlocks>(); }
 
 [[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;

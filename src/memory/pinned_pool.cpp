@@ -63,7 +63,7 @@ class Reservation {
 
 [[nodiscard]] backend::status allocate_native(void*& memory, std::size_t bytes,
                                               bool write_combined) noexcept {
-  return own_call([&] {
+  return internal_call([&] {
     return write_combined ? backend::malloc_host_write_combined(memory, bytes)
                           : allocate_pinned_pages(memory, bytes);
   });

@@ -2,7 +2,7 @@
 #include <runnel/pinned_resource.hpp>
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "memory/pinned_blocks.hpp"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class PinnedResource final : public std::pmr::memory_resource {
 }  // namespace
 
 std::pmr::memory_resource* pinned_resource() noexcept {
-  return &detail::immortal<PinnedResource>();
+  return &detail::never_destroyed<PinnedResource>();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -2,7 +2,7 @@
 #include "memory/pinned_shelves.hpp"
 
 #include "base/relaxed_capture.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "memory/pinned_pages.hpp"
 
 #include <runnel/detail/backend.hpp>

@@ -5,7 +5,7 @@
 
 #include "base/announce.hpp"
 #include "base/counters.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/spin_lock.hpp"
 #include "memory/pinned_block.hpp"
 
@@ -211,6 +211,6 @@ class PinnedShelves {
   std::size_t reserved_entries_ = 0;
 };
 
-inline PinnedShelves& pinned_shelves() { return immortal<PinnedShelves>(); }
+inline PinnedShelves& pinned_shelves() { return never_destroyed<PinnedShelves>(); }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,7 +2,7 @@
 #include "memory/recorded_uses.hpp"
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_shelves.hpp"
@@ -30,7 +30,7 @@ struct Recorded {
   std::map<std::uintptr_t, std::list<StreamPoint>> all;  // by the address that the streams use
   std::size_t count = 0;
 };
-Recorded& recorded() { return immortal<Recorded>(); }
+Recorded& recorded() { return never_destroyed<Recorded>(); }
 
 /// Requires, for each function: the lock is held.
 void change_count(std::size_t count) noexcept {
@@ -41,7 +41,7 @@ void prune() noexcept {
   auto& all = recorded().all;
   std::size_t left = 0;
   for (auto each = all.begin(); each != all.end();) {
-    forget_over(each->second);
+    erase_ended_points(each->second);
     left += each->second.size();
     each = each->second.empty() ? all.erase(each) : std::next(each);
   }

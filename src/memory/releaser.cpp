@@ -4,7 +4,7 @@
 #include "base/announce.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
@@ -43,24 +43,25 @@ constexpr auto idle_patience = 1s;
 /// threads' default streams and blocking ones are. False while a capture of the library is open: it
 /// would break if a stream joined it just before that stream is queried.
 [[nodiscard]] bool are_devices_idle() noexcept try {
-  const std::unique_lock no_new_ones = keep_captures_from_beginning();
+  const std::unique_lock no_new_ones = block_new_captures();
   if (are_captures_open()) return false;
   // also those of streams that have ended, which nobody can query
   if (are_functions_under_way()) return false;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {
-    const HeldStream held{{each.slot, each.id}};
-    if (!held) continue;
-    is_used[static_cast<std::size_t>(held.device())] = true;
-    if (held.is_default() || capture_state(held.handle()) != CaptureState::none) continue;
-    if (is_busy(own_call([&] { return backend::stream_query(held.handle()); }))) return false;
+    const HandleLock stream{{each.slot, each.id}};
+    if (!stream) continue;
+    is_used[static_cast<std::size_t>(stream.device())] = true;
+    if (stream.is_default() || capture_state(stream.handle()) != CaptureState::none) continue;
+    if (is_busy(internal_call([&] { return backend::stream_query(stream.handle()); })))
+      return false;
   }
   for (int device = 0; device < max_devices; ++device) {
     if (!is_used[static_cast<std::size_t>(device)]) continue;
     const ScopedDevice on{device, ScopedDevice::no_throw};
     // the question would break a capture
     if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;
-    if (is_busy(own_call([] { return backend::stream_query(backend::default_stream()); })))
+    if (is_busy(internal_call([] { return backend::stream_query(backend::default_stream()); })))
       return false;
   }
   return true;
@@ -79,14 +80,14 @@ template <class F>
 [[nodiscard]] bool do_if_idle(F release) noexcept {
   if (!backend::frees_wait_for_devices()) return release(), true;
   // One thread at a time: the first of two that ends would let operations go on.
-  const std::unique_lock alone{immortal<HoldingThread>().mutex, std::try_to_lock};
+  const std::unique_lock alone{never_destroyed<HoldingThread>().mutex, std::try_to_lock};
   if (!alone.owns_lock()) return false;
   if (!are_devices_idle()) return false;
   bool is_idle = false;
   {
-    const OperationsHeld held;
+    const BlockOperations blocked;
     sync::sleep_for(1ms);
-    is_idle = !is_blocking_work_being_enqueued() && are_devices_idle();
+    is_idle = !is_blocking_enqueue_in_progress() && are_devices_idle();
     if (is_idle) release();
   }
   if (!is_idle) sync::sleep_for(5ms);  // what was held goes on before the next attempt
@@ -130,7 +131,7 @@ class Releaser {
     } catch (const std::bad_alloc&) {
       return false;
     }
-    call_at_exit([]() noexcept { immortal<Releaser>().stop(); });
+    call_at_exit([]() noexcept { never_destroyed<Releaser>().stop(); });
     return started_ = true;
   }
   void wait_for_items() noexcept {
@@ -147,7 +148,7 @@ class Releaser {
   void work() noexcept {
     for (;;) {
       wait_for_items();
-      hold_until([this] { return try_release(); });
+      block_until([this] { return try_release(); });
     }
   }
   /// False if the devices are busy. After stop() nothing is released.
@@ -181,7 +182,7 @@ class Releaser {
   sync::Atomic<bool> calling_{false};  // the thread makes runtime calls
   sync::Atomic<bool> stopped_{false};  // the process exits
 };
-Releaser& releaser() noexcept { return immortal<Releaser>(); }
+Releaser& releaser() noexcept { return never_destroyed<Releaser>(); }
 
 /// A release with a place of its own in the list.
 struct OwnRelease {

@@ -7,11 +7,11 @@
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "device/device_call.hpp"
+#include "device/internal_calls.hpp"
 #include "device/ipc.hpp"
-#include "device/own_calls.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
-#include "stream/own_streams.hpp"
+#include "stream/internal_streams.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -32,7 +32,7 @@ void close_now(const Postponed& item) noexcept {
 }  // namespace
 
 void* allocate_shared(std::size_t bytes, Device device) {
-  const OwnDeviceCall call{device.ordinal(), "allocate memory to share"};
+  const InternalDeviceCall call{device.ordinal(), "allocate memory to share"};
   if (bytes == 0) return nullptr;
   watch_main_thread();
   std::size_t rounded = 0;
@@ -55,7 +55,7 @@ IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool
   if (opened)
     throw_error(errc::invalid_argument, operation,
                 "the memory is another process's: send on the handle that it was opened by");
-  const OwnDeviceCall call{device, operation};
+  const InternalDeviceCall call{device, operation};
   IpcContent content{};
   content.bytes = bytes;
   call.check(backend::export_memory(content.native, pointer));
@@ -71,7 +71,7 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
     throw_error(errc::invalid_argument, operation,
                 "the memory holds no whole number of elements of this type");
   watch_main_thread();
-  const OwnDeviceCall call{device, operation};
+  const InternalDeviceCall call{device, operation};
   OpenedMemory opened{nullptr, content.bytes, device};
   ScopedEvent event{
       [&] { return about_allocation(operation, MemoryKind::device, opened.bytes, device); }};

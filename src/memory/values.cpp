@@ -63,7 +63,7 @@ void require_kind(MemoryKind kind, const char* operation) {
 
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
   const detail::StreamCall call{*this, "make a stream wait for a value"};
-  const detail::BlockingWork enqueued;
+  const detail::BlockingEnqueue enqueued;
   call.check(
       backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
   detail::emit([&] { return call.about(detail::OperationKind::value_awaited); });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// RUNNEL_HANG_REPORT=seconds: a wait of the host that lasts longer is reported once to stderr, with
-// what each stream does, and goes on.
-#include "base/immortal.hpp"
+// RUNNEL_HANG_REPORT=seconds. A wait of the host that lasts longer is reported once to stderr, with
+// the state of each stream, and continues.
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "stream/capture.hpp"
 #include "stream/stream_point.hpp"
 
@@ -31,9 +31,9 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait that is not reported
+constinit sync::Atomic<std::int64_t> limit_in_nanoseconds{0};  // of a wait without a report
 
-/// "3.2 s"
+/// Formats an age, as in "3.2 s".
 struct Age {
   explicit Age(sync::Clock::duration age) noexcept {
     std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>{age}.count());
@@ -53,7 +53,7 @@ constexpr const char* idle = "idle";
 /// Requires: the stream does not end meanwhile.
 [[nodiscard]] const char* state_of(const Slot& slot) noexcept {
   if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
-  return own_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
+  return internal_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
 }
 
 void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcept {
@@ -68,8 +68,8 @@ void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcep
 }
 
 void write_stream(StreamUse use) noexcept try {
-  const HeldStream held{use};
-  if (!held) return;
+  const HandleLock locked{use};
+  if (!locked) return;
   const char* const state = state_of(*use.slot);
   std::fprintf(stderr, "runnel:   %s: %s\n", describe(use.slot, use.id).c_str(), state);
   if (state == idle) return;
@@ -88,14 +88,14 @@ void write_streams() noexcept try {
 } catch (const std::exception&) {
 }
 
-/// Which stream has recorded a native event. Handles are used again, so that there are no more of
-/// them than events at one time.
+/// The stream that last recorded each native event. Handles are reused, so the table never has more
+/// entries than there were events at one time.
 class Recorders {
  public:
   void set(native::event event, std::uint64_t stream) noexcept try {
     const std::lock_guard lock{mutex_};
     ids_[event] = stream;
-  } catch (const std::bad_alloc&) {  // the report does not name the stream then
+  } catch (const std::bad_alloc&) {  // The report then does not name the stream.
   }
   [[nodiscard]] std::uint64_t find(native::event event) noexcept {
     const std::lock_guard lock{mutex_};
@@ -107,16 +107,16 @@ class Recorders {
   sync::Mutex mutex_;
   std::unordered_map<native::event, std::uint64_t> ids_;
 };
-Recorders& recorders() { return immortal<Recorders>(); }
+Recorders& recorders() { return never_destroyed<Recorders>(); }
 
-/// The stream that the operation waits for; 0 if it is not known.
+/// The id of the stream that the operation waits for; 0 if it is not known.
 [[nodiscard]] std::uint64_t awaited_by(const Operation& operation) noexcept {
   if (operation.other_stream != 0) return operation.other_stream;
   return operation.event != nullptr ? recorders().find(operation.event) : 0;
 }
 
-/// Looks at the waits from time to time. Its thread starts with the first wait, and sleeps while
-/// there is none.
+/// Checks the running waits from time to time. Its thread starts with the first wait, and sleeps
+/// while there are none.
 class HangReporter {
  public:
   void add(const Operation& operation) noexcept try {
@@ -127,7 +127,7 @@ class HangReporter {
     waits_.push_back({&operation, stream, gettid(), sync::Clock::now()});
     signal_.fetch_add(1, std::memory_order_release);
     signal_.notify_one();
-  } catch (const std::bad_alloc&) {  // this wait is not reported
+  } catch (const std::bad_alloc&) {  // This wait is not reported.
   }
   void remove(const Operation& operation) noexcept {
     const std::lock_guard lock{mutex_};
@@ -140,13 +140,13 @@ class HangReporter {
 
  private:
   struct Wait {
-    const Operation* operation;  // lives as long as the entry
+    const Operation* operation;  // outlives the entry
     std::uint64_t stream;
     int thread;
     sync::Clock::time_point since;
     bool is_reported = false;
   };
-  struct Found {
+  struct LateWait {
     bool is_any = false;
     bool is_late = false;
     char text[200]{};
@@ -154,12 +154,12 @@ class HangReporter {
   [[nodiscard]] bool start() noexcept {
     try {
       sync::Thread{[this] { work(); }}.detach();
-    } catch (const std::system_error&) {  // nothing is reported then
+    } catch (const std::system_error&) {  // Nothing is reported then.
       return false;
     } catch (const std::bad_alloc&) {
       return false;
     }
-    call_at_exit([]() noexcept { immortal<HangReporter>().stop(); });
+    call_at_exit([]() noexcept { never_destroyed<HangReporter>().stop(); });
     return started_ = true;
   }
   void work() noexcept {
@@ -168,26 +168,26 @@ class HangReporter {
         limit / 8, std::chrono::milliseconds{1}, std::chrono::milliseconds{250});
     for (;;) {
       const std::uint32_t seen = signal_.load(std::memory_order_acquire);
-      const Found found = look(limit);
-      if (!go_on(found)) return;
+      const LateWait found = find_late_wait(limit);
+      if (!report_unless_stopped(found)) return;
       if (found.is_any)
         sync::sleep_for(pause);
       else
         signal_.wait(seen, std::memory_order_acquire);
     }
   }
-  /// Reports what was found. False once the process exits.
-  [[nodiscard]] bool go_on(const Found& found) noexcept {
+  /// Reports a late wait. False once the process exits.
+  [[nodiscard]] bool report_unless_stopped(const LateWait& found) noexcept {
     const std::lock_guard lock{reporting_};
     if (!stopped_ && found.is_late) report(found);
     return !stopped_;
   }
-  [[nodiscard]] Found look(std::chrono::nanoseconds limit) noexcept {
-    Found found;
+  [[nodiscard]] LateWait find_late_wait(std::chrono::nanoseconds limit) noexcept {
+    LateWait found;
     const auto now = sync::Clock::now();
     const std::lock_guard lock{mutex_};
     found.is_any = !waits_.empty();
-    // The latest wait first: it may be a part of another one, and says more.
+    // The latest wait first: it may be a part of another wait, and is more precise.
     for (auto wait = waits_.rbegin(); wait != waits_.rend() && !found.is_late; ++wait) {
       if (wait->is_reported || now - wait->since < limit) continue;
       found.is_late = wait->is_reported = true;
@@ -202,17 +202,17 @@ class HangReporter {
     }
     return found;
   }
-  static void report(const Found& found) noexcept {
+  static void report(const LateWait& found) noexcept {
     std::fprintf(stderr, "runnel: a wait lasts long: %s\n", found.text);
     write_streams();
     std::fprintf(stderr, "runnel: the wait goes on\n");
     std::fflush(stderr);
   }
 
-  sync::Mutex mutex_;  // guards the list
+  sync::Mutex mutex_;  // protects the list
   std::vector<Wait> waits_;
   bool started_ = false;
-  sync::Mutex reporting_;  // held while a report makes runtime calls
+  sync::Mutex reporting_;  // locked while a report makes runtime calls
   bool stopped_ = false;
   sync::Atomic<std::uint32_t> signal_{0};
 };
@@ -230,8 +230,9 @@ void note_operation(const Operation& operation) noexcept {
 void observe_waits(const Operation& operation) noexcept {
   switch (operation.kind) {
     case OperationKind::host_wait:
-      return operation.phase == HookPhase::before ? immortal<HangReporter>().add(operation)
-                                                  : immortal<HangReporter>().remove(operation);
+      return operation.phase == HookPhase::before
+                 ? never_destroyed<HangReporter>().add(operation)
+                 : never_destroyed<HangReporter>().remove(operation);
     case OperationKind::entered:
       return note_operation(operation);
     case OperationKind::event_recorded:
@@ -242,7 +243,7 @@ void observe_waits(const Operation& operation) noexcept {
   }
 }
 
-[[nodiscard]] bool is_report_demanded() noexcept {
+[[nodiscard]] bool is_report_requested() noexcept {
   const char* const text = std::getenv("RUNNEL_HANG_REPORT");
   if (text == nullptr || *text == '\0') return false;
   double seconds = 0;
@@ -258,13 +259,13 @@ void observe_waits(const Operation& operation) noexcept {
   const std::int64_t limit = std::llround(seconds * 1e9);
   if (limit == 0) return false;
   limit_in_nanoseconds.store(limit, std::memory_order_relaxed);
-  attention.fetch_or(attention_entered, std::memory_order_relaxed);
+  slow_path_reasons.fetch_or(slow_path_observer, std::memory_order_relaxed);
   return true;
 }
 
 }  // namespace
 
 extern const Observer hang_report_observer;
-constinit const Observer hang_report_observer{observer_hangs, is_report_demanded, observe_waits};
+constinit const Observer hang_report_observer{observer_hangs, is_report_requested, observe_waits};
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

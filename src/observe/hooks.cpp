@@ -31,7 +31,7 @@ HookEvent hook_event(const Operation& operation) noexcept {
   if (slot == nullptr) return event;
   event.device = slot->device;
   event.native_stream = slot->hand_out();
-  // Another stream may have the slot now. The name of one that has just ended is still there.
+  // Another stream may use the slot now. A stream that has just ended still has its name there.
   if (is_live(slot, event.stream) || event.kind == HookKind::stream_ended)
     event.stream_name = slot->name;
   return event;

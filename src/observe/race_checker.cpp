@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the race checker learns of operations. Work that is being captured does not count: it does
-// not run yet.
+// Passes operations to the race checker. Captured work is ignored, because it does not run yet.
 #include "base/operation.hpp"
 #include "checker/hooks.hpp"
 #include "stream/capture.hpp"
@@ -41,7 +40,7 @@ namespace {
   return info_of({&call.slot(), call.slot().id.load(std::memory_order_acquire)});
 }
 
-/// Each operation of a batch looks like one behind the others: they have no order.
+/// Each operation of a batch gets its own index, because the operations have no order.
 void batch(const Operation& operation) noexcept try {
   std::vector<checker::Access> accesses;
   accesses.reserve(operation.unordered.size());
@@ -52,7 +51,7 @@ void batch(const Operation& operation) noexcept try {
     accesses.push_back({address, address + use.rows.width, use.access, i / 2});
   }
   checker::uses_memory_at_once(info_of(operation.stream), operation.name, std::move(accesses));
-} catch (const std::bad_alloc&) {  // the batch is not looked at
+} catch (const std::bad_alloc&) {  // The batch is not checked.
 }
 
 void copy_or_fill(const Operation& operation) noexcept {
@@ -68,8 +67,7 @@ void allocation(const Operation& operation) noexcept {
     checker::pins(operation.to, operation.bytes);
   else if (operation.stream.slot != nullptr && !operation.captured)
     checker::allocates_in_order(info_of(operation.stream), operation.to, operation.bytes);
-  else  // what is allocated in a capture is used when the graph runs, which the checker does not
-        // see
+  else  // memory of a capture is used when the graph runs, which the checker does not see
     checker::allocates(operation.to, operation.bytes);
 }
 
@@ -78,7 +76,7 @@ void free_in_order(const Operation& operation) noexcept try {
   for (const StreamPoint& user : *operation.users)
     awaited.push_back(info_of({user.stream().slot, user.stream().id}));
   checker::frees_in_order(info_of(operation.stream), awaited, operation.to, operation.bytes);
-  // its owner may use it for something else
+  // The owner may now use it for something else.
   if (operation.is_of_program) checker::allocates(operation.to, operation.bytes);
 } catch (const std::bad_alloc&) {
   checker::allocates(operation.to, operation.bytes);  // forgets the block
@@ -93,7 +91,7 @@ void deallocation(const Operation& operation) noexcept {
     checker::frees(operation.to, operation.bytes);
 }
 
-/// Takes no lock for a stream that the checker knows to be complete.
+/// Takes no lock for a stream that the checker already knows to be complete.
 void known_complete(const Operation& operation) noexcept {
   if (operation.event != nullptr) return checker::host_waited_for_event(operation.event);
   if (operation.stream.slot == nullptr) return checker::host_waited_for_device(operation.device);
@@ -102,9 +100,9 @@ void known_complete(const Operation& operation) noexcept {
     checker::host_waited_for_stream(stream);
 }
 
-/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Not in a program with more rights than its caller: the
-/// checker runs addr2line from PATH.
-[[nodiscard]] bool is_check_demanded() noexcept {
+/// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Ignored in a program with more privileges than its caller,
+/// because the checker runs addr2line from PATH.
+[[nodiscard]] bool is_check_requested() noexcept {
   const char* const setting = secure_getenv("RUNNEL_CHECK");
   if (setting == nullptr || *setting == '\0' || std::strcmp(setting, "0") == 0) return false;
   if (std::strcmp(setting, "1") == 0 || std::strcmp(setting, "abort") == 0) return true;
@@ -117,8 +115,8 @@ void known_complete(const Operation& operation) noexcept {
 
 }  // namespace
 
-/// Not in the namespace without a name: a report leaves out the frames of functions whose names
-/// begin with runnel::.
+/// Not in the unnamed namespace: reports omit the frames of functions whose names begin with
+/// runnel::.
 void check_operation(const Operation& operation) noexcept;
 void check_operation(const Operation& operation) noexcept {
   if (operation.phase == HookPhase::before || operation.failed) return;
@@ -138,7 +136,7 @@ void check_operation(const Operation& operation) noexcept {
       return checker::adopts_event(operation.event);
     case OperationKind::event_waited:
     case OperationKind::stream_waited:
-    // nobody knows who writes the number: as after everything submitted so far
+    // The writer of the value is unknown, so the wait counts as one for all work submitted so far.
     case OperationKind::value_awaited:
       return checker::waits_for_event(info_of(operation.stream), operation.event);
     case OperationKind::stream_released:
@@ -155,7 +153,7 @@ void check_operation(const Operation& operation) noexcept {
 }
 
 extern const Observer race_checker_observer;
-constinit const Observer race_checker_observer{observer_checker, is_check_demanded,
+constinit const Observer race_checker_observer{observer_checker, is_check_requested,
                                                check_operation};
 
 void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer,

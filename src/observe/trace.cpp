@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/trace.hpp>
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
@@ -28,10 +28,10 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-// about 100 MB; later ones are only counted
+// About 100 MB. Further slices are only counted.
 constexpr std::size_t most_slices = std::size_t{1} << 20;
 
-/// An operation that has begun, or an interval of a stream whose times are not known yet.
+/// An operation that has begun, or an interval of a stream with unknown times.
 struct Interval {
   TraceSlice slice{};
   TracePoint begin;
@@ -39,20 +39,21 @@ struct Interval {
 };
 
 struct Recording {
-  // no runtime call is made while it is held, since one may run a host function on this thread
+  // No runtime call is made under it, since the call may run a host function on this thread.
   sync::Mutex mutex;
   TraceContents contents;
   std::unordered_map<std::uint64_t, Interval> open;  // by key_of()
   std::vector<Interval> pending;
-  std::size_t until_look = 256;  // so many pending intervals
-  std::set<std::string> names;   // of ranges
+  std::size_t resolve_threshold =
+      256;                      // the number of pending intervals that triggers resolve_pending()
+  std::set<std::string> names;  // of ranges
   std::string file;
-  bool has_complained = false;
+  bool is_unwritable_reported = false;
   sync::Mutex starting;
-  bool is_exit_watched = false;  // guarded by `starting`
-  sync::Mutex looking;           // held by the thread that asks for the times of pending intervals
+  bool is_exit_watched = false;  // protected by `starting`
+  sync::Mutex resolving;         // locked by the thread that resolves pending intervals
 };
-Recording& recording() { return immortal<Recording>(); }
+Recording& recording() { return never_destroyed<Recording>(); }
 
 [[nodiscard]] bool is_interval_of_stream(HookKind kind) noexcept {
   return kind == HookKind::copy || kind == HookKind::fill || kind == HookKind::graph_launch ||
@@ -61,7 +62,7 @@ Recording& recording() { return immortal<Recording>(); }
 
 [[nodiscard]] TraceRow thread_row() noexcept { return {-1, static_cast<std::uint64_t>(gettid())}; }
 
-// Requires, for the following functions: the mutex is held. @throws std::bad_alloc
+// Requires, for the following functions: the mutex is locked. @throws std::bad_alloc
 
 void name_row(Recording& r, const TraceRow& row, const char* name) {
   const auto [place, is_new] = r.contents.rows.try_emplace(row);
@@ -97,7 +98,8 @@ void add(Recording& r, const TraceSlice& slice) {
           .bytes = event.bytes};
 }
 
-/// A host function may run, with its own number, before the call that has enqueued it returns.
+/// The bit distinguishes a host function from the call that has enqueued it. Both have the same
+/// number, and the function may run before the call returns.
 [[nodiscard]] std::uint64_t key_of(const HookEvent& event) noexcept {
   return event.number << 1U | std::uint64_t{event.kind == HookKind::host_function_run};
 }
@@ -130,11 +132,11 @@ void end_operation(Recording& r, const HookEvent& event, double now, TracePoint&
   r.pending.push_back(std::move(interval));
 }
 
-/// Asks for the times of pending intervals. Those whose work is not complete stay. It never waits.
-void look_at_pending() noexcept try {
+/// Resolves the times of pending intervals. Intervals of unfinished work stay. Never blocks.
+void resolve_pending() noexcept try {
   Recording& r = recording();
-  const std::unique_lock looking{r.looking, std::try_to_lock};
-  if (!looking.owns_lock() || in_host_function) return;
+  const std::unique_lock resolving{r.resolving, std::try_to_lock};
+  if (!resolving.owns_lock() || in_host_function) return;
   std::vector<Interval> all;
   std::vector<TraceSlice> known;
   {
@@ -145,8 +147,8 @@ void look_at_pending() noexcept try {
   std::erase_if(all, [&](Interval& each) {
     const PointState begin = resolve(each.begin);
     const PointState end = resolve(each.end);
-    if (begin == PointState::not_yet || end == PointState::not_yet) return false;
-    if (begin == PointState::lost || end == PointState::lost) return true;
+    if (begin == PointState::pending || end == PointState::pending) return false;
+    if (begin == PointState::unknown || end == PointState::unknown) return true;
     each.slice.begin = each.begin.time;
     each.slice.end = std::max(each.begin.time, each.end.time);
     known.push_back(each.slice);
@@ -157,13 +159,13 @@ void look_at_pending() noexcept try {
     for (const TraceSlice& slice : known) add(r, slice);
     r.pending.insert(r.pending.begin(), std::move_iterator{all.begin()},
                      std::move_iterator{all.end()});
-    r.until_look = std::max<std::size_t>(256, 2 * r.pending.size());
-  } catch (const std::bad_alloc&) {  // these intervals are lost
+    r.resolve_threshold = std::max<std::size_t>(256, 2 * r.pending.size());
+  } catch (const std::bad_alloc&) {  // These intervals are dropped.
   }
 } catch (const std::bad_alloc&) {  // the intervals stay
 }
 
-/// Forgets an operation that has begun.
+/// Drops an operation that has begun.
 void drop_open(Recording& r, const HookEvent& event) noexcept {
   const std::lock_guard lock{r.mutex};
   r.open.erase(key_of(event));
@@ -177,8 +179,8 @@ void collect(const Operation& operation) noexcept {
   const double called = trace_now();
   note_stream(event);
   TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
-  const double now = is_before ? trace_now() : called;  // the trace's own time does not count
-  bool to_look = false;
+  const double now = is_before ? trace_now() : called;  // leaves out the trace's own time
+  bool must_resolve = false;
   try {
     Recording& r = recording();
     const std::lock_guard lock{r.mutex};
@@ -191,16 +193,16 @@ void collect(const Operation& operation) noexcept {
       end_operation(r, event, now, point);
     else
       add(r, slice_of(r, event, now));
-    to_look = is_of_stream && r.pending.size() >= r.until_look;
-  } catch (const std::bad_alloc&) {  // this event is lost
+    must_resolve = is_of_stream && r.pending.size() >= r.resolve_threshold;
+  } catch (const std::bad_alloc&) {  // This event is dropped.
     if (!is_before) drop_open(recording(), event);
   }
-  if (to_look) look_at_pending();
+  if (must_resolve) resolve_pending();
 }
 
-/// Says once that the file cannot be written.
-bool complain(Recording& r) noexcept {
-  if (!std::exchange(r.has_complained, true)) {
+/// Reports once that the file cannot be written.
+bool report_unwritable(Recording& r) noexcept {
+  if (!std::exchange(r.is_unwritable_reported, true)) {
     const std::string& file = r.file;
     std::fprintf(stderr, "runnel: the trace cannot be written to %s\n", file.c_str());
   }
@@ -208,13 +210,13 @@ bool complain(Recording& r) noexcept {
 }
 
 bool write_now(bool last) noexcept try {
-  look_at_pending();
+  resolve_pending();
   fetch_activities(last);
   Recording& r = recording();
   const std::lock_guard lock{r.mutex};
   move_activities(r.contents, most_slices);
   const std::size_t complete = r.contents.slices.size();
-  // what runs on has no end yet, and its begin may not be known
+  // Unfinished work has no end yet, and its begin may be unknown.
   for (const Interval& each : r.pending) {
     TraceSlice slice = each.slice;
     slice.end = -1;
@@ -222,7 +224,7 @@ bool write_now(bool last) noexcept try {
   }
   const bool is_written = write_trace(r.file, r.contents);
   r.contents.slices.resize(complete);
-  return is_written || complain(r);
+  return is_written || report_unwritable(r);
 } catch (const std::bad_alloc&) {
   return false;
 }
@@ -234,7 +236,7 @@ bool start_trace(const char* file) {
   {
     const std::lock_guard lock{r.mutex};
     r.file = trace_file_name(file);
-    if (!can_write(r.file)) return complain(r);
+    if (!can_write(r.file)) return report_unwritable(r);
   }
   static_cast<void>(trace_now());
   start_activities();
@@ -244,8 +246,8 @@ bool start_trace(const char* file) {
   return true;
 }
 
-/// Not in a program with more rights than its caller, who names the file.
-[[nodiscard]] bool is_trace_demanded() noexcept try {
+/// Ignored in a program with more privileges than its caller, who chooses the file.
+[[nodiscard]] bool is_trace_requested() noexcept try {
   const char* const file = secure_getenv("RUNNEL_TRACE");
   return file != nullptr && *file != '\0' && start_trace(file);
 } catch (const std::bad_alloc&) {
@@ -253,7 +255,7 @@ bool start_trace(const char* file) {
   return false;
 }
 
-/// A range is no part of another operation.
+/// A range is never a part of another operation.
 [[nodiscard]] Operation about_range(const StreamCall& call, const char* name, std::uint64_t number,
                                     HookPhase phase) noexcept {
   Operation range = call.about(OperationKind::range);
@@ -266,7 +268,7 @@ bool start_trace(const char* file) {
 }  // namespace
 
 extern const Observer trace_observer;
-constinit const Observer trace_observer{observer_trace, is_trace_demanded, collect};
+constinit const Observer trace_observer{observer_trace, is_trace_requested, collect};
 
 }  // namespace detail
 
@@ -289,7 +291,7 @@ void TraceRange::begin() {
 void TraceRange::end() noexcept try {
   const detail::StreamCall call{stream_, "end a range of the trace"};
   detail::deliver(detail::about_range(call, name_, number_, HookPhase::after));
-} catch (...) {  // the stream has ended: the range has no end
+} catch (...) {  // The stream has ended: the range has no end.
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

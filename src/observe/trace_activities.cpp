@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/trace_activities.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "observe/trace_times.hpp"
 
@@ -30,9 +30,9 @@ namespace {
 
 constexpr std::size_t most_kept = std::size_t{1} << 20;
 
-struct Work {
-  backend::Activity activity;  // its name is one of `names`, or null
-  double begin;                // microseconds, as in the trace
+struct TimedWork {
+  backend::Activity activity;  // Its name is one of `names`, or null.
+  double begin;                // microseconds, on the clock of the trace
   double end;
 };
 
@@ -40,20 +40,20 @@ struct Activities {
   sync::Atomic<bool> are_collected{false};
   sync::Mutex starting;
   bool was_started = false;
-  std::string source;  // which library times the work, or why none does
-  sync::Mutex mutex;   // guards the rest; no runtime call is made while it is held
-  std::vector<Work> all;
+  std::string source;  // the profiling library, or why there is none
+  sync::Mutex mutex;   // protects the rest; no runtime call is made under it
+  std::vector<TimedWork> all;
   std::size_t lost = 0;
-  // of kernels: as the linker spells them, and as people do
+  // Maps mangled kernel names to readable ones.
   std::map<std::string, std::string, std::less<>> names;
-  // device and number there: the stream's id
+  // Maps a device and the profiling library's stream number to the stream's id.
   std::map<std::pair<int, std::uint32_t>, std::uint64_t> streams;
-  // ids of streams whose number is known
+  // The ids of streams with known numbers.
   std::set<std::uint64_t> known;
 };
-Activities& activities() { return immortal<Activities>(); }
+Activities& activities() { return never_destroyed<Activities>(); }
 
-// Requires, for the following two functions: the mutex is held. @throws std::bad_alloc
+// Requires, for the following two functions: the mutex is locked. @throws std::bad_alloc
 
 [[nodiscard]] const char* readable_name(Activities& a, const char* name) {
   if (const auto found = a.names.find(std::string_view{name}); found != a.names.end())
@@ -73,15 +73,15 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
     return static_cast<double>(static_cast<std::int64_t>(nanoseconds)) / 1000 - offset;
   };
   a.all.push_back({activity, 0, 0});
-  Work& work = a.all.back();
+  TimedWork& work = a.all.back();
   work.activity.name = nullptr;
   if (activity.name != nullptr) work.activity.name = readable_name(a, activity.name);
   work.begin = time(activity.begin);
   work.end = time(activity.end);
 }
 
-/// What the profiling library's clock is ahead of the trace's, in microseconds: the closest of some
-/// readings. It is read anew for each delivery, because that clock may be the time of day, which
+/// The offset of the profiling library's clock from the trace's, in microseconds: the closest of
+/// some readings. Read again for each delivery, because that clock may be the time of day, which
 /// can be set.
 [[nodiscard]] bool read_clocks(double& ahead) noexcept {
   double closest = 1e9;
@@ -97,7 +97,7 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
   return true;
 }
 
-/// The sink.
+/// The callback of the profiling library.
 void take_activities(const backend::Activity* list, std::size_t count, std::size_t lost) noexcept {
   if (is_forked_child()) return;
   double ahead = 0;
@@ -107,25 +107,26 @@ void take_activities(const backend::Activity* list, std::size_t count, std::size
   std::size_t taken = 0;
   try {
     for (; has_clock && taken < count; ++taken) keep(a, list[taken], ahead);
-  } catch (const std::bad_alloc&) {  // the others are lost
+  } catch (const std::bad_alloc&) {  // The others are dropped.
   }
   a.lost += lost + (count - taken);
 }
 
-[[nodiscard]] const char* name_of(const Work& work) noexcept {
+[[nodiscard]] const char* name_of(const TimedWork& work) noexcept {
   if (work.activity.kind == backend::ActivityKind::kernel)
     return work.activity.name != nullptr ? work.activity.name : "kernel";
   return work.activity.kind == backend::ActivityKind::copy ? "copy" : "fill";
 }
 
-[[nodiscard]] const char* category_of(const Work& work) noexcept {
+[[nodiscard]] const char* category_of(const TimedWork& work) noexcept {
   constexpr const char* names[] = {"kernel on the device", "copy on the device",
                                    "fill on the device"};
   return names[static_cast<std::size_t>(work.activity.kind)];
 }
 
-/// The row of the work, which has a name then. @throws std::bad_alloc
-[[nodiscard]] TraceRow row_of(const Activities& a, TraceContents& contents, const Work& work) {
+/// The row of the work. Adds its name.
+/// @throws std::bad_alloc
+[[nodiscard]] TraceRow row_of(const Activities& a, TraceContents& contents, const TimedWork& work) {
   const int device = work.activity.device;
   const auto found = a.streams.find({device, work.activity.stream});
   if (found == a.streams.end()) {
@@ -164,8 +165,7 @@ void start_activities() noexcept try {
   const bool is_on = backend::collect_activities(&take_activities, text, sizeof text);
   if (*text != '\0') a.source = (is_on ? "timed by " : "not timed: ") + std::string{text};
   a.are_collected.store(is_on, std::memory_order_release);
-} catch (
-    const std::bad_alloc&) {  // the work is not collected, or collected without a word about it
+} catch (const std::bad_alloc&) {  // The work is not collected, or the file does not say how.
 }
 
 void note_stream(const HookEvent& event) noexcept try {
@@ -179,13 +179,13 @@ void note_stream(const HookEvent& event) noexcept try {
     if (a.known.contains(event.stream)) return;
   }
   std::uint32_t number = 0;
-  if (!own_call(event.device, ScopedDevice::no_throw,
-                [&] { return backend::activity_stream(event.native_stream, number); }))
+  if (!internal_call(event.device, ScopedDevice::no_throw,
+                     [&] { return backend::activity_stream(event.native_stream, number); }))
     return;
   const std::lock_guard lock{a.mutex};
   a.streams[{event.device, number}] = event.stream;
   a.known.insert(event.stream);
-} catch (const std::bad_alloc&) {  // the next operation may find memory
+} catch (const std::bad_alloc&) {  // The next operation may find memory.
 }
 
 void fetch_activities(bool last) noexcept {
@@ -204,7 +204,7 @@ void move_activities(TraceContents& contents, std::size_t most_slices) {
   const std::lock_guard lock{a.mutex};
   contents.dropped += std::exchange(a.lost, 0);
   while (!a.all.empty()) {
-    const Work& work = a.all.back();
+    const TimedWork& work = a.all.back();
     if (contents.slices.size() < most_slices)
       contents.slices.push_back({.name = name_of(work),
                                  .category = category_of(work),

@@ -8,7 +8,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Writes text within quotes. Bytes that are no plain text become question marks.
+/// Writes text within quotes. Bytes outside printable ASCII become question marks.
 void put_text(std::FILE* file, std::string_view text) noexcept {
   std::fputc('"', file);
   for (const char c : text) {
@@ -19,10 +19,10 @@ void put_text(std::FILE* file, std::string_view text) noexcept {
   std::fputc('"', file);
 }
 
-/// Viewers group rows by process: number 1 is the host, and each device has one.
+/// Viewers group rows by process: number 1 is the host, and each device has its own.
 [[nodiscard]] int process_of(const TraceRow& row) noexcept { return row.device + 2; }
 
-/// Within a process, viewers tell rows apart by the thread's number.
+/// Within a process, viewers identify rows by the thread number.
 [[nodiscard]] unsigned long long thread_of(const TraceRow& row) noexcept {
   constexpr unsigned long long work = 1ULL << 41;
   return row.id + (row.is_work ? work : 0);
@@ -49,7 +49,7 @@ void put_rows(std::FILE* file, const TraceContents& contents) noexcept {
       last = row.device;
     }
     put_label(file, "thread_name", row, name);
-    if (row.device >= 0)  // what a device did of a stream stands beneath the stream
+    if (row.device >= 0)  // a device row stands below its stream
       std::fprintf(file,
                    ",\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": %d, \"tid\": "
                    "%llu, \"args\": {\"sort_index\": %d}}",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The file of the trace.
+/// The trace file.
 #pragma once
 
 #include <runnel/hooks.hpp>
@@ -14,17 +14,17 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A row of the picture: a stream of a device, what the device did of that stream, or a thread of
-/// the host, whose device is -1.
+/// A row of the trace: a stream of a device, the device's work of that stream, or a host thread,
+/// whose device is -1.
 struct TraceRow {
   int device;
   std::uint64_t id;
-  bool is_work = false;  // as the vendor's profiling library has timed it
+  bool is_work = false;  // timed by the vendor's profiling library
   friend auto operator<=>(const TraceRow&, const TraceRow&) = default;
 };
 
-/// Is added to the profiling library's number of a stream that runnel does not know, for the id of
-/// its row.
+/// Added to the profiling library's number of a stream that the library does not know, to form the
+/// id of its row.
 constexpr std::uint64_t foreign_stream = std::uint64_t{1} << 40;
 
 struct TraceSlice {
@@ -33,7 +33,7 @@ struct TraceSlice {
   bool failed;
   TraceRow row;
   double begin;          // microseconds
-  double end;            // below 0: not known
+  double end;            // below 0: unknown
   std::uint64_t number;  // 0: none
   std::uint64_t stream;
   std::uint64_t other;
@@ -44,13 +44,14 @@ struct TraceContents {
   std::vector<TraceSlice> slices;
   std::map<TraceRow, std::string> rows;
   std::size_t dropped = 0;
-  // which profiling library times the devices' work, or why none does; empty: none could
+  // The profiling library, or why there is none. Empty: the backend has none.
   std::string device_work;
 };
 
-/// The name, with `%p` replaced by the process's number. @throws std::bad_alloc
+/// Replaces `%p` in the name by the process id.
+/// @throws std::bad_alloc
 [[nodiscard]] std::string trace_file_name(const char* name);
-/// Whether the file can be written. It is made, but what it has stays.
+/// Whether the file can be written. Creates it if needed, and keeps its content.
 [[nodiscard]] bool can_write(const std::string& name) noexcept;
 /// False if the file cannot be written.
 [[nodiscard]] bool write_trace(const std::string& name, const TraceContents& contents) noexcept;

@@ -3,7 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
@@ -24,10 +24,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* tracing = "trace a stream";
-// microseconds: a float of milliseconds is then good for one
+// In microseconds. At longer distances, a float of milliseconds is less exact than 1 us.
 constexpr double longest_distance = 10e6;
 
-/// An event of a device whose time on the host's clock is known.
+/// An event of a device with a known time on the host's clock.
 struct DeviceClock {
   enum class State : unsigned char { unused, works, broken } state = State::unused;
   EventRef anchor{};
@@ -43,7 +43,7 @@ struct Clocks {
   sync::Mutex mutex;
   std::array<DeviceClock, max_devices> all{};
 };
-Clocks& clocks() { return immortal<Clocks>(); }
+Clocks& clocks() { return never_destroyed<Clocks>(); }
 
 void start_clock(DeviceClock& clock, int device) noexcept {
   clock.state = DeviceClock::State::broken;
@@ -69,15 +69,15 @@ void start_clock(DeviceClock& clock, int device) noexcept {
   return clock.state == DeviceClock::State::works;
 }
 
-/// Takes the event. If it is far from the anchor, it becomes the anchor, so that later times stay
-/// exact.
+/// Consumes the event. An event far from the anchor becomes the new anchor, so that later times
+/// stay exact.
 [[nodiscard]] PointState read_time(TracePoint& point) noexcept {
   EventRef event = std::move(point.event);
   float milliseconds = 0;
   const std::lock_guard lock{clocks().mutex};
   DeviceClock& clock = clocks().all[static_cast<std::size_t>(event->device)];
   if (!succeeded_or_forget(backend::event_elapsed(milliseconds, clock.anchor.get(), event.get())))
-    return PointState::lost;
+    return PointState::unknown;
   point.time = clock.time + 1000.0 * static_cast<double>(milliseconds);
   if (point.time - clock.time > longest_distance) {
     std::swap(clock.anchor, event);
@@ -94,7 +94,7 @@ TracePoint trace_point(const HookEvent& event) noexcept {
   TracePoint point;
   if (event.captured) return point;
   const RelaxedCapture relaxed;
-  const sync::Unseen unseen;  // the user has not asked
+  const sync::TsanIgnore ignore;  // The user has not requested the query.
   const backend::status s = backend::stream_query(event.native_stream);
   if (s == backend::ok) {
     point.time = trace_now();
@@ -102,7 +102,7 @@ TracePoint trace_point(const HookEvent& event) noexcept {
   }
   backend::forget_error(s);
   if (!backend::is_not_ready(s) || !has_clock(event.device)) return point;
-  // without one the interval is lost
+  // Without an event the interval is dropped.
   EventRef taken = try_take_event(event.device, timed_event, tracing);
   if (taken && succeeded_or_forget(backend::event_record(taken.get(), event.native_stream)))
     point.event = std::move(taken);
@@ -110,13 +110,13 @@ TracePoint trace_point(const HookEvent& event) noexcept {
 }
 
 PointState resolve(TracePoint& point) noexcept {
-  if (!point.event) return point.time >= 0 ? PointState::known : PointState::lost;
-  const sync::Unseen unseen;
-  const backend::status s = own_call([&] { return backend::event_query(point.event.get()); });
+  if (!point.event) return point.time >= 0 ? PointState::known : PointState::unknown;
+  const sync::TsanIgnore ignore;
+  const backend::status s = internal_call([&] { return backend::event_query(point.event.get()); });
   if (s == backend::ok) return read_time(point);
   backend::forget_error(s);
-  if (backend::is_not_ready(s)) return PointState::not_yet;
-  return PointState::lost;
+  if (backend::is_not_ready(s)) return PointState::pending;
+  return PointState::unknown;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When a stream was where, in the time of the host, for the trace.
+/// Times at which streams reach a point, on the host's clock, for the trace.
 #pragma once
 
 #include "base/sync.hpp"
@@ -15,22 +15,21 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// Microseconds since the first call.
 [[nodiscard]] double trace_now() noexcept;
 
-/// A moment of a stream: a known one, or an event that marks it, or neither if it will never be
-/// known.
+/// A position of a stream: its time, or an event, or neither if the time will never be known.
 struct TracePoint {
   double time = -1;
   EventRef event{};
 };
 
-/// The moment at which the work submitted to the stream so far is complete. If nothing is left to
-/// do that is now; only otherwise an event is recorded, because one on an idle stream would make it
-/// busy, and copies choose their route by that. Requires: the stream's device is current if its
-/// handle needs that.
+/// The time at which the present work of the stream is complete. For an idle stream that is now. An
+/// event is recorded only on a busy stream: it would make an idle stream busy, and copies choose
+/// their route by that. Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] TracePoint trace_point(const HookEvent& event) noexcept;
 
-/// An event and its time on the host's clock: `happen()` records one where nothing else is to be
-/// done, and waits for it. It lies between two readings of the clock. On a busy machine these may
-/// be far apart, so the closest pair of up to 20 attempts counts. Empty if the first event is.
+/// An event and its time on the host's clock. `happen()` records an event on an idle stream, and
+/// waits for it; the event lies between two readings of the clock. On a busy machine these may be
+/// far apart, so the closest pair of up to 20 attempts is used. Empty if `happen()` returns an
+/// empty event.
 template <class Happen>
 [[nodiscard]] auto match_clocks(sync::Clock::duration close_enough, Happen happen) {
   std::pair<decltype(happen()), sync::Clock::time_point> best;
@@ -47,8 +46,8 @@ template <class Happen>
   return best;
 }
 
-enum class PointState : unsigned char { known, not_yet, lost };
-/// Asks for the time of the event, and gives it back to the pool.
+enum class PointState : unsigned char { known, pending, unknown };
+/// Reads the time of the event if it is complete, and returns the event to the pool.
 [[nodiscard]] PointState resolve(TracePoint& point) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

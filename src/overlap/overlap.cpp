@@ -120,7 +120,7 @@ class OverlapRun {
   /// Waits for the devices, and ignores failures, which the following allocations report. Does
   /// nothing once the process has captured streams, because the wait would end a capture.
   void wait_for_devices() const noexcept {
-    if (if_captures_met()) return;
+    if (any_capture_seen()) return;
     for (const Device device : plan_.devices) try {
         device.synchronize();
       } catch (...) {

@@ -30,7 +30,7 @@ namespace detail {
 struct StreamPoolState {
   StreamPoolState(Device on, const StreamPoolOptions& with) : device{on}, options{with} {
     if (options.stream.name == nullptr) return;
-    name = options.stream.name;  // the pool may grow when the caller's text is gone
+    name = options.stream.name;  // The caller's text may be gone when the pool grows.
     options.stream.name = name.c_str();
   }
 
@@ -38,15 +38,14 @@ struct StreamPoolState {
   StreamPoolOptions options;
   std::string name;
   sync::Mutex growing;
-  // guards the following members; nothing foreign is called while it is held
+  // Protects the following members. No foreign code is called under it.
   SpinLock lock;
-  std::size_t references = 1;  // the pool's own and one for each lease
+  std::size_t references = 1;  // one for the pool, and one for each lease
   std::vector<Stream> streams;
-  // The streams that are not leased, in the order of their return, in a ring with room for all
-  // streams.
+  // A ring buffer of the idle streams, in the order of their return. It has room for all streams.
   std::vector<StreamRef> ring;
   std::size_t first = 0;
-  std::size_t waiting = 0;
+  std::size_t idle = 0;
   std::size_t growth = 0;
 };
 
@@ -54,20 +53,19 @@ namespace {
 
 constexpr const char* acquire_operation = "lease a stream";
 
-/// A place in the ring, which may be counted beyond its end.
-[[nodiscard]] std::size_t wrap_place(const StreamPoolState& pool, std::size_t place) noexcept {
-  return place < pool.ring.size() ? place : place - pool.ring.size();
+/// An index into the ring, wrapped around at its end.
+[[nodiscard]] std::size_t ring_index(const StreamPoolState& pool, std::size_t index) noexcept {
+  return index < pool.ring.size() ? index : index - pool.ring.size();
 }
 
-/// Adds a stream to the end of the ring, or (`lease`) hands it out at once. Nothing if the pool
-/// must not grow.
+/// Adds a stream to the end of the ring, or leases it at once (`lease`). Nothing if the pool must
+/// not grow.
 std::optional<StreamRef> add_stream(StreamPoolState& pool, bool lease) {
   const std::lock_guard growing{pool.growing};
   if (pool.streams.size() >= pool.options.max) return std::nullopt;
   Stream stream{pool.device, pool.options.stream};
   const StreamRef view = stream;
-  // The memory is allocated outside the spin lock. Only the holder of `growing` changes the sizes,
-  // so they stay as they are until then.
+  // The memory is allocated outside the spin lock. Only the owner of `growing` changes the sizes.
   std::vector<Stream> streams;
   std::vector<StreamRef> ring(pool.streams.size() + 1, view);
   streams.reserve(pool.streams.size() + 1);
@@ -75,15 +73,14 @@ std::optional<StreamRef> add_stream(StreamPoolState& pool, bool lease) {
   for (Stream& old : pool.streams) streams.push_back(std::move(old));
   streams.push_back(std::move(stream));
   pool.streams.swap(streams);
-  for (std::size_t i = 0; i < pool.waiting; ++i)
-    ring[i] = pool.ring[wrap_place(pool, pool.first + i)];
+  for (std::size_t i = 0; i < pool.idle; ++i) ring[i] = pool.ring[ring_index(pool, pool.first + i)];
   pool.ring.swap(ring);
   pool.first = 0;
   if (lease) {
     ++pool.growth;
     ++pool.references;
   } else {
-    pool.ring[pool.waiting++] = view;
+    pool.ring[pool.idle++] = view;
   }
   return view;
 }
@@ -98,8 +95,8 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   if (is_last) delete pool;
 }
 
-/// Whether the stream takes part in a capture of another one, into which the next holder's work
-/// would go.
+/// Whether the stream takes part in a capture of another stream, which the next user's work would
+/// join.
 [[nodiscard]] bool is_captured(StreamRef stream) noexcept {
   return capture_state(Access::slot(stream)->handle) == CaptureState::active;
 }
@@ -108,18 +105,19 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
   return number != 0 && find_capture(number).thread == std::this_thread::get_id();
 }
 
-/// Leases the first waiting stream for which `is_usable(stream)` holds; the others go behind those
-/// that wait.
+/// Leases the first idle stream for which `is_usable(stream)` is true. The others move to the end
+/// of the ring.
 template <class Predicate>
-[[nodiscard]] std::optional<StreamRef> take_waiting(StreamPoolState& pool,
-                                                    Predicate is_usable) noexcept {
-  // one object, made where the caller wants it: to copy it just after it was written takes 15 ns
+[[nodiscard]] std::optional<StreamRef> take_idle(StreamPoolState& pool,
+                                                 Predicate is_usable) noexcept {
+  // One object, constructed in the caller's storage: copying it just after it was written takes 15
+  // ns.
   std::optional<StreamRef> taken;
   std::unique_lock lock{pool.lock};
-  for (std::size_t left = pool.waiting; left > 0 && pool.waiting > 0; --left) {
+  for (std::size_t left = pool.idle; left > 0 && pool.idle > 0; --left) {
     const StreamRef oldest = pool.ring[pool.first];
-    pool.first = wrap_place(pool, pool.first + 1);
-    --pool.waiting;
+    pool.first = ring_index(pool, pool.first + 1);
+    --pool.idle;
     ++pool.references;
     lock.unlock();
     if (is_usable(oldest)) [[likely]] {
@@ -128,7 +126,7 @@ template <class Predicate>
     }
     lock.lock();
     --pool.references;
-    pool.ring[wrap_place(pool, pool.first + pool.waiting++)] = oldest;
+    pool.ring[ring_index(pool, pool.first + pool.idle++)] = oldest;
   }
   return taken;
 }
@@ -138,20 +136,20 @@ template <class Predicate>
   return pool.streams.size() < pool.options.max;
 }
 
-/// Leases the stream that was returned first, or a new one; nothing if all are leased and the pool
-/// must not grow. A stream that takes part in a capture stays behind. If there is no other one, the
-/// thread that captures gets it.
+/// Leases the stream that was returned first, or a new one. Nothing if all are leased and the pool
+/// must not grow. Skips a stream that takes part in a capture; if there is no other, the capturing
+/// thread gets it.
 [[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) {
-  const bool asks = if_captures_met() && release_mode() == Release::now;
+  const bool has_captures = any_capture_seen() && release_mode() == Release::now;
   std::optional<StreamRef> taken =
-      take_waiting(pool, [&](StreamRef stream) { return !asks || !is_captured(stream); });
+      take_idle(pool, [&](StreamRef stream) { return !has_captures || !is_captured(stream); });
   if (!taken && may_grow(pool)) taken = add_stream(pool, true);
-  if (!taken && asks) taken = take_waiting(pool, is_in_own_capture);
+  if (!taken && has_captures) taken = take_idle(pool, is_in_own_capture);
   return taken;
 }
 
-/// Takes a stream that is leased out of the pool.
-[[nodiscard]] Stream take_out(StreamPoolState& pool, StreamRef stream) noexcept {
+/// Removes a leased stream from the pool.
+[[nodiscard]] Stream remove_stream(StreamPoolState& pool, StreamRef stream) noexcept {
   const std::lock_guard growing{pool.growing};
   const std::lock_guard lock{pool.lock};
   const auto found = std::find(pool.streams.begin(), pool.streams.end(), stream);
@@ -160,10 +158,10 @@ template <class Predicate>
   return taken;
 }
 
-/// Ends a capture that is left open: the next holder's work would go into it. Runtimes end a
-/// capture only on the thread that has begun it. False if that is another thread.
+/// Ends an open capture, which the next user's work would join. Runtimes end a capture only on the
+/// thread that has begun it: false on another thread.
 [[nodiscard]] bool end_own_capture(StreamUse stream) noexcept {
-  if (!if_captures_met() || release_mode() != Release::now) return true;
+  if (!any_capture_seen() || release_mode() != Release::now) return true;
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return true;
   if (capture.thread != std::this_thread::get_id()) return false;
@@ -175,15 +173,15 @@ template <class Predicate>
 }  // namespace
 
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
-  if (is_forked_child()) return;  // the pool is leaked: another thread may have held its lock
+  if (is_forked_child()) return;  // The pool leaks: another thread may have owned its lock.
   const StreamUse use{static_cast<Slot*>(slot), slot->id.load(std::memory_order_relaxed)};
   const StreamRef stream = Access::ref(slot, use.id);
   if (!end_own_capture(use)) {
-    const Stream captured = take_out(*pool, stream);
+    const Stream captured = remove_stream(*pool, stream);
     return remove_reference(pool, [] {});
   }
   remove_reference(pool,
-                   [&] { pool->ring[wrap_place(*pool, pool->first + pool->waiting++)] = stream; });
+                   [&] { pool->ring[ring_index(*pool, pool->first + pool->idle++)] = stream; });
 }
 
 void drop_stream_pool(StreamPoolState* pool) noexcept {
@@ -242,7 +240,7 @@ std::size_t StreamPool::size() const {
 std::size_t StreamPool::leased() const {
   detail::refuse_in_child("ask for a stream pool's leases");
   const std::lock_guard lock{state().lock};
-  return state().streams.size() - state().waiting;
+  return state().streams.size() - state().idle;
 }
 std::size_t StreamPool::growth() const {
   detail::refuse_in_child("ask for a stream pool's growth");

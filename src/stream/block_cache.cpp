@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small blocks of memory for objects that are created on one thread and destroyed on another.
+/// Small memory blocks for objects that are created on one thread and destroyed on another.
 #include <runnel/detail/host_function.hpp>
 
 #include "base/announce.hpp"
@@ -11,10 +11,10 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t block_bytes = 128;
-// A small object then lies in one cache line, so that one line goes from thread to thread.
+// A small object then fits in one cache line, so that only one line moves between threads.
 constexpr std::align_val_t line{64};
-// To find races, and under AddressSanitizer, nothing is cached: a block's next user would seem to
-// race with the last one, and a use of a freed block would be a use of a cached one.
+// No caching in a find_races build or under AddressSanitizer: the next user of a block would seem
+// to race with the last one, and a use after free would touch a cached block.
 #ifdef RUNNEL_NO_BLOCK_CACHE
 constexpr bool caches = false;
 #else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is said of calls that a capture refuses, or that have broken one.
+/// Error texts of calls that a capture refuses, or that have invalidated one.
 #include "base/check.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -14,25 +14,26 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// A broken capture has no number any more.
+/// The runtime gives an invalidated capture no number.
 [[nodiscard]] bool is_broken(const OpenCapture& capture) noexcept {
-  const HeldStream held{capture.stream};
-  if (!held || !held.is_reachable()) return false;
-  const ScopedDevice on{held.device(), ScopedDevice::no_throw};
+  const HandleLock locked{capture.stream};
+  if (!locked || !locked.is_reachable()) return false;
+  const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
   std::uint64_t number = 0;
-  return capture_state(held.handle()) == CaptureState::active &&
-         succeeded_or_forget(backend::stream_capture_number(held.handle(), number)) && number == 0;
+  return capture_state(locked.handle()) == CaptureState::active &&
+         succeeded_or_forget(backend::stream_capture_number(locked.handle(), number)) &&
+         number == 0;
 }
 
-/// Called when the operation has failed: the captures that are broken now were broken by it.
-void note_what_is_broken(const char* operation) noexcept try {
+/// Called after an operation has failed: it has invalidated the captures that are newly broken.
+void note_broken_captures(const char* operation) noexcept try {
   for (const OpenCapture& each : open_captures())
     if (each.broken_by == nullptr && is_broken(each)) note_broken(each.number, operation);
-} catch (const std::bad_alloc&) {  // nobody will know what has broken them
+} catch (const std::bad_alloc&) {  // The later error does not name the operation.
 }
 
-/// The operation that has broken a capture of the calling thread; null if that is not known.
-[[nodiscard]] const char* what_has_broken() noexcept try {
+/// The operation that has broken a capture of the calling thread; null if it is not known.
+[[nodiscard]] const char* breaking_operation() noexcept try {
   for (const OpenCapture& each : open_captures())
     if (each.broken_by != nullptr && each.thread == std::this_thread::get_id())
       return each.broken_by;
@@ -69,7 +70,7 @@ void throw_broken_capture(const char* operation, int native_code, const char* na
   char reason[200] =
       "an earlier call has broken the capture: end it, which gives no graph, and capture the work "
       "again without that call";
-  if (const char* const cause = what_has_broken(); cause != nullptr)
+  if (const char* const cause = breaking_operation(); cause != nullptr)
     std::snprintf(reason, sizeof reason,
                   "an earlier call, which could not %s, has broken the capture: end it, and "
                   "capture the work again",
@@ -88,7 +89,7 @@ void throw_capture_status(backend::status status, const char* operation) {
   note_capture();
   if (backend::capture_fault(status) == backend::CaptureFault::broken)
     throw_broken_capture(operation, status, backend::error_name(status));
-  note_what_is_broken(operation);
+  note_broken_captures(operation);
   throw_error(errc::capture, operation, text_of(status), status, backend::error_name(status));
 }
 

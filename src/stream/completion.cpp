@@ -36,16 +36,16 @@ namespace {
 
 constexpr const char* submitting = "enqueue a completion function";
 
-/// While it lives, no other thread submits a completion to the stream, unless is_alone() is false:
-/// then nobody knows which of the two threads records first, and the completion must not wait for
-/// that of the other thread.
-class Turn {
+/// The scope in which a thread submits a completion. If another thread is submitting to the same
+/// stream, is_alone() is false: the order of the two records is unspecified, so the completion must
+/// not be queued behind the other thread's.
+class SubmitScope {
  public:
-  explicit Turn(Slot& slot) noexcept
+  explicit SubmitScope(Slot& slot) noexcept
       : slot_{slot}, is_alone_{!slot.completion_busy.exchange(true, std::memory_order_acquire)} {}
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  ~Turn() {
+  SubmitScope(const SubmitScope&) = delete;
+  SubmitScope& operator=(const SubmitScope&) = delete;
+  ~SubmitScope() {
     if (is_alone_) slot_.completion_busy.store(false, std::memory_order_release);
   }
   [[nodiscard]] bool is_alone() const noexcept { return is_alone_; }
@@ -67,18 +67,18 @@ void submit_completion(StreamRef stream, Completion* raw) {
   const StreamCall call{stream, submitting};
   refuse_in_capture(call.slot(), submitting, CaptureCase::submit_completion);
   watcher().start(submitting);
-  const Turn turn{call.slot()};
+  const SubmitScope submit_scope{call.slot()};
   EventRef event = take_event(call.slot().device, {}, submitting);
   call.record(event.get());
   completion->event = event.release();
   completion->slot = &call.slot();
   completion->stream_id = stream.id();
-  if (turn.is_alone()) completion->line = &call.slot();
+  if (submit_scope.is_alone()) completion->line = &call.slot();
   completion->epoch = call.slot().completions.fetch_add(1, std::memory_order_relaxed) + 1;
   watcher().add(std::move(completion));
 }
 
-/// What the future's copies and the watcher share.
+/// Shared by the watcher and all copies of the future.
 struct FutureState {
   sync::Atomic<int> references{1};
   sync::Atomic<std::uint32_t> is_ready{0};
@@ -118,9 +118,9 @@ constexpr const char* waiting = "wait for a future";
   return *state;
 }
 
-/// Refuses a wait that could not end. Requires: the outcome is not there.
+/// Refuses a wait that could never return. Requires: the outcome is not set.
 void refuse_endless_wait() {
-  enter(waiting);  // not in a forked child, nor in a host function
+  enter(waiting);  // refuses forked children and host functions
   if (is_watcher_thread())
     throw_error(errc::not_permitted, waiting, "this is the thread that has to bring the outcome");
 }
@@ -138,7 +138,7 @@ FutureState* make_future(StreamRef stream) {
 void submit_completion(const EventBase& event, Completion* raw) {
   OwnedCompletion completion = own(raw);
   enter(submitting);
-  EventRef node = waitable_node(event, submitting).hold();
+  EventRef node = waitable_node(event, submitting).reference();
   if (node && is_order_known(*node.operator->())) {
     completion->line = node->slot;
     completion->stream_id = node->stream_id;

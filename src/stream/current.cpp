@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/current.hpp>
 
+#include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
 #include "base/process.hpp"
-#include "base/set_by_call.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
@@ -25,13 +25,14 @@ StreamRef live_or_default(CurrentStream set, int device) {
   return is_live(set.slot, set.id) ? Access::ref(set.slot, set.id) : default_stream_of(device);
 }
 
-/// The device of a stream that is to become current. @throws if the thread must not use streams
-/// now, if the stream is gone, and if it is another thread's default stream
+/// The device of a stream that is to become current.
+/// @throws if the thread must not use streams now, if the stream has ended, or if it is another
+/// thread's default stream
 int device_to_use(StreamRef stream, const char* operation) {
   enter(operation);
   const int device = stream.device().ordinal();
   const StreamSlot& slot = *Access::slot(stream);
-  // asked first: what require_own_thread() reads is in another cache line
+  // Checked first: require_own_thread() reads another cache line.
   if (slot.is_default) [[unlikely]]
     require_own_thread(static_cast<const Slot&>(slot), operation);
   return device;
@@ -39,7 +40,7 @@ int device_to_use(StreamRef stream, const char* operation) {
 
 CurrentStream parts(StreamRef stream) { return {Access::slot(stream), stream.id()}; }
 
-/// The streams that the thread has set, by device.
+/// The thread's current streams, by device.
 std::vector<CurrentStream> read_streams(int count) {
   std::vector<CurrentStream> streams;
   for (int device = 0; device < count; ++device) streams.push_back(stream_set_on(device));
@@ -54,19 +55,19 @@ void set_streams(const std::vector<CurrentStream>& streams) noexcept {
 }  // namespace
 
 StreamRef resolve_current_stream() {
-  if (noted_device < 0) {
+  if (cached_device < 0) {
     if (!in_host_function) enter("get the current stream");
     static_cast<void>(read_current_device("get the current stream"));
   }
-  const StreamRef stream = default_stream_of(noted_device);
-  current = parts(stream);  // the next read takes the short way
+  const StreamRef stream = default_stream_of(cached_device);
+  current = parts(stream);  // The next call takes the fast path.
   return stream;
 }
 
 }  // namespace detail
 
 StreamRef current_stream(Device device) {
-  static_cast<void>(current_stream());  // sets noted_device
+  static_cast<void>(current_stream());  // sets cached_device
   detail::require_device(device.ordinal(), "get the current stream");
   return detail::live_or_default(detail::stream_set_on(device.ordinal()), device.ordinal());
 }
@@ -79,7 +80,7 @@ void set_current_stream(StreamRef stream) {
 }
 
 void detail::set_if_failed(std::error_code& code) noexcept {
-  set_by_call(code, [&] { set_if_failed(code, current_stream()); });
+  catch_errors_into(code, [&] { set_if_failed(code, current_stream()); });
 }
 
 void StreamRef::use() const {
@@ -96,7 +97,7 @@ StreamGuard::~StreamGuard() { leave(); }
 void StreamGuard::enter(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
   guarded_device_ = detail::device_to_use(stream, operation);
-  if (detail::noted_device == guarded_device_ && detail::single_device()) [[likely]] {
+  if (detail::cached_device == guarded_device_ && detail::single_device()) [[likely]] {
     found_device_ = Device{guarded_device_};
     found_stream_ = std::exchange(detail::current, detail::parts(stream));
     return;
@@ -110,7 +111,7 @@ void StreamGuard::enter(StreamRef stream) {
 
 void StreamGuard::leave() noexcept {
   if (detail::is_forked_child()) [[unlikely]]
-    return;  // to restore the stream would make current_stream() work again
+    return;  // restoring the stream would make current_stream() usable again
   if (detail::single_device()) [[likely]] {
     detail::current = found_stream_;
     return;
@@ -122,7 +123,7 @@ void StreamGuard::leave() noexcept {
 void StreamGuard::reset(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
   const int device = detail::device_to_use(stream, operation);
-  // The step that can fail comes first, while this guard still holds.
+  // The step that can fail comes first, while the guard is unchanged.
   if (!detail::single_device()) detail::change_current_device(device, operation);
   detail::set_stream_on(guarded_device_, found_stream_);
   found_stream_ = detail::stream_set_on(device);
@@ -145,8 +146,8 @@ StreamContext::Guard::Guard(const StreamContext& context) {
   constexpr const char* operation = "apply a stream context";
   detail::enter(operation);
   found_device_ = detail::read_current_device(operation);
-  // The steps that can fail come first: if a constructor throws, no destructor sets the streams
-  // back.
+  // The steps that can fail come first: if a constructor throws, no destructor restores the
+  // streams.
   for (const detail::CurrentStream& each : context.streams_)
     if (detail::is_live(each.slot, each.id))
       static_cast<void>(detail::device_to_use(detail::Access::ref(each.slot, each.id), operation));

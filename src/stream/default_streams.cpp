@@ -30,9 +30,9 @@ void make_default(Slot& slot, int device, native::stream handle) noexcept {
   slot.is_default = true;
 }
 
-// The calling thread's slots of its own default streams. A pointer, because a user's thread_local
-// object could outlive a thread_local table and use a default stream in its destructor: then a new
-// table is made while the thread ends.
+// The slots of the calling thread's own default streams. A pointer, because a user's thread_local
+// object may use a default stream in its destructor, after a thread_local table would have been
+// destroyed. A new table is then made while the thread ends.
 using ThreadDefaults = std::array<Slot*, max_devices>;
 thread_local constinit ThreadDefaults* thread_defaults = nullptr;
 
@@ -47,11 +47,11 @@ void end_thread_defaults(void*) {
 
 ThreadDefaults& this_threads_defaults() {
   if (thread_defaults != nullptr) return *thread_defaults;
-  // This first question makes the runtime create its state of the thread, and register that state's
-  // end, before at_thread_end() below. So our views end first. While the thread ends, the runtime
-  // must not be asked again.
-  static thread_local constinit bool asked = false;
-  if (!std::exchange(asked, true)) {
+  // The first runtime call makes the runtime create its state for the thread. The runtime registers
+  // the destruction of that state before at_thread_end() below registers ours, so our views end
+  // first. The runtime must not be called again while the thread ends.
+  static thread_local constinit bool is_runtime_called = false;
+  if (!std::exchange(is_runtime_called, true)) {
     int priority = 0;
     succeeded_or_forget(backend::stream_priority(backend::per_thread_default_stream(), priority));
   }
@@ -63,16 +63,16 @@ ThreadDefaults& this_threads_defaults() {
 }  // namespace
 
 StreamRef default_stream_of(int device) {
-  sync::Atomic<Slot*>& place = default_slots[device];
-  Slot* slot = place.load(std::memory_order_acquire);
+  sync::Atomic<Slot*>& entry = default_slots[device];
+  Slot* slot = entry.load(std::memory_order_acquire);
   if (slot == nullptr) {
     Slot* const fresh = take_slot();
     make_default(*fresh, device, backend::default_stream());
     publish_default(fresh);
-    if (place.compare_exchange_strong(slot, fresh, std::memory_order_acq_rel))
+    if (entry.compare_exchange_strong(slot, fresh, std::memory_order_acq_rel))
       emit_default_made(*(slot = fresh));
     else
-      give_back_slot(fresh);
+      return_slot(fresh);
   }
   return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
 }

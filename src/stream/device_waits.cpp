@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for devices. No runtime has a bounded one, or a query. So a thread of the library waits for
-// the device, and the caller for that thread.
+// Waits for devices. No runtime has a bounded device wait, or a query. So a library thread waits
+// for the device, and the caller polls the result of that thread.
 #include "base/announce.hpp"
+#include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
-#include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
 #include "stream/open_captures.hpp"
@@ -24,13 +24,13 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// Waits for one device, for all threads that have asked. There is a thread while somebody has
-/// asked and the answer is missing, also when nobody waits for it any more.
+/// Waits for one device on behalf of all threads that have requested a wait. Its thread lives until
+/// the last requested wait has completed, even if all callers have given up.
 class DeviceWaiter {
  public:
-  /// Asks for a wait that begins from now on; returns its number. @throws errc::out_of_memory if
-  /// the system has no thread
-  [[nodiscard]] std::uint64_t ask(const DeviceCall& call) {
+  /// Requests a wait that begins after this call. Returns its number.
+  /// @throws errc::out_of_memory if the system has no thread
+  [[nodiscard]] std::uint64_t request(const DeviceCall& call) {
     const std::lock_guard lock{mutex_};
     if (!is_waiting_) {
       try {
@@ -41,33 +41,33 @@ class DeviceWaiter {
       }
       is_waiting_ = true;
     }
-    return ++asked_;
+    return ++requested_;
   }
-  /// How the wait of that number, or a later one, ended; nothing if it has not ended.
-  [[nodiscard]] std::optional<backend::status> answer(std::uint64_t number) {
+  /// The result of this wait or a later one; nothing if it has not completed.
+  [[nodiscard]] std::optional<backend::status> result(std::uint64_t number) {
     const std::lock_guard lock{mutex_};
-    if (answered_ < number) return std::nullopt;
+    if (completed_ < number) return std::nullopt;
     sync::happens_after(this);
-    return answer_;
+    return result_;
   }
 
  private:
   void work(int device) noexcept {
     std::unique_lock lock{mutex_};
-    while (answered_ < asked_) {
-      const std::uint64_t number = asked_;
+    while (completed_ < requested_) {
+      const std::uint64_t number = requested_;
       lock.unlock();
       const backend::status s = wait(device);
       lock.lock();
       sync::happens_before(this);
-      answered_ = number;
-      answer_ = s;
+      completed_ = number;
+      result_ = s;
     }
     is_waiting_ = false;
   }
   [[nodiscard]] static backend::status wait(int device) noexcept {
-    // one may have begun since the call
-    hold_until([device] { return !takes_part_in_capture(device); });
+    // A capture may have begun since the request.
+    block_until([device] { return !takes_part_in_capture(device); });
     backend::status s = backend::set_device(device);
     if (s == backend::ok) s = backend::device_synchronize();
     if (s != backend::ok) backend::forget_error(s);
@@ -76,9 +76,9 @@ class DeviceWaiter {
 
   sync::Mutex mutex_;
   bool is_waiting_ = false;
-  std::uint64_t asked_ = 0;
-  std::uint64_t answered_ = 0;
-  backend::status answer_ = backend::ok;
+  std::uint64_t requested_ = 0;
+  std::uint64_t completed_ = 0;
+  backend::status result_ = backend::ok;
 };
 constinit std::array<DeviceWaiter, max_devices> waiters{};
 
@@ -96,19 +96,19 @@ void Device::synchronize() const {
 }
 
 void detail::set_if_failed(std::error_code& code, Device device) noexcept {
-  set_by_call(code, [&] { device.synchronize(); });
+  catch_errors_into(code, [&] { device.synchronize(); });
 }
 
 bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
   const detail::DeviceCall call{ordinal_, "wait for a device"};
   detail::refuse_wait_in_capture(ordinal_, call.operation());
   detail::DeviceWaiter& waiter = detail::waiters[static_cast<std::size_t>(ordinal_)];
-  const std::uint64_t number = waiter.ask(call);
-  std::optional<backend::status> answer;
+  const std::uint64_t number = waiter.request(call);
+  std::optional<backend::status> result;
   const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
-  if (!detail::poll_until(deadline, [&] { return (answer = waiter.answer(number)).has_value(); }))
+  if (!detail::poll_until(deadline, [&] { return (result = waiter.result(number)).has_value(); }))
     return false;
-  call.check(*answer);
+  call.check(*result);
   detail::emit_complete(ordinal_);
   return true;
 }

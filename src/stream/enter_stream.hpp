@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How every operation that submits work to a stream begins.
+/// The first step of each operation that submits work to a stream.
 #pragma once
 
 #include "base/process.hpp"
@@ -14,13 +14,13 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// enter(), and the slot behind the view. `operation` must be a literal, as in "copy". `other` or
-/// `event` is what the stream will wait for.
+/// Calls enter(), and returns the slot of the stream. Requires: `operation` is a literal, as in
+/// "copy". `other` or `event` is what the stream will wait for.
 /// @throws as enter() and live_slot()
 [[nodiscard]] inline Slot& enter_stream(StreamRef stream, const char* operation,
                                         StreamRef other = Access::ref(nullptr, 0),
                                         native::event event = nullptr) {
-  if (attention.load(std::memory_order_relaxed) == 0 && !in_host_function) [[likely]]
+  if (slow_path_reasons.load(std::memory_order_relaxed) == 0 && !in_host_function) [[likely]]
     return live_slot(stream);
   enter_slowly(operation);
   Slot& slot = live_slot(stream);

@@ -2,11 +2,11 @@
 #include <runnel/event.hpp>
 #include <runnel/stoppable.hpp>
 
+#include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/set_by_call.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/ipc.hpp"
@@ -14,8 +14,8 @@
 #include "stream/graph_functions.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
-#include "stream/patience.hpp"
 #include "stream/stream_call.hpp"
+#include "stream/wait_limit.hpp"
 
 #include <runnel/detail/access.hpp>
 
@@ -32,7 +32,8 @@ void emit_adopted(native::event event) noexcept {
   emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
-/// Whether the event has happened. If so, the host may use what the event stands for.
+/// Whether the event is complete. If so, notifies the observers: the host may use the memory of the
+/// work before it.
 [[nodiscard]] bool poll(native::event event, const char* operation) {
   if (!has_happened_beside_captures(event, operation)) return false;
   emit_complete(event);
@@ -51,16 +52,16 @@ void emit_adopted(native::event event) noexcept {
               "other processes share the event, which is of another device than the stream");
 }
 
-/// For an event that no other thread uses.
-[[nodiscard]] EventRef take_out(Atomic<EventNode*>& place) noexcept {
-  EventNode* const node = place.load(std::memory_order_relaxed);
-  place.store(nullptr, std::memory_order_relaxed);
+/// Requires: no other thread uses the event.
+[[nodiscard]] EventRef extract(Atomic<EventNode*>& pointer) noexcept {
+  EventNode* const node = pointer.load(std::memory_order_relaxed);
+  pointer.store(nullptr, std::memory_order_relaxed);
   return EventRef::adopt(node);
 }
 
 void move_nodes(EventNodes& to, EventNodes& from) noexcept {
-  to.first.store(take_out(from.first).release(), std::memory_order_relaxed);
-  to.later.store(take_out(from.later).release(), std::memory_order_relaxed);
+  to.first.store(extract(from.first).release(), std::memory_order_relaxed);
+  to.later.store(extract(from.later).release(), std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -98,7 +99,7 @@ EventBase& EventBase::operator=(EventBase&& other) noexcept {
 EventBase::~EventBase() { discard(); }
 
 void EventBase::discard() noexcept {
-  const EventRef first = take_out(nodes_.first), later = take_out(nodes_.later);
+  const EventRef first = extract(nodes_.first), later = extract(nodes_.later);
   if (first && first->origin != EventNode::Origin::borrowed) count_down(counters.events);
 }
 
@@ -117,13 +118,13 @@ void EventBase::refuse_interprocess() const {
       .timed = timed, .blocking_wait = options.blocking_wait, .interprocess = options.interprocess};
 }
 
-/// A node for what this event records.
+/// A node for a record of this event.
 EventRef EventBase::take_node(int device, const char* operation) const {
   return take_event(device, kind_of(timed_, options_), operation);
 }
 
-/// The node that a graph of the stream's capture may use, made now if there is none. It stays the
-/// event's from now on: what the graph records must be seen here.
+/// The node for a graph of the stream's capture. Created if the event has none. It stays the
+/// event's node, so that the event shows what the graph records.
 EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
   require_valid(call.operation());
   if (options_.interprocess)
@@ -131,15 +132,16 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
                 "an event that processes share cannot be a node of a graph");
   const std::lock_guard lock{changing_nodes};
   CurrentNode present{nodes_};
-  // Nothing is recorded here, and until the first launch the event has to be complete.
+  // A new node was never recorded: until the first launch the event counts as complete.
   EventRef node = present
-                      ? std::move(present).hold()
+                      ? std::move(present).reference()
                       : make_event(call.slot().device, kind_of(timed_, options_), call.operation());
   if (records && node->device != call.slot().device)
     throw_error(errc::invalid_argument, call.operation(),
                 "the event is of another device than the stream, and a graph cannot replace it");
   node->is_in_graph.store(true, std::memory_order_relaxed);
-  node->thread.store(several_threads, std::memory_order_seq_cst);  // launches are records, too
+  // each launch records the event, too
+  node->thread.store(several_threads, std::memory_order_seq_cst);
   if (!present) publish_first(nodes_, node.share());
   return node;
 }
@@ -168,7 +170,7 @@ void EventBase::record(StreamRef stream) {
   Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
   const StreamCall call{slot, operation};
-  call.disturbs_nothing();
+  call.writes_no_host_memory();
   if (options_.external && is_capturing(slot, operation)) [[unlikely]]
     return record_as_node(call);
   EventNode& node = record_on_node(
@@ -179,7 +181,7 @@ void EventBase::record(StreamRef stream) {
         call.check(backend::event_record(each.handle, call.handle()));
         note_record(each, slot, stream.id());
         each.is_captured.store(
-            if_captures_met() && capture_state(call.handle()) == CaptureState::active,
+            any_capture_seen() && capture_state(call.handle()) == CaptureState::active,
             std::memory_order_relaxed);
       });
   if (are_captures_open()) [[unlikely]]
@@ -206,15 +208,15 @@ void EventBase::synchronize() const {
   emit_complete(node.get());
 }
 
-static bool wait_for(const EventBase& event, const Patience& patience) {
+static bool wait_for(const EventBase& event, const WaitLimit& limit) {
   constexpr const char* operation = "wait for an event";
   enter(operation);
   CurrentNode node = waitable_node(event, operation);
   if (!node || poll(node.get(), operation)) return true;
-  // a later record is not waited for: it takes another node
-  const EventRef held = std::move(node).hold();
-  const ScopedWait wait{operation, {.event = held.get()}};
-  return patience.wait_until([&] { return poll(held.get(), operation); });
+  // This reference keeps the node: a later record uses another node, and is not waited for.
+  const EventRef reference = std::move(node).reference();
+  const ScopedWait wait{operation, {.event = reference.get()}};
+  return limit.wait_until([&] { return poll(reference.get(), operation); });
 }
 
 bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
@@ -247,7 +249,7 @@ Device EventBase::device() const {
 native::event EventBase::release() {
   constexpr const char* operation = "release an event";
   require_valid(operation);
-  const EventRef first = take_out(nodes_.first), later = take_out(nodes_.later);
+  const EventRef first = extract(nodes_.first), later = extract(nodes_.later);
   if (!first) throw_error(errc::invalid_argument, operation, "it was never recorded");
   if (first->origin != EventNode::Origin::borrowed) count_down(counters.events);
   is_valid_ = false;
@@ -265,7 +267,7 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
       handle, device.ordinal(),
       ownership == Ownership::take ? EventNode::Origin::taken : EventNode::Origin::borrowed);
   node->kind.interprocess = options_.interprocess;
-  node->is_shared = options_.interprocess;  // it is opened
+  node->is_shared = options_.interprocess;  // so that it is not exported again
   publish_first(nodes_, std::move(node));
   emit_adopted(handle);
 }
@@ -292,11 +294,11 @@ IpcEventHandle EventBase::export_event() {
     throw_error(errc::invalid_argument, operation,
                 "the event is another process's: send on the handle that it was opened by");
   EventRef node =
-      present ? std::move(present).hold() : take_node(Device::current().ordinal(), operation);
+      present ? std::move(present).reference() : take_node(Device::current().ordinal(), operation);
   const IpcEventHandle handle = export_native(node.get(), node->device, operation);
   node->is_shared = true;
   emit_adopted(node.get());
-  // From now on the runtime is asked: another process may record the event.
+  // From now on the runtime is queried: another process may record the event.
   if (!present) publish_first(nodes_, std::move(node));
   return handle;
 }
@@ -345,7 +347,7 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
 }
 
 void set_if_failed(std::error_code& code, const EventBase& event) noexcept {
-  set_by_call(code, [&] { event.synchronize(); });
+  catch_errors_into(code, [&] { event.synchronize(); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,12 +2,12 @@
 #include "stream/event_node.hpp"
 
 #include "base/counters.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 
 #include <memory>
@@ -16,22 +16,22 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Intrusive, so that giving an event back cannot fail.
-struct Shelf {
+/// An intrusive list, so that returning an event cannot fail.
+struct FreeList {
   sync::Mutex mutex;
   EventNode* first = nullptr;
 };
 struct Pool {
-  Shelf shelves[max_devices][2];  // by device; untimed and timed
+  FreeList free_lists[max_devices][2];  // by device; untimed and timed
 };
-Pool& pool() { return immortal<Pool>(); }
+Pool& pool() { return never_destroyed<Pool>(); }
 
 [[nodiscard]] bool is_pooled(const EventNode& node) noexcept {
   return node.origin == EventNode::Origin::pool && !node.kind.blocking_wait &&
          !node.kind.interprocess;
 }
 
-// a call that takes a reference to a later node, and a record that replaces it
+// Protects taking a reference to a later node, and the record that replaces that node.
 constinit SpinLock later_lock;
 
 }  // namespace
@@ -47,10 +47,10 @@ void number_thread() noexcept {
 
 EventRef take_event(int device, backend::EventKind kind, const char* operation) {
   if (!kind.blocking_wait && !kind.interprocess) {
-    Shelf& shelf = pool().shelves[device][kind.timed];
-    const std::lock_guard lock{shelf.mutex};
-    if (EventNode* const node = shelf.first; node != nullptr) {
-      shelf.first = node->next;
+    FreeList& free_list = pool().free_lists[device][kind.timed];
+    const std::lock_guard lock{free_list.mutex};
+    if (EventNode* const node = free_list.first; node != nullptr) {
+      free_list.first = node->next;
       node->references.store(1, std::memory_order_relaxed);
       count_down(counters.pooled_events);
       return EventRef::adopt(node);
@@ -84,17 +84,17 @@ EventRef wrap_event(native::event handle, int device, EventNode::Origin origin) 
 }
 
 void EventRef::drop(EventNode* node) noexcept {
-  if (is_forked_child()) return;  // no lock may be taken
-  // The only reference is no other thread's to copy, so that it need not be counted down.
+  if (is_forked_child()) return;  // No lock may be taken.
+  // With a single reference no other thread can copy it, so the count need not change.
   const bool is_only = node->references.load(std::memory_order_acquire) == 1;
   if (!is_only && node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (is_pooled(*node)) {
     node->is_captured.store(false, std::memory_order_relaxed);
     node->is_in_graph.store(false, std::memory_order_relaxed);
     node->thread.store(several_threads, std::memory_order_relaxed);
-    Shelf& shelf = pool().shelves[node->device][node->kind.timed];
-    const std::lock_guard lock{shelf.mutex};
-    node->next = std::exchange(shelf.first, node);
+    FreeList& free_list = pool().free_lists[node->device][node->kind.timed];
+    const std::lock_guard lock{free_list.mutex};
+    node->next = std::exchange(free_list.first, node);
     return count_up(counters.pooled_events);
   }
   const std::unique_ptr<EventNode> owned{node};
@@ -102,16 +102,16 @@ void EventRef::drop(EventNode* node) noexcept {
     release_native<native::event, backend::event_destroy>(node->handle, node->device);
 }
 
-void CurrentNode::hold_later(const EventNodes& nodes) noexcept {
+void CurrentNode::reference_later(const EventNodes& nodes) noexcept {
   const std::lock_guard lock{later_lock};
   EventNode* const later = nodes.later.load(std::memory_order_relaxed);
-  if (later == nullptr) return;  // the first node was recorded again meanwhile
+  if (later == nullptr) return;  // The first node was recorded again meanwhile.
   later->references.fetch_add(1, std::memory_order_seq_cst);
-  held_ = EventRef::adopt(node_ = later);
+  reference_ = EventRef::adopt(node_ = later);
 }
 
-EventRef CurrentNode::hold() && noexcept {
-  if (node_ == nullptr || held_) return std::move(held_);
+EventRef CurrentNode::reference() && noexcept {
+  if (node_ == nullptr || reference_) return std::move(reference_);
   node_->references.fetch_add(1, std::memory_order_seq_cst);
   return EventRef::adopt(node_);
 }
@@ -124,7 +124,7 @@ void publish_first(EventNodes& nodes, EventRef first) noexcept {
 void replace_later(EventNodes& nodes, EventRef later) noexcept {
   const std::lock_guard lock{later_lock};
   EventNode* const old = nodes.later.exchange(later.release(), std::memory_order_acq_rel);
-  later = EventRef::adopt(old);  // destroyed behind the lock
+  later = EventRef::adopt(old);  // destroyed after the lock is released
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Native events, and who needs them. A node is a native event with a count of references: of Event
-/// objects, of waits, of completions and of StreamPoints. The last reference gives the node back to
-/// a pool, because creating an event costs more than recording it and waiting for it. A stream that
-/// waits holds no reference: its wait is bound to the record that was current at the call.
+/// Reference-counted native events. Event objects, waits, completions and StreamPoints own
+/// references to a node. The last reference returns the node to a pool, because creating an event
+/// costs more than recording it and waiting for it. A waiting stream needs no reference: the
+/// runtime binds the wait to the record that was current at the call.
 #pragma once
 
 #include "base/sync.hpp"
@@ -20,39 +20,39 @@ namespace runnel::inline RUNNEL_ABI::detail {
 inline constexpr std::uint64_t several_threads = ~std::uint64_t{0};
 
 struct EventNode {
-  /// Where the native event comes from, which decides where it goes in the end.
+  /// Where the native event comes from. This decides how it is released.
   enum class Origin : unsigned char {
-    pool,   ///< made by the library
-    taken,  ///< made elsewhere; destroyed, because other code may still know the handle or share it
-            ///< with another process
-    borrowed,  ///< made elsewhere, or released; left alone
+    pool,      ///< created by the library
+    taken,     ///< created elsewhere, owned here: destroyed and not pooled, because other code may
+               ///< still have the handle, or share it with another process
+    borrowed,  ///< created elsewhere, or released: not destroyed
   };
 
   native::event handle{};
   int device = 0;
   backend::EventKind kind{};
   Origin origin = Origin::pool;
-  bool is_shared = false;                 // with other processes, which know this native event
+  bool is_shared = false;  // with other processes, which have opened this native event
   sync::Atomic<bool> is_captured{false};  // recorded in a capture
-  // launches record it or wait for it: no other node may take its place
+  // A graph's launches record it or wait for it, so no other node can replace it.
   sync::Atomic<bool> is_in_graph{false};
   sync::Atomic<int> references{1};
   EventNode* next = nullptr;  // in the pool
 
-  /// The number of the only thread that has recorded it, or `several_threads`.
+  /// The number of the only thread that has recorded the event, or `several_threads`.
   sync::Atomic<std::uint64_t> thread{several_threads};
-  // Of the last record, if that thread made it. Only that thread reads and writes them.
+  // Describe the last record, if that thread made it. Only that thread reads and writes them.
   StreamSlot* slot = nullptr;
   std::uint64_t stream_id = 0;
   std::uint64_t number = 0;  // of the thread's records
 };
 
-/// Of the calling thread. A number is never another thread's; 0 before the first record.
+/// The calling thread's number, which no other thread ever has. 0 before the first record.
 extern thread_local constinit std::uint64_t thread_number;
 extern thread_local constinit std::uint64_t records_of_thread;
 void number_thread() noexcept;
-/// Notes which of the thread's records this is. Events that one thread has recorded on one stream
-/// happen in the order of the records.
+/// Stores the position of this record among the records of the thread. Events that one thread has
+/// recorded on one stream complete in this order.
 inline void note_record(EventNode& node, StreamSlot& slot, std::uint64_t stream_id) noexcept {
   if (node.thread.load(std::memory_order_relaxed) != thread_number) return;
   node.slot = &slot;
@@ -84,8 +84,8 @@ class EventRef {
   /// The native event. Requires: there is a node.
   [[nodiscard]] native::event get() const noexcept { return node_->handle; }
 
-  /// @{ The reference as a plain pointer. release() leaves no reference; adopt() takes what it has
-  /// returned.
+  /// @{ Converts the reference to a plain pointer and back. adopt() takes over the reference that
+  /// release() gave up.
   [[nodiscard]] EventNode* release() noexcept { return std::exchange(node_, nullptr); }
   [[nodiscard]] static EventRef adopt(EventNode* node) noexcept {
     EventRef event;
@@ -95,7 +95,7 @@ class EventRef {
   ///@}
 
  private:
-  /// In a forked child this does nothing.
+  /// Does nothing in a forked child.
   static void drop(EventNode* node) noexcept;
 
   EventNode* node_ = nullptr;
@@ -104,26 +104,27 @@ class EventRef {
 inline constexpr backend::EventKind timed_event{
     .timed = true, .blocking_wait = false, .interprocess = false};
 
-/// A native event of the device's pool, or a new one. @throws the runtime's error, std::bad_alloc
+/// A pooled native event of the device, or a new one.
+/// @throws the runtime's error, std::bad_alloc
 [[nodiscard]] EventRef take_event(int device, backend::EventKind kind, const char* operation);
-/// A new one: that of a pool may still mark what it has marked before.
+/// Always a new one: a pooled event may still refer to an earlier record.
 [[nodiscard]] EventRef make_event(int device, backend::EventKind kind, const char* operation);
-/// As take_event(), but none if that fails.
+/// As take_event(), but empty after a failure.
 [[nodiscard]] EventRef try_take_event(int device, backend::EventKind kind,
                                       const char* operation) noexcept;
-/// For an event that was made elsewhere.
+/// For an event that other code created.
 [[nodiscard]] EventRef wrap_event(native::event handle, int device, EventNode::Origin origin);
 
-/// What a call uses of an Event: its node at the call. Empty if nothing was recorded.
+/// The node of an Event at the time of a call. Empty if the event was never recorded.
 ///
-/// Most events have one node for their whole life, which a call uses without a reference, since
-/// counting would cost a third of a query. Only one that is in place of the first is counted.
+/// Most events keep one node for their whole life. A call uses that node without a reference, since
+/// counting would cost a third of a query. Only a node that has replaced the first one is counted.
 class CurrentNode {
  public:
   explicit CurrentNode(const EventNodes& nodes) noexcept
       : node_{nodes.first.load(std::memory_order_acquire)} {
     if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]
-      hold_later(nodes);
+      reference_later(nodes);
   }
 
   [[nodiscard]] explicit operator bool() const noexcept { return node_ != nullptr; }
@@ -131,55 +132,57 @@ class CurrentNode {
   [[nodiscard]] native::event get() const noexcept {
     return node_ != nullptr ? node_->handle : native::event{};
   }
-  /// A reference for longer than the call: a record that comes meanwhile takes another node.
-  [[nodiscard]] EventRef hold() && noexcept;
+  /// A reference that outlives the call: meanwhile, a new record uses another node.
+  [[nodiscard]] EventRef reference() && noexcept;
 
  private:
-  void hold_later(const EventNodes& nodes) noexcept;
+  void reference_later(const EventNodes& nodes) noexcept;
 
   EventNode* node_;
-  EventRef held_{};
+  EventRef reference_{};
 };
 
-/// The node of an event that the host asks about. @throws errc::invalid_handle; errc::capture for
-/// an event that was recorded in a capture
+/// The node of an event that the host queries or waits for.
+/// @throws errc::invalid_handle; errc::capture for an event that was recorded in a capture
 [[nodiscard]] CurrentNode waitable_node(const EventBase& event, const char* operation);
 
-/// Makes `later` the later node, perhaps none, and drops the old one.
+/// Replaces the later node, possibly with none, and drops the old one.
 void replace_later(EventNodes& nodes, EventRef later) noexcept;
-/// Whether a record on that device may use the node again: nobody else needs what it marks now.
+/// Whether a record on the device may reuse the node: nobody else refers to its present record.
 [[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {
   return node.device == device && node.references.load(std::memory_order_seq_cst) == 1;
 }
-/// Whether the calling thread may record the node without saying so.
+/// Whether the calling thread may record the node without share_records().
 [[nodiscard]] inline bool is_recorded_here(const EventNode& node) noexcept {
   const std::uint64_t thread = node.thread.load(std::memory_order_relaxed);
   return thread == thread_number || thread == several_threads;
 }
-/// Says so. In the total order this is before the look at the references: so either the record
-/// takes another node, or whoever takes a reference finds several threads.
+/// Marks the node as recorded by several threads. The seq_cst order places this before the check of
+/// the references: either the record takes another node, or a new owner of a reference sees several
+/// threads.
 inline void share_records(EventNode& node) noexcept {
   if (!is_recorded_here(node)) node.thread.store(several_threads, std::memory_order_seq_cst);
 }
-/// Whether the node's last record is the calling thread's, and no record follows while references
-/// are held. Requires: one is held.
+/// Whether the calling thread made the node's last record, and no record can follow while
+/// references exist. Requires: the caller owns a reference.
 [[nodiscard]] inline bool is_order_known(const EventNode& node) noexcept {
   const std::uint64_t thread = node.thread.load(std::memory_order_seq_cst);
   return thread == thread_number && !node.kind.interprocess;
 }
-/// Whether a record must use the node again, although others refer to it, because other code or a
-/// graph knows the native event.
-[[nodiscard]] inline bool must_stay(const EventNode& node) noexcept {
+/// Whether a record must reuse the node although others refer to it, because other code or a graph
+/// uses the native event.
+[[nodiscard]] inline bool must_reuse(const EventNode& node) noexcept {
   return node.origin == EventNode::Origin::borrowed || node.is_shared ||
          node.is_in_graph.load(std::memory_order_relaxed);
 }
-/// Held by records that need another node than the first, and by whoever makes the first one.
+/// Locked by records that need a node other than the first, and to create the first node.
 extern constinit sync::Mutex changing_nodes;
 
-/// The first node of an event.
+/// Sets the first node of an event.
 void publish_first(EventNodes& nodes, EventRef first) noexcept;
 
-/// For an event that has no node, or whose first node is needed or of another device.
+/// The slow path of record_on_node(): there is no node, or the first node is in use or belongs to
+/// another device.
 template <class Take, class Record>
 EventNode& record_on_other(EventNodes& nodes, int device, Take take, Record record) {
   const std::lock_guard lock{changing_nodes};
@@ -189,7 +192,7 @@ EventNode& record_on_other(EventNodes& nodes, int device, Take take, Record reco
   if (thread_number == 0) number_thread();
   for (EventNode* each : {first, later})
     if (each != nullptr) share_records(*each);
-  if (present != nullptr && must_stay(*present)) return record(*present), *present;
+  if (present != nullptr && must_reuse(*present)) return record(*present), *present;
   if (first != nullptr && is_reusable(*first, device)) {
     record(*first);
     replace_later(nodes, {});
@@ -204,9 +207,9 @@ EventNode& record_on_other(EventNodes& nodes, int device, Take take, Record reco
                    : replace_later(nodes, std::move(fresh));
   return node;
 }
-/// Calls `record(node)` for a node of that device, which then is the event's: the present one if
-/// nobody else needs it, else one from `take()`. If one of them throws, the event marks what it has
-/// marked before.
+/// Calls `record(node)` for a node of the device, which then is the event's node: the present one
+/// if nobody else refers to it, else one from `take()`. If either function throws, the event keeps
+/// its last record.
 template <class Take, class Record>
 EventNode& record_on_node(EventNodes& nodes, int device, Take take, Record record) {
   EventNode* const first = nodes.first.load(std::memory_order_acquire);

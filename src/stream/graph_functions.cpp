@@ -2,7 +2,7 @@
 #include "stream/graph_functions.hpp"
 
 #include "base/announce.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -22,7 +22,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 GraphFunctions::~GraphFunctions() {
-  std::uint64_t missed = 0;  // runs that a lost device has left out
+  std::uint64_t missed = 0;  // runs that never happened, because the device was lost
   for (const Function& each : functions_)
     missed += count_ - each.runs.load(std::memory_order_relaxed);
   counters.graph_runs.fetch_sub(missed, std::memory_order_relaxed);
@@ -41,7 +41,7 @@ GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
     }
   };
   count_up(counters.graph_functions);
-  count_destroyed_function();  // it is no function that is enqueued
+  count_destroyed_function();  // A graph's function is not an enqueued one.
   return SharedFunction{function.release(), End{}};
 }
 
@@ -82,17 +82,17 @@ void GraphFunctions::keep(Kept* object) {
 }
 
 namespace {
-/// A run that a launch has made due, until it has ended.
-class DueRun {
+/// The last part of a run that a launch has made pending.
+class PendingRun {
  public:
-  DueRun() = default;
-  DueRun(const DueRun&) = delete;
-  DueRun& operator=(const DueRun&) = delete;
-  ~DueRun() { counters.graph_runs.fetch_sub(1, std::memory_order_release); }
+  PendingRun() = default;
+  PendingRun(const PendingRun&) = delete;
+  PendingRun& operator=(const PendingRun&) = delete;
+  ~PendingRun() { counters.graph_runs.fetch_sub(1, std::memory_order_release); }
 };
 }  // namespace
 
-/// The next run of the function begins.
+/// Begins the next run of the function.
 GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
   const std::lock_guard lock{lock_};
   sync::happens_after(&function);
@@ -103,7 +103,7 @@ GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
           function.versions.empty() ? nullptr : function.versions.front().function};
 }
 
-/// Returns what no later run calls.
+/// Returns the function if no later run needs it.
 GraphFunctions::SharedFunction GraphFunctions::end_run(Function& function) noexcept {
   SharedFunction outdated;
   const std::lock_guard lock{lock_};
@@ -116,11 +116,11 @@ GraphFunctions::SharedFunction GraphFunctions::end_run(Function& function) noexc
   return outdated;
 }
 
-/// Lets no exception reach the runtime, which calls this.
+/// The runtime's callback. No exception may leave it.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
   auto [launch, function] = called.graph.begin_run(called);
-  const DueRun due;
+  const PendingRun due;
   const InHostFunction within{launch.stream.id};
   if (function != nullptr) call(*function, launch);
   function = nullptr;
@@ -154,13 +154,13 @@ void GraphFunctions::discard() noexcept {
   }
 }
 
-/// Requires: a node of this graph calls it.
+/// Requires: a node of this graph calls the function.
 GraphFunctions::Function& GraphFunctions::find(const void* node_data) noexcept {
   return *std::find_if(functions_.begin(), functions_.end(),
                        [=](const Function& each) { return &each == node_data; });
 }
 
-void GraphFunctions::call_from_now_on(Function& function) {
+void GraphFunctions::add_version(Function& function) {
   std::vector<Function::Version> outdated;  // destroyed outside the lock
   outdated.reserve(1);
   const std::lock_guard lock{lock_};
@@ -181,12 +181,12 @@ void GraphFunctions::call_from_now_on(Function& function) {
 void GraphFunctions::change(const void* node_data, GraphFunctions& from) {
   Function& function = find(node_data);
   const SharedFunction replaced = std::exchange(function.latest, from.functions_.front().latest);
-  if (function.is_enabled) call_from_now_on(function);
+  if (function.is_enabled) add_version(function);
 }
 
 void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
   Function& function = find(node_data);
-  if (std::exchange(function.is_enabled, enabled) != enabled) call_from_now_on(function);
+  if (std::exchange(function.is_enabled, enabled) != enabled) add_version(function);
 }
 
 void GraphFunctions::take_kept(GraphFunctions& from) {
@@ -194,8 +194,7 @@ void GraphFunctions::take_kept(GraphFunctions& from) {
 }
 
 namespace {
-/// The functions of a graph that becomes a part of another one, and those that the other one has
-/// for them.
+/// Maps the functions of a child graph to their copies in the parent graph.
 template <class Function>
 struct Adopted {
   std::unordered_map<const void*, Function*> by_old;
@@ -230,8 +229,8 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
 
 /// Requires: the lock is held.
 void GraphFunctions::forget_old_launches() noexcept {
-  // every function has begun with the launch of that number, and may be about to look for its
-  // stream
+  // Each function has begun its run for launch `begun`, and may be about to look up the stream of
+  // that launch.
   std::uint64_t begun = count_;
   for (const Function& each : functions_)
     begun = std::min(begun, each.runs.load(std::memory_order_relaxed));
@@ -260,19 +259,19 @@ void GraphFunctions::undo_launch() noexcept {
 namespace {
 
 struct OpenCaptures {
-  sync::Mutex beginning;  // held while a capture is entered in the list
-  SpinLock lock;          // guards the rest
+  sync::Mutex beginning;  // locked while a capture is added to the list
+  SpinLock lock;          // protects the rest
   std::vector<OpenCapture> all;
   std::uint64_t announced = 0;
 };
-OpenCaptures& captures() { return immortal<OpenCaptures>(); }
+OpenCaptures& captures() { return never_destroyed<OpenCaptures>(); }
 
 /// Requires: the lock is held.
 void note_open_captures() noexcept {
   if (!captures().all.empty())
-    attention.fetch_or(attention_captures, std::memory_order_relaxed);
+    slow_path_reasons.fetch_or(slow_path_captures, std::memory_order_relaxed);
   else
-    attention.fetch_and(~attention_captures, std::memory_order_relaxed);
+    slow_path_reasons.fetch_and(~slow_path_captures, std::memory_order_relaxed);
 }
 
 template <class IsWanted>
@@ -284,13 +283,13 @@ template <class IsWanted>
 
 }  // namespace
 
-std::unique_lock<sync::Mutex> keep_captures_from_beginning() noexcept {
+std::unique_lock<sync::Mutex> block_new_captures() noexcept {
   return std::unique_lock{captures().beginning};
 }
 
 std::uint64_t announce_capture(OpenCapture capture) {
   constexpr std::uint64_t no_runtimes = std::uint64_t{1} << 63;  // runtimes count captures from 1
-  const std::lock_guard begins{captures().beginning};
+  const std::lock_guard beginning{captures().beginning};
   const std::lock_guard lock{captures().lock};
   capture.number = no_runtimes | captures().announced++;
   captures().all.push_back(std::move(capture));
@@ -347,7 +346,7 @@ void note_event(const Slot& slot, native::event event) noexcept try {
   for (OpenCapture& each : captures().all)
     if (std::erase(each.events, event); number != 0 && each.number == number)
       each.events.push_back(event);
-} catch (const std::bad_alloc&) {  // then only the object that has recorded it knows
+} catch (const std::bad_alloc&) {  // then only the recording object rejects queries
 }
 
 bool is_event_of_open_capture(native::event event) noexcept {
@@ -364,7 +363,7 @@ void note_broken(std::uint64_t number, const char* operation) noexcept {
 }
 
 void close_capture(std::uint64_t number) noexcept {
-  const OpenCapture closed = find_capture(number);  // its functions are destroyed outside the lock
+  const OpenCapture closed = find_capture(number);  // destroys the functions outside the lock
   if (closed.number == 0) return;
   const std::lock_guard lock{captures().lock};
   std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; });
@@ -376,9 +375,9 @@ bool takes_part_in_open_capture(int device) noexcept try {
     return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const auto takes_part = [&](const LiveStream& each) {
-    const HeldStream held{{each.slot, each.id}};
-    return held && each.is_owned && held.device() == device &&
-           capture_state(held.handle()) == CaptureState::active;
+    const HandleLock locked{{each.slot, each.id}};
+    return locked && each.is_owned && locked.device() == device &&
+           capture_state(locked.handle()) == CaptureState::active;
   };
   const std::vector<LiveStream> streams = live_streams();
   return std::any_of(streams.begin(), streams.end(), takes_part);
@@ -387,7 +386,7 @@ bool takes_part_in_open_capture(int device) noexcept try {
 }
 
 backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept {
-  const CaptureTurn alone{slot};
+  const CaptureChangeLock alone{slot};
   const backend::status s = backend::stream_end_capture(slot.handle, graph);
   if (s == backend::ok || capture_state(slot.handle) != CaptureState::active) return s;
   backend::forget_error(s);
@@ -403,7 +402,7 @@ void discard_native_capture(Slot& slot) noexcept {
 void abandon_capture(StreamUse stream) noexcept {
   const OpenCapture capture = capture_begun_on(stream);
   if (capture.number == 0) return;
-  // its handle is ours here
+  // The handle must belong to this thread's view of the stream.
   const bool is_other_threads =
       stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();
   if (!is_other_threads) discard_native_capture(*stream.slot);
@@ -412,8 +411,8 @@ void abandon_capture(StreamUse stream) noexcept {
 
 void abandon_own_captures() noexcept {
   for (OpenCapture own = find_own(); own.number != 0; own = find_own()) {
-    if (const HeldStream held{own.stream}) {
-      const ScopedDevice on{held.device(), ScopedDevice::no_throw};
+    if (const HandleLock locked{own.stream}) {
+      const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
       abandon_capture(own.stream);
     } else {
       close_capture(own.number);

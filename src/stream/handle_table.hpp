@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The slots of native streams, by handle. The table allocates nothing, and adds some nanoseconds
-/// to the creation of a stream.
+/// A hash table of slots, by native handle. It does not allocate, and adds some nanoseconds to the
+/// creation of a stream.
 #pragma once
 
 #include "stream/slots.hpp"
@@ -21,14 +21,14 @@ class HandleTable {
     slot.next_in_bucket = std::exchange(bucket_of(slot.handle), &slot);
     slot.listed = true;
   }
-  /// Does nothing if the slot is not listed.
+  /// Does nothing if the slot is not in the table.
   void erase(Slot& slot) noexcept {
     if (!std::exchange(slot.listed, false)) return;
     Slot** place = &bucket_of(slot.handle);
     while (*place != &slot) place = &(*place)->next_in_bucket;
     *place = slot.next_in_bucket;
   }
-  /// Calls `f(slot)` for each slot of that handle. `f` may erase that slot.
+  /// Calls `f(slot)` for each slot with this handle. `f` may erase that slot.
   template <class F>
   void for_each(native::stream handle, F&& f) {
     for (Slot *slot = bucket_of(handle), *next = nullptr; slot != nullptr; slot = next) {
@@ -41,7 +41,7 @@ class HandleTable {
   static constexpr int index_bits = 10;
 
   [[nodiscard]] Slot*& bucket_of(native::stream handle) noexcept {
-    // spreads addresses, whose low bits are alike
+    // Fibonacci hashing: addresses have similar low bits.
     constexpr std::uint64_t golden_ratio = 0x9E3779B97F4A7C15;
     return buckets_[static_cast<std::size_t>(
         reinterpret_cast<std::uintptr_t>(handle) * golden_ratio >> (64 - index_bits))];

@@ -6,7 +6,7 @@
 #include "base/batch_cache.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
@@ -47,14 +47,14 @@ InHostFunction::InHostFunction(std::uint64_t stream) noexcept {
 }
 
 InHostFunction::~InHostFunction() {
-  forget_settings();
+  reset_thread_settings();
   checker::host_function_stream = 0;
   in_host_function = false;
 }
 
 namespace {
 
-/// Destroys the callable before the stream goes on, and lets no exception reach the runtime, which
+/// Destroys the callable before the stream continues. No exception may reach the runtime, which
 /// calls this.
 void run_and_destroy(OwnedFunction function) noexcept {
   StreamSlot* const slot = function->slot;
@@ -77,9 +77,9 @@ void run_and_destroy(OwnedFunction function) noexcept {
   function.reset();
 }
 
-/// What is enqueued in place of a function if the runtime may forget to call it. Either the
-/// runtime's call or discard_host_functions() takes the function out, and destroys it. Tickets are
-/// never freed, so that a late call finds an empty ticket.
+/// Enqueued instead of the function itself if the runtime may drop the call. Either the runtime's
+/// call or discard_host_functions() takes the function out and destroys it. Tickets are never
+/// freed, so that a late call finds an empty ticket.
 struct Ticket : Batched<Ticket, 8> {
   sync::Atomic<HostFunction*> function{nullptr};
   sync::Atomic<int> device{0};
@@ -89,7 +89,7 @@ struct Tickets {
   SpinLock lock;
   std::vector<std::unique_ptr<Ticket[]>> all;
 };
-Tickets& tickets() { return immortal<Tickets>(); }
+Tickets& tickets() { return never_destroyed<Tickets>(); }
 constexpr std::size_t ticket_batch = 64;
 
 [[nodiscard]] Ticket* take_ticket() {
@@ -117,14 +117,14 @@ void run_ticket(void* data) noexcept {
   run_and_destroy(std::move(function));
 }
 
-/// After an error the function is the caller's again, unless it has been discarded meanwhile.
+/// After an error the caller owns the function again, unless it was discarded meanwhile.
 /// @throws std::bad_alloc
 [[nodiscard]] backend::status launch_ticket(native::stream stream, int device,
                                             OwnedFunction& function) {
   Ticket* const ticket = take_ticket();
   ticket->device.store(device, std::memory_order_relaxed);
   ticket->function.store(function.release(), std::memory_order_release);
-  const BlockingWork enqueued;
+  const BlockingEnqueue enqueued;
   const backend::status s = backend::launch_host_func(stream, run_ticket, ticket);
   if (s == backend::ok) [[likely]]
     return s;
@@ -137,13 +137,13 @@ void run_ticket(void* data) noexcept {
 [[nodiscard]] backend::status launch_native(native::stream stream, int device,
                                             OwnedFunction& function) {
   if (backend::forgets_host_functions()) return launch_ticket(stream, device, function);
-  const BlockingWork enqueued;
+  const BlockingEnqueue enqueued;
   const backend::status s = backend::launch_host_func(stream, run_function, function.get());
   if (s == backend::ok) static_cast<void>(function.release());
   return s;
 }
 
-/// Enqueues the function, or makes it a node of the graph that the stream is captured into.
+/// Enqueues the function, or adds it as a node to the graph that the stream is being captured into.
 void enqueue(const StreamCall& call, OwnedFunction function) {
   if (becomes_node(call.slot(), call.operation(), CaptureCase::launch_host_function)) [[unlikely]]
     return functions_of_capture(call, "function")->capture(call, std::move(function));
@@ -169,7 +169,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
 OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept try {
   succeeded_or_forget(launch_native(stream, device, function));
   return function;
-} catch (const std::bad_alloc&) {  // before it is enqueued
+} catch (const std::bad_alloc&) {  // thrown before the function is enqueued
   return function;
 }
 
@@ -181,7 +181,7 @@ void discard_host_functions(int device) noexcept {
       if (batch < tickets().all.size()) first = tickets().all[batch].get();
     }
     if (first == nullptr) return;
-    // A ticket that is emptied here is not used again: the runtime may still call with it.
+    // A ticket that is emptied here is not reused: the runtime may still call with it.
     for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket)
       if (ticket->device.load(std::memory_order_relaxed) == device)
         OwnedFunction{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};

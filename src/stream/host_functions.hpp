@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the library's own sources treat host functions.
+/// Host functions, as the library's own sources use them.
 #pragma once
 
 #include "base/counters.hpp"
@@ -12,13 +12,12 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A mark that goes with each function the thread launches and each copy it stages, so that an
-/// exception can be assigned; 0 at first.
+/// Stored with each function that the thread launches and each copy that it stages, so that an
+/// exception can be attributed. Initially 0.
 extern thread_local constinit std::uint64_t host_function_label;
 
-/// While it lives, the calling thread, which is the runtime's, runs a host function of that stream.
-/// What the function sets for its thread does not stay: the next function on the thread finds it as
-/// new.
+/// The scope of a host function of the stream, on a thread of the runtime. Resets the thread's
+/// settings at the end, so that the next function does not see them.
 class InHostFunction {
  public:
   explicit InHostFunction(std::uint64_t stream) noexcept;
@@ -35,15 +34,14 @@ struct DestroyHostFunction {
 };
 using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 
-/// A run of the function. Requires: somebody observed its launch.
+/// Describes a run of the function. Requires: its launch was observed.
 [[nodiscard]] Operation about_run(const HostFunction& function) noexcept;
 
-/// Enqueues the function on a stream of the library's own, of that device. Gives the function back
-/// if that fails.
+/// Enqueues the function on an internal stream of the device. Returns the function if that fails.
 [[nodiscard]] OwnedFunction try_launch(native::stream stream, int device,
                                        OwnedFunction function) noexcept;
 
-/// Destroys the functions that wait in the streams of a device. Requires: the device is lost.
+/// Destroys the functions that are pending in streams of the device. Requires: the device is lost.
 void discard_host_functions(int device) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The captures that were begun with the library and are open. To wait for a device that takes part
-/// in one would break it, whichever thread waits.
+/// The open captures that were begun through the library. Waiting for a device that takes part in
+/// one would break it, on any thread.
 #pragma once
 
 #include "base/check.hpp"
@@ -11,8 +11,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Whether a stream of the device takes part in one of them. Not seen: streams that joined a
-/// capture of another device, and that the library does not own.
+/// Whether a stream of the device takes part in an open capture. Misses streams that the library
+/// does not own and that joined a capture of another device.
 [[nodiscard]] bool takes_part_in_open_capture(int device) noexcept;
 [[nodiscard]] inline bool takes_part_in_capture(int device) noexcept {
   return are_captures_open() && takes_part_in_open_capture(device);

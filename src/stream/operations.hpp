@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Operations on streams, for observers (base/operation.hpp).
+/// Describes operations on streams for observers (base/operation.hpp).
 #pragma once
 
 #include "base/operation.hpp"
@@ -17,7 +17,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return {&slot, slot.id.load(std::memory_order_acquire)};
 }
 
-/// An operation that a capture would take in. Asks the runtime. Requires: the stream's device is
+/// An operation that a capture would record. Queries the runtime. Requires: the stream's device is
 /// current if its handle needs that.
 [[nodiscard]] inline Operation about(const Slot& slot, OperationKind kind,
                                      const char* name) noexcept {
@@ -27,7 +27,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
           .stream = observed(slot)};
 }
 
-/// The stream is known from now on.
+/// Emits the creation of a stream, or its first use through the library.
 inline void emit_made(const Slot& slot, const char* name) noexcept {
   emit([&] {
     return Operation{.kind = OperationKind::stream_made, .name = name, .stream = observed(slot)};
@@ -40,8 +40,8 @@ inline void emit_ended(const Slot& slot, std::uint64_t id) noexcept {
   });
 }
 
-/// An exception that the stream with that id left when it ended, or that came later: nobody will be
-/// thrown it. It belongs to earlier work, so that it is no part of the present operation.
+/// Emits an exception that no caller can collect, because the stream with this id has ended. It
+/// belongs to earlier work, and is not a part of the present operation.
 inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exception) noexcept {
   if (exception == nullptr) return;
   emit([&] {
@@ -54,7 +54,7 @@ inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exce
   });
 }
 
-///@{ The host knows that all operations of the stream are complete, or what the event marks.
+/// @{ The host knows that the work of the stream, or before the event, is complete.
 inline void emit_complete(const Slot& slot) noexcept {
   emit([at = &slot] {
     return Operation{.kind = OperationKind::known_complete, .stream = observed(*at)};

@@ -20,13 +20,13 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-// Slots are never given back to the heap: a stale view may still read its slot.
+// Slots are never freed: a stale view may still read its slot.
 struct SlotBatch {
   std::array<Slot, 32> slots{};
   SlotBatch* next = nullptr;
 };
 
-// guards the following variables and parts of each slot; nothing foreign is called while it is held
+// Protects the following variables and parts of each slot. No foreign code is called under it.
 constinit SpinLock slots_lock;
 constinit std::uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
@@ -60,14 +60,14 @@ void make_free(Slot& slot) noexcept {
   if (is_free_of_points(slot)) slot.next_free = std::exchange(free_list, &slot);
 }
 
-/// Slots of views that end once the lock is released.
-class LostViews {
+/// Retires the slots of orphaned views after the lock is released.
+class OrphanedSlots {
  public:
-  LostViews() = default;
-  LostViews(const LostViews&) = delete;
-  LostViews& operator=(const LostViews&) = delete;
-  ~LostViews() {
-    while (first_ != nullptr) retire_lost_slot(std::exchange(first_, first_->next_free));
+  OrphanedSlots() = default;
+  OrphanedSlots(const OrphanedSlots&) = delete;
+  OrphanedSlots& operator=(const OrphanedSlots&) = delete;
+  ~OrphanedSlots() {
+    while (first_ != nullptr) retire_orphaned_slot(std::exchange(first_, first_->next_free));
   }
   void add(Slot& slot) noexcept { slot.next_free = std::exchange(first_, &slot); }
 
@@ -75,17 +75,17 @@ class LostViews {
   Slot* first_ = nullptr;
 };
 
-/// Removes the views' reference. True if it was the last one.
+/// Removes the reference of the views. True if it was the last one.
 bool drop_views(Slot& slot) noexcept {
   return std::exchange(slot.viewed, false) &&
          slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
 
-/// Removes a slot from the table, so that it is no longer found by its handle.
-void unlist(Slot& slot, LostViews& lost) noexcept {
+/// Removes a slot from the table, so that its handle does not find it.
+void unlist(Slot& slot, OrphanedSlots& lost) noexcept {
   table.erase(slot);
   if (slot.state != SlotState::live || !drop_views(slot)) return;
-  // other code has destroyed its stream, whose handle is another stream's now
+  // Other code has destroyed the stream; its handle now belongs to another stream.
   slot.state = SlotState::ending;
   lost.add(slot);
 }
@@ -96,25 +96,25 @@ void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
   slot.blocking = stream.blocking;
   slot.owned = owned;
   slot.handle_is_known.store(true, __ATOMIC_RELAXED);
-  slot.ahead.disturb();
+  slot.ahead.invalidate();
   slot.references.store(1, std::memory_order_relaxed);
   table.insert(slot);
   make_live(slot);
 }
 
-/// Adds what wrap_handle() promises to a live slot.
+/// Adds the reference that wrap_handle() promises to a live slot.
 void add_reference(Slot& slot, Wrap wrap) noexcept {
   if (wrap == Wrap::view && (slot.owned || std::exchange(slot.viewed, true))) return;
   slot.owned = slot.owned || wrap == Wrap::take;
   slot.references.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Finds the live slot of a handle. A slot of another device or kind belongs to an earlier native
-/// stream, which other code destroyed: it is removed.
-[[nodiscard]] Slot* find_slot(const NativeStream& stream, LostViews& lost) noexcept {
+/// Finds the live slot of a handle. Removes slots with another device or kind: they belong to
+/// earlier native streams, which other code has destroyed.
+[[nodiscard]] Slot* find_slot(const NativeStream& stream, OrphanedSlots& lost) noexcept {
   Slot* found = nullptr;
   table.for_each(stream.handle, [&](Slot& each) {
-    // A live slot without an id lost its last Stream while the process was exiting.
+    // The last Stream of such a slot ended while the process was exiting.
     const bool is_over =
         each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
     if (is_over || each.device != stream.device || each.blocking != stream.blocking)
@@ -142,7 +142,7 @@ Slot* take_slot() {
   return &fresh->slots[0];
 }
 
-void give_back_slot(Slot* slot) noexcept {
+void return_slot(Slot* slot) noexcept {
   const std::lock_guard lock{slots_lock};
   make_free(*slot);
 }
@@ -158,7 +158,7 @@ void publish_default(Slot* slot) noexcept {
 }
 
 void publish_created(Slot* slot, const NativeStream& stream) noexcept {
-  LostViews lost;
+  OrphanedSlots lost;
   const std::lock_guard lock{slots_lock};
   table.for_each(stream.handle, [&](Slot& each) { unlist(each, lost); });
   begin_stream(*slot, stream, true);
@@ -166,7 +166,7 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept {
 }
 
 Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept {
-  LostViews lost;
+  OrphanedSlots lost;
   const std::lock_guard lock{slots_lock};
   if (Slot* const live = find_slot(stream, lost); live != nullptr) {
     if (wrap == Wrap::take && live->owned) return Wrapped::has_owner;
@@ -190,7 +190,7 @@ bool drop_reference(Slot& slot, bool owner) noexcept {
   if (!owner && (!is_last || slot.owned)) return false;
   slot.state = SlotState::ending;
   if (owner) drop_views(slot);
-  // The runtime may soon give the handle to another stream.
+  // The runtime may soon reuse the handle for another stream.
   table.erase(slot);
   return true;
 }
@@ -204,7 +204,7 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   slot.wait_event = {};
   slot.is_default = false;
   slot.idle_at_end = false;
-  // attachments that could not be destroyed are leaked
+  // Attachments that could not be destroyed leak.
   slot.attachments.store(nullptr, std::memory_order_relaxed);
   slot.mark = {};
   slot.mark_requested.store(false, std::memory_order_relaxed);
@@ -230,7 +230,7 @@ std::vector<LiveStream> live_streams() {
   };
   std::size_t most = 0;
   for_each_batch([&](SlotBatch& batch) { most += batch.slots.size(); });
-  found.reserve(most);  // nothing is allocated while the lock is held
+  found.reserve(most);  // Nothing is allocated under the lock.
   for_each_batch([&](SlotBatch& batch) {
     for (Slot& slot : batch.slots) {
       const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
@@ -250,7 +250,7 @@ Slot& live_slot(StreamRef stream) {
 
 namespace {
 
-/// False if the stream with that id has ended.
+/// False if the stream with this id has ended.
 [[nodiscard]] bool keep_first(Slot& slot, std::uint64_t id, const Failure& failure) noexcept {
   const std::lock_guard lock{slots_lock};
   if (slot.id.load(std::memory_order_relaxed) != id) return false;
@@ -263,7 +263,7 @@ namespace {
 void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept {
   Slot& slot = static_cast<Slot&>(*base);
   const bool is_kept = keep_first(slot, id, failure);
-  // last: what is submitted from now on finds the exception in the slot
+  // Last: work that is submitted from now on finds the exception in the slot.
   watcher().note_failure(id, failure);
   if (!is_kept) emit_lost_exception(id, failure.exception);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The slots behind StreamRef, with the members that only the library's sources see.
+/// The slots behind StreamRef, with the members that only the library's sources use.
 #pragma once
 
 #include "base/spin_lock.hpp"
@@ -19,40 +19,40 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A slot goes unused -> live -> ending -> unused, with `ended` before the last if Stream objects
-/// still refer to it although its native stream was destroyed. While StreamPoints hold it, it is
-/// not free for another stream.
+/// The life of a slot: unused -> live -> ending -> unused. It passes through `ended` before the
+/// last state if Stream objects still refer to it after its native stream was destroyed. A slot is
+/// not reused while StreamPoints own it.
 enum class SlotState : unsigned char {
   unused,
   live,
-  // no new Stream may refer to it; the later part of retire_slot() is under way or postponed
+  // No new Stream may refer to it. The last part of retire_slot() is running or deferred.
   ending,
-  ended,  // its native stream was destroyed, but Stream objects still refer to it
+  ended,  // The native stream was destroyed, but Stream objects remain.
 };
 
 struct Completion;
 
-/// How far some work of a stream is.
+/// The progress of some work of a stream.
 enum class Progress {
   complete,
-  pending,  ///< the runtime will say when it is complete
-  stalled,  ///< the runtime fails, or another thread has to record an event first
-  unknown,  ///< it will never be known when it is complete
+  pending,  ///< the runtime will report its completion
+  stalled,  ///< the runtime fails, or another thread must record an event first
+  unknown,  ///< its completion can never be known
 };
 
-/// How far a stream was when it ended: `event`, if there is one, marks its last work.
+/// The progress of a stream at its end. `event`, if there is one, was recorded after its last work.
 struct StreamEnd {
   Progress progress = Progress::pending;
   EventRef event{};
 };
 
-/// The last operations of a stream, the oldest at `next`. Written only for the report of long
-/// waits. Several threads may write at once: then a report may mix two operations.
+/// The last operations of a stream, the oldest at `next`. Written only for hang reports. Several
+/// threads may write at once; a report may then mix two operations.
 struct OperationNotes {
   struct Note {
     sync::Atomic<const char*> operation{nullptr};
-    sync::Atomic<std::uint64_t> stream{0};  // its id: another stream may have had the slot
-    sync::Atomic<std::uint64_t> other{0};   // id of a stream that was waited for
+    sync::Atomic<std::uint64_t> stream{0};  // an id, because another stream may have used the slot
+    sync::Atomic<std::uint64_t> other{0};   // id of the stream that is waited for
     sync::Atomic<std::int64_t> time{0};     // of sync::Clock
   };
   std::array<Note, 4> all{};
@@ -60,8 +60,8 @@ struct OperationNotes {
 };
 
 struct Slot : StreamSlot {
-  /// The event that `wait_stream` records here, again and again. A thread that finds it busy takes
-  /// one from the pool.
+  /// The event that wait_stream() records on this stream, again and again. A thread that finds it
+  /// busy uses a pooled event.
   EventRef wait_event{};
   sync::Atomic<bool> wait_event_busy{false};
 
@@ -69,55 +69,55 @@ struct Slot : StreamSlot {
 
   WorkAhead ahead;
 
-  /// Bit 0: a capture begins or ends on the stream. Above it: how many threads ask the runtime
-  /// about the stream (stream/capture.hpp).
+  /// Bit 0: a capture begins or ends on the stream. The bits above: the number of threads that
+  /// query the stream (stream/capture.hpp).
   sync::Atomic<std::uint32_t> questions{0};
 
-  /// For the race checker: the stream's id if the checker knows that all operations of the stream
-  /// are complete, else 0. Always 0 for a blocking stream.
+  /// For the race checker: the stream's id if all its operations are known to be complete, else 0.
+  /// Always 0 for a blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
 
-  /// How many completions were submitted (watcher.hpp). A host function keeps the number of its
-  /// launch: it belongs to later ones only.
+  /// The number of submitted completions (watcher.hpp). A host function stores the number at its
+  /// launch, so that its exception goes only to later completions.
   sync::Atomic<std::uint64_t> completions{0};
   sync::Atomic<bool> completion_busy{false};
-  Completion* last_completion = nullptr;           // the watcher's
-  Completion* last_completion_of_event = nullptr;  // the same
+  Completion* last_completion = nullptr;           // used by the watcher
+  Completion* last_completion_of_event = nullptr;  // used by the watcher
 
-  // The lock in slots.cpp guards the following members, up to next_free.
-  // the first exception of a host function since the last synchronize()
+  // The lock in slots.cpp protects the following members, up to next_free.
+  // The first exception of a host function since the last synchronize().
   std::exception_ptr failure;
   std::uint64_t failure_label = 0;
-  // how many Stream objects; atomic, because a destructor in a forked child takes no lock
+  // The number of Stream objects. Atomic, because a destructor in a forked child takes no lock.
   sync::Atomic<int> references{0};
   SlotState state = SlotState::unused;
   bool listed = false;  // in the table of handles
-  // one of the references stands for the views that no Stream owns: StreamRef::from_native()
+  // One of the references belongs to the views that no Stream owns: StreamRef::from_native().
   bool viewed = false;
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 
-  const PartitionData* part = nullptr;  // of the device, if the stream was made with one
+  const PartitionData* part = nullptr;  // of the device, for a stream of a partition
   mutable OperationNotes notes;
 
-  // of a thread's own default stream: this_thread_id() of that thread
+  // For a thread's own default stream: this_thread_id() of that thread.
   const void* thread = nullptr;
   sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
-  // guards the following members, up to end, and the change of id to 0
+  // Protects the following members, up to `end`, and the change of `id` to 0.
   SpinLock lock;
-  EventRef mark{};                   // the last mark, perhaps not complete yet
-  std::uint64_t marks = 0;           // how many were made so far
-  std::uint64_t marks_complete = 0;  // all up to this one are complete
-  // how many StreamPoints hold the slot, which stays that stream's until they are gone
+  EventRef mark{};                   // the last mark, perhaps still pending
+  std::uint64_t marks = 0;           // the number of marks so far
+  std::uint64_t marks_complete = 0;  // All marks up to this one are complete.
+  // The number of StreamPoints that own the slot. It is not reused before they are gone.
   std::size_t points = 0;
-  bool waits_for_points = false;  // the last of them gives the slot back
-  StreamEnd end;                  // once the stream has ended, for its points
-  sync::Atomic<int> held{0};      // how many HeldStream objects
-  bool idle_at_end = false;       // the stream was waited for before it is ended
+  bool waits_for_points = false;      // the last point frees the slot
+  StreamEnd end;                      // set when the stream has ended, for its points
+  sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
+  bool idle_at_end = false;           // The owner waits for the stream before it ends it.
 };
 
-/// An address that differs between threads that are alive.
+/// An address that identifies the calling thread among the live threads.
 [[nodiscard]] const void* this_thread_id() noexcept;
 
 /// A native stream and its properties, which its slot repeats.
@@ -127,48 +127,50 @@ struct NativeStream {
   bool blocking;
 };
 
-/// Reserves a free slot, whose id stays 0 until it is published. Reserve first; nothing later can
-/// fail. @throws std::bad_alloc
+/// Reserves a free slot. Its id stays 0 until it is published. Call this first, so that no later
+/// step can fail.
+/// @throws std::bad_alloc
 [[nodiscard]] Slot* take_slot();
-/// Frees a slot that was never published.
-void give_back_slot(Slot* slot) noexcept;
-/// Frees a slot that waited for its last point.
+/// Returns a slot that was never published.
+void return_slot(Slot* slot) noexcept;
+/// Frees a slot when its last point is gone.
 void free_waiting_slot(Slot& slot) noexcept;
-/// Makes the slot of a default stream live: no table lists it, and no Stream refers to it.
+/// Makes the slot of a default stream live. It is in no table, and no Stream refers to it.
 void publish_default(Slot* slot) noexcept;
-/// Makes the slot of a stream that was just created live, with one reference. Forgets an earlier
-/// stream of the same handle.
+/// Makes the slot of a newly created stream live, with one reference. Removes slots of earlier
+/// streams with the same handle.
 void publish_created(Slot* slot, const NativeStream& stream) noexcept;
 
 enum class Wrapped {
-  joined,      ///< a Stream has wrapped the handle before: `slot` is now the handle's slot
-  published,   ///< the given slot is now the handle's slot
+  joined,      ///< the handle had a slot, which `slot` now points to
+  published,   ///< the given slot is now the slot of the handle
   needs_slot,  ///< nothing was done: call again with a slot
   has_owner,   ///< nothing was done: a Stream owns the handle already
 };
 /// For a Stream that borrows the handle, for one that takes it, or for views.
 enum class Wrap : unsigned char { borrow, take, view };
-/// Finds the slot of a handle: its live slot, else `slot` if that is not null. Adds a reference for
-/// a Stream. All views together have one, but none if a Stream owns the handle: they end with it.
+/// Finds the live slot of a handle, or else uses `slot` if it is not null. Adds a reference for a
+/// Stream. All views together share one reference; they need none if a Stream owns the handle,
+/// because they end with it.
 [[nodiscard]] Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept;
 
-/// Removes a reference. True if the slot has to be retired now: its owner ends, or it has no owner
-/// and this was the last reference.
+/// Removes a reference. True if the slot must be retired now: its owner has ended, or it has no
+/// owner and this was the last reference.
 [[nodiscard]] bool drop_reference(Slot& slot, bool owner) noexcept;
-/// The owner gives the native stream away: it is borrowed from now on.
+/// The owner gives up the native stream: it is borrowed from now on.
 void disown(Slot& slot) noexcept;
-/// The last step of retiring a slot: it becomes free as soon as no Stream refers to it. Returns the
-/// exception that nobody has collected.
+/// The last step of retiring a slot: it is free when no Stream refers to it. Returns the exception
+/// that nobody has collected.
 [[nodiscard]] std::exception_ptr finish_slot(Slot& slot) noexcept;
 
-/// Whether the stream is the device's default stream, which orders with blocking streams, and not a
-/// thread's.
+/// Whether this is the device's default stream, which orders with blocking streams, and not a
+/// thread's default stream.
 [[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept {
   return slot.is_default && slot.thread == nullptr;
 }
 
-/// The stream's knowledge of the work ahead; null if other code may have enqueued work, or the
-/// stream orders with the default stream.
+/// What is known of the work ahead. Null if other code may have enqueued work, or the stream orders
+/// with the default stream.
 [[nodiscard]] inline WorkAhead* work_ahead(Slot& slot) noexcept {
   const bool is_own = slot.owned && !slot.blocking && !slot.is_default;
   const bool is_needed = !backend::copies_pageable_asynchronously();
@@ -181,30 +183,32 @@ struct LiveStream {
   std::uint64_t id;
   bool is_owned;
 };
-/// All streams that the library knows of at this moment. @throws std::bad_alloc
+/// All live streams of the library at this moment.
+/// @throws std::bad_alloc
 [[nodiscard]] std::vector<LiveStream> live_streams();
 
-/// The slot behind a view. @throws errc::invalid_handle if the view's stream has ended
+/// The slot behind a view.
+/// @throws errc::invalid_handle if the view's stream has ended
 [[nodiscard]] Slot& live_slot(StreamRef stream);
 [[nodiscard]] StreamRef default_stream_of(int device);
 
-/// The epoch of an exception that no completion gets.
+/// The epoch of an exception that no completion receives.
 inline constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};
-/// An exception that leaves work of a stream.
+/// An exception of work on a stream.
 struct Failure {
   std::exception_ptr exception;
   std::uint64_t label = 0;  // host_function_label
   std::uint64_t epoch = 0;  // Slot::completions when the work was submitted
 };
-/// Keeps the first exception for the stream with that id, for the next wait through one of its
-/// Stream objects. Once these have ended, a hook is told of the exception. Completions of the work
-/// get it in any case.
+/// Stores the first exception for the stream with this id, for the next wait through one of its
+/// Stream objects. If these have ended, the exception goes to the hook. Completions of the work
+/// receive it in any case.
 void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
 /// The exception that the next synchronize() will throw; null if there is none.
 [[nodiscard]] std::exception_ptr kept_failure(Slot& slot) noexcept;
-/// Throws the exception that is kept for the stream, once.
+/// Throws the stored exception of the stream, once.
 void deliver_failure(Slot& slot);
-/// The same, only for an exception with that label.
+/// The same, only for an exception with this label.
 void deliver_failure_of(Slot& slot, std::uint64_t label);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -4,21 +4,21 @@
 #include <runnel/foreign_stream.hpp>
 #include <runnel/stream.hpp>
 
+#include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
-#include "base/set_by_call.hpp"
 #include "device/device_table.hpp"
 #include "device/partition.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
-#include "stream/patience.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
+#include "stream/wait_limit.hpp"
 
 #include <runnel/event.hpp>
 #include <runnel/stoppable.hpp>
@@ -31,18 +31,19 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// Whether the stream has finished. @throws errc::capture if it is being captured
-[[nodiscard]] bool ask(const StreamCall& call) {
-  const StreamQuestion beside_captures{call.slot()};
-  if (if_captures_met())
-    // the runtime's refusal would end the capture
+/// Whether the stream has finished.
+/// @throws errc::capture if it is being captured
+[[nodiscard]] bool query_stream(const StreamCall& call) {
+  const StreamQueryLock beside_captures{call.slot()};
+  if (any_capture_seen())
+    // The failing query would invalidate the capture.
     refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);
-  call.disturbs_nothing();
+  call.writes_no_host_memory();
   return has_finished_beside_captures(call.slot(), call.operation());
 }
 
 [[nodiscard]] bool poll(const StreamCall& call) {
-  if (!ask(call)) return false;
+  if (!query_stream(call)) return false;
   emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
@@ -50,13 +51,13 @@ namespace {
 
 constexpr const char* waiting = "wait for a stream";
 
-/// Makes the stream's device current, and waits for the stream. Returns the slot: a kept exception
-/// is thrown with the caller's device current again.
+/// Makes the stream's device current, and waits for the stream. Returns the slot: a stored
+/// exception is thrown after the caller's device is current again.
 Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
   refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
-  call.disturbs_nothing();
+  call.writes_no_host_memory();
   AheadScope ahead{work_ahead(call.slot())};
   {
     const ScopedWait wait{waiting, {.stream = stream.id()}};
@@ -76,31 +77,31 @@ Slot& waitable_slot(StreamRef stream) {
   return call.slot();
 }
 
-/// Waits for what has been submitted to the stream so far: its present end is marked, since other
-/// threads may submit more. False if the patience is over first.
-[[nodiscard]] bool wait_for_submitted(Slot& slot, const Patience& patience) {
-  if (patience.is_over()) return false;
+/// Waits for the work that has been submitted so far. Records an event, since other threads may
+/// submit more. False if the limit is reached first.
+[[nodiscard]] bool wait_for_submitted(Slot& slot, const WaitLimit& limit) {
+  if (limit.is_reached()) return false;
   const EventRef end = take_event(slot.device, {}, waiting);
   {
     const StreamCall call{slot, waiting};
     if (is_mark_requested(slot)) record_mark(slot);
     call.record(end.get());
   }
-  if (!patience.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); }))
+  if (!limit.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); }))
     return false;
   emit_complete(end.get());
   return true;
 }
 
-/// Reserves a slot first, so that nothing can fail once the native stream exists. A slot that was
-/// not used is given back.
+/// Reserves a slot before the native stream is created, so that no later step can fail. Returns the
+/// slot if it was not used.
 class SlotReservation {
  public:
   SlotReservation() : slot_{take_slot()} {}
   SlotReservation(const SlotReservation&) = delete;
   SlotReservation& operator=(const SlotReservation&) = delete;
   ~SlotReservation() {
-    if (slot_ != nullptr) give_back_slot(slot_);
+    if (slot_ != nullptr) return_slot(slot_);
   }
   [[nodiscard]] Slot* get() const noexcept { return slot_; }
   Slot* use() noexcept { return std::exchange(slot_, nullptr); }
@@ -118,7 +119,7 @@ class SlotReservation {
     return {handle, device, blocking};
   }
   check(backend::stream_create_in(handle, part->native, priority), operation);
-  // each runtime has one kind only
+  // Each runtime creates only one kind in a partition.
   if (const backend::status s = backend::stream_is_blocking(handle, blocking); s != backend::ok) {
     succeeded_or_forget(backend::stream_destroy(handle));
     throw_status(s, operation);
@@ -151,7 +152,7 @@ Slot* create_stream(Device device, const StreamOptions& options) {
 
 constexpr const char* wrapping = "wrap a native stream";
 
-/// The stream's device. Some runtimes cannot say it: then the caller must have named the device.
+/// The stream's device. Some runtimes cannot report it: then the caller must have named the device.
 int find_device(native::stream handle, std::optional<Device> named) {
   int device = 0;
   const backend::status s = backend::stream_device(handle, device);
@@ -161,8 +162,8 @@ int find_device(native::stream handle, std::optional<Device> named) {
   return named->ordinal();
 }
 
-/// What the runtime says of a handle. @throws errc::invalid_argument for a handle that cannot be
-/// wrapped
+/// The properties of a handle, as the runtime reports them.
+/// @throws errc::invalid_argument for a handle that cannot be wrapped
 NativeStream native_stream_of(native::stream handle, std::optional<Device> device) {
   switch (default_meant_by(handle)) {
     case DefaultMeant::of_device:
@@ -193,7 +194,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   if (answer == Wrapped::needs_slot) {
     SlotReservation reservation;
     slot = reservation.get();
-    // another thread may have wrapped the handle meanwhile
+    // Another thread may have wrapped the handle meanwhile.
     answer = wrap_handle(slot, stream, wrap);
     if (answer == Wrapped::published) reservation.use();
   }
@@ -225,8 +226,8 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
 
 }  // namespace
 
-// CUDA and HIP give these numbers names: cudaStreamLegacy and cudaStreamPerThread, hipStreamLegacy
-// and hipStreamPerThread.
+// CUDA and HIP name these values: cudaStreamLegacy and cudaStreamPerThread, hipStreamLegacy and
+// hipStreamPerThread.
 DefaultMeant default_meant_by(native::stream handle) noexcept {
   const auto number = reinterpret_cast<std::uintptr_t>(handle);
   if (number <= 1) return DefaultMeant::of_device;
@@ -237,7 +238,7 @@ DefaultMeant default_meant_by(native::stream handle) noexcept {
 void drop_stream(SlotReference reference) noexcept {
   count_down(counters.streams);
   Slot& slot = static_cast<Slot&>(*reference.slot());
-  if (release_mode() == Release::never) {  // this may be a forked child, where no lock may be taken
+  if (release_mode() == Release::never) {  // perhaps a forked child, where no lock may be taken
     const bool is_last = slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
     if (reference.is_owner() || is_last) slot.id.store(0, std::memory_order_release);
   } else if (drop_reference(slot, reference.is_owner())) {
@@ -291,8 +292,7 @@ StreamRef StreamRef::from_native(native::stream handle) {
 
 native::stream Stream::release() {
   detail::refuse_in_child("release a stream");
-  // While this object refers to the slot, the slot serves no other stream: its id is 0 or this
-  // stream's.
+  // While this object refers to the slot, no other stream uses it: its id is 0 or this stream's.
   if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0)
     detail::throw_dead_stream(id_);
   const detail::SlotReference held = std::exchange(held_, {});
@@ -344,7 +344,7 @@ void StreamRef::synchronize() const {
 }
 
 void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
-  set_by_call(code, [&] {
+  catch_errors_into(code, [&] {
     const Slot& slot = synchronize_slot(stream);
     if (slot.has_failure.load(std::memory_order_acquire)) [[unlikely]]
       code = errc::function_failed;
@@ -353,11 +353,11 @@ void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
 
 namespace {
 
-[[nodiscard]] bool wait_for(StreamRef stream, const detail::Patience& patience) {
+[[nodiscard]] bool wait_for(StreamRef stream, const detail::WaitLimit& limit) {
   detail::Slot& slot = detail::waitable_slot(stream);
   const detail::ScopedWait wait{detail::waiting, {.stream = stream.id()}};
   if (!detail::poll(detail::StreamCall{slot, detail::waiting}) &&
-      !detail::wait_for_submitted(slot, patience))
+      !detail::wait_for_submitted(slot, limit))
     return false;
   detail::deliver_failure(slot);
   return true;
@@ -374,8 +374,8 @@ bool synchronize(StreamRef stream, const std::stop_token& stop) {
 
 namespace {
 
-/// Waits for an interprocess event of another device: a stream of that device waits for it, and
-/// this one for that stream. NVIDIA's driver 580 crashes if this stream waits for the event itself.
+/// Waits for an interprocess event of another device through a stream of that device. NVIDIA's
+/// driver 580 crashes if the stream waits for the event directly.
 void wait_from_device(const detail::StreamCall& call, Device device, native::event event) {
   {
     const detail::SuppressEvents suppressed;
@@ -395,15 +395,15 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
   const detail::StreamCall call{slot, operation};
   if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
     return;
-  if (!node) return;  // an event that was never recorded is complete
+  if (!node) return;  // An event that was never recorded is complete.
   if (!node->kind.interprocess || node->device == slot.device) [[likely]]
     return call.wait_for(node.get());
   wait_from_device(call, Device{node->device}, node.get());
 }
 
-/// The event that `wait_stream` records on the stream to wait for: that stream's own event, or one
-/// of the pool while another thread uses the own one. Two threads that shared an event would still
-/// get the right order, but a stream could wait for more work than it has to.
+/// The event that wait_stream() records on the awaited stream: the stream's own event, or a pooled
+/// one while another thread uses the own one. Two threads that shared an event would still get a
+/// correct order, but a stream could wait for more work than necessary.
 class WaitEvent {
  public:
   WaitEvent(detail::Slot& slot, const char* operation)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How operations on streams and events reach the runtime. (Copies have CopyCall, and device memory
-/// makes its device current itself.)
+/// Runtime calls of operations on streams and events. (Copies use CopyCall, and device memory makes
+/// its device current itself.)
 #pragma once
 
 #include "base/check.hpp"
@@ -14,12 +14,11 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// One operation on a stream: the runtime may be called, the stream is live, and its device is
-/// current for as long as this object lives, if the handle needs that. It knows the operation's
-/// text, which goes into every exception.
+/// The scope of one operation on a stream. The runtime may be called, the stream is live, and its
+/// device is current if its handle needs that. Stores the operation's name for error texts.
 class StreamCall {
  public:
-  /// `operation` must be a literal, as in "wait for a stream".
+  /// Requires: `operation` is a literal, as in "wait for a stream".
   StreamCall(StreamRef stream, const char* operation)
       : StreamCall{enter_stream(stream, operation), operation} {}
   /// Requires: enter() was called, and the slot is live.
@@ -28,36 +27,36 @@ class StreamCall {
   StreamCall(const StreamCall&) = delete;
   StreamCall& operator=(const StreamCall&) = delete;
   ~StreamCall() {
-    if (disturbs_) slot_.ahead.disturb();
+    if (may_write_host_memory_) slot_.ahead.invalidate();
   }
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] Slot& slot() const noexcept { return slot_; }
   [[nodiscard]] native::stream handle() const noexcept { return slot_.handle; }
-  /// @throws the runtime's error, if it refused
+  /// @throws the runtime's error, if the call failed
   void check(backend::status status) const { detail::check(status, operation_); }
 
-  /// The operation enqueues nothing that could write memory of the host, as other work of the
-  /// stream and of streams it waits for can.
-  void disturbs_nothing() const noexcept { disturbs_ = false; }
+  /// Declares that the operation enqueues nothing that could write host memory. Other work of the
+  /// stream, and of streams that it waits for, may.
+  void writes_no_host_memory() const noexcept { may_write_host_memory_ = false; }
 
-  /// The operation, for observers. Asks the runtime whether the stream is being captured.
+  /// Describes the operation for observers. Queries whether the stream is being captured.
   [[nodiscard]] Operation about(OperationKind kind) const noexcept {
     return detail::about(slot_, kind, operation_);
   }
 
-  /// Records an event of the library: a part of the operation.
+  /// Records an event of the library, as a part of the operation.
   void record(native::event event) const {
-    disturbs_nothing();
+    writes_no_host_memory();
     check(backend::event_record(event, handle()));
     emit([this, event] { return about_event(OperationKind::event_recorded, event, true); });
   }
-  /// `awaited`: the id of the stream that is waited for, if that is meant.
+  /// `awaited`: the id of the stream that is waited for, if there is one.
   void wait_for(native::event event, std::uint64_t awaited = 0) const {
     check(backend::stream_wait_event(handle(), event));
     emit_wait(event, awaited);
   }
-  /// The stream has been made to wait.
+  /// Emits that the stream waits.
   void emit_wait(native::event event, std::uint64_t awaited = 0) const noexcept {
     emit([this, event, awaited] {
       Operation wait = about_event(
@@ -66,14 +65,14 @@ class StreamCall {
       return wait;
     });
   }
-  /// A launch of a graph has recorded the event, or waited for it.
+  /// Emits that a graph launch has recorded the event or waited for it.
   void emit_of_graph(native::event event, bool records) const noexcept {
     emit([=, this] {
       return about_event(records ? OperationKind::event_recorded : OperationKind::event_waited,
                          event, true);
     });
   }
-  /// The event has been recorded.
+  /// Emits that the event was recorded.
   void emit_record(native::event event) const noexcept {
     emit([this, event] { return about_event(OperationKind::event_recorded, event, false); });
   }
@@ -90,7 +89,7 @@ class StreamCall {
   const char* operation_;
   Slot& slot_;
   StreamDevice device_;
-  mutable bool disturbs_ = true;
+  mutable bool may_write_host_memory_ = true;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Makes a stream's device current for a scope, where the stream's handle needs that.
+/// Makes a stream's device current for a scope, if the stream's handle needs that.
 #pragma once
 
 #include "device/scoped_device.hpp"
@@ -11,8 +11,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A thread's default stream has a handle that means "of the calling thread": another thread's
-/// stream is refused.
+/// Refuses another thread's default stream: its handle means "of the calling thread".
 /// @throws errc::invalid_argument
 inline void require_own_thread(const Slot& slot, const char* operation) {
   if (slot.thread != nullptr && slot.thread != this_thread_id()) [[unlikely]]
@@ -21,8 +20,8 @@ inline void require_own_thread(const Slot& slot, const char* operation) {
                 "thread's: record an event there, and use that");
 }
 
-/// Only the handles of default streams mean "of the current device". For all other streams this
-/// does nothing, which saves two runtime calls: the runtime takes them whichever device is current.
+/// Only the handles of default streams mean "of the current device". For other streams this does
+/// nothing, which saves two runtime calls: the runtime accepts them with any current device.
 class StreamDevice {
  public:
   StreamDevice(const Slot& slot, const char* operation) {

@@ -19,7 +19,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 namespace {
 
-/// Ends an open point of the slot.
+/// Releases the slot from an open point.
 void end_point(Slot& slot) noexcept {
   EventRef end{};
   bool is_free = false;
@@ -56,13 +56,13 @@ StreamPoint StreamPoint::adopt(StreamUse stream) noexcept {
 }
 
 void StreamPoint::drop() noexcept {
-  if (is_forked_child()) return;  // no lock may be taken
+  if (is_forked_child()) return;  // No lock may be taken.
   if (!event_) end_point(*stream_.slot);
 }
 
 void StreamPoint::record() noexcept {
   if (event_ || mark_ != 0) return;
-  const HeldStream stream{stream_};
+  const HandleLock stream{stream_};
   if (!stream) return;
   if (!stream.is_reachable()) {
     mark_ = request_mark(stream_);
@@ -81,18 +81,18 @@ EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
   return event;
 }
 
-HeldStream::HeldStream(StreamUse use) noexcept : slot_{nullptr} {
+HandleLock::HandleLock(StreamUse use) noexcept : slot_{nullptr} {
   const std::lock_guard lock{use.slot->lock};
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
-  use.slot->held.fetch_add(1, std::memory_order_relaxed);
+  use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
   slot_ = use.slot;
 }
 
-HeldStream::HeldStream(StreamPoint& ending) noexcept : slot_{nullptr} {
+HandleLock::HandleLock(StreamPoint& ending) noexcept : slot_{nullptr} {
   const StreamUse use = ending.stream();
   const std::lock_guard lock{use.slot->lock};
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
-  use.slot->held.fetch_add(1, std::memory_order_relaxed);
+  use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
   slot_ = use.slot;
   if (!is_reachable()) return;
   --slot_->points;
@@ -110,15 +110,15 @@ Progress StreamPoint::poll() noexcept {
 
 bool StreamPoint::is_over() const noexcept {
   return !event_ && has_ended(stream_) &&
-         own_call([&] { return poll_end(*stream_.slot); }) == Progress::complete;
+         internal_call([&] { return poll_end(*stream_.slot); }) == Progress::complete;
 }
 
 bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const noexcept {
   EventRef event = event_.share();
   if (!event) {
-    if (const HeldStream held{stream_}) {
-      if (!held.is_reachable()) return false;
-      event = held.record(in_capture);
+    if (const HandleLock locked{stream_}) {
+      if (!locked.is_reachable()) return false;
+      event = locked.record(in_capture);
       return event && succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()));
     }
     StreamEnd end = end_of(*stream_.slot);
@@ -136,8 +136,8 @@ std::uint64_t request_mark(StreamUse use) noexcept {
 }
 
 Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
-  const HeldStream held{use};
-  if (!held) return Progress::pending;  // the stream is ending
+  const HandleLock locked{use};
+  if (!locked) return Progress::pending;  // The stream is ending.
   EventRef mark{};
   std::uint64_t last = 0;
   {
@@ -150,7 +150,7 @@ Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
     last = use.slot->marks;
   }
   const Progress progress = mark ? poll_event(mark.get()) : Progress::stalled;
-  // Behind an earlier mark that is not complete, the stream's own thread records the next one.
+  // The stream's own thread records the next mark once the pending one is complete.
   if (last < number) return progress == Progress::pending ? Progress::pending : Progress::stalled;
   if (progress != Progress::complete) return progress;
   const std::lock_guard lock{use.slot->lock};
@@ -160,23 +160,23 @@ Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
 }
 
 void record_mark(Slot& slot) noexcept {
-  // Only this thread records marks. While the last mark is not complete, the next one stays
-  // requested, and is recorded later.
-  EventRef mark = own_call([&] {
+  // Only this thread records marks. While the last mark is pending, the next one stays requested,
+  // and is recorded later.
+  EventRef mark = internal_call([&] {
     const bool is_complete = poll_mark({&slot, slot.id.load(std::memory_order_relaxed)},
                                        slot.marks) == Progress::complete;
     return is_complete ? record_on(slot, InCapture::never) : EventRef{};
   });
   if (!mark) return;
   const std::lock_guard lock{slot.lock};
-  std::swap(slot.mark, mark);  // the old one is destroyed behind the lock
+  std::swap(slot.mark, mark);  // The old one is destroyed after the lock is released.
   ++slot.marks;
   slot.mark_requested.store(false, std::memory_order_relaxed);
 }
 
 void record_requested_mark(StreamUse use) noexcept {
-  const HeldStream held{use};
-  if (held && held.is_reachable() && is_mark_requested(*use.slot)) record_mark(*use.slot);
+  const HandleLock locked{use};
+  if (locked && locked.is_reachable() && is_mark_requested(*use.slot)) record_mark(*use.slot);
 }
 
 void complete_mark(Slot& slot) noexcept {

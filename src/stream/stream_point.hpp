@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// "The stream has come so far": what memory, and whatever else streams work on, waits for before
-/// it is freed or used for something else.
+/// A StreamPoint is a position in a stream. Memory, and other things that streams use, wait for
+/// points before they are freed or reused.
 ///
-/// A point is open first: it stands for all that the stream is given until it is recorded. To make
-/// one costs no runtime call. record() pins it to an event. A stream that ends leaves its last
-/// event in its slot for the open points, and its slot is no other stream's before they are gone.
-/// So nothing has to be allocated, and a point never outlives what it refers to.
+/// A point is first open: it stands for all work that the stream receives until record(). Creating
+/// it makes no runtime call. record() binds the point to an event. When a stream ends, it stores
+/// its last event in its slot for the open points, and the slot is not reused before they are gone.
+/// So nothing must be allocated, and a point never outlives what it refers to.
 ///
-/// On another thread's own default stream nothing can be recorded. record() requests a mark there:
-/// the stream's thread records it the next time that it uses the library's memory, or waits for the
-/// stream.
+/// Only the owning thread can record on a thread's default stream. On another thread, record()
+/// requests a mark: the owning thread records it the next time that it uses the library's memory,
+/// or waits for the stream.
 #pragma once
 
 #include "base/announce.hpp"
@@ -29,35 +29,35 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 class StreamPoint;
 
-/// Whether an event may be recorded on a stream that is being captured. `allowed` is only for an
-/// event that the host never queries; streams of the same capture may wait for it.
+/// Whether an event may be recorded on a stream that is being captured. `allowed` is only for
+/// events that the host never queries. Streams of the same capture may wait for such an event.
 enum class InCapture { never, allowed };
 
-/// In a capture an event would mark a node of the graph, and a query of the event would invalidate
-/// the capture.
+/// In a capture, the event would become a node of the graph, and a query of the event would
+/// invalidate the capture.
 [[nodiscard]] inline bool can_record(const Slot& slot) noexcept {
   return capture_state(slot.handle) == CaptureState::none;
 }
-/// An event that marks all the stream's work so far; none if there was no event or it could not be
-/// recorded.
+/// An event after all the stream's work so far. Empty if no event could be created or recorded.
 [[nodiscard]] EventRef record_on(const Slot& slot, InCapture in_capture) noexcept;
 
-/// Keeps every thread from destroying a stream's handle, for the time of some runtime calls.
-class HeldStream {
+/// Blocks the destruction of a stream's handle in this scope. Keep the scope short: a few runtime
+/// calls.
+class HandleLock {
  public:
-  explicit HeldStream(StreamUse use) noexcept;
-  /// The stream of an open point. If it has not ended and is reachable, the point is empty
-  /// afterwards.
-  explicit HeldStream(StreamPoint& ending) noexcept;
-  HeldStream(const HeldStream&) = delete;
-  HeldStream& operator=(const HeldStream&) = delete;
-  ~HeldStream() {
-    if (slot_ != nullptr) slot_->held.fetch_sub(1, std::memory_order_release);
+  explicit HandleLock(StreamUse use) noexcept;
+  /// Locks the stream of an open point. Empties the point if the stream has not ended and is
+  /// reachable.
+  explicit HandleLock(StreamPoint& ending) noexcept;
+  HandleLock(const HandleLock&) = delete;
+  HandleLock& operator=(const HandleLock&) = delete;
+  ~HandleLock() {
+    if (slot_ != nullptr) slot_->handle_locks.fetch_sub(1, std::memory_order_release);
   }
-  /// False if the stream had ended already.
+  /// False if the stream had already ended.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
-  /// False for another thread's own default stream: its handle means something else here, so that
-  /// nothing can be recorded on it.
+  /// False for another thread's default stream: its handle would mean the calling thread's stream,
+  /// so nothing can be recorded on it.
   [[nodiscard]] bool is_reachable() const noexcept {
     return slot_->thread == nullptr || slot_->thread == this_thread_id();
   }
@@ -103,18 +103,19 @@ class StreamPoint {
   /// The point's stream, which may have ended.
   [[nodiscard]] StreamUse stream() const noexcept { return stream_; }
 
-  /// Records an event for an open point, or requests a mark. Does nothing if that cannot be done
-  /// now: in a capture, and after a failure.
+  /// Records an event for an open point, or requests a mark. Does nothing if that is not possible
+  /// now: in a capture, or after a failure.
   void record() noexcept;
-  /// How far the work is. Records the point first.
+  /// Records the point if it is open, and returns the progress of the work before it.
   [[nodiscard]] Progress poll() noexcept;
-  /// Whether the stream has ended, and all its work is complete. Records nothing.
+  /// Whether the stream has ended and all its work is complete. Records nothing.
   [[nodiscard]] bool is_over() const noexcept;
-  /// Makes later work of the stream wait for the point. False if that cannot be done.
+  /// Makes later work of the stream wait for the point. False if that is not possible.
   [[nodiscard]] bool make_wait(native::stream stream, InCapture in_capture) const noexcept;
 
-  /// @{ The hold of an open point as a plain value, for a class that the library's sources do not
-  /// see the whole of. release() leaves the point empty; adopt() takes what it has returned.
+  /// @{ Converts the ownership of an open point to a plain value and back, for classes whose full
+  /// definition the library's sources cannot see. release() leaves the point empty; adopt() takes
+  /// over what it returned.
   [[nodiscard]] StreamUse release() noexcept { return std::exchange(stream_, {}); }
   [[nodiscard]] static StreamPoint adopt(StreamUse stream) noexcept;
   ///@}
@@ -127,19 +128,21 @@ class StreamPoint {
   std::uint64_t mark_ = 0;  // instead of an event: see request_mark()
 };
 
-// Only its own thread can record on a thread's default stream. Another thread that has to know when
-// the stream's present work is complete requests a mark. The stream's thread records it the next
-// time that it uses pinned memory or waits for the stream.
-/// Requests a mark behind the present work; returns its number.
+// Marks. Only the owning thread can record on its default stream. Another thread that must learn of
+// the completion of the stream's present work requests a mark. The owning thread records it the
+// next time that it uses pinned memory or waits for the stream.
+//
+// Requests a mark after the present work. Returns its number.
 [[nodiscard]] std::uint64_t request_mark(StreamUse use) noexcept;
-/// How far the stream is with the work before that mark.
+/// The progress of the work before the mark.
 [[nodiscard]] Progress poll_mark(StreamUse use, std::uint64_t number) noexcept;
-/// Requires: the stream's own thread calls, and the stream's device is current.
+/// Records a mark. Requires: the calling thread owns the stream, and the stream's device is
+/// current.
 void record_mark(Slot& slot) noexcept;
-/// The same for a mark that was requested, if the calling thread is the stream's own.
+/// Records a requested mark, if the calling thread owns the stream.
 void record_requested_mark(StreamUse use) noexcept;
-/// Makes a mark without an event: all work of the stream so far is complete. Requires: the stream's
-/// own thread calls.
+/// Adds a mark without an event: all work of the stream so far is complete. Requires: the calling
+/// thread owns the stream.
 void complete_mark(Slot& slot) noexcept;
 
 [[nodiscard]] inline bool is_mark_requested(const Slot& slot) noexcept {
@@ -151,13 +154,13 @@ inline void complete_requested_mark(Slot& slot) noexcept {
     complete_mark(slot);
 }
 
-///@{ What a stream that ended has left in its slot. Requires: a point holds the slot.
+/// @{ The end that a finished stream has stored in its slot. Requires: a point owns the slot.
 [[nodiscard]] StreamEnd end_of(Slot& slot) noexcept;
-/// Queries the event, and notes the answer.
+/// Queries the event, and stores the result.
 [[nodiscard]] Progress poll_end(Slot& slot) noexcept;
 ///@}
 
-/// How far the points of a container are: the worst of their answers. Removes those that are
+/// The progress of all points in a container: the worst of them. Removes the points that are
 /// complete or unknown.
 template <class Points>
 [[nodiscard]] Progress advance(Points& points) noexcept {
@@ -169,14 +172,14 @@ template <class Points>
     return progress == Progress::complete || progress == Progress::unknown;
   });
   sync::happens_before(&points);
-  sync::happens_after(&points);  // other threads may have removed some of them
+  sync::happens_after(&points);  // Other threads may have removed some of them.
   return worst;
 }
 
-/// Removes the points of streams that have ended and whose work is complete, from what outlives
-/// many streams.
+/// Removes the points of streams that have ended and whose work is complete. For containers that
+/// outlive many streams.
 template <class Points>
-void forget_over(Points& points) noexcept {
+void erase_ended_points(Points& points) noexcept {
   const RelaxedCapture relaxed;
   std::erase_if(points, [](const StreamPoint& point) { return point.is_over(); });
   sync::happens_before(&points);

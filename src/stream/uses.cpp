@@ -28,8 +28,8 @@ std::uint64_t begin_retiring(Slot& slot) noexcept {
   return slot.id.exchange(0, std::memory_order_acq_rel);
 }
 
-/// Leaves the stream's end to its points, if there are any.
-void leave_end(Slot& slot, StreamEnd end) noexcept {
+/// Stores the stream's end for its points, if there are any.
+void store_end(Slot& slot, StreamEnd end) noexcept {
   const std::lock_guard lock{slot.lock};
   if (slot.points == 0) return;
   if (end.progress == Progress::complete) sync::happens_before(&slot.end);
@@ -42,13 +42,13 @@ void leave_end(Slot& slot, StreamEnd end) noexcept {
   return {event ? Progress::pending : Progress::unknown, std::move(event)};
 }
 
-/// Enqueues a host function that does nothing behind the unfinished work of a thread's default
-/// stream. Without it, CUDA's own handler of the thread's end hangs if the stream has allocated
-/// memory, or waited for a stream that has: see docs/decisions/thread-ends-with-work.md.
-void let_thread_end(const Slot& slot) noexcept {
+/// Enqueues an empty host function after the unfinished work of a thread's default stream. Without
+/// it, CUDA's handler at the thread's exit hangs if the stream has allocated memory, or waited for
+/// a stream that has: see docs/decisions/thread-ends-with-work.md.
+void work_around_thread_exit_hang(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
-  const sync::Unseen unseen;  // the user has not asked
-  const backend::status s = own_call([&] { return backend::stream_query(slot.handle); });
+  const sync::TsanIgnore ignore;  // The user has not requested the query.
+  const backend::status s = internal_call([&] { return backend::stream_query(slot.handle); });
   if (s == backend::ok) return;
   backend::forget_error(s);
   if (!backend::is_not_ready(s)) return;
@@ -64,25 +64,25 @@ void destroy_attachments(Slot& slot) noexcept {
   }
 }
 
-/// A runtime that loses a device may forget the functions that wait in its streams. `s` is why
-/// destroying a stream failed.
+/// A runtime that loses a device may drop the functions that are pending in its streams. `s` is the
+/// error of the stream's destruction.
 void discard_if_forgotten(backend::status s, int device) noexcept {
   backend::forget_error(s);
   if (backend::classify(s) != errc::device_lost || !backend::forgets_host_functions()) return;
-  // otherwise the functions are still in their streams
+  // Otherwise the functions are still pending in their streams.
   if (is_current_device_lost()) discard_host_functions(device);
 }
 
-/// The later part of retire_slot().
+/// The last part of retire_slot().
 void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
-  // another thread holds it for a runtime call or two
-  while (slot.held.load(std::memory_order_acquire) > 0) sync::yield();
+  // Another thread owns a HandleLock for a few runtime calls.
+  while (slot.handle_locks.load(std::memory_order_acquire) > 0) sync::yield();
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
-  // first: in a capture nothing can be recorded
-  if (if_captures_met()) abandon_capture({&slot, id});
+  // First: nothing can be recorded in a capture.
+  if (any_capture_seen()) abandon_capture({&slot, id});
   if (has_points(slot) && end_of(slot).progress == Progress::pending)
-    leave_end(slot, record_end(slot));
-  if (slot.thread == this_thread_id()) let_thread_end(slot);
+    store_end(slot, record_end(slot));
+  if (slot.thread == this_thread_id()) work_around_thread_exit_hang(slot);
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
@@ -112,9 +112,9 @@ void retire_slot(Slot* slot) noexcept {
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
   emit_ended(*slot, id);
-  // Other code may destroy its stream before the postponed part runs, so that nothing could be
-  // recorded on it then.
-  if (mode == Release::later && !slot->owned) leave_end(*slot, {Progress::unknown, {}});
+  // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
+  // it then.
+  if (mode == Release::later && !slot->owned) store_end(*slot, {Progress::unknown, {}});
   if (mode == Release::now)
     finish_retiring(*slot, id);
   else
@@ -124,11 +124,11 @@ void retire_slot(Slot* slot) noexcept {
               slot, slot->device, id});
 }
 
-void retire_lost_slot(Slot* slot) noexcept {
+void retire_orphaned_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
   emit_ended(*slot, id);
-  leave_end(*slot, {Progress::unknown, {}});
-  if (if_captures_met()) forget_capture({slot, id});
+  store_end(*slot, {Progress::unknown, {}});
+  if (any_capture_seen()) forget_capture({slot, id});
   finish_retiring(*slot, id);
 }
 

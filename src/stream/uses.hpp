@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A use of a stream, and the end of a stream, which leaves its last event in its slot if points
-/// (stream_point.hpp) hold that.
+/// The identity of a stream in use, and the end of a stream. An ending stream leaves its last event
+/// in its slot if StreamPoints own the slot.
 #pragma once
 
 #include "stream/slots.hpp"
@@ -23,22 +23,23 @@ struct StreamUse {
   return {static_cast<Slot*>(Access::slot(stream)), stream.id()};
 }
 
-/// Whether points hold the slot.
+/// Whether points own the slot.
 [[nodiscard]] bool has_points(Slot& slot) noexcept;
-/// Whether no points hold the slot. If some do, the last one calls free_waiting_slot().
+/// Whether no points own the slot. If some do, the last one calls free_waiting_slot().
 [[nodiscard]] bool is_free_of_points(Slot& slot) noexcept;
 /// Whether the stream has ended.
 [[nodiscard]] inline bool has_ended(StreamUse use) noexcept {
   return use.slot->id.load(std::memory_order_acquire) != use.id;
 }
 
-/// Ends all views of a slot, leaves an event for the uses of its stream, destroys the attachments,
-/// destroys the stream if the slot owns it, and frees the slot or lets it rest. Inside a host
-/// function only the views end at once, and the end of a borrowed stream stays unknown; the other
-/// steps are queued for the next call from another thread.
+/// Ends a stream: ends all views of the slot, stores an event for the points, destroys the
+/// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
+/// the remaining Stream objects. Inside a host function only the views end at once, and the end of
+/// a borrowed stream stays unknown; the other steps are deferred to the next call of another
+/// thread.
 void retire_slot(Slot* slot) noexcept;
-/// The same for a slot whose native stream other code has destroyed: nothing can be recorded on it,
-/// so that its end stays unknown.
-void retire_lost_slot(Slot* slot) noexcept;
+/// The same for a slot whose native stream other code has destroyed. Nothing can be recorded on it,
+/// so its end stays unknown.
+void retire_orphaned_slot(Slot* slot) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -3,7 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
@@ -28,7 +28,7 @@ constexpr const char* watching = "watch for the completion of work";
 
 thread_local constinit bool is_watcher = false;
 
-/// Queries an event, again after an error: one that does not last says nothing about the work.
+/// Queries an event. Retries after an error: a transient error says nothing about the work.
 [[nodiscard]] backend::status query(native::event event) noexcept {
   backend::status s = backend::event_query(event);
   if (s == backend::ok || backend::is_not_ready(s)) return s;
@@ -44,22 +44,22 @@ thread_local constinit bool is_watcher = false;
   }
 }
 
-/// Ends what the function has left on this thread, so that the next one begins as on a new thread:
-/// open captures, the current device and streams, the policy for pageable memory.
-void begin_anew() noexcept {
+/// Resets what the function has left on this thread, so that the next one runs as on a new thread:
+/// open captures, the current device and streams, the pageable policy.
+void reset_thread() noexcept {
   if (release_mode() == Release::now) {
     if (are_captures_open()) abandon_own_captures();
-    // Asked first: to set a device that is current already would make its context.
+    // Queried first: setting a device that is already current would create its context.
     int device = 0;
     if (!single_device() && succeeded_or_forget(backend::get_device(device)) && device != 0)
-      set_device_back(0);
+      restore_device(0);
   }
-  forget_settings();
+  reset_thread_settings();
 }
 
-/// Calls the function and destroys it. A function of an event has no stream that could keep its
-/// exception.
-void tell(OwnedCompletion completion) noexcept {
+/// Calls the function and destroys it. A function without a stream must not throw: no slot could
+/// store its exception.
+void deliver(OwnedCompletion completion) noexcept {
   sync::happens_after(completion.get());
   StreamSlot* const slot = completion->slot;
   const std::uint64_t id = completion->stream_id;
@@ -77,14 +77,14 @@ void tell(OwnedCompletion completion) noexcept {
   Slot& slot = static_cast<Slot&>(*completion.line);
   return completion.thread == 0 ? slot.last_completion : slot.last_completion_of_event;
 }
-/// Whether the work of the second one completes later.
+/// Whether `next` completes after `last`.
 [[nodiscard]] bool is_after(const Completion& last, const Completion& next) noexcept {
   return next.stream_id == last.stream_id && next.thread == last.thread && next.epoch >= last.epoch;
 }
 
 }  // namespace
 
-Watcher& watcher() noexcept { return immortal<Watcher>(); }
+Watcher& watcher() noexcept { return never_destroyed<Watcher>(); }
 bool is_watcher_thread() noexcept { return is_watcher; }
 
 void Watcher::start(const char* operation) {
@@ -139,8 +139,7 @@ void Watcher::stop() noexcept {
   stopped_ = true;
 }
 
-/// Puts what was added behind the earlier completions of the same stream, or into a line of its
-/// own.
+/// Appends new completions to the queues of their streams, or starts new queues.
 void Watcher::sort_new() noexcept {
   const std::lock_guard lock{mutex_};
   Completion* oldest = nullptr;
@@ -160,7 +159,7 @@ void Watcher::sort_new() noexcept {
   }
 }
 
-/// Removes the first completion of a line.
+/// Removes the first completion of a queue.
 void Watcher::remove(Completion*& place) noexcept {
   const std::lock_guard lock{mutex_};
   Completion* const removed = place;
@@ -171,7 +170,8 @@ void Watcher::remove(Completion*& place) noexcept {
   removed->next = nullptr;
 }
 
-/// The completions whose events have happened or failed, by `next`, the first one first.
+/// Returns the completions whose events are complete or have failed, oldest first, linked by
+/// `next`.
 Completion* Watcher::query_all() noexcept {
   Completion* first = nullptr;
   Completion** end = &first;
@@ -194,8 +194,8 @@ Completion* Watcher::query_all() noexcept {
   return first;
 }
 
-/// Pauses between two rounds; longer when the work takes long.
-void Watcher::rest(sync::Clock::duration unsuccessful) noexcept {
+/// Pauses between two rounds; longer if the work takes long.
+void Watcher::pause(sync::Clock::duration unsuccessful) noexcept {
   if (unsuccessful < 200us)
     sync::yield();
   else
@@ -220,14 +220,14 @@ void Watcher::work() noexcept {
     if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen)
       last_success = sync::Clock::now();
     while (complete != nullptr) {
-      const CountedCall until_anew;  // what the function has left may end with the user's code, too
-      tell(OwnedCompletion{std::exchange(complete, complete->next)});
-      begin_anew();
+      const CountedCall until_reset;  // Resetting may destroy user objects, too.
+      deliver(OwnedCompletion{std::exchange(complete, complete->next)});
+      reset_thread();
     }
     if (lines_ != nullptr) {
-      rest(sync::Clock::now() - last_success);
+      pause(sync::Clock::now() - last_success);
     } else if (sync::Clock::now() - last_success < 200us) {
-      sync::yield();  // stay awake for a while: waking takes longer than short work
+      sync::yield();  // Wakeup takes longer than short work, so it stays awake for a while.
     } else {
       asleep_.store(true, std::memory_order_seq_cst);
       signal_.wait(seen, std::memory_order_seq_cst);

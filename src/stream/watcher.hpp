@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The thread that calls completion functions. It queries their events, because a host function
-/// would not be called once the device is lost, and would hold up the stream's later work. It
-/// starts with the first completion.
+/// The thread that calls completion functions. It queries their events. A host function would not
+/// do: it is not called after a device is lost, and it would delay the stream's later work. The
+/// thread starts with the first completion.
 #pragma once
 
 #include "base/counters.hpp"
@@ -29,14 +29,14 @@ class Watcher {
  public:
   /// @throws errc::out_of_memory if the system has no thread
   void start(const char* operation);
-  /// Requires: start() was called, and the completion's event is recorded. An exception that the
-  /// completion's slot keeps goes to the completion.
+  /// Adds a completion. It receives the exception that is stored in its slot. Requires: start() was
+  /// called, and the completion's event is recorded.
   void add(OwnedCompletion completion) noexcept;
-  /// An exception has left work of the stream: completions that were submitted later than the work
-  /// get it.
+  /// Passes an exception of work on the stream to the completions that were submitted after that
+  /// work.
   void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
-  /// Returns once this thread makes no runtime call any more. Called where the process begins to
-  /// exit.
+  /// Stops the thread's runtime calls; returns after the last one. Called when the process begins
+  /// to exit.
   void stop() noexcept;
 
  private:
@@ -45,16 +45,16 @@ class Watcher {
   void sort_new() noexcept;
   [[nodiscard]] Completion* query_all() noexcept;
   void remove(Completion*& place) noexcept;
-  void rest(sync::Clock::duration unsuccessful) noexcept;
+  void pause(sync::Clock::duration unsuccessful) noexcept;
 
   sync::Mutex starting_;
   bool started_ = false;
-  sync::Mutex calling_;  // the thread holds it while it makes runtime calls
+  sync::Mutex calling_;  // locked by the thread around its runtime calls
   bool stopped_ = false;
-  // Others than the thread read the lists, and change what hangs on them, with this lock; the
-  // thread changes the lists with it.
+  // The thread locks it to change the lists. Other threads lock it to read the lists and to change
+  // their entries.
   sync::Mutex mutex_;
-  Completion* new_ = nullptr;  // the newest first, by `next`
+  Completion* new_ = nullptr;  // the newest first, linked by `next`
   Completion* lines_ = nullptr;
   sync::Atomic<std::uint32_t> signal_{0};  // changes with each addition
   sync::Atomic<bool> asleep_{false};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the library knows, without asking the runtime, of the work ahead in a stream. It knows
-/// something only of streams that it made and whose handle nobody else has seen: for all others
-/// anybody may have enqueued anything.
+/// What the library knows of a stream's unfinished work without a query. It is known only for
+/// streams that the library created and whose handle no other code has: in any other stream, other
+/// code may have enqueued work.
 #pragma once
 
 #include "base/sync.hpp"
@@ -15,16 +15,16 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class Ahead : std::uint64_t {
   unknown,
-  uploads,  ///< nothing but copies to the device, so that nothing ahead writes memory of the host
-  idle,     ///< nothing that uses memory of the host, or that the caller has submitted
+  uploads,  ///< only copies to the device: no unfinished work writes host memory
+  idle,     ///< no unfinished work of the caller, and none that uses host memory
 };
 
-/// A stream's knowledge. An operation that enqueues other work than copies to the device calls
-/// disturb() after it has enqueued. An operation that relies on the knowledge, or adds to it, has
-/// an AheadScope around it.
+/// The state of one stream. An operation that enqueues work other than copies to the device calls
+/// invalidate() after it has enqueued. An operation that uses or updates the state has an
+/// AheadScope around it.
 class WorkAhead {
  public:
-  void disturb() noexcept {
+  void invalidate() noexcept {
     for (std::uint64_t found = state_.load(std::memory_order_relaxed); found % one_begun != 0;)
       if (state_.compare_exchange_weak(found, (found - found % one_active) + one_begun,
                                        std::memory_order_acq_rel, std::memory_order_relaxed))
@@ -33,16 +33,16 @@ class WorkAhead {
 
  private:
   friend class AheadScope;
-  // In one number: what is known (an Ahead), how many operations are under way, and how many have
-  // begun or disturbed.
+  // One number combines the known state (an Ahead), the count of active operations, and the count
+  // of operations that have begun or invalidated the state.
   static constexpr std::uint64_t one_active = 4, one_begun = std::uint64_t{1} << 20;
 
   sync::Atomic<std::uint64_t> state_{0};
 };
 
-/// Takes the knowledge for the time of one operation, and puts it back as that operation leaves it.
-/// Operations of several threads that are under way at the same time know nothing, and leave
-/// nothing known: none of them can say what the others enqueue, and when.
+/// Takes the state for the duration of one operation, and stores the state that the operation
+/// leaves. Concurrent operations of several threads know nothing and leave nothing known: none of
+/// them knows what the others enqueue, and when.
 class AheadScope {
  public:
   /// Null: nothing is known of the stream.
@@ -67,20 +67,20 @@ class AheadScope {
   }
 
   [[nodiscard]] Ahead known() const noexcept { return known_; }
-  /// Whether no other operation of the stream has been under way since this object was made.
+  /// Whether no other operation of the stream has been active since this object was made.
   [[nodiscard]] bool is_undisturbed() const noexcept {
     return alone_ != 0 && of_->state_.load(std::memory_order_acquire) == alone_;
   }
-  /// The runtime has said that the stream is idle.
+  /// The runtime has reported that the stream is idle.
   void found_idle() noexcept { known_ = Ahead::idle; }
-  /// Until leaves() is called again, the operation leaves nothing known behind.
+  /// Until leaves() is called again, the operation leaves nothing known.
   void begins_to_enqueue() noexcept { after_ = Ahead::unknown; }
-  /// What is ahead now is known.
+  /// Sets the state that is known now.
   void leaves(Ahead ahead) noexcept { known_ = after_ = ahead; }
 
  private:
   WorkAhead* of_;
-  // the stream's number as long as no other operation is under way; 0: one was when this one began
+  // The stream's number while no other operation is active. 0: one was active when this one began.
   std::uint64_t alone_ = 0;
   Ahead known_ = Ahead::unknown;
   Ahead after_ = Ahead::unknown;

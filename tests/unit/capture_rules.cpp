@@ -32,7 +32,7 @@ TEST(CaptureRules, WhatNeedsResultsOrWouldBreakTheCaptureIsRefused) {
 }
 
 TEST(CaptureRules, TheLibrarysOwnCallsRunBeside) {
-  EXPECT_EQ(capture_rule(own_call).happens, runs_beside);
+  EXPECT_EQ(capture_rule(internal_call).happens, runs_beside);
 }
 
 TEST(CaptureRules, OnlyARefusalHasAReason) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tests of choose_route(). It is a pure function, so the tests are tables and need no device.
+/// Tests of choose_route() and choose_fallback(). They are pure functions, so the tests are tables
+/// and need no device.
 #include "copy/route.hpp"
 
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <string>
 #include <vector>
 
 using namespace runnel;
@@ -18,36 +18,29 @@ constexpr MemoryKind pinned = MemoryKind::pinned;
 constexpr MemoryKind device = MemoryKind::device;
 constexpr MemoryKind managed = MemoryKind::managed;
 
-/// Fixed facts, which note the questions that choose_route() asks.
-struct KnownFacts {
+/// Fixed answers of a stream, which note the questions that choose_route() asks.
+struct KnownStream {
+  bool capturing = false;
+  bool elsewhere = false;
+  bool asked = false;
+
+  [[nodiscard]] bool is_capturing() {
+    asked = true;
+    return capturing;
+  }
+  [[nodiscard]] bool is_captured_elsewhere() { return is_capturing() && elsewhere; }
+};
+
+/// Facts of memory that the runtime takes only as it is.
+struct Sides {
   MemoryKind to = device;
   MemoryKind from = device;
   bool any_memory = false;
   bool two_devices = false;
   bool reads_pageable = false;
-  bool capturing = false;
-  bool elsewhere = false;
-  bool idle = false;
-  bool refused = false;
-  bool short_failed = false;
-  std::string asked{};
 
-  [[nodiscard]] bool runtime_takes_any_memory() const { return any_memory; }
-  [[nodiscard]] MemoryKind to_kind() { return ask("kind ", to); }
-  [[nodiscard]] MemoryKind from_kind() { return ask("kind ", from); }
-  [[nodiscard]] bool are_on_two_devices() { return ask("devices ", two_devices); }
-  [[nodiscard]] bool device_reads_pageable() { return ask("page tables ", reads_pageable); }
-  [[nodiscard]] bool is_capturing() { return ask("capturing ", capturing); }
-  [[nodiscard]] bool may_read_now() { return ask("idle ", idle); }
-  [[nodiscard]] bool is_captured_elsewhere() { return is_capturing() && elsewhere; }
-  [[nodiscard]] bool direct_failed() const { return refused; }
-  [[nodiscard]] bool short_copy_failed() const { return short_failed; }
-
- private:
-  template <class T>
-  T ask(const char* what, T answer) {
-    if (asked.find(what) == std::string::npos) asked += what;
-    return answer;
+  [[nodiscard]] CopyFacts facts() const {
+    return {{to, false, 0}, {from, false, two_devices ? 1 : 0}, any_memory, reads_pageable};
   }
 };
 
@@ -68,9 +61,14 @@ constexpr std::size_t large = 1'000'000;
 struct Row {
   const char* what;
   CopyRequest request;
-  KnownFacts facts;
+  Sides sides;
   Route expected;
+  KnownStream stream{};
 };
+template <class AnyRow>
+[[nodiscard]] Route route_of(AnyRow& row) {
+  return choose_route(row.request, row.sides.facts(), row.stream);
+}
 
 TEST(Routes, EachKindOfCopyHasItsRoute) {
   const std::vector<Row> table{
@@ -89,14 +87,8 @@ TEST(Routes, EachKindOfCopyHasItsRoute) {
       {"device to pinned", request_of(large), {.to = pinned, .from = device}, Route::direct},
       {"managed to device", request_of(large), {.to = device, .from = managed}, Route::direct},
       {"pinned to managed", request_of(large), {.to = managed, .from = pinned}, Route::direct},
-      {"pageable to device",
-       request_of(large),
-       {.to = device, .from = pageable, .idle = true},
-       Route::staged},
-      {"device to pageable",
-       request_of(large),
-       {.to = pageable, .from = device, .idle = true},
-       Route::staged},
+      {"pageable to device", request_of(large), {.to = device, .from = pageable}, Route::staged},
+      {"device to pageable", request_of(large), {.to = pageable, .from = device}, Route::staged},
       {"pageable to managed", request_of(large), {.to = managed, .from = pageable}, Route::staged},
       {"pageable to device, medium",
        request_of(medium),
@@ -110,14 +102,14 @@ TEST(Routes, EachKindOfCopyHasItsRoute) {
        request_of(small),
        {.to = pageable, .from = device},
        Route::short_copy},
-      {"pageable to device, small, idle",
-       request_of(small),
-       {.to = device, .from = pageable, .idle = true},
-       Route::driver_reads},
-      {"pageable to device, small, busy",
+      {"pageable to device, small",
        request_of(small),
        {.to = device, .from = pageable},
-       Route::staged},
+       Route::driver_reads},
+      {"pageable to managed, small",
+       request_of(small),
+       {.to = managed, .from = pageable},
+       Route::driver_reads},
       {"pageable to pageable",
        request_of(small),
        {.to = pageable, .from = pageable},
@@ -136,7 +128,7 @@ TEST(Routes, EachKindOfCopyHasItsRoute) {
        {.to = device, .from = pageable, .any_memory = true},
        Route::direct},
   };
-  for (Row row : table) EXPECT_EQ(choose_route(row.request, row.facts), row.expected) << row.what;
+  for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
 }
 
 TEST(Routes, ThePolicyMattersForPageableMemoryOnly) {
@@ -178,119 +170,113 @@ TEST(Routes, ThePolicyMattersForPageableMemoryOnly) {
        {.to = pinned, .from = device, .any_memory = true},
        Route::direct},
   };
-  for (Row row : table) EXPECT_EQ(choose_route(row.request, row.facts), row.expected) << row.what;
+  for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
 }
 
 TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
+  constexpr KnownStream captured{.capturing = true},
+      elsewhere{.capturing = true, .elsewhere = true};
+  constexpr Sides up{.to = device, .from = pageable}, down{.to = pageable, .from = device};
+  constexpr Sides pinned_hosts{.to = pinned, .from = pinned};
+  constexpr Sides pageable_hosts{.to = pageable, .from = pageable};
   for (const std::size_t bytes : {small, medium, large}) {
-    KnownFacts up{.to = device, .from = pageable, .capturing = true, .idle = true};
-    EXPECT_EQ(choose_route(request_of(bytes), up), Route::refused_in_capture);
-    EXPECT_EQ(up.asked.find("idle"), std::string::npos)
-        << "querying a captured stream would end its capture";
-    KnownFacts down{.to = pageable, .from = device, .capturing = true};
-    EXPECT_EQ(choose_route(request_of(bytes), down), Route::refused_in_capture);
-    KnownFacts hosts{.to = pinned, .from = pinned, .capturing = true};
-    EXPECT_EQ(choose_route(request_of(bytes), hosts), Route::host_function)
-        << "a host function is a node";
-    KnownFacts pageable_hosts{.to = pageable, .from = pageable, .capturing = true};
-    EXPECT_EQ(choose_route(request_of(bytes), pageable_hosts), Route::host_function);
-    KnownFacts unowned{.to = pinned, .from = pinned, .capturing = true, .elsewhere = true};
-    EXPECT_EQ(choose_route(request_of(bytes), unowned), Route::refused_in_capture)
-        << "no graph would own the function";
-    KnownFacts direct{.to = device, .from = pinned, .capturing = true};
-    EXPECT_EQ(choose_route(request_of(bytes), direct), Route::direct);
-    KnownFacts peer{.two_devices = true, .capturing = true};
-    EXPECT_EQ(choose_route(request_of(bytes), peer), Route::direct);
-    KnownFacts blocked{.to = device, .from = pageable, .capturing = true};
-    EXPECT_EQ(choose_route(request_of(bytes, Pageable::block), blocked), Route::blocked);
+    const std::vector<Row> table{
+        {"up", request_of(bytes), up, Route::refused_in_capture, captured},
+        {"down", request_of(bytes), down, Route::refused_in_capture, captured},
+        {"a host function is a node", request_of(bytes), pinned_hosts, Route::host_function,
+         captured},
+        {"between pageable memories", request_of(bytes), pageable_hosts, Route::host_function,
+         captured},
+        {"no graph would own the function", request_of(bytes), pinned_hosts,
+         Route::refused_in_capture, elsewhere},
+        {"pinned", request_of(bytes), {.to = device, .from = pinned}, Route::direct, captured},
+        {"two devices", request_of(bytes), {.two_devices = true}, Route::direct, captured},
+        {"block", request_of(bytes, Pageable::block), up, Route::blocked, captured},
+    };
+    for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
   }
 }
 
-TEST(Routes, AFailedRouteIsReplacedByAnother) {
+TEST(Routes, ACopyThatTheRuntimeRefusesTakesAnother) {
   const std::vector<Row> table{
-      {"pinned in parts",
+      {"pinned in parts", request_of(large), {.to = device, .from = pinned}, Route::staged},
+      {"medium", request_of(medium), {.to = device, .from = pinned}, Route::short_copy},
+      {"small", request_of(small), {.to = device, .from = pinned}, Route::short_copy},
+      {"in a capture",
        request_of(large),
-       {.to = device, .from = pinned, .refused = true},
+       {.to = device, .from = pinned},
+       Route::refused_in_capture,
+       {.capturing = true}},
+      {"the device reads page tables",
+       request_of(large),
+       {.to = device, .from = pinned, .reads_pageable = true},
        Route::staged},
-      {"pinned in parts, medium",
-       request_of(medium),
-       {.to = device, .from = pinned, .refused = true},
-       Route::short_copy},
-      {"pinned in parts, small",
-       request_of(small),
-       {.to = device, .from = pinned, .idle = true, .refused = true},
-       Route::short_copy},
-      {"pinned in parts, policy block",
+      {"policy block",
        request_of(large, Pageable::block),
-       {.to = device, .from = pinned, .refused = true},
+       {.to = device, .from = pinned},
        Route::staged},
+      {"policy refuse",
+       request_of(large, Pageable::refuse),
+       {.to = device, .from = pinned},
+       Route::refused_by_policy},
       {"pinned at its beginning, policy block",
        request_of(large, Pageable::block),
-       {.to = device, .from = pageable, .refused = true},
+       {.to = device, .from = pageable},
        Route::staged},
       {"pinned at its beginning, between hosts, policy block",
        request_of(large, Pageable::block),
-       {.to = pageable, .from = pinned, .refused = true},
+       {.to = pageable, .from = pinned},
        Route::host_function},
       {"pinned at its beginning, policy block, in a capture",
        request_of(large, Pageable::block),
-       {.to = device, .from = pageable, .capturing = true, .refused = true},
-       Route::refused_in_capture},
-      {"pinned in parts, and the device reads page tables",
-       request_of(large),
-       {.to = device, .from = pinned, .reads_pageable = true, .refused = true},
-       Route::staged},
-      {"pinned in parts, policy refuse",
-       request_of(large, Pageable::refuse),
-       {.to = device, .from = pinned, .refused = true},
-       Route::refused_by_policy},
+       {.to = device, .from = pageable},
+       Route::refused_in_capture,
+       {.capturing = true}},
       {"the driver refused to read",
        request_of(small),
-       {.to = device, .from = pageable, .idle = true, .refused = true},
+       {.to = device, .from = pageable},
        Route::short_copy},
-      {"no short copy up",
-       request_of(medium),
-       {.to = device, .from = pageable, .short_failed = true},
-       Route::staged},
-      {"no short copy down",
-       request_of(small),
-       {.to = pageable, .from = device, .short_failed = true},
-       Route::staged},
   };
-  for (Row row : table) EXPECT_EQ(choose_route(row.request, row.facts), row.expected) << row.what;
+  for (Row row : table)
+    EXPECT_EQ(choose_fallback(row.request, row.sides.facts(), row.stream), row.expected)
+        << row.what;
 }
 
-TEST(Routes, OnlyTheNeededFactsAreAsked) {
-  KnownFacts any{.to = device, .from = pageable, .any_memory = true};
-  static_cast<void>(choose_route(request_of(large), any));
-  EXPECT_EQ(any.asked, "");
-  KnownFacts direct{.to = device, .from = pinned};
-  static_cast<void>(choose_route(request_of(large), direct));
-  EXPECT_EQ(direct.asked, "kind ");
-  KnownFacts staged{.to = pageable, .from = device};
-  static_cast<void>(choose_route(request_of(large), staged));
-  EXPECT_EQ(staged.asked, "kind page tables capturing ");
+TEST(Routes, AStreamIsAskedOnlyIfTheAnswerMatters) {
+  const auto asks = [](Pageable policy, const Sides& sides) {
+    Row row{"", request_of(large, policy), sides, Route::nothing};
+    static_cast<void>(route_of(row));
+    return row.stream.asked;
+  };
+  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pageable, .any_memory = true}));
+  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pinned}));
+  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = device}));
+  EXPECT_FALSE(asks(Pageable::block, {.to = device, .from = pageable}));
+  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pageable, .reads_pageable = true}));
+  EXPECT_TRUE(asks(Pageable::stage, {.to = pageable, .from = device}));
 }
 
 TEST(Routes, EachKindOfFillHasItsRoute) {
   struct FillRow {
     const char* what;
     FillRequest request;
-    KnownFacts facts;
+    Sides sides;
     Route expected;
+    KnownStream stream{};
   };
   const std::vector<FillRow> table{
       {"no bytes", {destination, 0, 0, 1, source, 1, {}}, {}, Route::nothing},
       {"one byte", fill_of(1), {.to = device}, Route::direct},
       {"two bytes", fill_of(2), {.to = managed}, Route::direct},
       {"four bytes", fill_of(4), {.to = pinned}, Route::direct},
-      {"four bytes in a capture", fill_of(4), {.to = device, .capturing = true}, Route::direct},
+      {"four bytes in a capture", fill_of(4), {.to = device}, Route::direct, {.capturing = true}},
       {"three bytes", fill_of(3), {.to = device}, Route::seeded},
       {"eight bytes", fill_of(8), {.to = pinned}, Route::seeded},
       {"eight bytes in a capture",
        fill_of(8),
-       {.to = device, .capturing = true},
-       Route::refused_in_capture},
+       {.to = device},
+       Route::refused_in_capture,
+       {.capturing = true}},
       {"four bytes, not aligned",
        {destination + 1, 128, 128, 1, source, 4, {}},
        {.to = device},
@@ -299,27 +285,29 @@ TEST(Routes, EachKindOfFillHasItsRoute) {
       {"pageable, eight bytes", fill_of(8), {.to = pageable}, Route::host_function},
       {"pageable in a capture",
        fill_of(1),
-       {.to = pageable, .capturing = true},
-       Route::host_function},
+       {.to = pageable},
+       Route::host_function,
+       {.capturing = true}},
       {"pageable in another's capture",
        fill_of(1),
-       {.to = pageable, .capturing = true, .elsewhere = true},
-       Route::refused_in_capture},
+       {.to = pageable},
+       Route::refused_in_capture,
+       {.capturing = true, .elsewhere = true}},
       {"pageable in a capture, eight bytes",
        fill_of(8),
-       {.to = pageable, .capturing = true},
-       Route::host_function},
+       {.to = pageable},
+       Route::host_function,
+       {.capturing = true}},
       {"the runtime takes any memory",
        fill_of(1),
-       {.to = pageable, .any_memory = true},
+       {.to = device, .any_memory = true},
        Route::direct},
       {"the runtime takes any memory, eight bytes",
        fill_of(8),
-       {.to = pageable, .any_memory = true},
+       {.to = device, .any_memory = true},
        Route::seeded},
   };
-  for (FillRow row : table)
-    EXPECT_EQ(choose_route(row.request, row.facts), row.expected) << row.what;
+  for (FillRow row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "stream/own_streams.hpp"
+#include "stream/internal_streams.hpp"
 #include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>

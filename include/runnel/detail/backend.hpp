@@ -130,6 +130,8 @@ enum class CaptureMode { global, own_only, relaxed };
 [[nodiscard]] status launch_host_func(native::stream, void (*function)(void*), void* data) noexcept;
 /// Whether the runtime never calls the functions that wait in a stream once the device is lost.
 [[nodiscard]] bool forgets_host_functions() noexcept;
+/// Whether a thread may query a stream while another one begins or ends to capture it.
+[[nodiscard]] bool can_query_beside_begin_of_capture() noexcept;
 // Values in pinned memory and in memory of the device. Requires: the device has
 // stream_memory_operations, and the stream is not captured.
 /// Makes later work wait until the number at `place` is at least `value`, as a cyclic difference.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What most sources include of the standard library, compiled once. Each source still includes
-/// what it uses: builds with -Db_pch=false show it.
+/// The precompiled header with the most common standard headers. Each source still includes what it
+/// uses: builds with -Db_pch=false prove it.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much of a copy goes through a ring at once.
+/// How a copy is cut into the pieces that go through a ring.
 #pragma once
 
 #include "copy/transfer.hpp"
@@ -12,25 +12,25 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A ring has room for so many of its largest pieces.
+/// A ring has room for this many pieces of the largest size.
 inline constexpr std::size_t pieces_per_ring = 8;
-/// A piece costs the stream about 6 us beside its copy (a wait, a write, and the gaps around them),
-/// so that smaller pieces are slow.
+/// Each piece costs the stream about 6 us in addition to its copy (a wait, a write, and the gaps
+/// around them), so smaller pieces are slow.
 inline constexpr std::size_t smallest_piece = std::size_t{512} << 10;
 
-/// The sizes of a copy's pieces. While a large piece is moved between the ring and user memory, the
-/// stream has nothing to do if no other piece is ready. So the first pieces of a copy to the device
-/// are small and each is twice the one before, unless the ring already has pieces of the stream's
-/// earlier copies. The last pieces of a copy to the host are small in the same way, since the
-/// stream waits until the last one is in user memory.
+/// Computes the sizes of a copy's pieces. The stream idles while workers move a large piece, unless
+/// another piece is ready. So the first pieces of a copy to the device are small, and each is twice
+/// as large as the one before, unless the ring still contains pieces of the stream's earlier
+/// copies. The last pieces of a copy to the host shrink in the same way, since the stream waits
+/// until the last one is in user memory.
 class Cutter {
  public:
-  /// `largest`: the largest piece. `is_row_busy`: pieces of earlier copies keep the stream busy.
-  Cutter(Direction direction, std::size_t bytes, std::size_t largest, bool is_row_busy) noexcept
+  /// `largest`: the largest size. `is_stream_busy`: pieces of earlier copies keep the stream busy.
+  Cutter(Direction direction, std::size_t bytes, std::size_t largest, bool is_stream_busy) noexcept
       : left_{bytes},
         largest_{largest},
         to_host_{direction == Direction::to_host},
-        next_{is_row_busy ? largest : smallest_piece} {}
+        next_{is_stream_busy ? largest : smallest_piece} {}
 
   [[nodiscard]] bool is_done() const noexcept { return left_ == 0; }
   /// The size that the next piece should have.
@@ -52,7 +52,7 @@ class Cutter {
   std::size_t next_;
 };
 
-/// How many pieces of that size there are.
+/// The number of pieces of that size.
 [[nodiscard]] inline std::size_t count_pieces(const Transfer& rows, std::size_t bytes,
                                               std::size_t piece) noexcept {
   const auto divided = [](std::size_t a, std::size_t b) { return (a + b - 1) / b; };
@@ -61,8 +61,8 @@ class Cutter {
                             : divided(rows.height, piece / rows.width);
 }
 
-/// The size of the next piece of rows from byte `begin` on: whole rows, or a part of one row, so
-/// that one copy of the runtime moves it.
+/// The size of the next piece of rows, from byte `begin` on: whole rows, or a part of one row, so
+/// that one runtime copy moves it.
 [[nodiscard]] inline std::size_t fit_rows(const Transfer& rows, std::size_t begin,
                                           std::size_t wanted) noexcept {
   const std::size_t in_row = begin % rows.width;

@@ -17,11 +17,11 @@ namespace {
 
 constexpr std::size_t parts_per_piece = 16;
 constexpr std::size_t smallest_part = std::size_t{32} << 10;
-// to the host: no cache would keep so much for its reader
+// To the host: no cache would hold this much until it is read.
 constexpr std::size_t streaming_from = std::size_t{8} << 20;
-// to the device: a cache may still hold that much of the source
+// To the device: a cache may still hold this much of the source.
 constexpr std::size_t streaming_up_to = std::size_t{32} << 20;
-// for fewer bytes the fence at the end costs more than it saves
+// For fewer bytes the fence at the end costs more than it saves.
 constexpr std::size_t streaming_run = std::size_t{4} << 10;
 
 [[nodiscard]] std::size_t part_bytes(const Piece& piece) noexcept {
@@ -29,7 +29,7 @@ constexpr std::size_t streaming_run = std::size_t{4} << 10;
   return std::max(smallest_part, (piece.bytes / parts_per_piece + page - 1) / page * page);
 }
 
-/// The segment that byte `at` of the list lies in.
+/// The segment that contains byte `at` of the list.
 [[nodiscard]] Segments::const_iterator segment_at(const Segments& segments,
                                                   std::size_t at) noexcept {
   const auto next =
@@ -38,9 +38,9 @@ constexpr std::size_t streaming_run = std::size_t{4} << 10;
   return next - 1;
 }
 
-/// Calls `f(host, device, offset, bytes)` for each range of the work's bytes `begin` to
-/// `begin + bytes` that lies end to end on the host and on the device. `offset` is counted from
-/// `begin`.
+/// Splits the work's bytes from `begin` to `begin + bytes` into runs that are contiguous on the
+/// host and on the device, and calls `f(host, device, offset, bytes)` for each. `offset` counts
+/// from `begin`.
 template <class F>
 void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
   const bool to_device = work.direction == Direction::to_device;
@@ -50,7 +50,7 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
     for (std::size_t done = 0; done < bytes; ++row, column = 0) {
       const std::size_t run = std::min(t.width - column, bytes - done);
       unsigned char* const to = t.to + row * t.to_pitch + column;
-      // which nobody writes
+      // The source is only read.
       auto* const from = const_cast<unsigned char*>(t.from + row * t.from_pitch + column);
       to_device ? f(from, to, done, run) : f(to, from, done, run);
       done += run;
@@ -65,8 +65,8 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
   }
 }
 
-/// Whether the bytes of user memory can be touched. Touching other pages would end the process.
-/// `plain` is a mapping that can be.
+/// Whether a thread may access the run of user memory. Access to other pages would end the process.
+/// `plain` caches a usable mapping.
 [[nodiscard]] bool can_touch(Job& job, Range run, Range& plain) noexcept {
   using Memory = Job::Memory;
   const PageUse use = page_use(job.direction());
@@ -80,7 +80,7 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
   return memory == Memory::plain || populate_pages(run, use);
 }
 
-/// Keeps an exception for the stream's next synchronize().
+/// Stores an exception, which the stream's next synchronize() throws.
 void keep_untouchable(const Job& job) noexcept {
   try {
     if (job.direction() == Direction::to_device)
@@ -97,7 +97,7 @@ void keep_untouchable(const Job& job) noexcept {
 
 void copy_run(const Job& job, unsigned char* to, const unsigned char* from,
               std::size_t bytes) noexcept {
-  if (job.past_caches && bytes >= streaming_run)
+  if (job.bypasses_caches && bytes >= streaming_run)
     copy_streaming(to, from, bytes);
   else
     std::memcpy(to, from, bytes);
@@ -119,10 +119,10 @@ void move(Job& job, Part part) noexcept {
       });
 }
 
-[[nodiscard]] std::vector<Piece> cut(const Work& work, std::size_t largest, bool is_row_busy) {
+[[nodiscard]] std::vector<Piece> cut(const Work& work, std::size_t largest, bool is_stream_busy) {
   std::vector<Piece> pieces;
   std::size_t begin = 0;
-  for (Cutter cutter{work.direction, work.bytes(), largest, is_row_busy}; !cutter.is_done();) {
+  for (Cutter cutter{work.direction, work.bytes(), largest, is_stream_busy}; !cutter.is_done();) {
     const std::size_t size =
         work.segments.empty() ? fit_rows(work.rows, begin, cutter.wanted()) : cutter.wanted();
     pieces.push_back({begin, size, {}});
@@ -132,10 +132,11 @@ void move(Job& job, Part part) noexcept {
   return pieces;
 }
 
-/// Whether to write past the caches. Measured on an H200's 16 cores with 8 workers. To the host: 89
-/// GB/s instead of 48. To the device: a tenth to a third faster if a cache holds the source, since
-/// the device then reads the buffer faster; else 38 GB/s instead of 61.
-[[nodiscard]] bool writes_past_caches(Direction direction, std::size_t bytes) noexcept {
+/// Whether to write with stores that bypass the caches. Measured with 8 workers on 16 cores beside
+/// an H200. To the host: 89 GB/s instead of 48. To the device: a tenth to a third faster if a cache
+/// holds the source, since the device then reads the buffer faster; otherwise 38 GB/s instead of
+/// 61.
+[[nodiscard]] bool bypasses_caches_for(Direction direction, std::size_t bytes) noexcept {
   return direction == Direction::to_host ? bytes >= streaming_from : bytes <= streaming_up_to;
 }
 
@@ -159,7 +160,8 @@ Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
       work{std::move(what)},
       ring{through},
       may_start{starts_now},
-      past_caches{writes_past_caches(work.direction, through.row.load(std::memory_order_relaxed))},
+      bypasses_caches{
+          bypasses_caches_for(work.direction, through.row.load(std::memory_order_relaxed))},
       pieces{cut(work, through.bytes / pieces_per_ring,
                  starts_now && through.row.load(std::memory_order_relaxed) > work.bytes())} {
   unfinished.store(count() + 1, std::memory_order_relaxed);
@@ -168,7 +170,7 @@ Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
 void Job::take_numbers() noexcept {
   number = ++ring.jobs[direction() == Direction::to_host];
   first_piece = ring.pieces;
-  for (Piece& piece : pieces) piece.place = ring.place(piece.bytes);
+  for (Piece& piece : pieces) piece.allocation = ring.allocate(piece.bytes);
 }
 
 bool Job::is_claimable() const noexcept {
@@ -176,10 +178,10 @@ bool Job::is_claimable() const noexcept {
   if (direction() == Direction::to_host)
     return ring.filled().has_reached(first_piece + next_piece + 1);
   // A cancelled job does not wait for its start, because the stream may already wait for its bytes.
-  // Its place must still be empty.
+  // It must still wait for its part of the ring.
   const bool is_started =
       may_start || ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
-  return is_started && ring.emptied().has_reached(pieces[next_piece].place.emptied);
+  return is_started && ring.emptied().has_reached(pieces[next_piece].allocation.emptied);
 }
 
 std::uint32_t part_count(const Piece& piece) noexcept {
@@ -195,22 +197,22 @@ void move_unless_cancelled(Job& job, Part part) noexcept {
 
 void cancel(Job& job) noexcept {
   job.cancelled.store(true, std::memory_order_seq_cst);
-  // Sequentially consistent like the three operations above: either the worker sees the flag, or
-  // this thread sees the worker. An acquiring load could come before the store of the flag, and
-  // return a number from before the worker began.
+  // Sequentially consistent, like the three operations above: either the worker sees the flag, or
+  // this thread sees the worker. An acquire load could be reordered before the store of the flag,
+  // and miss a worker that has just begun.
   while (job.moving.load(std::memory_order_seq_cst) > 0) sync::yield();
 }
 
 namespace {
 
-/// A copy of a list. `joined`: neighbours on the device become one copy, since they lie end to end
-/// in the ring, too.
+/// Enqueues the copies of a list. `joined`: neighbours on the device become one copy, since they
+/// are contiguous in the ring, too.
 [[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece,
                                             unsigned char* buffer, bool joined,
                                             native::stream stream) noexcept {
   CopyCalls calls{stream, CopyCalls::Fallback::one_by_one};
   unsigned char* device = nullptr;
-  std::size_t from = 0, to = 0;  // of what lies end to end so far
+  std::size_t from = 0, to = 0;  // of the contiguous bytes so far
   const auto enqueue = [&] {
     if (to == from) return;
     const bool to_device = job.direction() == Direction::to_device;
@@ -230,8 +232,8 @@ namespace {
   enqueue();
   return calls.finish();
 }
-/// Neighbours may be memory of two allocations, which the runtimes refuse to copy at once. What
-/// they took before is copied twice then.
+/// Neighbours may belong to two allocations, which the runtimes refuse to copy in one call. In that
+/// case some copies are enqueued twice, which is harmless.
 [[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece,
                                             unsigned char* buffer, native::stream stream) noexcept {
   const backend::status s = copy_segments(job, piece, buffer, true, stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One staged copy, or one list of copies: how it is cut into pieces, and how the parts of a piece
-/// are moved between user memory and a ring.
+/// One staged copy, or one list of copies: how it is cut into pieces, and how threads move the
+/// parts of a piece between user memory and a ring.
 #pragma once
 
 #include "base/sync.hpp"
@@ -18,23 +18,23 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A copy of a list. `begin` is where its bytes begin if those of the whole list lie end to end.
+/// A copy of a list. `begin` is the offset of its bytes among all bytes of the list.
 struct Segment {
   unsigned char* device;
   unsigned char* host;
   std::size_t bytes;
   std::size_t begin = 0;
 };
-/// Copies without order among themselves, sorted by their address on the device: neighbours there
-/// become one copy of the device.
+/// Copies whose order does not matter, sorted by their device addresses: neighbours become one copy
+/// of the device.
 using Segments = std::vector<Segment>;
 
-/// What a job copies: the rows of a transfer, or a list. Its bytes are counted from 0, as if they
-/// lay end to end.
+/// What a job copies: the rows of a transfer, or a list. Its bytes are numbered from 0, as if they
+/// were contiguous.
 struct Work {
   Direction direction;
   Transfer rows{};      // if there is no list
-  Segments segments{};  // sorted by sort_segments()
+  Segments segments{};  // the list, sorted by sort_segments()
   [[nodiscard]] std::size_t bytes() const noexcept {
     return segments.empty() ? rows.bytes() : segments.back().begin + segments.back().bytes;
   }
@@ -42,14 +42,14 @@ struct Work {
 /// Sorts the list by device address, and sets `begin`.
 void sort_segments(Segments& segments) noexcept;
 
-/// What goes through the ring at once: bytes of the work, and where they lie in the ring.
+/// The unit that goes through the ring: bytes of the work, and their range in the ring.
 struct Piece {
   std::size_t begin;
   std::size_t bytes;
-  Ring::Place place;
+  Ring::Allocation allocation;
 };
 
-/// What a worker moves at once: part `number` of a piece.
+/// The unit that a worker moves: part `number` of a piece.
 struct Part {
   std::uint32_t piece;
   std::uint32_t number;
@@ -58,36 +58,36 @@ struct Part {
 struct Job {
   /// Cuts the work into pieces. `starts_now`: nothing ahead in the stream writes the source.
   Job(Slot& of, Work what, Ring& through, bool starts_now);
-  /// Takes the next numbers and places of the ring. Requires: ring.mutex is held.
+  /// Takes the next numbers and ranges of the ring. Requires: the caller has locked ring.mutex.
   void take_numbers() noexcept;
 
   Slot& stream;
   const std::uint64_t stream_id;
   const int device;
-  const std::uint64_t label = host_function_label;  // goes with an exception of the copy
-  const std::uint64_t epoch;                        // likewise, see Failure
+  const std::uint64_t label = host_function_label;  // for an exception of the copy, see Failure
+  const std::uint64_t epoch;                        // likewise
   const Work work;
   Ring& ring;
-  const bool may_start;    // workers may read the source at once; to the device only
-  const bool past_caches;  // the workers write past the caches
+  const bool may_start;        // workers may read the source at once; to the device only
+  const bool bypasses_caches;  // the workers write with stores that bypass the caches
   std::vector<Piece> pieces;
-  std::uint32_t number = 0;       // of the job among those of its ring and direction
+  std::uint32_t number = 0;       // among the jobs of its ring and direction
   std::uint64_t first_piece = 0;  // its number within the ring
 
   // Guarded by StagingWorkers::lock_.
-  std::uint64_t turn = 0;        // the order of submission
+  std::uint64_t turn = 0;        // its number in the order of submission
   std::uint32_t next_piece = 0;  // the first piece with parts that no worker has claimed
   std::uint32_t next_part = 0;   // the first of those parts
 
   sync::Atomic<std::uint32_t> announced{0};  // pieces that workers may claim
-  // pieces not yet moved, and 1 for the thread that enqueues; at 0 the job is closed
+  // Pieces that are not moved yet, plus 1 for the thread that enqueues. At 0 the job is closed.
   sync::Atomic<std::uint32_t> unfinished{1};
-  // after a failure: no thread may touch user memory any more
+  // After a failure: no thread may access user memory any more.
   sync::Atomic<bool> cancelled{false};
-  sync::Atomic<int> moving{0};       // parts that are being moved
+  sync::Atomic<int> moving{0};       // parts that threads are moving now
   bool stream_waits_for_end = true;  // or may do so; to the host only
   enum class Memory { unseen, plain, doubtful };
-  // the user's rows; doubtful memory is looked at again before each part
+  // The user's rows. Doubtful memory is checked again before each part.
   sync::Atomic<Memory> memory{Memory::unseen};
 
   [[nodiscard]] Direction direction() const noexcept { return work.direction; }
@@ -95,21 +95,21 @@ struct Job {
     return static_cast<std::uint32_t>(pieces.size());
   }
   [[nodiscard]] unsigned char* buffer(std::uint32_t index) const noexcept {
-    return ring.data + pieces[index].place.offset;
+    return ring.data + pieces[index].allocation.offset;
   }
-  /// Whether a worker can move a part of the next piece now. Requires: StagingWorkers::lock_ is
-  /// held.
+  /// Whether a worker can move a part of the next piece now. Requires: the caller has locked
+  /// StagingWorkers::lock_.
   [[nodiscard]] bool is_claimable() const noexcept;
 };
 using JobPtr = std::shared_ptr<Job>;
 
-/// How many parts a piece has.
+/// The number of parts of a piece.
 [[nodiscard]] std::uint32_t part_count(const Piece& piece) noexcept;
-/// Moves one part between user memory and the ring. If the memory cannot be touched, the stream's
+/// Moves one part between user memory and the ring. If the memory cannot be accessed, the stream's
 /// next synchronize() throws.
 void move_unless_cancelled(Job& job, Part part) noexcept;
-/// After the return no thread touches the user's memory: the caller may free it while it handles
-/// the exception.
+/// After the return no thread accesses the user's memory, so the caller may free it while it
+/// handles the exception.
 void cancel(Job& job) noexcept;
 /// Enqueues the copy of a piece between the ring and the device.
 [[nodiscard]] backend::status copy_piece(const Job& job, std::uint32_t index,

@@ -2,8 +2,8 @@
 #include "copy/staging/rings.hpp"
 
 #include "base/check.hpp"
-#include "base/immortal.hpp"
 #include "base/lost_device.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/parse_size.hpp"
 #include "base/polling.hpp"
@@ -14,7 +14,7 @@
 #include "copy/staging/job.hpp"
 #include "copy/staging/workers.hpp"
 #include "device/device_table.hpp"
-#include "device/own_calls.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
@@ -43,26 +43,26 @@ namespace {
               s, backend::error_name(s));
 }
 
-// A piece is three calls of the runtime, and a channel of CUDA holds 1,020 calls.
+// A piece takes three runtime calls, and a channel of CUDA has room for 1,020.
 constexpr std::size_t most_pieces = 256;
 constexpr std::size_t smallest_ring = smallest_piece * pieces_per_ring;
-/// How long a copy without memory for a ring waits for another stream's.
+/// How long a copy that gets no memory for a ring waits for the ring of another stream.
 constexpr std::chrono::seconds ring_patience{1};
 
 constexpr int most_workers = 64;
 
-/// The bytes that a lost device has sent are in the ring, and workers may still move them.
+/// Workers may still move bytes that a lost device has sent to the ring.
 void cancel_jobs_of_lost_devices() noexcept {
   for (int device = 0; device < max_devices; ++device) {
     if (!staging_workers().has_work_of(device)) continue;
-    if (own_call(device, ScopedDevice::no_throw, is_current_device_lost))
+    if (internal_call(device, ScopedDevice::no_throw, is_current_device_lost))
       staging_workers().cancel_all_of(device);
   }
 }
 
 }  // namespace
 
-StagingRings& staging_rings() { return immortal<StagingRings>(); }
+StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
 
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
@@ -100,7 +100,7 @@ StagingOptions StagingRings::options() {
   return *options_;
 }
 
-/// The bytes of the stream's earlier copies that still follow each other.
+/// The bytes of the stream's earlier copies in a row (Ring::row).
 std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
   std::size_t row = 0;
   for (const auto& ring : rings_) {
@@ -112,9 +112,9 @@ std::size_t StagingRings::row_of(std::uint64_t owner) const noexcept {
   return row;
 }
 
-/// The stream's own ring, else the smallest unused one that is large enough, else null. An unused
-/// ring must also have been read by its last stream. Otherwise the next stream would wait for that
-/// stream, perhaps for good where both share a hardware channel.
+/// Returns the stream's own ring, else the smallest unused one that is large enough, else null. The
+/// last stream of an unused ring must also have read all its bytes. Otherwise the next stream would
+/// wait for that stream, perhaps forever if both share a hardware channel.
 Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
   Ring* best = nullptr;
   for (const auto& ring : rings_) {
@@ -132,19 +132,19 @@ backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
                                     [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
-    // what can throw comes before the values, which are not freed
+    // The values come after everything that can throw, because they are never freed.
     rings_.reserve(rings_.size() + 1);
     auto fresh = std::make_unique<Ring>();
     void* values = nullptr;
     const backend::status s =
-        own_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
+        internal_call([&] { return backend::malloc_host(values, Ring::values_bytes); });
     if (s != backend::ok) return s;
     std::memset(values, 0, Ring::values_bytes);
     fresh->values = static_cast<std::uint32_t*>(values);
     ring = rings_.emplace_back(std::move(fresh)).get();
   }
   void* data = nullptr;
-  if (const backend::status s = own_call([&] { return allocate_pinned_pages(data, bytes); });
+  if (const backend::status s = internal_call([&] { return allocate_pinned_pages(data, bytes); });
       s != backend::ok)
     return s;
   ring->set_memory(static_cast<unsigned char*>(data), bytes);
@@ -153,15 +153,15 @@ backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
   return backend::ok;
 }
 
-/// `row`: the bytes that follow each other, those of the work included. The sizes are few, so that
-/// a ring can serve many copies.
+/// `row`: the bytes of the copies in a row, including this work. There are few sizes, so that a
+/// ring can serve many copies.
 std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) const {
   constexpr std::size_t mib = std::size_t{1} << 20;
   std::size_t piece = smallest_piece;
   if (row > 2 * mib) piece = 2 * mib;
   if (row > 32 * mib) piece = std::max(8 * mib, std::bit_floor(row / 16));
   piece = std::min(piece, options_->chunk);
-  // A full channel holds the caller. One ring may be half of all memory.
+  // A full channel blocks the caller. One ring may take half of all memory.
   while (count_pieces(work.rows, work.bytes(), piece) > most_pieces &&
          piece * 2 * pieces_per_ring <= options_->memory / 2)
     piece *= 2;
@@ -177,9 +177,9 @@ void StagingRings::start_workers(const char* operation) {
   started_ = true;
 }
 
-/// Above the limit, or without memory, a stream gets a smaller ring, if need be the smallest. Nor
-/// is cached pinned memory given back here: that takes long. Null if there is no memory for the
-/// smallest one: `refusal` is the runtime's status then.
+/// Above the limit, or without memory, a stream gets a smaller ring, if necessary the smallest.
+/// This function does not trim cached pinned memory, which takes long. Returns null if there is no
+/// memory for the smallest ring; `refusal` is the runtime's status then.
 Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, const char* operation,
                                       backend::status& refusal) {
   for (;; bytes /= 2) {
@@ -203,7 +203,7 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* ope
   backend::status refusal = backend::ok;
   Ring* ring = find_or_make_ring(id, ring_bytes_for(work, row), operation, refusal);
   if (ring == nullptr) {
-    // Copies of other streams have all the memory.
+    // Copies of other streams use all the memory.
     const ScopedWait wait{operation};
     try_for(ring_patience, [&] {
       ring = find_ring(id, smallest_ring);
@@ -225,7 +225,7 @@ void StagingRings::trim() {
   std::vector<void*> unused;
   {
     const std::lock_guard lock{mutex_};
-    unused.reserve(rings_.size());  // before anything is taken out
+    unused.reserve(rings_.size());  // It can throw, so it comes first.
     for (const auto& ring : rings_) {
       if (ring->data == nullptr || !ring->is_unused()) continue;
       unused.push_back(ring->data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The rings of all streams, and the options that they and the workers are made with.
+/// The rings of all streams, and the options of the rings and the workers.
 #pragma once
 
 #include "base/sync.hpp"
@@ -22,7 +22,8 @@ class StagingRings {
  public:
   void configure(const StagingOptions& options);
   [[nodiscard]] StagingOptions options();
-  /// A ring for the stream's next job, with one more active job. The first call starts the workers.
+  /// Returns a ring for the stream's next job, and counts that job as active. The first call starts
+  /// the workers.
   [[nodiscard]] Ring& ring_for(const Slot& slot, const Work& work, const char* operation);
   /// Frees the memory of unused rings.
   void trim();

@@ -18,14 +18,13 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Enqueues a job's pieces with values that the stream waits for and writes, while workers move the
-/// bytes.
+/// Enqueues a job's pieces between waits for values and writes of values. Workers move the bytes.
 class ValueStaging {
  public:
   ValueStaging(const JobPtr& job, native::stream stream) noexcept
       : job_{job}, ring_{job->ring}, stream_{stream} {}
 
-  /// Returns the first failure; pieces up to that one may be enqueued.
+  /// Returns the first failure. The pieces before it may be enqueued.
   [[nodiscard]] backend::status enqueue() {
     const bool to_device = job_->direction() == Direction::to_device;
     backend::status s =
@@ -35,50 +34,52 @@ class ValueStaging {
     return s == backend::ok && !to_device ? wait_for(ring_.finished(), job_->number) : s;
   }
 
-  /// After a failure. The stream may already wait for the bytes of the last announced piece, so the
-  /// workers set the values of announced pieces, in order, without touching user memory.
+  /// Call it after a failure. The stream may already wait for the bytes of the last announced
+  /// piece. So the workers set the values of announced pieces, in order, without access to user
+  /// memory.
   void give_up() noexcept {
-    // the stream waits for the end only if all pieces were enqueued
+    // The stream waits for the end only if all pieces were enqueued.
     job_->stream_waits_for_end = announced_ == job_->count();
     ring_.given_up.store(true, std::memory_order_release);
     ring_.active.fetch_add(1, std::memory_order_relaxed);
     job_->unfinished.fetch_sub(job_->count() - announced_, std::memory_order_acq_rel);
     cancel(*job_);
-    staging_workers().rouse();
+    staging_workers().wake_one();
   }
 
  private:
   void announce_piece() {
     job_->announced.store(++announced_, std::memory_order_release);
-    staging_workers().rouse();
+    staging_workers().wake_one();
   }
   [[nodiscard]] backend::status wait_for(Value value, std::uint64_t number) noexcept {
     return value.has_reached(number)
                ? backend::ok
-               : backend::stream_wait_value(stream_, value.place(),
+               : backend::stream_wait_value(stream_, value.address(),
                                             static_cast<std::uint32_t>(number));
   }
   [[nodiscard]] backend::status write(Value value, std::uint64_t number) noexcept {
-    return backend::stream_write_value(stream_, value.place(), static_cast<std::uint32_t>(number));
+    return backend::stream_write_value(stream_, value.address(),
+                                       static_cast<std::uint32_t>(number));
   }
-  /// To the device. The piece is announced before the stream is made to wait for it: streams share
-  /// hardware channels, and a full channel holds the caller until that very wait is over.
+  /// Enqueues a piece to the device. It announces the piece before the stream's wait: streams share
+  /// hardware channels, and a full channel blocks the caller until that same wait is over.
   [[nodiscard]] backend::status send(std::uint32_t index) {
     const std::uint64_t end = job_->first_piece + index + 1;
     announce_piece();
     if (const backend::status s = wait_for(ring_.filled(), end); s != backend::ok) return s;
     if (const backend::status s = copy_piece(*job_, index, stream_); s != backend::ok) return s;
-    // Small pieces share a write.
+    // Small pieces share one write.
     unwritten_ += job_->pieces[index].bytes;
     if (index + 1 < job_->count() && unwritten_ < ring_.bytes / pieces_per_ring) return backend::ok;
     unwritten_ = 0;
     return write(ring_.emptied(), end);
   }
-  /// To the host. The piece is announced afterwards: before that there is nothing that a worker
-  /// could do.
+  /// Enqueues a piece to the host. It announces the piece last: before that a worker has nothing to
+  /// do.
   [[nodiscard]] backend::status fetch(std::uint32_t index) {
-    // The stream passes earlier jobs only when all their pieces have left the ring.
-    const std::uint64_t emptied = job_->pieces[index].place.emptied;
+    // The stream completes earlier jobs only after all their pieces have left the ring.
+    const std::uint64_t emptied = job_->pieces[index].allocation.emptied;
     const bool is_empty = emptied <= job_->first_piece;
     if (const backend::status s = is_empty ? backend::ok : wait_for(ring_.emptied(), emptied);
         s != backend::ok)
@@ -104,7 +105,7 @@ void stage_with_values(const JobPtr& job, native::stream stream, const char* ope
   check(s, operation);
 }
 
-/// What a host function of stage_with_host_functions() is about.
+/// The argument of a host function of stage_with_host_functions().
 struct HostStep {
   JobPtr job;
   std::uint32_t index;
@@ -117,16 +118,16 @@ void move_piece(void* data) {
     move_unless_cancelled(job, {step->index, part});
 }
 
-/// The stream has passed the job: its pieces have left the ring, which a later copy through the
-/// same ring may ask about.
+/// Runs when the stream has completed the job. A later copy through the same ring may wait until
+/// the pieces have left the ring.
 void release_ring(void* data) {
   const std::unique_ptr<HostStep> step{static_cast<HostStep*>(data)};
   const Job& job = *step->job;
-  job.ring.passed(job.first_piece + job.count());
+  job.ring.note_completed(job.first_piece + job.count());
   job.ring.release();
 }
 
-/// For devices without such values: a host function for each piece moves its bytes, in stream
+/// For devices without stream values: a host function for each piece moves its bytes, in stream
 /// order.
 void stage_with_host_functions(const JobPtr& job, native::stream stream, const char* operation) {
   const auto enqueue = [&](std::uint32_t index, void (*function)(void*)) {
@@ -151,9 +152,9 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   }
 }
 
-/// Makes and numbers a job. The caller has added 1 to ring.active; an exception takes it off again.
-/// Workers know the job, but leave it alone until a piece is announced. Requires: ring.mutex is
-/// held.
+/// Makes and numbers a job. The caller has added 1 to ring.active, which an exception subtracts
+/// again. Workers see the job, but ignore it until a piece is announced. Requires: the caller has
+/// locked ring.mutex.
 [[nodiscard]] JobPtr make_job(Slot& slot, Work work, Ring& ring, bool may_read_now,
                               bool with_values) try {
   const auto job = std::make_shared<Job>(slot, std::move(work), ring, may_read_now);
@@ -168,12 +169,12 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
 }  // namespace
 
 void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
-  // asked before the job has a number: if this throws, there is nothing to undo
+  // This query can throw. It comes first, while there is nothing to undo.
   const bool with_values = has_stream_values(slot.device);
   for (;;) {
     Ring& ring = staging_rings().ring_for(slot, work, operation);
     const std::lock_guard in_order{ring.mutex};
-    // by another thread, while this one waited for the mutex
+    // Another thread may have given the ring up while this one waited for the mutex.
     if (ring.given_up.load(std::memory_order_acquire)) {
       ring.release();
       continue;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies between pageable memory and a device that do not hold the caller.
+/// Copies between pageable memory and a device that do not block the caller.
 ///
-/// At the call everything is enqueued on the caller's own stream. For each piece these are: a wait
-/// for a value, the copy between the device and a place in a pinned ring, a write of a value.
-/// Workers move the bytes between the ring and user memory, and read and set the values. Workers
-/// never call the runtime.
+/// The call enqueues everything on the caller's own stream. For each piece these are: a wait for a
+/// value, the copy between the device and a part of a pinned ring, and a write of a value. Workers
+/// move the bytes between the ring and user memory, and read and set the values. Workers never call
+/// the runtime.
 ///
-/// Nothing that a stream waits for here depends on work that is enqueued later on any stream. A
-/// ring belongs to one stream at a time, so its places become free by earlier pieces of that stream
-/// and by the workers alone. And a worker never waits for the values of one stream while it could
+/// Streams cannot deadlock here, because no wait depends on work that is enqueued later, on any
+/// stream. A ring belongs to one stream at a time, so only earlier pieces of that stream and the
+/// workers free its memory. And a worker never waits for the values of one stream while it could
 /// move a piece of another.
 ///
-/// A worker reads the source only after the stream has come to the copy, since earlier work of the
-/// stream may write the source. If nothing ahead writes it, the pieces of the next copies are
-/// filled while earlier ones travel.
+/// A worker reads the source only after the stream has reached the copy, since earlier work of the
+/// stream may write the source. If nothing ahead writes it, workers fill the pieces of the next
+/// copies while the device still copies earlier ones.
 #pragma once
 
 #include "copy/staging/job.hpp"

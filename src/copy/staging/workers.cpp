@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy/staging/workers.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/relax.hpp"
 #include "base/sync.hpp"
 
@@ -16,16 +16,17 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 using namespace std::chrono_literals;
 
-/// How long a worker that finds nothing to do stays awake: waking takes longer than moving a part.
-constexpr auto stays_awake = 200us;
+/// How long a worker without work spins before it sleeps: waking up takes longer than moving a
+/// part.
+constexpr auto spin_time = 200us;
 
-StagingWorkers& staging_workers() { return immortal<StagingWorkers>(); }
+StagingWorkers& staging_workers() { return never_destroyed<StagingWorkers>(); }
 
 bool StagingWorkers::start(int count) noexcept {
   int started = 0;
   try {
     for (; started < count; ++started) sync::Thread{[this] { work(); }}.detach();
-  } catch (const std::system_error&) {  // no more threads
+  } catch (const std::system_error&) {  // The system has no more threads.
   } catch (const std::bad_alloc&) {
   }
   return started > 0;
@@ -47,8 +48,8 @@ void StagingWorkers::add(const JobPtr& job) {
   job->turn = ++turns_;
 }
 
-/// Of the parts that can be moved now, the first in the order of submission. The pieces of a ring
-/// come in their order, so that only its first job matters. Requires: the lock is held.
+/// Claims the part that was submitted first among those that can be moved now. The pieces of a ring
+/// are moved in order, so only its first job matters. Requires: the caller has locked lock_.
 JobPtr StagingWorkers::claim(Part& part) {
   Ring* found = nullptr;
   for (Ring* const ring : rings_) {
@@ -70,7 +71,7 @@ JobPtr StagingWorkers::claim(Part& part) {
   return job;
 }
 
-/// Takes the job out of the unclaimed ones, if it is there. Requires: the lock is held.
+/// Removes the job from the unclaimed ones, if it is there. Requires: the caller has locked lock_.
 void StagingWorkers::drop(const Job& job) noexcept {
   auto& unclaimed = job.ring.unclaimed;
   const auto found = std::find_if(unclaimed.begin(), unclaimed.end(),
@@ -82,25 +83,25 @@ void StagingWorkers::drop(const Job& job) noexcept {
 
 void StagingWorkers::finish_one(const JobPtr& job) {
   if (job->unfinished.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // Not for a cancelled job: no stream waits for its end, and a later job may have raised the value
-  // already.
+  // A cancelled job skips this: no stream waits for its end, and a later job may already have
+  // raised the value.
   if (job->direction() == Direction::to_host && job->stream_waits_for_end)
     job->ring.finished().set(job->number);
   {
     const std::lock_guard lock{lock_};
     jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
-    // after a failure some pieces were never announced
+    // After a failure some pieces were never announced.
     if (job->cancelled.load(std::memory_order_relaxed)) drop(*job);
   }
   job->ring.release();
 }
 
-void StagingWorkers::rouse() {
+void StagingWorkers::wake_one() {
   signal_.fetch_add(1, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) signal_.notify_one();
 }
 
-/// Whether there is, or soon will be, something to do for several workers.
+/// Whether there is work for several workers, or soon will be.
 bool StagingWorkers::has_many_parts() noexcept {
   const std::lock_guard lock{lock_};
   return std::any_of(rings_.begin(), rings_.end(), [](const Ring* ring) {
@@ -110,9 +111,8 @@ bool StagingWorkers::has_many_parts() noexcept {
   });
 }
 
-/// Unless it `must_look`, a worker that meets another thread at the lists does not wait for it:
-/// workers that press for the lists slow down the caller who adds a job (128 KiB copies in a row:
-/// 2.5 GB/s instead of 15 on an H100).
+/// Unless it `must_look`, a worker does not wait for the lock: workers that contend for it slow
+/// down the caller that adds a job (128 KiB copies in a row: 2.5 GB/s instead of 15 on an H100).
 StagingWorkers::Found StagingWorkers::look(bool must_look) {
   Found found;
   std::unique_lock lock{lock_, std::defer_lock};
@@ -122,22 +122,22 @@ StagingWorkers::Found StagingWorkers::look(bool must_look) {
     return found;
   found.job = claim(found.part);
   found.has_more = found.job != nullptr && !rings_.empty();
-  // A device changes a value without waking anybody, so one worker keeps looking.
-  if (found.job == nullptr && !jobs_.empty()) found.watches = !std::exchange(is_watched_, true);
+  // A device changes a value without waking a worker, so one worker keeps polling.
+  if (found.job == nullptr && !jobs_.empty()) found.polls = !std::exchange(is_polled_, true);
   return found;
 }
 
 void StagingWorkers::move_part(const JobPtr& job, Part part, bool has_more) {
-  if (has_more) rouse();
+  if (has_more) wake_one();
   move_unless_cancelled(*job, part);
   Ring& ring = job->ring;
   const std::uint64_t piece = job->first_piece + part.piece;
   if (ring.parts_left(piece).fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  ring.moved(piece, job->direction());
+  ring.note_moved(piece, job->direction());
   finish_one(job);
 }
 
-/// A job that matches and is not cancelled, or null.
+/// Returns a job that matches and is not cancelled, or null.
 template <class Predicate>
 JobPtr StagingWorkers::find_active(Predicate matches) noexcept {
   const std::lock_guard lock{lock_};
@@ -162,14 +162,14 @@ void StagingWorkers::cancel_all_of(int device) noexcept {
     cancel(*job);
 }
 
-/// Pauses between two looks at the values; longer when a stream is held up for long.
-void StagingWorkers::watch(sync::Clock::duration unsuccessful) {
+/// Pauses between two polls of the values, for longer if a stream has been blocked for long.
+void StagingWorkers::pause_polling(sync::Clock::duration unsuccessful) {
   if (unsuccessful < 2ms)
     for (int i = 0; i < sync::polls(8); ++i) relax();
   else
     sync::sleep_for(50us);
   const std::lock_guard lock{lock_};
-  is_watched_ = false;
+  is_polled_ = false;
 }
 
 void StagingWorkers::sleep(std::uint32_t seen) {
@@ -183,24 +183,24 @@ void StagingWorkers::work() {
   auto last_success = Clock::now();
   for (std::uint32_t last_seen = 0;;) {
     const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
-    const bool was_idle_for_long = Clock::now() - last_success >= stays_awake;
+    const bool was_idle_for_long = Clock::now() - last_success >= spin_time;
     const Found found = look(was_idle_for_long);
-    // Where others find something to do, this worker will, too.
+    // If others find work, this worker probably will, too.
     if (std::exchange(last_seen, seen) != seen) last_success = Clock::now();
     if (found.job != nullptr) {
       move_part(found.job, found.part, found.has_more);
       last_success = Clock::now();
-    } else if (found.watches) {
-      watch(Clock::now() - last_success);
+    } else if (found.polls) {
+      pause_polling(Clock::now() - last_success);
     } else if (!was_idle_for_long) {
       for (int i = 0; i < sync::polls(500) && signal_.load(std::memory_order_acquire) == seen; ++i)
         relax();
     } else {
       sleep(seen);
       last_success = Clock::now();
-      // Waking takes long. So each that wakes wakes others, before they have found what there is to
-      // do.
-      if (has_many_parts()) rouse();
+      // Waking up takes long, so each worker that wakes up wakes the next one before it looks for
+      // work itself.
+      if (has_many_parts()) wake_one();
     }
   }
 }

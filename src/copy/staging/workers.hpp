@@ -16,29 +16,30 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 class StagingWorkers {
  public:
-  /// Starts `count` threads, or as many as the system has; they run until the process ends. False
-  /// if there is none at all.
+  /// Starts `count` threads, or as many as the system allows. They run until the process ends.
+  /// Returns false if no thread started.
   [[nodiscard]] bool start(int count) noexcept;
   void add(const JobPtr& job);
-  /// One of the job's pieces is moved, or all of them are enqueued. The last call closes the job.
+  /// Call it when one of the job's pieces is moved, and once when all of them are enqueued. The
+  /// last call closes the job.
   void finish_one(const JobPtr& job);
-  /// Wakes one worker, if one sleeps: there may be something to do.
-  void rouse();
-  /// Cancels the stream's jobs: after the return no worker touches the user's memory of these. For
-  /// a stream that cannot be waited for.
+  /// Wakes one worker, if any sleeps: there may be work.
+  void wake_one();
+  /// Cancels the stream's jobs: after the return no worker accesses their user memory. For a stream
+  /// that cannot be waited for.
   void cancel_all(std::uint64_t stream_id) noexcept;
-  /// The same for all jobs of a device.
+  /// Cancels all jobs of a device.
   void cancel_all_of(int device) noexcept;
   /// Whether the device has jobs that are not cancelled.
   [[nodiscard]] bool has_work_of(int device) noexcept;
 
  private:
-  /// What a worker found when it looked.
+  /// The result of a worker's search for work.
   struct Found {
-    JobPtr job;  // null: there is nothing to move now
+    JobPtr job;  // null if there is nothing to move now
     Part part{};
-    bool has_more = false;  // there are other parts, to move or to watch for
-    bool watches = false;   // this worker is the one that keeps looking
+    bool has_more = false;  // there are other parts, to move now or later
+    bool polls = false;     // this worker is the one that polls the values
   };
   void work();
   [[nodiscard]] Found look(bool must_look);
@@ -48,16 +49,15 @@ class StagingWorkers {
   template <class Predicate>
   [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;
   void move_part(const JobPtr& job, Part part, bool has_more);
-  void watch(sync::Clock::duration unsuccessful);
+  void pause_polling(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);
 
-  SpinLock lock_;             // held while the lists are searched or changed
-  std::deque<JobPtr> jobs_;   // not closed, in the order of submission
-  std::vector<Ring*> rings_;  // with jobs that have pieces which no worker has claimed
-  std::uint64_t turns_ = 0;   // jobs added so far
-  // a worker keeps looking at the values that devices change
-  bool is_watched_ = false;
-  sync::Atomic<std::uint32_t> signal_{0};  // changes when there may be something to do
+  SpinLock lock_;                          // guards the lists
+  std::deque<JobPtr> jobs_;                // all that are not closed, in the order of submission
+  std::vector<Ring*> rings_;               // those with unclaimed jobs
+  std::uint64_t turns_ = 0;                // jobs added so far
+  bool is_polled_ = false;                 // a worker polls the values that devices change
+  sync::Atomic<std::uint32_t> signal_{0};  // changes when there may be work
   sync::Atomic<int> sleepers_{0};
 };
 [[nodiscard]] StagingWorkers& staging_workers();

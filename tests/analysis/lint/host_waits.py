@@ -6,7 +6,7 @@ import re
 import functions
 import repository
 
-WAITS = re.compile(r'backend::(?:stream|event|device)_synchronize\(|\b(?:poll_until|try_for|hold_until|wait_for_devices?)\(|[.>]wait(?:_until)?\(')
+WAITS = re.compile(r'backend::(?:stream|event|device)_synchronize\(|\b(?:poll_until|try_for|block_until|wait_for_devices?)\(|[.>]wait(?:_until)?\(')
 ANNOUNCED = re.compile(r'\bScopedWait\b')
 THREAD = 'a thread of the library waits, and no caller'
 CALLERS = 'its callers announce the wait'
@@ -16,11 +16,11 @@ EXIT = 'the process exits, and the time is bounded'
 EXCUSED = {
     'src/base/polling.hpp': CALLERS,
     'src/base/sync_hidden.hpp': CALLERS,
-    'src/stream/patience.hpp': CALLERS,
-    'src/base/process.cpp: BlockingWork::BlockingWork': 'waits until a release is over, which devices that are idle make short',
+    'src/stream/wait_limit.hpp': CALLERS,
+    'src/base/process.cpp: BlockingEnqueue::BlockingEnqueue': 'waits until a release is over, which devices that are idle make short',
     'src/base/process.cpp: enter_slowly': 'waits until a release is over, which devices that are idle make short',
     'src/stream/stream.cpp: wait_for_submitted': CALLERS,
-    'src/stream/own_streams.cpp: wait_for_device': CALLERS,
+    'src/stream/internal_streams.cpp: wait_for_device': CALLERS,
     'src/memory/block_free.cpp: wait_for_devices': CALLERS,
     'src/memory/deferred_frees.cpp: wait_for_a_free': CALLERS,
     'src/memory/deferred_frees.cpp: run_all_frees': CALLERS,

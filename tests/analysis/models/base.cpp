@@ -160,7 +160,7 @@ struct SharedStream {
   }
   void call_host_function() {
     const int enqueued_at = enqueue();
-    ahead.disturb();
+    ahead.invalidate();
     runnel::detail::AheadScope scope{&ahead};
     if (scope.known() != runnel::detail::Ahead::unknown)
       expect(is_complete(enqueued_at), "a copy reads before a host function has written");

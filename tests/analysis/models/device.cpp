@@ -6,7 +6,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
@@ -71,7 +71,7 @@ bool is_idle(native::stream stream) {
   return stream->completed.load(std::memory_order_acquire) == stream->submitted;
 }
 
-FreeSlots& free_slots() { return runnel::detail::immortal<FreeSlots>(); }
+FreeSlots& free_slots() { return runnel::detail::never_destroyed<FreeSlots>(); }
 
 runnel::detail::Slot* reuse_slot(std::uint64_t id) {
   runnel::detail::Slot* slot = nullptr;
@@ -194,7 +194,7 @@ namespace detail {
 void deliver(Operation) noexcept {}
 
 constinit Atomic<unsigned> observers{0};
-constinit sync::Atomic<unsigned> attention{0};
+constinit sync::Atomic<unsigned> slow_path_reasons{0};
 thread_local constinit bool in_host_function = false;
 constinit sync::Atomic<int> known_device_count{1};
 constinit Counters counters{};

@@ -51,7 +51,7 @@ void expect_written(const World& w, int round) {
   for (int i = 1; i <= round; ++i)
     expect(w.written[i] == i, "the work before the record is not complete");
 }
-[[nodiscard]] EventRef hold(const EventNodes& event) { return CurrentNode{event}.hold(); }
+[[nodiscard]] EventRef hold(const EventNodes& event) { return CurrentNode{event}.reference(); }
 void drop(EventNodes& event) {
   for (auto* place : {&event.first, &event.later})
     static_cast<void>(EventRef::adopt(place->exchange(nullptr, std::memory_order_relaxed)));

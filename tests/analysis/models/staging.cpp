@@ -4,7 +4,7 @@
 /// bytes that are touched too early, or after an exception, are a race.
 #include "copy/staging/stage.hpp"
 
-#include "base/immortal.hpp"
+#include "base/never_destroyed.hpp"
 #include "copy/staging/cut.hpp"
 #include "copy/staging/rings.hpp"
 #include "copy/staging/workers.hpp"
@@ -29,7 +29,7 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char*) {
   ring.active.fetch_add(1, std::memory_order_acq_rel);
   return ring;
 }
-StagingRings& staging_rings() { return immortal<StagingRings>(); }
+StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail
 
@@ -139,11 +139,12 @@ void places() {
   for (std::size_t i = 0; i < most + 40; ++i) {
     const bool is_tiny = i < most + 4;
     const std::size_t size = is_tiny ? 1 + i % 3 : i % 5 == 0 ? part : 1 + i * 9973 % part;
-    const Ring::Place place = ring.place(size);
-    all.push_back({place.offset, place.offset + size});
+    const Ring::Allocation allocation = ring.allocate(size);
+    all.push_back({allocation.offset, allocation.offset + size});
     expect(all[i].end <= bytes, "a piece reaches over the end of the ring");
-    expect(place.emptied <= i && i - place.emptied < most, "too many pieces at the same time");
-    for (std::size_t other = is_tiny && i > 0 ? i - 1 : place.emptied; other < i; ++other)
+    expect(allocation.emptied <= i && i - allocation.emptied < most,
+           "too many pieces at the same time");
+    for (std::size_t other = is_tiny && i > 0 ? i - 1 : allocation.emptied; other < i; ++other)
       expect(all[i].end <= all[other].begin || all[other].end <= all[i].begin,
              "two pieces share bytes of the ring");
   }

@@ -337,7 +337,8 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   // The stream between the two devices is destroyed all the same.
   const bool is_between =
       during == "wait_event from another device" && ends_with(call, "GetDevice");
-  // Pinned memory of a few MiB that cannot be registered is allocated.
+  // Pinned memory of a few MiB that cannot be registered is allocated. Read-only pages that cannot
+  // be registered are registered for reading.
   const bool is_allocated = during != "HostRegistration" && ends_with(call, "HostRegister");
   // Threads that look after communicators query again, and free memory. An operation whose end
   // could not be recorded is waited for in another way.

@@ -2,6 +2,8 @@
 /// Short programs over the public API for the fault sweep. `sweep_scenarios` lists them with the
 /// environment that each one needs. With a name it runs one scenario, checks the invariants and
 /// prints a summary. Destructors run outside of attempts, because they must not throw.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -892,6 +894,46 @@ void memory_control(Checker& c) {
   static_cast<void>(b.check(c));
 }
 
+/// Two pages, of which the second can only be read.
+class HalfReadOnly {
+ public:
+  HalfReadOnly()
+      : all_{mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
+    std::memset(all_, 7, 2 * page);
+    mprotect(static_cast<char*>(all_) + page, page, PROT_READ);
+  }
+  [[nodiscard]] std::span<const char> bytes() const {
+    return {static_cast<const char*>(all_), 2 * page};
+  }
+
+ private:
+  static constexpr std::size_t page = 4096;
+  void* all_;
+};
+
+/// The runtime refuses pages that cannot be written at first. Then the library finds out why, and
+/// registers them for reading.
+void read_only_registration(Checker& c) {
+  Bystander b;
+  if (!b.start(c)) return;
+  bool can = false;
+  if (!c.attempt("can_pin", [&] { can = first.can_pin_read_only_memory(); }) || !can) return;
+  const auto& memory = *new HalfReadOnly;  // never freed, as in copies_staged
+  auto& back = *new std::vector<char>(memory.bytes().size());
+  {
+    std::optional<HostRegistration> pin;
+    if (!c.attempt("HostRegistration of read-only pages", [&] { pin.emplace(memory.bytes()); }))
+      return;
+    std::optional<DeviceBuffer<char>> there;
+    if (!c.attempt("DeviceBuffer", [&] { there.emplace(back.size(), *b.stream); })) return;
+    if (!c.attempt("copy", [&] { copy(*b.stream, *there, memory.bytes()); })) return;
+    if (!c.attempt("copy", [&] { copy(*b.stream, back, *there); })) return;
+    if (!c.attempt("synchronize", [&] { b.stream->synchronize(); })) return;
+    c.require(std::ranges::equal(back, memory.bytes()), "the bytes of the pages");
+  }
+  static_cast<void>(b.check(c));
+}
+
 void native_handles(Checker& c) {
   Bystander b;
   if (!b.start(c)) return;
@@ -1537,6 +1579,7 @@ constexpr Scenario scenarios[] = {
     {"resources_without_pools", resources_without_pools, "STANDIN_POOLS=0"},
     {"traced", traced},
     {"memory_control", memory_control},
+    {"read_only_registration", read_only_registration},
     {"native_handles", native_handles},
     {"pinned_given_back_first", pinned_given_back_first},
     {"pinned_given_back_last", pinned_given_back_last},

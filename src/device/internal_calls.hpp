@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runtime calls that the library makes for itself, to own memory and handles or to ask how far a
-/// stream is.
+/// Runtime calls that the library makes for itself, to manage memory and handles or to query a
+/// stream.
 #pragma once
 
 #include "base/check.hpp"
@@ -12,33 +12,32 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// While an object lives, the device is current, and no call of the thread invalidates a capture on
-/// any thread.
-class OwnCalls {
+/// In this scope, the device is current, and no call of this thread invalidates a capture on any
+/// thread.
+class InternalCalls {
  public:
-  OwnCalls(int device, const char* operation) : device_{device, operation} {}
-  OwnCalls(int device, ScopedDevice::NoThrow goes_on) noexcept : device_{device, goes_on} {}
+  InternalCalls(int device, const char* operation) : device_{device, operation} {}
+  InternalCalls(int device, ScopedDevice::NoThrow goes_on) noexcept : device_{device, goes_on} {}
 
  private:
   ScopedDevice device_;
   RelaxedCapture relaxed_;
 };
 
-/// Calls `f()` with the device current, and invalidates no capture. Returns what it returns.
-/// `where` is the operation's text, for an error if the device cannot be made current, or
-/// ScopedDevice::no_throw.
+/// Calls `f()` in an InternalCalls scope, and returns its result. `where` is the operation's name,
+/// for an error if the device cannot be made current, or ScopedDevice::no_throw.
 template <class Where, class F>
-decltype(auto) own_call(int device, Where where, F f) {
-  const OwnCalls own{device, where};
+decltype(auto) internal_call(int device, Where where, F f) {
+  const InternalCalls own{device, where};
   return f();
 }
-/// The same for destructors: a failure is forgotten. Returns whether the call succeeded.
+/// The same for destructors: clears an error. Returns whether the call succeeded.
 template <class F>
 bool call_quietly(int device, F call) noexcept {
-  return succeeded_or_note_capture(own_call(device, ScopedDevice::no_throw, call));
+  return succeeded_or_note_capture(internal_call(device, ScopedDevice::no_throw, call));
 }
 
-/// How a native object is destroyed by `destroy`.
+/// The deferred destruction of a native object by `destroy`.
 template <class Handle, backend::status (*destroy)(Handle) noexcept>
 [[nodiscard]] Postponed native_release(Handle handle, int device) noexcept {
   const auto release_now = [](const Postponed& item) noexcept {
@@ -46,7 +45,7 @@ template <class Handle, backend::status (*destroy)(Handle) noexcept>
   };
   return {release_now, handle, device};
 }
-/// Does that as soon as the runtime may be called.
+/// Destroys a native object as soon as the runtime may be called.
 template <class Handle, backend::status (*destroy)(Handle) noexcept>
 void release_native(Handle handle, int device) noexcept {
   release(native_release<Handle, destroy>(handle, device));

@@ -12,15 +12,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Until a point in time, or until a stop is requested.
-struct Patience {
+/// A deadline and a stop token. The wait ends with the first of the two.
+struct WaitLimit {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::stop_token stop{};
 
-  [[nodiscard]] bool is_over() const {
+  [[nodiscard]] bool is_reached() const {
     return stop.stop_requested() || sync::Clock::now() >= deadline;
   }
-  /// Calls `done()` until it is true: at least once. False if the patience was over first.
+  /// Calls `done()` until it returns true, at least once. False if the limit was reached first.
   template <class F>
   [[nodiscard]] bool wait_until(F done) const {
     bool is_done = false;

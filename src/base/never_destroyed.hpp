@@ -9,11 +9,11 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The library's one object of type T. It is never destroyed, because threads and static objects of
-/// the user may still use it while the process exits. It takes no memory from the heap, so that a
-/// function which must not throw may be the first to use it.
+/// The library's single object of type T. It is never destroyed, because threads and static objects
+/// of the user may still use it while the process exits. It needs no heap memory, so that a
+/// noexcept function may be the first to use it.
 template <class T>
-[[nodiscard]] T& immortal() {
+[[nodiscard]] T& never_destroyed() {
   alignas(T) static constinit std::byte storage[sizeof(T)]{};
   static T& object = *new (storage) T;
   return object;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/own_streams.hpp"
+#include "stream/internal_streams.hpp"
 
 #include "base/announce.hpp"
 #include "base/relaxed_capture.hpp"
@@ -17,18 +17,18 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Those of one device.
-struct OwnStreams {
+/// The internal streams of one device.
+struct InternalStreams {
   sync::Mutex mutex;
   std::array<native::stream, 4> streams{};
   std::size_t next = 0;
 };
-constinit std::array<OwnStreams, max_devices> own_streams{};
+constinit std::array<InternalStreams, max_devices> internal_streams{};
 
 }  // namespace
 
-native::stream take_own_stream(int device) noexcept {
-  OwnStreams& own = own_streams[static_cast<std::size_t>(device)];
+native::stream pick_internal_stream(int device) noexcept {
+  InternalStreams& own = internal_streams[static_cast<std::size_t>(device)];
   const auto find = [&]() -> native::stream {
     for (native::stream& stream : own.streams) {
       if (stream != nullptr && succeeded_or_note_capture(backend::stream_query(stream)))
@@ -41,18 +41,18 @@ native::stream take_own_stream(int device) noexcept {
     return own.streams[own.next++ % own.streams.size()];
   };
   const std::lock_guard lock{own.mutex};
-  const sync::Unseen unseen;  // the user has not asked
-  return own_call(find, if_captures_met());
+  const sync::TsanIgnore ignore;  // The user has not requested the query.
+  return internal_call(find, any_capture_seen());
 }
 
-StreamRef view_own_stream(native::stream stream, int device) {
+StreamRef view_internal_stream(native::stream stream, int device) {
   const NativeStream own{stream, device, false};
   Slot* slot = nullptr;
   if (wrap_handle(slot, own, Wrap::view) == Wrapped::needs_slot) {
     Slot* const fresh = take_slot();
     slot = fresh;
-    // another thread was first
-    if (wrap_handle(slot, own, Wrap::view) != Wrapped::published) give_back_slot(fresh);
+    // Another thread has published a slot first.
+    if (wrap_handle(slot, own, Wrap::view) != Wrapped::published) return_slot(fresh);
   }
   return Access::ref(slot, slot->id.load(std::memory_order_acquire));
 }

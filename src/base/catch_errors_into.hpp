@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Turns exceptions into codes, for functions that throw nothing.
+/// Turns exceptions into codes, for noexcept functions.
 #pragma once
 
 #include <runnel/error.hpp>
@@ -9,11 +9,10 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Calls `call()`, which may set the code; then the code is that of what the call throws, if it
-/// throws. Requires: the code is clear, and the call throws nothing but errors of the library and
-/// std::bad_alloc.
+/// Calls `call()`, which may set the code. If it throws, sets the code of the exception. Requires:
+/// the code is clear, and the call throws nothing but errors of the library and std::bad_alloc.
 template <class Call>
-void set_by_call(std::error_code& code, Call&& call) noexcept {
+void catch_errors_into(std::error_code& code, Call&& call) noexcept {
   try {
     call();
   } catch (const Error& error) {

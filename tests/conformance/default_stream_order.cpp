@@ -51,7 +51,7 @@ TEST_F(DefaultStreamOrder, ADestroyedBlockingStreamIsAwaited) {
   EXPECT_EQ(log.entries(), (Entries{"stream", "default"}));
 }
 
-TEST_F(DefaultStreamOrder, ItIsPendingBehindADestroyedBlockingStream) {
+TEST_F(DefaultStreamOrder, TheDefaultStreamIsPendingBehindADestroyedOne) {
   const StreamRef null = device().default_stream();
   Log log;
   Gate gate;

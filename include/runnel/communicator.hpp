@@ -23,35 +23,36 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// What moves the data.
 enum class Engine {
-  automatic,  ///< ccl on GPUs where runnel was built with it, else mpi; also mpi if processes of
-              ///< MPI share a device
+  automatic,  ///< ccl on GPUs if runnel was built with it, else mpi; also mpi if processes of MPI
+              ///< share a device
   mpi,        ///< MPI, on every backend; several processes may share a device
-  ccl  ///< NCCL on CUDA, RCCL on HIP: the device itself, whose operations can be captured. A device
-       ///< for each process
+  ccl  ///< NCCL on CUDA, RCCL on HIP: the device moves the data itself, and operations can be
+       ///< captured. Each process needs a device of its own
 };
 
-/// How a communicator works. Every process has to give the same options.
+/// Options of a communicator. Every process must pass the same options.
 struct CommunicatorOptions {
   Engine engine = Engine::automatic;  ///< what moves the data
-  /// An operation that takes longer, once its turn in the stream has come, breaks the communicator
-  /// with errc::timed_out. It also limits how long NCCL and RCCL take to make the communicator.
-  /// Zero: no limit, and a small operation is about 1 us faster.
+  /// An operation that takes longer, counted from the moment at which the stream reaches it, breaks
+  /// the communicator with errc::timed_out. The limit also applies to the creation of the
+  /// communicator by NCCL and RCCL. Zero (default): no limit, and a small operation is about 1 us
+  /// faster.
   std::chrono::milliseconds timeout{0};
   /// Whether operations of this communicator may run at the same time as those of other
-  /// communicators of the device. Then the programmer has to see to it that they cannot wait for
-  /// each other in a circle.
+  /// communicators of the device. Requires, if true: the program's own order of operations excludes
+  /// a deadlock between the communicators.
   bool concurrent = false;
-  /// Whether all processes compare the arguments of each collective operation before it begins.
-  /// Processes that do not agree then all get errc::invalid_argument, where they would hang or
-  /// exchange wrong values else. Also with RUNNEL_CHECK=1, which every process needs then.
+  /// Whether all processes compare the arguments of each collective operation before it begins. If
+  /// they differ, all processes get errc::invalid_argument; without the check they would hang or
+  /// exchange wrong values. RUNNEL_CHECK=1 switches the check on too; every process must set it.
   /// Engine::mpi only.
   bool checked = false;
-  const char* name = "";  ///< for error texts; copied
+  const char* name = "";  ///< appears in error texts; copied
 };
 
 namespace detail {
 
-/// The operations of a Communicator::together().
+/// Collects the operations of a Communicator::together().
 class Together {
  public:
   Together();
@@ -67,130 +68,133 @@ class Together {
 
 }  // namespace detail
 
-/// Operations between processes. Each belongs to a stream: it runs after what is in the stream,
-/// before what is enqueued later, and the call returns at once. All processes make the same calls
-/// in the same order.
+/// Operations between processes. Each operation is enqueued on a stream: it runs after the work
+/// submitted to the stream so far and before later work, and the call returns at once. All
+/// processes must make the same calls in the same order.
 ///
-/// Operations of all communicators of a device run in the order of their calls, whatever their
-/// streams, so that two communicators cannot wait for each other in a circle (but see
-/// CommunicatorOptions::concurrent). So do the operations of one communicator, whatever their
-/// devices. The memory belongs to the stream's device: spans or buffers of device or managed
-/// memory, which live until the stream has passed, as for a copy.
+/// Operations of all communicators of a device run in the order of their calls, even on different
+/// streams, so that two communicators cannot deadlock (but see CommunicatorOptions::concurrent).
+/// Operations of one communicator also run in the order of their calls, even on different devices.
+/// The arguments are spans or buffers of device or managed memory of the stream's device. They must
+/// stay alive until the stream has completed the operation, as for a copy.
 ///
 /// A failure breaks the communicator: the next `synchronize()` of the stream throws the error, as
-/// it throws an exception of a host function, and every later call throws it again. Wrong arguments
-/// are refused before anything is enqueued. Every member may throw errc::invalid_handle for a
-/// moved-from communicator. Inside a host function, what needs the other processes throws
-/// errc::not_permitted. A stream that is being captured gets errc::capture from Engine::mpi.
-/// Engine::ccl records the operation into the graph: then the communicator has to live as long as
-/// the graph, and the program has to order the graph's launches and other operations, the same in
-/// all processes. Calls of several threads are safe; but to call in the same order everywhere is up
-/// to the program.
+/// it throws an exception of a host function, and every later call throws it again. Invalid
+/// arguments are refused before anything is enqueued. Every member may throw errc::invalid_handle
+/// for a moved-from communicator. Inside a host function, every member that needs the other
+/// processes throws errc::not_permitted. On a stream that is being captured, Engine::mpi throws
+/// errc::capture. Engine::ccl records the operation into the graph; requires then: the communicator
+/// lives as long as the graph, and the program orders the graph's launches and the other
+/// operations, in the same way in all processes. Several threads may use a communicator at a time,
+/// but the program must ensure the same order of calls in all processes.
 class Communicator {
  public:
-  /// Of all processes of the world, which all have to call this. With Engine::ccl it is of the
-  /// current device, the first operation has run when it returns, and NCCL may wait for all work of
-  /// the device. @throws errc::not_supported if runnel was built without the engine, if MPI's
-  /// thread level is not MPI_THREAD_MULTIPLE, or if the program and this library have two different
-  /// MPI libraries; errc::not_permitted unless MPI is initialised; errc::communicator_broken or
-  /// errc::peer_lost if NCCL or RCCL refuses
+  /// Creates a communicator of all processes of the world, which must all call this. With
+  /// Engine::ccl it belongs to the current device, the call returns after a first operation has
+  /// run, and NCCL may wait for all work of the device. @throws errc::not_supported if runnel was
+  /// built without the engine, if MPI's thread level is not MPI_THREAD_MULTIPLE, or if the program
+  /// and this library have two different MPI libraries; errc::not_permitted unless MPI is
+  /// initialised; errc::communicator_broken or errc::peer_lost if NCCL or RCCL refuses
   explicit Communicator(const World& world, const CommunicatorOptions& options = {});
-  /// One communicator for each of several devices of this process, in their order: rank i is of
-  /// device i. Engine::ccl only. Operations that need each other have to be in a together().
-  /// @throws errc::invalid_argument if a device is named twice or none is; else as the constructor
+  /// Creates one communicator for each of several devices of this process, in their order: rank i
+  /// belongs to devices[i]. Engine::ccl only. Operations that wait for each other must be enqueued
+  /// in one together(). @throws errc::invalid_argument for a device that appears twice and for an
+  /// empty list; also as the constructor
   [[nodiscard]] static std::vector<Communicator> of_devices(
       std::span<const Device> devices, const CommunicatorOptions& options = {});
   ///@{ The other object is moved-from afterwards.
   Communicator(Communicator&&) noexcept = default;
   Communicator& operator=(Communicator&&) noexcept = default;
   ///@}
-  /// Returns at once. Operations that are enqueued still run.
+  /// Returns at once. Operations that were enqueued still run.
   ~Communicator() = default;
 
-  /// The number of this process, from 0.
+  /// The number of this process, counted from 0.
   [[nodiscard]] int rank() const;
-  /// How many processes there are.
+  /// The number of processes.
   [[nodiscard]] int size() const;
-  /// What moves the data: mpi or ccl.
+  /// The engine in use: mpi or ccl.
   [[nodiscard]] Engine engine() const;
   /// CommunicatorOptions::name.
   [[nodiscard]] const char* name() const;
-  /// The communicator of the processes that give the same `color`, ordered by `key`, then by rank.
-  /// All processes have to call it. It waits for the other processes; with Engine::mpi not for
-  /// operations in streams, with Engine::ccl for those of the device's communicators. Communicators
-  /// of one process each need a thread of their own for it. @throws errc::invalid_argument for a
-  /// negative color; errc::not_permitted inside together()
+  /// Creates a communicator of the processes that pass the same `color`, ordered by `key`, then by
+  /// rank. All processes must call it. It waits for the other processes. With Engine::mpi it does
+  /// not wait for operations in streams; with Engine::ccl it waits for those of the device's
+  /// communicators. If one process has several communicators, each must call this on a thread of
+  /// its own. @throws errc::invalid_argument for a negative color; errc::not_permitted inside
+  /// together()
   [[nodiscard]] Communicator split(int color, int key = 0) const;
 
-  /// On every process, each element of `out` becomes the reduction of the elements at that place in
-  /// the `in` of all processes.
+  /// On every process, element i of `out` becomes the reduction of the elements i of `in` of all
+  /// processes.
   /// @throws errc::invalid_argument if `in` and `out` have different sizes or overlap in part, and
-  /// for the least or greatest of complex numbers
+  /// for Reduce::min and Reduce::max of complex numbers
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void all_reduce(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum) const {
     run(stream, detail::reduction(detail::Verb::all_reduce, in, out, how, 0));
   }
-  /// The same in place. @throws errc::invalid_argument for the least or greatest of complex numbers
+  /// The same in place. @throws errc::invalid_argument for Reduce::min and Reduce::max of complex
+  /// numbers
   template <detail::DeviceTarget InOut>
     requires detail::ReducibleRange<InOut>
   void all_reduce(StreamRef stream, InOut&& inout, Reduce how = Reduce::sum) const {
     run(stream, detail::reduction(detail::Verb::all_reduce, inout, inout, how, 0));
   }
-  /// As all_reduce(), but only the process `root` gets the result. Elsewhere `out` may be empty,
-  /// and is not touched.
+  /// As all_reduce(), but only the process `root` gets the result. On the other processes `out` may
+  /// be empty, and is not written.
   /// @throws errc::invalid_argument as all_reduce(), and if there is no process `root`
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void reduce(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum, int root = 0) const {
     run(stream, detail::reduction(detail::Verb::reduce, in, out, how, root));
   }
-  /// `out` becomes this process's part of the reduction: as many elements as `out` has, from rank()
-  /// * out.size() on.
-  /// @throws errc::invalid_argument as all_reduce(), but `in` has to be size() times as large as
+  /// `out` becomes this process's part of the reduction: out.size() elements, from element rank() *
+  /// out.size() on.
+  /// @throws errc::invalid_argument as all_reduce(), but `in` must be size() times as large as
   /// `out`
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void reduce_scatter(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum) const {
     run(stream, detail::reduction(detail::Verb::reduce_scatter, in, out, how, 0));
   }
-  /// The elements of the process `root` are copied to all processes. @throws errc::invalid_argument
-  /// if there is no process `root`
+  /// Copies the elements of the process `root` to all processes. @throws errc::invalid_argument if
+  /// there is no process `root`
   template <detail::DeviceTarget InOut>
   void broadcast(StreamRef stream, InOut&& inout, int root = 0) const {
     run(stream, detail::movement(detail::Verb::broadcast, inout, inout, root));
   }
-  /// `out` becomes the `in` of all processes, one after the other. @throws errc::invalid_argument
-  /// unless `out` is size() times as large as `in`
+  /// `out` becomes the concatenation of `in` of all processes, in the order of their ranks. @throws
+  /// errc::invalid_argument unless `out` is size() times as large as `in`
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out>
   void all_gather(StreamRef stream, In&& in, Out&& out) const {
     run(stream, detail::movement(detail::Verb::all_gather, in, out, 0));
   }
-  /// Part r of `in` goes to process r, and part r of `out` comes from process r. Both have size()
-  /// parts of the same size.
-  /// @throws errc::invalid_argument if the sizes differ, or cannot be divided so
+  /// Sends part r of `in` to process r, and receives part r of `out` from process r. Both consist
+  /// of size() parts of the same size. @throws errc::invalid_argument if the sizes differ, or are
+  /// not a multiple of size()
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out>
   void all_to_all(StreamRef stream, In&& in, Out&& out) const {
     run(stream, detail::movement(detail::Verb::all_to_all, in, out, 0));
   }
-  /// Sends the elements to the process `to`, which has to receive as many.
+  /// Sends the elements to the process `to`, which must receive the same number.
   /// @throws errc::invalid_argument if there is no process `to`, or if it is this one
   template <detail::DeviceSource In>
   void send(StreamRef stream, In&& in, int to) const {
     run(stream, detail::movement(detail::Verb::send, in, in, to));
   }
-  /// Receives elements from the process `from`, which has to send as many as `out` has.
+  /// Receives elements from the process `from`, which must send as many as `out` has.
   /// @throws errc::invalid_argument if there is no process `from`, or if it is this one
   template <detail::DeviceTarget Out>
   void receive(StreamRef stream, Out&& out, int from) const {
     run(stream, detail::movement(detail::Verb::receive, out, out, from));
   }
-  /// The stream goes on once all processes' streams have come to their barrier.
+  /// Later work of the stream runs once the streams of all processes have reached their barrier.
   void barrier(StreamRef stream) const;
 
-  /// What group() gives to its function.
+  /// The argument of the function of group().
   class Group {
    public:
     /// As Communicator::send(), in the group's stream.
@@ -208,9 +212,9 @@ class Communicator {
     friend class Communicator;
     std::vector<detail::Exchange> steps_;
   };
-  /// Calls `function(Group&)`, and enqueues what it sends and receives as one operation, in which
-  /// nothing waits for the other: all processes may send first. If the function throws, nothing is
-  /// enqueued.
+  /// Calls `function(Group&)`, and enqueues its sends and receives as one operation, in which no
+  /// send or receive waits for another: all processes may send first. If the function throws,
+  /// nothing is enqueued.
   template <class F>
   void group(StreamRef stream, F&& function) const {
     Group all;
@@ -218,11 +222,11 @@ class Communicator {
     run_group(stream, all.steps_);
   }
 
-  /// Calls `function()`, and then enqueues at once what it has enqueued on communicators of
-  /// Engine::ccl: needed for communicators of several devices of one process, which would wait for
-  /// each other else. If the function throws, nothing is enqueued. Operations of Engine::mpi are
-  /// enqueued by their own calls. @throws errc::not_permitted inside another together() of the
-  /// thread
+  /// Calls `function()`, and then enqueues, as one unit, the operations that it called on
+  /// communicators of Engine::ccl. Communicators of several devices of one process need this:
+  /// without it their operations would deadlock. If the function throws, nothing is enqueued.
+  /// Operations of Engine::mpi are enqueued by their own calls. @throws errc::not_permitted inside
+  /// another together() of the thread
   template <class F>
   static void together(F&& function) {
     detail::Together all;
@@ -232,17 +236,18 @@ class Communicator {
 
   /// Throws the error that broke the communicator, if it is broken.
   void check() const;
-  /// Breaks the communicator here. With Engine::ccl all its operations end. With Engine::mpi
-  /// operations that have not begun end without doing anything, and so do those that wait for other
-  /// processes, if the communicator has a timeout. The others stay in MPI, which cannot be
-  /// interrupted.
+  /// Breaks the communicator in this process. With Engine::ccl all its operations end. With
+  /// Engine::mpi operations that have not begun end without doing anything, and so do those that
+  /// wait for other processes, if the communicator has a timeout. Other operations continue in MPI,
+  /// which cannot be interrupted.
   void abort() noexcept;
 
-  /// The MPI communicator in which the operations run, as MPI_Comm_c2f() gives it: not for
-  /// operations of the program's own, which would meet them. -1 with Engine::ccl.
+  /// The handle of the MPI communicator that the operations use, as MPI_Comm_c2f() returns it; -1
+  /// with Engine::ccl. Requires: the program uses it for no operations of its own, because MPI
+  /// could match them with the library's.
   [[nodiscard]] int mpi_communicator() const;
-  /// The ncclComm_t of NCCL or RCCL, with the same rule. Null with Engine::mpi, and once the
-  /// communicator is aborted.
+  /// The ncclComm_t of NCCL or RCCL; null with Engine::mpi, and once the communicator is aborted.
+  /// Requires: as mpi_communicator().
   [[nodiscard]] void* ccl_communicator() const;
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_completion
-/// Completion without waiting: a function that is called, or a future that becomes ready, once the
-/// work of a stream is complete.
+/// Completion without a blocked thread: a function that is called, or a future that becomes ready,
+/// once the work of a stream is complete.
 #pragma once
 
 #include <runnel/detail/host_function.hpp>
@@ -23,7 +23,7 @@ class EventBase;
 struct EventNode;
 }  // namespace detail
 
-/// How work ended: well, or with an error.
+/// How work ended: successfully, or with an error.
 class Outcome {
  public:
   /// The work is complete.
@@ -35,11 +35,11 @@ class Outcome {
   [[nodiscard]] bool is_ok() const noexcept { return error_ == nullptr; }
   /// The same as is_ok().
   [[nodiscard]] explicit operator bool() const noexcept { return is_ok(); }
-  /// The portable code; the empty code if there was no error. errc::function_failed: a host
-  /// function threw something else than an Error.
+  /// The portable code; the empty code if there was no error. errc::function_failed if a host
+  /// function threw an exception that is not an Error.
   [[nodiscard]] std::error_code code() const noexcept {
     return is_ok() ? std::error_code{} : code_;
-  }  // not the library's empty code
+  }  // The empty code is created here because the library may have another std::system_category().
   /// What `synchronize()` would throw; null if there was no error.
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
   /// Throws the error, if there was one.
@@ -54,24 +54,25 @@ class Outcome {
 
 namespace detail {
 
-/// A function on its way to the library's thread. The watcher (src/stream/watcher.hpp) owns it once
-/// it is submitted.
+/// A function that waits for completion. The watcher, a thread of the library
+/// (src/stream/watcher.hpp), calls it and owns it once it is submitted.
 struct Completion {
-  void (*call)(Completion&, const Outcome&);  // may throw
+  void (*call)(Completion&, const Outcome&);  // May throw.
   void (*destroy)(Completion*) noexcept;
-  // What the watcher keeps with it.
-  EventNode* event = nullptr;  // a reference; null: nothing was recorded
-  StreamSlot* slot = nullptr;  // of the stream whose work it is; null for an event
-  // of the stream whose earlier completions it is called after; null: of none
+  // The following members are the watcher's.
+  EventNode* event = nullptr;  // A counted reference; null if nothing was recorded.
+  StreamSlot* slot = nullptr;  // The stream whose work is waited for; null for an event.
+  // The stream whose earlier completions are called before this one; null if there are none.
   StreamSlot* line = nullptr;
   std::uint64_t stream_id = 0;
-  std::uint64_t thread = 0;  // of an event: the one that has recorded it
-  // host functions with a lower number were launched before; of an event: the number of its record
+  std::uint64_t thread = 0;  // For an event: the number of the thread that recorded it.
+  // For a stream: host functions with a lower number were launched before. For an event: the number
+  // of its record.
   std::uint64_t epoch = 0;
   std::exception_ptr failure{};
-  // the next one of the same stream, or of what was submitted last
+  // The next one of the same stream, or the next one in the list of new submissions.
   Completion* next = nullptr;
-  Completion* next_line = nullptr;  // the first one of another stream
+  Completion* next_line = nullptr;  // The first one of the next stream.
 };
 
 template <class F>
@@ -91,8 +92,7 @@ template <class F>
 concept OutcomeCallable = std::is_invocable_v<std::decay_t<F>&, const Outcome&> &&
                           std::is_constructible_v<std::decay_t<F>, F>;
 
-/// A function without an outcome as a parameter, for on_complete(): what it refuses converts to
-/// this.
+/// Matches a function that takes no Outcome, which on_complete() refuses with a text of its own.
 template <class F>
 concept WithoutOutcome =
     std::is_invocable_v<std::decay_t<F>&> && !std::is_invocable_v<std::decay_t<F>&, const Outcome&>;
@@ -108,12 +108,12 @@ template <OutcomeCallable F>
   return new CompletionOf<std::decay_t<F>>{std::forward<F>(function)};
 }
 
-/// Hands the function to the watcher. Takes ownership of it, also if the call throws.
+/// Submits the function to the watcher. Takes ownership of it, also if the call throws.
 void submit_completion(StreamRef stream, Completion* completion);
-/// The same for the work that an event has recorded.
+/// The same for the work recorded by an event.
 void submit_completion(const EventBase& event, Completion* completion);
 
-/// What `stream.on_complete(f)` and `event.on_complete(f)` call.
+/// Implements `stream.on_complete(f)` and `event.on_complete(f)`.
 template <class Source, OutcomeCallable F>
 void call_on_complete(const Source& source, F&& function) {
   submit_completion(source, make_completion(std::forward<F>(function)));
@@ -126,10 +126,11 @@ void drop_future(FutureState* state) noexcept;
 
 }  // namespace detail
 
-/// Work that completes later. Copies are one future. It holds no stream: that may end first.
+/// The outcome of work that completes later. Copies of a Future share one outcome. A Future does
+/// not keep the stream alive: the stream may be destroyed first.
 class Future {
  public:
-  /// Without work: every use of it but is_valid() throws errc::invalid_handle.
+  /// An empty future: every member except is_valid() throws errc::invalid_handle.
   Future() noexcept = default;
   ///@{ The other future is empty after a move.
   Future(const Future& other) noexcept : state_{other.state_} {
@@ -141,20 +142,21 @@ class Future {
     return *this;
   }
   ///@}
-  /// Waits for nothing.
+  /// Does not wait.
   ~Future() {
     if (state_ != nullptr) detail::drop_future(state_);
   }
 
   /// False for an empty future.
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
-  /// Whether the outcome is there. Never waits, and makes no runtime call.
+  /// Whether the outcome is available. Never waits, and makes no runtime call.
   [[nodiscard]] bool is_ready() const;
   /// Waits for the outcome, without a runtime call. @throws errc::not_permitted in a host function
-  /// and in a function of `on_complete()`, whose thread would have to bring the outcome;
-  /// errc::forked in a forked child. Neither is thrown if the outcome is there.
+  /// and in a function of `on_complete()`, because their threads must run for the outcome to become
+  /// available; errc::forked in a forked child. Neither is thrown if the outcome is available
+  /// already.
   void wait() const;
-  /// As wait(), but waits at most `timeout`: false if the time ran out first.
+  /// As wait(), but waits at most `timeout`; returns false if the time ran out first.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> timeout) const {
     return wait_to(detail::deadline_after(timeout));
@@ -164,7 +166,7 @@ class Future {
   [[nodiscard]] bool wait_until(std::chrono::time_point<Clock, Duration> time) const {
     return wait_to(detail::deadline_at(time));
   }
-  /// Waits, and throws the error if there was one, each time.
+  /// Waits, and throws the error if there was one. Every call throws it.
   void get() const { outcome().throw_if_failed(); }
   /// Waits, and returns how the work ended.
   [[nodiscard]] const Outcome& outcome() const;
@@ -180,14 +182,15 @@ class Future {
 namespace detail {
 [[nodiscard]] bool quiesce_to(std::chrono::steady_clock::time_point deadline);
 }
-/// Waits until none of the caller's functions is enqueued or runs on a thread of the library or the
-/// runtime: host functions, those of graphs' launches, functions of `on_complete()` with what is
-/// built upon them, objects of keep(), and hooks around them. All streams and threads of the
-/// process count. It waits at most `timeout`, and returns false if the time ran out first. For
-/// programs that take away what such functions use, as an interpreter does where it ends. Another
-/// thread that goes on submitting can prolong the wait, and what it submits later is not waited
-/// for. @throws errc::not_permitted in a host function and in a function of `on_complete()`, which
-/// would wait for itself; errc::forked in a forked child
+/// Waits until no function of the program is enqueued or running on a thread of the library or the
+/// runtime: host functions, also those of launched graphs, functions of `on_complete()` and
+/// everything built on it, destructors of objects passed to keep(), and hooks called around them.
+/// This covers all streams and threads of the process. It waits at most `timeout`, and returns
+/// false if the time ran out first. Use it before you tear down what such functions need, for
+/// example when an interpreter shuts down. Another thread that continues to submit can prolong the
+/// wait; the call does not wait for what is submitted after it. @throws errc::not_permitted in a
+/// host function and in a function of `on_complete()`, which would wait for themselves;
+/// errc::forked in a forked child
 template <class Rep, class Period>
 [[nodiscard]] bool quiesce_for(std::chrono::duration<Rep, Period> timeout) {
   return detail::quiesce_to(detail::deadline_after(timeout));
@@ -199,7 +202,7 @@ template <class Clock, class Duration>
 }
 
 using detail::call_on_complete;
-/// What `stream.future()` calls.
+/// Implements `stream.future()`.
 [[nodiscard]] inline Future future_of(StreamRef stream) {
   return Future{detail::make_future(stream)};
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_copies
-/// Copies and fills in stream order. The direction follows from the pointers. No form waits for
-/// earlier work (but see `Pageable::block`); a copy of up to 256 KiB may take some microseconds in
-/// the call. Both sides must stay alive, and the source unchanged, until the stream has completed
-/// the copy. Every refusal (`errc::invalid_argument`) comes before anything is enqueued. Zero bytes
-/// are nothing to do, with null pointers too.
+/// Copies and fills in stream order. The direction follows from the pointers. No call waits for
+/// earlier work (but see `Pageable::block`); a call that copies up to 256 KiB may take some
+/// microseconds. Both sides must stay alive, and the source unchanged, until the stream has
+/// completed the copy. Invalid arguments (`errc::invalid_argument`) are refused before anything is
+/// enqueued. A copy of zero bytes does nothing; its pointers may be null.
 #pragma once
 
 #include <runnel/current.hpp>
@@ -28,22 +28,22 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// What a copy does about pageable host memory, which copy engines cannot reach.
 enum class Pageable {
-  stage,  ///< copy it through pinned memory; the caller is not held. Memory that is pinned in parts
-          ///< only is always copied so
-  block,  ///< the driver's own way, which holds the caller: at the return pageable memory may be
-          ///< reused, or read
+  stage,   ///< copy it through pinned memory; the calling thread is not blocked. Memory of which
+           ///< only a part is pinned is always copied this way
+  block,   ///< let the driver copy it, which blocks the calling thread: pageable memory may be
+           ///< reused, or read, once the call returns
   refuse,  ///< throw `errc::not_permitted`
 };
 
-/// The calling thread's policy where a copy names none; `Pageable::stage` at first.
+/// The calling thread's policy for copies that name none; initially `Pageable::stage`.
 [[nodiscard]] Pageable default_pageable() noexcept;
-/// Sets it, for the calling thread, until changed.
+/// Sets the calling thread's policy.
 void set_default_pageable(Pageable policy) noexcept;
-/// Sets it for a scope. At the end of the scope, also after an exception, the calling thread has
-/// the policy that it had before.
+/// Sets the calling thread's policy for a scope. At the end of the scope, also after an exception,
+/// the previous policy is restored.
 class [[nodiscard]] PageableGuard {
  public:
-  /// Makes `policy` the calling thread's.
+  /// Sets the calling thread's policy to `policy`.
   [[nodiscard]] explicit PageableGuard(Pageable policy) noexcept : found_{default_pageable()} {
     set_default_pageable(policy);
   }
@@ -58,77 +58,81 @@ class [[nodiscard]] PageableGuard {
 /// When a copy may read its source.
 enum class SourceAccess {
   stream_order,  ///< after the work submitted to the stream so far, which may write the source
-  any_time,  ///< from the call on: no work that is under way or enqueued writes the source. Then a
-             ///< busy stream does not delay the reading
+  any_time,      ///< at any time from the call on: no running or enqueued work writes the source. A
+                 ///< busy stream then does not delay the reading
 };
 
 /// Options of a copy. All of them have defaults.
 struct CopyOptions {
-  /// What is done about pageable memory (default: the thread's policy).
+  /// How pageable memory is copied (default: the thread's policy).
   Pageable pageable = default_pageable();
-  /// When the source may be read (default: in stream order). Requires for `any_time`: nothing that
-  /// was submitted, to whichever stream, writes the source from the call on. It counts for pageable
-  /// sources and is no more than leave to read early.
+  /// When the source may be read (default: in stream order). Requires for `any_time`: no work that
+  /// was submitted to any stream writes the source from the call on. `any_time` affects only
+  /// pageable sources; it permits an early read and does not enforce one.
   SourceAccess source = SourceAccess::stream_order;
-  /// What memory the destination is in, where the caller knows (default: the runtime is asked,
-  /// which costs most of a small copy's time). Requires: it is right.
+  /// The kind of the destination's memory, if the caller knows it (default: the runtime is queried,
+  /// which takes most of a small copy's time). Requires: the kind is correct.
   std::optional<MemoryKind> to_kind = std::nullopt;
-  /// The same of the source.
+  /// The same for the source.
   std::optional<MemoryKind> from_kind = std::nullopt;
 };
 
-/// What a copy did. It says no more than the caller needs to know: when its memory may be used
-/// again, and whether the call waited. The library takes more ways than these to enqueue a copy:
-/// README.md has a table of its routes, which is internal.
+/// How a copy was carried out. It tells the caller when its memory may be used again, and whether
+/// the call blocked. Internally the library distinguishes more routes than these; README.md has a
+/// table of them.
 enum class CopyResult {
-  nothing,  ///< there was nothing to do
-  direct,   ///< enqueued as it is; the copy engine reads and writes the memory itself
+  nothing,  ///< the copy was empty
+  direct,   ///< enqueued without staging; the copy engine reads and writes the memory itself
   staged,   ///< enqueued through pinned memory
-  inlined,  ///< small, and done at the call, in some microseconds: pageable memory may be reused,
-            ///< or read, at once
-  blocked,  ///< the caller was held, see `Pageable::block`
+  inlined,  ///< small: pageable memory may be reused, or read, once the call returns, after some
+            ///< microseconds
+  blocked,  ///< the calling thread was blocked, see `Pageable::block`
 };
 
-/// `bytes` bytes from `from` to `to`, in any memory; 0 bytes are nothing to do, with null too. Both
-/// sides stay alive, the source unchanged, until the stream has completed the copy. Returns what
-/// was done.
-/// @throws errc::invalid_argument for null with a size and for ranges that overlap in part; for
-/// pageable memory errc::not_permitted if `policy` refuses it, and errc::capture in a capture,
-/// except between two host memories
+/// Copies `bytes` bytes from `from` to `to`, in any memory. For 0 bytes it does nothing, and
+/// pointers may be null. Both sides must stay alive, and the source unchanged, until the stream has
+/// completed the copy. Returns how the copy was carried out.
+/// @throws errc::invalid_argument for a null pointer unless `bytes` is 0, and for ranges that
+/// overlap in part; for pageable memory errc::not_permitted if `policy` refuses it, and
+/// errc::capture in a capture, except between two host memories
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       Pageable policy = default_pageable());
-/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
+/// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
+/// copy is complete.
 inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes,
                              Pageable policy = default_pageable()) {
   return copy_bytes(current_stream(), to, from, bytes, policy);
 }
 
 /// The same with options, as in
-/// `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`. Both sides stay
-/// alive, the source unchanged, until it is complete.
+/// `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`. Both sides must stay
+/// alive, and the source unchanged, until the copy is complete.
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       const CopyOptions& options);
 
-/// `height` rows of `width` bytes; row i starts i * pitch bytes after the first, on each side. Both
-/// sides stay alive, the source unchanged, until the stream has completed the copy.
+/// Copies `height` rows of `width` bytes; on each side, row i starts i * pitch bytes after the
+/// first. Both sides must stay alive, and the source unchanged, until the stream has completed the
+/// copy.
 /// @throws as copy_bytes(); errc::invalid_argument also for a pitch below the width and for sizes
 /// that overflow
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
                    std::size_t from_pitch, std::size_t width, std::size_t height,
                    Pageable policy = default_pageable());
-/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
+/// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
+/// copy is complete.
 inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                           std::size_t width, std::size_t height,
                           Pageable policy = default_pageable()) {
   return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, policy);
 }
 
-/// The same with options. Both sides stay alive, the source unchanged, until it is complete.
+/// The same with options. Both sides must stay alive, and the source unchanged, until the copy is
+/// complete.
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
                    std::size_t from_pitch, std::size_t width, std::size_t height,
                    const CopyOptions& options);
 
-/// How far apart rows and slices begin, in bytes.
+/// The distances between rows and between slices, in bytes.
 struct Pitches {
   std::size_t row;    ///< row i of a slice starts i * row bytes after the first
   std::size_t slice;  ///< slice i starts i * slice bytes after the first
@@ -139,26 +143,30 @@ struct Extent {
   std::size_t height;  ///< rows in a slice
   std::size_t depth;   ///< slices
 };
-/// A box of bytes, whose rows and slices lie at some pitch on each side. One copy of the runtime if
-/// the slices, or the rows of each, lie end to end on both sides; else one for each slice, or for
-/// each row of a slice if those are fewer. If such a copy fails, those before it stay enqueued. The
-/// result is what holds for all of them: memory may be reused at once only if that is so for each.
-/// Both sides stay alive, the source unchanged, until the stream has completed the copy.
-/// @throws errc::invalid_argument as copy_2d(), and for a pitch of slices below their rows
+/// Copies a box of bytes; each side has its own pitches. This is one copy of the runtime if the
+/// slices, or the rows of each slice, are contiguous on both sides; otherwise it is one copy for
+/// each slice, or for each row index if there are fewer of those. If one of several copies fails,
+/// the earlier ones stay enqueued. The result holds for all of them: it permits reuse of memory at
+/// once only if every copy does. Both sides must stay alive, and the source unchanged, until the
+/// stream has completed the copy.
+/// @throws errc::invalid_argument as copy_2d(), and for a slice pitch that is smaller than the rows
+/// of a slice
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
                    Pitches from_pitches, Extent extent, Pageable policy = default_pageable());
 /// The same with options.
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
                    Pitches from_pitches, Extent extent, const CopyOptions& options);
-/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
+/// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
+/// copy is complete.
 inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches,
                           Extent extent, Pageable policy = default_pageable()) {
   return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, policy);
 }
 
-/// Sets `bytes` bytes at `to`, in any memory, to `value`. 0 bytes are nothing to do.
-/// @throws errc::invalid_argument for null with a size, errc::capture for pageable memory in a
-/// capture, errc::peer_access for memory of a device that the stream's cannot reach
+/// Sets `bytes` bytes at `to`, in any memory, to `value`. Does nothing for 0 bytes.
+/// @throws errc::invalid_argument for a null pointer unless `bytes` is 0, errc::capture for
+/// pageable memory in a capture, errc::peer_access for memory of a device that the stream's cannot
+/// reach
 void fill_bytes(StreamRef stream, void* to, unsigned char value, std::size_t bytes);
 /// On the current stream.
 inline void fill_bytes(void* to, unsigned char value, std::size_t bytes) {
@@ -176,8 +184,8 @@ inline void fill_2d(void* to, std::size_t pitch, unsigned char value, std::size_
 }
 
 namespace detail {
-/// What kind of memory a type always holds; nothing where the runtime has to be asked, which costs
-/// a call.
+/// The kind of memory that a type always refers to; empty if it must be queried from the runtime,
+/// which costs a call.
 template <class R>
 [[nodiscard]] constexpr std::optional<MemoryKind> kind_by_type() noexcept {
   if constexpr (requires { std::remove_cvref_t<R>::memory_kind; })
@@ -199,9 +207,10 @@ void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, co
                   std::size_t size, std::size_t count);
 }  // namespace detail
 
-/// All elements of `from` to `to`, which has as many of the same type: vectors, arrays, spans,
-/// buffers; host or device, whichever. Views may be temporaries. Both sides stay alive, the source
-/// unchanged, until the stream has completed the copy. Returns what was done.
+/// Copies all elements of `from` to `to`, which has the same number of elements of the same type.
+/// Both may be vectors, arrays, spans or buffers, in host or device memory. Views may be
+/// temporaries. Both sides must stay alive, and the source unchanged, until the stream has
+/// completed the copy. Returns how the copy was carried out.
 /// @throws as copy_bytes(); errc::invalid_argument for sizes that differ
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
@@ -211,8 +220,9 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = defaul
                             detail::kind_by_type<From>(),
                             detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
 }
-/// The same with options. A kind of memory that follows from a type goes before that of the
-/// options. Both sides stay alive, the source unchanged, until it is complete.
+/// The same with options. A kind of memory that follows from a type takes precedence over the one
+/// in the options. Both sides must stay alive, and the source unchanged, until the copy is
+/// complete.
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
   using T = detail::element_of<To>;
@@ -223,14 +233,16 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& optio
   return copy_bytes(stream, std::data(to), std::data(from),
                     detail::byte_size(std::size(from), sizeof(T), "copy"), known);
 }
-/// On the current stream. Both sides stay alive, the source unchanged, until it is complete.
+/// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
+/// copy is complete.
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(To&& to, From&& from) {
   return runnel::copy(current_stream(), std::forward<To>(to), std::forward<From>(from));
 }
 
 namespace detail {
-/// Copies from an owner that is taken over first, so that its elements are where they stay.
+/// Takes over the owner before the copy is enqueued: the copy needs the final address of its
+/// elements.
 template <class To, class From, class How>
 CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
   Keeping<From> keeping{from};
@@ -239,7 +251,7 @@ CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
   try {
     keeping.keep(stream);
   } catch (...) {
-    std::error_code code;  // the exception that is thrown is the first
+    std::error_code code;  // The first exception is the one that is thrown.
     stream.synchronize(code);
     throw;
   }
@@ -248,9 +260,9 @@ CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
 }  // namespace detail
 
 /// @{ Copies from a container that is moved or is a temporary,
-/// `copy(stream, to, std::move(values))`: the stream keeps the container until it has passed the
-/// copy, as keep() does. If copy() throws, the container is as it was, and no copy is under way.
-/// Arrays are refused: moving one copies it.
+/// `copy(stream, to, std::move(values))`: the container is kept alive until the stream has
+/// completed the copy, as by keep(). If copy() throws, the container is unchanged, and no copy is
+/// in progress. Arrays are refused, because moving one copies it.
 template <class To, detail::TakenOverBy<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
   return detail::copy_and_keep(stream, to, from, policy);
@@ -265,8 +277,8 @@ CopyResult copy(To&& to, From&& from) {
 }
 ///@}
 
-/// Sets the element at `index` to `value`, which may end at once. @throws errc::invalid_argument if
-/// there is no such element, and what fill() throws
+/// Sets the element at `index` to `value`, which need not outlive the call. @throws
+/// errc::invalid_argument if there is no such element, and what fill() throws
 template <detail::Filled To>
 void set(StreamRef stream, To&& to, std::size_t index,
          const std::type_identity_t<detail::element_of<To>>& value) {
@@ -274,8 +286,8 @@ void set(StreamRef stream, To&& to, std::size_t index,
   detail::fill_pattern(stream, std::data(to) + index, detail::kind_by_type<To>(), &value,
                        sizeof value, 1);
 }
-/// The element at `index` after the work submitted to `stream` so far, for which it waits as
-/// StreamRef::synchronize() does.
+/// Returns the element at `index` as the work submitted to `stream` so far leaves it. Waits for
+/// that work as StreamRef::synchronize() does.
 /// @throws errc::invalid_argument if there is no such element, errc::capture in a capture
 template <class From, class T = std::remove_const_t<detail::element_of<From>>>
   requires detail::memory_range<From> && std::is_trivially_copyable_v<T>
@@ -287,9 +299,9 @@ template <class From, class T = std::remove_const_t<detail::element_of<From>>>
   return std::bit_cast<T>(bytes);
 }
 
-/// Sets every element of `to` to `value`, which may end at once. @throws as fill_bytes();
-/// errc::capture in a capture for elements of other sizes than 1, 2 and 4 bytes, unless all bytes
-/// are equal
+/// Sets every element of `to` to `value`, which need not outlive the call. @throws as fill_bytes();
+/// errc::capture in a capture if an element has another size than 1, 2 or 4 bytes, unless all its
+/// bytes are equal
 template <detail::Filled To>
 void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
   using T = detail::element_of<To>;
@@ -303,7 +315,7 @@ void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
 }
 
 /// @cond
-// Mistakes, each with what to write instead.
+// Overloads that refuse common mistakes, each with a text that says what to write instead.
 template <class A, class B, detail::WrongCopy<detail::Fault::pointer, A, B> C = detail::Absent,
           class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED("a pointer has no size: write copy_bytes(stream, to, from, bytes)",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_copies
-/// Many copies by one call.
+/// Many copies with one call.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -14,18 +14,18 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// `bytes` bytes from `from` to `to`, as in copy_bytes(). A kind that is given is not asked for,
-/// which saves most of a small copy's cost.
+/// A copy of `bytes` bytes from `from` to `to`, as by copy_bytes(). If the kind of memory is set,
+/// the runtime is not queried for it, which saves most of a small copy's time.
 struct CopyOperation {
   void* to;                                            ///< any memory
   const void* from;                                    ///< any memory
-  std::size_t bytes;                                   ///< 0 is nothing to do
-  std::optional<MemoryKind> to_kind = std::nullopt;    ///< of `to`, where it is known
-  std::optional<MemoryKind> from_kind = std::nullopt;  ///< of `from`, where it is known
+  std::size_t bytes;                                   ///< 0: the copy is empty
+  std::optional<MemoryKind> to_kind = std::nullopt;    ///< of `to`, if known
+  std::optional<MemoryKind> from_kind = std::nullopt;  ///< of `from`, if known
 };
 
-/// All elements of `from` to `to`, as in copy(). @throws errc::invalid_argument for sizes that
-/// differ or overflow
+/// A copy of all elements of `from` to `to`, as by copy(). @throws errc::invalid_argument for sizes
+/// that differ or overflow
 template <class To, detail::CopiedTo<To> From>
 [[nodiscard]] CopyOperation copy_operation(To&& to, From&& from) {
   using T = detail::element_of<To>;
@@ -36,7 +36,7 @@ template <class To, detail::CopiedTo<To> From>
 }
 
 /// @cond
-// Mistakes, as for copy().
+// Overloads that refuse common mistakes, as those of copy().
 template <class To, detail::WronglyCopiedTo<detail::Fault::pointer, To> From>
 CopyOperation copy_operation
     RUNNEL_REFUSED("a pointer has no size: write CopyOperation{to, from, bytes}", To&&, From&&);
@@ -62,33 +62,34 @@ CopyOperation copy_operation RUNNEL_REFUSED(
     To&&, std::initializer_list<T>&&);
 /// @endcond
 
-/// How many of a batch's operations had which CopyResult. They are counted, and not reduced to one
-/// CopyResult as in copy_3d(), because the operations of a batch belong to different memory.
+/// The number of a batch's operations with each CopyResult. They are counted, and not reduced to
+/// one CopyResult as in copy_3d(), because the operations of a batch use different memory.
 struct CopyBatchResult {
-  std::size_t nothing = 0;  ///< there was nothing to do
-  std::size_t direct = 0;   ///< enqueued as they are
+  std::size_t nothing = 0;  ///< the copy was empty
+  std::size_t direct = 0;   ///< enqueued without staging
   std::size_t staged = 0;   ///< enqueued through pinned memory
-  std::size_t inlined = 0;  ///< small, and done at the call
-  std::size_t blocked = 0;  ///< the caller was held
+  std::size_t inlined =
+      0;  ///< small: pageable memory may be reused, or read, once the call returns
+  std::size_t blocked = 0;  ///< the calling thread was blocked
   friend constexpr bool operator==(const CopyBatchResult&,
                                    const CopyBatchResult&) noexcept = default;
 };
 
-/// All operations, after the work submitted to the stream so far and before later work, in no order
-/// among themselves: none may write what another reads or writes. Few runtime calls where there is
-/// such a call. Operations between pageable memory and a device are staged together, all to the
-/// device and all to the host; fewer than 8 of them, with 256 KiB or less in all, go one by one, as
-/// copy_bytes(). Both sides of each stay alive, the source unchanged, until the stream has
-/// completed the batch.
+/// Copies all operations after the work submitted to the stream so far and before later work. The
+/// operations are not ordered among themselves: none may write what another reads or writes. If the
+/// runtime has a call for batches, a batch needs few runtime calls. Operations between pageable
+/// memory and a device are staged together, in one group for each direction; fewer than 8 of them
+/// with at most 256 KiB in total are copied one by one, as by copy_bytes(). Both sides of each
+/// operation must stay alive, and the source unchanged, until the stream has completed the batch.
 /// @throws errc::invalid_argument and, for Pageable::refuse, errc::not_permitted, before anything
-/// is enqueued. The text names the operation, as in "operations[3] of 8". Memory that lies in two
-/// registrations is found only when the runtime refuses it: then, and after other errors of the
+/// is enqueued. The text names the operation, as in "operations[3] of 8". Memory that spans two
+/// registrations is detected only when the runtime refuses it: then, and after other errors of the
 /// runtime, some operations may have been enqueued, so wait for the stream before you use their
 /// memory
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
                            Pageable policy = default_pageable());
-/// The same with options. They count for each operation; its own kinds of memory go before those of
-/// the options.
+/// The same with options, which apply to each operation. An operation's own kinds of memory take
+/// precedence over those in the options.
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
                            const CopyOptions& options);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_completion
-/// Coroutines that wait for streams and events without holding a thread: `co_await stream;`,
+/// Coroutines that wait for streams and events without blocking a thread: `co_await stream;`,
 /// `co_await event;`. Not part of <runnel/runnel.hpp>.
 ///
-/// The coroutine continues on the library's thread, which calls all functions of `on_complete()`:
-/// it may use streams, but should leave that thread soon. `co_await resume_on(stream, hook)`
-/// continues it elsewhere. `co_await` throws what `synchronize()` would throw. The exception of a
-/// host function stays, and the next `synchronize()` throws it, too. Requires: nobody destroys the
-/// coroutine while it waits.
+/// The coroutine is resumed on the library's thread, which calls all functions of `on_complete()`:
+/// it may use streams, but should not occupy that thread for long.
+/// `co_await resume_on(stream, hook)` resumes it elsewhere. `co_await` throws what `synchronize()`
+/// would throw. If a host function threw, the next `synchronize()` still throws its exception.
+/// Requires: the coroutine is not destroyed while it waits.
 #pragma once
 
 #include <runnel/completion.hpp>
@@ -22,8 +22,8 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// What takes a coroutine that is to be continued: a function `hook(std::coroutine_handle<>)`, or
-/// an executor with `execute(function)`.
+/// A callable that resumes a coroutine: a function `hook(std::coroutine_handle<>)`, or an executor
+/// with `execute(function)`.
 template <class H>
 concept ResumeHook = std::is_invocable_v<std::decay_t<H>&, std::coroutine_handle<>> ||
                      requires(std::decay_t<H>& executor, std::coroutine_handle<> handle) {
@@ -32,7 +32,7 @@ concept ResumeHook = std::is_invocable_v<std::decay_t<H>&, std::coroutine_handle
 
 namespace detail {
 
-/// Continues the coroutine where it is told of the completion.
+/// Resumes the coroutine on the thread that calls the completion function.
 struct ResumeHere {
   void operator()(std::coroutine_handle<> handle) const { handle.resume(); }
 };
@@ -58,7 +58,8 @@ class Awaiter {
   void pass_on(std::coroutine_handle<> handle) {
     if constexpr (!std::is_same_v<Hook, ResumeHere>) {
       try {
-        // the coroutine's frame, with this object, may be gone before the hook returns
+        // The coroutine's frame, which contains this object, may be destroyed before the hook
+        // returns.
         Hook hook{std::move(hook_)};
         if constexpr (std::is_invocable_v<Hook&, std::coroutine_handle<>>)
           hook(handle);
@@ -72,7 +73,7 @@ class Awaiter {
     handle.resume();
   }
 
-  // A view of a stream may be a temporary, and is copied; an event stays where it is.
+  // A StreamRef is copied because it may be a temporary; an event is referred to.
   std::conditional_t<std::is_same_v<Source, StreamRef>, StreamRef, const Source&> source_;
   Hook hook_;
   Outcome outcome_{};
@@ -94,12 +95,12 @@ class Awaiter {
   return detail::Awaiter<TimedEvent, detail::ResumeHere>{event, detail::ResumeHere{}};
 }
 
-/// @{ The same, and the hook says where the coroutine continues:
+/// @{ The same, but the hook determines where the coroutine is resumed:
 /// `co_await resume_on(stream, [&](std::coroutine_handle<> h) { pool.post(h); })`, or
 /// `co_await resume_on(stream, executor)` for an object with `execute(function)`, which is copied.
-/// The library's thread calls the hook once. If the hook throws, the coroutine continues on that
-/// thread, and `co_await` throws the exception. Requires: a hook that throws has not passed the
-/// coroutine on.
+/// The library's thread calls the hook once. If the hook throws, the coroutine is resumed on that
+/// thread, and `co_await` throws the exception. Requires: a hook that throws has not resumed the
+/// coroutine, and will not do so later.
 template <ResumeHook Hook>
 [[nodiscard]] auto resume_on(StreamRef stream, Hook&& hook) {
   return detail::Awaiter<StreamRef, std::decay_t<Hook>>{stream, std::forward<Hook>(hook)};

@@ -21,26 +21,26 @@ namespace runnel::inline RUNNEL_ABI {
 class StreamLease;
 
 namespace detail {
-/// An owner of a stream that ends with the expression: a Stream, a StreamLease, a ForeignStream. As
-/// a forwarding reference deduces it.
+/// A Stream, StreamLease or ForeignStream that is a temporary, so that its stream ends with the
+/// expression. S is as a forwarding reference deduces it.
 template <class S>
 concept TemporaryStream = !std::is_reference_v<S> && std::is_base_of_v<StreamRef, S> &&
                           !std::is_same_v<std::remove_cv_t<S>, StreamRef>;
-/// The stream that a thread has set for one device; null if none.
+/// The stream that a thread has set for one device; `slot` is null if it has set none.
 struct CurrentStream {
   StreamSlot* slot = nullptr;
   std::uint64_t id = 0;
 };
 extern thread_local constinit CurrentStream current;
 [[nodiscard]] StreamRef resolve_current_stream();
-/// As the others of <runnel/error.hpp>, for the current stream.
+/// As the overloads in <runnel/error.hpp>, for the current stream.
 void set_if_failed(std::error_code& code) noexcept;
 
 }  // namespace detail
 
 /// The stream that the calling thread has set for its current device; that device's default stream
-/// if none was set or if it was destroyed. Makes no runtime call once a stream is set. So runnel
-/// sees a device that other code made current (`cudaSetDevice`) only at the next
+/// if none was set or if the stream was destroyed. Makes no runtime call once a stream is set.
+/// Therefore it notices a device that other code made current (`cudaSetDevice`) only after the next
 /// `Device::current()` or guard.
 [[nodiscard]] inline StreamRef current_stream() {
   const auto [slot, id] = detail::current;
@@ -48,11 +48,12 @@ void set_if_failed(std::error_code& code) noexcept;
     return detail::Access::ref(slot, id);
   return detail::resolve_current_stream();
 }
-/// The stream that the calling thread has set for `device`; the default stream as above.
+/// The stream that the calling thread has set for `device`; the default stream under the same
+/// conditions.
 [[nodiscard]] StreamRef current_stream(Device device);
 
-/// Makes `stream` the calling thread's current stream of its device until changed, and leaves the
-/// current device as it is, unlike StreamRef::use().
+/// Makes `stream` the calling thread's current stream of the stream's device, until changed. It
+/// does not change the current device, unlike StreamRef::use().
 void set_current_stream(StreamRef stream);
 /// @cond
 template <detail::TemporaryStream S>
@@ -80,8 +81,8 @@ inline void synchronize(std::error_code& code) noexcept {
 
 /// Makes a stream and its device current for a scope. At the end of the scope, also after an
 /// exception, the guard restores the device that was current and the stream that was current on the
-/// guarded stream's device, whatever `use()` set in between. Guards that end out of order each
-/// restore what they found.
+/// guarded stream's device, even if `use()` has changed them meanwhile. If guards are destroyed out
+/// of order, each restores what was current when it was constructed.
 class [[nodiscard]] StreamGuard {
  public:
   /// Makes `stream` and its device current.
@@ -119,15 +120,15 @@ class [[nodiscard]] StreamGuard {
 
 /// A copy of a thread's current device and current streams, for use on another thread: write
 /// `StreamContext here;` on the first thread and `StreamContext::Guard with{here};` on the second.
-/// Task systems that resume a task on another thread need this, because the setting belongs to the
-/// thread and does not follow the task.
+/// Task systems that resume a task on another thread need this, because the current streams belong
+/// to the thread and do not follow the task.
 class StreamContext {
  public:
-  /// Copies the calling thread's setting.
+  /// Copies the calling thread's current device and streams.
   StreamContext();
 
-  /// Applies a context to the calling thread for a scope, and restores the thread's own setting at
-  /// its end.
+  /// Applies a context to the calling thread for a scope, and restores the thread's own device and
+  /// streams at its end.
   class [[nodiscard]] Guard {
    public:
     /// Applies `context`. @throws errc::invalid_argument if one of its streams is another thread's
@@ -143,7 +144,7 @@ class StreamContext {
   };
 
  private:
-  std::vector<detail::CurrentStream> streams_;  // by device
+  std::vector<detail::CurrentStream> streams_;  // Indexed by device.
   int device_;
 };
 

@@ -3,9 +3,10 @@
 /// \ingroup topic_streams
 /// Devices: how many there are, what each can do, and which one is current on a thread.
 ///
-/// A program begins here: `Device::count()` is 0 without a device or without a driver. Then streams
-/// are made on a device (stream.hpp). `Device{0}.name()` and `runnel info` say what it is.
-/// docs/testing-gpu-code.md shows how to have several devices on a machine without a GPU.
+/// A program begins here: `Device::count()` is 0 without a device or without a driver. Then it
+/// creates streams on a device (stream.hpp). `Device{0}.name()` and `runnel info` describe the
+/// device. docs/testing-gpu-code.md shows how to simulate several devices on a machine without a
+/// GPU.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -22,21 +23,21 @@ namespace runnel::inline RUNNEL_ABI {
 
 class StreamRef;
 
-/// The vendor's number for what a device's kernels may use: 9.0 for an H100, for gfx942 9.4; 0.0 on
-/// the host backend.
+/// The vendor's version number for the features of a device's kernels: 9.0 for an H100, 9.4 for
+/// gfx942; 0.0 on the host backend.
 struct ComputeCapability {
-  int major;  ///< before the point
-  int minor;  ///< after it
+  int major;  ///< the part before the point
+  int minor;  ///< the part after the point
   friend constexpr auto operator<=>(const ComputeCapability&,
                                     const ComputeCapability&) noexcept = default;
 };
 
-/// What a thread does while it waits for a device.
+/// How a thread waits for a device.
 enum class HostWait {
-  automatic,  ///< what the runtime chooses (default)
-  spin,       ///< asks again and again: reacts fastest, and uses a core
-  yield,      ///< asks again and again, and lets other threads run between
-  block,      ///< sleeps
+  automatic,  ///< the runtime chooses (default)
+  spin,       ///< polls: reacts fastest, and uses a core
+  yield,      ///< polls, and yields to other threads between the polls
+  block,      ///< sleeps until the work is complete
 };
 
 /// How much memory a device has.
@@ -45,9 +46,10 @@ struct MemoryInfo {
   std::size_t total;  ///< bytes in all
 };
 
-/// A device, named by its ordinal: a small value. The constructor makes no runtime call. Every
-/// member that asks the runtime throws `errc::invalid_device` if no device has that ordinal and
-/// `errc::no_device` if there is no device at all, and leaves the current device as it found it.
+/// A device, identified by its ordinal: a small value. The constructor makes no runtime call. Every
+/// member that calls the runtime throws `errc::invalid_device` if no device has that ordinal and
+/// `errc::no_device` if there is no device at all, and, except use(), does not change the current
+/// device.
 class Device {
  public:
   /// The device with this ordinal, counted from 0.
@@ -55,14 +57,14 @@ class Device {
 
   /// The number of devices; 0 if there is none or no driver.
   [[nodiscard]] static int count();
-  /// Why `count()` is 0 and what to do about it, in one line; "" if there is a device.
+  /// Explains in one line why `count()` is 0 and how to fix it; "" if there is a device.
   [[nodiscard]] static std::string why_no_device();
   /// The calling thread's current device.
   [[nodiscard]] static Device current();
-  /// The device with this PCI bus id, as pci_bus_id() writes it; "01:00.0" is in domain 0. @throws
-  /// errc::invalid_device if there is none
+  /// The device with this PCI bus id, in the format of pci_bus_id(). The domain may be omitted:
+  /// "01:00.0" is in domain 0. @throws errc::invalid_device if there is none
   [[nodiscard]] static Device from_pci_bus_id(const std::string& id);
-  /// The device with this uuid, as uuid() writes it; "GPU-" may come before. @throws
+  /// The device with this UUID, in the format of uuid(), also with the prefix "GPU-". @throws
   /// errc::invalid_device if there is none
   [[nodiscard]] static Device from_uuid(const std::string& uuid);
   /// Makes this the calling thread's current device.
@@ -72,19 +74,19 @@ class Device {
   [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
   /// The vendor's name for the device.
   [[nodiscard]] std::string name() const;
-  /// What the device's kernels may use.
+  /// The version number for the features of the device's kernels.
   [[nodiscard]] ComputeCapability compute_capability() const;
-  /// A name that no other device has, as "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44". On the host
-  /// backend it is made of the ordinal.
+  /// The device's UUID, such as "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44". On the host backend it is
+  /// derived from the ordinal.
   [[nodiscard]] std::string uuid() const;
-  /// The device's place on the bus, as "0000:01:00.0"; "" on the host backend.
+  /// The device's PCI bus id, such as "0000:01:00.0"; "" on the host backend.
   [[nodiscard]] std::string pci_bus_id() const;
-  /// What threads do while they wait for the device.
+  /// How threads wait for the device.
   [[nodiscard]] HostWait host_wait() const;
-  /// Sets it, for all threads of the process. @throws errc::not_supported on the host backend for
-  /// all but HostWait::automatic
+  /// Sets how threads wait for the device, for all threads of the process. @throws
+  /// errc::not_supported on the host backend, except for HostWait::automatic
   void set_host_wait(HostWait wait) const;
-  /// The device's memory, in bytes, at this moment.
+  /// The device's free and total memory, in bytes, at this moment.
   [[nodiscard]] MemoryInfo memory_info() const;
   /// The priorities that the device's streams can have.
   [[nodiscard]] PriorityRange priority_range() const;
@@ -92,34 +94,34 @@ class Device {
   /// The number of copy engines. 0: copies do not overlap kernels; 1: one direction at a time
   /// overlaps; 2: both directions at once.
   [[nodiscard]] int async_engine_count() const;
-  /// The number of multiprocessors, which run blocks of kernels; on the host backend the machine's
-  /// processors.
+  /// The number of multiprocessors, which run the blocks of kernels; on the host backend the number
+  /// of the machine's processors.
   [[nodiscard]] int multiprocessor_count() const;
-  /// The number of hardware queues that streams share; more busy streams than this may wait for
-  /// each other. 0 if the runtime does not say.
+  /// The number of hardware queues that streams share; if more streams than this are busy, their
+  /// work may be serialized. 0 if the runtime does not report it.
   [[nodiscard]] int hardware_queues() const;
   /// Whether kernels can reach pinned host memory without a copy.
   [[nodiscard]] bool can_map_host_memory() const;
-  /// Whether memory that the process may only read can be pinned: HostRegistration.
+  /// Whether memory that the process may only read can be pinned, see HostRegistration.
   [[nodiscard]] bool can_pin_read_only_memory() const;
   /// Whether the device can read pageable host memory directly.
   [[nodiscard]] bool has_pageable_memory_access() const;
   /// Whether the device reads pageable host memory through the host's page tables, so that pinning
   /// gains nothing.
   [[nodiscard]] bool can_use_host_page_tables() const;
-  /// Whether streams can wait for values in memory and write them: StreamRef::wait_value() and
+  /// Whether streams can wait for values in memory and write them, see StreamRef::wait_value() and
   /// write_value().
   [[nodiscard]] bool has_stream_memory_operations() const;
-  /// Whether streams can have a part of the multiprocessors: partition(). CUDA 12.5 and later with
-  /// its driver, and AMD.
+  /// Whether streams can be restricted to a part of the multiprocessors, see partition(). This
+  /// needs CUDA 12.5 or later with a matching driver, or AMD.
   [[nodiscard]] bool has_partitions() const;
   /// Whether device memory can be allocated and freed in stream order.
   [[nodiscard]] bool has_memory_pools() const;
 
   /// Whether this device can read and write `peer`'s memory directly.
   [[nodiscard]] bool can_access_peer(Device peer) const;
-  /// Lets this device reach `peer`'s memory; a second call does nothing. @throws errc::peer_access
-  /// if the devices cannot do it
+  /// Enables this device to access `peer`'s memory; a second call does nothing. @throws
+  /// errc::peer_access if the hardware does not support it
   void enable_peer_access(Device peer) const;
   /// Ends this device's access to `peer`'s memory; does nothing if it was not enabled.
   void disable_peer_access(Device peer) const;
@@ -127,13 +129,15 @@ class Device {
   /// Waits until everything submitted to this device has completed, on every stream. @throws
   /// errc::capture during a `capture()`
   void synchronize() const;
-  /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it.
+  /// The same, but throws nothing: it clears or sets a `std::error_code` (include
+  /// <runnel/error.hpp>).
   template <class ErrorCode>
   auto synchronize(ErrorCode& code) const noexcept -> decltype(set_by_synchronize(code, *this)) {
     return set_by_synchronize(code, *this);
   }
-  /// As synchronize(), but waits at most `timeout`: false if the time ran out first. A thread of
-  /// the library waits in its place, and goes on until the device is done.
+  /// As synchronize(), but waits at most `timeout`; returns false if the time ran out first. A
+  /// thread of the library makes the runtime's call, and may go on waiting until the device's work
+  /// is complete.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
     return synchronize_to(detail::deadline_after(timeout));
@@ -156,7 +160,7 @@ class Device {
                                                       Device device) {
     return out << to_string(device).c_str();
   }
-  /// "Device(0)"
+  /// Text such as "Device(0)".
   friend std::string to_string(Device device) {
     return "Device(" + std::to_string(device.ordinal_) + ")";
   }
@@ -166,12 +170,12 @@ class Device {
   int ordinal_;
 };
 
-/// Version numbers as the runtime gives them (CUDA 13.0 is 13000); 0 if there is none.
+/// Version numbers in the runtime's format (CUDA 13.0 is 13000); 0 if the part is missing.
 struct RuntimeVersion {
-  int runtime;  ///< of the runtime library that runnel was loaded with
+  int runtime;  ///< of the runtime library that the process has loaded
   int driver;   ///< the newest runtime that the installed driver supports
 };
-/// The versions of the runtime and the driver; does not need a device.
+/// Returns the versions of the runtime and the driver. Needs no device.
 [[nodiscard]] RuntimeVersion runtime_version();
 
 /// Makes a device current for a scope. At the end of the scope, also after an exception, the

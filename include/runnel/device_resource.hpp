@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// Device memory for other libraries' containers and allocators, and statistics of it.
+/// Device memory for containers and allocators of other libraries, and statistics of device memory.
 #pragma once
 
 #include <runnel/current.hpp>
@@ -12,11 +12,12 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Device memory that was allocated through runnel. Sizes are in bytes, as the caller asked for
-/// them.
+/// Statistics of the device memory that was allocated through runnel. Sizes are in bytes, as the
+/// callers requested them.
 struct DeviceStatistics {
   std::size_t in_use;  ///< bytes allocated at this moment
-  std::size_t peak;  ///< the most that `in_use` ever was, or was since DeviceResource::reset_peak()
+  std::size_t
+      peak;  ///< the maximum of `in_use`, since the start or since DeviceResource::reset_peak()
   std::size_t blocks;  ///< blocks allocated at this moment
 };
 
@@ -36,39 +37,41 @@ class DeviceResource {
   /// alignment that is not a power of 2 up to max_alignment
   [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes,
                                std::size_t alignment = max_alignment) const;
-  /// Frees the block after the work submitted to `stream` so far; any stream of the device will do.
-  /// Null is nothing to do. Requires: `pointer` is a block in use of this device, of `bytes` bytes.
-  /// Another pointer is not freed, nothing reports it, and statistics() is wrong from then on.
+  /// Frees the block after the work submitted to `stream` so far, which may be any stream of the
+  /// device. Does nothing for null. Requires: `pointer` is an allocated block of this device, of
+  /// `bytes` bytes. For another pointer nothing is freed, no error is reported, and statistics() is
+  /// wrong from then on.
   /// @throws as allocate()
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes,
                   std::size_t alignment = max_alignment) const;
 
   /// The device whose memory it is.
   [[nodiscard]] constexpr Device device() const noexcept { return device_; }
-  /// What is allocated on the device through runnel, by any resource or buffer. Makes no runtime
-  /// call.
+  /// Statistics of the memory that all resources and buffers have allocated on the device through
+  /// runnel. Makes no runtime call.
   [[nodiscard]] DeviceStatistics statistics() const;
-  /// Makes the bytes in use now the peak.
+  /// Sets `peak` to the bytes in use at this moment.
   void reset_peak() const;
-  /// Sets the most bytes that may be allocated on the device through runnel at a time (default: no
-  /// limit). An allocation beyond it throws errc::out_of_memory, which names this limit, and asks
-  /// the runtime for nothing. What is in use beyond a new limit stays. Shared and managed memory,
-  /// and memory of resources of your own, do not count. A LimitResource (resource_adaptors.hpp)
-  /// limits a part of the program instead: what is allocated through it, from whichever resource.
+  /// Limits the bytes that are allocated on the device through runnel at any time (default: no
+  /// limit). An allocation beyond the limit throws errc::out_of_memory with a text that names the
+  /// limit, and makes no runtime call. Blocks that are in use beyond a new limit stay valid. Shared
+  /// and managed memory, and memory of resources of your own, are not included. To limit a part of
+  /// the program instead, use a LimitResource (resource_adaptors.hpp).
   void set_limit(std::size_t bytes) const;
   /// The limit in bytes; the maximum of std::size_t if none was set.
   [[nodiscard]] std::size_t limit() const;
-  /// The bytes that the device's pool holds at this moment, used and unused ones, also for other
-  /// users of the pool.
+  /// The size of the device's memory pool in bytes at this moment: used and unused bytes, also
+  /// those of other users of the pool.
   /// @throws errc::not_supported if the device has no memory pools
   [[nodiscard]] std::size_t reserved() const;
-  /// Sets how many unused bytes the device's pool keeps when a stream is waited for (0 = give all
-  /// back, default); the maximum of std::size_t keeps everything. It applies to the whole device.
+  /// Sets how many unused bytes the device's memory pool keeps when the program waits for a stream;
+  /// it returns the rest to the system (0 = it keeps none, default; the maximum of std::size_t = it
+  /// keeps all). It applies to the whole device.
   /// @throws errc::not_supported if the device has no memory pools
   void set_release_threshold(std::size_t bytes) const;
 
-  /// Frees memory whose free still waits for another thread's default stream, as far as that is
-  /// complete, and gives the unused bytes of the device's pool back to the system.
+  /// Performs deferred frees, which wait for another thread's default stream, if their work is
+  /// complete, and returns the unused bytes of the device's memory pool to the system.
   void trim() const;
 
   friend constexpr bool operator==(DeviceResource, DeviceResource) noexcept = default;

@@ -13,28 +13,29 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Portable error codes, the same on every backend.
 enum class errc {
-  no_device = 1,     ///< no device, or no driver for it
-  invalid_device,    ///< no device has this ordinal
-  invalid_argument,  ///< refused before anything was enqueued
-  invalid_handle,    ///< a moved-from object, or a view of something that was destroyed
-  out_of_memory,     ///< also thrown as `std::bad_alloc`
-  not_permitted,   ///< not allowed here, such as inside a host function or while the process exits
-  not_supported,   ///< this device, runtime or backend cannot do it
-  not_ready,       ///< the result is not there yet
-  forked,          ///< a forked child used a runtime that its parent had started
-  capture,         ///< the stream is being captured, and this operation cannot be captured
-  peer_access,     ///< the devices cannot reach each other's memory this way
-  driver_too_old,  ///< the installed driver is older than the runtime needs
-  device_lost,     ///< the device failed; every later call on it fails too
-  unreadable_source,       ///< the bytes to copy could not be read
+  no_device = 1,      ///< no device, or no driver for it
+  invalid_device,     ///< no device has this ordinal
+  invalid_argument,   ///< refused before anything was enqueued
+  invalid_handle,     ///< a moved-from object, or a view of something that was destroyed
+  out_of_memory,      ///< also thrown as `std::bad_alloc`
+  not_permitted,      ///< not allowed in this context, such as inside a host function or while the
+                      ///< process exits
+  not_supported,      ///< this device, runtime or backend cannot do it
+  not_ready,          ///< the result is not available yet
+  forked,             ///< a forked child used a runtime that its parent had initialized
+  capture,            ///< the stream is being captured, and this operation cannot be captured
+  peer_access,        ///< the devices cannot reach each other's memory this way
+  driver_too_old,     ///< the installed driver is older than the runtime needs
+  device_lost,        ///< the device failed; every later call on it fails too
+  unreadable_source,  ///< the bytes to copy could not be read
   unwritable_destination,  ///< the bytes to copy could not be written
   pool_exhausted,          ///< a pool reached its limit
-  function_failed,         ///< a function of the caller's threw: a host function, or one given to
+  function_failed,         ///< a function of the caller threw: a host function, or one passed to
                            ///< overlap(), see `OverlapError`
   timed_out,               ///< an operation of a communicator took longer than its timeout
-  peer_lost,               ///< another process of a communicator is gone, or cannot be reached
-  communicator_broken,     ///< the communicator failed before, or just now
-  unknown                  ///< the runtime gave a number that runnel does not know
+  peer_lost,               ///< another process of a communicator has ended, or cannot be reached
+  communicator_broken,     ///< the communicator has failed, now or earlier
+  unknown                  ///< the runtime returned a number that runnel does not know
 };
 
 /// The code's identifier, as in "out_of_memory"; "unknown" for a number that is no code.
@@ -55,12 +56,12 @@ void set_if_failed(std::error_code& code, const EventBase& event) noexcept;
 void set_if_failed(std::error_code& code, Device device) noexcept;
 ///@}
 }  // namespace detail
-/// The form of synchronize() that throws nothing, for streams, events and devices; write
-/// `stream.synchronize(code)`.
+/// Implements the overload of synchronize() that throws nothing, for streams, events and devices;
+/// call it as `stream.synchronize(code)`.
 template <class Waited>
 void set_by_synchronize(std::error_code& code, const Waited& waited) noexcept {
-  // not in the library, which has another std::system_category() where each side has a C++ library
-  // of its own
+  // Not in the library: if the program and the library have separate copies of the C++ library,
+  // they have different std::system_category() objects.
   code.clear();
   detail::set_if_failed(code, waited);
 }
@@ -74,12 +75,12 @@ class Error {
   virtual ~Error();
   /// The portable code; comparable with `errc`.
   [[nodiscard]] virtual const std::error_code& code() const noexcept = 0;
-  /// One line: the operation, the reason, and the runtime's own name and number if the runtime
-  /// refused.
+  /// One line of text: the operation, the reason, and the runtime's own name and number if the
+  /// runtime returned an error.
   [[nodiscard]] virtual const char* what() const noexcept = 0;
-  /// The runtime's own number; 0 if runnel refused before calling the runtime.
+  /// The runtime's own error number; 0 if the error does not come from the runtime.
   [[nodiscard]] int native_code() const noexcept { return native_code_; }
-  /// The runtime's own name for that number; "" if runnel refused.
+  /// The runtime's own name for that number; "" if the error does not come from the runtime.
   [[nodiscard]] const char* native_name() const noexcept { return native_name_; }
   /// The operation that failed, such as "create a stream".
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
@@ -93,13 +94,14 @@ class Error {
   ///@}
 
  private:
-  const char* operation_;  // both are string literals, which nobody has to free
+  const char* operation_;  // Both are string literals and need not be freed.
   const char* native_name_;
   int native_code_;
 };
 
 namespace detail {
-/// Throws an error of runnel's own. Requires: `operation` is a string literal. `reason` is copied.
+/// Throws an Error that does not come from the runtime. `reason` is copied. Requires: `operation`
+/// is a string literal.
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason);
 }  // namespace detail
 

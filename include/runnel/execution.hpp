@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_completion
-/// Streams as schedulers for std::execution, as the library stdexec has it. Not part of
+/// Streams as schedulers for std::execution, as implemented by the library stdexec. Not part of
 /// <runnel/runnel.hpp>.
 ///
-/// `schedule(runnel::scheduler(stream))`, and `then`, `bulk`, `when_all`, `continues_on` and
-/// `runnel::enqueue` after it, enqueue everything when the operation starts, and wait for nothing:
-/// functions become host functions of the stream, and between two streams there is an event. Once
-/// the last stream is complete, the receiver is completed on the library's thread, which calls all
-/// functions of `on_complete()`. Other adaptors, `let_value` among them, work as they do on every
-/// scheduler, and continue on that thread.
+/// `schedule(runnel::scheduler(stream))`, followed by `then`, `bulk`, `when_all`, `continues_on`
+/// and `runnel::enqueue`, enqueues all work when the operation starts, without waiting: functions
+/// become host functions of the stream, and an event orders two streams. Once the work of the last
+/// stream is complete, the receiver is completed on the library's thread, which calls all functions
+/// of `on_complete()`. Other adaptors, `let_value` among them, work as on every scheduler, and
+/// continue on that thread.
 #pragma once
 
 #if !__has_include(<stdexec/execution.hpp>)
@@ -36,28 +36,28 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail::execution {
 template <class Step>
 class StreamSender;
-/// Where stdexec's adaptors become steps.
+/// The domain that transforms stdexec's adaptors into steps.
 struct StreamDomain;
 }  // namespace detail::execution
 
-/// A stream as a scheduler. It owns nothing: an operation that starts after the stream has ended
-/// gets errc::invalid_handle.
+/// A stream as a scheduler. It owns nothing: an operation that starts after the stream was
+/// destroyed completes with errc::invalid_handle.
 class StreamScheduler {
  public:
-  using scheduler_concept = stdexec::scheduler_t;  ///< for stdexec
+  using scheduler_concept = stdexec::scheduler_t;  ///< required by stdexec
 
   /// The same as scheduler(stream).
   explicit StreamScheduler(StreamRef stream) noexcept : stream_{stream} {}
   /// A sender that completes once everything submitted to the stream before its start is complete.
   [[nodiscard]] detail::execution::StreamSender<detail::execution::ScheduleStep> schedule()
       const noexcept;
-  /// The stream behind it.
+  /// The stream that the scheduler enqueues on.
   [[nodiscard]] StreamRef stream() const noexcept { return stream_; }
 
-  ///@{ For stdexec.
+  ///@{ Required by stdexec.
   [[nodiscard]] static stdexec::forward_progress_guarantee query(
       stdexec::get_forward_progress_guarantee_t) noexcept {
-    // the functions of one stream run one after the other
+    // The functions of one stream run one after the other.
     return stdexec::forward_progress_guarantee::weakly_parallel;
   }
   template <class... Env>
@@ -69,7 +69,7 @@ class StreamScheduler {
   [[nodiscard]] detail::execution::StreamDomain query(
       stdexec::get_completion_domain_t<stdexec::set_value_t>, const Env&...) const noexcept;
   ///@}
-  /// Whether both are of the same stream.
+  /// Whether both schedule on the same stream.
   friend bool operator==(const StreamScheduler& a, const StreamScheduler& b) noexcept = default;
 
  private:
@@ -112,7 +112,7 @@ class WorkOf final : public Work {
         fail(std::current_exception());
       }
     }
-    step_.reset();  // the caller's functions do not outlive the operation
+    step_.reset();  // The caller's functions do not outlive the operation.
     if (values)
       std::apply(
           [this](auto&&... value) {
@@ -126,7 +126,7 @@ class WorkOf final : public Work {
   }
 
   std::optional<Step> step_;
-  Receiver* receiver_;  // lives until it is completed
+  Receiver* receiver_;  // Lives until it is completed.
 };
 
 template <class Step, class Receiver>
@@ -138,7 +138,7 @@ class Operation {
         work_{std::make_shared<WorkOf<Step, Receiver>>(std::move(step), receiver_)} {}
   Operation(Operation&&) = delete;
   void start() & noexcept {
-    const auto kept = work_;  // this object may be gone before the function returns
+    const auto kept = work_;  // This object may be destroyed before the function returns.
     WorkOf<Step, Receiver>::start(kept);
   }
 
@@ -187,7 +187,7 @@ inline constexpr bool is_stream_sender = false;
 template <class Step>
 inline constexpr bool is_stream_sender<StreamSender<Step>> = true;
 
-/// What make_step() returns for a sender that is not, or not wholly, of streams.
+/// What make_step() returns for a sender that is not completely made of streams.
 struct NoStep {};
 template <class Sender>
 [[nodiscard]] auto make_step(Sender&& sender);
@@ -196,8 +196,8 @@ using StepOf = decltype(make_step(std::declval<Sender>()));
 template <class... Senders>
 inline constexpr bool have_steps = (!std::is_same_v<StepOf<Senders>, NoStep> && ...);
 
-/// Makes the step of one of stdexec's adaptors: called with its tag, its data, and the senders
-/// before it.
+/// Creates the step of one of stdexec's adaptors. It is called with the adaptor's tag, its data,
+/// and its child senders.
 struct StepMaker {
   template <class F, class Sender>
   auto operator()(stdexec::then_t, F&& function, Sender&& sender) const {
@@ -300,12 +300,12 @@ inline detail::execution::StreamSender<detail::execution::ScheduleStep> StreamSc
   return detail::execution::StreamSender<detail::execution::ScheduleStep>{{stream_}};
 }
 
-/// The scheduler of a stream, for `stdexec::schedule()`, `starts_on()` and `continues_on()`. What
-/// can go wrong arrives as `set_error` with a `std::exception_ptr`: errors of the runtime,
-/// exceptions of the functions, errc::capture for a stream that is being captured,
-/// errc::invalid_handle for one that has ended, errc::not_permitted for a start in a host function.
-/// Once a function throws, or a stop is requested, the operation's functions that have not begun
-/// are not called. Nothing is completed once the process exits, nor in a forked child.
+/// The scheduler of a stream, for `stdexec::schedule()`, `starts_on()` and `continues_on()`. All
+/// errors arrive as `set_error` with a `std::exception_ptr`: errors of the runtime, exceptions of
+/// the functions, errc::capture for a stream that is being captured, errc::invalid_handle for a
+/// stream that was destroyed, errc::not_permitted for a start in a host function. Once a function
+/// throws, or a stop is requested, functions of the operation that have not begun are not called.
+/// Receivers are not completed once the process exits, nor in a forked child.
 [[nodiscard]] inline StreamScheduler scheduler(StreamRef stream) noexcept {
   return StreamScheduler{stream};
 }
@@ -315,9 +315,9 @@ StreamScheduler scheduler RUNNEL_REFUSED(
     "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
 /// @endcond
 
-/// An adaptor: calls `function(StreamRef)` in start(), to enqueue kernels, copies and whatever
-/// else, in stream order, behind the work of the senders before it. Their values are sent on. Comes
-/// after a sender of a stream.
+/// An adaptor that calls `function(StreamRef)` in start(). The function enqueues kernels, copies or
+/// other work, which runs in stream order after the work of the previous senders. Their values are
+/// passed on. Requires: the previous sender is one of a stream.
 template <class F>
   requires std::invocable<std::decay_t<F>, StreamRef>
 [[nodiscard]] auto enqueue(F&& function) {

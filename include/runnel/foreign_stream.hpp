@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_sharing
-/// A stream of another library, with what keeps it alive.
+/// A stream of another library, together with an owner that keeps it alive.
 #pragma once
 
 #include <runnel/stream.hpp>
@@ -13,29 +13,29 @@
 namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
-/// The default stream that a native handle means, if any.
+/// Which default stream a native handle denotes, if any.
 enum class DefaultMeant : unsigned char { none, of_device, of_thread };
 [[nodiscard]] DefaultMeant default_meant_by(native::stream handle) noexcept;
 }  // namespace detail
 
-/// A view of a stream that other code owns, and a share in what keeps that stream alive, as a
-/// std::shared_ptr to the other library's stream object. Copies are the same stream, and share
-/// both. The owner is dropped with the last copy. Views of the stream end then, unless other Stream
-/// objects wrap the handle.
+/// A view of a stream that other code owns, with shared ownership of an object that keeps that
+/// stream alive: for example a std::shared_ptr to the other library's stream object. Copies refer
+/// to the same stream and share the owner. The last copy releases the owner. Views of the stream
+/// become invalid then, unless other Stream objects wrap the handle.
 class ForeignStream : public StreamRef {
  public:
-  /// Handles are as for StreamRef::from_native(): 0, 1 and 2 are default streams.
+  /// Wraps `handle`, which is as for StreamRef::from_native(): 0, 1 and 2 are default streams.
   /// @throws errc::invalid_argument for another device's handle
   ForeignStream(native::stream handle, Device device, std::shared_ptr<const void> owner)
       : ForeignStream{std::make_shared<const Held>(handle, device, std::move(owner))} {}
 
-  ///@{ A move is a copy, so that no object is left without its owner.
+  ///@{ Moving copies, so that no object is left without an owner.
   ForeignStream(const ForeignStream&) = default;
   ForeignStream& operator=(const ForeignStream&) = default;
   ~ForeignStream() = default;
   ///@}
 
-  /// What keeps the stream alive.
+  /// The object that keeps the stream alive.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return held_->owner; }
 
  private:
@@ -48,7 +48,7 @@ class ForeignStream : public StreamRef {
         view.emplace(wrapper.emplace(Stream::from_native(handle, device, Ownership::borrow)));
     }
     std::shared_ptr<const void> owner;
-    std::optional<Stream> wrapper;  // none for a default stream; ends before the owner
+    std::optional<Stream> wrapper;  // Empty for a default stream. Destroyed before the owner.
     std::optional<StreamRef> view;
   };
   explicit ForeignStream(std::shared_ptr<const Held> held) noexcept

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_graphs
-/// Work that is recorded once and launched many times, on any stream of its device. To launch a
-/// graph costs about as much as to submit one kernel.
+/// Graphs: work that is recorded once and launched many times, on any stream of its device.
+/// Launching a graph takes about as long as submitting one kernel.
 #pragma once
 
 #include <runnel/current.hpp>
@@ -24,16 +24,16 @@ struct GraphState;
 class CaptureGuard;
 }  // namespace detail
 
-/// A node of a graph, as last_node() returns it: an operation whose arguments can be changed. It is
-/// a plain value, which owns nothing.
+/// A node of a graph, as returned by last_node(): an operation whose arguments can be changed. It
+/// is a plain value that owns nothing.
 class GraphNode {
  public:
   /// No node.
   GraphNode() noexcept = default;
   /// Whether there is a node.
   [[nodiscard]] bool is_valid() const noexcept { return handle_ != nullptr; }
-  /// The vendor's handle, which lives as long as the graph, and until update() of the whole graph:
-  /// for what only the runtime can do, as new parameters of a kernel by
+  /// The vendor's handle, which is valid until the graph is destroyed or updated as a whole. It is
+  /// for functions that only the runtime has, such as setting new parameters of a kernel by
   /// `cudaGraphExecKernelNodeSetParams(graph.native_executable(), node.native(), &parameters)`.
   [[nodiscard]] native::graph_node native() const noexcept { return handle_; }
 
@@ -44,19 +44,19 @@ class GraphNode {
   std::uint64_t capture_ = 0;
   bool is_flat_ = false;
 };
-/// The node that the last operation became which was submitted to the captured stream: a copy, a
-/// fill, a kernel, a host function or an event. Ask on the thread that has submitted it, before
-/// anything else is submitted. @throws errc::capture if the stream is not being captured by the
-/// library; errc::invalid_argument if its last operation was a wait that joins streams, or there
-/// was none
+/// Returns the node of the last operation that was submitted to the captured stream: a copy, a
+/// fill, a kernel, a host function or an event. Call it on the thread that submitted the operation,
+/// before anything else is submitted. @throws errc::capture if the stream is not being captured by
+/// the library; errc::invalid_argument if the last operation was a wait that joins streams, or if
+/// there was none
 [[nodiscard]] GraphNode last_node(StreamRef stream);
 
-/// Owns a graph. The memory that its work uses must live as long as the graph, except what was
-/// allocated in the capture. Several threads may launch one graph; its launches run one after the
-/// other. Using a graph that was moved from throws `errc::invalid_handle`.
+/// Owns a graph. The memory that its work uses must live as long as the graph, except memory that
+/// was allocated in the capture. Several threads may launch one graph; its launches run one after
+/// the other. Using a moved-from graph throws `errc::invalid_handle`.
 class Graph {
  public:
-  /// Without work: every use of it throws errc::invalid_handle.
+  /// An empty graph: every use of it throws errc::invalid_handle.
   Graph() noexcept = default;
   ///@{ The other object is empty afterwards.
   Graph(Graph&& other) noexcept : state_{std::exchange(other.state_, nullptr)} {}
@@ -65,10 +65,11 @@ class Graph {
     std::swap(state_, taken.state_);
     return *this;
   }
-  /// @} Returns at once; launches under way complete. The graph's host functions are destroyed
-  /// after them, in the order of the stream of the last launch: a later `synchronize()` of that
-  /// stream finds them destroyed. If that stream has ended, is being captured, or is another
-  /// thread's default stream, they are destroyed some time after the last launch.
+  /// @} Returns at once; launches that were enqueued complete. The graph's host functions are
+  /// destroyed after them, in the order of the stream of the last launch: when a later
+  /// `synchronize()` of that stream returns, they are destroyed. If that stream was destroyed, is
+  /// being captured, or is another thread's default stream, they are destroyed at an unspecified
+  /// time after the last launch.
   ~Graph() {
     if (state_ != nullptr) drop();
   }
@@ -76,10 +77,10 @@ class Graph {
   /// Enqueues the work: it runs after the work submitted to the stream so far, after the graph's
   /// earlier launches, and before later work of the stream. The first exception that leaves one of
   /// its host functions is thrown by the next `synchronize()` of that stream. On a stream that is
-  /// being captured, the graph becomes one node of the new graph, with the work and the functions
-  /// that it has now: later changes of it do not count, and it may be dropped. Requires: launches
-  /// of a graph and of those that it became a part of do not use the same memory at once; nothing
-  /// orders them.
+  /// being captured, the graph becomes one node of the new graph, with its current work and
+  /// functions: later changes do not affect the new graph, and this graph may be destroyed.
+  /// Requires: the program orders launches of this graph and launches of graphs that contain it, if
+  /// they use the same memory.
   /// @throws errc::invalid_argument for a stream of another device; in a capture
   /// errc::not_supported if memory is allocated or freed in the graph or a node is disabled, and
   /// errc::capture if other code has begun the capture
@@ -87,37 +88,38 @@ class Graph {
   /// The same on the current stream.
   void launch() const { launch(current_stream()); }
 
-  /// Captures `work()` on the stream as `capture()` does, in place of the old work. True if the
-  /// runtime could give the new arguments to the graph that it has, which is several times faster
-  /// than to make a new one: the same operations in the same order, with other addresses, sizes,
-  /// values or host functions. Launches under way keep the old work.
+  /// Captures `work()` on the stream as `capture()` does, and replaces the graph's work by it.
+  /// Returns true if the runtime could update the existing executable graph, which is several times
+  /// faster than instantiating a new one: this is possible for the same operations in the same
+  /// order, with other addresses, sizes, values or host functions. Launches that were enqueued
+  /// before keep the old work.
   /// @throws as capture(); errc::invalid_argument for a stream of another device
   template <std::invocable F>
   bool update(StreamRef stream, F&& work);
 
-  /// New arguments for one node, which may be a copy, a fill, a host function or a kernel. `work()`
-  /// is captured on the stream as `capture()` does, and has to be one operation of that kind:
-  /// `graph.update(stream, node, [&] { copy(stream, x, other); })`. Launches under way keep the old
-  /// arguments. A host function that is replaced is destroyed after the last launch that calls it.
-  /// What keep() keeps in `work()` lives as long as the graph. @throws as capture();
-  /// errc::invalid_handle if the node is of another graph, or of the work before an update() of the
-  /// whole graph; errc::invalid_argument for other work; errc::not_supported if the runtime cannot
-  /// change the node so: other kinds of memory, other forms of a copy, or a 2D fill of another
-  /// size. Then the node is as before
+  /// Sets new arguments of one node, which may be a copy, a fill, a host function or a kernel.
+  /// `work()` is captured on the stream as by `capture()`, and must be one operation of that kind:
+  /// `graph.update(stream, node, [&] { copy(stream, x, other); })`. Launches that were enqueued
+  /// before keep the old arguments. A host function that is replaced is destroyed after the last
+  /// launch that calls it. Objects that `work()` passes to keep() live as long as the graph.
+  /// @throws as capture(); errc::invalid_handle if the node is of another graph, or of the work
+  /// before an update() of the whole graph; errc::invalid_argument for other work;
+  /// errc::not_supported for changes that the runtime cannot make: other kinds of memory, other
+  /// forms of a copy, or a 2D fill of another size. The node is unchanged then
   template <std::invocable F>
   void update(StreamRef stream, GraphNode node, F&& work);
   /// Disables a node, or enables it again: a disabled copy, fill, kernel or host function does
-  /// nothing, from the next launch on. Launches under way are not affected. @throws
+  /// nothing, from the next launch on. Launches that were enqueued before are not affected. @throws
   /// errc::invalid_handle as update(); errc::not_supported for other nodes, and on HIP before 5.6
   /// for all but host functions
   void set_enabled(GraphNode node, bool enabled);
 
-  /// Number of operations in the graph.
+  /// The number of operations in the graph.
   [[nodiscard]] std::size_t node_count() const;
-  /// The graph as a drawing in the language of Graphviz: `dot -Tsvg` makes a picture of it.
+  /// A description of the graph in Graphviz's language: `dot -Tsvg` draws it.
   [[nodiscard]] std::string dot() const;
 
-  /// False for a graph without work, and once it was moved from.
+  /// False for an empty or moved-from graph.
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   /// The device whose streams can launch the graph.
   [[nodiscard]] Device device() const;
@@ -131,19 +133,20 @@ class Graph {
   friend class detail::CaptureGuard;
   explicit Graph(detail::GraphState* state) noexcept;
   [[nodiscard]] detail::GraphState& require(const char* operation) const;
-  [[nodiscard]] bool take(Graph fresh);  // which cannot be launched yet
+  [[nodiscard]] bool take(Graph fresh);  // Requires: `fresh` is not instantiated.
   void change(GraphNode node, GraphNode from, Graph fresh);
   void drop() noexcept;
 
   detail::GraphState* state_ = nullptr;
 };
 
-/// From now on, work that is submitted to the stream goes into a graph and does not run, and so
-/// does the work of other streams once they wait for it. Copies of pageable memory, and queries and
-/// waits for captured work, are refused by name, and leave the capture as it was. `capture()` is
-/// the safer form: it ends the capture also after an exception. A capture that nobody has ended
-/// ends, without a graph, with the last object that wraps the stream, and that of a thread's
-/// default stream with the thread.
+/// Begins a capture: from now on, work that is submitted to the stream is recorded into a graph and
+/// does not run. The same holds for other streams once they wait for captured work. Copies of
+/// pageable memory, and queries and waits for captured work, are refused with an error that names
+/// them, and do not break the capture. `capture()` is safer: it ends the capture also after an
+/// exception. If end_capture() is not called, the capture ends, without a graph, when the last
+/// object that wraps the stream is destroyed; the capture of a thread's default stream ends with
+/// the thread.
 /// @throws errc::capture for the default stream, and for a stream that is being captured
 void begin_capture(StreamRef stream);
 /// @cond
@@ -151,15 +154,16 @@ template <detail::TemporaryStream S>
 void begin_capture RUNNEL_REFUSED(
     "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
 /// @endcond
-/// Ends the capture that this thread has begun on the stream. In every case no stream is captured
-/// any more afterwards.
-/// @throws errc::capture if none was begun here, if another stream's work was not joined (let this
-/// stream wait for that one), and if a call has broken the capture
+/// Ends the capture that this thread has begun on the stream, and returns its graph. Also if it
+/// throws, no stream takes part in the capture any more.
+/// @throws errc::capture if this thread has begun no capture on the stream, if the work of another
+/// stream was not joined (let this stream wait for that one), and if a call has broken the capture
 [[nodiscard]] Graph end_capture(StreamRef stream);
 
 namespace detail {
 
-/// Ends a capture that nobody wants any more.
+/// Begins a capture. Unless record() ends it, the destructor ends the capture and destroys its
+/// graph.
 class CaptureGuard {
  public:
   explicit CaptureGuard(StreamRef stream) : stream_{stream} { begin_capture(stream); }
@@ -168,8 +172,8 @@ class CaptureGuard {
   ~CaptureGuard() {
     if (!ended_) abandon();
   }
-  /// Calls the function with the captured stream as the current one, and ends the capture. The
-  /// graph cannot be launched yet.
+  /// Calls the function with the captured stream as the current stream, and ends the capture. The
+  /// graph is not instantiated yet.
   template <class F>
   [[nodiscard]] Graph record(F&& work) {
     {
@@ -178,7 +182,7 @@ class CaptureGuard {
     }
     return end();
   }
-  /// Makes a graph that can be launched.
+  /// Instantiates the graph, so that it can be launched.
   [[nodiscard]] static Graph instantiated(Graph graph);
 
  private:
@@ -190,9 +194,9 @@ class CaptureGuard {
 
 }  // namespace detail
 
-/// Calls `work()` with `stream` as the current stream, and returns what it submits as a graph;
-/// nothing runs yet. After an exception the streams are as if nothing had been captured. @throws
-/// what begin_capture() and end_capture() throw, and what `work()` throws
+/// Calls `work()` with `stream` as the current stream, and returns a graph of the work that it
+/// submits, which does not run yet. After an exception the streams are as if nothing had been
+/// captured. @throws what begin_capture() and end_capture() throw, and what `work()` throws
 template <std::invocable F>
 [[nodiscard]] Graph capture(StreamRef stream, F&& work) {
   return detail::CaptureGuard::instantiated(

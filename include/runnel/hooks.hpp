@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_observing
-/// One function of the program that the library calls for what it does: streams, events, waits,
-/// copies, allocations, as they happen. While no hook is set this costs nothing. `runnel.hpp` does
-/// not include this header. docs/tracing.md shows how to use it.
+/// A hook: one function of the program that the library calls for each of its operations on
+/// streams, events and memory, as they happen. While no hook is set, there is no cost. `runnel.hpp`
+/// does not include this header. docs/tracing.md shows how to use it.
 #pragma once
 
 #include <runnel/memory_kind.hpp>
@@ -16,81 +16,84 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// What a hook is called for.
+/// The kind of operation that a hook is called for.
 enum class HookKind : unsigned char {
   stream_made,     ///< a stream was created, or a native stream wrapped
-  stream_ended,    ///< no Stream owns it any more, and its id is never used again
+  stream_ended,    ///< no Stream owns or wraps it any more; its id is never reused
   event_recorded,  ///< an event was recorded on `stream`
   event_waited,    ///< `stream` waits for an event
   stream_waited,   ///< `stream` waits for `other_stream`
-  copy,            ///< `bytes` bytes from `from` to `to`; a batch is one copy, and has no addresses
-  fill,            ///< `bytes` bytes at `to`
-  host_function,   ///< a host function was enqueued
-  host_function_run,  ///< a host function runs: the hook is called on that thread, with the number
-                      ///< of its `host_function`
+  copy,  ///< a copy of `bytes` bytes from `from` to `to`; a batch is reported as one copy without
+         ///< addresses
+  fill,  ///< a fill of `bytes` bytes at `to`
+  host_function,      ///< a host function was enqueued
+  host_function_run,  ///< a host function runs: the hook is called on the same thread as the
+                      ///< function, with the number of its `host_function` event
   graph_launch,       ///< a graph was launched
-  allocation,         ///< `bytes` bytes of memory of the kind `to_kind` at `to`
-  deallocation,       ///< the memory at `to` was given back
-  host_wait,          ///< the host waits for a stream, an event or a device
+  allocation,         ///< `bytes` bytes of memory of the kind `to_kind` were allocated at `to`
+  deallocation,       ///< the memory at `to` was freed
+  host_wait,          ///< a host thread waits for a stream, an event or a device
   range,              ///< a TraceRange (trace.hpp)
-  lost_exception,  ///< `exception` has left a function of `stream`, which has ended: no wait will
-                   ///< throw it
+  lost_exception,     ///< `exception` has left a function of `stream`, which was destroyed: no wait
+                      ///< will throw it
 };
-/// As in "graph launch".
+/// The name of the kind in words, such as "graph launch".
 [[nodiscard]] const char* to_string(HookKind kind) noexcept;
 
-/// For copies, fills, host functions and their runs, graph launches, allocations, waits of the host
-/// and ranges the hook is called before and after the call, with the same number. For all else it
-/// is called once that has happened, with `after`.
+/// For copies, fills, host functions and their runs, graph launches, allocations, host waits and
+/// ranges, the hook is called before and after the call, with the same number. For all other kinds
+/// it is called once, after the operation, with `after`.
 enum class HookPhase : unsigned char { before, after };
 
-/// A place in the source. (`std::source_location` is missing for clang 14.)
+/// A location in the source. (`std::source_location` is missing in clang 14.)
 struct SourcePlace {
-  const char* file = "";      ///< as the compiler was given it
-  const char* function = "";  ///< its name
-  unsigned line = 0;          ///< 0: no place
+  const char* file = "";      ///< as passed to the compiler
+  const char* function = "";  ///< the name of the function
+  unsigned line = 0;          ///< 0: no location
 };
 
-/// What happened. Its texts are valid while the hook runs; those of `operation` for ever, except
-/// for ranges.
+/// Describes an operation. Its texts are valid during the call of the hook; the text of `operation`
+/// is valid until the process ends, except for ranges.
 struct HookEvent {
-  HookKind kind{};                     ///< what it is
+  HookKind kind{};                     ///< the kind of operation
   HookPhase phase = HookPhase::after;  ///< before the call or after it
-  bool failed = false;    ///< in `after`: an exception ended the call, or leaves the host function
-  bool captured = false;  ///< the work goes into a graph, and does not run now
-  std::uint64_t number = 0;        ///< counts up; the same in `before` and `after`
-  const char* operation = "";      ///< in the words of errors, as in "copy"
-  std::uint64_t stream = 0;        ///< id of the stream; 0: none
-  const char* stream_name = "";    ///< as in `StreamOptions::name`
-  std::uint64_t other_stream = 0;  ///< id of a stream that is waited for
-  int device = -1;                 ///< -1: none, or not known
+  bool failed = false;         ///< with `after`: the call, or the host function, threw an exception
+  bool captured = false;       ///< the work is recorded into a graph, and does not run now
+  std::uint64_t number = 0;    ///< increases with each operation; the same in `before` and `after`
+  const char* operation = "";  ///< the operation's name, as in error texts: "copy"
+  std::uint64_t stream = 0;    ///< id of the stream; 0: none
+  const char* stream_name = "";    ///< StreamOptions::name
+  std::uint64_t other_stream = 0;  ///< id of the stream that is waited for
+  int device = -1;                 ///< -1: none, or unknown
   native::stream native_stream{};  ///< the vendor's handle of the stream
   native::event event{};           ///< the vendor's handle of the event
-  const void* to =
-      nullptr;  ///< what is written, allocated or freed; known after an allocation only
-  const void* from = nullptr;             ///< what a copy reads
-  std::size_t bytes = 0;                  ///< 0: none, or not known
-  std::optional<MemoryKind> to_kind{};    ///< where the caller or the type of the memory says it
+  const void* to = nullptr;  ///< the memory that is written, allocated or freed; for an allocation
+                             ///< only with `after`
+  const void* from = nullptr;  ///< the memory that a copy reads
+  std::size_t bytes = 0;       ///< 0: none, or unknown
+  std::optional<MemoryKind>
+      to_kind{};  ///< the kind of memory, if the caller or the type of the memory states it
   std::optional<MemoryKind> from_kind{};  ///< likewise
-  const std::exception_ptr* exception{};  ///< of `lost_exception`; valid while the hook runs
-  SourcePlace where{};  ///< of the innermost HookLocation of the thread; line 0: there is none
+  const std::exception_ptr*
+      exception{};      ///< of `lost_exception`; valid during the call of the hook
+  SourcePlace where{};  ///< the innermost HookLocation of the thread; line 0: there is none
 };
 
-/// The hook is called on the thread that makes the call (by several threads at once), and for
-/// `host_function_run` on the runtime's thread. It must not use the library: operations throw
-/// errc::not_permitted there. What the library does for itself within a call, as the copies of
-/// which a fill consists, calls no hook.
+/// A hook is called on the thread that calls the library, also on several threads at a time, and
+/// for `host_function_run` on the runtime's thread. It must not use the library: operations throw
+/// errc::not_permitted in a hook. It is not called for operations that are part of another
+/// operation, such as the copies that make up a fill.
 using Hook = void (*)(const HookEvent&) noexcept;
 
-/// Sets the hook, and returns the one that was set before; null: there is none. Streams and memory
-/// may exist already. Calls that are under way on other threads may go to the old hook for a
+/// Sets the hook, and returns the previous one; null means no hook. Streams and memory may exist
+/// already. Operations that are in progress on other threads may still call the old hook for a
 /// moment.
 Hook set_hook(Hook hook) noexcept;
 
-/// The events of what the thread does in its scope have this place in the source.
+/// While it lives, the thread's hook events have this source location.
 class [[nodiscard]] HookLocation {
  public:
-  /// Requires: guards of one thread end in the reverse order.
+  /// Requires: the guards of one thread are destroyed in reverse order.
   [[nodiscard]] explicit HookLocation(const char* file = __builtin_FILE(),
                                       const char* function = __builtin_FUNCTION(),
                                       unsigned line = __builtin_LINE()) noexcept;

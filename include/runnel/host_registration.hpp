@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// Pinning memory that the caller has allocated.
+/// Pins memory that the caller has allocated.
 #pragma once
 
 #include <runnel/detail/byte_size.hpp>
@@ -25,8 +25,7 @@ concept HostRange = requires(R& range) {
   { std::data(range) } -> std::convertible_to<const void*>;
   std::size(range);
 };
-// Of a range as a forwarding reference deduces it: a container that ends with the expression, and
-// anything else.
+// R is as a forwarding reference deduces it: a container that is a temporary, and anything else.
 template <class R>
 concept PinnableTemporary = HostRange<R> && owning_temporary<R>;
 template <class R>
@@ -34,27 +33,27 @@ concept PinnableRange = HostRange<R> && !owning_temporary<R>;
 }  // namespace detail
 
 /// Pins existing memory for as long as this object lives, so that copies from and to that memory
-/// are direct. Pinning takes several times as long as copying the memory, so it pays for memory
+/// are not staged. Pinning takes several times as long as copying the memory, so it pays for memory
 /// that is copied often. Requires: all work that uses the memory has completed before this object
-/// is destroyed. The destructor waits for all devices on CUDA, since the program may free the
-/// memory next, and memory must not be given to something else while it is registered. So destroy
-/// it where no work waits for this thread. In a host function it does not wait: the registration
-/// ends a little later.
+/// is destroyed. The destructor waits for all devices on CUDA, because the program may free the
+/// memory next, and memory must not be reused while it is registered. Therefore, destroy it only
+/// where no pending work waits for this thread. In a host function it does not wait: the
+/// registration ends some time later.
 ///
-/// Pinning changes no byte, so that the memory may be const. What counts is what the process may do
-/// with the pages: memory of which a page is read-only, as a file that is mapped for reading, is
-/// pinned for reading only, and devices may not write it either.
+/// Pinning does not write to the memory, so the memory may be const. The access rights of its pages
+/// decide how it is pinned: if one page is read-only, as in a file that is mapped for reading, the
+/// memory is pinned for reading only, and devices must not write it either.
 class HostRegistration {
  public:
   /// Pins nothing.
   HostRegistration() noexcept = default;
-  /// Pins `bytes` bytes, of const memory too. Pages that are pinned already, by another object or
-  /// by other code, stay as they are: this object pins the others, and undoes only what it did.
-  /// Requires: what pinned those pages outlives this object.
+  /// Pins `bytes` bytes. If some pages are pinned already, by another object or by other code, this
+  /// object pins only the others, and later unpins only those. Requires: the existing registration
+  /// of those pages outlives this object.
   /// @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is
-  /// managed, a device's, or not there; errc::not_supported for read-only pages where the current
-  /// device lacks Device::can_pin_read_only_memory(); the runtime's own error for memory that it
-  /// cannot pin
+  /// managed memory, device memory, or not mapped; errc::not_supported for read-only pages if
+  /// Device::can_pin_read_only_memory() is false for the current device; the runtime's own error
+  /// for memory that it cannot pin
   HostRegistration(const void* pointer, std::size_t bytes);
   /// @cond
   template <detail::PinnableTemporary R>
@@ -62,7 +61,7 @@ class HostRegistration {
       "a temporary container ends at once: give it a name and keep it as long as it is pinned",
       R&&);
   /// @endcond
-  /// Pins all elements of a vector, an array or a span.
+  /// Pins the memory of all elements of a vector, an array or a span.
   template <detail::PinnableRange R>
   explicit HostRegistration(R&& range)
       : HostRegistration(std::data(range),
@@ -83,8 +82,8 @@ class HostRegistration {
   ///@}
   ~HostRegistration();
 
-  /// @{ The pinned memory; null and 0 bytes if nothing is pinned. Requires: memory that was passed
-  /// as const is not written.
+  /// @{ The pinned memory; null and 0 bytes if nothing is pinned. Requires: the program does not
+  /// write memory that was passed as const.
   [[nodiscard]] void* data() const noexcept { return pointer_; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return bytes_; }
   /// @} The address at which kernels of `device` reach this memory, without a copy. Requires:
@@ -100,7 +99,7 @@ class HostRegistration {
  private:
   void* pointer_ = nullptr;
   std::size_t bytes_ = 0;
-  std::uint64_t owner_ = 0;  // what this object has pinned is entered by this number
+  std::uint64_t owner_ = 0;  // Identifies this object in the library's table of registrations.
 };
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_sharing
-/// Handles by which another process of this machine opens an event or memory.
+/// Handles with which another process of this machine opens an event or memory.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -11,18 +11,18 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Names an event for other processes: `Event::ipc_handle()` makes it, `Event::from_ipc_handle()`
-/// opens it. Its bytes may be sent through a pipe, a socket or a file. Take handles only from
-/// processes that you trust.
+/// Identifies an event for other processes: `Event::ipc_handle()` returns it,
+/// `Event::from_ipc_handle()` opens the event. Its bytes may be sent through a pipe, a socket or a
+/// file. Accept handles only from processes that you trust.
 struct IpcEventHandle {
-  std::array<std::byte, 128> bytes{};  ///< to be copied, not to be read
+  std::array<std::byte, 128> bytes{};  ///< opaque: to be copied only
   friend bool operator==(const IpcEventHandle&, const IpcEventHandle&) = default;
 };
 
-/// Names device memory for other processes: `SharedBuffer::ipc_handle()` makes it,
-/// `SharedBuffer::from_ipc_handle()` opens it. It is sent as an IpcEventHandle is.
+/// Identifies device memory for other processes: `SharedBuffer::ipc_handle()` returns it,
+/// `SharedBuffer::from_ipc_handle()` opens the memory. It is sent like an IpcEventHandle.
 struct IpcMemoryHandle {
-  std::array<std::byte, 128> bytes{};  ///< to be copied, not to be read
+  std::array<std::byte, 128> bytes{};  ///< opaque: to be copied only
   friend bool operator==(const IpcMemoryHandle&, const IpcMemoryHandle&) = default;
 };
 

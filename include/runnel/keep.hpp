@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_completion
-/// Objects that live until a stream has passed: memory that work of the stream uses can be given
-/// away instead of being kept by hand.
+/// Objects that live until the work of a stream is complete: a program can hand over memory that
+/// the work uses, instead of keeping it alive itself.
 #pragma once
 
 #include <runnel/detail/refused.hpp>
@@ -16,7 +16,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
 
-/// An object in the library's keeping.
+/// An object that the library owns.
 struct Kept {
   void (*destroy)(Kept*) noexcept;
 };
@@ -30,10 +30,12 @@ struct KeptObject : Kept {
 
 /// Makes sure that the stream can keep an object now. @throws as keep()
 void prepare_to_keep(StreamRef stream);
-/// Destroys the object once the stream has passed. Takes ownership unless it throws.
+/// Destroys the object once the work submitted to the stream so far is complete. Takes ownership
+/// unless it throws.
 void keep_object(StreamRef stream, Kept* object);
 
-/// Takes an object over, and gives it back unless a stream keeps it in the end.
+/// Moves an object into the library's ownership. The destructor moves it back, unless keep() was
+/// successful.
 template <class T>
 class Keeping {
  public:
@@ -61,23 +63,24 @@ class Keeping {
   KeptObject<T>* kept_;
 };
 
-/// T as a forwarding reference deduces it: an object that can be taken over, and whose end frees
-/// something.
+/// T, as a forwarding reference deduces it, is an object that can be moved from, and whose
+/// destructor has an effect.
 template <class T>
 concept Keepable = !std::is_reference_v<T> && !std::is_const_v<T> &&
                    std::is_nothrow_move_constructible_v<T> && !std::is_trivially_destructible_v<T>;
 
 }  // namespace detail
 
-/// Takes `object` over, and destroys it once everything submitted to `stream` so far is complete or
-/// has failed. Nothing is enqueued that later work waits for. Any object will do that owns memory:
-/// a vector, a PinnedBuffer, a `std::unique_ptr`, a share of a `std::shared_ptr`. It is destroyed
-/// on the library's thread that calls the functions of `on_complete()`, and in their order: its
-/// destructor may use streams, and must not wait for such a function. In a capture that was begun
-/// with the library the graph keeps the object, and destroys it where it destroys its host
-/// functions: after its last launch. Nothing is destroyed in a forked child, nor once the process
-/// exits. If keep() throws, `object` is as it was. Requires: the memory that the work uses stays
-/// where it is when the object is moved, as a vector's does and an array's does not.
+/// Takes ownership of `object`, and destroys it once everything submitted to `stream` so far is
+/// complete or has failed. Later work of the stream does not wait for this. The object can be
+/// anything that owns memory: a vector, a PinnedBuffer, a `std::unique_ptr`, a copy of a
+/// `std::shared_ptr`. It is destroyed on the library's thread that calls the functions of
+/// `on_complete()`, in order with them: its destructor may use streams, and must not wait for such
+/// a function. In a capture that was begun with the library, the graph owns the object, and
+/// destroys it together with its host functions, after its last launch. Objects are not destroyed
+/// in a forked child, nor once the process exits. If keep() throws, `object` is unchanged.
+/// Requires: moving the object does not move the memory that the work uses; this holds for a
+/// vector, and not for an array.
 /// @throws errc::capture in a capture that other code has begun; errc::out_of_memory, also if the
 /// system has no thread
 template <detail::Keepable T>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_kokkos
-/// Kokkos' execution spaces on runnel's streams, and Kokkos' instances as streams. Header-only: the
-/// library itself does not use Kokkos. If Kokkos has CUDA or HIP, compile code that includes this
-/// header with the compiler and the flags that Kokkos needs.
+/// Kokkos' execution spaces on runnel's streams, and Kokkos' instances as streams. It is
+/// header-only: the library itself does not use Kokkos. If Kokkos has CUDA or HIP, compile code
+/// that includes this header with the compiler and the flags that Kokkos needs.
 ///
-/// A stream keeps one instance for each execution space, until the stream is destroyed or Kokkos
-/// finalizes, whichever comes first. Requires: copies of an instance that you keep are destroyed
-/// before both. Every function here throws `errc::not_permitted` before Kokkos::initialize and
-/// after Kokkos::finalize, and `errc::invalid_handle` for a stream that was destroyed.
+/// A stream owns one instance of each execution space, until the stream is destroyed or Kokkos is
+/// finalized, whichever is earlier. Requires: copies of an instance are destroyed before either.
+/// Every function here throws `errc::not_permitted` before Kokkos::initialize and after
+/// Kokkos::finalize, and `errc::invalid_handle` for a stream that was destroyed.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -47,28 +47,28 @@ using HostSpace = Kokkos::Serial;
 #else
 using HostSpace = Kokkos::DefaultHostExecutionSpace;
 #endif
-/// The default space of all functions here: Kokkos' default space if this build's streams can run
-/// it, else `HostSpace`.
+/// The default space of all functions here: Kokkos' default space if the streams of this build can
+/// run its kernels, otherwise `HostSpace`.
 using DefaultSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>,
                                         Kokkos::DefaultExecutionSpace, HostSpace>;
 
 namespace detail {
 inline constexpr bool is_host_backend = std::string_view{RUNNEL_BACKEND} == "host";
-/// Spaces whose kernels can use this backend's device memory.
+/// Spaces whose kernels can access this backend's device memory.
 template <class E>
 concept uses_device_memory = device_space<E> || (is_host_backend && execution_space<E>);
 }  // namespace detail
 
 /// The stream's instance of a space. Kernels on a device's instance are enqueued on the stream.
-/// **On a host space, kernels run at once in the calling thread.** So on a host space this call
-/// fences the stream, as its name says: it first waits for all that the stream has ahead. Ask for
-/// the instance where the kernel is, after the copy. Use launch() to enqueue kernels instead.
-/// Nothing waits inside a host function, nor in a capture. Returns a reference, valid as long as
-/// the stream keeps the instance; copying an instance takes ten times as long as this call. The
-/// first call for a stream creates the instance: on a device that takes 0.4 ms and memory. It
-/// leaves the thread's device and contexts as they were, and throws errc::capture while the stream
-/// is being captured. An instance of OpenMP has one thread (see set_host_threads()); Threads has
-/// only one instance.
+/// **On a host space, kernels run at once in the calling thread.** Therefore, on a host space this
+/// call fences the stream, as its name says: it waits for all work submitted to the stream so far.
+/// Call it directly before the kernel, after the copies. To enqueue kernels instead, use launch().
+/// The call does not wait inside a host function, nor in a capture. It returns a reference that is
+/// valid as long as the stream owns the instance; copying an instance takes ten times as long as
+/// this call. The first call for a stream creates the instance; on a device this takes 0.4 ms and
+/// memory, does not change the thread's device and contexts, and throws errc::capture while the
+/// stream is being captured. An instance of OpenMP has one thread (see set_host_threads()); Threads
+/// has only one instance.
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> fenced_exec_space(StreamRef stream) {
   detail::check_space<E>();
@@ -100,17 +100,16 @@ template <class F, class E>
 concept NotLaunchableOn = !LaunchableOn<F, E>;
 }  // namespace detail
 
-/// The current stream's instance.
+/// The current stream's instance, as fenced_exec_space().
 template <execution_space E = DefaultSpace>
 [[nodiscard]] detail::Given<E> fenced_current_exec_space() {
   return fenced_exec_space<E>(current_stream());
 }
 
-/// Gives the stream an OpenMP instance with `threads` threads (default: 1). OpenMP creates these
-/// threads for each thread that runs kernels of the stream. Spaces without a number of threads
-/// ignore the call.
-/// @throws errc::not_permitted if the stream has an instance already, errc::invalid_argument for
-/// less than one thread
+/// Creates the stream's OpenMP instance with `threads` threads (without this call: 1). OpenMP
+/// creates these threads for each thread that runs kernels of the stream. For spaces whose number
+/// of threads cannot be set, the call does nothing. @throws errc::not_permitted if the stream has
+/// an instance already, errc::invalid_argument for less than one thread
 template <execution_space E = DefaultSpace>
 void set_host_threads(StreamRef stream, int threads) {
   constexpr const char* operation = "set the threads of a stream's instance";
@@ -123,11 +122,11 @@ void set_host_threads(StreamRef stream, int threads) {
                                   "the stream has an instance already");
 }
 
-/// Runs the kernels that `function(exec)` launches on `exec` in the order of the stream, without
-/// waiting. On a device, `function` is called at once, and its kernels are enqueued. On a host
-/// space, the stream calls `function`: see launch_host_func for what it may do and which call
-/// throws its exceptions; parallel_for() passes on those of kernels. Its kernels have one thread on
-/// OpenMP (see set_host_threads()), and kernels on several streams must not share a random pool, or
+/// Runs the kernels that `function(exec)` launches on `exec` in stream order, without waiting. On a
+/// device, `function` is called at once, and its kernels are enqueued. On a host space, `function`
+/// becomes a host function of the stream: see launch_host_func for what it may do and which call
+/// throws its exceptions; parallel_for() forwards exceptions of kernels. On OpenMP its kernels have
+/// one thread (see set_host_threads()). Kernels on several streams must not share a random pool, or
 /// memory that a `Kokkos::Experimental::UniqueToken` indexes: they would get the same states and
 /// tokens. On Threads, launch() waits for the stream and then calls `function`. nvcc accepts no
 /// KOKKOS_LAMBDA inside a generic lambda: write `[=](const Kokkos::Cuda& exec) { ... }`, or create
@@ -137,11 +136,11 @@ void set_host_threads(StreamRef stream, int threads) {
 template <execution_space E = DefaultSpace, detail::LaunchableOn<E> F>
 void launch(StreamRef stream, F function) {
   detail::check_space<E>();
-  // throws in a host function
+  // Throws in a host function.
   [[maybe_unused]] const bool captured =
       runnel::detail::is_capturing(stream, "launch kernels on a stream");
   if constexpr (device_space<E>) {
-    const DeviceGuard on{stream.device()};  // Kokkos leaves its own device current
+    const DeviceGuard on{stream.device()};  // Kokkos changes the current device.
     static_cast<void>(function(detail::instance<E>(stream)));
   } else if constexpr (inline_space<E>) {
     const E exec = fenced_exec_space<E>(stream);
@@ -172,14 +171,14 @@ namespace detail {
 template <class P>
 concept Policy = Kokkos::is_execution_policy<P>::value;
 }
-/// @{ Kokkos::parallel_for and Kokkos::parallel_reduce, for functors that throw: on a host space
-/// these throw the first exception of `functor`, in the thread that calls them, where Kokkos' own
+/// @{ Kokkos::parallel_for and Kokkos::parallel_reduce for functors that throw. On a host space
+/// they throw the first exception of `functor` in the calling thread, whereas Kokkos' own functions
 /// terminate the process on OpenMP and Threads. In a function of launch() the exception leaves that
 /// function, so the stream's next synchronize() throws it. Once a thread has thrown, indices that
-/// have not begun are skipped, and the results of parallel_reduce() are not valid. On a device,
-/// where no kernel throws, these are Kokkos' own. What leaves a team of more than one thread, or
-/// `init` and `join` of a reducer, still terminates. `policy`: not a mere count, because that would
-/// name no instance.
+/// have not begun are skipped, and the results of parallel_reduce() are invalid. On a device, where
+/// kernels cannot throw, they call Kokkos' own functions. An exception that leaves a team of more
+/// than one thread, or `init` and `join` of a reducer, still terminates the process. `policy` must
+/// be a policy and not just a count, because a count does not specify an instance.
 /// @throws what `functor` throws
 template <detail::Policy Policy, class F>
 void parallel_for(const std::string& label, const Policy& policy, const F& functor) {
@@ -206,30 +205,30 @@ void parallel_reduce(const Policy& policy, const F& functor, Results&&... result
 /// A Kokkos instance as a stream: pass its stream() where a StreamRef is expected. If the instance
 /// came from a stream, it is that stream. On a device, the work that runnel and Kokkos submit is in
 /// one order. On a host space, kernels run at once in the thread that launches them: work submitted
-/// to stream() runs after the kernels started before, and wait_event() and wait_stream() hold the
-/// calling thread. The members throw as those of StreamRef with the same names; fenced_exec()
-/// throws as fenced_exec_space().
+/// to stream() runs after the kernels that were launched before, and wait_event() and wait_stream()
+/// block the calling thread. The members throw the same errors as those of StreamRef with the same
+/// names; fenced_exec() throws as fenced_exec_space().
 template <execution_space E>
 class ExecStream {
  public:
-  /// The stream of `exec`. @throws errc::not_permitted before Kokkos is initialized and after it is
-  /// finalized
+  /// Finds or creates the stream of `exec`. @throws errc::not_permitted before Kokkos is
+  /// initialized and after it is finalized
   explicit ExecStream(const E& exec) : stream_{find(exec)} {}
 
-  /// The stream, to submit to. On a host space this first waits for the kernels that run on the
-  /// instance, so that what is submitted next comes after them.
+  /// The stream, for submitting work. On a host space this first waits for the kernels that run on
+  /// the instance, so that work that is submitted next runs after them.
   [[nodiscard]] StreamRef stream() const {
     finish_kernels();
     return stream_;
   }
-  /// The stream, without waiting: on a host space, what is submitted next may run beside kernels
-  /// that still run on the instance.
+  /// The stream, without waiting: on a host space, work that is submitted next may run concurrently
+  /// with kernels that still run on the instance.
   [[nodiscard]] StreamRef unfenced_stream() const noexcept { return stream_; }
-  /// The instance.
+  /// The instance, as fenced_exec_space().
   [[nodiscard]] detail::Given<E> fenced_exec() const { return fenced_exec_space<E>(stream_); }
 
   /// Kernels launched on the instance from now on run after the work that `event` has recorded at
-  /// this moment.
+  /// the time of the call.
   void wait_event(const Event& event) const {
     stream_.wait_event(event);
     if constexpr (!device_space<E>) event.synchronize();
@@ -239,7 +238,7 @@ class ExecStream {
     stream_.wait_stream(other);
     if constexpr (!device_space<E>) stream_.record_event().synchronize();
   }
-  /// A new event that records the kernels and everything else submitted so far.
+  /// Returns a new event that records the kernels and everything else submitted so far.
   [[nodiscard]] Event record_event() const { return stream().record_event(); }
   /// Waits until the kernels and everything else submitted so far have completed.
   void synchronize() const { stream().synchronize(); }
@@ -271,7 +270,7 @@ class ExecStream {
   StreamRef stream_;
 };
 
-/// A Kokkos instance as a stream, for as long as the result lives.
+/// Returns a Kokkos instance as a stream, which is valid as long as the result lives.
 template <execution_space E>
 [[nodiscard]] ExecStream<E> as_stream(const E& exec) {
   return ExecStream<E>{exec};
@@ -284,15 +283,16 @@ StreamRef as_stream RUNNEL_REFUSED(
 /// @endcond
 
 /// Kernels launched on `waiting` from now on run after the kernels launched on `other` before, on
-/// the instance itself or by launch() on its stream. Between instances of devices no thread waits.
-/// Otherwise the call waits, because kernels of a host space run in the thread that launches them.
+/// the instance itself or by launch() on its stream. If both are device instances, the call does
+/// not wait. Otherwise it waits, because kernels of a host space run in the thread that launches
+/// them.
 template <execution_space Waiting, execution_space Other>
 void wait(const Waiting& waiting, const Other& other) {
   if constexpr (device_space<Waiting> && device_space<Other>) {
     as_stream(waiting).unfenced_stream().wait_stream(as_stream(other).unfenced_stream());
   } else {
-    // The fence waits for the kernels that run. Functions that launch() enqueued are known to the
-    // stream only; devices have none.
+    // The fence waits only for running kernels. Functions that launch() enqueued are in the stream;
+    // on devices there are none.
     if constexpr (host_space<Other>)
       if (const auto stream = detail::stream_of(other)) stream->record_event().synchronize();
     other.fence("runnel: an instance waits for another");
@@ -306,19 +306,19 @@ void wait RUNNEL_REFUSED(
     const Waiting&, const Other&);
 /// @endcond
 
-/// A stream with an instance of its own.
+/// A stream together with an instance of its own.
 template <execution_space E>
 class Instance : public Stream {
  public:
-  /// Takes the stream; its instance is created at first use.
+  /// Takes ownership of the stream; its instance is created at first use.
   explicit Instance(Stream stream) : Stream{std::move(stream)} {}
-  /// The stream's instance, as fenced_exec_space() gives it.
+  /// The stream's instance, as fenced_exec_space().
   [[nodiscard]] detail::Given<E> fenced_exec() const { return fenced_exec_space<E>(*this); }
 };
 
-/// Creates `count` instances on the current device, with the same options. They share nothing with
-/// each other or with Kokkos' own instances. `host_threads`: threads of each instance on OpenMP
-/// (default: 1).
+/// Creates `count` instances on the current device, with the same options. They share no resources
+/// with each other or with Kokkos' own instances. `host_threads`: threads of each instance on
+/// OpenMP (default: 1).
 template <execution_space E = DefaultSpace>
 [[nodiscard]] std::vector<Instance<E>> make_instances(std::size_t count, StreamOptions options = {},
                                                       int host_threads = 1) {
@@ -340,8 +340,8 @@ template <execution_space E = DefaultSpace>
 template <execution_space E>
 class [[nodiscard]] ExecGuard {
  public:
-  /// Makes the stream of `exec` current. @throws as ExecStream and StreamGuard: on a host space not
-  /// in a function of launch()
+  /// Makes the stream of `exec` current. @throws as ExecStream and StreamGuard; on a host space it
+  /// throws in a function of launch()
   [[nodiscard]] explicit ExecGuard(const E& exec) : stream_{exec}, guard_{stream_.stream()} {}
 
  private:
@@ -349,14 +349,14 @@ class [[nodiscard]] ExecGuard {
   StreamGuard guard_;
 };
 
-/// Copies all elements of `src` to `dst` in stream order. It does not wait for the data to move,
-/// whatever host memory the views are in (for other policies see `Pageable`). Requires: both sides
-/// stay alive, the source unchanged, until the copy has completed. The views have the same extents
-/// and element type, and together their elements form rows with one stride, or planes of such rows:
-/// contiguous views, subviews of rows, columns, faces and blocks, padded views. Single elements
-/// with a stride are slow on a device.
-/// @throws errc::invalid_argument, with both views, for different extents, and for layouts that
-/// would need a transposition
+/// Copies all elements of `src` to `dst` in stream order. It returns before the data has moved, for
+/// any kind of host memory (for other policies see `Pageable`). Requires: both sides stay alive,
+/// and the source unchanged, until the copy has completed. The views have the same extents and
+/// element type, and their elements form rows with one stride, or planes of such rows: contiguous
+/// views, subviews of rows, columns, faces and blocks, padded views. Strided single elements are
+/// slow on a device.
+/// @throws errc::invalid_argument, with a text that names both views, for different extents, and
+/// for layouts that would need a transposition
 template <detail::KokkosView Dst, detail::KokkosView Src>
 CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
                       Pageable policy = default_pageable()) {
@@ -415,7 +415,7 @@ CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, 
 ///@}
 
 /// @cond
-// Mistakes, each with what to write instead.
+// Overloads that refuse common mistakes, each with a text that says what to write instead.
 template <detail::KokkosViewOf<0> Dst>
 CopyResult copy_async RUNNEL_REFUSED(
     "a temporary ends before the copy: give it a name and keep it until the stream has passed",
@@ -460,8 +460,8 @@ namespace detail {
 using PinnedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>,
                                        Kokkos::SharedHostPinnedSpace, Kokkos::HostSpace>;
 }
-/// A Kokkos view of pinned memory that the view does not own; in Kokkos::HostSpace if Kokkos'
-/// default space is one of the host. `T` is a type as of Kokkos::View: `pinned_view<float**>`.
+/// An unmanaged Kokkos view of pinned memory; in Kokkos::HostSpace if Kokkos' default space is a
+/// host space. `T` is as in Kokkos::View: `pinned_view<float**>`.
 template <class T, class Layout = Kokkos::LayoutRight>
 using pinned_view =
     Kokkos::View<T, Layout, detail::PinnedSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
@@ -470,25 +470,28 @@ namespace detail {
 using ManagedSpace = std::conditional_t<device_space<Kokkos::DefaultExecutionSpace>,
                                         Kokkos::SharedSpace, Kokkos::HostSpace>;
 template <class T>
-// view<E>(...) names a space, which is no element of a buffer
+// Excludes view<E>(...), where E is a space.
 concept Element = !Kokkos::is_execution_space_v<T>;
 template <class T, class Space>
 using Unmanaged = Kokkos::View<T*, Space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 }  // namespace detail
 /// @{ The buffer as a view. Requires: the buffer outlives the view. Call the buffer's
-/// record_stream(), so that it lasts as long as the kernels that use it.
+/// record_stream() for each stream whose kernels use the view, so that its memory is not reused
+/// before they complete.
 template <detail::Element T>
 [[nodiscard]] pinned_view<T*> view(PinnedBuffer<T>& buffer) {
   return pinned_view<T*>(buffer.data(), buffer.size());
 }
 template <template <class> class Buffer, class T>
-// deduced as a whole: for view<E>(...), clang 14 would make a PinnedBuffer<E>
+// The buffer's type is deduced as a whole: for view<E>(...), clang 14 would instantiate
+// PinnedBuffer<E>.
   requires std::same_as<Buffer<T>, PinnedBuffer<T>>
 [[nodiscard]] pinned_view<const T*> view(const Buffer<T>& buffer) {
   return pinned_view<const T*>(buffer.data(), buffer.size());
 }
-/// @} @{ The memory as a view for kernels of a space, which on a device's backend is the device's:
-/// there, kernels of a host space cannot use the memory. Requires: the memory outlives the view.
+/// @} @{ The memory as a view for kernels of a space. With a device backend this must be a device
+/// space, because kernels of a host space cannot access device memory. Requires: the memory
+/// outlives the view.
 template <detail::uses_device_memory E = DefaultSpace, class T>
 [[nodiscard]] auto view(DeviceSpan<T> span) {
   return detail::Unmanaged<T, typename E::memory_space>(span.data(), span.size());
@@ -524,9 +527,10 @@ detail::Elements<detail::ElementOf<Buffer>> view RUNNEL_REFUSED(
     Buffer&&);
 /// @endcond
 
-/// The elements of a view of any rank, for copies and communicators: a DeviceSpan of memory that
-/// the host cannot use, a std::span of other memory. Requires: the view's memory outlives the span.
-/// @throws errc::invalid_argument, with the view, unless its elements are contiguous
+/// The elements of a view of any rank, for copies and communicators: a DeviceSpan for memory that
+/// the host cannot access, a std::span for other memory. Requires: the view's memory outlives the
+/// span. @throws errc::invalid_argument, with a text that names the view, unless its elements are
+/// contiguous
 template <detail::KokkosView V>
 [[nodiscard]] auto span(const V& view) {
   using Element = typename V::value_type;

@@ -13,14 +13,14 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Where managed memory may lie: at a device, or at the host.
+/// A location of managed memory: a device, or the host.
 class MemoryPlace {
  public:
   /// The memory of `device`.
   constexpr MemoryPlace(Device device) noexcept : device_{device} {}
   /// The host's memory.
   [[nodiscard]] static constexpr MemoryPlace host() noexcept { return MemoryPlace{}; }
-  /// Whether it is the host's memory.
+  /// Whether the location is the host's memory.
   [[nodiscard]] constexpr bool is_host() const noexcept { return !device_; }
   /// The device; empty for the host's memory.
   [[nodiscard]] constexpr std::optional<Device> device() const noexcept { return device_; }
@@ -31,12 +31,13 @@ class MemoryPlace {
   std::optional<Device> device_;
 };
 
-/// Moves the pages of `bytes` bytes of managed memory to a place, in the order of the stream, so
-/// that later work there finds them. On the host backend there is nothing to move. @throws
+/// Moves the pages of `bytes` bytes of managed memory to a location, in stream order, so that later
+/// work at that location need not move them on demand. Does nothing on the host backend. @throws
 /// errc::invalid_argument for other memory; errc::capture while the stream is being captured; the
 /// runtime's own error on devices that cannot move pages on demand
 void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, MemoryPlace place);
-/// Tells the runtime how `bytes` bytes of managed memory are used. Takes effect at the call.
+/// Advises the runtime how the program uses `bytes` bytes of managed memory. Takes effect
+/// immediately, not in stream order.
 /// @throws as prefetch_bytes(), except for captures
 void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, MemoryPlace place);
 
@@ -52,13 +53,14 @@ struct ManagedOwner {
 };
 }  // namespace detail
 
-/// Owns `size()` elements of managed memory, uninitialised. Moving pages on demand is slower than a
-/// copy that is known ahead, so runnel itself never uses it. Requires: the host synchronizes with
-/// the device's work before it reads or writes the elements. The destructor returns at once: a
-/// thread of the library frees the memory after the device's work so far. An allocation that finds
-/// no room waits at most a second for such memory; before CUDA says that there is no room, it waits
-/// for the device itself, unless the size is beyond the memory of the machine and its devices
-/// together, which the library refuses at once. A buffer that was moved from is empty.
+/// Owns `size()` elements of managed memory, uninitialised. Moving pages on demand is slower than
+/// an explicit copy, so runnel itself never uses managed memory. Requires: the host synchronizes
+/// with the device's work before it reads or writes the elements. The destructor returns at once: a
+/// thread of the library frees the memory after the device's work so far. If there is no free
+/// memory, an allocation waits at most a second for memory that is being freed this way. CUDA also
+/// waits for the device before it reports that there is no memory; sizes that exceed the memory of
+/// the machine and its devices together are refused without this wait. A moved-from buffer is
+/// empty.
 template <class T>
 class ManagedBuffer : public detail::OwnedHostArray<T, detail::ManagedOwner> {
   using Array = detail::OwnedHostArray<T, detail::ManagedOwner>;
@@ -66,21 +68,21 @@ class ManagedBuffer : public detail::OwnedHostArray<T, detail::ManagedOwner> {
  public:
   /// An empty buffer.
   ManagedBuffer() noexcept = default;
-  /// `size` elements. @throws errc::out_of_memory; errc::not_supported if the device has no managed
-  /// memory
+  /// Allocates `size` elements on `device`. @throws errc::out_of_memory; errc::not_supported if the
+  /// device has no managed memory
   explicit ManagedBuffer(std::size_t size, Device device = Device::current())
       : Array{detail::allocate_managed(detail::bytes_for(size, sizeof(T)), device),
               size,
               {device.ordinal()}} {}
 
-  /// The device that the memory was allocated on; empty for an empty buffer without one.
+  /// The device that the memory was allocated on; empty for a buffer that was default-constructed
+  /// or moved from.
   [[nodiscard]] std::optional<Device> device() const noexcept {
     return detail::device_if_any(this->device_);
   }
 };
 
-/// All elements of a managed buffer, or of a view of managed memory, as prefetch_bytes() does it
-/// for a pointer and a number of bytes. So are copy() and copy_bytes(), fill() and fill_bytes().
+/// As prefetch_bytes(), for all elements of a managed buffer or of a view of managed memory.
 template <detail::memory_range Range>
 void prefetch(StreamRef stream, const Range& range, MemoryPlace place) {
   prefetch_bytes(
@@ -88,7 +90,7 @@ void prefetch(StreamRef stream, const Range& range, MemoryPlace place) {
       detail::byte_size(std::size(range), sizeof *std::data(range), "prefetch managed memory"),
       place);
 }
-/// The same, as advise_bytes() does it.
+/// As advise_bytes(), for all elements of a managed buffer or of a view of managed memory.
 template <detail::memory_range Range>
 void advise(const Range& range, MemoryAdvice advice, MemoryPlace place) {
   advise_bytes(

@@ -2,7 +2,7 @@
 /// \file
 /// \ingroup topic_copies
 /// Copies between `mdspan`s: the standard library's (C++23), the reference implementation's,
-/// Kokkos' or CCCL's. Any type counts that has their members.
+/// Kokkos' or CCCL's. Any type with the same members is accepted.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -74,13 +74,14 @@ CopyResult copy_mdspan(StreamRef stream, const To& to, const From& from,
 
 }  // namespace detail
 
-/// All elements of `from` to `to`, which has the same extents; the memory may be of any kind.
-/// Strides may differ, gaps are left as they are. The dimensions must follow each other in one
-/// order on both sides: this copy does not transpose. Dimensions that lie end to end on both sides
-/// are copied as one. If more than rows remain, each index of the other dimensions is a copy of the
-/// runtime, so that a few large rows are quick and many short ones are not. If one of several
-/// fails, those before it stay enqueued. The result is what holds for all. Both sides must stay
-/// alive, and the source unchanged, until the stream has completed the copy.
+/// Copies all elements of `from` to `to`, which has the same extents; the memory may be of any
+/// kind. Strides may differ, and gaps are not written. Both sides must have the same order of
+/// dimensions by stride: this copy does not transpose. Dimensions that are contiguous on both sides
+/// are merged. One runtime copy takes rows at one pitch. If other dimensions remain, there is one
+/// runtime copy for each of their indices, so that a few large rows are fast and many short ones
+/// are slow. If one of several runtime copies fails, the earlier ones stay enqueued. The result
+/// holds for all of them. Both sides must stay alive, and the source unchanged, until the stream
+/// has completed the copy.
 /// @throws as copy_bytes(); errc::invalid_argument also for extents that differ, and for layouts
 /// without strides or in another order
 template <class To, detail::MdspanCopiedTo<To> From>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_communicator
-/// Makes a World of an MPI communicator. All of this header is compiled in the program, with the
-/// program's <mpi.h>.
+/// Creates a World from an MPI communicator. The program compiles all of this header itself, with
+/// its own <mpi.h>.
 #pragma once
 
 #include <runnel/communicator.hpp>
@@ -13,7 +13,7 @@
 namespace runnel::inline RUNNEL_ABI::mpi {
 
 namespace detail {
-/// What the program's MPI library says of itself, up to the first line's end.
+/// The version text of the program's MPI library.
 [[nodiscard]] inline const char* library() {
   static const auto text = [] {
     struct {
@@ -27,8 +27,9 @@ namespace detail {
 }
 }  // namespace detail
 
-/// The processes of an MPI communicator, which all have to call this. Requires: MPI is initialised
-/// with MPI_THREAD_MULTIPLE, and the communicator lives until the Communicator has been made.
+/// Returns a World of the processes of an MPI communicator. All of them must call it. Requires: MPI
+/// is initialised with MPI_THREAD_MULTIPLE, and `communicator` lives until the Communicator has
+/// been constructed.
 /// @throws errc::not_permitted if MPI is not initialised, or finalized already
 [[nodiscard]] inline World world(MPI_Comm communicator = MPI_COMM_WORLD) {
   constexpr const char* operation = "find the processes of MPI";
@@ -52,8 +53,8 @@ namespace detail {
   return made;
 }
 
-/// The MPI communicator in which a communicator's operations run: not for operations of the
-/// program's own.
+/// The MPI communicator that a communicator's operations use. Requires: the program uses it for no
+/// operations of its own.
 [[nodiscard]] inline MPI_Comm native(const Communicator& communicator) {
   return MPI_Comm_f2c(communicator.mpi_communicator());
 }

@@ -4,9 +4,9 @@
 /// The vendor's own handle types. They are named by struct tag, so that this header includes no
 /// vendor header.
 ///
-/// `native()` of a stream, an event or a graph gives its handle, and `from_native()` wraps one. A
-/// kernel takes the handle as it is: `kernel<<<blocks, threads, 0, stream.native()>>>(...)`.
-/// docs/sharing.md has the types of other libraries, and says what the handles 0, 1 and 2 mean.
+/// `native()` of a stream, an event or a graph returns its handle, and `from_native()` wraps one.
+/// Kernels are launched on the handle: `kernel<<<blocks, threads, 0, stream.native()>>>(...)`.
+/// docs/sharing.md lists the types of other libraries, and explains the handles 0, 1 and 2.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_overlap
-/// overlap() streams data through a device in chunks: it copies chunks in, computes and copies
-/// chunks out, all at the same time. The data may be larger than the device's memory.
+/// overlap() streams data through a device in chunks: while one chunk is computed, the next one is
+/// copied in and the previous one is copied out. The data may be larger than the device's memory.
 #pragma once
 
 #include <runnel/detail/callback.hpp>
@@ -26,40 +26,42 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Which streams carry out the steps of a chunk.
+/// How the steps of a chunk are distributed over streams.
 enum class OverlapStrategy {
-  automatic,  ///< the one that choose_overlap_strategy() chooses; a long run from or to pageable
-              ///< memory tries both
-  stream_per_chunk,   ///< A: a stream for each chunk in flight carries out all three steps of the
-                      ///< chunk
+  automatic,         ///< the strategy that choose_overlap_strategy() returns; a long run from or to
+                     ///< pageable memory tries both
+  stream_per_chunk,  ///< A: each chunk in flight has a stream, which carries out all three steps of
+                     ///< the chunk
   copy_compute_copy,  ///< B: one stream for each step; events order the steps of a chunk
 };
 
 /// The argument of `OverlapOptions::progress`.
 struct OverlapProgress {
-  std::size_t chunks;                ///< chunks that are finished
-  std::size_t items;                 ///< items in those chunks
-  std::optional<std::size_t> total;  ///< items in all; empty if the length of a source decides
+  std::size_t chunks;  ///< chunks that are finished
+  std::size_t items;   ///< items in those chunks
+  std::optional<std::size_t>
+      total;  ///< the total number of items; empty if it depends on the length of a source
 };
 
 /// Options of overlap(). All of them have defaults.
 struct OverlapOptions {
-  /// Items of a chunk (0 = automatic, default: 32 MiB, 64 MiB in pageable memory, less if the input
+  /// Items in a chunk (0 = automatic, default: 32 MiB, 64 MiB in pageable memory, less if the input
   /// or the device is small).
   std::size_t chunk = 0;
-  /// Chunks in each device's memory at once (0 = automatic, default: 4, fewer if the device is
-  /// small or its memory is in use).
+  /// Chunks in flight: those in each device's memory at one time (0 = automatic, default: 4, fewer
+  /// if the device is small or its memory is in use).
   std::size_t in_flight = 0;
-  /// Which streams carry out the steps (default: automatic).
+  /// How the steps are distributed over streams (default: automatic).
   OverlapStrategy strategy = OverlapStrategy::automatic;
-  /// Streams that take turns with `stream_per_chunk` (0 = one for each chunk in flight, default).
+  /// The number of streams that `stream_per_chunk` uses in turn (0 = one for each chunk in flight,
+  /// default).
   std::size_t streams = 0;
-  /// Neighbouring items that the function sees on either side of its chunk, fewer at the ends of
+  /// Neighbouring items that the function also gets on each side of its chunk; fewer at the ends of
   /// the input (default: 0).
   std::size_t halo = 0;
-  /// Devices that take chunks in turn (empty = the current device, default).
+  /// Devices to which chunks are assigned in turn (empty = the current device, default).
   std::vector<Device> devices = {};
-  /// After a stop request, overlap() begins no further chunk and finishes those in flight.
+  /// After a stop request, overlap() starts no further chunk and finishes those in flight.
   std::stop_token stop = {};
   /// Called after each chunk, in order, on a thread of overlap().
   detail::Callback<const OverlapProgress&> progress = {};
@@ -67,17 +69,17 @@ struct OverlapOptions {
   bool record_times = false;
 };
 
-/// The part of the data that one call of the function gets. Items are elements, or rows of elements
-/// with by_rows().
+/// The chunk that one call of the function computes. Items are elements, or rows of elements with
+/// by_rows().
 struct OverlapChunk {
   std::size_t index;   ///< 0 for the first chunk
   std::size_t first;   ///< index of the chunk's first item in the whole input
-  std::size_t count;   ///< items of the chunk, without the halo
+  std::size_t count;   ///< items in the chunk, without the halo
   std::size_t before;  ///< halo items at the beginning of each input's span
   std::size_t after;   ///< halo items at the end of each input's span
-  std::size_t buffer;  ///< which of the device's chunk buffers it is in, 0 to in_flight - 1; chunks
-                       ///< in one buffer run one after the other
-  Device device;       ///< the device that computes the chunk
+  std::size_t buffer;  ///< the index of the device buffer that contains it, 0 to in_flight - 1;
+                       ///< chunks in one buffer run one after the other
+  Device device;       ///< the device that computes it
 };
 
 /// The result of overlap().
@@ -88,25 +90,25 @@ struct OverlapResult {
   bool stopped = false;     ///< whether a stop request ended the run before the end of the input
   std::chrono::nanoseconds time{};  ///< duration of the run
 
-  // The sizes and the strategy in use, as the options say or as overlap() chose them.
+  // The sizes and the strategy that were used: those of the options, or those that overlap() chose.
   OverlapStrategy strategy =
-      OverlapStrategy::automatic;  ///< A or B, never automatic; the faster one if both were tried
-  std::size_t chunk = 0;           ///< items of a chunk
+      OverlapStrategy::automatic;  ///< A or B, not automatic; the faster one if both were tried
+  std::size_t chunk = 0;           ///< items in a chunk
   std::size_t in_flight = 0;       ///< chunks in flight on each device
 
-  /// The times of the chunks, in order, if OverlapOptions::record_times; at most the first 2^20
-  /// chunks.
+  /// The times of the chunks, in order, if OverlapOptions::record_times is true; at most those of
+  /// the first 2^20 chunks.
   std::vector<OverlapChunkTimes> times = {};
 };
 
-/// The error of one chunk. The cause, which may be an exception of the caller's own type, is
+/// Thrown if a chunk fails. The cause, which may be an exception of the caller's own type, is
 /// nested: use `std::rethrow_if_nested()`. `code()` is the cause's code; errc::out_of_memory for a
 /// `std::bad_alloc`; errc::function_failed for any other exception. As with every `Error`, the
 /// thrown object is also a `std::system_error`, or, for out of memory, a `std::bad_alloc`.
 class OverlapError : public Error, public std::nested_exception {
  public:
   ~OverlapError() override;
-  /// The index of the chunk.
+  /// The index of the chunk that failed.
   [[nodiscard]] std::size_t chunk() const noexcept { return chunk_; }
 
  protected:
@@ -120,13 +122,14 @@ class OverlapError : public Error, public std::nested_exception {
   std::size_t chunk_;
 };
 
-/// The rule of `OverlapStrategy::automatic`. B, if the device has two copy engines, more than one
-/// chunk is in flight, and a chunk is large enough: 1 MiB, in and out, to be worth the events
-/// between three streams; 64 MiB if a range is in pageable memory, because threads stage its
-/// copies, and one smaller copy in each direction does not keep them busy. A otherwise.
-/// `chunk_bytes`: bytes of a chunk, in and out; `in_flight`: chunks on the device at once. In
-/// pageable memory the host decides which is faster: a run of at least 64 chunks for each chunk in
-/// flight (of all devices) tries both, unless it records times, and goes on with the faster one.
+/// Returns the strategy that `OverlapStrategy::automatic` chooses. It is B if the device has two
+/// copy engines, more than one chunk is in flight, and a chunk is large enough; otherwise it is A.
+/// Large enough means 1 MiB, in and out, which outweighs the cost of the events between three
+/// streams; or 64 MiB if a range is in pageable memory, because threads stage its copies, and one
+/// smaller copy in each direction does not keep them busy. `chunk_bytes`: bytes of a chunk, in and
+/// out; `in_flight`: chunks on the device at one time. In pageable memory the host determines which
+/// strategy is faster: a run of at least 64 chunks for each chunk in flight (of all devices) tries
+/// both, unless it records times, and continues with the faster one.
 [[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
                                                       std::size_t in_flight, bool pageable_memory);
 
@@ -162,8 +165,8 @@ void call_with_chunk(F& function, const OverlapChunk& chunk, Arguments... argume
         "no_output, DeviceSpan<std::size_t> if filtered, and, if it likes, const OverlapChunk&)");
 }
 
-/// A pointer to a function, or the callable object itself: something that has an address as an
-/// object.
+/// Returns a pointer to a function, or the callable object itself: in both cases an object that has
+/// an address.
 template <class F>
 [[nodiscard]] decltype(auto) as_object(F& function) {
   if constexpr (std::is_function_v<F>)
@@ -205,24 +208,24 @@ inline constexpr bool is_filtered<OverlapFiltered<End>> = true;
 
 }  // namespace detail
 
-/// Calls `f(stream, in, out)` for each chunk of `input`, in order, on the calling thread. `f`
-/// enqueues work on `stream` that reads `in`, a DeviceSpan<const In>, and writes `out`, a
-/// DeviceSpan<Out>; it must not wait. `f` may take a `const OverlapChunk&` as its last argument.
-/// While `f` runs, `stream` is the current stream. overlap() returns when all results are in
-/// `output`.
+/// Streams `input` through a device in chunks and stores the results in `output`. For each chunk it
+/// calls `f(stream, in, out)`, in order, on the calling thread. `f` enqueues work on `stream` that
+/// reads `in`, a DeviceSpan<const In>, and writes `out`, a DeviceSpan<Out>; it must not wait. `f`
+/// may take a `const OverlapChunk&` as an additional last argument. During the call of `f`,
+/// `stream` is the current stream. overlap() returns when all results are in `output`.
 ///
-/// `output` has as many elements as `input`, or a whole multiple of that number. For other shapes
-/// see by_rows(), zipped(), from_source(), to_sink(), per_chunk(), filtered() and no_output. Both
-/// sides may be in any memory; pinned memory is the fastest. Input and output may be the same
-/// memory unless there is a halo.
+/// `output` has as many elements as `input`, or an integer multiple of that number. For other
+/// shapes see by_rows(), zipped(), from_source(), to_sink(), per_chunk(), filtered() and no_output.
+/// Both may be in any kind of memory; pinned memory is the fastest. Input and output may be the
+/// same memory unless there is a halo.
 ///
-/// The call needs device memory for `in_flight` chunks, in and out, and as much pinned memory for a
-/// source or a sink. If memory is short, overlap() reduces the sizes that the options leave open;
-/// then it waits for work of other streams, which may free memory; then it throws. If `f`, a
-/// source, a sink or a chunk fails, overlap() begins no further chunk, and nothing is in flight
-/// when the exception arrives.
+/// The call allocates device memory for `in_flight` chunks, in and out, and as much pinned memory
+/// for a source or a sink. If there is not enough memory, overlap() reduces the sizes that the
+/// options do not set; if that does not suffice, it waits for work of other streams, which may free
+/// memory; then it throws. If `f`, a source, a sink or a chunk fails, overlap() starts no further
+/// chunk, and throws after all chunks in flight have ended.
 /// @throws OverlapError for a failed chunk; errc::invalid_argument, errc::out_of_memory,
-/// errc::capture on a thread that captures a stream, and other errors before anything moves
+/// errc::capture on a thread that captures a stream, and other errors before any chunk is copied
 template <class Input, class Output, class F>
 OverlapResult overlap(Input&& input, Output&& output, const OverlapOptions& options, F&& f) {
   auto ins = detail::overlap_inputs(input);

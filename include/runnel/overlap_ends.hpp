@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_overlap
-/// The inputs and outputs of `overlap()` that are no plain ranges. A vector, array, span or buffer
-/// needs nothing of this header.
+/// Inputs and outputs of `overlap()` that are not plain ranges. Vectors, arrays, spans and buffers
+/// are passed as they are.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -28,13 +28,14 @@ concept WriterOf = std::is_invocable_v<F&, std::span<const T>>;
 template <class T>
 struct OverlapRows {
   std::span<T> elements;  ///< all rows, end to end
-  std::size_t width;      ///< elements of a row
+  std::size_t width;      ///< elements in a row
 };
 
 /// A range whose items are rows of `width` elements, such as the rows of an image or the records of
 /// a table. A row is never split between chunks, and chunks and halos are counted in rows. As an
-/// output: `width` elements for every item of the input. overlap() throws errc::invalid_argument
-/// for a width of 0, and for an input that is no whole number of rows.
+/// output it has `width` elements for each item of the input. overlap() throws
+/// errc::invalid_argument for a width of 0, and for an input whose size is not a multiple of the
+/// width.
 template <detail::memory_range R>
 [[nodiscard]] auto by_rows(R&& range, std::size_t width) {
   return OverlapRows<detail::element_of<R>>{{std::data(range), std::size(range)}, width};
@@ -46,13 +47,13 @@ struct OverlapSource {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
                 "from_source: only trivially copyable elements can be moved as bytes");
   F read;             ///< fills a span and returns the number of elements written
-  std::size_t width;  ///< elements of an item
+  std::size_t width;  ///< elements in an item
 };
 
-/// Input from a function, such as one that reads a file: `read(std::span<T>)` fills the span from
-/// its beginning and returns the number of elements that it wrote; fewer than the span has means
-/// the end of the input. The thread that called overlap() calls `read`, in order. `width`: elements
-/// of an item, as in by_rows().
+/// An input that comes from a function, such as one that reads a file: `read(std::span<T>)` fills
+/// the span from its beginning and returns the number of elements that it wrote; a number smaller
+/// than the span's size means the end of the input. The thread that called overlap() calls `read`,
+/// in order. `width`: elements in an item, as in by_rows().
 template <class T, detail::ReaderOf<T> F>
 [[nodiscard]] OverlapSource<T, F> from_source(F read, std::size_t width = 1) {
   return {std::move(read), width};
@@ -63,13 +64,13 @@ template <class T, class F>
 struct OverlapSink {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
                 "to_sink: only trivially copyable elements can be moved as bytes");
-  F write;            ///< takes each chunk's result
-  std::size_t width;  ///< elements for every item of the input
+  F write;            ///< receives each chunk's result
+  std::size_t width;  ///< elements for each item of the input
 };
 
-/// Output to a function: `write(std::span<const T>)` gets each chunk's result, in order. A thread
-/// of overlap() calls `write`, beside the thread that calls a source. `width`: elements for every
-/// item of the input.
+/// An output that goes to a function: `write(std::span<const T>)` receives each chunk's result, in
+/// order. A thread of overlap() calls `write`, concurrently with the thread that calls a source.
+/// `width`: elements for each item of the input.
 template <class T, detail::WriterOf<T> F>
 [[nodiscard]] OverlapSink<T, F> to_sink(F write, std::size_t width = 1) {
   return {std::move(write), width};
@@ -79,11 +80,11 @@ template <class T, detail::WriterOf<T> F>
 template <class End>
 struct OverlapPerChunk {
   End end;               ///< where the results go
-  std::size_t elements;  ///< elements for every chunk
+  std::size_t elements;  ///< elements for each chunk
 };
 
-/// Output of a reduction: `elements` elements for every chunk, however many items the chunk has.
-/// `OverlapResult::written` is their number in all.
+/// The output of a reduction: each chunk writes `elements` elements, regardless of the number of
+/// its items. `OverlapResult::written` is the total number.
 template <detail::memory_range R>
 [[nodiscard]] auto per_chunk(R&& range, std::size_t elements = 1) {
   return OverlapPerChunk<OverlapRows<detail::element_of<R>>>{
@@ -102,10 +103,10 @@ struct OverlapFiltered {
   End end;  ///< where the results go
 };
 
-/// Output of a filter: each chunk gives as many elements as the function says, at most `width` for
-/// every item. The results of the chunks are stored one after the other. The function gets one more
-/// argument, a DeviceSpan<std::size_t> of one element that is 0 at first, and writes the number of
-/// elements into it.
+/// The output of a filter: each chunk writes a number of elements that the function determines, at
+/// most `width` for each item. The results of the chunks are stored contiguously. The function gets
+/// one more argument, a DeviceSpan<std::size_t> of one element, initially 0, into which it writes
+/// the number of elements.
 template <detail::memory_range R>
 [[nodiscard]] auto filtered(R&& range, std::size_t width = 1) {
   return OverlapFiltered<OverlapRows<detail::element_of<R>>>{
@@ -119,7 +120,7 @@ template <class T, class F>
 
 /// The type of `no_output`.
 struct OverlapNoOutput {};
-/// No output: the function leaves nothing to copy back.
+/// No output: the function has no results to copy back.
 inline constexpr OverlapNoOutput no_output{};
 
 /// The result of zipped().
@@ -130,12 +131,13 @@ struct OverlapInputs {
 
 namespace detail {
 
-/// One input or output, without its types. Sizes are in elements unless they say bytes.
+/// One type-erased input or output. Sizes are in elements unless their names say bytes.
 struct OverlapEnd {
   enum class Kind : unsigned char { none, range, function } kind = Kind::none;
   std::size_t element_bytes = 1;
-  std::size_t width = 0;      // elements for every item (0 = follows from the sizes)
-  std::size_t per_chunk = 0;  // elements for every chunk (0 = the output goes by items)
+  std::size_t width = 0;  // Elements for each item (0 = follows from the sizes).
+  std::size_t per_chunk =
+      0;  // Elements for each chunk (0 = the output depends on the number of items).
   bool filtered = false;
 
   void* data = nullptr;
@@ -161,7 +163,7 @@ template <class T>
   end.kind = OverlapEnd::Kind::range;
   end.element_bytes = sizeof(T);
   end.width = width;
-  end.data = const_cast<std::remove_const_t<T>*>(data);  // nothing writes to inputs
+  end.data = const_cast<std::remove_const_t<T>*>(data);  // Inputs are never written.
   end.size = size;
   end.memory = memory;
   return end;
@@ -235,9 +237,9 @@ template <class... Ends>
 
 }  // namespace detail
 
-/// Several inputs that are read in step: ranges, by_rows() and from_source(), all with the same
-/// number of items. The function gets a span of each. A source is asked for no more items than the
-/// inputs before it, or any range, have.
+/// Several inputs that are read together: ranges, by_rows() and from_source(), all with the same
+/// number of items. The function gets a span of each. A source is called for at most as many items
+/// as the inputs before it, and all ranges, have.
 template <class... Ends>
 [[nodiscard]] auto zipped(Ends&&... ends) {
   return OverlapInputs<Ends...>{{std::forward<Ends>(ends)...}};

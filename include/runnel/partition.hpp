@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_sharing
-/// Parts of a device: streams whose kernels run on some of its multiprocessors only.
+/// Parts of a device, for streams whose kernels run only on some of its multiprocessors.
 #pragma once
 
 #include <runnel/detail/partition.hpp>
@@ -15,11 +15,10 @@
 namespace runnel::inline RUNNEL_ABI {
 
 /// Divides a device: part `i` gets at least `multiprocessors[i]` of its multiprocessors, rounded up
-/// to what the device can separate, and the last part gets the rest. No two parts of one call share
-/// a multiprocessor. The same call again gives the same parts. The first such call waits until the
-/// work of all streams of the device is complete (CUDA). Requires: parts.size() ==
-/// multiprocessors.size()
-/// + 1.
+/// to the granularity of the device, and the last part gets the rest. No two parts of one call
+/// share a multiprocessor. Another call with the same arguments returns the same parts. The first
+/// such call waits until the work of all streams of the device is complete (CUDA). Requires:
+/// parts.size() == multiprocessors.size() + 1.
 /// @throws errc::not_supported without Device::has_partitions(); errc::invalid_argument for a
 /// number below 1, and if nothing is left for the last part
 void partition(Device device, std::span<const int> multiprocessors, std::span<Partition> parts);

@@ -13,10 +13,10 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// The one resource over the pinned pool; it lives as long as the process. Blocks are aligned to
-/// 256 bytes. The resource throws `errc::invalid_argument` for a larger alignment, and for a
-/// pointer to deallocate that is not a block in use: one from elsewhere, or one that was
-/// deallocated already.
+/// The process's resource over the pinned pool; it lives as long as the process. Blocks are aligned
+/// to 256 bytes. `allocate` throws `errc::invalid_argument` for a larger alignment, and
+/// `deallocate` for a pointer that is not a block in use: one that was not allocated here, or one
+/// that was deallocated already.
 [[nodiscard]] std::pmr::memory_resource* pinned_resource() noexcept;
 
 /// The pinned pool as a standard allocator: `std::vector<float, PinnedAllocator<float>>`.
@@ -34,8 +34,8 @@ struct PinnedAllocator {
     return static_cast<T*>(
         pinned_resource()->allocate(detail::bytes_for(count, sizeof(T)), alignof(T)));
   }
-  /// Gives the memory back, and returns at once. Streams may still be using it: the pool hands the
-  /// memory out again after their work.
+  /// Returns the memory to the pool, without waiting. Streams may still be using it: the pool
+  /// reuses the memory after their work.
   void deallocate(T* pointer, std::size_t count) {
     pinned_resource()->deallocate(pointer, count * sizeof(T), alignof(T));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_streams
-/// How urgent streams are. docs/priorities.md shows what a device makes of it.
+/// The priorities of streams. docs/priorities.md shows their effect on devices.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -13,14 +13,14 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// How urgent a stream's work is: a lower number is more urgent. StreamOptions takes any `int` and
-/// clamps it to the device's range. So the three levels become {-5, 0, 0} on NVIDIA (where 0 is the
-/// least urgent), and {-1, 0, 1} on AMD and on the host backend.
+/// The priority of a stream: a lower number is more urgent. StreamOptions takes any `int` and
+/// clamps it to the device's range. The three constants below become {-5, 0, 0} on NVIDIA (where 0
+/// is the least urgent), and {-1, 0, 1} on AMD and on the host backend.
 struct Priority {
   int value = 0;  ///< the number
 
   constexpr Priority() noexcept = default;
-  /// Any number.
+  /// Accepts any number.
   constexpr Priority(int number) noexcept
       : value{number} {}  // NOLINT: `.priority = -1` is how it is written
 
@@ -28,7 +28,7 @@ struct Priority {
   static const Priority normal;  ///< 0
   static const Priority low;     ///< the least urgent that the device has
 
-  ///@{ By the number, so that the more urgent one is the smaller one.
+  ///@{ Compares the numbers: the more urgent priority is less than the other.
   // Not defaulted: nvcc calls a defaulted one without defining it.
   friend constexpr bool operator==(Priority a, Priority b) noexcept { return a.value == b.value; }
   friend constexpr auto operator<=>(Priority, Priority) noexcept = default;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_observing
-/// Named ranges in a profiler's timeline. A stream's name there is the one of its `StreamOptions`.
+/// Named ranges in a profiler's timeline. A profiler shows a stream under its name in
+/// `StreamOptions`.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -15,8 +16,8 @@ void pop_profiler_range() noexcept;
 
 /// Shows the calling thread's time in a scope as a named range in a profiler's timeline. Does
 /// nothing if the library was built without the profiler's header (NVTX) or no profiler is
-/// attached. Ranges nest. It shows the thread's calls: the stream's work, which runs later, is
-/// shown by a TraceRange (trace.hpp).
+/// attached. Ranges nest. It shows only the calls of the thread. For the work of a stream, which
+/// runs later, use a TraceRange (trace.hpp).
 class [[nodiscard]] ProfilerRange {
  public:
   /// Begins a range. `name` is copied.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_observing
-/// The checker finds missing waits while a program runs: two operations on the same bytes, at least
-/// one of which writes, without an order between them; use of memory that was freed; memory that
-/// the host touches too early. docs/race-checker.md shows how to use it.
+/// The race checker finds missing waits while a program runs: two unordered operations on the same
+/// bytes, at least one of which writes; use of memory that was freed; host accesses before the work
+/// that uses the memory is complete. docs/race-checker.md shows how to use it.
 #pragma once
 
 #include <runnel/detail/checking.hpp>
@@ -13,36 +13,36 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// Switches the checker on and off, and declares accesses and waits that the checker cannot see.
-/// The environment variable `RUNNEL_CHECK=1` switches it on from the first use of the library;
+/// Switches the race checker on and off, and declares accesses and waits that it cannot see. The
+/// environment variable `RUNNEL_CHECK=1` switches it on from the first use of the library;
 /// `RUNNEL_CHECK=abort` also ends the process at the first report. While it is off, every member
 /// but `start` does nothing.
 ///
 /// The checker sees streams, events, waits, copies, fills, allocations and frees that go through
 /// this library. It does not see kernels and host functions: `StreamRef::reads()` and
-/// `StreamRef::writes()` declare what they use. It takes a wait by one host thread as known to all
-/// threads, because it does not see how threads wait for each other.
+/// `StreamRef::writes()` declare what they use. It assumes that every thread is ordered after a
+/// wait by any host thread, because it does not see how threads synchronize with each other.
 class RaceChecker {
  public:
   RaceChecker() = delete;  ///< there is one checker; its functions are static
 
   /// Whether the checker is on.
   [[nodiscard]] static bool is_on() noexcept { return detail::is_checking(); }
-  /// Switches it on. Work submitted before counts as complete.
+  /// Switches the checker on. Work submitted before is treated as complete.
   static void start();
-  /// Switches it off, and forgets everything but the number of reports.
+  /// Switches the checker off, and discards its state except the number of reports.
   static void stop();
 
-  /// How many reports there were so far.
+  /// The number of reports so far.
   [[nodiscard]] static std::size_t reports() noexcept;
-  /// Gets every report, as text of several lines. It may be called on any thread, and must not use
-  /// the library.
+  /// A function that receives every report, as text of several lines. It may be called on any
+  /// thread, and must not use the library.
   using Handler = void (*)(const char* report, void* data);
-  /// Sets what is done with reports; null: they are written to stderr, as at first.
+  /// Sets the handler of reports. Null, the initial value: reports are written to stderr.
   static void set_handler(Handler handler, void* data = nullptr);
 
   /// @{ Declares that the calling thread is about to read, or write, `bytes` bytes. Inside a host
-  /// function this counts as the stream's work.
+  /// function the access is treated as the stream's work.
   static void host_reads(const void* pointer, std::size_t bytes);
   static void host_writes(const void* pointer, std::size_t bytes);
   ///@}
@@ -58,10 +58,10 @@ class RaceChecker {
   ///@}
 
   /// Declares that the work submitted to the stream so far is complete, because the program has
-  /// waited for it by other means than this library, as cudaStreamSynchronize or Kokkos::fence.
+  /// waited for it without this library, for example by cudaStreamSynchronize or Kokkos::fence.
   static void assume_complete(StreamRef stream);
   /// Declares that later work of `waiting` runs after the work submitted to `awaited` so far,
-  /// because the program has made it wait by other means than this library.
+  /// because the program has ordered them without this library.
   static void assume_wait(StreamRef waiting, StreamRef awaited);
 };
 

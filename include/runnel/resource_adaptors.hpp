@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// Resources that allocate in stream order, of any library: adaptors that limit, count and log what
-/// they allocate, and a form of runnel's own resource that takes native streams. This header is not
-/// part of runnel.hpp.
+/// Adaptors for stream-ordered resources of any library, which limit, count and log allocations,
+/// and a form of runnel's own resource that takes native streams. This header is not part of
+/// runnel.hpp.
 #pragma once
 
 #include <runnel/device_resource.hpp>
@@ -23,7 +23,7 @@
 namespace runnel::inline RUNNEL_ABI {
 
 namespace detail {
-/// A native stream, or another library's view of one, as cuda::stream_ref.
+/// A native stream, or another library's view of one, such as cuda::stream_ref.
 template <class S>
 concept NamesStream = std::convertible_to<const S&, native::stream> || requires(const S& stream) {
   { stream.get() } -> std::convertible_to<native::stream>;
@@ -39,8 +39,9 @@ template <NamesStream S>
 
 /// runnel's own resource for code that has other libraries' streams, such as CCCL's and RMM's
 /// containers: a DeviceResource that takes native streams and views of them. It is a small value
-/// that owns nothing. CCCL asks of a resource, besides, which memory it gives: a class derived from
-/// this one has `friend void get_property(const Mine&, cuda::mr::device_accessible) noexcept {}`.
+/// that owns nothing. CCCL also requires a property that states the kind of memory: derive a class
+/// from this one that has
+/// `friend void get_property(const Mine&, cuda::mr::device_accessible) noexcept {}`.
 class NativeDeviceResource {
  public:
   static constexpr std::size_t max_alignment = DeviceResource::max_alignment;  ///< bytes
@@ -62,14 +63,16 @@ class NativeDeviceResource {
     resource_.deallocate(StreamRef::from_native(detail::handle_of(stream), device()), pointer,
                          bytes, alignment);
   }
-  /// Memory that every stream may use when the call returns. Waits for the device's default stream.
+  /// Allocates memory that every stream may use when the call returns. Waits for the device's
+  /// default stream.
   /// @throws as allocate()
   [[nodiscard]] void* allocate_sync(std::size_t bytes,
                                     std::size_t alignment = max_alignment) const {
     const StreamRef stream = device().default_stream();
     void* const block = resource_.allocate(stream, bytes, alignment);
     try {
-      // an exception of a host function stays for the stream's own synchronize()
+      // Not stream.synchronize(), which would throw, and so consume, an exception of a host
+      // function.
       stream.record_event().synchronize();
       return block;
     } catch (...) {
@@ -77,14 +80,14 @@ class NativeDeviceResource {
       throw;
     }
   }
-  /// Gives the block back behind the work of the device's default stream so far. Requires: no other
-  /// stream's work uses it any more.
+  /// Frees the block after the work submitted to the device's default stream so far. Requires: the
+  /// work of other streams that uses it is complete.
   void deallocate_sync(void* pointer, std::size_t bytes,
                        std::size_t alignment = max_alignment) const {
     resource_.deallocate(device().default_stream(), pointer, bytes, alignment);
   }
 
-  ///@{ The same in the words of CCCL until 3.0 and RMM until 25.
+  ///@{ The same with the names of CCCL until 3.0 and RMM until 25.
   template <detail::NamesStream S>
   [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment,
                                      const S& stream) const {
@@ -112,17 +115,18 @@ class NativeDeviceResource {
   DeviceResource resource_;
 };
 
-/// Never lets more than `limit` bytes be allocated through it at a time, from a resource of
-/// whichever library. Copies share the limit and the bytes in use. DeviceResource::set_limit()
-/// instead limits all that the process allocates on a device through runnel.
+/// Limits the bytes that are allocated through it at any time, from a resource of any library.
+/// Copies share the limit and the bytes in use. To limit everything that the process allocates on a
+/// device through runnel, use DeviceResource::set_limit() instead.
 template <StreamOrderedResource R>
 class LimitResource {
  public:
-  /// Keeps a copy of `upstream`, which does the work.
+  /// Stores a copy of `upstream`, which allocates the memory.
   LimitResource(R upstream, std::size_t limit)
       : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>(limit)} {}
 
-  /// @throws errc::out_of_memory beyond the limit, and what the upstream resource throws
+  /// Allocates from the upstream resource. @throws errc::out_of_memory beyond the limit, and what
+  /// the upstream resource throws
   [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes,
                                std::size_t alignment = DeviceResource::max_alignment) {
     std::size_t used = shared_->in_use.load(std::memory_order_relaxed);
@@ -140,13 +144,13 @@ class LimitResource {
       throw;
     }
   }
-  /// Gives a block back. If the upstream resource throws, its bytes stay in use.
+  /// Deallocates a block. If the upstream resource throws, its bytes stay in use.
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes,
                   std::size_t alignment = DeviceResource::max_alignment) {
     deallocate_to(upstream_, stream, pointer, bytes, alignment);
     if (pointer != nullptr) shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
   }
-  /// The limit in bytes.
+  /// The limit, in bytes.
   [[nodiscard]] std::size_t limit() const noexcept { return shared_->limit; }
   /// Bytes allocated at this moment.
   [[nodiscard]] std::size_t in_use() const noexcept {
@@ -166,15 +170,16 @@ class LimitResource {
   std::shared_ptr<Shared> shared_;
 };
 
-/// Counts what is allocated through it. Copies share the counts.
+/// Counts the blocks and bytes that are allocated through it. Copies share the counts.
 template <StreamOrderedResource R>
 class StatisticsResource {
  public:
-  /// Keeps a copy of `upstream`, which does the work.
+  /// Stores a copy of `upstream`, which allocates the memory.
   explicit StatisticsResource(R upstream)
       : upstream_{std::move(upstream)}, shared_{std::make_shared<Shared>()} {}
 
-  /// @throws what the upstream resource throws, and nothing is counted
+  /// Allocates from the upstream resource. If that throws, nothing is counted. @throws what the
+  /// upstream resource throws
   [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes,
                                std::size_t alignment = DeviceResource::max_alignment) {
     void* const pointer = allocate_from(upstream_, stream, bytes, alignment);
@@ -187,7 +192,8 @@ class StatisticsResource {
     }
     return pointer;
   }
-  /// Gives a block back. @throws what the upstream resource throws, and nothing is counted
+  /// Deallocates a block. If the upstream resource throws, nothing is counted.
+  /// @throws what the upstream resource throws
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes,
                   std::size_t alignment = DeviceResource::max_alignment) {
     deallocate_to(upstream_, stream, pointer, bytes, alignment);
@@ -195,13 +201,13 @@ class StatisticsResource {
     shared_->blocks.fetch_sub(1, std::memory_order_relaxed);
     shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
   }
-  /// What is allocated through this resource and its copies.
+  /// Statistics of the memory that is allocated through this resource and its copies.
   [[nodiscard]] DeviceStatistics statistics() const noexcept {
     return {.in_use = shared_->in_use.load(std::memory_order_relaxed),
             .peak = shared_->peak.load(std::memory_order_relaxed),
             .blocks = shared_->blocks.load(std::memory_order_relaxed)};
   }
-  /// Makes the bytes in use now the peak.
+  /// Sets `peak` to the bytes in use at this moment.
   void reset_peak() noexcept {
     shared_->peak.store(shared_->in_use.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
@@ -219,30 +225,32 @@ class StatisticsResource {
   std::shared_ptr<Shared> shared_;
 };
 
-/// What a LoggingResource tells.
+/// What a LoggingResource logs.
 struct ResourceCall {
-  /// What was called.
+  /// The kind of call.
   enum class Kind {
     allocate,         ///< the block was allocated
     failed_allocate,  ///< the upstream resource has thrown; `pointer` is null
-    deallocate,       ///< the block is about to be given back
+    deallocate,       ///< the block is about to be deallocated
   };
-  Kind kind;              ///< what was called
+  Kind kind;              ///< the kind of call
   std::uint64_t stream;   ///< StreamRef::id()
   void* pointer;          ///< the block
   std::size_t bytes;      ///< of the block
   std::size_t alignment;  ///< of the block
 };
 
-/// Calls `log(const ResourceCall&)` for each call. Several threads may call it at a time. What it
-/// throws reaches the caller; a block whose allocation cannot be logged is given back first.
+/// Calls `log(const ResourceCall&)` for each call. Several threads may call `log` at a time. An
+/// exception of `log` propagates to the caller; a block whose allocation could not be logged is
+/// deallocated first.
 template <StreamOrderedResource R, std::invocable<const ResourceCall&> Log>
 class LoggingResource {
  public:
-  /// Keeps copies of both.
+  /// Stores copies of both.
   LoggingResource(R upstream, Log log) : upstream_{std::move(upstream)}, log_{std::move(log)} {}
 
-  /// @throws what the upstream resource and the log throw
+  /// Allocates from the upstream resource, and logs the call. @throws what the upstream resource
+  /// and the log throw
   [[nodiscard]] void* allocate(StreamRef stream, std::size_t bytes,
                                std::size_t alignment = DeviceResource::max_alignment) {
     void* pointer = nullptr;
@@ -261,7 +269,7 @@ class LoggingResource {
     }
     return pointer;
   }
-  /// Gives a block back. @throws what the upstream resource and the log throw
+  /// Logs the call, and deallocates the block. @throws what the upstream resource and the log throw
   void deallocate(StreamRef stream, void* pointer, std::size_t bytes,
                   std::size_t alignment = DeviceResource::max_alignment) {
     log_(ResourceCall{ResourceCall::Kind::deallocate, stream.id(), pointer, bytes, alignment});

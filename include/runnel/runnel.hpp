@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// All of runnel but the interop with Kokkos, which is <runnel/kokkos.hpp>.
+/// The main header of runnel. It leaves out the headers that say so in the table below,
+/// <runnel/communicator.hpp>, and <runnel/kokkos.hpp>, the interop with Kokkos.
 ///
 /// Include this header, or the header of each concept that you use. A program goes through five
 /// steps:
 ///
 /// 1. Ask what there is: `Device::count()`, `Device{0}.name()`. Without a GPU, the host backend
-///    shows a device made of threads.
-/// 2. Create streams: `Stream up, down;`. Work in one stream runs in order; work in two streams may
-///    run at the same time.
-/// 3. Get memory. `DeviceBuffer<float> x(n, up);` allocates in the order of `up`. Copies take any
-///    host memory; `PinnedBuffer` is the fastest.
-/// 4. Enqueue work. `copy(up, x, values);` returns at once, whatever memory `values` is in. Launch
-///    kernels on the native handle, `kernel<<<grid, block, 0, up.native()>>>(x.data(), n);`, and
-///    host code with `up.launch_host_func(f);`.
+/// provides a device that runs on threads.
+/// 2. Create streams: `Stream up, down;`. Work in one stream runs in order; work in different
+/// streams may run at the same time.
+/// 3. Get memory. `DeviceBuffer<float> x(n, up);` allocates in the order of `up`. Copies accept any
+/// host memory; a `PinnedBuffer` is the fastest.
+/// 4. Enqueue work. `copy(up, x, values);` returns at once, for any kind of memory. Launch kernels
+/// on the native handle, `kernel<<<grid, block, 0, up.native()>>>(x.data(), n);`, and host code
+/// with `up.launch_host_func(f);`.
 /// 5. Order and wait. `down.wait_stream(up);` makes later work of `down` run after the earlier work
 ///    of `up`; no thread waits. `down.synchronize();` makes the calling thread wait. Errors arrive
 ///    as exceptions that derive from `runnel::Error`.
 ///
 /// Host memory must stay alive and unchanged until the copies that use it have completed. Buffers
-/// and streams may be destroyed while work is under way: the work completes.
+/// and streams may be destroyed while work is pending: the work completes.
 ///
 /// | To | look at |
 /// |---|---|
@@ -30,7 +31,7 @@
 /// | limit, count and log what is allocated | resource_adaptors.hpp, which is not in this header |
 /// | process data larger than the device | overlap.hpp; overlap_bytes.hpp is not in this header |
 /// | record work once and launch it many times | graph.hpp |
-/// | be told of completion without waiting | completion.hpp, keep.hpp; coroutine.hpp and stoppable.hpp are not in this header |
+/// | get notified of completion without waiting | completion.hpp, keep.hpp; coroutine.hpp and stoppable.hpp are not in this header |
 /// | handle errors | error.hpp |
 /// | use handles of other libraries | native.hpp, `from_native` of `StreamRef`, `Stream` and `Event`; foreign_stream.hpp is not in this header |
 /// | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` |

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_copies
-/// Settings for copies of pageable memory, which threads of runnel stage through pinned memory
-/// (`Pageable::stage`). The size from which copies are staged is no setting: 256 KiB, or less if
-/// the stream has work ahead.
+/// Settings for staged copies: threads of runnel copy pageable memory through pinned memory
+/// (`Pageable::stage`). The size from which copies are staged cannot be set: it is 256 KiB, or less
+/// if the stream has pending work.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -12,18 +12,18 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// How staged copies are carried out. The environment (RUNNEL_STAGING_WORKERS,
-/// RUNNEL_STAGING_CHUNK, RUNNEL_STAGING_MEMORY) fills in what is left 0. A copy has at most 256
-/// pieces: a larger copy uses larger pieces, as long as 8 of them fit half of `memory`.
+/// Options of staged copies. The environment variables RUNNEL_STAGING_WORKERS, RUNNEL_STAGING_CHUNK
+/// and RUNNEL_STAGING_MEMORY replace values of 0. A copy is divided into at most 256 pieces: a
+/// larger copy uses larger pieces, as long as 8 of them fit into half of `memory`.
 struct StagingOptions {
-  /// Threads that move bytes between pageable and pinned memory, at most 64 (0 = three quarters of
-  /// the cores, 1 to 12, default).
+  /// The number of threads that move bytes between pageable and pinned memory, at most 64 (0 =
+  /// three quarters of the cores, 1 to 12, default).
   int workers = 0;
-  /// Bytes of the largest piece, 512 KiB to 1 GiB, rounded down to a power of 2 (0 = 8 MiB,
-  /// default). Small copies use smaller pieces.
+  /// The size of the largest piece in bytes, 512 KiB to 1 GiB, rounded down to a power of 2 (0 = 8
+  /// MiB, default). Small copies use smaller pieces.
   std::size_t chunk = 0;
-  /// Bytes of pinned memory for all streams together (0 = 512 MiB, default). Beyond that, or
-  /// without memory, a stream gets smaller pieces.
+  /// Bytes of pinned memory for all streams together (0 = 512 MiB, default). When it is used up, or
+  /// cannot be allocated, copies use smaller pieces.
   std::size_t memory = 0;
 };
 
@@ -37,11 +37,11 @@ class Staging {
   /// @throws errc::not_permitted if a copy has been staged, errc::invalid_argument for negative
   /// workers
   static void set_options(const StagingOptions& options);
-  /// The options in force, with numbers in place of zeros.
+  /// The options in effect, with the actual values in place of zeros.
   [[nodiscard]] static StagingOptions options();
 
-  /// Gives up the pinned memory that no staged copy is using: a thread of the library gives it back
-  /// to the runtime, for which the call waits at most 0.1 s. The next staged copy allocates its own
+  /// Frees the pinned memory that no staged copy is using: a thread of the library returns it to
+  /// the runtime, and the call waits at most 0.1 s for that. The next staged copy allocates memory
   /// again.
   static void trim();
 };

@@ -14,18 +14,19 @@ namespace runnel::inline RUNNEL_ABI {
 struct LiveObjects {
   std::size_t streams;        ///< streams that a `Stream` or a pool owns or wraps
   std::size_t events;         ///< events that an `Event` or `TimedEvent` owns
-  std::size_t pooled_events;  ///< events kept for reuse by events and `wait_stream`; at most as
-                              ///< many as were in use at one time
+  std::size_t pooled_events;  ///< native events kept for reuse by events and `wait_stream`; at most
+                              ///< as many as were in use at one time
   std::size_t
-      pinned_blocks;  ///< blocks of the pinned pool that users own; cached blocks are not counted
+      pinned_blocks;  ///< allocated blocks of the pinned pool; cached blocks are not counted
   std::size_t
       device_blocks;  ///< blocks of a `DeviceBuffer`, a `ManagedBuffer` or a `DeviceResource`
-  std::size_t host_functions;  ///< functions enqueued, or owned by a graph, and not yet destroyed
+  std::size_t host_functions;  ///< host functions that are enqueued, or owned by a graph, and not
+                               ///< yet destroyed
   std::size_t graphs;          ///< graphs that a `Graph` owns
   friend constexpr bool operator==(const LiveObjects&, const LiveObjects&) noexcept = default;
 };
 
-/// The counts at this moment. Makes no runtime call.
+/// Returns the counts at this moment. Makes no runtime call.
 [[nodiscard]] LiveObjects live_objects() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -11,9 +11,9 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// As `stream.synchronize()`, but ends once a stop is requested: false then, unless the work is
-/// complete. The wait ends within about a millisecond of the request; the work goes on. @throws as
-/// StreamRef::synchronize()
+/// As `stream.synchronize()`, but the wait ends once a stop is requested; returns false then,
+/// unless the work is complete. The wait ends within about a millisecond of the request; the work
+/// itself continues. @throws as StreamRef::synchronize()
 [[nodiscard]] bool synchronize(StreamRef stream, const std::stop_token& stop);
 /// The same for an Event or a TimedEvent. @throws as its synchronize()
 [[nodiscard]] bool synchronize(const detail::EventBase& event, const std::stop_token& stop);

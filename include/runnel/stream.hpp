@@ -29,8 +29,9 @@ class Event;
 class TimedEvent;
 
 namespace detail {
-struct FunctionWithoutOutcome;  // of <runnel/completion.hpp>
-/// <runnel/completion.hpp> was not included. For what needs it and is called with a T.
+struct FunctionWithoutOutcome;  // Defined in <runnel/completion.hpp>.
+/// True if <runnel/completion.hpp> was not included. T makes the check depend on a template
+/// parameter, so that it is evaluated at the call.
 template <class T, class OfCompletion = FunctionWithoutOutcome>
 concept WithoutCompletion = !requires { sizeof(OfCompletion); };
 template <class T>
@@ -40,32 +41,32 @@ concept KokkosInstance =
 
 /// Options of a new stream.
 struct StreamOptions {
-  /// Clamped to the device's range (default: Priority::normal).
+  /// The priority, which is clamped to the device's range (default: Priority::normal).
   Priority priority = Priority::normal;
-  /// True: the stream orders with the device's default stream, as plain `cudaStreamCreate` does.
-  /// False (default): independent of it.
+  /// True: the stream is ordered with the device's default stream, like a stream of plain
+  /// `cudaStreamCreate`. False (default): it is independent of the default stream.
   bool blocking = false;
-  /// The name that profilers and timelines show (null = none, default). It is copied; at most 31
-  /// bytes are kept.
+  /// The name that profilers and timelines show (null = none, default). It is copied, and truncated
+  /// to 31 bytes.
   const char* name = nullptr;
-  /// A part of the stream's device, on which the stream's kernels run (default: all of it).
-  /// `blocking` does not count then: such a stream is independent of the default stream on NVIDIA,
-  /// and orders with it on AMD, where it also has normal priority. is_blocking() and priority()
-  /// tell. Copies and host functions are not affected.
+  /// The part of the device on which the stream's kernels run (default: the whole device). If it is
+  /// set, `blocking` is ignored: the stream is independent of the default stream on NVIDIA; on AMD
+  /// it is ordered with the default stream and has normal priority. is_blocking() and priority()
+  /// return what is in effect. Copies and host functions are not affected.
   Partition partition = {};
 };
 
-/// Whether the object that wraps a native handle destroys the handle in the end.
+/// Whether the object that wraps a native handle also destroys it.
 enum class Ownership {
   borrow,  ///< the handle's owner destroys it
   take,    ///< the wrapping object destroys it
 };
 
-/// A view of a stream: it copies freely and owns nothing. Using a view after its stream was
-/// destroyed throws `errc::invalid_handle`, even if the runtime gave the same handle to a new
-/// stream. Unless it says otherwise, a member throws `errc::not_permitted` inside a host function,
-/// never waits, and leaves the current device as it found it. In a capture, queries and waits throw
-/// errc::capture.
+/// A view of a stream: it is cheap to copy and owns nothing. Using a view after its stream was
+/// destroyed throws `errc::invalid_handle`, even if the runtime has reused the handle for a new
+/// stream. Unless documented otherwise, a member throws `errc::not_permitted` inside a host
+/// function, never waits, and does not change the current device. In a capture, queries and waits
+/// throw errc::capture.
 class StreamRef {
  public:
   /// @cond
@@ -79,58 +80,59 @@ class StreamRef {
       const E&);
   /// @endcond
 
-  /// The calling thread's own default stream on that device. The view ends with the thread; on
-  /// another thread every operation on it throws errc::invalid_argument.
+  /// The calling thread's own default stream on that device. The view is valid until the thread
+  /// ends; on another thread every operation on it throws errc::invalid_argument.
   [[nodiscard]] static StreamRef per_thread_default(Device device);
 
-  /// @{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 mean
-  /// what they mean to the vendors: 0 and 1 the device's default stream, 2 the calling thread's
-  /// own. All views and Stream objects of one handle are one stream. The view of a Stream's handle
-  /// ends with that Stream. Any other view does not end by itself: do not use it once the other
-  /// code has destroyed its stream (ForeignStream keeps the owner alive). Without a device the
-  /// runtime is asked for it; 0, 1 and 2 are of the current device then.
+  /// @{ A view of a stream that other code owns, by its native handle. The handles 0, 1 and 2 have
+  /// the vendors' meaning: 0 and 1 are the device's default stream, 2 is the calling thread's own
+  /// default stream. All views and Stream objects of one handle refer to the same stream. A view of
+  /// a Stream's handle becomes invalid when that Stream is destroyed. Other views do not become
+  /// invalid: do not use them once the other code has destroyed its stream (ForeignStream keeps the
+  /// owner alive). Without the argument `device` the runtime is queried for it; 0, 1 and 2 then
+  /// belong to the current device.
   /// @throws errc::invalid_argument for another device's handle, errc::not_supported if the runtime
-  /// cannot tell the device, on the host backend errc::invalid_handle for what is no living stream
+  /// cannot report the device, and, on the host backend, errc::invalid_handle for a handle of no
+  /// live stream
   [[nodiscard]] static StreamRef from_native(native::stream handle, Device device);
   [[nodiscard]] static StreamRef from_native(native::stream handle);
   ///@}
 
-  /// The vendor's handle, as `kernel<<<grid, block, 0, s.native()>>>` takes it. Makes no runtime
-  /// call.
+  /// The vendor's handle, for `kernel<<<grid, block, 0, s.native()>>>`. Makes no runtime call.
   [[nodiscard]] native::stream native() const { return live().hand_out(); }
   /// The device that runs the stream's work.
   [[nodiscard]] Device device() const { return Device{live().device}; }
-  /// A number that no other stream of this process ever has; 0 for a moved-from stream.
+  /// A number that identifies the stream and is never reused in this process; 0 for a moved-from
+  /// stream.
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   /// False once the stream was destroyed or moved from.
   [[nodiscard]] bool is_valid() const noexcept { return detail::is_live(slot_, id_); }
   /// The effective priority, after clamping.
   [[nodiscard]] Priority priority() const;
-  /// Whether the stream orders with the device's default stream.
+  /// Whether the stream is ordered with the device's default stream.
   [[nodiscard]] bool is_blocking() const { return live().blocking; }
-  /// On how many multiprocessors the stream's kernels may run: those of StreamOptions::partition,
-  /// else all of the device.
+  /// The number of multiprocessors on which the stream's kernels may run: those of
+  /// StreamOptions::partition, or all of the device.
   [[nodiscard]] int multiprocessors() const;
   /// The name from StreamOptions; "" if none was given.
   [[nodiscard]] const char* name() const { return live().name; }
 
-  /// Whether the runtime is capturing the stream into a graph: what is submitted is then recorded
+  /// Whether the runtime is capturing the stream into a graph: submitted work is then recorded
   /// instead of run.
   [[nodiscard]] bool is_capturing() const;
-  /// True when everything submitted so far has completed, the running task included. Throws an
-  /// error of earlier work.
+  /// Whether everything submitted so far has completed. Throws an error of earlier work.
   [[nodiscard]] bool query() const;
-  /// Waits until everything submitted so far has completed. Then throws the first exception of a
-  /// host function, if there was one, once.
+  /// Waits until everything submitted so far has completed. If a host function threw, it then
+  /// throws the first such exception; later calls do not throw it again.
   void synchronize() const;
-  /// The same, but throws nothing: clears a `std::error_code` (of <runnel/error.hpp>), or sets it.
-  /// errc::function_failed: a host function threw, and the next synchronize() that may throw will
-  /// throw that exception.
+  /// The same, but throws nothing: it clears or sets a `std::error_code` (include
+  /// <runnel/error.hpp>). errc::function_failed means that a host function threw; the next
+  /// synchronize() without an error code throws that exception.
   template <class ErrorCode>
   auto synchronize(ErrorCode& code) const noexcept -> decltype(set_by_synchronize(code, *this)) {
     return set_by_synchronize(code, *this);
   }
-  /// As synchronize(), but waits at most `timeout`: false if the time ran out first.
+  /// As synchronize(), but waits at most `timeout`; returns false if the time ran out first.
   template <class Rep, class Period>
   [[nodiscard]] bool synchronize_for(std::chrono::duration<Rep, Period> timeout) const {
     return synchronize_to(detail::deadline_after(timeout));
@@ -142,14 +144,15 @@ class StreamRef {
   }
 
   /// Calls `function(const Outcome&)` once, on a thread of the library, when everything submitted
-  /// so far is complete or has failed, in the order of the calls. Nothing is enqueued that later
-  /// work waits for. The outcome is what `synchronize()` would throw: an error of the runtime, also
-  /// where a lost device skips host functions, or the first exception of a host function, which
-  /// `synchronize()` throws all the same. The function may use streams, and finds its thread as
-  /// new. It must not wait for another one, because one thread calls them all. The stream's next
-  /// `synchronize()` throws the first exception that leaves it. Nothing is called in a forked
-  /// child, nor once the process exits. If on_complete() throws, the function is never called.
-  /// Needs <runnel/completion.hpp>.
+  /// so far is complete or has failed. Functions of one stream are called in the order of the
+  /// on_complete() calls. Later work of the stream does not wait for the function. The outcome is
+  /// what `synchronize()` would throw: an error of the runtime, also if the device was lost and
+  /// host functions were skipped, or the first exception of a host function, which `synchronize()`
+  /// still throws. The function may use streams; its thread has the current device and streams of a
+  /// new thread. One thread calls all such functions, so a function must not wait for another one.
+  /// The stream's next `synchronize()` throws the first exception that leaves the function.
+  /// Functions are not called in a forked child, nor once the process exits. If on_complete()
+  /// throws, the function is never called. Include <runnel/completion.hpp> to use it.
   /// @throws errc::capture for a stream that is being captured; errc::invalid_argument for a null
   /// function
   template <class F>
@@ -157,31 +160,31 @@ class StreamRef {
       -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
-  /// A Future of everything submitted so far, with the outcome that `on_complete()` gets. Needs
-  /// <runnel/completion.hpp>.
+  /// A Future of everything submitted so far, with the outcome that `on_complete()` would pass.
+  /// Include <runnel/completion.hpp> to use it.
   template <class View = StreamRef>
   [[nodiscard]] auto future() const -> decltype(future_of(View{*this})) {
     return future_of(View{*this});
   }
 
-  /// Work submitted to this stream from now on runs after the work that `event` has recorded at
-  /// this moment. An event that was never recorded is complete.
+  /// Work submitted to this stream from now on runs after the work that `event` has recorded at the
+  /// time of the call. An event that was never recorded counts as complete.
   void wait_event(const Event& event) const;
   /// The same for a timed event.
   void wait_event(const TimedEvent& event) const;
-  /// Work submitted to this stream from now on runs after everything submitted to `other` so far,
-  /// on any device. Waiting for itself does nothing.
+  /// Work submitted to this stream from now on runs after everything submitted to `other` so far.
+  /// The streams may be of different devices. Does nothing if `other` is this stream.
   void wait_stream(StreamRef other) const;
   /// A new event that records everything submitted so far.
   [[nodiscard]] Event record_event() const;
-  ///@{ Records everything submitted so far in `event`, in place of what the event recorded before.
+  ///@{ Records everything submitted so far in `event`, and replaces its previous record.
   void record_event(Event& event) const;
   void record_event(TimedEvent& event) const;
   ///@}
 
-  /// Enqueues `function()`: it runs once, on a thread of the runtime, after the work submitted so
-  /// far and before later work, and is destroyed once. The function may wait for other threads but
-  /// must not use streams. The next `synchronize()` throws the first exception that leaves such a
+  /// Enqueues `function()`: it is called once, on a thread of the runtime, after the work submitted
+  /// so far and before later work, and then destroyed. The function may wait for other threads but
+  /// must not use streams. The next `synchronize()` throws the first exception that leaves a host
   /// function. @throws errc::invalid_argument for a null function pointer or an empty
   /// `std::function`
   template <detail::HostCallable F>
@@ -206,20 +209,20 @@ class StreamRef {
   /// @endcond
 
   /// Work submitted to this stream from now on waits until the number at `location` is at least
-  /// `value`, as a cyclic difference: `static_cast<std::int32_t>(*location - value) >= 0`. The
+  /// `value`, compared cyclically: `static_cast<std::int32_t>(*location - value) >= 0`. The
   /// location is in pinned or registered memory, and aligned to 4 bytes. A stream or the host
-  /// writes the number (docs/sharing.md). Requires: nothing that must happen before is enqueued
-  /// later on this device, because streams share hardware queues. @throws errc::invalid_argument
-  /// for other memory, errc::not_supported without Device::has_stream_memory_operations(),
-  /// errc::capture in a capture
+  /// writes the number (docs/sharing.md). Requires: the work that leads to the write was enqueued
+  /// on this device before this call, because streams share hardware queues. @throws
+  /// errc::invalid_argument for other memory, errc::not_supported without
+  /// Device::has_stream_memory_operations(), errc::capture in a capture
   void wait_value(const std::uint32_t* location, std::uint32_t value) const;
-  /// Writes `value` to the location after the work submitted so far, whose writes are visible to
-  /// whoever sees the number. The location is as for wait_value(), and the errors are the same.
+  /// Writes `value` to the location after the work submitted so far. An observer that reads the new
+  /// number also sees the writes of that work. The location and the errors are as for wait_value().
   void write_value(std::uint32_t* location, std::uint32_t value) const;
 
-  /// @{ Tells the checker (race_checker.hpp) that a kernel or a host function, which the caller
-  /// submits to this stream here, reads or writes memory: `bytes` bytes, or all elements of a
-  /// vector, a span or a buffer. Does nothing while the checker is off.
+  /// @{ Declares to the race checker (race_checker.hpp) that a kernel or a host function that the
+  /// caller submits to this stream at this point reads, or writes, memory: `bytes` bytes, or all
+  /// elements of a vector, a span or a buffer. Does nothing while the checker is off.
   void reads(const void* pointer, std::size_t bytes) const {
     declare(detail::MemoryAccess::read, pointer, bytes);
   }
@@ -238,11 +241,11 @@ class StreamRef {
   }
   ///@}
 
-  /// Makes this stream and its device current on the calling thread until changed; not in a host
-  /// function or a hook (errc::not_permitted).
+  /// Makes this stream and its device current on the calling thread until changed. @throws
+  /// errc::not_permitted in a host function and in a hook
   void use() const;
 
-  /// Whether both view the same stream. Two views of one destroyed stream are still equal.
+  /// Whether both refer to the same stream. Two views of one destroyed stream are still equal.
   friend bool operator==(StreamRef a, StreamRef b) noexcept { return a.id_ == b.id_; }
   /// Writes to_string(stream).
   template <class Char, class Traits>
@@ -250,14 +253,14 @@ class StreamRef {
                                                       StreamRef stream) {
     return out << to_string(stream).c_str();
   }
-  /// "Stream(id 7, device 0)". Makes no runtime call.
+  /// Text such as "Stream(id 7, device 0)". Makes no runtime call.
   friend std::string to_string(StreamRef stream) {
     return detail::describe(stream.slot_, stream.id_);
   }
 
  protected:
   friend struct detail::Access;
-  /// For the library: a stream that it knows.
+  /// For the library's own use.
   constexpr StreamRef(detail::StreamSlot* slot, std::uint64_t id) noexcept : slot_{slot}, id_{id} {}
 
   detail::StreamSlot* slot_;  ///< null for a moved-from stream
@@ -277,15 +280,15 @@ class StreamRef {
   }
 };
 
-/// Owns a stream. Destroying it returns at once; submitted work still completes. Every use of a
-/// moved-from stream throws.
+/// Owns a stream. The destructor does not wait; submitted work still completes. Every use of a
+/// moved-from stream throws errc::invalid_handle.
 class Stream : public StreamRef {
  public:
-  /// A stream of the current device.
+  /// Creates a stream on the current device.
   Stream() : Stream(StreamOptions{}) {}
-  /// A stream of the current device.
+  /// Creates a stream on the current device.
   explicit Stream(StreamOptions options) : Stream(Device::current(), options) {}
-  /// A stream of `device`, which does not become current. @throws errc::no_device,
+  /// Creates a stream on `device`, and does not change the current device. @throws errc::no_device,
   /// errc::invalid_device; errc::invalid_argument for a partition of another device
   explicit Stream(Device device, StreamOptions options = {});
   /// @cond
@@ -302,23 +305,23 @@ class Stream : public StreamRef {
     if (held_) detail::drop_stream(held_);
   }
 
-  /// Wraps a native handle. All Stream objects of one handle are one stream: they are equal, have
-  /// one `id()`, and share the exceptions of host functions: whichever object is synchronized first
-  /// throws them. They end with the last object: a hook is told of an exception that nobody has
-  /// collected. When the object that owns the handle is destroyed, the others throw
-  /// errc::invalid_handle.
-  /// @throws errc::invalid_argument for the handles 0, 1 and 2 of default streams, which
-  /// StreamRef::from_native() takes, for another device's handle, and for Ownership::take of a
-  /// handle that a Stream owns already
+  /// Wraps a native handle. All Stream objects of one handle refer to the same stream: they are
+  /// equal, have the same `id()`, and share the exceptions of host functions, which are thrown by
+  /// the first object that is synchronized. If an exception was not thrown before the last object
+  /// is destroyed, the hook (hooks.hpp) receives it as HookKind::lost_exception. When the object
+  /// that owns the handle is destroyed, the others throw errc::invalid_handle.
+  /// @throws errc::invalid_argument for the handles 0, 1 and 2 of default streams (use
+  /// StreamRef::from_native() for them), for another device's handle, and for Ownership::take of a
+  /// handle that another Stream owns already
   [[nodiscard]] static Stream from_native(native::stream handle, Device device,
                                           Ownership ownership);
-  /// The same; asks the runtime for the device. @throws errc::not_supported if the runtime cannot
-  /// tell
+  /// The same; queries the runtime for the device. @throws errc::not_supported if the runtime
+  /// cannot report it
   [[nodiscard]] static Stream from_native(native::stream handle, Ownership ownership);
   static Stream from_native(std::nullptr_t, Device, Ownership) = delete;
-  /// Gives the handle to the caller, who then destroys it. This object is moved-from afterwards,
-  /// and views of the stream end, unless another Stream object wraps the handle: that object stays
-  /// valid and borrows the handle from now on.
+  /// Transfers ownership of the handle to the caller, who must destroy it. This object is
+  /// moved-from afterwards, and views of the stream become invalid, unless another Stream object
+  /// wraps the handle: that object stays valid and borrows the handle from now on.
   [[nodiscard]] native::stream release();
 
  private:
@@ -328,7 +331,7 @@ class Stream : public StreamRef {
     id_ = 0;
   }
 
-  // apart from the view, so that assigning to the base never changes what is destroyed
+  // Separate from the view, so that assigning to the base never changes what is destroyed.
   detail::SlotReference held_;
 };
 

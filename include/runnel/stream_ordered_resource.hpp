@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// What a resource is that allocates in stream order, of any library, and how the library calls
-/// one.
+/// The concept of a resource, from any library, that allocates in stream order, and the functions
+/// that call one.
 #pragma once
 
 #include <runnel/detail/refused.hpp>
@@ -22,7 +22,7 @@ concept AllocatesOn = requires(R& resource, S stream, void* pointer, std::size_t
   { resource.allocate(stream, size, size) } -> ConvertibleTo<void*>;
   resource.deallocate(stream, pointer, size, size);
 };
-/// The names and the order of CCCL until 3.0, and of RMM until 25.
+/// The names and the argument order of CCCL until 3.0, and of RMM until 25.
 template <class R>
 concept AllocatesAsync =
     requires(R& resource, native::stream stream, void* pointer, std::size_t size) {
@@ -32,15 +32,15 @@ concept AllocatesAsync =
 }  // namespace detail
 
 /// A resource with `allocate(stream, bytes, alignment)` and
-/// `deallocate(stream, pointer, bytes, alignment)`, which take a StreamRef or the native stream, as
-/// CCCL's and RMM's take it. The older form of these is one too:
+/// `deallocate(stream, pointer, bytes, alignment)`, whose stream is a StreamRef, or a native stream
+/// as in CCCL and RMM. A resource may also have the older form of these functions:
 /// `allocate_async(bytes, alignment, stream)` and
 /// `deallocate_async(pointer, bytes, alignment, stream)`.
 template <class R>
 concept StreamOrderedResource = detail::AllocatesOn<R, StreamRef> ||
                                 detail::AllocatesOn<R, native::stream> || detail::AllocatesAsync<R>;
 
-/// Allocates from any such resource. @throws what the resource throws
+/// Allocates from any stream-ordered resource. @throws what the resource throws
 template <StreamOrderedResource R>
 [[nodiscard]] void* allocate_from(R& resource, StreamRef stream, std::size_t bytes,
                                   std::size_t alignment) {
@@ -51,7 +51,7 @@ template <StreamOrderedResource R>
   else
     return resource.allocate_async(bytes, alignment, stream.native());
 }
-/// Gives the block back. @throws what the resource throws
+/// Deallocates the block. @throws what the resource throws
 template <StreamOrderedResource R>
 void deallocate_to(R& resource, StreamRef stream, void* pointer, std::size_t bytes,
                    std::size_t alignment) {
@@ -67,8 +67,8 @@ namespace detail {
 
 [[nodiscard]] constexpr auto& pointed_to(auto& object) noexcept { return object; }
 [[nodiscard]] constexpr auto& pointed_to(auto* pointer) noexcept { return *pointer; }
-/// The resource that a handle stands for: the handle itself, or what std::ref or a smart pointer
-/// refers to.
+/// The resource that a handle refers to: the handle itself, or the object behind a std::ref or a
+/// smart pointer.
 template <class R>
 [[nodiscard]] auto& resource_behind(R& handle) noexcept {
   if constexpr (StreamOrderedResource<R>)
@@ -76,13 +76,13 @@ template <class R>
   else
     return pointed_to(handle.get());
 }
-/// What a buffer takes as its resource.
+/// What the constructor of a buffer accepts as a resource.
 template <class R>
 concept ResourceHandle = StreamOrderedResource<R> || requires(R& handle) {
   requires StreamOrderedResource<std::remove_cvref_t<decltype(pointed_to(handle.get()))>>;
 };
 
-/// A resource of the program's, which the buffers that allocate from it share.
+/// A type-erased resource of the program, shared by the buffers that allocate from it.
 class AnyResource {
  public:
   AnyResource() = default;
@@ -97,12 +97,12 @@ class AnyResource {
   std::atomic<std::size_t> owners_{1};
 };
 
-/// One of the owners of a resource, or of none. It is as large as a pointer, so that buffers
-/// without a resource cost as little as before.
+/// A counted reference to a resource, or null. It has the size of a pointer, so that buffers
+/// without a resource stay small.
 class SharedResource {
  public:
   SharedResource() noexcept = default;
-  /// The first owner.
+  /// Creates the first reference.
   explicit SharedResource(AnyResource* resource) noexcept : resource_{resource} {}
   SharedResource(const SharedResource& other) noexcept : resource_{other.resource_} {
     if (resource_ != nullptr) resource_->owners_.fetch_add(1, std::memory_order_relaxed);
@@ -129,7 +129,8 @@ class SharedResource {
 template <ResourceHandle R>
 class KeptResource final : public AnyResource {
  public:
-  static constexpr std::size_t alignment = 256;  // bytes: what kernels and record_stream() count on
+  static constexpr std::size_t alignment =
+      256;  // In bytes; kernels and record_stream() rely on it.
   explicit KeptResource(R handle) : handle_{std::move(handle)} {}
   [[nodiscard]] void* take(StreamRef stream, std::size_t bytes) override {
     return allocate_from(resource_behind(handle_), stream, bytes, alignment);

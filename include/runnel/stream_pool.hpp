@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_streams
-/// A pool of streams of one device and priority. The pool leases each stream to one holder at a
+/// A pool of streams of one device with the same options. It leases each stream to one user at a
 /// time.
 #pragma once
 
@@ -24,18 +24,19 @@ void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept;
 
 /// Options of a pool.
 struct StreamPoolOptions {
-  std::size_t size = 8;  ///< streams to create at once, at least 1 (default: 8)
+  std::size_t size = 8;  ///< streams that the constructor creates, at least 1 (default: 8)
   std::size_t max =
-      std::numeric_limits<std::size_t>::max();  ///< most streams, leased or not; the pool grows up
-                                                ///< to this number (default: no limit)
+      std::numeric_limits<std::size_t>::max();  ///< the maximum number of streams, leased or not,
+                                                ///< up to which the pool grows (default: no limit)
   StreamOptions stream = {};                    ///< options of each stream
 };
 
-/// A stream leased from a pool. It goes back when the lease ends, with the work that is still in
-/// it: the next holder's work runs after that. A capture that was begun on it with begin_capture()
-/// ends without a graph. If another thread has begun it, the stream is destroyed, and the pool may
-/// create another one. A stream that took part in a capture of another one is leased again once
-/// that has ended, and before that, if no other stream is there, to the thread that captures.
+/// A stream leased from a pool. The destructor of the lease returns the stream, which may still
+/// have pending work: the work of the next lease runs after that. If a capture was begun on the
+/// stream with begin_capture(), it ends without a graph. If another thread has begun that capture,
+/// the stream is destroyed, and the pool may create another one. A stream that takes part in the
+/// capture of another stream is leased again once that capture has ended; before that it is leased
+/// only to the thread that captures, if no other stream is available.
 class StreamLease : public StreamRef {
  public:
   ///@{ The other lease is moved-from afterwards: using it throws.
@@ -63,13 +64,13 @@ class StreamLease : public StreamRef {
       : StreamRef{stream}, pool_{pool}, leased_{slot} {}
 
   detail::StreamPoolState* pool_;
-  // apart from the view, so that assigning to the base never changes which stream goes back
+  // Separate from the view, so that assigning to the base never changes which stream is returned.
   detail::StreamSlot* leased_;
 };
 
 /// Leases streams for exclusive use. Any number of threads may use a pool at once. Leases may
-/// outlive the pool: the streams are destroyed when the pool and all leases are gone. In a forked
-/// child every member throws errc::forked.
+/// outlive the pool: the streams are destroyed when the pool and all leases are destroyed. In a
+/// forked child every member throws errc::forked.
 class StreamPool {
  public:
   /// Creates `options.size` streams. @throws errc::invalid_argument for a size of 0 or one above
@@ -87,11 +88,11 @@ class StreamPool {
     if (state_ != nullptr) detail::drop_stream_pool(state_);
   }
 
-  /// Leases the stream that came back first; if none is there, the pool creates one. @throws
+  /// Leases the stream that was returned first; if none is available, the pool creates one. @throws
   /// errc::pool_exhausted at `options.max`; errc::not_permitted in a host function and in a hook
   [[nodiscard]] StreamLease acquire();
-  /// As acquire(), but at `options.max` waits at most `timeout` until a stream comes back; nothing
-  /// if the time ran out first.
+  /// As acquire(), but if `options.max` streams are leased, it waits at most `timeout` until one is
+  /// returned. Returns an empty optional if the time ran out first.
   template <class Rep, class Period>
   [[nodiscard]] std::optional<StreamLease> acquire_for(std::chrono::duration<Rep, Period> timeout) {
     return acquire_to(detail::deadline_after(timeout));
@@ -109,7 +110,8 @@ class StreamPool {
   [[nodiscard]] std::size_t size() const;
   /// The number of streams leased at this moment.
   [[nodiscard]] std::size_t leased() const;
-  /// The number of streams created because all were leased; 0 if `size` was enough.
+  /// The number of streams that were created because all others were leased; 0 if `size` was
+  /// enough.
   [[nodiscard]] std::size_t growth() const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a library of collective operations on devices must provide. As in detail/backend.hpp each
-/// function makes one call, returns a status and touches no state of runnel. Only the component
-/// comm uses it.
+/// The functions that a library of collective operations on devices must provide. As in
+/// detail/backend.hpp, each function wraps one call, returns a status and accesses no state of
+/// runnel. Only the component comm uses them.
 #pragma once
 
 #include <runnel/error.hpp>
@@ -11,7 +11,7 @@
 
 namespace runnel::inline RUNNEL_ABI::ccl {
 
-using status = int;  ///< the library's own number
+using status = int;  ///< the library's own error number
 inline constexpr status ok = 0;
 using Handle = void*;  ///< a communicator
 
@@ -23,20 +23,20 @@ enum class Type { bytes, int8, uint8, int32, uint32, int64, uint64, float32, flo
 enum class Reduction { sum, product, min, max };
 
 status make_unique_id(UniqueId& id) noexcept;
-/// Of the current device. Waits for the other ranks.
+/// Creates a communicator on the current device. Waits for the other ranks.
 status init_rank(Handle& made, int size, const UniqueId& id, int rank) noexcept;
-/// A communicator for each of the devices.
+/// Creates a communicator for each of the devices.
 status init_all(Handle* made, int count, const int* devices) noexcept;
 status destroy(Handle communicator) noexcept;
-/// Ends its operations, and destroys it.
+/// Ends the operations of the communicator, and destroys it.
 status abort(Handle communicator) noexcept;
-/// The error that an operation has met, or ok.
+/// The error of an operation that is running or complete, or ok.
 status async_error(Handle communicator, status& error) noexcept;
 
 status group_start() noexcept;
 status group_end() noexcept;
-/// @{ Counts are of elements. That of reduce_scatter is the output's, that of all_gather the
-/// input's.
+/// @{ Counts are in elements. For reduce_scatter it is the count of the output, for all_gather that
+/// of the input.
 status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how,
                   Handle communicator, native::stream stream) noexcept;
 status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root,
@@ -54,10 +54,10 @@ status receive(void* out, std::size_t count, Type type, int peer, Handle communi
 ///@}
 
 errc classify(status s) noexcept;
-/// Whether the status says that work goes on.
+/// Whether the status means that work is in progress.
 bool is_in_progress(status s) noexcept;
 const char* error_text(status s) noexcept;
-/// What the library says of the last error of the process; "" if it says nothing.
+/// The library's text about the last error of the process; "" if there is none.
 const char* last_error() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::ccl

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* splitting = "split a communicator";
 
-/// Calls `f(Words)` with why the library refused.
+/// Calls `f(ReasonParts)` with the library's reason for the error.
 template <class F>
 auto with_reason(ccl::status status, F f) {
   const std::string_view more = ccl::last_error();
@@ -34,7 +34,7 @@ auto with_reason(ccl::status status, F f) {
 
 void check_making(ccl::status status, const char* operation) {
   if (status == ccl::ok) return;
-  with_reason(status, [&](CommunicatorState::Words words) {
+  with_reason(status, [&](CommunicatorState::ReasonParts words) {
     std::string reason;
     for (const std::string_view each : words) reason += each;
     throw_error(errc::communicator_broken, operation, reason.c_str());
@@ -46,7 +46,7 @@ void check_making(ccl::status status, const char* operation) {
                                                   int rank, int size) {
   auto state = std::make_shared<CclState>(options, device, communicator.get(), rank, size);
   static_cast<void>(communicator.release());
-  enlist(*state);
+  register_state(*state);
   return state;
 }
 
@@ -57,24 +57,24 @@ void require_options_of_ccl(const CommunicatorOptions& options) {
                 "arguments: leave out `checked`");
 }
 
-/// What process 0 sends to the others.
-struct Invitation {
+/// What rank 0 sends to the other ranks.
+struct SharedId {
   ccl::status status;
   ccl::UniqueId id;
 };
 
 [[nodiscard]] std::shared_ptr<CclState> join(const CommunicatorOptions& options,
-                                             const Invitation& invitation, int rank, int size,
+                                             const SharedId& shared_id, int rank, int size,
                                              const char* operation) {
-  check_making(invitation.status, operation);
+  check_making(shared_id.status, operation);
   const Device device = Device::current();
   const auto make = [=] {
     const DeviceGuard guard{device};
     ccl::Handle made = nullptr;
-    check_making(ccl::init_rank(made, size, invitation.id, rank), operation);
+    check_making(ccl::init_rank(made, size, shared_id.id, rank), operation);
     return NewCommunicator{made};
   };
-  // The library waits for all ranks, for ever if one of them has failed.
+  // The library waits for all ranks, without a limit if one of them has failed.
   auto made = options.timeout.count() == 0
                   ? make()
                   : make_within(options.timeout, std::packaged_task<NewCommunicator()>{make});
@@ -96,12 +96,13 @@ std::shared_ptr<CommunicatorState> make_ccl_state(const World& world,
     throw_error(errc::invalid_argument, making_communicator,
                 "the world has no `broadcast`: mpi::world(), World::from_file() and "
                 "World::from_environment() make one that has");
-  static_cast<void>(Device::current());  // before anybody waits for this process
+  static_cast<void>(
+      Device::current());  // An error must be thrown before another process waits for this one.
   const RelaxedCapture relaxed;
-  Invitation invitation{};
-  if (world.rank == 0) invitation.status = ccl::make_unique_id(invitation.id);
-  if (world.size > 1) world.broadcast(&invitation, sizeof invitation);
-  return join(options, invitation, world.rank, world.size, making_communicator);
+  SharedId shared_id{};
+  if (world.rank == 0) shared_id.status = ccl::make_unique_id(shared_id.id);
+  if (world.size > 1) world.broadcast(&shared_id, sizeof shared_id);
+  return join(options, shared_id, world.rank, world.size, making_communicator);
 }
 
 std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
@@ -134,11 +135,11 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
       if (status == ccl::ok) status = each->post_connection();
     return status;
   });
-  for (const auto& each : states) each->note_call(posted, making_communicator);
+  for (const auto& each : states) each->break_if_failed(posted, making_communicator);
   states.front()->check();
   try {
     for (const auto& each : states) each->wait_for_connection(states);
-  } catch (const std::exception&) {  // a rank that is alone would wait for ever
+  } catch (const std::exception&) {  // A rank that remains alone would wait without a limit.
     for (const auto& each : states)
       each->break_with(errc::communicator_broken, making_communicator,
                        {"another rank could not be connected"});
@@ -148,40 +149,40 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
   return {states.begin(), states.end()};
 }
 
-Remains::Remains(Device device, std::shared_ptr<Baton> own)
+CclResources::CclResources(Device device, std::shared_ptr<SerialOrder> own)
     : stream{device},
       number{1, stream},
-      own_baton{std::move(own)},
-      baton{own_baton != nullptr ? *own_baton : communicating_device(device.ordinal()).baton} {}
+      own_order{std::move(own)},
+      order{own_order != nullptr ? *own_order : communicating_device(device.ordinal()).order} {}
 
 CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank,
                    int ranks)
     : CommunicatorState{Engine::ccl, given},
       device{of},
-      remains_{std::make_unique<Remains>(of, own_baton)} {
+      resources_{std::make_unique<CclResources>(of, own_order)} {
   rank = own_rank;
   size = ranks;
-  fill(remains_->stream, remains_->number, 0U);
+  fill(resources_->stream, resources_->number, 0U);
   ccl_communicator = made;
 }
 
 CclState::~CclState() {
   if (release_mode() == Release::never) return;
-  delist(*this);
-  remains_->communicator = ccl_communicator.exchange(nullptr);
-  if (remains_->communicator != nullptr) destroy_in_background(std::move(remains_));
+  unregister_state(*this);
+  resources_->communicator = ccl_communicator.exchange(nullptr);
+  if (resources_->communicator != nullptr) destroy_in_background(std::move(resources_));
 }
 
 ccl::status CclState::post_connection() const noexcept {
   constexpr Exchange barrier{
       Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
-  return post(remains_->stream, {&barrier, 1});
+  return post(resources_->stream, {&barrier, 1});
 }
 
 void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> all) {
   const auto begin = sync::Clock::now();
   try {
-    while (!remains_->stream.synchronize_for(20ms)) {
+    while (!resources_->stream.synchronize_for(20ms)) {
       for (const auto& each : all) {
         each->look_for_errors();
         each->check();
@@ -189,7 +190,7 @@ void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> al
       if (is_late(options, begin))
         fail_all(*this, errc::timed_out, making_communicator, {late_text(options)});
     }
-  } catch (const std::exception& error) {  // the operation may be under way
+  } catch (const std::exception& error) {  // The operation may be running.
     if (break_with(errc::communicator_broken, making_communicator,
                    {"the ranks could not be connected: ", error.what()}))
       end_operations();
@@ -214,17 +215,17 @@ void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
     lock.unlock();
     check_call(status, operation);
   };
-  note_use(stream);
+  record_stream(stream);
   if (stream.is_capturing()) return post_all();
-  Baton::Turn turn{baton(), stream};
+  SerialOrder::Entry entry{order(), stream};
   declare_accesses(*this, stream, steps);
   Watch watch = begin_watch(*this, stream, operation);
   post_all();
-  turn.end();
+  entry.end();
   end_watch(std::move(watch), stream);
 }
 
-void CclState::note_use(StreamRef stream) {
+void CclState::record_stream(StreamRef stream) {
   const std::lock_guard lock{uses_lock_};
   if (!uses_.empty() && uses_.back() == stream) return;
   const auto found = std::find(uses_.begin(), uses_.end(), stream);
@@ -233,22 +234,22 @@ void CclState::note_use(StreamRef stream) {
   uses_.push_back(stream);
 }
 
-void CclState::tell_streams(const std::exception_ptr& reason) noexcept {
+void CclState::notify_streams(const std::exception_ptr& reason) noexcept {
   const std::lock_guard lock{uses_lock_};
   for (const StreamRef each : uses_)
     keep_failure(Access::slot(each), each.id(), {.exception = reason});
 }
 
 void CclState::check_call(ccl::status status, const char* operation) {
-  note_call(status, operation);
+  break_if_failed(status, operation);
   if (status != ccl::ok) check();
 }
 
-void CclState::note_call(ccl::status status, const char* operation) noexcept {
+void CclState::break_if_failed(ccl::status status, const char* operation) noexcept {
   if (status == ccl::ok) [[likely]]
     return;
-  // A communicator that is broken was aborted, which has ended the call.
-  if (with_reason(status, [&](Words reason) {
+  // If the communicator is broken already, the abort has ended the call, and the error is ignored.
+  if (with_reason(status, [&](ReasonParts reason) {
         return break_with(ccl::classify(status), operation, reason);
       }))
     end_operations();
@@ -268,15 +269,15 @@ void CclState::look_for_errors() {
     if (status != ccl::ok) error = status;
   }
   if (error == ccl::ok || ccl::is_in_progress(error)) return;
-  with_reason(error, [&](Words reason) {
+  with_reason(error, [&](ReasonParts reason) {
     fail_all(*this, ccl::classify(error), "run an operation", reason);
   });
 }
 
-/// `bytes` bytes of each rank, one after the other.
+/// Returns `bytes` bytes of each rank, in the order of the ranks.
 std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
-  const StreamRef stream = remains_->stream;
-  // Pinned memory is not used again before the stream has passed it, also if a call throws.
+  const StreamRef stream = resources_->stream;
+  // Pinned memory is not reused before the stream has completed its work, also if a call throws.
   PinnedBuffer<std::byte> sent{bytes}, received{bytes * static_cast<std::size_t>(size)};
   std::memcpy(sent.data(), own, bytes);
   DeviceBuffer<std::byte> in{sent.size(), stream}, out{received.size(), stream};
@@ -285,7 +286,7 @@ std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
   enqueue(stream, {&step, 1});
   copy(stream, received, out);
   stream.synchronize();
-  check();  // an operation that was aborted has received nothing
+  check();  // An aborted operation has received nothing.
   return {received.begin(), received.end()};
 }
 
@@ -293,7 +294,7 @@ std::shared_ptr<CommunicatorState> CclState::split(int color, int key) {
   try {
     return make_part(color, key);
   } catch (const std::exception& error) {
-    // The others have come so far with this one, and a second attempt would begin anew.
+    // The other ranks have performed a part of the split, so a second attempt would not match.
     if (size > 1 && break_with(errc::communicator_broken, splitting,
                                {"a part could not be made: ", error.what()}))
       end_operations();
@@ -317,15 +318,14 @@ std::shared_ptr<CommunicatorState> CclState::make_part(int color, int key) {
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return choices[static_cast<std::size_t>(a)].key < choices[static_cast<std::size_t>(b)].key;
   });
-  // The first of each part invites the others.
-  Invitation invitation{};
-  if (members.front() == rank) invitation.status = ccl::make_unique_id(invitation.id);
-  const auto all = gather(&invitation, sizeof invitation);
-  std::memcpy(&invitation,
-              all.data() + static_cast<std::size_t>(members.front()) * sizeof invitation,
-              sizeof invitation);
+  // The first rank of each part creates the id for its part.
+  SharedId shared_id{};
+  if (members.front() == rank) shared_id.status = ccl::make_unique_id(shared_id.id);
+  const auto all = gather(&shared_id, sizeof shared_id);
+  std::memcpy(&shared_id, all.data() + static_cast<std::size_t>(members.front()) * sizeof shared_id,
+              sizeof shared_id);
   const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
-  return join(options, invitation, static_cast<int>(place), static_cast<int>(members.size()),
+  return join(options, shared_id, static_cast<int>(place), static_cast<int>(members.size()),
               splitting);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Gives operations to the library.
+/// Posts operations to the library.
 #include "comm/ccl_state.hpp"
 
 #include <runnel/error.hpp>
@@ -23,7 +23,7 @@ namespace {
   return ccl::Reduction::sum;
 }
 
-/// What a type is to the library: so many of its elements.
+/// The library's type for an element, and how many of them make up one element.
 struct Elements {
   ccl::Type type;
   std::size_t each;
@@ -112,7 +112,7 @@ ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl:
 }
 
 ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) const noexcept {
-  void* const number = remains_->number.data();
+  void* const number = resources_->number.data();
   if (steps.size() == 1)
     return post_step(*this, steps.front(), ccl_communicator, stream.native(), number);
   return in_group([&] {

@@ -16,33 +16,35 @@ namespace {
 
 using Item = Together::Operations::Item;
 
-/// The operations of one baton. They run in the first one's stream, because the library posts them
-/// all before any of them has an event that another stream could wait for.
-struct Lane {
+/// The operations of one serial order. All run on the stream of the first one: the library enqueues
+/// them all at once, so there is no event between them for which another stream could wait.
+struct OrderedGroup {
   StreamRef leader;
   std::vector<StreamRef> others = {};
-  std::optional<Baton::Turn> turn = {};
+  std::optional<SerialOrder::Entry> entry = {};
 };
-/// In the order of the batons' addresses, in which all threads take their turns.
-using Lanes = std::map<Baton*, Lane, std::less<>>;
+/// Sorted by address, so that all threads lock the orders in the same sequence.
+using OrderedGroups = std::map<SerialOrder*, OrderedGroup, std::less<>>;
 
-[[nodiscard]] Lanes lanes_of(const std::vector<Item>& items) {
-  Lanes lanes;
+[[nodiscard]] OrderedGroups groups_of(const std::vector<Item>& items) {
+  OrderedGroups groups;
   for (const Item& item : items) {
     if (item.is_captured) continue;
-    Lane& lane = lanes.try_emplace(&item.state->baton(), Lane{item.stream}).first->second;
-    if (lane.leader != item.stream &&
-        std::find(lane.others.begin(), lane.others.end(), item.stream) == lane.others.end())
-      lane.others.push_back(item.stream);
+    OrderedGroup& group =
+        groups.try_emplace(&item.state->order(), OrderedGroup{item.stream}).first->second;
+    if (group.leader != item.stream &&
+        std::find(group.others.begin(), group.others.end(), item.stream) == group.others.end())
+      group.others.push_back(item.stream);
   }
-  return lanes;
+  return groups;
 }
 
-[[nodiscard]] StreamRef stream_of(const Item& item, const Lanes& lanes) {
-  return item.is_captured ? item.stream : lanes.at(&item.state->baton()).leader;
+[[nodiscard]] StreamRef stream_of(const Item& item, const OrderedGroups& groups) {
+  return item.is_captured ? item.stream : groups.at(&item.state->order()).leader;
 }
 
-/// In the order of the communicators' addresses, in which all threads take these locks.
+/// Locks the communicators sorted by address, so that all threads take these locks in the same
+/// sequence.
 [[nodiscard]] std::vector<std::unique_lock<sync::Mutex>> lock_calls(
     const std::vector<Item>& items) {
   std::vector<CclState*> states;
@@ -54,43 +56,43 @@ using Lanes = std::map<Baton*, Lane, std::less<>>;
   return locks;
 }
 
-/// @throws the error of the library. A communicator whose operation was not posted is broken, as
-/// the others are: their ranks wait for it.
-void post_all(const std::vector<Item>& items, const Lanes& lanes) {
+/// @throws the error of the library. All communicators are broken then, also those whose operations
+/// were not posted, because the ranks wait for each other
+void post_all(const std::vector<Item>& items, const OrderedGroups& groups) {
   auto locks = lock_calls(items);
   for (const Item& item : items)
     if (item.state->ccl_communicator == nullptr) item.state->check();
   const ccl::status posted = in_group([&] {
     ccl::status status = ccl::ok;
     for (const Item& item : items)
-      if (status == ccl::ok) status = item.state->post(stream_of(item, lanes), item.steps);
+      if (status == ccl::ok) status = item.state->post(stream_of(item, groups), item.steps);
     return status;
   });
   locks.clear();
   for (const Item& item : items)
-    item.state->note_call(posted, operation_of(item.steps.front().verb));
+    item.state->break_if_failed(posted, operation_of(item.steps.front().verb));
   if (posted != ccl::ok) items.back().state->check();
 }
 
-void let_others_follow(const Lanes& lanes) {
-  for (const auto& [baton, lane] : lanes)
-    for (const StreamRef other : lane.others) other.wait_stream(lane.leader);
+void make_others_wait(const OrderedGroups& groups) {
+  for (const auto& [order, group] : groups)
+    for (const StreamRef other : group.others) other.wait_stream(group.leader);
 }
 
-/// As post_all(). After an error the library may have enqueued some operations, which use the
-/// others' memory until they are aborted.
-void post_all_or_follow(const std::vector<Item>& items, const Lanes& lanes) try {
-  post_all(items, lanes);
+/// As post_all(). After an error the other streams wait for the leaders, because the library may
+/// have enqueued some operations, which use the memory until they are aborted.
+void post_all_or_order(const std::vector<Item>& items, const OrderedGroups& groups) try {
+  post_all(items, groups);
 } catch (...) {
   try {
-    let_others_follow(lanes);
-  } catch (const std::exception&) {  // the first error says more
+    make_others_wait(groups);
+  } catch (const std::exception&) {  // The first error is more useful.
   }
   throw;
 }
 
-/// The operations are enqueued, but not all that has to follow them. The ranks wait for each other,
-/// so that all are ended.
+/// Called if the operations are enqueued, but not all that must follow them. Breaks all
+/// communicators, because the ranks wait for each other.
 void break_all(const std::vector<Item>& items, const char* reason) {
   std::vector<std::shared_ptr<CclState>> broken;
   for (const Item& item : items) {
@@ -128,25 +130,25 @@ void Together::enqueue() {
   std::vector<Item>& items = operations->items;
   if (items.empty()) return;
   for (Item& item : items) item.is_captured = item.stream.is_capturing();
-  Lanes lanes = lanes_of(items);
-  for (auto& [baton, lane] : lanes) {
-    lane.turn.emplace(*baton, lane.leader);
-    for (const StreamRef other : lane.others) lane.leader.wait_stream(other);
+  OrderedGroups groups = groups_of(items);
+  for (auto& [order, group] : groups) {
+    group.entry.emplace(*order, group.leader);
+    for (const StreamRef other : group.others) group.leader.wait_stream(other);
   }
   std::vector<std::pair<Watch, StreamRef>> watches;
   for (const Item& item : items) {
-    const StreamRef stream = stream_of(item, lanes);
-    item.state->note_use(item.stream);
-    item.state->note_use(stream);
+    const StreamRef stream = stream_of(item, groups);
+    item.state->record_stream(item.stream);
+    item.state->record_stream(stream);
     if (item.is_captured) continue;
     declare_accesses(*item.state, stream, item.steps);
     watches.emplace_back(begin_watch(*item.state, stream, operation_of(item.steps.front().verb)),
                          stream);
   }
-  post_all_or_follow(items, lanes);
-  for (auto& [baton, lane] : lanes) lane.turn->end();
+  post_all_or_order(items, groups);
+  for (auto& [order, group] : groups) group.entry->end();
   try {
-    let_others_follow(lanes);
+    make_others_wait(groups);
     for (auto& [watch, stream] : watches) end_watch(std::move(watch), stream);
   } catch (const std::exception& error) {
     break_all(items, error.what());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Threads that look after communicators: one that looks for operations which take too long, and
+/// The threads for communicators: one that watches for operations that exceed their timeout, and
 /// one for each call that may hang.
 #include "comm/ccl_state.hpp"
 
@@ -25,27 +25,28 @@ namespace {
 using namespace std::chrono_literals;
 
 struct CclProcess {
-  sync::Mutex lock;  // guards the following members, up to `calling`
+  sync::Mutex lock;  // Guards the following members, up to `calling`.
   sync::ConditionVariable wake;
   std::vector<CclState*> states;
   Watch watched;
   bool is_started = false;
   bool is_exit_watched = false;
 
-  sync::Mutex calling;  // held by the watching thread while it calls the runtime
+  sync::Mutex calling;  // Locked by the watching thread while it calls the runtime.
   sync::Atomic<bool> is_over{false};
-  sync::Atomic<int> busy{0};  // threads that destroy or abort
+  sync::Atomic<int> busy{0};  // The number of threads that destroy or abort.
 };
 CclProcess& process() { return never_destroyed<CclProcess>(); }
 
-/// The process exits. A call that hangs is left behind.
+/// Called when the process exits. Does not wait for a call that hangs.
 void stop() noexcept {
   process().is_over = true;
   const std::lock_guard lock{process().calling};
   static_cast<void>(poll_until(sync::Clock::now() + 100ms, [] { return process().busy == 0; }));
 }
 
-/// Runs `call()` on a thread of its own, unless the process exits. False if there is no thread.
+/// Runs `call()` on a thread of its own, unless the process exits. Returns false if no thread can
+/// be started.
 template <class F>
 [[nodiscard]] bool run_in_background(F call) noexcept try {
   sync::Thread{[call = std::move(call)]() mutable {
@@ -58,7 +59,7 @@ template <class F>
   return false;
 }
 
-[[nodiscard]] std::vector<std::shared_ptr<CclState>> living() {
+[[nodiscard]] std::vector<std::shared_ptr<CclState>> live_states() {
   std::vector<std::shared_ptr<CclState>> found;
   const std::lock_guard lock{process().lock};
   for (CclState* const each : process().states)
@@ -67,11 +68,12 @@ template <class F>
   return found;
 }
 
-/// In one group, if the library begins one: an abort alone waits for operations of the others.
+/// Aborts all communicators in one group, if the library can begin one: a single abort would wait
+/// for operations of the others.
 void abort_all(std::span<const std::shared_ptr<CclState>> broken) noexcept {
   const bool is_group = ccl::group_start() == ccl::ok;
   for (const auto& each : broken) {
-    // A thread that is in a call of the library leaves it soon, or only because of the abort.
+    // A thread that is in a call of the library returns soon, or only because of the abort.
     std::unique_lock lock{each->calls, std::defer_lock};
     static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
     if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr))
@@ -80,26 +82,27 @@ void abort_all(std::span<const std::shared_ptr<CclState>> broken) noexcept {
   if (is_group) static_cast<void>(ccl::group_end());
 }
 
-/// Asks again after an error: one that does not last says nothing about the work.
+/// Calls `f()` again after an error: a transient error does not mean that the work has failed.
 template <class F>
-[[nodiscard]] bool ask(F f) {
+[[nodiscard]] bool retry_once(F f) {
   try {
     return f();
   } catch (const Error&) {
     return f();
   }
 }
-[[nodiscard]] bool has_happened(const Event& event) {
-  return ask([&] { return event.query(); });
+[[nodiscard]] bool is_complete(const Event& event) {
+  return retry_once([&] { return event.query(); });
 }
 
-/// Whether nothing more has to be done for the operation.
-[[nodiscard]] bool is_settled(Watched& watched) noexcept {
+/// Whether the operation need not be watched any more. Breaks its communicator if it has failed or
+/// takes too long.
+[[nodiscard]] bool is_done(WatchedOperation& watched) noexcept {
   CclState& state = *watched.state;
   try {
-    if (state.is_broken() || has_happened(watched.end)) return true;
+    if (state.is_broken() || is_complete(watched.end)) return true;
     state.look_for_errors();
-    if (!watched.since && has_happened(watched.begin)) watched.since = sync::Clock::now();
+    if (!watched.since && is_complete(watched.begin)) watched.since = sync::Clock::now();
     if (!watched.since || !is_late(state.options, *watched.since)) return state.is_broken();
     fail_all(state, errc::timed_out, watched.operation, {late_text(state.options)});
   } catch (const std::exception& error) {
@@ -121,7 +124,7 @@ void watch() noexcept {
     {
       const std::lock_guard lock{process().calling};
       if (process().is_over) return;
-      std::erase_if(own, [](Watched& each) { return is_settled(each); });
+      std::erase_if(own, [](WatchedOperation& each) { return is_done(each); });
     }
     sync::sleep_for(1ms);
   }
@@ -139,7 +142,7 @@ void start_watching(const char* operation) {
   process().is_started = true;
 }
 
-/// Requires: the lock is held.
+/// Requires: the caller holds the lock.
 void watch_exit() {
   if (!std::exchange(process().is_exit_watched, true)) call_at_exit([]() noexcept { stop(); });
 }
@@ -157,7 +160,7 @@ Watch begin_watch(CclState& state, StreamRef stream, const char* operation) {
 
 void end_watch(Watch watch, StreamRef stream) {
   if (watch.empty()) return;
-  Watched& own = watch.front();
+  WatchedOperation& own = watch.front();
   try {
     stream.record_event(own.end);
   } catch (const std::exception& error) {
@@ -171,22 +174,22 @@ void end_watch(Watch watch, StreamRef stream) {
   process().wake.notify_one();
 }
 
-void enlist(CclState& state) {
+void register_state(CclState& state) {
   const std::lock_guard lock{process().lock};
   watch_exit();
   process().states.push_back(&state);
 }
 
-void delist(CclState& state) noexcept {
+void unregister_state(CclState& state) noexcept {
   const std::lock_guard lock{process().lock};
   std::erase(process().states, &state);
 }
 
 void fail_all(CclState& state, errc code, const char* operation,
-              CommunicatorState::Words reason) noexcept {
+              CommunicatorState::ReasonParts reason) noexcept {
   if (!state.break_with(code, operation, reason)) return;
   try {
-    const auto all = living();
+    const auto all = live_states();
     for (const auto& each : all)
       if (each.get() != &state)
         each->break_with(errc::communicator_broken, "use a communicator",
@@ -213,9 +216,9 @@ std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout,
     const std::lock_guard lock{process().lock};
     watch_exit();
   }
-  // The task outlives the future if this throws. A packaged_task that is destroyed before it ran,
-  // while its future lives, stores an exception for it; if there is no memory for that, the program
-  // ends.
+  // The task must outlive the future if this throws. If a packaged_task is destroyed before it has
+  // run, while its future lives, it stores an exception in the future; without memory for that, the
+  // program terminates.
   const auto task = std::make_shared<std::packaged_task<NewCommunicator()>>(std::move(make));
   std::future<NewCommunicator> made = task->get_future();
   if (!run_in_background([task] { (*task)(); }))
@@ -225,12 +228,13 @@ std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout,
   return made.get();
 }
 
-void destroy_in_background(std::unique_ptr<Remains> remains) noexcept {
-  Remains* const all = remains.release();
+void destroy_in_background(std::unique_ptr<CclResources> resources) noexcept {
+  CclResources* const all = resources.release();
   static_cast<void>(run_in_background([all] {
     try {
-      block_until([&] { return process().is_over || ask([&] { return all->baton.is_idle(); }); });
-    } catch (const std::exception&) {  // the runtime cannot say whether operations are under way
+      block_until(
+          [&] { return process().is_over || retry_once([&] { return all->order.is_idle(); }); });
+    } catch (const std::exception&) {  // The runtime cannot report whether operations are running.
       return;
     }
     if (process().is_over) return;

@@ -28,7 +28,7 @@ namespace {
   return a_bytes > 0 && b_bytes > 0 && before(a, at(b, b_bytes)) && before(b, at(a, a_bytes));
 }
 
-/// Whether input and output may be the same memory in this way.
+/// Whether the step is a permitted in-place operation.
 [[nodiscard]] bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept {
   if (step.verb == Verb::all_gather)
     return step.in ==
@@ -67,7 +67,8 @@ void require_sizes(const CommunicatorState& state, const Exchange& step, const c
   }
 }
 
-/// Null is the memory of no elements only, and all bytes have an address.
+/// Refuses null pointers unless there are no elements, and ranges that end beyond the address
+/// space.
 void require_memory(const Blocks& blocks, const Exchange& step, const char* operation) {
   std::size_t bytes = 0;
   for (const auto& [count, memory, name] :
@@ -104,8 +105,8 @@ void require_options(const CommunicatorOptions& options) {
     throw_error(errc::invalid_argument, making_communicator, "the timeout is negative");
 }
 
-[[nodiscard]] CommunicatorState& living(const std::shared_ptr<CommunicatorState>& state,
-                                        const char* operation) {
+[[nodiscard]] CommunicatorState& live_state(const std::shared_ptr<CommunicatorState>& state,
+                                            const char* operation) {
   if (state == nullptr)
     throw_error(errc::invalid_handle, operation, "the communicator was moved from");
   return *state;
@@ -185,7 +186,7 @@ CommunicatorState::CommunicatorState(Engine of, const CommunicatorOptions& given
     : engine{of}, options{given}, name{given.name} {
   options.name = name.c_str();
   options.checked = given.checked || is_checking();
-  if (given.concurrent) own_baton = make_baton();
+  if (given.concurrent) own_order = make_serial_order();
 }
 
 std::string late_text(const CommunicatorOptions& options) {
@@ -193,26 +194,27 @@ std::string late_text(const CommunicatorOptions& options) {
          std::to_string(options.timeout.count()) + " ms";
 }
 
-bool CommunicatorState::break_with(errc code, const char* operation, Words reason) noexcept {
+bool CommunicatorState::break_with(errc code, const char* operation, ReasonParts reason) noexcept {
   const std::lock_guard lock{breakage_lock_};
   if (breakage_) return false;
   breakage_ = Breakage{code, operation, {}};
   try {
     for (const std::string_view part : reason) breakage_->reason += part;
-  } catch (const std::bad_alloc&) {  // the code says enough
+  } catch (const std::bad_alloc&) {  // Without the text, the code remains.
   }
   broken_.store(true, std::memory_order_release);
   try {
     throw_breakage();
   } catch (...) {
-    tell_streams(std::current_exception());
+    notify_streams(std::current_exception());
   }
   return true;
 }
 
 void CommunicatorState::check() const {
   if (!is_broken()) return;
-  const std::lock_guard lock{breakage_lock_};  // break_with() holds it until tell_streams() returns
+  const std::lock_guard lock{
+      breakage_lock_};  // break_with() holds this lock until notify_streams() returns.
   throw_breakage();
 }
 
@@ -241,22 +243,24 @@ std::vector<Communicator> Communicator::of_devices(std::span<const Device> devic
   return made;
 }
 
-int Communicator::rank() const { return detail::living(state_, "ask a communicator").rank; }
-int Communicator::size() const { return detail::living(state_, "ask a communicator").size; }
+int Communicator::rank() const { return detail::live_state(state_, "ask a communicator").rank; }
+int Communicator::size() const { return detail::live_state(state_, "ask a communicator").size; }
 const char* Communicator::name() const {
-  return detail::living(state_, "ask a communicator").name.c_str();
+  return detail::live_state(state_, "ask a communicator").name.c_str();
 }
-Engine Communicator::engine() const { return detail::living(state_, "ask a communicator").engine; }
+Engine Communicator::engine() const {
+  return detail::live_state(state_, "ask a communicator").engine;
+}
 int Communicator::mpi_communicator() const {
-  return detail::living(state_, "ask a communicator").mpi_communicator;
+  return detail::live_state(state_, "ask a communicator").mpi_communicator;
 }
 void* Communicator::ccl_communicator() const {
-  return detail::living(state_, "ask a communicator").ccl_communicator;
+  return detail::live_state(state_, "ask a communicator").ccl_communicator;
 }
 
 Communicator Communicator::split(int color, int key) const {
   constexpr const char* operation = "split a communicator";
-  detail::CommunicatorState& state = detail::living(state_, operation);
+  detail::CommunicatorState& state = detail::live_state(state_, operation);
   detail::enter(operation);
   if (color < 0) detail::throw_error(errc::invalid_argument, operation, "the color is negative");
   if (detail::is_in_together())
@@ -273,17 +277,17 @@ void Communicator::barrier(StreamRef stream) const {
 }
 
 void Communicator::run(StreamRef stream, const detail::Exchange& step) const {
-  detail::enqueue(detail::living(state_, "use a communicator"), stream, {&step, 1});
+  detail::enqueue(detail::live_state(state_, "use a communicator"), stream, {&step, 1});
 }
 
 void Communicator::run_group(StreamRef stream, const std::vector<detail::Exchange>& steps) const {
-  detail::CommunicatorState& state = detail::living(state_, "use a communicator");
+  detail::CommunicatorState& state = detail::live_state(state_, "use a communicator");
   if (!steps.empty()) detail::enqueue(state, stream, steps);
 }
 
 void Communicator::check() const {
   constexpr const char* operation = "check a communicator";
-  detail::CommunicatorState& state = detail::living(state_, operation);
+  detail::CommunicatorState& state = detail::live_state(state_, operation);
   detail::refuse_in_child(operation);
   state.look_for_errors();
   state.check();

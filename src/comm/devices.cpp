@@ -17,17 +17,17 @@ namespace {
 
 struct Devices {
   std::array<sync::Atomic<CommunicatingDevice*>, max_devices> all{};
-  sync::Mutex lock;  // guards the following member, and every change of the other
-  std::vector<std::weak_ptr<Baton>> batons;
+  sync::Mutex lock;  // Guards `orders`, and changes of `all`.
+  std::vector<std::weak_ptr<SerialOrder>> orders;
 };
 Devices& devices() { return never_destroyed<Devices>(); }
 
-/// All batons that make_baton() has made.
-std::vector<std::shared_ptr<Baton>> living_batons() {
-  std::vector<std::shared_ptr<Baton>> found;
+/// The live orders that make_serial_order() has created.
+std::vector<std::shared_ptr<SerialOrder>> live_orders() {
+  std::vector<std::shared_ptr<SerialOrder>> found;
   const std::lock_guard lock{devices().lock};
-  for (const auto& each : devices().batons)
-    if (auto baton = each.lock()) found.push_back(std::move(baton));
+  for (const auto& each : devices().orders)
+    if (auto order = each.lock()) found.push_back(std::move(order));
   return found;
 }
 
@@ -37,26 +37,26 @@ CommunicatingDevice& communicating_device(int ordinal) {
   sync::Atomic<CommunicatingDevice*>& place = devices().all.at(static_cast<std::size_t>(ordinal));
   if (CommunicatingDevice* const found = place.load(std::memory_order_acquire)) [[likely]]
     return *found;
-  const bool memory_is_the_hosts = Device{ordinal}.hardware_queues() == 0;
+  const bool is_host_memory = Device{ordinal}.hardware_queues() == 0;
   const std::lock_guard lock{devices().lock};
   if (place.load(std::memory_order_relaxed) == nullptr)
-    place.store(new CommunicatingDevice{{}, memory_is_the_hosts}, std::memory_order_release);
+    place.store(new CommunicatingDevice{{}, is_host_memory}, std::memory_order_release);
   return *place.load(std::memory_order_relaxed);
 }
 
-std::shared_ptr<Baton> make_baton() {
-  auto made = std::make_shared<Baton>();
+std::shared_ptr<SerialOrder> make_serial_order() {
+  auto made = std::make_shared<SerialOrder>();
   const std::lock_guard lock{devices().lock};
-  std::erase_if(devices().batons, [](const auto& each) { return each.expired(); });
-  devices().batons.push_back(made);
+  std::erase_if(devices().orders, [](const auto& each) { return each.expired(); });
+  devices().orders.push_back(made);
   return made;
 }
 
-void wait_for_all_batons() {
+void wait_for_all_orders() {
   for (const auto& device : devices().all)
     if (CommunicatingDevice* const found = device.load(std::memory_order_acquire))
-      found->baton.wait();
-  for (const auto& baton : living_batons()) baton->wait();
+      found->order.wait();
+  for (const auto& order : live_orders()) order->wait();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all communicators of a device share.
+/// The state that all communicators of a device share.
 #pragma once
 
-#include "comm/baton.hpp"
+#include "comm/serial_order.hpp"
 
 #include <runnel/config.hpp>
 
@@ -10,15 +10,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// What is known of a device.
+/// The state of one device.
 struct CommunicatingDevice {
-  Baton baton;               // of its communicators
-  bool memory_is_the_hosts;  // its streams are threads, which can use its memory
+  SerialOrder order;    // Of its communicators.
+  bool is_host_memory;  // Its streams run on threads of the host, which can access its memory.
 };
 [[nodiscard]] CommunicatingDevice& communicating_device(int ordinal);
-/// A baton for one communicator.
-[[nodiscard]] std::shared_ptr<Baton> make_baton();
-/// Holds the calling thread until all operations so far have ended.
-void wait_for_all_batons();
+/// Creates an order for one communicator.
+[[nodiscard]] std::shared_ptr<SerialOrder> make_serial_order();
+/// Blocks the calling thread until all operations enqueued so far have ended.
+void wait_for_all_orders();
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

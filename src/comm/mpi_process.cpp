@@ -19,7 +19,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 struct MpiProcess {
-  sync::Mutex lock;  // guards the following members, and every change of the last
+  sync::Mutex lock;  // Guards `is_prepared`, and changes of `is_finalized`.
   bool is_prepared = false;
   sync::Atomic<bool> is_finalized{false};
   sync::Atomic<int> uses{0};
@@ -28,14 +28,13 @@ MpiProcess& process() { return never_destroyed<MpiProcess>(); }
 
 constexpr const char* finalized = "MPI is finalized";
 
-/// MPI_Finalize() calls this first. An operation that never gets its turn in its stream holds it
-/// for ever.
-int drain(MPI_Comm, int, void*, void*) {
+/// MPI_Finalize() calls this first. It blocks as long as an operation that is enqueued cannot run.
+int wait_for_operations(MPI_Comm, int, void*, void*) {
   const ScopedWait wait{"finalize MPI"};
   try {
-    wait_for_all_batons();
-  } catch (const std::exception&) {  // a device that is lost runs nothing any more, but the threads
-                                     // that call MPI do
+    wait_for_all_orders();
+  } catch (const std::exception&) {  // A device was lost: its streams have stopped, but threads may
+                                     // still be calling MPI.
   }
   const std::lock_guard lock{process().lock};
   process().is_finalized = true;
@@ -91,7 +90,8 @@ void prepare_mpi(const char* operation, const char* library_of_program) {
   const std::lock_guard lock{process().lock};
   if (std::exchange(process().is_prepared, true)) return;
   int key = MPI_KEYVAL_INVALID;
-  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, drain, &key, nullptr), operation);
+  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, wait_for_operations, &key, nullptr),
+            operation);
   check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr), operation);
 }
 
@@ -101,8 +101,8 @@ void require_mpi(const char* operation) {
 }
 
 MpiUse::MpiUse(const char* operation) {
-  ++process().uses;  // before it looks, so that MPI_Finalize() sees this use, or this sees
-                     // MPI_Finalize()
+  ++process().uses;  // Before the check: either MPI_Finalize() sees this use, or this thread sees
+                     // MPI_Finalize().
   if (!process().is_finalized) return;
   --process().uses;
   throw_error(errc::not_permitted, operation, finalized);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// MPI, as all communicators of a process share it.
+/// The use of MPI that all communicators of a process share.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -10,8 +10,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Before the first use of MPI. From then on MPI_Finalize() waits for all operations. @throws as
-/// Communicator's constructor
+/// To be called before the first use of MPI. From then on MPI_Finalize() waits for all operations.
+/// @throws as Communicator's constructor
 void prepare_mpi(const char* operation, const char* library_of_program);
 /// @throws errc::not_permitted once MPI is finalized
 void require_mpi(const char* operation);
@@ -23,11 +23,11 @@ class MpiUse {
   MpiUse& operator=(const MpiUse&) = delete;
   ~MpiUse();
 };
-/// Frees both, unless MPI is finalized: then they are gone.
+/// Frees both, unless MPI is finalized, which has freed them.
 void free_communicators(MPI_Comm& a, MPI_Comm& b) noexcept;
 /// @throws the error, unless `result` is MPI_SUCCESS
 void check_mpi(int result, const char* operation);
-/// MPI's own words.
+/// MPI's own text for the error.
 [[nodiscard]] std::string text_of(int result);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

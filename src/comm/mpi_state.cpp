@@ -17,7 +17,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 namespace {
 
-/// The handle does not tell: MPICH has negative ones.
+/// The handle does not show it, because MPICH has negative handles.
 [[nodiscard]] bool is_of_mpi(const World& world) noexcept { return *world.mpi_library != '\0'; }
 
 }  // namespace
@@ -59,8 +59,9 @@ MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given)
 
 MpiState::~MpiState() {
   if (stager != nullptr) close_stager(*stager);
-  // A process may have sent a message that no process received. MPICH uses the number of a freed
-  // communicator again, and would deliver the message to the new communicator.
+  // A broken communicator is leaked: a process may have sent a message that no process has
+  // received. MPICH reuses the number of a freed communicator, and would deliver the message to the
+  // new one.
   if (!is_broken()) free_communicators(operations, calls);
 }
 
@@ -72,20 +73,19 @@ void MpiState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
     throw_error(errc::capture, operation, "MPI runs on the host, so that a graph cannot repeat it");
   const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
   CommunicatingDevice& device = communicating_device(stream.device().ordinal());
-  Baton& baton = own_baton != nullptr ? *own_baton : device.baton;
-  const std::lock_guard order{order_};
-  if (last_baton_ != nullptr && last_baton_ != &baton) last_baton_->let_follow(stream);
-  Baton::Turn turn{baton, stream};
-  last_baton_ = &baton;
+  SerialOrder& order = own_order != nullptr ? *own_order : device.order;
+  const std::lock_guard lock{enqueue_lock_};
+  if (last_order_ != nullptr && last_order_ != &order) last_order_->make_wait(stream);
+  SerialOrder::Entry entry{order, stream};
+  last_order_ = &order;
   declare_accesses(*this, stream, steps);
   try {
-    device.memory_is_the_hosts ? enqueue_task(self, stream, steps)
-                               : enqueue_staged(self, stream, steps);
+    device.is_host_memory ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
   } catch (...) {
-    turn.end();
+    entry.end();
     throw;
   }
-  turn.end();
+  entry.end();
 }
 
 std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {

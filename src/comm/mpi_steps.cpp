@@ -15,7 +15,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-constinit std::size_t most_elements_in_mpi = std::size_t{1} << 30;
+constinit std::size_t max_elements_per_mpi_call = std::size_t{1} << 30;
 
 namespace {
 
@@ -67,7 +67,7 @@ constexpr int tag = 0;
   return MPI_SUM;
 }
 
-/// One call of MPI. Counts are of `type`, and of one block.
+/// The arguments of one call of MPI. The count is in elements of `type`, for one block.
 struct Call {
   Verb verb;
   int peer;
@@ -83,7 +83,7 @@ struct Call {
   return c.in == c.out ? MPI_IN_PLACE : c.in;
 }
 
-/// Waits for its end unless `request` is given.
+/// Waits until the operation ends unless `request` is set.
 [[nodiscard]] int reduce_in_mpi(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
   const void* const in = in_or_in_place(c);
   switch (c.verb) {
@@ -153,7 +153,7 @@ struct Call {
           step.peer == state.rank};
 }
 
-/// The error of a call, in words that say what to look for.
+/// Breaks the communicator with the error of a call, and throws it with a text that explains it.
 [[noreturn]] void fail(MpiState& state, const char* operation, int result) {
   int kind = MPI_ERR_OTHER;
   MPI_Error_class(result, &kind);
@@ -166,7 +166,8 @@ struct Call {
   throw_error(errc::communicator_broken, operation, "MPI failed");
 }
 
-/// Why the time is over for an operation that began at `begin`. Breaks the communicator then.
+/// @throws if the communicator is broken. Breaks it if an operation that began at `begin` has
+/// exceeded the timeout.
 void require_time(MpiState& state, const char* operation, sync::Clock::time_point begin) {
   state.check();
   if (!is_late(state.options, begin)) return;
@@ -174,8 +175,9 @@ void require_time(MpiState& state, const char* operation, sync::Clock::time_poin
   state.check();
 }
 
-/// Polls until all requests are complete. They are left to MPI if the time runs out or the
-/// communicator breaks. MPI_Waitall() of Open MPI 4.1 does not return if a message was too long.
+/// Polls until all requests are complete. If the time runs out or the communicator breaks, it
+/// throws, and the requests stay in MPI. MPI_Waitall() is not used because that of Open MPI 4.1
+/// does not return if a message was too long.
 void finish(MpiState& state, const char* operation, std::span<MPI_Request> requests,
             std::span<MPI_Status> statuses) {
   const auto begin = sync::Clock::now();
@@ -205,8 +207,8 @@ void require_whole(MpiState& state, const Call& call, const MPI_Status& status) 
   state.check();
 }
 
-/// Sends and receives, which do not wait for each other; or one call of another verb that may be
-/// given up.
+/// Runs sends and receives, which do not wait for each other, or one step with another verb that
+/// has a timeout.
 void run_together(MpiState& state, std::span<const Exchange> steps) {
   std::vector<Call> calls;
   std::vector<MPI_Request> requests(steps.size(), MPI_REQUEST_NULL);
@@ -219,7 +221,7 @@ void run_together(MpiState& state, std::span<const Exchange> steps) {
         fail(state, operation, result);
     finish(state, operation, requests, statuses);
   } catch (...) {
-    state.leave_to_mpi();
+    state.keep_alive_for_mpi();
     throw;
   }
   for (std::size_t i = 0; i < steps.size(); ++i)
@@ -242,8 +244,8 @@ void run_one(MpiState& state, const Exchange& step) {
 
 [[nodiscard]] std::size_t most_of(const Exchange& step) noexcept {
   return step.element == Element::bytes
-             ? std::max<std::size_t>(1, most_elements_in_mpi / step.element_size)
-             : most_elements_in_mpi;
+             ? std::max<std::size_t>(1, max_elements_per_mpi_call / step.element_size)
+             : max_elements_per_mpi_call;
 }
 
 /// `count` elements of a step with one block, from element `first` on.
@@ -255,14 +257,14 @@ void run_one(MpiState& state, const Exchange& step) {
   return step;
 }
 
-/// A step with one block of more elements than MPI can count.
+/// Runs a step with one block, in parts that MPI can count.
 void run_in_parts(MpiState& state, const Exchange& step) {
   const std::size_t count = blocks_of(state, step).count, most = most_of(step);
   for (std::size_t first = 0; first < count; first += most)
     run_one(state, part_of(step, first, std::min(most, count - first)));
 }
 
-/// The same for a step with a block for each process: as broadcasts, reductions or messages of one
+/// The same for a step with a block for each process, as broadcasts, reductions or messages of one
 /// block each.
 void run_by_process(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
@@ -301,7 +303,8 @@ void run_by_process(MpiState& state, const Exchange& step) {
   }
 }
 
-/// Whether all processes gave the same arguments. @throws errc::invalid_argument on each of them
+/// Compares the arguments of all processes. @throws errc::invalid_argument on each of them if they
+/// differ
 void compare_arguments(MpiState& state, const Exchange& step) {
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   const bool has_root = step.verb == Verb::reduce || step.verb == Verb::broadcast;
@@ -349,7 +352,7 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
     return blocks_of(state, step).count <= most_of(step);
   });
   if (fits) return run_together(state, steps);
-  // Part i of each message belongs to part i of the message on the other side.
+  // Part i of a message matches part i of the message on the other side.
   for (std::size_t part = 0;; ++part) {
     std::vector<Exchange> parts;
     for (const Exchange& step : steps) {
@@ -360,8 +363,8 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
     if (parts.empty()) return;
     run_together(state, parts);
   }
-} catch (const std::bad_alloc&) {  // of this library's own: the other processes go on with this
-                                   // operation, and this one cannot
+} catch (const std::bad_alloc&) {  // An allocation of this library failed: the other processes
+                                   // continue with this operation, and this one cannot.
   state.break_with(errc::out_of_memory, operation_of(steps.front().verb), {no_memory});
   throw;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Operations on memory of a GPU: from the device into pinned memory, through MPI, and back, in
-/// pieces that follow each other through a ring.
+/// Operations of MPI on memory of a GPU: pieces are copied from the device into a ring of pinned
+/// memory, processed by MPI, and copied back.
 ///
-/// The stream and a thread that calls MPI tell each other by two numbers in pinned memory how far
-/// they are, and the calling thread waits for nothing. Only where streams cannot wait for numbers,
-/// host functions do, which a runtime may run one at a time.
+/// Two counters in pinned memory pass pieces from the stream to a thread that calls MPI, and back;
+/// the calling thread does not wait. If streams cannot wait for values in memory, host functions
+/// wait, which a runtime may run one at a time.
 #include "comm/mpi_state.hpp"
 
 #include "base/polling.hpp"
@@ -27,23 +27,24 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr std::size_t slots = 4;
-constexpr std::size_t slot_bytes = std::size_t{4} << 20;  // of an operation of all processes
-// of a send or a receive: the same on both sides, whatever else is in a group
+constexpr std::size_t slot_bytes = std::size_t{4} << 20;  // For an operation of all processes.
+// For a send or a receive. It is the same on both sides, independent of the other steps of a group.
 constexpr std::size_t message_bytes = std::size_t{1} << 19;
 
 [[nodiscard]] bool has_reached(std::uint32_t number, std::uint32_t goal) noexcept {
   return static_cast<std::int32_t>(number - goal) >= 0;
 }
 
-/// A device or another process often answers within this time, and waking up takes longer.
-constexpr std::chrono::microseconds awake_for{200};
+/// How long a wait spins. A device or another process often answers within this time, and waking up
+/// takes longer.
+constexpr std::chrono::microseconds spin_time{200};
 
-/// How a step goes through a slot: `width` elements of each block at a time.
-struct Route {
+/// How a step uses a slot of the ring: `width` elements of each block at a time.
+struct SlotLayout {
   Exchange step;
   Blocks blocks;
   std::size_t width;
-  std::size_t in_at, out_at;  // where the piece lies in the slot, in bytes
+  std::size_t in_at, out_at;  // The offsets of the piece in the slot, in bytes.
 
   [[nodiscard]] std::size_t pieces() const noexcept {
     return std::max<std::size_t>(1, (blocks.count + width - 1) / width);
@@ -53,7 +54,7 @@ struct Route {
     return std::min(width, blocks.count - piece * width);
   }
 
-  /// What MPI does with a piece. Requires: has(piece).
+  /// The operation of MPI on a piece. Requires: has(piece).
   [[nodiscard]] Exchange in_slot(std::byte* slot, std::size_t piece) const noexcept {
     const std::size_t count = columns(piece);
     const bool reads = blocks.in > 0, writes = blocks.out > 0;
@@ -83,7 +84,7 @@ struct Route {
   [[nodiscard]] const void* from_device(std::size_t piece) const noexcept {
     return at(step.in, piece * width * step.element_size);
   }
-  /// Pitches and width in elements.
+  /// Pitches and `columns` are in elements.
   void copy_rows(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
                  std::size_t from_pitch, std::size_t columns, std::size_t rows) const {
     const std::size_t unit = step.element_size;
@@ -95,10 +96,10 @@ struct Route {
   }
 };
 
-[[nodiscard]] Route route_of(const CommunicatorState& state, const Exchange& step,
-                             std::size_t begin, std::size_t room) noexcept {
+[[nodiscard]] SlotLayout layout_of(const CommunicatorState& state, const Exchange& step,
+                                   std::size_t begin, std::size_t room) noexcept {
   const Blocks blocks = blocks_of(state, step);
-  // A reduction of one block is made in place.
+  // A reduction with one block is performed in place.
   const bool in_place =
       step.verb == Verb::all_reduce || (step.verb == Verb::reduce && blocks.out > 0);
   const std::size_t rows = in_place ? 1 : std::max<std::size_t>(1, blocks.in + blocks.out);
@@ -107,78 +108,80 @@ struct Route {
   return {step, blocks, width, begin, out_at};
 }
 
-struct Job {
+struct StagedOperation {
   std::shared_ptr<MpiState> state;
   std::shared_ptr<PinnedBuffer<std::byte>> ring;
-  std::vector<Route> routes;
+  std::vector<SlotLayout> layouts;
   std::size_t pieces;
-  std::uint32_t first;  // number of the first piece
+  std::uint32_t first;  // The number of the first piece.
   StreamRef stream;
   std::uint64_t epoch;
-  bool waits_for_numbers;  // else host functions wait
+  bool waits_for_numbers;  // If false, host functions wait.
 };
 
 }  // namespace
 
-/// What a communicator needs for such operations.
+/// The state of a communicator for such operations.
 class Stager : public std::enable_shared_from_this<Stager> {
  public:
   Stager() : numbers_{64U} { std::fill(numbers_.begin(), numbers_.end(), 0U); }
   /// Requires: no other thread is in this function.
   void enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
                std::span<const Exchange> steps);
-  /// No more operations will follow.
+  /// Ends the thread after the last operation. Requires: enqueue() is not called any more.
   void close() noexcept;
 
  private:
-  [[nodiscard]] static std::vector<Route> routes_of(const CommunicatorState& state,
-                                                    std::span<const Exchange> steps,
-                                                    std::size_t& bytes);
+  [[nodiscard]] static std::vector<SlotLayout> layouts_of(const CommunicatorState& state,
+                                                          std::span<const Exchange> steps,
+                                                          std::size_t& bytes);
   void require_ring(std::size_t bytes);
   void start_thread();
   void work() noexcept;
-  void run(const Job& job) noexcept;
-  void run_piece(const Job& job, std::size_t piece);
-  void hand_over(const Job& job);
-  void enqueue_pieces(const Job& job);
-  ///@{ In the stream: makes later work wait for MPI, and tells MPI's thread.
-  void enqueue_wait(const Job& job, std::uint32_t number);
-  void enqueue_ready(const Job& job, std::uint32_t number);
+  void run(const StagedOperation& operation) noexcept;
+  void run_piece(const StagedOperation& operation, std::size_t piece);
+  void submit(const StagedOperation& operation);
+  void enqueue_pieces(const StagedOperation& operation);
+  ///@{ Enqueue on the stream: a wait for MPI, and a notification of MPI's thread.
+  void enqueue_wait(const StagedOperation& operation, std::uint32_t number);
+  void enqueue_ready(const StagedOperation& operation, std::uint32_t number);
   ///@}
 
-  /// @{ Numbers of pieces: the stream has copied so many into the ring, and MPI has finished so
-  /// many.
+  /// @{ The number of pieces that the stream has copied into the ring, and the number that MPI has
+  /// finished.
   [[nodiscard]] std::uint32_t* ready() noexcept { return numbers_.data(); }
   [[nodiscard]] std::uint32_t* finished() noexcept { return numbers_.data() + 32; }
   ///@}
-  [[nodiscard]] std::byte* slot(const Job& job, std::size_t piece) const noexcept {
-    return job.ring->data() + (job.first + piece) % slots * (job.ring->size() / slots);
+  [[nodiscard]] std::byte* slot(const StagedOperation& operation,
+                                std::size_t piece) const noexcept {
+    return operation.ring->data() +
+           (operation.first + piece) % slots * (operation.ring->size() / slots);
   }
 
   PinnedBuffer<std::uint32_t> numbers_;
   std::shared_ptr<PinnedBuffer<std::byte>> ring_;
-  std::uint32_t next_ = 0;  // number of the next piece
+  std::uint32_t next_ = 0;  // The number of the next piece.
   bool is_started_ = false;
-  // the first piece of an operation whose error the caller has got
-  sync::Atomic<std::uint64_t> given_up_{~std::uint64_t{0}};
+  // The first piece of an operation whose error was thrown to the caller.
+  sync::Atomic<std::uint64_t> abandoned_{~std::uint64_t{0}};
 
   sync::Mutex lock_;
   sync::ConditionVariable wake_;
-  std::list<Job> jobs_;
+  std::list<StagedOperation> operations_;
   bool is_closed_ = false;
 };
 
-std::vector<Route> Stager::routes_of(const CommunicatorState& state,
-                                     std::span<const Exchange> steps, std::size_t& bytes) {
-  std::vector<Route> made;
+std::vector<SlotLayout> Stager::layouts_of(const CommunicatorState& state,
+                                           std::span<const Exchange> steps, std::size_t& bytes) {
+  std::vector<SlotLayout> made;
   bytes = 0;
   for (const Exchange& step : steps) {
     const bool is_message = step.verb == Verb::send || step.verb == Verb::receive;
     const std::size_t room = is_message ? message_bytes : slot_bytes;
-    made.push_back(route_of(state, step, bytes, room));
-    const Route& route = made.back();
-    const std::size_t rows = std::max<std::size_t>(1, route.blocks.in + route.blocks.out);
-    bytes += (std::max(room, rows * route.width * step.element_size) + 63) / 64 * 64;
+    made.push_back(layout_of(state, step, bytes, room));
+    const SlotLayout& layout = made.back();
+    const std::size_t rows = std::max<std::size_t>(1, layout.blocks.in + layout.blocks.out);
+    bytes += (std::max(room, rows * layout.width * step.element_size) + 63) / 64 * 64;
   }
   return made;
 }
@@ -198,9 +201,9 @@ void Stager::start_thread() {
   is_started_ = true;
 }
 
-void Stager::hand_over(const Job& job) {
+void Stager::submit(const StagedOperation& operation) {
   const std::lock_guard lock{lock_};
-  jobs_.push_back(job);
+  operations_.push_back(operation);
   wake_.notify_one();
 }
 
@@ -213,113 +216,116 @@ void Stager::close() noexcept {
 void Stager::work() noexcept {
   std::unique_lock lock{lock_};
   for (;;) {
-    wake_.wait(lock, [&] { return is_closed_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    std::list<Job> one;
-    one.splice(one.end(), jobs_, jobs_.begin());
+    wake_.wait(lock, [&] { return is_closed_ || !operations_.empty(); });
+    if (operations_.empty()) return;
+    std::list<StagedOperation> one;
+    one.splice(one.end(), operations_, operations_.begin());
     lock.unlock();
     run(one.front());
-    one.clear();  // perhaps the last owner of the communicator
+    one.clear();  // This may be the last owner of the communicator.
     lock.lock();
   }
 }
 
-void Stager::run_piece(const Job& job, std::size_t piece) {
-  const std::uint32_t goal = job.first + static_cast<std::uint32_t>(piece) + 1;
+void Stager::run_piece(const StagedOperation& operation, std::size_t piece) {
+  const std::uint32_t goal = operation.first + static_cast<std::uint32_t>(piece) + 1;
   const sync::AtomicRef<std::uint32_t> number{*ready()};
   const auto is_ready = [&] {
-    return has_reached(number.load(std::memory_order_acquire), goal) || job.state->is_broken();
+    return has_reached(number.load(std::memory_order_acquire), goal) ||
+           operation.state->is_broken();
   };
-  block_until(is_ready, awake_for);
-  job.state->check();
+  block_until(is_ready, spin_time);
+  operation.state->check();
   std::vector<Exchange> steps;
-  for (const Route& route : job.routes)
-    if (route.has(piece)) steps.push_back(route.in_slot(slot(job, piece), piece));
-  run_in_mpi(*job.state, steps);
+  for (const SlotLayout& layout : operation.layouts)
+    if (layout.has(piece)) steps.push_back(layout.in_slot(slot(operation, piece), piece));
+  run_in_mpi(*operation.state, steps);
 }
 
-/// The stream goes on in any case.
-void Stager::run(const Job& job) noexcept {
+/// Sets the counter to the last piece in any case, so that the stream continues.
+void Stager::run(const StagedOperation& operation) noexcept {
   const sync::AtomicRef<std::uint32_t> number{*finished()};
   try {
-    for (std::size_t piece = 0; piece < job.pieces; ++piece) {
-      run_piece(job, piece);
-      number.store(job.first + static_cast<std::uint32_t>(piece) + 1, std::memory_order_release);
+    for (std::size_t piece = 0; piece < operation.pieces; ++piece) {
+      run_piece(operation, piece);
+      number.store(operation.first + static_cast<std::uint32_t>(piece) + 1,
+                   std::memory_order_release);
     }
   } catch (...) {
-    // unless MPI has failed
-    job.state->break_with(errc::out_of_memory, operation_of(job.routes.front().step.verb),
-                          {no_memory});
-    if (given_up_.load(std::memory_order_relaxed) != job.first)
-      keep_failure(Access::slot(job.stream), job.stream.id(),
-                   {.exception = std::current_exception(), .epoch = job.epoch});
-    number.store(job.first + static_cast<std::uint32_t>(job.pieces), std::memory_order_release);
+    // Has no effect if MPI has failed: the communicator is broken then.
+    operation.state->break_with(errc::out_of_memory,
+                                operation_of(operation.layouts.front().step.verb), {no_memory});
+    if (abandoned_.load(std::memory_order_relaxed) != operation.first)
+      keep_failure(Access::slot(operation.stream), operation.stream.id(),
+                   {.exception = std::current_exception(), .epoch = operation.epoch});
+    number.store(operation.first + static_cast<std::uint32_t>(operation.pieces),
+                 std::memory_order_release);
   }
 }
 
-void Stager::enqueue_wait(const Job& job, std::uint32_t number) {
-  if (job.waits_for_numbers) return job.stream.wait_value(finished(), number);
-  job.stream.launch_host_func([self = shared_from_this(), number] {
+void Stager::enqueue_wait(const StagedOperation& operation, std::uint32_t number) {
+  if (operation.waits_for_numbers) return operation.stream.wait_value(finished(), number);
+  operation.stream.launch_host_func([self = shared_from_this(), number] {
     const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
     block_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); },
-                awake_for);
+                spin_time);
   });
 }
 
-void Stager::enqueue_ready(const Job& job, std::uint32_t number) {
-  if (job.waits_for_numbers) return job.stream.write_value(ready(), number);
-  job.stream.launch_host_func([self = shared_from_this(), number] {
+void Stager::enqueue_ready(const StagedOperation& operation, std::uint32_t number) {
+  if (operation.waits_for_numbers) return operation.stream.write_value(ready(), number);
+  operation.stream.launch_host_func([self = shared_from_this(), number] {
     sync::AtomicRef<std::uint32_t>{*self->ready()}.store(number, std::memory_order_release);
   });
 }
 
-void Stager::enqueue_pieces(const Job& job) {
-  const StreamRef stream = job.stream;
+void Stager::enqueue_pieces(const StagedOperation& operation) {
+  const StreamRef stream = operation.stream;
   const auto number_of = [&](std::size_t piece) {
-    return job.first + static_cast<std::uint32_t>(piece) + 1;
+    return operation.first + static_cast<std::uint32_t>(piece) + 1;
   };
-  // No slot is in use: the operation before has waited for all of its pieces, and this one comes
-  // after it.
-  for (std::size_t piece = 0; piece < job.pieces + slots; ++piece) {
+  // All slots are free: this operation runs after the previous one, which has waited for all of its
+  // pieces.
+  for (std::size_t piece = 0; piece < operation.pieces + slots; ++piece) {
     if (piece >= slots) {
-      enqueue_wait(job, number_of(piece - slots));
-      for (const Route& route : job.routes)
-        if (route.has(piece - slots))
-          route.copy_out(stream, slot(job, piece - slots), piece - slots);
+      enqueue_wait(operation, number_of(piece - slots));
+      for (const SlotLayout& layout : operation.layouts)
+        if (layout.has(piece - slots))
+          layout.copy_out(stream, slot(operation, piece - slots), piece - slots);
     }
-    if (piece >= job.pieces) continue;
-    for (const Route& route : job.routes)
-      if (route.has(piece)) route.copy_in(stream, slot(job, piece), piece);
-    enqueue_ready(job, number_of(piece));
+    if (piece >= operation.pieces) continue;
+    for (const SlotLayout& layout : operation.layouts)
+      if (layout.has(piece)) layout.copy_in(stream, slot(operation, piece), piece);
+    enqueue_ready(operation, number_of(piece));
   }
 }
 
 void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
                      std::span<const Exchange> steps) {
   std::size_t bytes = 0;
-  std::vector<Route> routes = routes_of(*state, steps, bytes);
+  std::vector<SlotLayout> layouts = layouts_of(*state, steps, bytes);
   require_ring(bytes);
   start_thread();
   std::size_t pieces = 1;
-  for (const Route& route : routes) pieces = std::max(pieces, route.pieces());
+  for (const SlotLayout& layout : layouts) pieces = std::max(pieces, layout.pieces());
   const std::uint64_t epoch = live_slot(stream).completions.load(std::memory_order_relaxed);
   numbers_.record_stream(stream);
-  const Job job{state,
-                ring_,
-                std::move(routes),
-                pieces,
-                next_,
-                stream,
-                epoch,
-                stream.device().has_stream_memory_operations()};
-  hand_over(job);
+  const StagedOperation operation{state,
+                                  ring_,
+                                  std::move(layouts),
+                                  pieces,
+                                  next_,
+                                  stream,
+                                  epoch,
+                                  stream.device().has_stream_memory_operations()};
+  submit(operation);
   next_ += static_cast<std::uint32_t>(pieces);
   try {
-    enqueue_pieces(job);
+    enqueue_pieces(operation);
   } catch (const std::exception& error) {
-    // A part of the operation is in the stream. The other processes cannot be told.
-    // before the thread sees that the communicator is broken
-    given_up_.store(job.first, std::memory_order_relaxed);
+    // A part of the operation is enqueued, and the other processes cannot be notified. The store
+    // must precede break_with(), after which the thread can find the communicator broken.
+    abandoned_.store(operation.first, std::memory_order_relaxed);
     state->break_with(errc::communicator_broken, operation_of(steps.front().verb),
                       {"a part could not be enqueued: ", error.what()});
     throw;

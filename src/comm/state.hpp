@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A communicator as its operations see it, whatever engine runs them.
+/// The part of a communicator that is common to all engines.
 #pragma once
 
 #include "base/sync.hpp"
-#include "comm/baton.hpp"
+#include "comm/serial_order.hpp"
 
 #include <runnel/communicator.hpp>
 
@@ -21,54 +21,55 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Why a communicator is broken.
+/// The reason why a communicator is broken.
 struct Breakage {
   errc code;
   const char* operation;
   std::string reason;
 };
 
-/// What an engine implements.
+/// The interface that an engine implements.
 struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   CommunicatorState(Engine of, const CommunicatorOptions& given);
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
   virtual ~CommunicatorState() = default;
 
-  /// @throws if the engine has ended
+  /// @throws if the engine was finalized
   virtual void require_engine(const char* operation) const = 0;
-  /// Enqueues sends and receives that do not wait for each other, or a single step of another verb.
-  /// Requires: the steps are valid.
+  /// Enqueues sends and receives that do not wait for each other, or a single step with another
+  /// verb. Requires: the steps are valid.
   virtual void enqueue(StreamRef stream, std::span<const Exchange> steps) = 0;
   /// As Communicator::split(). Requires: the color is not negative.
   [[nodiscard]] virtual std::shared_ptr<CommunicatorState> split(int color, int key) = 0;
-  /// Ends what can be ended. Requires: the communicator is broken.
+  /// Ends the operations that can be ended. Requires: the communicator is broken.
   virtual void end_operations() noexcept {}
-  /// Looks for errors that no operation has met.
+  /// Polls for errors that no call has returned. Breaks the communicator if there is one.
   virtual void look_for_errors() {}
 
   [[nodiscard]] bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
-  /// Why it breaks, in parts: they are put together only if this is the first reason, and if there
-  /// is memory for it.
-  using Words = std::initializer_list<std::string_view>;
-  /// The first reason stays. Returns whether this is the first one.
-  bool break_with(errc code, const char* operation, Words reason) noexcept;
-  /// @throws the reason, if the communicator is broken. Waits until break_with() has called
-  /// tell_streams().
+  /// The parts of a reason. They are concatenated only if this is the first reason, and if there is
+  /// memory.
+  using ReasonParts = std::initializer_list<std::string_view>;
+  /// Breaks the communicator. Only the first reason is stored; returns whether this is the first
+  /// one.
+  bool break_with(errc code, const char* operation, ReasonParts reason) noexcept;
+  /// @throws the reason if the communicator is broken. Waits until break_with() has called
+  /// notify_streams()
   void check() const;
 
-  const Engine engine;  // mpi or ccl
+  const Engine engine;  // Engine::mpi or Engine::ccl.
   CommunicatorOptions options;
   std::string name;
   int rank = 0, size = 1;
-  std::shared_ptr<Baton> own_baton;               // only with CommunicatorOptions::concurrent
-  int mpi_communicator = -1;                      // of Engine::mpi; may be negative there, too
-  sync::Atomic<void*> ccl_communicator{nullptr};  // of Engine::ccl; null once it is aborted
+  std::shared_ptr<SerialOrder> own_order;         // Only with CommunicatorOptions::concurrent.
+  int mpi_communicator = -1;                      // For Engine::mpi, where it may be negative, too.
+  sync::Atomic<void*> ccl_communicator{nullptr};  // For Engine::ccl; null once it was aborted.
 
  private:
   /// Makes the next synchronize() of each stream that uses the communicator throw the reason.
   /// Requires: is_broken(), so that a thread which catches it finds the communicator broken.
-  virtual void tell_streams(const std::exception_ptr& /*reason*/) noexcept {}
+  virtual void notify_streams(const std::exception_ptr& /*reason*/) noexcept {}
   /// Requires: the communicator is broken.
   [[noreturn]] void throw_breakage() const;
 
@@ -77,8 +78,8 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
   std::optional<Breakage> breakage_;
 };
 
-/// @{ Make a communicator of all processes of the world. @throws errc::not_supported if this build
-/// is without the engine, and as Communicator's constructor
+/// @{ Create a communicator of all processes of the world. @throws errc::not_supported if this
+/// build lacks the engine, and as Communicator's constructor
 [[nodiscard]] std::shared_ptr<CommunicatorState> make_mpi_state(const World& world,
                                                                 const CommunicatorOptions& options);
 [[nodiscard]] std::shared_ptr<CommunicatorState> make_ccl_state(const World& world,
@@ -88,21 +89,21 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
 [[nodiscard]] std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
     std::span<const Device> devices, const CommunicatorOptions& options);
 /// Whether two processes of the world have the same current device, which NCCL and RCCL refuse.
-/// Without MPI it is not known, and false. All processes have to call this.
+/// Returns false without MPI, because it is unknown then. All processes must call this.
 [[nodiscard]] bool do_share_devices(const World& world);
 /// Whether this build has Engine::ccl.
 [[nodiscard]] bool has_ccl() noexcept;
-/// For errors of the functions above.
+/// The operation's name in errors of the functions above.
 inline constexpr const char* making_communicator = "make a communicator";
 
-/// Whether an operation that began then takes longer than the timeout, if there is one. A sum would
-/// overflow for a timeout of centuries.
+/// Whether an operation that began at `begin` has exceeded the timeout, if there is one. The
+/// difference is compared because a sum would overflow for a timeout of centuries.
 [[nodiscard]] inline bool is_late(const CommunicatorOptions& options,
                                   sync::Clock::time_point begin) noexcept {
   return options.timeout.count() != 0 && std::chrono::floor<std::chrono::milliseconds>(
                                              sync::Clock::now() - begin) >= options.timeout;
 }
-/// What the error says then.
+/// The text of the error then.
 [[nodiscard]] std::string late_text(const CommunicatorOptions& options);
 
 template <class P>
@@ -111,22 +112,21 @@ template <class P>
   return begin == nullptr ? nullptr : static_cast<Byte*>(begin) + bytes;
 }
 
-/// Checks the arguments, before anything is enqueued.
+/// Checks the arguments before anything is enqueued.
 void require_valid(const CommunicatorState& state, const Exchange& step);
 /// Whether the calling thread is in a together().
 [[nodiscard]] bool is_in_together() noexcept;
-/// Refuses a together() inside another one.
+/// Throws the error for a together() inside another one.
 [[noreturn]] void refuse_nested_together();
-/// Tells the race checker what the operation will read and write, if it is on.
+/// Declares to the race checker, if it is on, what the operation will read and write.
 void declare_accesses(const CommunicatorState& state, StreamRef stream,
                       std::span<const Exchange> steps);
-/// For error texts: "run all_reduce".
+/// The operation's name in error texts, such as "run all_reduce".
 [[nodiscard]] const char* operation_of(Verb verb) noexcept;
-/// How many blocks there are in the memory that is read, and in the memory that is written, on this
-/// process.
+/// The number of blocks in the memory that this process reads, and in the memory that it writes.
 struct Blocks {
   std::size_t in, out;
-  std::size_t count;  // elements of each
+  std::size_t count;  // Elements in each block.
 };
 [[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept;
 

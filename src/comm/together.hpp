@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Operations of several communicators that are enqueued at once.
+/// Operations of several communicators that are enqueued as one unit.
 #pragma once
 
 #include "comm/ccl_state.hpp"
@@ -13,7 +13,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 struct Together::Operations {
-  /// Of the together() that the calling thread is in; null if it is in none.
+  /// The operations of the calling thread's together(); null if it is not in one.
   [[nodiscard]] static Operations* of_this_thread() noexcept;
   static void set_of_this_thread(Operations* operations) noexcept;
 
@@ -21,7 +21,7 @@ struct Together::Operations {
     std::shared_ptr<CclState> state;
     StreamRef stream;
     std::vector<Exchange> steps;
-    bool is_captured = false;  // into a graph
+    bool is_captured = false;  // Into a graph.
   };
   void add(std::shared_ptr<CclState> state, StreamRef stream, std::span<const Exchange> steps) {
     items.push_back({std::move(state), stream, {steps.begin(), steps.end()}});

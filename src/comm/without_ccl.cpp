@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// For a build without Engine::ccl.
+/// Replaces Engine::ccl in a build without it.
 #include "comm/state.hpp"
 
 #include <runnel/error.hpp>
@@ -14,7 +14,7 @@ namespace {
               "or use Engine::mpi");
 }
 
-/// Whether the calling thread is in a together(), which another build would refuse to nest.
+/// Whether the calling thread is in a together(). Nesting is refused as in other builds.
 thread_local constinit bool is_together = false;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// For a build without Engine::mpi.
+/// Replaces Engine::mpi in a build without it.
 #include "comm/state.hpp"
 
 #include <runnel/error.hpp>

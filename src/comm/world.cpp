@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/world.hpp>
 
-#include "comm/meeting_file.hpp"
+#include "comm/rendezvous_file.hpp"
 
 #include <runnel/error.hpp>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* finding = "find the processes of this program";
 
-/// How a launcher names its variables.
+/// The names of a launcher's variables.
 struct Launcher {
   const char* rank;
   const char* size;
@@ -46,7 +46,7 @@ constexpr Launcher launchers[] = {
   detail::throw_error(errc::invalid_argument, finding, reason.c_str());
 }
 
-void require_place(int rank, int size) {
+void require_rank(int rank, int size) {
   if (rank >= 0 && rank < size) return;
   const std::string reason =
       "there is no process " + std::to_string(rank) + " of " + std::to_string(size);
@@ -55,7 +55,7 @@ void require_place(int rank, int size) {
 
 [[nodiscard]] World world_of(const Launcher& launcher) {
   const int rank = number_of(launcher.rank), size = number_of(launcher.size);
-  require_place(rank, size);
+  require_rank(rank, size);
   World made;
   if (size > 1) {
     const char* const path = text_of("RUNNEL_WORLD_FILE");
@@ -80,10 +80,10 @@ World World::from_environment() {
 World World::from_file(const std::string& path, int rank, int size,
                        std::chrono::milliseconds patience) {
   if (path.empty()) detail::throw_error(errc::invalid_argument, finding, "the path is empty");
-  require_place(rank, size);
+  require_rank(rank, size);
   World made{.rank = rank, .size = size, .local_rank = rank};
-  made.broadcast = [meeting = detail::MeetingFile{path, rank, size, patience}](
-                       void* bytes, std::size_t count) { meeting.broadcast(bytes, count); };
+  made.broadcast = [rendezvous = detail::RendezvousFile{path, rank, size, patience}](
+                       void* bytes, std::size_t count) { rendezvous.broadcast(bytes, count); };
   return made;
 }
 

@@ -35,34 +35,35 @@ namespace {
   return Access::ref(stream.slot, stream.id);
 }
 
-/// A stream to enqueue a free on. The view is for a resource only.
+/// A stream to enqueue a free on. Only the call of a resource needs `view`.
 struct FreeingStream {
   native::stream handle;
   StreamRef view;
 };
 
-[[nodiscard]] bool takes_part(StreamUse stream, std::uint64_t capture) noexcept {
+[[nodiscard]] bool is_in_capture(StreamUse stream, std::uint64_t capture) noexcept {
   const HandleLock locked{stream};
   return locked && locked.is_reachable() && capture_number_of(locked.handle()) == capture;
 }
 
-/// Enqueues the free on that stream.
+/// Enqueues the free on the stream.
 void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept {
   if (block.resource) [[unlikely]]
-    return give_back_to(*block.resource, stream.view, block.pointer, block.bytes);
+    return deallocate_to_resource(*block.resource, stream.view, block.pointer, block.bytes);
   succeeded_or_note_capture(internal_call(
       [&] { return backend::free_async(block.pointer, stream.handle); }, any_capture_seen()));
 }
 
-/// The same, behind the work of the other users. False if the stream cannot be made to wait for all
-/// of them. In a capture only its own streams are waited for: a wait for another one would break
-/// it, and has no meaning in a graph.
+/// Enqueues the free on the stream, after the work of the block's other users. Returns false, and
+/// enqueues no free, if the stream cannot be made to wait for all of them. In a capture the stream
+/// waits only for streams of the same capture: a wait for another stream would break it, and has no
+/// meaning in a graph.
 [[nodiscard]] bool free_on(const FreeingStream& stream, const BlockFree& block,
                            InCapture in_capture) noexcept {
   const std::uint64_t capture =
       in_capture == InCapture::allowed ? capture_number_of(stream.handle) : 0;
   const auto cannot_wait = [&](const StreamPoint& user) {
-    return (capture == 0 || takes_part(user.stream(), capture)) &&
+    return (capture == 0 || is_in_capture(user.stream(), capture)) &&
            !user.make_wait(stream.handle, in_capture);
   };
   if (std::ranges::any_of(block.others, cannot_wait)) return false;
@@ -70,12 +71,13 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
   return true;
 }
 
-/// Enqueues the free behind the work of all streams that use the memory. If there are other users,
-/// the library's own stream waits for them, so that the block's stream goes on at once. False if a
-/// stream cannot be waited for.
+/// Enqueues the free after the work of all streams that use the memory. If there are other users,
+/// one of the library's own streams waits for them, so that the block's stream is not delayed.
+/// Returns false if no stream can be made to wait for a user.
 [[nodiscard]] bool free_in_stream_order(BlockFree& block) noexcept try {
-  const StreamUse owner = block.own.stream();
-  if (const HandleLock locked = block.others.empty() ? HandleLock{block.own} : HandleLock{owner}) {
+  const StreamUse owner = block.owner.stream();
+  if (const HandleLock locked =
+          block.others.empty() ? HandleLock{block.owner} : HandleLock{owner}) {
     std::optional<ScopedDevice> on;
     if (locked.is_default()) on.emplace(block.device, ScopedDevice::no_throw);
     if (!locked.is_reachable()) return false;
@@ -84,25 +86,26 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
       enqueue_free(own, block);
       return true;
     }
-    // Memory that was allocated on a stream while that is captured may be a node of the graph. Then
-    // its free must be a node, too.
+    // The allocation may be a node of the graph, if the stream was being captured then. The free
+    // must then be a node, too.
     if (is_captured(locked)) return free_on(own, block, InCapture::allowed);
   }
-  FreeingStream between{pick_internal_stream(block.device), view_of(owner)};
-  if (between.handle == nullptr) return false;
-  if (block.resource) between.view = view_internal_stream(between.handle, block.device);
-  return block.own.make_wait(between.handle, InCapture::never) &&
-         free_on(between, block, InCapture::never);
-} catch (const std::bad_alloc&) {  // before anything is enqueued
+  FreeingStream helper{pick_internal_stream(block.device), view_of(owner)};
+  if (helper.handle == nullptr) return false;
+  if (block.resource) helper.view = view_internal_stream(helper.handle, block.device);
+  return block.owner.make_wait(helper.handle, InCapture::never) &&
+         free_on(helper, block, InCapture::never);
+} catch (const std::bad_alloc&) {  // Nothing was enqueued yet.
   return false;
 }
 
-/// Whether the free would break the capture of a blocking stream: it would go to a default stream.
-/// The runtimes refuse to answer then.
-[[nodiscard]] bool is_beside_capture(const BlockFree& block) noexcept {
+/// Whether the free would be enqueued on a default stream and would so break the capture of a
+/// blocking stream. During such a capture the runtimes refuse the query of the default stream's
+/// capture state.
+[[nodiscard]] bool would_break_capture(const BlockFree& block) noexcept {
   if (!are_captures_open()) [[likely]]
     return false;
-  const HandleLock locked{block.own.stream()};
+  const HandleLock locked{block.owner.stream()};
   if (!locked || !locked.is_default() || !locked.is_reachable()) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
   return capture_state(locked.handle()) == CaptureState::unknown;
@@ -115,7 +118,7 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
   });
 }
 
-/// Waits for that device, or for all. False if work may still run.
+/// Waits for the device, or for all devices. Returns false if work may still be running.
 [[nodiscard]] bool wait_for_devices(int device, bool all) noexcept {
   bool is_complete = true;
   for (int i = 0; i < device_count(); ++i)
@@ -123,10 +126,10 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
   return is_complete;
 }
 
-/// Waits for the devices of all users, and frees the memory then, on the library's thread; leaks it
-/// if work may still run. The plain free would wait for its own device if the memory came from a
-/// plain allocation, and for nothing if the memory came from a pool. A resource is the program's,
-/// and is called here.
+/// Waits for the devices of all users and then frees the memory, on a thread of the library; leaks
+/// it if work may still be running. backend::free_device() alone is not enough: it waits only for
+/// its own device, and not at all if the memory came from a pool. The program's resources are
+/// called on the calling thread.
 void free_after_wait(const BlockFree& block) noexcept {
   if (!block.resource) {
     const auto free_behind = [](const Postponed& item) noexcept {
@@ -140,7 +143,8 @@ void free_after_wait(const BlockFree& block) noexcept {
   if (release_mode_of_wait() != Release::now) return;
   const ScopedWait wait{"free device memory", {.device = block.device}};
   if (wait_for_devices(block.device, !block.others.empty()))
-    give_back_to(*block.resource, default_stream_of(block.device), block.pointer, block.bytes);
+    deallocate_to_resource(*block.resource, default_stream_of(block.device), block.pointer,
+                           block.bytes);
 }
 
 [[nodiscard]] bool has_unreachable_user(const BlockFree& block) noexcept {
@@ -148,10 +152,11 @@ void free_after_wait(const BlockFree& block) noexcept {
     const HandleLock locked{user.stream()};
     return locked && !locked.is_reachable();
   };
-  return is_unreachable(block.own) || std::ranges::any_of(block.others, is_unreachable);
+  return is_unreachable(block.owner) || std::ranges::any_of(block.others, is_unreachable);
 }
 
-/// A resource is not called here: the thread may be in a call of the resource that holds a lock.
+/// Does not call a resource: this thread may already be in a call of the resource that holds a
+/// lock.
 void run_postponed_free(const Postponed& item) noexcept {
   const std::unique_ptr<BlockFree> block{static_cast<BlockFree*>(item.handle)};
   if (block->resource)
@@ -164,7 +169,7 @@ void run_postponed_free(const Postponed& item) noexcept {
 
 void free_block(BlockFree& block) noexcept {
   const bool is_in_order =
-      (block.resource || has_memory_pools(block.device)) && !is_beside_capture(block);
+      (block.resource || has_memory_pools(block.device)) && !would_break_capture(block);
   if ((is_in_order && free_in_stream_order(block)) || has_captured_user(block)) return;
   if ((any_capture_seen() || has_unreachable_user(block)) && defer_free(block))
     return run_complete_frees();

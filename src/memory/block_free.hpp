@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A block of device memory that its owner has given up, and how it is freed behind the work of all
-/// streams that use it.
+/// Frees a block of device memory after the work of all streams that use it.
 ///
-/// * If the streams can be waited for, the free is enqueued behind them: on the block's stream if
-///   there are no others, else on one of the library's own, so that the block's stream goes on at
-///   once.
-/// * Else it becomes an entry of deferred_frees.hpp, with its points, if waiting for the device is
-///   not allowed or not enough.
-/// * Else a thread of the library waits for the devices first.
-/// * Memory that a capture uses is leaked: to wait for the device would break the capture, and the
-///   graph may still run later.
+/// * If a stream can be made to wait for all of them, the free is enqueued: on the block's stream
+/// if it is the only user, otherwise on one of the library's own streams, so that the block's
+/// stream is not delayed.
+/// * Otherwise, if waiting for the device is not allowed or not sufficient, the free is deferred:
+/// see deferred_frees.hpp.
+/// * Otherwise a thread of the library waits for the devices and then frees the block.
+/// * Memory that a capture uses is leaked: waiting for the device would break the capture, and the
+/// graph may run later.
 #pragma once
 
 #include "stream/stream_point.hpp"
@@ -21,28 +20,28 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// What few blocks have while they are in use.
+/// The part of a block's state that few blocks need.
 struct BlockExtras {
-  std::list<StreamPoint> others{};  // streams that use the block besides its owner
-  SharedResource resource{};        // null: the device's own memory
+  std::list<StreamPoint> others{};  // The streams that use the block besides its owner.
+  SharedResource resource{};        // Null: the device's own memory.
 };
 
-/// One form for a free at the call, one that a host function has postponed, and one that is
-/// deferred: moving it allocates nothing.
+/// A block to be freed: immediately, postponed by a host function, or deferred. Moving it allocates
+/// nothing.
 struct BlockFree {
   void* pointer = nullptr;
   int device = 0;
   std::size_t bytes = 0;
-  SharedResource resource{};  // null: the device's own memory
-  StreamPoint own{};          // the stream in whose order the block is freed
+  SharedResource resource{};  // Null: the device's own memory.
+  StreamPoint owner{};        // The stream in whose order the block is freed.
   std::list<StreamPoint> others{};
 };
 
-/// Frees the block, and drops or keeps its points. Allocates nothing unless the free has to be
-/// deferred.
+/// Frees the block, and drops its points or moves them into a deferred free. Allocates nothing
+/// unless the free is deferred.
 void free_block(BlockFree& block) noexcept;
-/// Frees it once the runtime may be called: for a host function. Leaks it if there is no memory to
-/// postpone that.
+/// Postpones the free until the runtime may be called, for use in a host function. Leaks the block
+/// if there is no memory for that.
 void free_block_later(BlockFree& block) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -34,11 +34,11 @@ DeferredFrees& deferred() { return never_destroyed<DeferredFrees>(); }
   return block.resource ? FreeKind::resource : FreeKind::device;
 }
 [[nodiscard]] sync::Atomic<std::size_t>& count_of(FreeKind kind) noexcept {
-  return frees_waiting[static_cast<std::size_t>(kind)];
+  return deferred_free_counts[static_cast<std::size_t>(kind)];
 }
 
-/// Gives the memory back to its resource. The default stream is there always: see
-/// allocate_device().
+/// Deallocates the block to its resource, on one of the library's own streams. If there is no
+/// memory for that, it uses the default stream, which always exists: see prepare_for_resource().
 void give_back(const BlockFree& block) noexcept {
   const auto stream = [&] {
     try {
@@ -48,10 +48,11 @@ void give_back(const BlockFree& block) noexcept {
     }
     return default_stream_of(block.device);
   };
-  give_back_to(*block.resource, stream(), block.pointer, block.bytes);
+  deallocate_to_resource(*block.resource, stream(), block.pointer, block.bytes);
 }
 
-/// Requires: no stream uses the memory. The plain free waits for the device.
+/// Requires: no stream uses the memory. Without memory pools a thread of the library frees it,
+/// because backend::free_device() waits for the device.
 void free_unused(const BlockFree& block) noexcept {
   if (block.resource) return give_back(block);
   const native::stream own =
@@ -62,8 +63,8 @@ void free_unused(const BlockFree& block) noexcept {
   call_quietly(block.device, [&] { return backend::free_async(block.pointer, own); });
 }
 
-/// Moves all entries of the kind for which `is_moved(entry)` holds. Requires: the list is locked,
-/// or is the caller's.
+/// Moves all entries of the kind for which `is_moved(entry)` is true. Requires: both lists are
+/// locked, or owned by the caller.
 template <class Predicate>
 void move_entries(std::list<BlockFree>& to, std::list<BlockFree>& from, FreeKind kind,
                   Predicate is_moved) noexcept {
@@ -73,8 +74,9 @@ void move_entries(std::list<BlockFree>& to, std::list<BlockFree>& from, FreeKind
   }
 }
 
-/// Frees the entries of the kind that `poll(entry)` finds complete, and forgets those of which
-/// nothing will be known. Returns whether there were any. Does nothing without the lock.
+/// Frees the entries of the kind for which `poll(entry)` returns `complete`, and removes, without
+/// freeing, those for which it returns `unknown`. Returns whether there were any. Does nothing if
+/// `lock` is not locked.
 template <class Poll>
 bool run_if(FreeKind kind, std::unique_lock<sync::Mutex> lock, Poll poll) noexcept {
   if (!lock) return false;
@@ -100,8 +102,8 @@ void run_complete(FreeKind kind, std::unique_lock<sync::Mutex> lock) noexcept {
 
 bool defer_free(BlockFree& block) noexcept try {
   std::list<StreamPoint> own(1);
-  std::list<BlockFree> made(1);  // from here on nothing fails
-  own.front() = std::move(block.own);
+  std::list<BlockFree> made(1);  // From here on nothing fails.
+  own.front() = std::move(block.owner);
   block.others.splice(block.others.begin(), own);
   internal_call([&] {
     for (StreamPoint& point : block.others) point.record();
@@ -117,7 +119,7 @@ bool defer_free(BlockFree& block) noexcept try {
 }
 
 void run_complete_frees() noexcept {
-  // one thread at it is enough
+  // Skips if another thread is processing the list.
   run_complete(FreeKind::device, std::unique_lock{deferred().lock, std::try_to_lock});
 }
 
@@ -125,7 +127,7 @@ void run_complete_resource_frees() noexcept {
   if (!is_in_resource()) run_complete(FreeKind::resource, std::unique_lock{deferred().lock});
 }
 
-bool wait_for_a_free() noexcept {
+bool wait_for_deferred_free() noexcept {
   bool is_freed = false;
   block_until([&] {
     bool comes = false;
@@ -141,7 +143,7 @@ bool wait_for_a_free() noexcept {
 
 void run_all_frees() noexcept {
   if (any_capture_seen()) return;
-  // what another thread adds meanwhile may be used by work that the wait does not cover
+  // Entries that another thread adds meanwhile may depend on work that the wait does not cover.
   std::list<BlockFree> taken;
   const auto move_all = [](std::list<BlockFree>& to, std::list<BlockFree>& from) {
     const std::lock_guard lock{deferred().lock};

@@ -56,7 +56,7 @@ struct Usage {
 };
 constinit Usage usage[max_devices];
 
-/// Adds to the bytes in use, before they are allocated, so that several threads together do not
+/// Adds to the bytes in use before the allocation, so that concurrent allocations together do not
 /// exceed the limit.
 void reserve(int device, std::size_t bytes) {
   Usage& u = usage[device];
@@ -74,7 +74,7 @@ void cancel_reservation(int device, std::size_t bytes) noexcept {
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// Counts the block whose bytes were reserved.
+/// Counts a block whose bytes were reserved.
 void count_in(int device) noexcept {
   Usage& u = usage[device];
   count_up(counters.device_blocks[device]);
@@ -87,7 +87,8 @@ void count_out(int device, std::size_t bytes) noexcept {
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
-/// Allocates in the stream's order, if the device can do that.
+/// Allocates in stream order if the device has memory pools. If there is no memory, waits for
+/// deferred frees and tries again.
 [[nodiscard]] void* allocate_on(native::stream stream, int device, std::size_t bytes) {
   void* block = nullptr;
   const bool has_pools = has_memory_pools(device);
@@ -99,10 +100,10 @@ void count_out(int device, std::size_t bytes) noexcept {
                            operation, [&] { return backend::malloc_device(block, bytes); });
   };
   backend::status s = try_allocate();
-  while (s != backend::ok && are_frees_waiting() && backend::classify(s) == errc::out_of_memory) {
+  while (s != backend::ok && has_deferred_frees() && backend::classify(s) == errc::out_of_memory) {
     backend::forget_error(s);
     const ScopedWait wait{operation, {.device = device}};
-    const bool is_freed = wait_for_a_free();
+    const bool is_freed = wait_for_deferred_free();
     if (!is_freed) run_all_frees();
     s = try_allocate();
     if (!is_freed) break;
@@ -111,7 +112,7 @@ void count_out(int device, std::size_t bytes) noexcept {
   return block;
 }
 
-/// The same within the device's limit, and counted.
+/// The same within the device's limit; counts the block.
 [[nodiscard]] void* allocate_reserved(native::stream stream, int device, std::size_t bytes) {
   reserve(device, bytes);
   try {
@@ -124,30 +125,30 @@ void count_out(int device, std::size_t bytes) noexcept {
   }
 }
 
-/// Before a program's resource is called. From now on there is a default stream, so that nothing
-/// has to be allocated to free its block.
+/// Prepares for a call of the program's resource. Creates the slot of the default stream, so that
+/// freeing the block later allocates nothing.
 void prepare_for_resource(int device) {
-  if (are_frees_waiting(FreeKind::resource)) run_complete_resource_frees();
+  if (has_deferred_frees(FreeKind::resource)) run_complete_resource_frees();
   static_cast<void>(default_stream_of(device));
 }
 
-/// Takes a block from the resource. If that has no room, what waits to be given back to a resource
-/// gets a while: a block that was freed on an idle stream can be given back once its event has
-/// passed, which takes the device some microseconds.
-[[nodiscard]] void* take_when_there_is_room(AnyResource& resource, StreamRef stream,
-                                            std::size_t bytes) {
+/// Allocates from the resource. If the resource has no memory, waits for a short time until
+/// deferred frees are deallocated to resources, and tries again: a block that was freed on an idle
+/// stream can be deallocated once its event is complete, which takes the device some microseconds.
+[[nodiscard]] void* allocate_with_retry(AnyResource& resource, StreamRef stream,
+                                        std::size_t bytes) {
   try {
-    return take_from(resource, stream, bytes, operation);
+    return allocate_from_resource(resource, stream, bytes, operation);
   } catch (const std::bad_alloc&) {
-    if (!are_frees_waiting(FreeKind::resource) || is_in_resource()) throw;
+    if (!has_deferred_frees(FreeKind::resource) || is_in_resource()) throw;
   }
   const auto gives_all_back = [] {
     run_complete_resource_frees();
-    return !are_frees_waiting(FreeKind::resource);
+    return !has_deferred_frees(FreeKind::resource);
   };
   const ScopedWait wait{operation, {.stream = stream.id()}};
-  try_for(short_patience, gives_all_back);
-  return take_from(resource, stream, bytes, operation);
+  try_for(short_timeout, gives_all_back);
+  return allocate_from_resource(resource, stream, bytes, operation);
 }
 
 [[nodiscard]] Operation about_allocation_in_order(const Slot& slot, std::size_t bytes) {
@@ -159,7 +160,7 @@ void prepare_for_resource(int device) {
 }
 
 [[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
-  const StreamUse owner = block.own.stream();
+  const StreamUse owner = block.owner.stream();
   return {.kind = OperationKind::deallocation,
           .is_of_program = static_cast<bool>(block.resource),
           .name = "free device memory",
@@ -181,7 +182,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   watch_main_thread();
   if (is_mark_requested(slot)) [[unlikely]]
     record_mark(slot);
-  if (are_frees_waiting()) [[unlikely]]
+  if (has_deferred_frees()) [[unlikely]]
     run_complete_frees();
   const int device = slot.device;
   if (resource != nullptr) prepare_for_resource(device);
@@ -189,9 +190,9 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   if (!owner) throw_dead_stream(stream.id());
   ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
   void* const block = resource == nullptr ? allocate_reserved(slot.handle, device, bytes)
-                                          : take_when_there_is_room(*resource, stream, bytes);
+                                          : allocate_with_retry(*resource, stream, bytes);
   event.allocated(block);
-  static_cast<void>(owner.release());  // until free_device()
+  static_cast<void>(owner.release());  // The use lasts until free_device().
   return block;
 }
 
@@ -210,7 +211,8 @@ namespace {
       users, [&](const StreamPoint& user) { return user.stream() == use_of(stream); });
 }
 
-/// An open point in a list of its own. @throws errc::invalid_handle if the stream has ended
+/// A list with one open point of the stream. @throws errc::invalid_handle if the stream was
+/// destroyed
 [[nodiscard]] std::list<StreamPoint> user(StreamRef stream) {
   std::list<StreamPoint> made;
   if (!made.emplace_back(use_of(stream))) throw_dead_stream(stream.id());
@@ -265,7 +267,7 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   BlockFree block{.pointer = pointer,
                   .device = device,
                   .bytes = bytes,
-                  .own = StreamPoint::adopt(use_of(stream))};
+                  .owner = StreamPoint::adopt(use_of(stream))};
   if (extras != nullptr) {
     block.resource = std::move(extras->resource);
     block.others.splice(block.others.end(), extras->others);
@@ -273,11 +275,11 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, use_of(stream)));
   emit([&] { return about_free(block); });
   if (mode == Release::later) return free_block_later(block);
-  // This allocates nothing, so that memory can also be freed when there is none left.
-  if (are_frees_waiting()) [[unlikely]]
+  // Allocates nothing, so that memory can be freed even when none is left.
+  if (has_deferred_frees()) [[unlikely]]
     run_complete_frees();
   free_block(block);
-  if (has_resource && are_frees_waiting(FreeKind::resource)) [[unlikely]]
+  if (has_resource && has_deferred_frees(FreeKind::resource)) [[unlikely]]
     run_complete_resource_frees();
 }
 
@@ -306,7 +308,7 @@ void require_resource(StreamRef stream, Device device, std::size_t alignment,
 void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
   detail::require_resource(stream, device_, alignment, detail::operation);
   void* const block = detail::allocate_device(stream, bytes);
-  // deallocate() names its stream again
+  // deallocate() begins a use of its own stream.
   if (block != nullptr) static_cast<void>(detail::StreamPoint::adopt(detail::use_of(stream)));
   return block;
 }
@@ -361,8 +363,8 @@ void DeviceResource::set_release_threshold(std::size_t bytes) const {
 
 void DeviceResource::trim() const {
   const detail::InternalDeviceCall call{device_.ordinal(), "give unused device memory back"};
-  if (detail::are_frees_waiting()) detail::run_complete_frees();
-  if (detail::are_frees_waiting(detail::FreeKind::resource)) detail::run_complete_resource_frees();
+  if (detail::has_deferred_frees()) detail::run_complete_frees();
+  if (detail::has_deferred_frees(detail::FreeKind::resource)) detail::run_complete_resource_frees();
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 

@@ -47,25 +47,26 @@ struct Range {
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   return address / page * page;
 }
-[[nodiscard]] std::uintptr_t page_behind(std::uintptr_t address) noexcept {
+[[nodiscard]] std::uintptr_t next_page(std::uintptr_t address) noexcept {
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   return page_of(address) + page;
 }
 
-// The runtimes refuse overlapping registrations, by page, with different errors, and some of them
-// not always.
+// All registrations of the process. The runtimes refuse registrations that share a page, but with
+// different errors, and some of them not reliably.
 struct Registrations {
   struct Entry {
     std::uintptr_t end;
-    std::uint64_t owner;  // the number of the HostRegistration that made it; 0: it is being undone
-    bool is_made = false;
+    std::uint64_t owner;  // The number of the HostRegistration that owns it; 0 while it is being
+                          // unregistered.
+    bool is_registered = false;
   };
   sync::Mutex mutex;
-  std::map<std::uintptr_t, Entry> all;  // by begin
+  std::map<std::uintptr_t, Entry> all;  // By begin.
   std::uint64_t owners = 0;
 
-  /// The first one that ends behind the address.
-  [[nodiscard]] auto behind(std::uintptr_t address) {
+  /// The first registration that ends after the address.
+  [[nodiscard]] auto first_ending_after(std::uintptr_t address) {
     const auto after = all.upper_bound(address);
     return after != all.begin() && std::prev(after)->second.end > address ? std::prev(after)
                                                                           : after;
@@ -78,30 +79,30 @@ void remove(std::uintptr_t begin) noexcept {
   registrations().all.erase(begin);
 }
 
-/// Whether a registration that touches the range is being undone.
-[[nodiscard]] bool is_being_undone(Range range) {
+/// Whether a registration that overlaps the range is being unregistered.
+[[nodiscard]] bool is_being_unregistered(Range range) {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
-  for (auto each = known.behind(range.begin); each != known.all.end() && each->first < range.end;
-       ++each)
+  for (auto each = known.first_ending_after(range.begin);
+       each != known.all.end() && each->first < range.end; ++each)
     if (each->second.owner == 0) return true;
   return false;
 }
 
-/// The parts that no registration covers, which are entered for a new owner. Beside a registration
-/// they begin and end at a page.
-[[nodiscard]] std::vector<Range> enter_gaps(Range range, std::uint64_t& owner) {
+/// Enters the parts of the range that no registration covers, for a new owner, and returns them.
+/// Next to an existing registration they begin and end at a page boundary.
+[[nodiscard]] std::vector<Range> reserve_gaps(Range range, std::uint64_t& owner) {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
   std::vector<Range> gaps;
-  std::uintptr_t place = range.begin;
+  std::uintptr_t at = range.begin;
   const auto add_gap = [&](std::uintptr_t end) {
-    if (end > place) gaps.push_back({place, end});
+    if (end > at) gaps.push_back({at, end});
   };
-  for (auto each = known.behind(place); each != known.all.end() && each->first < range.end;
+  for (auto each = known.first_ending_after(at); each != known.all.end() && each->first < range.end;
        ++each) {
     add_gap(page_of(each->first));
-    place = page_behind(each->second.end - 1);
+    at = next_page(each->second.end - 1);
   }
   add_gap(range.end);
   owner = ++known.owners;
@@ -109,8 +110,8 @@ void remove(std::uintptr_t begin) noexcept {
   return gaps;
 }
 
-/// Enters the parts of an entered range in its place.
-void enter_parts(Range whole, const std::vector<Range>& parts, std::uint64_t owner) {
+/// Replaces an entered range by parts of it.
+void replace_by_parts(Range whole, const std::vector<Range>& parts, std::uint64_t owner) {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
   known.all.erase(whole.begin);
@@ -118,13 +119,13 @@ void enter_parts(Range whole, const std::vector<Range>& parts, std::uint64_t own
     known.all.emplace(part.begin, Registrations::Entry{part.end, owner});
 }
 
-void note_made(Range range) noexcept {
+void mark_registered(Range range) noexcept {
   const std::lock_guard lock{registrations().mutex};
-  registrations().all.find(range.begin)->second.is_made = true;
+  registrations().all.find(range.begin)->second.is_registered = true;
 }
 
-/// The first range of that owner that is made. It counts as being undone from now on. Those that
-/// are not made are removed.
+/// Returns the owner's first registered range, and marks it as being unregistered. Removes the
+/// owner's entries before it that were not registered.
 [[nodiscard]] std::optional<Range> take_range(std::uint64_t owner, Range within) noexcept {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
@@ -133,13 +134,13 @@ void note_made(Range range) noexcept {
     const auto here = each++;
     if (here->second.owner != owner) continue;
     here->second.owner = 0;
-    if (here->second.is_made) return Range{here->first, here->second.end};
+    if (here->second.is_registered) return Range{here->first, here->second.end};
     known.all.erase(here);
   }
   return std::nullopt;
 }
 
-/// Memory of the program, which is pinned or unpinned.
+/// Describes the pinning or unpinning of memory of the program.
 [[nodiscard]] detail::Operation about(detail::OperationKind kind, const char* name,
                                       Range range) noexcept {
   return {.kind = kind,
@@ -150,15 +151,15 @@ void note_made(Range range) noexcept {
           .to_kind = MemoryKind::pinned};
 }
 
-/// The range stays entered until the runtime has forgotten it: it would refuse the next
-/// registration.
+/// Removes the entry only after the runtime's call: until then the runtime would refuse a new
+/// registration of the memory.
 void unregister(const detail::Postponed& item) noexcept {
   detail::call_quietly(item.device, [&] { return backend::unregister_host(item.handle); });
   remove(reinterpret_cast<std::uintptr_t>(item.handle));
 }
 
-/// Undoes what that owner has made.
-void undo(std::uint64_t owner, Range within) noexcept {
+/// Unregisters all ranges of the owner.
+void unregister_all(std::uint64_t owner, Range within) noexcept {
   constexpr const char* ending = "unpin memory";
   while (const auto range = take_range(owner, within)) {
     detail::emit([&] { return about(detail::OperationKind::deallocation, ending, *range); });
@@ -170,41 +171,42 @@ void undo(std::uint64_t owner, Range within) noexcept {
   return runnel::pointer_info(reinterpret_cast<const void*>(address)).kind;
 }
 
-/// Whether memory is pinned already, by other code or by a pool, at an end. @throws
-/// errc::invalid_argument for a device's memory
+/// Whether the first or the last byte is pinned already, by other code or by a pool. @throws
+/// errc::invalid_argument if one of them is device or managed memory
 [[nodiscard]] bool is_pinned_at_an_end(Range gap, std::uintptr_t begin) {
   bool is_pinned = false;
-  for (const std::uintptr_t place : {gap.begin, gap.end - 1}) {
-    const MemoryKind kind = kind_at(place);
+  for (const std::uintptr_t at : {gap.begin, gap.end - 1}) {
+    const MemoryKind kind = kind_at(at);
     is_pinned |= kind == MemoryKind::pinned;
     if (kind == MemoryKind::pageable || kind == MemoryKind::pinned) continue;
     char reason[100];
     std::snprintf(reason, sizeof reason, "byte %zu of it is %s",
-                  static_cast<std::size_t>(place - begin),
+                  static_cast<std::size_t>(at - begin),
                   kind == MemoryKind::managed ? "managed memory" : "a device's memory");
     detail::throw_error(errc::invalid_argument, operation, reason);
   }
   return is_pinned;
 }
 
-/// By page.
+/// The parts of the range that are pageable, found by a query for each page.
 [[nodiscard]] std::vector<Range> pageable_parts(Range gap) {
   std::vector<Range> parts;
   bool was_pageable = false;
-  for (std::uintptr_t place = gap.begin; place < gap.end; place = page_behind(place)) {
-    const bool is_pageable = kind_at(place) == MemoryKind::pageable;
-    const std::uintptr_t end = std::min(page_behind(place), gap.end);
+  for (std::uintptr_t at = gap.begin; at < gap.end; at = next_page(at)) {
+    const bool is_pageable = kind_at(at) == MemoryKind::pageable;
+    const std::uintptr_t end = std::min(next_page(at), gap.end);
     if (is_pageable && was_pageable)
       parts.back().end = end;
     else if (is_pageable)
-      parts.push_back({place, end});
+      parts.push_back({at, end});
     was_pageable = is_pageable;
   }
   return parts;
 }
 
-/// Whether the process may read each page, and may not write one of them. Reads the system's list
-/// of mappings, which takes long, so it is asked only where a runtime has refused the memory.
+/// Whether the process may read all pages and may not write at least one of them. It parses the
+/// system's list of mappings, which is slow, so it is called only if a runtime has refused the
+/// memory.
 [[nodiscard]] bool is_read_only(Range range) noexcept {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps{std::fopen("/proc/self/maps", "re"),
                                                              &std::fclose};
@@ -217,7 +219,7 @@ void undo(std::uint64_t owner, Range within) noexcept {
     char rights[5] = {};
     const bool is_mapping =
         is_begin && std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, rights) == 3;
-    is_begin = std::strchr(line, '\n') != nullptr;  // a long path takes several reads
+    is_begin = std::strchr(line, '\n') != nullptr;  // A line with a long path takes several reads.
     if (!is_mapping || end <= range.begin) continue;
     if (begin > range.begin || rights[0] != 'r') return false;
     writable = writable && rights[1] == 'w';
@@ -226,7 +228,7 @@ void undo(std::uint64_t owner, Range within) noexcept {
   return range.begin >= range.end && !writable;
 }
 
-/// Memory that the process may only read is registered for reading.
+/// Registers the pages. Registers them for reading only if the process may only read them.
 void register_pages(Range range) {
   const auto plainly = [&] { return backend::register_host(range.pointer(), range.bytes()); };
   const backend::status s = detail::allocate_behind_releases(operation, plainly);
@@ -246,17 +248,17 @@ void register_pages(Range range) {
   detail::check(detail::allocate_behind_releases(operation, for_reading), operation);
 }
 
-/// Pins an entered range.
+/// Pins a range that was entered.
 void pin_all(Range range) {
   const detail::ScopedEvent event{
       [&] { return about(detail::OperationKind::allocation, operation, range); }};
   detail::populate_for_registration(range.pointer(), range.bytes());
   register_pages(range);
-  note_made(range);
+  mark_registered(range);
 }
 
-/// Pins what is pageable of an entered range. Only if something seems to be pinned already is each
-/// page asked for.
+/// Pins the pageable part of a range that was entered. Queries each page only if there is a sign
+/// that a part is pinned already.
 void pin(Range gap, std::uintptr_t begin, std::uint64_t owner) {
   const bool in_parts = is_pinned_at_an_end(gap, begin);
   std::vector<Range> parts;
@@ -268,14 +270,14 @@ void pin(Range gap, std::uintptr_t begin, std::uint64_t owner) {
       if (parts == std::vector{gap}) throw;
     }
   if (in_parts) parts = pageable_parts(gap);
-  enter_parts(gap, parts, owner);
+  replace_by_parts(gap, parts, owner);
   for (const Range part : parts) pin_all(part);
 }
 
-/// Whether the process has memory at all these addresses.
+/// Whether all of these addresses are mapped.
 [[nodiscard]] bool is_mapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
   const std::uintptr_t first = page_of(begin);
-  // With MS_ASYNC the system does nothing else than look for the mappings.
+  // With MS_ASYNC the system only checks the mappings.
   return msync(reinterpret_cast<void*>(first), end - first, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
@@ -296,17 +298,17 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
     detail::throw_error(errc::invalid_argument, operation,
                         "there is no memory at a part of these addresses");
   const Range range{begin, end};
-  if (detail::are_releases_waiting() && is_being_undone(range))
-    detail::wait_for_releases(operation, detail::release_patience);
-  if (is_being_undone(range))
+  if (detail::are_releases_pending() && is_being_unregistered(range))
+    detail::wait_for_releases(operation, detail::release_timeout);
+  if (is_being_unregistered(range))
     detail::throw_error(errc::invalid_argument, operation,
                         "a part of the memory is being unpinned");
   std::uint64_t owner = 0;
-  const std::vector<Range> gaps = enter_gaps(range, owner);
+  const std::vector<Range> gaps = reserve_gaps(range, owner);
   try {
     for (const Range gap : gaps) pin(gap, begin, owner);
   } catch (...) {
-    undo(owner, range);
+    unregister_all(owner, range);
     throw;
   }
   pointer_ = range.pointer();
@@ -317,7 +319,7 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
 HostRegistration::~HostRegistration() {
   if (pointer_ == nullptr || detail::release_mode_of_wait() == detail::Release::never) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer_);
-  undo(owner_, {begin, begin + bytes_});
+  unregister_all(owner_, {begin, begin + bytes_});
 }
 
 void* HostRegistration::device_pointer(Device device) const {

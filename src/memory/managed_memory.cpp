@@ -36,8 +36,8 @@ void require_managed(const void* memory, std::size_t bytes, const char* operatio
   }
 }
 
-/// Refuses what no machine could hold: to say so, CUDA waits for the devices. @throws
-/// errc::out_of_memory
+/// Refuses sizes that exceed all memory of the machine, for which CUDA would wait for the devices
+/// before it fails. @throws errc::out_of_memory
 void require_possible(std::size_t bytes, const char* operation) {
   std::size_t all = machine_memory();
   for (int device = 0; bytes > all && device < device_count(); ++device)
@@ -46,7 +46,7 @@ void require_possible(std::size_t bytes, const char* operation) {
     throw_error(errc::out_of_memory, operation, "it is more than the machine and its devices have");
 }
 
-/// The number of the place, as the backend takes it.
+/// The backend's number of the location.
 [[nodiscard]] int number_of(MemoryPlace place, const char* operation) {
   if (place.is_host()) return backend::host_place;
   const int device = place.device()->ordinal();
@@ -65,7 +65,7 @@ void* allocate_managed(std::size_t bytes, Device device) {
   ScopedEvent event{[&] {
     return about_allocation(call.operation(), MemoryKind::managed, bytes, call.device());
   }};
-  // CUDA waits for the device before it says that there is no room
+  // CUDA waits for the device before it reports that there is no memory.
   const ScopedWait wait{call.operation(), {.device = call.device()}};
   call.check(allocate_behind_releases(call.operation(),
                                       [&] { return backend::malloc_managed(block, bytes); }));

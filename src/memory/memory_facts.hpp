@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What copies and fills ask about the memory that they are given.
+/// Properties of memory ranges that copies and fills need.
 #pragma once
 
 #include "base/check.hpp"
@@ -31,8 +31,8 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
                 "the size runs past the end of the address space");
 }
 
-/// Counts a use by the stream, if the memory is pinned by runnel: the block is not handed out again
-/// before the stream's work on it is complete. Returns whether all of the bytes lie in one block.
+/// If the memory belongs to the pinned pool, records a use by the stream: the block is not reused
+/// before the stream's work on it is complete. Returns whether all of the bytes are in one block.
 /// Requires: the stream's device is current if its handle needs that.
 inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
                      StreamUse use) {
@@ -41,15 +41,16 @@ inline bool note_use(const void* pointer, std::size_t bytes, std::optional<Memor
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 
-/// What is known of a range of memory. It counts as pinned only if both ends are, since a
-/// registration may cover a part of it only.
+/// Properties of a range of memory. It is treated as pinned only if its first and last byte are,
+/// because a registration may cover only a part of it.
 struct MemoryFacts {
   MemoryKind kind;
-  /// False if the runtime was asked, which answers for single addresses only. Then memory that is
-  /// pinned at both ends may have a gap, or lie in two registrations, and the runtime may refuse to
-  /// copy it.
+  /// False if the kind comes from the runtime, which can be queried only for single addresses.
+  /// Memory that is pinned at both ends may then have a gap, or span two registrations, and the
+  /// runtime may refuse to copy it.
   bool in_one_block;
-  /// The device whose memory it is; -1 if it is no device's. Nothing if that was not asked.
+  /// The device that the memory belongs to; -1 for host and managed memory; empty if it was not
+  /// queried.
   std::optional<int> owner{};
 };
 
@@ -57,7 +58,7 @@ struct MemoryFacts {
   return info.kind == MemoryKind::device ? info.device.ordinal() : -1;
 }
 
-/// As note_use(), and finds the kind of the memory.
+/// As note_use(), and determines the kind of the memory.
 [[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes,
                                           std::optional<MemoryKind> known, StreamUse use,
                                           const char* operation) {

@@ -7,8 +7,9 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// Removes the points of streams that ended, from a block that stays in use while streams come and
-/// go. Requires: the pool's lock is held, which calls of the runtime make long; but this is rare.
+/// Removes the points of destroyed streams whose work is complete. A block that stays in use for
+/// long would otherwise collect them. Requires: the caller holds the pool's lock. The runtime calls
+/// make that long, but this is rare.
 void prune(PinnedBlock& block) noexcept {
   erase_ended_points(block.users);
   block.prune_at = std::max<std::size_t>(16, 2 * block.users.size());
@@ -24,7 +25,7 @@ void PinnedBlock::add_use(StreamUse use) {
   if (found != users.end()) return swap(*found, users.back());
   if (users.size() >= prune_at) prune(*this);
   users.emplace_back(use);
-  // the stream was destroyed meanwhile; the caller's operation will fail
+  // The stream was destroyed meanwhile; the caller's operation will fail.
   if (!users.back()) users.pop_back();
 }
 

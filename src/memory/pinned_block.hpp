@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A block of pinned memory, and the streams whose work on it must be complete before it is handed
-/// out again.
+/// A block of pinned memory, and the streams whose work on it must be complete before it is reused.
 #pragma once
 
 #include "memory/releaser.hpp"
@@ -18,17 +17,16 @@ struct PinnedShelf;
 struct PinnedBlock {
   enum class State {
     in_use,
-    idle,     // in its shelf's `idle`: no stream works on it
-    pending,  // in its shelf's `pending`: given back, but streams may still work on it
-    // in no list: a thread is moving it; or for good, if it will never be known when the streams'
-    // work is complete
-    between,
+    idle,     // In its shelf's `idle`: no stream uses it.
+    pending,  // In its shelf's `pending`: deallocated, but streams may still use it.
+    // In no list: a thread is moving it, or it is leaked because the completion of the streams'
+    // work can never be determined.
+    detached,
   };
 
-  /// Requires: the pool's lock is held. @throws std::bad_alloc
+  /// Requires: the caller holds the pool's lock. @throws std::bad_alloc
   void add_use(StreamUse use);
-  /// Records the points that are open. The block waits until all could be recorded; advance() tries
-  /// again.
+  /// Records the open points. Points that cannot be recorded now are recorded later by advance().
   void record_uses() noexcept;
 
   std::uintptr_t begin;
@@ -36,9 +34,9 @@ struct PinnedBlock {
   PinnedShelf* shelf;
   State state = State::in_use;
   std::vector<StreamPoint> users{};
-  std::size_t prune_at = 16;  // with so many users, those that ended are removed
+  std::size_t prune_at = 16;  // With this many users, prune() runs.
   PinnedBlock* next = nullptr;
-  LateRelease late{};  // once the pool has given the block up
+  QueuedRelease queued{};  // Used when the block is returned to the runtime.
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

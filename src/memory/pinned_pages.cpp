@@ -23,25 +23,25 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t made_from = std::size_t{8} << 20;  // smaller blocks gain less than 3 ms
+constexpr std::size_t registration_threshold = std::size_t{8}
+                                               << 20;  // Smaller blocks would gain less than 3 ms.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t page = 4096;
 constexpr std::size_t bytes_per_thread = std::size_t{4} << 20;
 constexpr std::size_t most_threads = 16;
 
-/// The blocks that were made here: their addresses and sizes.
-struct MadeBlocks {
+/// The addresses and sizes of the blocks that map_and_register() has allocated.
+struct RegisteredBlocks {
   sync::Mutex lock;
   std::map<void*, std::size_t> all;
 };
-MadeBlocks& made_blocks() { return never_destroyed<MadeBlocks>(); }
+RegisteredBlocks& registered_blocks() { return never_destroyed<RegisteredBlocks>(); }
 
 [[nodiscard]] std::size_t round_up(std::size_t bytes, std::size_t unit) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// Calls `f(first, last)` for parts of the range, on several threads if it is large. As many parts
-/// as threads could be started.
+/// Calls `f(first, last)` for parts of the range, on several threads if it is large.
 template <class F>
 void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
@@ -53,7 +53,8 @@ void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
   try {
     threads.reserve(parts);
     for (; end - at > part; at += part) threads.emplace_back(f, at, at + part);
-  } catch (const std::system_error&) {  // no further thread: this one does the rest
+  } catch (const std::system_error&) {  // No further thread can be started: this thread processes
+                                        // the rest.
   } catch (const std::bad_alloc&) {
   }
   f(at, end);
@@ -64,13 +65,14 @@ void populate_part(std::uintptr_t begin, std::uintptr_t end) noexcept {
   static_cast<void>(populate(begin, end, PageUse::write));
 }
 
-/// For new pages: several times faster than populate_part(), in which threads wait for each other.
+/// Requires: the pages are new. Several times faster than populate_part(), in which threads wait
+/// for each other.
 void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
   for (std::uintptr_t at = begin; at < end; at += page)
     *reinterpret_cast<volatile unsigned char*>(at) = 0;
 }
 
-/// New pages that begin at a huge page; null if the system has none.
+/// Maps new pages that are aligned to a huge page; returns null if the system has no memory.
 [[nodiscard]] void* map_pages(std::size_t bytes) noexcept {
   void* const mapped =
       mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -83,26 +85,27 @@ void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
   return reinterpret_cast<void*>(begin);
 }
 
-/// False if there is no memory to note the block.
-[[nodiscard]] bool note_made(void* memory, std::size_t bytes) noexcept try {
-  const std::lock_guard lock{made_blocks().lock};
-  made_blocks().all.emplace(memory, bytes);
+/// Returns false if there is no memory for the entry.
+[[nodiscard]] bool add_registered(void* memory, std::size_t bytes) noexcept try {
+  const std::lock_guard lock{registered_blocks().lock};
+  registered_blocks().all.emplace(memory, bytes);
   return true;
 } catch (const std::bad_alloc&) {
   return false;
 }
 
-/// Null if that cannot be done: the runtime's own allocation is next then.
-[[nodiscard]] void* make(std::size_t bytes) noexcept {
+/// Maps huge pages and registers them. Returns null if this fails; the caller then uses the
+/// runtime's own allocation.
+[[nodiscard]] void* map_and_register(std::size_t bytes) noexcept {
   if (bytes > available_memory().value_or(0) / 2) return nullptr;
   void* const memory = map_pages(bytes);
   if (memory == nullptr) return nullptr;
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
   in_parts(begin, begin + bytes, touch);
-  if (succeeded_or_forget(backend::register_host(memory, bytes)) && note_made(memory, bytes))
+  if (succeeded_or_forget(backend::register_host(memory, bytes)) && add_registered(memory, bytes))
     return memory;
-  // the call may have taken effect all the same
+  // The registration may have succeeded even if it returned an error.
   succeeded_or_forget(backend::unregister_host(memory));
   munmap(memory, bytes);
   return nullptr;
@@ -111,22 +114,22 @@ void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
 }  // namespace
 
 backend::status allocate_pinned_pages(void*& memory, std::size_t bytes) noexcept {
-  if (bytes >= made_from && backend::prefers_registered_pages())
-    memory = make(round_up(bytes, page));
+  if (bytes >= registration_threshold && backend::prefers_registered_pages())
+    memory = map_and_register(round_up(bytes, page));
   return memory != nullptr ? backend::ok : backend::malloc_host(memory, bytes);
 }
 
 backend::status free_pinned_pages(void* memory) noexcept {
-  std::map<void*, std::size_t>::node_type made;
+  std::map<void*, std::size_t>::node_type block;
   {
-    const std::lock_guard lock{made_blocks().lock};
-    made = made_blocks().all.extract(memory);
+    const std::lock_guard lock{registered_blocks().lock};
+    block = registered_blocks().all.extract(memory);
   }
-  if (made.empty()) return backend::free_host(memory);
+  if (block.empty()) return backend::free_host(memory);
   const backend::status s = backend::unregister_host(memory);
-  // After an error the pages may still be registered: a new mapping at their address could then not
-  // be.
-  if (s == backend::ok) munmap(memory, made.mapped());
+  // After an error the pages stay mapped, because they may still be registered: a new mapping at
+  // their address could not be registered.
+  if (s == backend::ok) munmap(memory, block.mapped());
   return s;
 }
 
@@ -138,7 +141,7 @@ std::size_t machine_memory() noexcept {
 void populate_for_registration(void* memory, std::size_t bytes) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page * page;
   const std::uintptr_t end = round_up(reinterpret_cast<std::uintptr_t>(memory) + bytes, page);
-  if (end - begin >= made_from && backend::prefers_registered_pages())
+  if (end - begin >= registration_threshold && backend::prefers_registered_pages())
     in_parts(begin, end, populate_part);
 }
 

@@ -32,28 +32,28 @@ namespace {
 constexpr const char* operation = "allocate pinned memory";
 constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
 
-// until the first block is made, no lookup is needed
+// Until the first block is allocated, lookups are skipped.
 constinit sync::Atomic<bool> has_blocks{false};
 
-/// A reservation for one block, which is cancelled unless it is kept.
+/// A reservation for one block, which the destructor cancels unless commit() was called.
 class Reservation {
  public:
   explicit Reservation(std::size_t bytes)
-      : bytes_{bytes}, holds_{pinned_shelves().try_reserve(bytes)} {}
+      : bytes_{bytes}, is_reserved_{pinned_shelves().try_reserve(bytes)} {}
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
   ~Reservation() {
-    if (holds_) pinned_shelves().cancel_reservation(bytes_);
+    if (is_reserved_) pinned_shelves().cancel_reservation(bytes_);
   }
-  [[nodiscard]] explicit operator bool() const noexcept { return holds_; }
-  void keep() noexcept { holds_ = false; }
+  [[nodiscard]] explicit operator bool() const noexcept { return is_reserved_; }
+  void commit() noexcept { is_reserved_ = false; }
 
  private:
   std::size_t bytes_;
-  bool holds_;
+  bool is_reserved_;
 };
 
-/// The size of the block that serves a request.
+/// The size of the block for a request of `bytes` bytes.
 [[nodiscard]] std::size_t round_up(std::size_t bytes) {
   if (bytes <= largest_block) return std::bit_ceil(std::max(bytes, smallest_block));
   if (bytes > std::numeric_limits<std::size_t>::max() - smallest_block)
@@ -69,9 +69,8 @@ class Reservation {
   });
 }
 
-/// Reserves and allocates. Null if there is not enough memory: `refusal` is then the runtime's
-/// status, or `ok` if the limit leaves no room.
-/// @throws any other error of the runtime
+/// Reserves and allocates. Returns null if there is not enough memory; `refusal` is then the
+/// runtime's status, or `ok` if the limit was reached. @throws any other error of the runtime
 [[nodiscard]] void* try_allocate(std::size_t bytes, bool write_combined, backend::status& refusal) {
   refusal = backend::ok;
   Reservation reservation{bytes};
@@ -79,7 +78,7 @@ class Reservation {
   void* memory = nullptr;
   refusal = allocate_native(memory, bytes, write_combined);
   if (refusal == backend::ok) {
-    reservation.keep();
+    reservation.commit();
     return memory;
   }
   if (backend::classify(refusal) != errc::out_of_memory) throw_status(refusal, operation);
@@ -87,56 +86,56 @@ class Reservation {
   return nullptr;
 }
 
-/// Enters new memory as a block that is handed out. Requires: it was reserved.
-void* enter_block(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
+/// Adds new memory to the pool as a block in use. Requires: it was reserved.
+void* add_block(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
   block->begin = address_of(memory);
   pinned_shelves().add(*block.release());
   has_blocks.store(true, std::memory_order_relaxed);
   return memory;
 }
 
-/// What an allocation finds that waits for room.
-struct Found {
-  void* complete = nullptr;  // a block that is complete
-  void* memory = nullptr;    // new memory
+/// The result of wait_for_room(); both are null if there is still no memory.
+struct FoundMemory {
+  void* complete = nullptr;  // The memory of a reused block.
+  void* memory = nullptr;    // New memory from the runtime.
 };
 
-/// Takes a block that is complete, else gives the idle blocks back and asks the runtime again, for
-/// a while: a block that was freed on an idle stream is free once its event has passed, which takes
-/// the device some microseconds, and one that another thread is looking at is free in a moment,
-/// too. What is being given back takes longer, at worst until all devices are idle.
-[[nodiscard]] Found wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
-                                  backend::status& refusal) {
+/// Tries for a limited time to reuse a pending block, or to release the idle blocks to the runtime
+/// and to allocate again. A block that was freed on an idle stream can be reused once its event is
+/// complete, which takes the device some microseconds, and so can a block that another thread is
+/// polling. Releases to the runtime take longer, at worst until all devices are idle.
+[[nodiscard]] FoundMemory wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
+                                        backend::status& refusal) {
   const ScopedWait wait{operation};
-  const auto cached_until = sync::Clock::now() + short_patience;
-  std::size_t tried_after = all_blocks;  // so many releases
-  Found found;
-  try_for(release_patience, [&] {
+  const auto cached_until = sync::Clock::now() + short_timeout;
+  std::size_t tried_after = all_blocks;  // A number of releases.
+  FoundMemory found;
+  try_for(release_timeout, [&] {
     found.complete = pinned_shelves().take_complete(shelf, all_blocks);
     if (found.complete != nullptr) return true;
-    const PinnedRest rest = pinned_shelves().release_idle();
+    const PinnedRemainder rest = pinned_shelves().release_idle();
     if (rest.releases != std::exchange(tried_after, rest.releases))
       found.memory = try_allocate(bytes, write_combined, refusal);
     if (found.memory != nullptr) return true;
-    const bool may_come =
-        rest.releasing != 0 && (refusal != backend::ok || pinned_shelves().has_room_later(bytes));
+    const bool may_come = rest.releasing != 0 && (refusal != backend::ok ||
+                                                  pinned_shelves().has_room_after_releases(bytes));
     return !may_come && (rest.cached_blocks == 0 || sync::Clock::now() >= cached_until);
   });
   return found;
 }
 
-/// Asks the runtime for a new block. Waits for a while if there is not enough memory.
-void* allocate_fresh(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
+/// Allocates a new block from the runtime. Waits for a limited time if there is not enough memory.
+void* allocate_new(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
   auto block =
       std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
   backend::status refusal = backend::ok;
   void* memory = try_allocate(bytes, write_combined, refusal);
   if (memory == nullptr) {
-    const Found found = wait_for_room(shelf, bytes, write_combined, refusal);
+    const FoundMemory found = wait_for_room(shelf, bytes, write_combined, refusal);
     if (found.complete != nullptr) return found.complete;
     memory = found.memory;
   }
-  if (memory != nullptr) return enter_block(std::move(block), memory);
+  if (memory != nullptr) return add_block(std::move(block), memory);
   check(refusal, operation);
   throw_error(errc::out_of_memory, operation,
               "the limit that PinnedPool::set_limit() has set leaves no room for it");
@@ -152,12 +151,12 @@ bool note_pinned_use(const void* pointer, std::size_t bytes, StreamUse use) {
 namespace {
 
 void* take_block(std::size_t bytes, bool write_combined) {
-  constexpr std::size_t looked_at = 8;
+  constexpr std::size_t most_polled = 8;
   PinnedShelves& shelves = pinned_shelves();
   PinnedShelf& shelf = shelves.shelf_for(bytes, write_combined);
   if (void* const idle = shelves.take_idle(shelf)) return idle;
-  if (void* const complete = shelves.take_complete(shelf, looked_at)) return complete;
-  return allocate_fresh(shelf, bytes, write_combined);
+  if (void* const complete = shelves.take_complete(shelf, most_polled)) return complete;
+  return allocate_new(shelf, bytes, write_combined);
 }
 
 }  // namespace
@@ -174,18 +173,18 @@ void* allocate_pinned(std::size_t bytes, bool write_combined) {
   return block;
 }
 
-bool give_back_pinned(void* pointer) noexcept {
+bool deallocate_pinned(void* pointer) noexcept {
   const Release mode = release_mode();
   if (mode != Release::never && is_observed()) [[unlikely]] {
     const std::size_t bytes = pinned_shelves().size_of(pointer);
     if (bytes != 0) emit_free("free pinned memory", MemoryKind::pinned, pointer, bytes);
   }
-  if (mode != Release::never) return pinned_shelves().give_back(pointer, mode == Release::now);
+  if (mode != Release::never) return pinned_shelves().deallocate(pointer, mode == Release::now);
   count_down(counters.pinned_blocks);
-  return true;  // the block is leaked: the pool hands nothing out any more
+  return true;  // The block is leaked, because the pool is no longer used.
 }
 
-void free_pinned(void* pointer) noexcept { static_cast<void>(give_back_pinned(pointer)); }
+void free_pinned(void* pointer) noexcept { static_cast<void>(deallocate_pinned(pointer)); }
 
 }  // namespace detail
 
@@ -202,7 +201,7 @@ void PinnedPool::reset_peak() {
 void PinnedPool::set_limit(std::size_t bytes) {
   constexpr const char* operation = "limit pinned memory";
   detail::refuse_in_child(operation);
-  if (detail::in_host_function) detail::enter(operation);  // refused before anything has changed
+  if (detail::in_host_function) detail::enter(operation);  // Throws before anything has changed.
   if (detail::pinned_shelves().set_limit(bytes)) trim();
 }
 
@@ -215,7 +214,7 @@ void PinnedPool::trim() {
   constexpr const char* operation = "give cached pinned memory back";
   detail::enter(operation);
   detail::try_for(1ms, [] { return detail::pinned_shelves().release_idle().cached_blocks == 0; });
-  detail::wait_for_releases(operation, detail::short_patience);
+  detail::wait_for_releases(operation, detail::short_timeout);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

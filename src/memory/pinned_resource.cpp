@@ -20,7 +20,7 @@ class PinnedResource final : public std::pmr::memory_resource {
     return detail::allocate_pinned(std::max<std::size_t>(bytes, 1), false);
   }
   void do_deallocate(void* pointer, std::size_t, std::size_t) override {
-    if (!detail::give_back_pinned(pointer))
+    if (!detail::deallocate_pinned(pointer))
       detail::throw_error(errc::invalid_argument, "give pinned memory back",
                           "the pointer is not the start of a block in use: it is foreign, or was "
                           "given back before");

@@ -22,19 +22,20 @@ void release_block(const Postponed& item) noexcept {
   const std::size_t bytes = block->bytes;
   delete block;
   call_quietly(item.device, [memory] { return free_pinned_pages(memory); });
-  pinned_shelves().note_released(bytes);
+  pinned_shelves().count_released(bytes);
 }
 
-/// Frees a block that is among the known ones no more. It is forgotten first: as soon as the
-/// runtime has the memory, another thread may be given the same address.
-void free_forgotten(PinnedBlock* block) noexcept {
-  block->late.item = {release_block, block, 0};
-  release_on_thread(block->late);
+/// Returns a block to the runtime. Requires: the block was removed from known_. It must be removed
+/// first, because the runtime can reuse the address for another thread as soon as it has the
+/// memory.
+void free_removed(PinnedBlock* block) noexcept {
+  block->queued.item = {release_block, block, 0};
+  release_on_thread(block->queued);
 }
 
 }  // namespace
 
-void PinnedShelves::disown(PinnedBlock& block) noexcept {
+void PinnedShelves::mark_free(PinnedBlock& block) noexcept {
   count_down(counters.pinned_blocks);
   --statistics_.blocks;
   statistics_.in_use -= block.bytes;
@@ -55,37 +56,37 @@ void PinnedShelves::put_pending(PinnedBlock& block) noexcept {
   block.shelf->pending.push(&block);
 }
 
-void PinnedShelves::forget(const PinnedBlock& block) noexcept {
+void PinnedShelves::remove_known(const PinnedBlock& block) noexcept {
   known_.erase(find_after(block.begin) - 1);
   statistics_.releasing += block.bytes;
 }
 
-void PinnedShelves::note_released(std::size_t bytes) noexcept {
+void PinnedShelves::count_released(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   statistics_.releasing -= bytes;
-  held_ -= bytes;
+  total_bytes_ -= bytes;
   ++releases_;
 }
 
-bool PinnedShelves::has_room_later(std::size_t bytes) noexcept {
+bool PinnedShelves::has_room_after_releases(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
-  const std::size_t kept = held_ - statistics_.releasing;
+  const std::size_t kept = total_bytes_ - statistics_.releasing;
   return kept <= limit_ && bytes <= limit_ - kept;
 }
 
 bool PinnedShelves::try_reserve(std::size_t bytes) {
   const std::lock_guard lock{lock_};
-  if (held_ > limit_ || bytes > limit_ - held_) return false;
+  if (total_bytes_ > limit_ || bytes > limit_ - total_bytes_) return false;
   if (known_.size() + reserved_entries_ == known_.capacity())
     known_.reserve(std::max<std::size_t>(16, 2 * known_.capacity()));
   ++reserved_entries_;
-  held_ += bytes;
+  total_bytes_ += bytes;
   return true;
 }
 
 void PinnedShelves::cancel_reservation(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
-  held_ -= bytes;
+  total_bytes_ -= bytes;
   --reserved_entries_;
 }
 
@@ -94,7 +95,7 @@ void PinnedShelves::add(PinnedBlock& block) noexcept {
   --reserved_entries_;
   known_.insert(find_after(block.begin), {block.begin, block.begin + block.bytes, &block});
   ++statistics_.misses;
-  own(block);
+  mark_in_use(block);
 }
 
 bool PinnedShelves::try_add_use(const void* pointer, StreamUse use) {
@@ -113,27 +114,27 @@ std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
              : 0;
 }
 
-bool PinnedShelves::give_back(void* pointer, bool record) noexcept {
+bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
   std::unique_lock lock{lock_};
   PinnedBlock* const block = find(address_of(pointer));
   if (block == nullptr || block->begin != address_of(pointer) || block->state != State::in_use)
     return false;
-  disown(*block);
+  mark_free(*block);
   sync::happens_before(block);
   if (!block->users.empty()) {
     cache(*block);
-    block->state = State::between;
+    block->state = State::detached;
     lock.unlock();
     if (record) block->record_uses();
     lock.lock();
     put_pending(*block);
-  } else if (block->shelf->keeps) {
+  } else if (block->shelf->caches_blocks) {
     cache(*block);
     put_idle(*block);
   } else {
-    forget(*block);
+    remove_known(*block);
     lock.unlock();
-    free_forgotten(block);
+    free_removed(block);
   }
   return true;
 }
@@ -146,35 +147,36 @@ std::size_t PinnedShelves::count_pending(PinnedShelf& shelf) noexcept {
 PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf) noexcept {
   const std::lock_guard lock{lock_};
   PinnedBlock* const block = shelf.pending.pop();
-  if (block != nullptr) block->state = State::between;
+  if (block != nullptr) block->state = State::detached;
   return block;
 }
 
-bool PinnedShelves::settle(PinnedBlock& block, Progress progress, Then then) noexcept {
+bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept {
   std::unique_lock lock{lock_};
   if (progress == Progress::pending || progress == Progress::stalled) {
     put_pending(block);
     return false;
   }
-  if (progress == Progress::unknown) return false;  // it stays in no list
-  // the caller has seen the block's users complete
+  if (progress == Progress::unknown) return false;  // The block stays detached.
+  // The caller has found the block's users complete.
   sync::happens_before(&block);
-  if (!block.shelf->keeps) {
+  if (!block.shelf->caches_blocks) {
     uncache(block);
-    forget(block);
+    remove_known(block);
     lock.unlock();
-    free_forgotten(&block);
+    free_removed(&block);
     return false;
   }
-  const bool is_taken = then == Then::taken && !exceeds_limit();
-  if (is_taken)
-    own_cached(block);
+  const bool is_reused = action == OnComplete::take && !exceeds_limit();
+  if (is_reused)
+    reuse_cached(block);
   else
     put_idle(block);
-  return is_taken;
+  return is_reused;
 }
 
-PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, Then then) noexcept {
+PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most,
+                                    OnComplete action) noexcept {
   at_most = std::min(at_most, count_pending(shelf));
   if (at_most == 0) return nullptr;
   const RelaxedCapture relaxed;
@@ -182,34 +184,34 @@ PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, The
     PinnedBlock* const block = pop_pending(shelf);
     if (block == nullptr) return nullptr;
     const Progress progress = advance(block->users);
-    if (settle(*block, progress, then)) return block;
+    if (put_polled(*block, progress, action)) return block;
   }
   return nullptr;
 }
 
 void* PinnedShelves::take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept {
-  const PinnedBlock* const block = collect(shelf, at_most, Then::taken);
+  const PinnedBlock* const block = collect(shelf, at_most, OnComplete::take);
   return block != nullptr ? reinterpret_cast<void*>(block->begin) : nullptr;
 }
 
 void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
-  collect(shelf, std::numeric_limits<std::size_t>::max(), Then::idle);
+  collect(shelf, std::numeric_limits<std::size_t>::max(), OnComplete::make_idle);
   PinnedBlock* blocks = nullptr;
   {
     const std::lock_guard lock{lock_};
     blocks = std::exchange(shelf.idle, nullptr);
     for (PinnedBlock* block = blocks; block != nullptr; block = block->next) {
       uncache(*block);
-      forget(*block);
+      remove_known(*block);
     }
   }
-  while (blocks != nullptr) free_forgotten(std::exchange(blocks, blocks->next));
+  while (blocks != nullptr) free_removed(std::exchange(blocks, blocks->next));
 }
 
-PinnedRest PinnedShelves::release_idle() noexcept {
+PinnedRemainder PinnedShelves::release_idle() noexcept {
   for (auto& kind : shelves_)
     for (PinnedShelf& shelf : kind) release_idle_of(shelf);
-  release_idle_of(direct_);
+  release_idle_of(uncached_);
   const std::lock_guard lock{lock_};
   return {statistics_.cached_blocks, statistics_.releasing, releases_};
 }
@@ -227,7 +229,7 @@ std::size_t PinnedShelves::limit() noexcept {
 bool PinnedShelves::set_limit(std::size_t bytes) noexcept {
   const std::lock_guard lock{lock_};
   limit_ = bytes;
-  return held_ > bytes;
+  return total_bytes_ > bytes;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bookkeeping of the pinned pool: which blocks there are, on which shelf the cached ones lie, and
-/// how many bytes that makes.
+/// The blocks of the pinned pool: all blocks by address, the cached ones by size, and their
+/// statistics.
 #pragma once
 
 #include "base/announce.hpp"
@@ -23,7 +23,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-// one page, since memory is pinned by pages
+// One page, because memory is pinned by pages.
 inline constexpr std::size_t smallest_block = std::size_t{4} << 10;
 inline constexpr std::size_t largest_block = std::size_t{1} << 30;
 
@@ -31,7 +31,7 @@ inline constexpr std::size_t largest_block = std::size_t{1} << 30;
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// First in, first out.
+/// A first-in, first-out queue.
 class BlockQueue {
  public:
   void push(PinnedBlock* block) noexcept {
@@ -55,55 +55,56 @@ class BlockQueue {
   std::size_t size_ = 0;
 };
 
-/// The cached blocks of one size and kind. Requires: its members are touched by PinnedShelves only.
+/// The cached blocks of one size and kind. Requires: only PinnedShelves accesses its members.
 struct PinnedShelf {
   PinnedBlock* idle = nullptr;
   BlockQueue pending;
-  bool keeps = true;  // false: its blocks are too large to be kept, and go back to the runtime
+  bool caches_blocks =
+      true;  // False: its blocks are too large to be cached, and are returned to the runtime.
 };
 
-/// What the pool holds besides the blocks in use.
-struct PinnedRest {
+/// The blocks of the pool that are not in use.
+struct PinnedRemainder {
   std::size_t cached_blocks;
-  std::size_t releasing;  // bytes that were given up, and that the runtime does not have yet
-  std::size_t releases;   // how often it got some
+  std::size_t releasing;  // The bytes that are being returned to the runtime.
+  std::size_t releases;   // The number of blocks that were returned so far.
 };
 
-/// Every member takes the lock itself, unless it says otherwise.
+/// Each member locks the pool itself, unless documented otherwise.
 class PinnedShelves {
  public:
-  PinnedShelves() noexcept { direct_.keeps = false; }
+  PinnedShelves() noexcept { uncached_.caches_blocks = false; }
 
-  /// The shelf for blocks of that size. Requires: `bytes` is a power of two from `smallest_block`
+  /// The shelf for blocks of this size. Requires: `bytes` is a power of two from `smallest_block`
   /// to `largest_block`, or larger than that.
   [[nodiscard]] PinnedShelf& shelf_for(std::size_t bytes, bool write_combined) noexcept {
-    if (bytes > largest_block) return direct_;
+    if (bytes > largest_block) return uncached_;
     return shelves_[write_combined][static_cast<std::size_t>(std::countr_zero(bytes) -
                                                              std::countr_zero(smallest_block))];
   }
 
-  /// Hands out an idle block; null if there is none.
+  /// Allocates an idle block; returns null if there is none.
   [[nodiscard]] void* take_idle(PinnedShelf& shelf) noexcept {
     const std::lock_guard lock{lock_};
     PinnedBlock* const block = shelf.idle;
     if (block == nullptr || exceeds_limit()) return nullptr;
     shelf.idle = block->next;
-    own_cached(*block);
+    reuse_cached(*block);
     return reinterpret_cast<void*>(block->begin);
   }
-  /// Hands out a block that was given back while streams still worked on it, and whose streams are
-  /// complete now; null if there is none. Asks for no more than the oldest `at_most` blocks.
+  /// Allocates a pending block whose streams have completed their work on it; returns null if there
+  /// is none. Polls at most the oldest `at_most` blocks.
   [[nodiscard]] void* take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept;
-  /// Reserves bytes, and the memory of an entry, for a new block: once the runtime has made the
-  /// block, nothing can fail, so that it need not be given back, which would wait for the device.
-  /// False if the limit leaves fewer bytes. @throws std::bad_alloc
+  /// Reserves bytes, and memory for an entry, for a new block. After the runtime has allocated the
+  /// block, nothing can fail then, so that it need not be freed, which would wait for the device.
+  /// Returns false if the limit does not permit so many bytes. @throws std::bad_alloc
   [[nodiscard]] bool try_reserve(std::size_t bytes);
   void cancel_reservation(std::size_t bytes) noexcept;
-  /// Enters a new block, which is handed out at once. Requires: it was reserved.
+  /// Adds a new block, which is in use. Requires: it was reserved.
   void add(PinnedBlock& block) noexcept;
 
-  /// Counts a use of the block that contains the address, if that block is in use. True if all of
-  /// the bytes lie in the block.
+  /// Records a use of the block that contains the address, if that block is in use. Returns whether
+  /// all of the bytes are in the block.
   /// @throws std::bad_alloc
   [[nodiscard]] bool note_use(const void* pointer, std::size_t bytes, StreamUse use) {
     const std::lock_guard lock{lock_};
@@ -112,22 +113,22 @@ class PinnedShelves {
     if (block->state == PinnedBlock::State::in_use) block->add_use(use);
     return address_of(pointer) + bytes <= block->begin + block->bytes;
   }
-  /// Counts a use; false if the address lies in no block in use. @throws std::bad_alloc
+  /// Records a use; returns false if the address is in no block in use. @throws std::bad_alloc
   [[nodiscard]] bool try_add_use(const void* pointer, StreamUse use);
 
-  /// Takes a block back. False, and nothing changed, unless the pointer is the start of a block in
-  /// use. `record`: records the events of the block's uses now; otherwise the next thread that
-  /// looks for a complete block does it.
-  [[nodiscard]] bool give_back(void* pointer, bool record) noexcept;
-  /// The size of the block that begins there and is in use; 0 if there is none.
+  /// Returns a block to the pool. Returns false, and changes nothing, unless the pointer is the
+  /// start of a block in use. `record`: whether to record the block's points now; otherwise the
+  /// next thread that polls the block does it.
+  [[nodiscard]] bool deallocate(void* pointer, bool record) noexcept;
+  /// The size of the block in use that begins at this address; 0 if there is none.
   [[nodiscard]] std::size_t size_of(const void* pointer) noexcept;
-  /// Gives up all cached blocks that no stream works on: the library's thread gives them back to
-  /// the runtime.
-  PinnedRest release_idle() noexcept;
-  /// The runtime has the memory of a block that was given up.
-  void note_released(std::size_t bytes) noexcept;
-  /// Whether the limit leaves so many bytes once the runtime has all that was given up.
-  [[nodiscard]] bool has_room_later(std::size_t bytes) noexcept;
+  /// Releases all cached blocks that no stream uses; a thread of the library returns them to the
+  /// runtime.
+  PinnedRemainder release_idle() noexcept;
+  /// Called after the memory of a released block was returned to the runtime.
+  void count_released(std::size_t bytes) noexcept;
+  /// Whether the limit will permit so many bytes once all releases are complete.
+  [[nodiscard]] bool has_room_after_releases(std::size_t bytes) noexcept;
 
   [[nodiscard]] PinnedStatistics statistics() noexcept;
   void reset_peak() noexcept {
@@ -135,7 +136,7 @@ class PinnedShelves {
     statistics_.peak = statistics_.in_use;
   }
   [[nodiscard]] std::size_t limit() noexcept;
-  /// True if the blocks exceed the new limit.
+  /// Returns true if the blocks exceed the new limit.
   [[nodiscard]] bool set_limit(std::size_t bytes) noexcept;
 
  private:
@@ -144,7 +145,7 @@ class PinnedShelves {
     std::uintptr_t end;
     PinnedBlock* block;
   };
-  enum class Then { idle, taken };
+  enum class OnComplete { make_idle, take };
 
   ///@{ Requires: the lock is held.
   [[nodiscard]] std::vector<Known>::iterator find_after(std::uintptr_t address) noexcept {
@@ -156,24 +157,24 @@ class PinnedShelves {
     const auto next = find_after(address);
     return next != known_.begin() && address < (next - 1)->end ? (next - 1)->block : nullptr;
   }
-  /// The block becomes a user's.
-  void own(PinnedBlock& block) noexcept {
+  /// Marks a block as in use.
+  void mark_in_use(PinnedBlock& block) noexcept {
     block.state = PinnedBlock::State::in_use;
     ++statistics_.blocks;
     statistics_.in_use += block.bytes;
     statistics_.peak = std::max(statistics_.peak, statistics_.in_use);
     count_up(counters.pinned_blocks);
   }
-  /// The same with a cached block, which is in no list any more.
-  void own_cached(PinnedBlock& block) noexcept {
+  /// The same for a cached block. Requires: it was removed from its list.
+  void reuse_cached(PinnedBlock& block) noexcept {
     sync::happens_after(&block);
     ++statistics_.hits;
     uncache(block);
-    own(block);
+    mark_in_use(block);
   }
-  /// Then no cached block is handed out: the next allocation gives them back first.
-  [[nodiscard]] bool exceeds_limit() const noexcept { return held_ > limit_; }
-  void disown(PinnedBlock& block) noexcept;
+  /// If true, cached blocks are not reused: the next allocation releases them first.
+  [[nodiscard]] bool exceeds_limit() const noexcept { return total_bytes_ > limit_; }
+  void mark_free(PinnedBlock& block) noexcept;
   void cache(const PinnedBlock& block) noexcept;
   void uncache(const PinnedBlock& block) noexcept {
     --statistics_.cached_blocks;
@@ -181,19 +182,20 @@ class PinnedShelves {
   }
   void put_idle(PinnedBlock& block) noexcept;
   void put_pending(PinnedBlock& block) noexcept;
-  /// The pool gives the block up. Its bytes still count.
-  void forget(const PinnedBlock& block) noexcept;
+  /// Removes the block from known_. Its bytes count as being released.
+  void remove_known(const PinnedBlock& block) noexcept;
   ///@}
 
-  /// Asks how far the streams of pending blocks are, the oldest `at_most` blocks first. A block
-  /// that still waits goes to the end of the queue, so that one stream that is held up does not
-  /// hide the others. Blocks that are complete become idle, or (`taken`) the first one is handed
-  /// out and returned.
-  PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, Then then) noexcept;
+  /// Polls the streams of the oldest `at_most` pending blocks. A block that is not complete is
+  /// moved to the end of the queue, so that one blocked stream does not hide the others. Blocks
+  /// that are complete become idle; with OnComplete::take, the first one is marked as in use and
+  /// returned.
+  PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, OnComplete action) noexcept;
   [[nodiscard]] std::size_t count_pending(PinnedShelf& shelf) noexcept;
   [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf) noexcept;
-  /// Puts a block that collect() has looked at where it belongs. True if it was handed out.
-  [[nodiscard]] bool settle(PinnedBlock& block, Progress progress, Then then) noexcept;
+  /// Moves a block that collect() has polled to the list for its progress. Returns true if it was
+  /// marked as in use.
+  [[nodiscard]] bool put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept;
   void release_idle_of(PinnedShelf& shelf) noexcept;
 
   SpinLock lock_;
@@ -201,13 +203,14 @@ class PinnedShelves {
                         std::countr_zero(largest_block) - std::countr_zero(smallest_block) + 1>,
              2>
       shelves_;
-  PinnedShelf direct_;
+  PinnedShelf uncached_;
   PinnedStatistics statistics_{};
-  // bytes of all blocks and reservations, and of blocks that the runtime does not have back yet
-  std::size_t held_ = 0;
+  // The bytes of all blocks and reservations, including blocks that are being returned to the
+  // runtime.
+  std::size_t total_bytes_ = 0;
   std::size_t releases_ = 0;
   std::size_t limit_ = std::numeric_limits<std::size_t>::max();
-  std::vector<Known> known_;  // by address
+  std::vector<Known> known_;  // Sorted by address.
   std::size_t reserved_entries_ = 0;
 };
 

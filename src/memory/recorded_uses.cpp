@@ -22,17 +22,19 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// Blocks begin at multiples of this, so that the addresses of one step are of one block.
+/// Blocks begin at multiples of this, so that all addresses within one step belong to the same
+/// block.
 constexpr std::uintptr_t step = 256;
 
 struct Recorded {
   sync::Mutex lock;
-  std::map<std::uintptr_t, std::list<StreamPoint>> all;  // by the address that the streams use
+  std::map<std::uintptr_t, std::list<StreamPoint>>
+      all;  // By the address that was recorded, rounded down to a step.
   std::size_t count = 0;
 };
 Recorded& recorded() { return never_destroyed<Recorded>(); }
 
-/// Requires, for each function: the lock is held.
+/// Requires, for this function and prune(): the caller holds the lock.
 void change_count(std::size_t count) noexcept {
   recorded().count = count;
   uses_recorded.store(count, std::memory_order_relaxed);

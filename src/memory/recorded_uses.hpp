@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Uses of device memory that were recorded by an address within a block, by any thread, instead of
-/// by the buffer that owns the block. No allocation is entered here: a program that records no such
-/// use pays nothing.
+/// Uses of device memory that any thread has recorded by an address, instead of through the buffer
+/// that owns the block. Allocations are not tracked here, so a program that records no such use has
+/// no cost.
 #pragma once
 
 #include "base/sync.hpp"
@@ -20,11 +20,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 inline constinit sync::Atomic<std::size_t> uses_recorded{0};
 
-/// Adds an open point to the block that holds the address. @throws errc::invalid_handle if the
-/// stream has ended
+/// Adds an open point of the stream to the block that contains the address. @throws
+/// errc::invalid_handle if the stream was destroyed
 void add_recorded_use(const void* pointer, StreamRef stream);
-/// Removes and returns the points of a block that is about to be freed, without those of its own
-/// stream. Allocates nothing.
+/// Removes the points of a block that is about to be freed, and returns them except those of its
+/// own stream. Allocates nothing.
 [[nodiscard]] std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
                                                                StreamUse own) noexcept;
 [[nodiscard]] inline std::list<StreamPoint> take_recorded_uses(const void* block, std::size_t bytes,

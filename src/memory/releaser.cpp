@@ -29,23 +29,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How long a caller who has to wait for a release looks for a moment at which the devices are
-/// idle.
-constexpr auto idle_patience = 1s;
+/// How long release_and_wait() waits for a moment at which the devices are idle.
+constexpr auto idle_timeout = 1s;
 
 [[nodiscard]] bool is_busy(const backend::status s) noexcept {
   if (s != backend::ok) backend::forget_error(s);
   return s != backend::ok && backend::is_not_ready(s);
 }
 
-/// Whether a release would not wait, as far as the library knows: other code may have streams of
-/// its own. A stream that other code captures has no work. The default stream is busy as long as
-/// threads' default streams and blocking ones are. False while a capture of the library is open: it
-/// would break if a stream joined it just before that stream is queried.
+/// Whether a release would not have to wait for streams that the library knows; other code may have
+/// more. A stream that other code captures has no work. The default stream is busy as long as
+/// threads' default streams and blocking streams are. Returns false while a capture of the library
+/// is open: the capture would break if a stream joined it just before the query of that stream.
 [[nodiscard]] bool are_devices_idle() noexcept try {
   const std::unique_lock no_new_ones = block_new_captures();
   if (are_captures_open()) return false;
-  // also those of streams that have ended, which nobody can query
+  // Includes functions of destroyed streams, which cannot be queried.
   if (are_functions_under_way()) return false;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {
@@ -59,7 +58,7 @@ constexpr auto idle_patience = 1s;
   for (int device = 0; device < max_devices; ++device) {
     if (!is_used[static_cast<std::size_t>(device)]) continue;
     const ScopedDevice on{device, ScopedDevice::no_throw};
-    // the question would break a capture
+    // A query would break a capture.
     if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;
     if (is_busy(internal_call([] { return backend::stream_query(backend::default_stream()); })))
       return false;
@@ -69,18 +68,18 @@ constexpr auto idle_patience = 1s;
   return false;
 }
 
-struct HoldingThread {
+struct BlockingThread {
   sync::Mutex mutex;
 };
 
-/// Calls `release()` unless a device is busy. No new operation begins before that. One that has
-/// begun already has a millisecond, so that the release need not wait for its work; work that may
-/// wait for the program cannot come any more.
+/// Calls `release()` unless a device is busy. It first blocks new operations. Operations that have
+/// begun get a millisecond to finish, so that the release need not wait for their work; work that
+/// may wait for the program is not enqueued any more.
 template <class F>
 [[nodiscard]] bool do_if_idle(F release) noexcept {
   if (!backend::frees_wait_for_devices()) return release(), true;
-  // One thread at a time: the first of two that ends would let operations go on.
-  const std::unique_lock alone{never_destroyed<HoldingThread>().mutex, std::try_to_lock};
+  // One thread at a time: of two threads, the first that ends would unblock operations.
+  const std::unique_lock alone{never_destroyed<BlockingThread>().mutex, std::try_to_lock};
   if (!alone.owns_lock()) return false;
   if (!are_devices_idle()) return false;
   bool is_idle = false;
@@ -90,20 +89,21 @@ template <class F>
     is_idle = !is_blocking_enqueue_in_progress() && are_devices_idle();
     if (is_idle) release();
   }
-  if (!is_idle) sync::sleep_for(5ms);  // what was held goes on before the next attempt
+  if (!is_idle)
+    sync::sleep_for(5ms);  // Lets the blocked operations continue before the next attempt.
   return is_idle;
 }
 
 class Releaser {
  public:
-  /// False if the system has no thread.
-  [[nodiscard]] bool try_add(LateRelease& late) noexcept {
-    sync::happens_before(&late);
+  /// Returns false if no thread can be started.
+  [[nodiscard]] bool try_add(QueuedRelease& queued) noexcept {
+    sync::happens_before(&queued);
     const std::lock_guard lock{mutex_};
     if (!started_ && !start()) return false;
-    late.next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = &late;
-    last_ = &late;
+    queued.next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = &queued;
+    last_ = &queued;
     added_.fetch_add(1, std::memory_order_relaxed);
     changed_.notify_one();
     return true;
@@ -114,8 +114,9 @@ class Releaser {
   [[nodiscard]] std::uint64_t done() const noexcept {
     return done_.load(std::memory_order_acquire);
   }
-  /// From now on the thread begins no runtime call. First it gets the time that the calls take on
-  /// idle devices. A call may also wait for a device, and so for ever: the exit goes on then.
+  /// Stops the thread from making runtime calls. It first waits as long as the pending calls take
+  /// on idle devices. A call may also wait for a device for an unlimited time; the exit of the
+  /// process then continues without it.
   void stop() noexcept {
     try_for(200ms, [this] { return done() == added(); });
     stopped_.store(true, std::memory_order_seq_cst);
@@ -139,9 +140,9 @@ class Releaser {
     changed_.wait(lock, [this] { return first_ != nullptr; });
   }
   /// Null if the list is empty.
-  [[nodiscard]] LateRelease* take() noexcept {
+  [[nodiscard]] QueuedRelease* take() noexcept {
     const std::lock_guard lock{mutex_};
-    LateRelease* const taken = first_;
+    QueuedRelease* const taken = first_;
     if (taken != nullptr) first_ = taken->next;
     return taken;
   }
@@ -151,7 +152,7 @@ class Releaser {
       block_until([this] { return try_release(); });
     }
   }
-  /// False if the devices are busy. After stop() nothing is released.
+  /// Returns false if the devices are busy. After stop() it releases nothing.
   [[nodiscard]] bool try_release() noexcept {
     calling_.store(true, std::memory_order_seq_cst);
     const bool is_over =
@@ -159,38 +160,38 @@ class Releaser {
     calling_.store(false, std::memory_order_seq_cst);
     return is_over;
   }
-  /// Releases what there is, but other threads are held for a short time only.
+  /// Processes the list, for at most 20 ms, because other threads are blocked meanwhile.
   void release_all() noexcept {
     const auto end = sync::Clock::now() + 20ms;
     while (sync::Clock::now() < end && !stopped_.load(std::memory_order_seq_cst)) {
-      LateRelease* const late = take();
-      if (late == nullptr) return;
-      sync::happens_after(late);
-      const Postponed item = late->item;
+      QueuedRelease* const queued = take();
+      if (queued == nullptr) return;
+      sync::happens_after(queued);
+      const Postponed item = queued->item;
       item.release(item);
       done_.fetch_add(1, std::memory_order_release);
     }
   }
 
-  sync::Mutex mutex_;  // guards the list and the start
+  sync::Mutex mutex_;  // Guards the list and `started_`.
   sync::ConditionVariable changed_;
-  LateRelease* first_ = nullptr;
-  LateRelease* last_ = nullptr;
+  QueuedRelease* first_ = nullptr;
+  QueuedRelease* last_ = nullptr;
   bool started_ = false;
   sync::Atomic<std::uint64_t> added_{0};
   sync::Atomic<std::uint64_t> done_{0};
-  sync::Atomic<bool> calling_{false};  // the thread makes runtime calls
-  sync::Atomic<bool> stopped_{false};  // the process exits
+  sync::Atomic<bool> calling_{false};  // The thread may be making runtime calls.
+  sync::Atomic<bool> stopped_{false};  // The process exits.
 };
 Releaser& releaser() noexcept { return never_destroyed<Releaser>(); }
 
-/// A release with a place of its own in the list.
-struct OwnRelease {
-  LateRelease late;
+/// A release together with its list entry.
+struct AllocatedRelease {
+  QueuedRelease queued;
   Postponed item;
 };
-void run_own(const Postponed& outer) noexcept {
-  auto* const own = static_cast<OwnRelease*>(outer.handle);
+void run_allocated(const Postponed& outer) noexcept {
+  auto* const own = static_cast<AllocatedRelease*>(outer.handle);
   const Postponed item = own->item;
   delete own;
   item.release(item);
@@ -198,36 +199,37 @@ void run_own(const Postponed& outer) noexcept {
 
 }  // namespace
 
-void release_on_thread(LateRelease& late) noexcept {
-  if (release_mode_of_wait() == Release::never || releaser().try_add(late)) return;
-  const Postponed item = late.item;
+void release_on_thread(QueuedRelease& queued) noexcept {
+  if (release_mode_of_wait() == Release::never || releaser().try_add(queued)) return;
+  const Postponed item = queued.item;
   release(item);
 }
 
 void release_on_thread(const Postponed& item) noexcept {
   if (release_mode_of_wait() == Release::never) return;
-  OwnRelease* own = nullptr;
+  AllocatedRelease* own = nullptr;
   try {
-    own = new OwnRelease{{}, item};
+    own = new AllocatedRelease{{}, item};
   } catch (const std::bad_alloc&) {
     return release(item);
   }
-  own->late.item = {run_own, own, item.device};
-  release_on_thread(own->late);
+  own->queued.item = {run_allocated, own, item.device};
+  release_on_thread(own->queued);
 }
 
 void release_and_wait(const char* operation, const Postponed& item, int device) noexcept {
   if (in_host_function) return release_on_thread(item);
   if (release_mode_of_wait() == Release::never) return;
   const ScopedWait wait{operation, {.device = device}};
-  // While the runtime waits it holds other threads, too, so that streams which wait for them would
-  // never be idle. In a program whose streams are never idle, the runtime has to end the wait.
-  const auto deadline = sync::Clock::now() + idle_patience;
+  // While the runtime waits, it also blocks other threads, so that streams which wait for those
+  // threads would never become idle. Hence the wait for idle devices comes first. If the streams of
+  // a program are never idle, the release is made anyway, and the runtime waits.
+  const auto deadline = sync::Clock::now() + idle_timeout;
   if (!poll_until(deadline, [&] { return do_if_idle([&] { item.release(item); }); }))
     item.release(item);
 }
 
-bool are_releases_waiting() noexcept { return releaser().done() != releaser().added(); }
+bool are_releases_pending() noexcept { return releaser().done() != releaser().added(); }
 
 void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) noexcept {
   const std::uint64_t awaited = releaser().added();

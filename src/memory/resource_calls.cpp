@@ -40,7 +40,8 @@ void SharedResource::drop() const noexcept {
 
 bool is_in_resource() noexcept { return in_resource; }
 
-void* take_from(AnyResource& resource, StreamRef stream, std::size_t bytes, const char* operation) {
+void* allocate_from_resource(AnyResource& resource, StreamRef stream, std::size_t bytes,
+                             const char* operation) {
   const ScopedDevice on{device_of(stream), operation};
   const InResource within;
   void* const block = resource.take(stream, bytes);
@@ -49,8 +50,8 @@ void* take_from(AnyResource& resource, StreamRef stream, std::size_t bytes, cons
   return block;
 }
 
-void give_back_to(AnyResource& resource, StreamRef stream, void* pointer,
-                  std::size_t bytes) noexcept {
+void deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
+                            std::size_t bytes) noexcept {
   const ScopedDevice on{device_of(stream), ScopedDevice::no_throw};
   const InResource within;
   try {

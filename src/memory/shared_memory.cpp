@@ -20,11 +20,11 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-/// CUDA shares whole blocks of 2 MiB, and smaller allocations lie in one block with others.
+/// CUDA shares whole blocks of 2 MiB, and several smaller allocations would be in one block.
 constexpr std::size_t step = std::size_t{2} << 20;
 
 void close_now(const Postponed& item) noexcept {
-  // Closing waits for nothing. If the device cannot be waited for, the memory stays open.
+  // Closing does not wait for work. If the wait for the device fails, the memory stays open.
   if (wait_for_device(item.device))
     call_quietly(item.device, [&] { return backend::close_memory(item.handle); });
 }
@@ -83,11 +83,12 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
 
 void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
   count_down(counters.shared_and_managed_blocks);
-  // this may be a forked child, where no lock may be taken
+  // In a forked child no lock may be taken.
   if (release_mode_of_wait() == Release::never) return;
   constexpr const char* operation = "free shared memory";
   emit_free(operation, MemoryKind::device, pointer, 0, device);
-  static_cast<void>(take_recorded_uses(pointer, bytes, {}));  // the device is waited for
+  static_cast<void>(take_recorded_uses(
+      pointer, bytes, {}));  // The points are not needed: the release waits for the device.
   const Postponed close{close_now, pointer, device};
   release_and_wait(operation,
                    opened ? close : native_release<void*, backend::free_device>(pointer, device),

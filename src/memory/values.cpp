@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Values in memory that streams wait for and write.
+/// Implements the values in memory that streams wait for and write.
 #include <runnel/stream.hpp>
 
 #include "base/check.hpp"
@@ -16,10 +16,10 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// @throws errc::invalid_argument unless devices can wait for a number there and write it. Whether
-/// they can is the same on all backends.
+/// @throws errc::invalid_argument unless devices can wait for a number in this kind of memory and
+/// write it. The rule is the same on all backends.
 void require_kind(MemoryKind kind, const char* operation) {
-  // CUDA refuses memory of its pools, with an error that says nothing
+  // CUDA refuses memory of its pools, with an error that does not explain why.
   if (kind == MemoryKind::device)
     throw_error(errc::invalid_argument, operation,
                 "the location is in device memory: take pinned memory");
@@ -32,8 +32,8 @@ void require_kind(MemoryKind kind, const char* operation) {
         "the location is in managed memory, where a device does not wait: take pinned memory");
 }
 
-/// The location as the stream's device knows it. A pinned block of the library counts a use by the
-/// stream.
+/// The address of the location on the stream's device. Records a use by the stream if the location
+/// is in a pinned block of the library.
 [[nodiscard]] std::uint32_t* location_on_device(const StreamCall& call,
                                                 const std::uint32_t* location) {
   Slot& slot = call.slot();
@@ -49,12 +49,12 @@ void require_kind(MemoryKind kind, const char* operation) {
   const MemoryFacts facts =
       facts_of(location, sizeof *location, std::nullopt, use, call.operation());
   require_kind(facts.kind, call.operation());
-  auto* const place = const_cast<std::uint32_t*>(location);
-  if (facts.in_one_block) return place;
-  // Memory that the user has registered may have another address on the device.
+  auto* const writable = const_cast<std::uint32_t*>(location);
+  if (facts.in_one_block) return writable;
+  // Memory that the user has registered may have a different address on the device.
   const ScopedDevice on{slot.device, call.operation()};
   void* on_device = nullptr;
-  call.check(backend::host_device_pointer(on_device, place));
+  call.check(backend::host_device_pointer(on_device, writable));
   return static_cast<std::uint32_t*>(on_device);
 }
 

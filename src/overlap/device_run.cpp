@@ -21,8 +21,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// While it lives, host functions launched and copies staged by this thread are labelled with the
-/// chunk, so that their errors name it.
+/// While it lives, host functions that this thread launches and copies that it stages have the
+/// chunk as their label, so that their errors can be assigned to the chunk.
 class ChunkLabel {
  public:
   explicit ChunkLabel(std::size_t chunk) noexcept
@@ -35,13 +35,13 @@ class ChunkLabel {
   std::uint64_t before_;
 };
 
-void record_mark(const std::unique_ptr<OverlapPlace::Marks>& marks,
-                 TimedEvent OverlapPlace::Marks::* which, StreamRef stream) {
-  if (marks != nullptr) stream.record_event((*marks).*which);
+void record_timestamp(const std::unique_ptr<ChunkRecord::Timestamps>& timestamps,
+                      TimedEvent ChunkRecord::Timestamps::* which, StreamRef stream) {
+  if (timestamps != nullptr) stream.record_event((*timestamps).*which);
 }
 
-/// Waits for the stream; false if that fails three times. The first attempts may throw an error
-/// that the caller has already seen, or that belongs to a later chunk.
+/// Waits for the stream; returns false if this fails three times. The first attempts may throw an
+/// error that the caller has already received, or that belongs to a later chunk.
 [[nodiscard]] bool wait_until_idle(StreamRef stream) noexcept {
   for (int attempt = 0; attempt < 3; ++attempt) try {
       stream.synchronize();
@@ -63,10 +63,11 @@ DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_tim
       index_{index},
       device_{plan.devices[index]},
       policy_{default_pageable()},
-      places_(plan.places()) {
-  for (OverlapPlace& place : places_)
-    place.by_step = plan.strategy == OverlapStrategy::copy_compute_copy;
-  for (std::size_t i = 0; i < plan.streams; ++i) streams_.push_back(take_overlap_stream(device_));
+      records_(plan.max_enqueued()) {
+  for (ChunkRecord& record : records_)
+    record.stream_per_step = plan.strategy == OverlapStrategy::copy_compute_copy;
+  for (std::size_t i = 0; i < plan.streams; ++i)
+    streams_.push_back(acquire_overlap_stream(device_));
   try {
     make_events(record_times);
     allocate();
@@ -79,16 +80,16 @@ DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_tim
 }
 
 void DeviceRun::make_events(bool record_times) {
-  // Staging threads need the cores, so waiting for events must not spin.
+  // Staging threads need the cores, so waits for events must not spin.
   const EventOptions waiting{.blocking_wait = plan_.staged};
-  for (OverlapPlace& place : places_) {
-    for (Event* event : {&place.counted, &place.returned}) *event = Event{waiting};
-    if (record_times) place.marks = std::make_unique<OverlapPlace::Marks>();
+  for (ChunkRecord& record : records_) {
+    for (Event* event : {&record.counted, &record.copied_out}) *event = Event{waiting};
+    if (record_times) record.timestamps = std::make_unique<ChunkRecord::Timestamps>();
   }
 }
 
-/// Allocates everything at the beginning: memory that an earlier run freed can still be reused
-/// then, because nothing has been waited for.
+/// Allocates all memory at the beginning: memory that an earlier run has freed can then still be
+/// reused, because no wait has returned it to the system.
 void DeviceRun::allocate() try {
   allocate_on_device();
   allocate_on_host();
@@ -114,36 +115,36 @@ void DeviceRun::allocate_on_device() {
   }
 }
 
-/// Enqueues the copy in of the n-th chunk of a run between ranges as soon as the chunk has its
-/// memory: to allocate the other buffers takes about a millisecond if a pool has given its memory
-/// back. submit() does the rest of the chunk.
+/// In a run between ranges, enqueues the copy of the n-th chunk to the device as soon as the chunk
+/// has its memory: the allocation of the other buffers takes about a millisecond if the device's
+/// pool has returned its memory to the system. submit() enqueues the other steps.
 void DeviceRun::start_copy(std::size_t n) noexcept try {
-  OverlapPlace& here = places_[n];
+  ChunkRecord& here = records_[n];
   const std::size_t chunk = index_ + n * plan_.devices.size();
   const std::size_t first = chunk * plan_.chunk;
-  // Two chunks of one stream go one after the other.
-  const bool has_own_stream = here.by_step || n < plan_.chunk_streams;
-  if (plan_.needs_host() || plan_.staged || here.marks != nullptr || !has_own_stream ||
+  // Two chunks of one stream run one after the other.
+  const bool has_own_stream = here.stream_per_step || n < plan_.chunk_streams;
+  if (plan_.needs_host() || plan_.staged || here.timestamps != nullptr || !has_own_stream ||
       first >= *plan_.items)
     return;
   if (start_error_ != nullptr) return;
   copies_started_ = n + 1;
   here.chunk.emplace(plan_.describe(chunk, first, *plan_.items));
-  arrive(here, buffers_[n], steps_of(n).in);
+  enqueue_copy_in(here, buffers_[n], steps_of(n).in);
 } catch (...) {
   start_error_ = std::current_exception();
 }
 
 void DeviceRun::allocate_on_host() {
-  for (OverlapPlace& place : places_) {
+  for (ChunkRecord& record : records_) {
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
-      place.in.emplace_back(plan_.inputs[i].kind == OverlapEnd::Kind::function
-                                ? bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes)
-                                : 0);
+      record.in.emplace_back(plan_.inputs[i].kind == OverlapEnd::Kind::function
+                                 ? bytes_for(plan_.input_elements(i), plan_.inputs[i].element_bytes)
+                                 : 0);
     if (plan_.has_sink())
-      place.out =
+      record.out =
           PinnedBuffer<std::byte>{bytes_for(plan_.output_elements(), plan_.output.element_bytes)};
-    if (plan_.output.filtered) place.count = PinnedBuffer<std::size_t>{1};
+    if (plan_.output.filtered) record.count = PinnedBuffer<std::size_t>{1};
   }
 }
 
@@ -157,15 +158,15 @@ void DeviceRun::release() noexcept {
       staging_workers().cancel_all(stream.id());
       all_well = false;
     }
-  if (!all_well) free_after_all_streams();
+  if (!all_well) record_all_streams();
   buffers_.clear();
   if (all_well)
-    for (Stream& stream : streams_) keep_overlap_stream(std::move(stream));
+    for (Stream& stream : streams_) release_overlap_stream(std::move(stream));
 }
 
-/// Names all streams as users of all buffers. A stream that could not be waited for may still use
-/// memory that would otherwise be freed in the order of another stream.
-void DeviceRun::free_after_all_streams() noexcept try {
+/// Records all streams as users of all buffers. A stream for which the wait has failed may still
+/// use memory that would otherwise be freed in the order of another stream.
+void DeviceRun::record_all_streams() noexcept try {
   for (ChunkBuffers& chunk : buffers_)
     for (const Stream& user : streams_) {
       for (auto& in : chunk.in) in.record_stream(user);
@@ -173,7 +174,7 @@ void DeviceRun::free_after_all_streams() noexcept try {
       if (chunk.count) chunk.count->record_stream(user);
     }
 } catch (...) {
-  // the memory stays allocated
+  // The memory is leaked.
   static_cast<void>(new (std::nothrow) std::vector<ChunkBuffers>{std::move(buffers_)});
 }
 
@@ -182,24 +183,25 @@ void DeviceRun::finish() {
   finished_ = true;
 }
 
-/// So that device times and host times have one zero.
+/// Determines the host's time of a device event, so that device times and host times have a common
+/// origin.
 void DeviceRun::match_clocks(OverlapClock::time_point start) {
   auto [zero, time] = detail::match_clocks(30us, [&] {
     std::optional<TimedEvent> event{std::in_place, streams_[0]};
     event->synchronize();
     return event;
   });
-  zero_ = std::move(*zero);
-  zero_at_ = time - start;
+  origin_ = std::move(*zero);
+  origin_time_ = time - start;
 }
 
 DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {
-  if (places_[n % places_.size()].by_step) return {streams_[0], streams_[1], streams_[2]};
+  if (records_[n % records_.size()].stream_per_step) return {streams_[0], streams_[1], streams_[2]};
   const StreamRef stream = streams_[n % plan_.chunk_streams];
   return {stream, stream, stream};
 }
 
-void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
+void DeviceRun::copy_in(const ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
   const OverlapChunk& chunk = *here.chunk;
   for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
     const OverlapEnd& end = plan_.inputs[i];
@@ -213,16 +215,16 @@ void DeviceRun::copy_in(const OverlapPlace& here, ChunkBuffers& buffers, StreamR
   }
 }
 
-/// Copies the chunk in. The event is recorded at once, because copies of later chunks may follow on
-/// the stream, for which nothing has to wait. It is recorded after the mark, which has happened
-/// then as well.
-void DeviceRun::arrive(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
+/// Enqueues the copy of the chunk to the device. The event is recorded directly after it, because
+/// the computation need not wait for copies of later chunks that may follow on the stream. It is
+/// recorded after the timestamp, so that it covers the timestamp too.
+void DeviceRun::enqueue_copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
   copy_in(here, buffers, stream);
-  record_mark(here.marks, &OverlapPlace::Marks::arrived, stream);
-  if (here.by_step) stream.record_event(here.arrived);
+  record_timestamp(here.timestamps, &ChunkRecord::Timestamps::copy_in_end, stream);
+  if (here.stream_per_step) stream.record_event(here.copied_in);
 }
 
-void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream,
+void DeviceRun::compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream,
                         const OverlapFunction& function) const {
   const OverlapChunk& chunk = *here.chunk;
   std::vector<void*> in;
@@ -249,7 +251,7 @@ void DeviceRun::compute(OverlapPlace& here, ChunkBuffers& buffers, StreamRef str
   if (buffers.count) stream.writes(arguments.count, sizeof(std::size_t));
 }
 
-void DeviceRun::copy_out(OverlapPlace& here, ChunkBuffers& buffers, StreamRef stream) const {
+void DeviceRun::copy_out(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
   if (!buffers.out || here.out_elements == 0) return;
   const OverlapEnd& end = plan_.output;
   void* const to =
@@ -258,41 +260,41 @@ void DeviceRun::copy_out(OverlapPlace& here, ChunkBuffers& buffers, StreamRef st
              MemoryKind::device, here.out_elements * end.element_bytes, policy_);
 }
 
-/// The place of the chunk that used the same buffers before and may still be in flight; null if
-/// there is none. Chunks are enqueued ahead of the buffers where there are more places than
-/// buffers.
-const OverlapPlace* DeviceRun::previous_user(std::size_t n) const noexcept {
-  if (n < buffers_.size() || places_.size() <= buffers_.size()) return nullptr;
-  return &places_[(n - buffers_.size()) % places_.size()];
+/// The record of the previous chunk in the same buffers, if it may still be in flight; otherwise
+/// null. This occurs only if there are more records than buffers: then chunks are enqueued before
+/// their buffers are free.
+const ChunkRecord* DeviceRun::previous_user(std::size_t n) const noexcept {
+  if (n < buffers_.size() || records_.size() <= buffers_.size()) return nullptr;
+  return &records_[(n - buffers_.size()) % records_.size()];
 }
 
 void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
-  using Marks = OverlapPlace::Marks;
-  OverlapPlace& here = place(n);
+  using Timestamps = ChunkRecord::Timestamps;
+  ChunkRecord& here = record(n);
   ChunkBuffers& buffers = buffers_of(n);
   const Steps step = steps_of(n);
   const ChunkLabel label{here.chunk->index};
-  const OverlapPlace* const before = previous_user(n);
+  const ChunkRecord* const before = previous_user(n);
 
-  if (before != nullptr && before->by_step && here.by_step)
+  if (before != nullptr && before->stream_per_step && here.stream_per_step)
     step.in.wait_event(before->computed);
   else if (before != nullptr && steps_of(n - buffers_.size()).out != step.in)
-    step.in.wait_event(before->returned);
-  record_mark(here.marks, &Marks::arriving, step.in);
+    step.in.wait_event(before->copied_out);
+  record_timestamp(here.timestamps, &Timestamps::copy_in_begin, step.in);
   if (n >= copies_started_)
-    arrive(here, buffers, step.in);
+    enqueue_copy_in(here, buffers, step.in);
   else if (n + 1 == copies_started_ && start_error_ != nullptr)
     std::rethrow_exception(start_error_);
 
-  if (here.by_step) {
-    step.compute.wait_event(here.arrived);
-    if (before != nullptr && buffers.out) step.compute.wait_event(before->returned);
+  if (here.stream_per_step) {
+    step.compute.wait_event(here.copied_in);
+    if (before != nullptr && buffers.out) step.compute.wait_event(before->copied_out);
   }
-  record_mark(here.marks, &Marks::computing, step.compute);
+  record_timestamp(here.timestamps, &Timestamps::compute_begin, step.compute);
   compute(here, buffers, step.compute, function);
-  record_mark(here.marks, &Marks::computed, step.compute);
+  record_timestamp(here.timestamps, &Timestamps::compute_end, step.compute);
 
-  if (here.by_step) {
+  if (here.stream_per_step) {
     step.compute.record_event(here.computed);
     step.out.wait_event(here.computed);
   }
@@ -305,17 +307,17 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
 }
 
 void DeviceRun::submit_copy_out(std::size_t n) {
-  using Marks = OverlapPlace::Marks;
-  OverlapPlace& here = place(n);
+  using Timestamps = ChunkRecord::Timestamps;
+  ChunkRecord& here = record(n);
   const StreamRef stream = steps_of(n).out;
-  record_mark(here.marks, &Marks::leaving, stream);
+  record_timestamp(here.timestamps, &Timestamps::copy_out_begin, stream);
   copy_out(here, buffers_of(n), stream);
-  record_mark(here.marks, &Marks::left, stream);
-  stream.record_event(here.returned);
+  record_timestamp(here.timestamps, &Timestamps::copy_out_end, stream);
+  stream.record_event(here.copied_out);
 }
 
 void DeviceRun::submit_filtered(std::size_t n) {
-  OverlapPlace& here = place(n);
+  ChunkRecord& here = record(n);
   here.counted.synchronize();
   deliver_failures(n);
   const std::size_t room = plan_.output_elements(here.chunk->count);
@@ -335,24 +337,24 @@ void DeviceRun::submit_filtered(std::size_t n) {
 }
 
 void DeviceRun::wait(std::size_t n) {
-  OverlapPlace& here = place(n);
-  here.returned.synchronize();
+  ChunkRecord& here = record(n);
+  here.copied_out.synchronize();
   deliver_failures(n);
 }
 
 void DeviceRun::deliver_failures(std::size_t n) {
   const Steps step = steps_of(n);
   for (const StreamRef stream : {step.in, step.compute, step.out})
-    deliver_failure_of(live_slot(stream), place(n).chunk->index + 1);
+    deliver_failure_of(live_slot(stream), record(n).chunk->index + 1);
 }
 
-void DeviceRun::read_times(OverlapPlace& here) const {
-  if (here.marks == nullptr) return;
-  const auto at = [&](const TimedEvent& event) { return event - zero_ + zero_at_; };
-  const OverlapPlace::Marks& m = *here.marks;
-  here.times.copy_in = {at(m.arriving), at(m.arrived)};
-  here.times.compute = {at(m.computing), at(m.computed)};
-  if (plan_.has_output()) here.times.copy_out = {at(m.leaving), at(m.left)};
+void DeviceRun::read_times(ChunkRecord& here) const {
+  if (here.timestamps == nullptr) return;
+  const auto at = [&](const TimedEvent& event) { return event - origin_ + origin_time_; };
+  const ChunkRecord::Timestamps& m = *here.timestamps;
+  here.times.copy_in = {at(m.copy_in_begin), at(m.copy_in_end)};
+  here.times.compute = {at(m.compute_begin), at(m.compute_end)};
+  if (plan_.has_output()) here.times.copy_out = {at(m.copy_out_begin), at(m.copy_out_end)};
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

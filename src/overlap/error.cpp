@@ -61,8 +61,8 @@ class OverlapOutOfMemory final : public std::bad_alloc, public OverlapError {
 
 }  // namespace
 
-// An Error is caught first: one that is out of memory is a std::bad_alloc too, and the cause may be
-// an OverlapError of another call.
+// An Error is caught first: an Error may also be a std::bad_alloc, and the cause may be an
+// OverlapError of another call.
 void throw_overlap_error(std::size_t chunk, const char* step, const std::exception_ptr& cause) {
   try {
     std::rethrow_exception(cause);

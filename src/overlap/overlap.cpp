@@ -33,21 +33,21 @@ namespace {
 // Each takes 150 bytes. The limit bounds the memory of a long run of small chunks.
 constexpr std::size_t most_times_kept = std::size_t{1} << 20;
 
-/// One call of overlap(). The calling thread reads and enqueues; a second thread, the finisher,
-/// waits for the chunks in order and writes. Between ranges the calling thread does both: the
-/// device needs no host between the steps, and a thread costs 0.3 ms.
+/// One call of overlap(). The calling thread reads from sources and enqueues; a second thread, the
+/// finisher, waits for the chunks in order and writes to a sink. Between ranges the calling thread
+/// does both, because the host has no work between the steps, and starting a thread takes 0.3 ms.
 class OverlapRun {
  public:
-  /// @throws errc::out_of_memory if not even the smallest sizes that the options leave open can be
+  /// @throws errc::out_of_memory if not even the smallest sizes that the options permit can be
   /// allocated
   OverlapRun(OverlapPlan plan, const OverlapOptions& options, OverlapFunction function)
       : plan_{std::move(plan)}, options_{options}, function_{function}, read_(plan_.inputs.size()) {
     const OverlapPlan wanted = plan_;
-    // The second attempt uses the same sizes: the first one waited for its streams, in which an
-    // earlier run may have freed memory.
+    // The second attempt begins with the same sizes: the first one has waited for its streams, on
+    // which an earlier run may have freed memory.
     if (try_runs() || try_sizes()) return;
-    // Other streams may be about to free memory. Waiting for them comes last, because they may be
-    // busy for long.
+    // Other streams may free memory when their work completes. Waiting for them is the last resort,
+    // because they may be busy for long.
     wait_for_devices();
     plan_ = wanted;
     if (try_sizes()) return;
@@ -55,7 +55,7 @@ class OverlapRun {
   }
 
   OverlapResult run() {
-    if (plan_.tries_both) trial_.emplace(plan_.strategy, places());
+    if (plan_.tries_both) trial_.emplace(plan_.strategy, max_enqueued());
     if (plan_.needs_host() || options_.progress) {
       const std::jthread finisher = start_finisher();
       submit_all();
@@ -63,7 +63,7 @@ class OverlapRun {
       submit_and_finish_all();
     }
     if (failure_.cause == nullptr) finish_runs();
-    runs_.clear();  // after a failure, this waits for the chunks that are still in flight
+    runs_.clear();  // After a failure, this waits for the chunks that are still in flight.
     if (failure_.cause != nullptr)
       throw_overlap_error(failure_.chunk, failure_.step, failure_.cause);
     result_.time = OverlapClock::now() - start_;
@@ -80,8 +80,8 @@ class OverlapRun {
     std::exception_ptr cause;
   };
 
-  /// Creates the device runs with the plan's sizes, or with the largest smaller ones that can be
-  /// allocated. False if there are none.
+  /// Creates the device runs with the plan's sizes, or with the largest smaller sizes that can be
+  /// allocated. Returns false if there are none.
   [[nodiscard]] bool try_sizes() {
     do {
       if (try_runs()) return true;
@@ -102,8 +102,8 @@ class OverlapRun {
     try {
       std::rethrow_exception(shortage_.cause);
     } catch (const Error& error) {
-      // throw_error() gives the runtime's reason. A reason of the library, as a limit that was set,
-      // is in the text alone.
+      // throw_error() adds the runtime's reason. A reason of the library, such as a limit, is only
+      // in the text.
       constexpr std::string_view begin = "runnel: could not ";
       const bool is_runtimes = error.native_code() != 0;
       throw_shortage(is_runtimes ? error.operation() : error.what() + begin.size(),
@@ -118,7 +118,7 @@ class OverlapRun {
     throw_error(errc::out_of_memory, overlap_operation, reason.c_str(), native_code, native_name);
   }
   /// Waits for the devices, and ignores failures, which the following allocations report. Does
-  /// nothing once the process has captured streams, because the wait would end a capture.
+  /// nothing if the process has captured streams, because the wait would break a capture.
   void wait_for_devices() const noexcept {
     if (any_capture_seen()) return;
     for (const Device device : plan_.devices) try {
@@ -133,19 +133,19 @@ class OverlapRun {
   [[nodiscard]] std::size_t index_in_run(std::size_t chunk) const noexcept {
     return chunk / runs_.size();
   }
-  [[nodiscard]] OverlapPlace& place(std::size_t chunk) noexcept {
-    return run_of(chunk).place(index_in_run(chunk));
+  [[nodiscard]] ChunkRecord& record(std::size_t chunk) noexcept {
+    return run_of(chunk).record(index_in_run(chunk));
   }
   [[nodiscard]] std::chrono::nanoseconds since_start() const {
     return OverlapClock::now() - start_;
   }
 
-  // On the calling thread.
+  // The following functions run on the calling thread.
   void submit_all() {
     const char* step = "reading";
     std::size_t chunk = 0;
     try {
-      for (; wait_for_place(chunk); ++chunk) {
+      for (; wait_for_record(chunk); ++chunk) {
         step = "reading";
         if (!begin(chunk)) break;
         step = "enqueueing";
@@ -165,7 +165,7 @@ class OverlapRun {
     std::size_t chunk = 0;
     try {
       for (; !is_stopped(); ++chunk) {
-        if (chunk - finished_ == places() && !finish_next()) return;
+        if (chunk - finished_ == max_enqueued() && !finish_next()) return;
         step = "reading";
         if (!begin(chunk)) break;
         step = "enqueueing";
@@ -179,7 +179,7 @@ class OverlapRun {
     }
   }
 
-  /// Waits for the earliest chunk in flight. False if it failed.
+  /// Waits for the earliest chunk in flight. Returns false if it failed.
   [[nodiscard]] bool finish_next() {
     const char* step = "computing";
     try {
@@ -192,8 +192,8 @@ class OverlapRun {
     }
   }
 
-  /// Waits for the streams. An exception that comes only now, as that of a function of
-  /// `on_complete()`, counts as the last chunk's.
+  /// Waits for the streams. An exception that is thrown only here, such as one of a function of
+  /// `on_complete()`, is assigned to the last chunk.
   void finish_runs() {
     try {
       for (const auto& run : runs_) run->finish();
@@ -202,18 +202,19 @@ class OverlapRun {
     }
   }
 
-  /// Describes the chunk in its place, and reads it from the sources. False at the end of the
-  /// input.
+  /// Fills in the chunk's record, and reads the chunk from the sources. Returns false at the end of
+  /// the input.
   [[nodiscard]] bool begin(std::size_t chunk) {
-    OverlapPlace& here = place(chunk);
-    if (trial_) here.by_step = trial_->strategy(chunk) == OverlapStrategy::copy_compute_copy;
+    ChunkRecord& here = record(chunk);
+    if (trial_)
+      here.stream_per_step = trial_->strategy(chunk) == OverlapStrategy::copy_compute_copy;
     here.times = {.chunk = chunk,
                   .buffer = index_in_run(chunk) % plan_.buffers,
                   .device = run_of(chunk).device().ordinal()};
     const std::chrono::nanoseconds reading = since_start();
     const std::size_t first = next_item_;
     const std::size_t before = std::min(plan_.halo, first);
-    // end of the chunk's items, halo included, as far as it is known
+    // The end of the chunk's items, including the halo, if known.
     std::optional<std::size_t> end = plan_.items;
     if (end) end = std::min(*end, first + plan_.chunk + plan_.halo);
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
@@ -228,23 +229,23 @@ class OverlapRun {
     if (*end == first) return false;
     if (plan_.has_source()) here.times.read = {reading, since_start()};
     next_item_ = first + here.chunk.emplace(plan_.describe(chunk, first, *end)).count;
-    place_output(here);
+    assign_output(here);
     return true;
   }
 
-  /// Reads a source's items from `first` up to `end`, or to the source's own end, into the chunk's
-  /// place. Returns the end that was reached.
+  /// Reads a source's items from `first` up to `end`, or up to the source's own end, into the
+  /// chunk's record. Returns the end that was reached.
   [[nodiscard]] std::size_t read(std::size_t input, std::size_t chunk, std::size_t first,
                                  std::size_t end) {
     const OverlapEnd& source = plan_.inputs[input];
     const std::size_t item = source.width * source.element_bytes;
-    std::byte* to = place(chunk).in[input].data();
+    std::byte* to = record(chunk).in[input].data();
     auto& [until, ended] = read_[input];
     // The items that the halo shares with the previous chunk were read with that chunk.
     if (until > first) {
-      const OverlapChunk& last = *place(chunk - 1).chunk;
+      const OverlapChunk& last = *record(chunk - 1).chunk;
       std::memmove(to,
-                   place(chunk - 1).in[input].data() + (first - (last.first - last.before)) * item,
+                   record(chunk - 1).in[input].data() + (first - (last.first - last.before)) * item,
                    (until - first) * item);
     }
     if (ended || end <= until) return std::min(until, end);
@@ -260,7 +261,7 @@ class OverlapRun {
     return until;
   }
 
-  void place_output(OverlapPlace& here) {
+  void assign_output(ChunkRecord& here) {
     const OverlapEnd& out = plan_.output;
     if (!plan_.has_output() || out.filtered) return;
     here.out_elements = plan_.output_elements(here.chunk->count);
@@ -271,7 +272,7 @@ class OverlapRun {
     out_submitted_ += here.out_elements;
   }
 
-  // On the finisher.
+  // The following functions run on the finisher.
   [[nodiscard]] std::jthread start_finisher() try {
     return std::jthread{[this] { finish_all(); }};
   } catch (const std::system_error&) {
@@ -286,16 +287,16 @@ class OverlapRun {
         const std::optional<std::size_t> submitted = wait_for_chunk(finished);
         if (!submitted) return;
         step = "computing";
-        // One filtered chunk is copied back while the finisher waits for the next one.
+        // One filtered chunk is copied to the host while the finisher waits for the next one.
         if (plan_.output.filtered && counted < *submitted && counted - finished < 2) {
           chunk = counted++;
-          sync::happens_after(&place(chunk));
+          sync::happens_after(&record(chunk));
           submit_filtered(chunk);
         } else {
           chunk = finished++;
-          sync::happens_after(&place(chunk));
+          sync::happens_after(&record(chunk));
           finish(chunk, step);
-          give_back_place();
+          release_record();
         }
       }
     } catch (...) {
@@ -304,15 +305,16 @@ class OverlapRun {
   }
 
   void submit_filtered(std::size_t chunk) {
-    OverlapPlace& here = place(chunk);
+    ChunkRecord& here = record(chunk);
     here.out_first = out_submitted_;
     run_of(chunk).submit_filtered(index_in_run(chunk));
     out_submitted_ += here.out_elements;
   }
 
-  /// Waits for the chunk, writes its result to a sink, and counts it. `step` says what it is at.
+  /// Waits for the chunk, writes its result to a sink, and counts it. `step` is set to the phase
+  /// name for error messages.
   void finish(std::size_t chunk, const char*& step) {
-    OverlapPlace& here = place(chunk);
+    ChunkRecord& here = record(chunk);
     run_of(chunk).wait(index_in_run(chunk));
     step = "writing";
     run_of(chunk).read_times(here);
@@ -332,9 +334,10 @@ class OverlapRun {
     if (options_.progress) options_.progress({result_.chunks, result_.items, plan_.items});
   }
 
-  [[nodiscard]] std::size_t places() const noexcept { return plan_.all_places(); }
+  [[nodiscard]] std::size_t max_enqueued() const noexcept { return plan_.max_enqueued_on_all(); }
 
-  /// Whether a stop was requested. A request after the last chunk did not stop the run.
+  /// Whether a stop was requested. Sets result_.stopped, except if the request came after the last
+  /// chunk.
   [[nodiscard]] bool is_stopped() {
     if (!options_.stop.stop_requested()) return false;
     const bool sources_ended = std::any_of(read_.begin(), read_.end(), [&](const Read& r) {
@@ -344,35 +347,35 @@ class OverlapRun {
     return true;
   }
 
-  // The two threads hand places to each other.
-  [[nodiscard]] bool wait_for_place(std::size_t chunk) {
+  // The following functions pass records from one thread to the other.
+  [[nodiscard]] bool wait_for_record(std::size_t chunk) {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, options_.stop,
-                  [&] { return failure_.cause != nullptr || chunk - finished_ < places(); });
+                  [&] { return failure_.cause != nullptr || chunk - finished_ < max_enqueued(); });
     if (is_stopped()) return false;
-    if (chunk >= places()) sync::happens_after(&place(chunk));
+    if (chunk >= max_enqueued()) sync::happens_after(&record(chunk));
     return failure_.cause == nullptr;
   }
   void publish() {
-    sync::happens_before(&place(submitted_));
+    sync::happens_before(&record(submitted_));
     const std::lock_guard lock{mutex_};
     ++submitted_;
     changed_.notify_all();
   }
   /// Waits until the chunk is submitted. Returns the number of chunks submitted so far; empty if
-  /// the chunk does not come.
+  /// the chunk will not be submitted.
   [[nodiscard]] std::optional<std::size_t> wait_for_chunk(std::size_t chunk) {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return chunk < submitted_ || all_submitted_; });
     return chunk < submitted_ ? std::optional{submitted_} : std::nullopt;
   }
-  void give_back_place() {
-    sync::happens_before(&place(finished_));
+  void release_record() {
+    sync::happens_before(&record(finished_));
     const std::lock_guard lock{mutex_};
     ++finished_;
     changed_.notify_all();
   }
-  /// Keeps the failure of the earliest chunk.
+  /// Stores the failure, unless an earlier chunk has failed.
   void fail(std::size_t chunk, const char* step, std::exception_ptr cause) {
     const std::lock_guard lock{mutex_};
     if (failure_.cause == nullptr || chunk < failure_.chunk)
@@ -380,7 +383,7 @@ class OverlapRun {
     changed_.notify_all();
   }
 
-  OverlapPlan plan_;  // the device runs refer to it
+  OverlapPlan plan_;  // The device runs refer to it.
   const OverlapOptions& options_;
   const OverlapFunction function_;
   const OverlapClock::time_point start_ = OverlapClock::now();
@@ -388,20 +391,20 @@ class OverlapRun {
   // Used by the calling thread only.
   std::size_t next_item_ = 0;
   struct Read {
-    std::size_t until = 0;  // items
+    std::size_t until = 0;  // In items.
     bool ended = false;
   };
-  std::vector<Read> read_;  // for each input
+  std::vector<Read> read_;  // For each input.
 
-  std::optional<StrategyTrial> trial_;  // if the plan tries both strategies
+  std::optional<StrategyTrial> trial_;  // Set if the plan tries both strategies.
 
-  // elements; used by the thread that enqueues the copies out: the finisher for filters, else the
-  // caller
+  // In elements. Used by the thread that enqueues the copies to the host: the finisher for filters,
+  // otherwise the calling thread.
   std::size_t out_submitted_ = 0;
-  // used by the finisher until it is joined; `stopped` by the calling thread
+  // Used by the finisher until it is joined; `stopped` is used by the calling thread.
   OverlapResult result_;
 
-  sync::Mutex mutex_;  // guards the members from here to `failure_`
+  sync::Mutex mutex_;  // Guards the members from here to `failure_`.
   sync::ConditionVariableAny changed_;
   std::size_t submitted_ = 0;
   std::size_t finished_ = 0;
@@ -409,7 +412,7 @@ class OverlapRun {
   Failure failure_;
 
   std::vector<std::unique_ptr<DeviceRun>> runs_;
-  OverlapShortage shortage_;  // why the last attempt at allocation failed
+  OverlapShortage shortage_;  // The reason why the last attempt to allocate failed.
 };
 
 }  // namespace
@@ -420,7 +423,7 @@ OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count,
   enter(overlap_operation);
   refuse_in_own_capture(overlap_operation);
   OverlapPlan plan = plan_overlap(inputs, input_count, output, options);
-  // no chunks
+  // There are no chunks.
   if (plan.buffers == 0)
     return {.strategy = plan.strategy, .chunk = plan.chunk, .in_flight = plan.in_flight};
   return OverlapRun{std::move(plan), options, function}.run();

@@ -9,7 +9,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The ends of one run, checked as the compiler checks those of overlap(), and its function.
+/// The inputs, the output and the function of one run. Checks at run time what overlap() checks at
+/// compile time.
 struct ErasedEnds {
   ErasedEnds(std::span<const AnyOverlapEnd> from, const AnyOverlapEnd& to,
              OverlapBytesFunction called)
@@ -43,7 +44,7 @@ struct ErasedEnds {
   std::vector<OverlapEnd> inputs{};
   OverlapEnd output;
   OverlapBytesFunction function;
-  // of the present chunk: the calls come one after the other
+  // The inputs of the current chunk; chunks are processed one after the other.
   std::vector<DeviceSpan<const std::byte>> in;
 };
 

@@ -21,15 +21,15 @@ namespace {
 using Kind = OverlapEnd::Kind;
 
 constexpr std::size_t usual_chunk_bytes = std::size_t{32} << 20;
-// large enough that the pieces of its staged copies are worth their cost
+// Large enough that the pieces of its staged copies are worth their cost.
 constexpr std::size_t staged_chunk_bytes = std::size_t{64} << 20;
-// the fixed cost of a smaller transfer exceeds that of its bytes
+// The fixed cost of a smaller transfer exceeds the cost of its bytes.
 constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;
-// in and out; one smaller staged copy does not keep the workers busy
+// In and out. One smaller staged copy does not keep the workers busy.
 constexpr std::size_t smallest_staged_for_b = std::size_t{64} << 20;
-// chunks of a small input, so that there is something to overlap
+// The number of chunks of a small input, so that copies and computation can overlap.
 constexpr std::size_t usual_chunks = 16;
-// one copied in, one computed, one copied out, one to spare
+// One is copied in, one is computed, one is copied out, and one is spare.
 constexpr std::size_t usual_in_flight = 4;
 constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
 
@@ -46,7 +46,7 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
-/// a * b, or the largest number if the product does not fit.
+/// a * b, or `largest` if the product overflows.
 [[nodiscard]] std::size_t times(std::size_t a, std::size_t b) noexcept {
   return b != 0 && a > largest / b ? largest : a * b;
 }
@@ -93,7 +93,8 @@ void check_output_range(OverlapPlan& plan) {
            *plan.items, out.width);
 }
 
-/// Refuses an output that a chunk would write before another chunk has read it as input.
+/// Refuses an output that a chunk would write before another chunk has read the same memory as its
+/// input.
 void check_same_memory(const OverlapPlan& plan) {
   const OverlapEnd& out = plan.output;
   if (out.kind != Kind::range) return;
@@ -137,7 +138,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   return plus(bytes, times(out, plan.output.element_bytes));
 }
 
-/// Whether a range is in pageable memory, whose copies have to be staged.
+/// Whether a range is in pageable memory, so that its copies must be staged.
 [[nodiscard]] bool any_staged(const OverlapPlan& plan) {
   if (plan.devices[0].can_use_host_page_tables()) return false;
   const auto is_pageable = [](const OverlapEnd& end) {
@@ -153,7 +154,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   return times(chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
 }
 
-/// The memory of the device that has least, in bytes.
+/// The memory of the device with the least memory, in bytes.
 [[nodiscard]] std::size_t least_memory(const OverlapPlan& plan) {
   std::size_t least = largest;
   for (const Device device : plan.devices) least = std::min(least, total_memory(device.ordinal()));
@@ -184,24 +185,24 @@ void count_buffers(OverlapPlan& plan) noexcept {
                             divided_up(divided_up(*plan.items, plan.chunk), plan.devices.size()));
 }
 
-/// Whether the output has room for what each chunk adds to it.
+/// Whether the output is large enough for the elements that all chunks add.
 [[nodiscard]] bool has_room_for_chunks(const OverlapPlan& plan) noexcept {
   const OverlapEnd& out = plan.output;
   if (!plan.items || out.kind != Kind::range || out.per_chunk == 0 || out.filtered) return true;
   return times(divided_up(*plan.items, plan.chunk), out.per_chunk) <= out.size;
 }
 
-/// Takes the sizes that the options name, and chooses the others by the data and the devices'
-/// memory.
+/// Takes the sizes that the options set, and chooses the others according to the data and the
+/// devices' memory.
 void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   plan.in_flight = options.in_flight != 0 ? options.in_flight : usual_in_flight;
   plan.chunk = options.chunk != 0 ? options.chunk : usual_chunk(plan);
   if (plan.items) plan.chunk = std::min(plan.chunk, std::max<std::size_t>(1, *plan.items));
   count_buffers(plan);
-  // The total counts, not what is free: memory that a pool keeps, or whose free is enqueued, can be
-  // allocated too.
+  // The limit is the total memory, not the free memory: memory that a pool keeps, or whose free is
+  // enqueued, can be allocated too.
   const std::size_t memory = least_memory(plan);
-  // the other half is for the function and the rest of the program
+  // The other half is for the function and the rest of the program.
   while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {
   }
   if (device_bytes(plan) <= memory) return;
@@ -221,13 +222,15 @@ void check_chunk_count(const OverlapPlan& plan) {
   return in_flight > 1 && chunk_bytes >= smallest_chunk_bytes && device.async_engine_count() > 1;
 }
 
-/// Which strategy is faster from pageable memory depends on the host's cores and memory. A long run
-/// can afford to find out. Recorded times belong to the streams of one strategy.
+/// Whether the run tries both strategies. Which one is faster from pageable memory depends on the
+/// host's cores and memory, and in a long run the trial is worth its cost. Not if times are
+/// recorded: these belong to the streams of one strategy.
 [[nodiscard]] bool is_worth_a_trial(const OverlapPlan& plan, const OverlapOptions& options) {
   if (options.strategy != OverlapStrategy::automatic || !plan.staged || !plan.items ||
       options.record_times)
     return false;
-  if (!StrategyTrial::is_worth_it(divided_up(*plan.items, plan.chunk), plan.all_places()))
+  if (!StrategyTrial::is_long_enough(divided_up(*plan.items, plan.chunk),
+                                     plan.max_enqueued_on_all()))
     return false;
   return can_use_steps(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
 }
@@ -260,7 +263,7 @@ OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count,
   for (OverlapEnd& end : plan.inputs)
     if (end.width == 0) end.width = 1;
   plan.items = count_items(plan.inputs);
-  // no chunk has more neighbours than that
+  // No chunk has more neighbours than there are items.
   if (plan.items && plan.halo > *plan.items) plan.halo = *plan.items;
   if (output.kind == Kind::range) check_output_range(plan);
   check_same_memory(plan);
@@ -282,7 +285,7 @@ bool shrink(OverlapPlan& plan, const OverlapOptions& options) {
       options.chunk == 0 && smaller.chunk < plan.chunk && has_room_for_chunks(smaller);
   if (!fewer && !smaller_chunks) return false;
 
-  // short data may not need as many as were planned
+  // Short data may need fewer buffers than chunks in flight were planned.
   if (options.in_flight == 0) smaller.in_flight = plan.buffers;
   if (fewer && (plan.buffers > enough_to_overlap || !smaller_chunks)) {
     smaller.chunk = plan.chunk;

@@ -14,26 +14,26 @@ namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
 constexpr const char* stream_name = "overlap";
-constexpr std::size_t most_kept = 8;  // streams of each device
+constexpr std::size_t max_idle = 8;  // Of each device.
 
-struct Kept {
-  std::array<native::stream, most_kept> streams{};
+struct IdleStreams {
+  std::array<native::stream, max_idle> streams{};
   std::size_t count = 0;
 };
 constinit sync::Mutex mutex;
-constinit std::array<Kept, max_devices> kept{};
+constinit std::array<IdleStreams, max_devices> idle{};
 
 }  // namespace
 
-Stream take_overlap_stream(Device device) {
+Stream acquire_overlap_stream(Device device) {
   {
     const std::lock_guard lock{mutex};
-    Kept& here = kept[static_cast<std::size_t>(device.ordinal())];
+    IdleStreams& here = idle[static_cast<std::size_t>(device.ordinal())];
     if (here.count > 0) {
       Stream stream = Stream::from_native(here.streams[here.count - 1], device, Ownership::take);
-      --here.count;  // not before from_native(), which may throw
+      --here.count;  // Only after from_native(), which may throw.
       Slot& slot = live_slot(stream);
-      // Profilers still know the handle by this name; a wrapped handle has no name of its own.
+      // Profilers still show the handle under this name; a wrapped handle has no name.
       std::snprintf(slot.name, sizeof slot.name, "%s", stream_name);
       return stream;
     }
@@ -41,15 +41,15 @@ Stream take_overlap_stream(Device device) {
   return Stream{device, {.name = stream_name}};
 }
 
-void keep_overlap_stream(Stream stream) noexcept try {
+void release_overlap_stream(Stream stream) noexcept try {
   const auto device = static_cast<std::size_t>(stream.device().ordinal());
   const std::lock_guard lock{mutex};
-  Kept& here = kept[device];
-  if (here.count == most_kept) return;
+  IdleStreams& here = idle[device];
+  if (here.count == max_idle) return;
   live_slot(stream).idle_at_end = true;
   here.streams[here.count] = stream.release();
   ++here.count;
-} catch (...) {  // the stream is destroyed
+} catch (...) {  // The stream is destroyed.
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Streams that the library keeps between calls of overlap(). When a stream is destroyed, the
-/// runtime unmaps the memory that was freed in it, and the next call would have to map memory
-/// again: on an H200, 1 ms each for 512 MiB.
+/// A cache of streams for overlap(). When a stream is destroyed, the runtime unmaps the memory that
+/// was freed on it, and the next call would have to map memory again: on an H200, each takes 1 ms
+/// for 512 MiB.
 #pragma once
 
 #include <runnel/device.hpp>
@@ -9,10 +9,10 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A stream named "overlap": one that an earlier call kept, or a new one.
-[[nodiscard]] Stream take_overlap_stream(Device device);
-/// Keeps the stream for later calls, or destroys it if the device has enough of them. Requires: the
+/// Returns a stream named "overlap": a cached one, or a new one.
+[[nodiscard]] Stream acquire_overlap_stream(Device device);
+/// Puts the stream into the cache, or destroys it if the device's cache is full. Requires: the
 /// stream is idle.
-void keep_overlap_stream(Stream stream) noexcept;
+void release_overlap_stream(Stream stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

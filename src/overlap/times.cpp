@@ -7,7 +7,7 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace {
 
-/// The union of the intervals: sorted, without overlaps.
+/// The union of the intervals, sorted and disjoint.
 [[nodiscard]] std::vector<OverlapInterval> union_of(std::vector<OverlapInterval> intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const auto& a, const auto& b) { return a.start < b.start; });

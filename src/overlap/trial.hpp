@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Finds out during a run of overlap() which strategy is faster.
+/// Determines during a run of overlap() which strategy is faster.
 #pragma once
 
 #include <runnel/overlap.hpp>
@@ -10,14 +10,15 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The first chunks go by one strategy, the next ones by the other, and the rest by the one that
-/// took less time. A period is as many chunks as may be in flight. Each strategy has two periods,
-/// and the second one counts: in it every chunk in flight goes by that strategy.
+/// The first chunks use one strategy, the next ones the other, and the rest the one that took less
+/// time. A period is the maximum number of chunks in flight. Each strategy runs for two periods,
+/// and the second one is measured: in it every chunk in flight uses that strategy.
 class StrategyTrial {
  public:
-  /// Whether a run of so many chunks is long enough for a trial. The other strategy gets at most 3
-  /// of 32 periods: its two, and what is enqueued before the second one is over.
-  [[nodiscard]] static constexpr bool is_worth_it(std::size_t chunks, std::size_t period) noexcept {
+  /// Whether a run of `chunks` chunks is long enough for a trial. The slower strategy then gets at
+  /// most 3 of 32 periods: its two, and the chunks that are enqueued before the second one ends.
+  [[nodiscard]] static constexpr bool is_long_enough(std::size_t chunks,
+                                                     std::size_t period) noexcept {
     return chunks / 32 >= period;
   }
 
@@ -28,14 +29,14 @@ class StrategyTrial {
                                                            : OverlapStrategy::copy_compute_copy},
         period_{period} {}
 
-  /// The strategy of the next chunk, which has this index.
+  /// The strategy of the next chunk, whose index is `chunk`.
   [[nodiscard]] OverlapStrategy strategy(std::size_t chunk) const noexcept {
     if (chunk < 2 * period_) return first_;
     return first_is_faster_.load(std::memory_order_relaxed) ? first_ : other_;
   }
 
-  /// To be called for each chunk in order, with the time since the start of the run. Another thread
-  /// may call strategy() meanwhile.
+  /// Requires: called once for each chunk, in order, with the time since the start of the run.
+  /// Another thread may call strategy() at the same time.
   void finished(std::size_t chunk, std::chrono::nanoseconds now) noexcept {
     const std::size_t done = chunk + 1;
     if (done == period_ || done == 3 * period_) began_ = now;
@@ -48,8 +49,8 @@ class StrategyTrial {
   const OverlapStrategy first_;
   const OverlapStrategy other_;
   const std::size_t period_;
-  std::chrono::nanoseconds began_{};       // the period that is measured
-  std::chrono::nanoseconds first_took_{};  // for its second period
+  std::chrono::nanoseconds began_{};       // The begin of the measured period.
+  std::chrono::nanoseconds first_took_{};  // The duration of its second period.
   std::atomic<bool> first_is_faster_{false};
 };
 

@@ -50,10 +50,10 @@ TEST(StrategyTrial, KeepsTheFirstIfBothAreAsFast) {
 }
 
 TEST(StrategyTrial, NeedsARunThatIsMuchLonger) {
-  EXPECT_TRUE(StrategyTrial::is_worth_it(256, 8));
-  EXPECT_FALSE(StrategyTrial::is_worth_it(255, 8));
-  EXPECT_FALSE(
-      StrategyTrial::is_worth_it(static_cast<std::size_t>(-1), static_cast<std::size_t>(-1) / 2));
+  EXPECT_TRUE(StrategyTrial::is_long_enough(256, 8));
+  EXPECT_FALSE(StrategyTrial::is_long_enough(255, 8));
+  EXPECT_FALSE(StrategyTrial::is_long_enough(static_cast<std::size_t>(-1),
+                                             static_cast<std::size_t>(-1) / 2));
 }
 
 }  // namespace

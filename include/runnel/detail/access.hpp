@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the library's own code reaches the private parts of the public types. Apart from
+/// Gives the library's own code access to the private members of the public types. Not in
 /// <runnel/stream.hpp>, which users include.
 #pragma once
 
@@ -19,8 +19,9 @@ struct Access {
   [[nodiscard]] static StreamSlot* slot(StreamRef stream) noexcept { return stream.slot_; }
   /// @throws errc::invalid_handle for a moved-from event
   [[nodiscard]] static const EventNodes& nodes(const EventBase& event, const char* operation);
-  /// Makes the wait a node of the graph that the stream is being captured into. False if the event
-  /// is not external, or there is no capture.
+  /// Adds a node that waits for the event to the graph that the stream is being captured into.
+  /// Returns false, and does nothing, if the event is not external or the stream is not being
+  /// captured.
   [[nodiscard]] static bool is_waited_for_as_node(const EventBase& event, const StreamCall& call);
   [[nodiscard]] static Partition partition(const PartitionData* data) noexcept {
     return Partition{data};

@@ -10,8 +10,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
 
-/// count * size. @throws errc::invalid_argument if the product does not fit std::size_t: a range of
-/// so many elements cannot exist
+/// count * size. @throws errc::invalid_argument if the product overflows std::size_t, because no
+/// range can have so many elements
 [[nodiscard]] inline std::size_t byte_size(std::size_t count, std::size_t size,
                                            const char* operation) {
   std::size_t bytes = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The part of `std::function<void(Argument)>` that is needed here, without <functional>, which
-/// would add a tenth of a second to the compilation of every file that includes runnel.
+/// The part of `std::function<void(Argument)>` that the library needs. <functional> would add a
+/// tenth of a second to the compilation of every file that includes runnel.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -13,7 +13,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 template <class Argument>
 class Callback;
 
-/// A function that a Callback can hold.
+/// A function that a Callback can store.
 template <class F, class Argument>
 concept CallableWith = !std::is_same_v<std::decay_t<F>, Callback<Argument>> &&
                        std::is_invocable_v<std::decay_t<F>&, Argument>;

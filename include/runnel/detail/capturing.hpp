@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a stream is being captured, asked as a part of another operation.
+/// Queries whether a stream is being captured, as a part of another operation.
 #pragma once
 
 #include <runnel/stream.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// As StreamRef::is_capturing(); errors name the operation. Requires: `operation` is a string
+/// As StreamRef::is_capturing(), but errors name `operation`. Requires: `operation` is a string
 /// literal.
 [[nodiscard]] bool is_capturing(StreamRef stream, const char* operation);
 

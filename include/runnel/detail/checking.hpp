@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What headers need of the checker (race_checker.hpp).
+/// The part of the race checker (race_checker.hpp) that public headers need.
 #pragma once
 
 #include <runnel/detail/stream_slot.hpp>
@@ -9,19 +9,19 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-extern constinit Atomic<unsigned> observers;  // bits: detail/observers.hpp
-/// Whether the checker is on. All that it costs while it is off is this question.
+extern constinit Atomic<unsigned> observers;  // The bits are defined in detail/observers.hpp.
+/// Whether the checker is on. While it is off, this load is its only cost.
 [[nodiscard]] inline bool is_checking() noexcept {
   return (observers.load(__ATOMIC_RELAXED) & 1) != 0;
 }
 
 enum class MemoryAccess : unsigned char { read, write };
-/// Tells the checker that work which the user submits to the stream without the library uses
-/// memory. `kind`: null where the caller does not know it.
+/// Declares to the checker that work which the user submits to the stream without the library
+/// accesses memory. `kind`: null if unknown.
 void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer,
                     std::size_t bytes, const MemoryKind* kind);
 
-/// What kind of memory a type always holds; null if that differs.
+/// The kind of memory that a type always refers to; null if it varies.
 template <class R>
 [[nodiscard]] constexpr const MemoryKind* kind_of_range() noexcept {
   if constexpr (requires { R::memory_kind; })

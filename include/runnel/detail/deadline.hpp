@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When a bounded wait ends.
+/// Deadlines of bounded waits.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -8,8 +8,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// now + timeout. Negative or NaN counts as 0. What would end in the clock's last hour never ends:
-/// rounding could hide an overflow there.
+/// now + timeout. A negative or NaN timeout is treated as 0. A deadline in the last hour of the
+/// clock's range is replaced by the maximum, because rounding could hide an overflow there.
 template <class Rep, class Period>
 [[nodiscard]] std::chrono::steady_clock::time_point deadline_after(
     std::chrono::duration<Rep, Period> timeout) {
@@ -22,7 +22,7 @@ template <class Rep, class Period>
                             : now + std::chrono::ceil<clock::duration>(timeout);
 }
 
-/// The same for a point in time of any clock, which is read now.
+/// The same for a point in time of any clock. The clock is read once, by this call.
 template <class Clock, class Duration>
 [[nodiscard]] std::chrono::steady_clock::time_point deadline_at(
     std::chrono::time_point<Clock, Duration> time) {

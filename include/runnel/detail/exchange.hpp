@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_communicator
-/// What one operation of a communicator does, without the types of its elements.
+/// One operation of a communicator, without the types of its elements.
 #pragma once
 
 #include <runnel/detail/memory_range.hpp>
@@ -15,7 +15,7 @@
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// How elements of several processes become one.
+/// The operation that combines elements of several processes into one.
 enum class Reduce {
   sum,      ///< the sum
   product,  ///< the product
@@ -55,7 +55,7 @@ enum class Element : unsigned char {
   complex128
 };
 
-/// The type of an element that can be reduced; `bytes` for any other.
+/// The type of an element that can be reduced; `bytes` for other elements.
 template <class T>
 [[nodiscard]] consteval Element arithmetic_type_of() noexcept {
   if constexpr (std::is_same_v<T, std::complex<float>>) return Element::complex64;
@@ -75,14 +75,14 @@ template <class T>
 template <class T>
 concept Reducible = arithmetic_type_of<T>() != Element::bytes;
 
-/// A span or a buffer of memory that a device owns or manages. It is no temporary that would free
-/// the memory at once.
+/// A span or a buffer of device or managed memory. A temporary buffer is excluded, because it would
+/// free the memory at once.
 template <class R>
 concept DeviceSource =
     memory_range<R> && !owning_temporary<R> && std::is_trivially_copyable_v<element_of<R>> &&
     (std::remove_cvref_t<R>::memory_kind == MemoryKind::device ||
      std::remove_cvref_t<R>::memory_kind == MemoryKind::managed);
-/// The same, and its elements can be written.
+/// A DeviceSource whose elements are not const.
 template <class R>
 concept DeviceTarget = DeviceSource<R> && !std::is_const_v<element_of<R>>;
 template <class In, class Out>
@@ -94,18 +94,18 @@ struct Exchange {
   Verb verb;
   Element element;
   Reduce how;
-  int peer;                  // the root, or the other process
-  std::size_t element_size;  // in bytes
+  int peer;                  // The root, or the other process.
+  std::size_t element_size;  // In bytes.
   const void* in;
-  std::size_t in_count;  // elements
+  std::size_t in_count;  // In elements.
   void* out;
   std::size_t out_count;
 };
 
-/// `in` and `out` are the same range for verbs that have one.
+/// Requires: `in` and `out` are the same range for verbs with one range.
 template <class In, class Out>
 [[nodiscard]] Exchange movement(Verb verb, const In& in, const Out& out, int peer) noexcept {
-  // of a send, which does not write it
+  // The const may belong to a send, which does not write the memory.
   void* const target = const_cast<void*>(static_cast<const void*>(out.data()));
   return {verb,      Element::bytes, Reduce::sum, peer,      sizeof(element_of<const In>),
           in.data(), in.size(),      target,      out.size()};

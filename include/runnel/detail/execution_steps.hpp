@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What <runnel/execution.hpp> makes of senders: steps, which enqueue their work on streams, one
-/// after the other, without waiting. A step has Values a std::tuple of what it sends on check()
-/// throws if the work cannot be enqueued; called for all steps before the first one enqueues
-/// anything enqueue(work) enqueues the steps before it, then its own work; returns the stream in
-/// whose order the values are there refs(), take() the values, as references, or moved; called in
-/// that stream's order stream() the stream that enqueue() will return
+/// The steps that <runnel/execution.hpp> converts senders to. Steps enqueue their work on streams,
+/// one after the other, without waiting. Each step has these members:
+/// | member | purpose |
+/// |---|---|
+/// | Values | a std::tuple of the types of its values |
+/// | check() | throws if the work cannot be enqueued; called for all steps before one enqueues |
+/// | enqueue(work) | enqueues the previous steps, then its own work; returns the stream of its values |
+/// | refs(), take() | the values as references, or moved; called in the order of that stream |
+/// | stream() | the stream that enqueue() will return |
 #pragma once
 
 #include <runnel/detail/capturing.hpp>
@@ -23,9 +26,10 @@
 
 namespace runnel::inline RUNNEL_ABI::detail::execution {
 
-/// What the host functions of one operation share, and what ends the operation. Each function keeps
-/// it alive, because after a failure a stream may hold functions for longer than the operation
-/// lasts. Those do nothing when they run: the operation's end closes the work.
+/// The state that the host functions of one operation share, and that ends the operation. Each
+/// function keeps it alive, because after a failure functions may stay enqueued for longer than the
+/// operation lasts. Such functions do nothing when they run, because the end of the operation
+/// closes the work.
 class Work {
  public:
   Work() = default;
@@ -33,7 +37,7 @@ class Work {
   Work& operator=(const Work&) = delete;
   virtual ~Work() = default;
 
-  /// Calls the function, unless something has failed before, or a stop was requested.
+  /// Calls the function, unless the operation has failed or a stop was requested.
   template <class F>
   void call(F&& function) noexcept {
     if (!enter()) return;
@@ -46,7 +50,8 @@ class Work {
     }
     leave(-user);
   }
-  /// Nothing more is called. The first failure counts; null means that a stop was requested.
+  /// Marks the operation as failed: no further function is called. The first failure is kept; null
+  /// means that a stop was requested.
   void fail(std::exception_ptr failure) noexcept {
     if (!has_failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::move(failure);
   }
@@ -56,8 +61,8 @@ class Work {
     fail(nullptr);
     return false;
   }
-  /// Nothing is called from now on. The operation ends here, or where a function that runs at this
-  /// moment returns. Called once.
+  /// No function is called from now on. The operation ends in this call, or when a function that is
+  /// running returns. Called once.
   void close() noexcept { leave(closed - user); }
 
  protected:
@@ -68,7 +73,8 @@ class Work {
 
  private:
   [[nodiscard]] virtual bool is_stop_requested() const noexcept = 0;
-  /// Ends the operation. Nothing of it may be used afterwards.
+  /// Completes the receiver. This object must not be used afterwards, except for its reference
+  /// count.
   virtual void deliver() noexcept = 0;
 
   static constexpr int closed = 1;
@@ -85,14 +91,15 @@ class Work {
     if (users_.fetch_add(change, std::memory_order_acq_rel) + change == closed) deliver();
   }
 
-  std::atomic<int> users_{user};  // the functions that are running, and who will close
+  std::atomic<int> users_{user};  // `user` for each running function and for the caller of close(),
+                                  // plus `closed` once it was called.
   std::atomic<bool> has_failed_{false};
   std::exception_ptr failure_;
 };
 using SharedWork = std::shared_ptr<Work>;
 
-/// Refuses a capture before anything gets into its graph: nothing completes there before the graph
-/// is launched.
+/// Refuses a stream that is being captured, before anything is recorded into its graph: captured
+/// work does not complete until the graph is launched.
 inline void check_stream(StreamRef stream) {
   constexpr const char* operation = "start a sender";
   if (is_capturing(stream, operation))
@@ -112,7 +119,7 @@ struct ScheduleStep {
   StreamRef on;
 };
 
-/// A step with one step before it, whose values it sends on.
+/// A step with one previous step, whose values it passes on.
 template <class Previous>
 struct StepAfter {
   using Values = typename Previous::Values;
@@ -131,7 +138,7 @@ void launch(StreamRef stream, const SharedWork& work, Step& step) {
   stream.launch_host_func([work, &step]() noexcept { work->call([&step] { step.compute(); }); });
 }
 
-/// What a step keeps of a result. A reference to something temporary becomes a value.
+/// The type in which a step stores a result. An rvalue reference becomes a value.
 template <class R>
 using Kept = std::conditional_t<std::is_rvalue_reference_v<R>, std::remove_cvref_t<R>,
                                 std::remove_const_t<R>>;
@@ -195,7 +202,7 @@ struct BulkStep : StepAfter<Previous> {
   F function;
 };
 
-/// `runnel::enqueue(f)`: f(stream) is called at once, in start(), and enqueues what it wants.
+/// `runnel::enqueue(f)`: f(stream) is called in start(), and enqueues any work.
 template <class Previous, class F>
 struct EnqueueStep : StepAfter<Previous> {
   EnqueueStep(Previous before, F f)
@@ -210,7 +217,7 @@ struct EnqueueStep : StepAfter<Previous> {
   F function;
 };
 
-/// `continues_on(scheduler)`: the other stream waits for this one. No thread does.
+/// `continues_on(scheduler)`: the other stream waits for this one; no thread waits.
 template <class Previous>
 struct ContinueStep : StepAfter<Previous> {
   ContinueStep(Previous before, StreamRef on) : StepAfter<Previous>{std::move(before)}, next{on} {}
@@ -238,7 +245,7 @@ struct AllStep {
   }
   [[nodiscard]] StreamRef enqueue(const SharedWork& work) {
     const StreamRef on = stream();
-    // All are enqueued before the first stream waits: the branches run beside each other.
+    // All branches are enqueued before the first stream waits, so that they run concurrently.
     const auto streams =
         std::apply([&](auto&... each) { return std::array{each.enqueue(work)...}; }, previous);
     for (const StreamRef& other : streams) on.wait_stream(other);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A callable on its way into a stream: one heap block, which is run once and destroyed once, on
-/// any thread.
+/// A callable that is enqueued on a stream: one heap block, which is called once and destroyed
+/// once, on any thread.
 #pragma once
 
 #include <runnel/detail/stream_slot.hpp>
@@ -21,8 +21,8 @@ template <class F>
 concept WithParameters = !std::is_invocable_v<std::decay_t<F>&>;
 template <class F>
 concept Uncopied = std::is_invocable_v<std::decay_t<F>&> && !HostCallable<F>;
-// What launch_host_func() refuses converts to one of these. (For a refused member template clang 14
-// says the same twice.)
+// The arguments that launch_host_func() refuses convert to one of these. (For a refused member
+// template clang 14 prints its error twice.)
 struct FunctionWithParameters {
   template <WithParameters F>
   FunctionWithParameters(F&&);
@@ -33,17 +33,17 @@ struct UncopiedFunction {
 };
 
 struct HostFunction {
-  void (*run)(HostFunction&);  // may throw
+  void (*run)(HostFunction&);  // May throw.
   void (*destroy)(HostFunction*) noexcept;
-  StreamSlot* slot = nullptr;  // keeps an exception for this stream, if it has not ended
+  StreamSlot* slot = nullptr;  // The stream that stores an exception, if it was not destroyed.
   std::uint64_t id = 0;
-  std::uint64_t label = 0;  // host_function_label of the thread that launched it
-  // see Slot::completions; the number of the launch if somebody observed it, or 0
+  std::uint64_t label = 0;  // The host_function_label of the thread that launched the function.
+  // `epoch`: see Slot::completions. `operation`: the number of the launch if it was observed, or 0.
   std::uint64_t epoch = 0, operation = 0;
 };
 
-// Host functions are made on one thread and destroyed on another, at a high rate, so they have an
-// allocator of their own.
+// Host functions are created on one thread and destroyed on another, at a high rate, so they have
+// an allocator of their own.
 [[nodiscard]] void* allocate_block(std::size_t bytes);
 void free_block(void* block, std::size_t bytes) noexcept;
 
@@ -79,8 +79,8 @@ template <class F>
   return new HostFunctionOf<std::decay_t<F>>{std::forward<F>(function)};
 }
 
-/// True for a null function pointer, and for an empty `std::function` or similar type; a lambda is
-/// never empty.
+/// True for a null function pointer, and for an empty `std::function` or similar type; false for a
+/// lambda.
 template <class F>
 [[nodiscard]] bool is_empty_callable(const F& function) {
   if constexpr (std::is_pointer_v<F>)

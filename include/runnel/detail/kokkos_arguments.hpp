@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the functions of <runnel/kokkos.hpp> take, and the mistakes that they refuse when the
-/// program is compiled.
+/// The arguments that the functions of <runnel/kokkos.hpp> accept, and the mistakes that they
+/// refuse at compile time.
 #pragma once
 
 #include <runnel/detail/memory_range.hpp>
@@ -20,14 +20,13 @@ concept KokkosViewOf = KokkosView<V> && V::rank() == rank;
 template <class R>
 concept Elementwise =
     !KokkosView<std::remove_cvref_t<R>> && runnel::detail::memory_range<std::remove_cvref_t<R>>;
-/// As a forwarding reference deduces it.
+/// R is as a forwarding reference deduces it.
 template <class R>
 concept LastingElementwise = Elementwise<R> && !runnel::detail::owning_temporary<R>;
 template <class T>
 concept DualView = runnel::detail::KokkosArray<T> && !KokkosView<std::remove_cvref_t<T>> &&
                    requires(std::remove_cvref_t<T>& pair) { pair.view_device(); };
-/// A buffer of this library that ends with the expression. `B` is as a forwarding reference deduces
-/// it.
+/// A temporary buffer of this library. `B` is as a forwarding reference deduces it.
 template <class B>
 concept TemporaryBuffer = runnel::detail::owning_temporary<B> && runnel::detail::memory_range<B> &&
                           requires { std::remove_cvref_t<B>::memory_kind; };
@@ -35,10 +34,10 @@ template <class Other, class Waiting>
 concept OneIsStream =
     std::is_convertible_v<Other, StreamRef> || std::is_convertible_v<Waiting, StreamRef>;
 
-/// What is wrong with the types of a copy, the first thing of several.
+/// The first mistake in the types of a copy.
 enum class Mistake { none, stream_order, dual_view, pointer, no_view, temporary, rank };
 
-/// Of a view with a side that is none.
+/// The mistake of a copy between a view and a range that is no view.
 template <class View, class Other>
 [[nodiscard]] consteval Mistake mistake_of_pair() {
   if constexpr (!Elementwise<Other>)
@@ -65,7 +64,8 @@ template <class To, class From>
   else
     return Elementwise<To> && Elementwise<From> ? Mistake::no_view : Mistake::none;
 }
-/// Of copy_async(stream, to, from), also without the stream, or with it at another place.
+/// The mistake of a call copy_async(stream, to, from), also without the stream, or with the stream
+/// in another position.
 template <class A, class B, class C>
 [[nodiscard]] consteval Mistake mistake_of_copy_call() {
   if constexpr (runnel::detail::KokkosArray<A> || Elementwise<A>)

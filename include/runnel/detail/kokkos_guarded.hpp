@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kernels of host spaces whose exceptions reach the thread that launched them. An exception that
-/// leaves a parallel region of OpenMP, or a function on a thread of Kokkos::Threads, terminates the
-/// process.
+/// Runs kernels of host spaces so that their exceptions reach the thread that launched them.
+/// Without it, an exception that leaves a parallel region of OpenMP, or a function on a thread of
+/// Kokkos::Threads, terminates the process.
 #pragma once
 
 #include <runnel/detail/kokkos_instances.hpp>
@@ -21,7 +21,7 @@ namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 class FirstException {
  public:
   [[nodiscard]] bool is_kept() const noexcept { return is_kept_.load(std::memory_order_relaxed); }
-  /// Keeps the current exception, unless there is one already.
+  /// Stores the current exception, unless one is stored already.
   void keep() noexcept {
     const std::lock_guard lock{mutex_};
     if (!first_) first_ = std::current_exception();
@@ -34,7 +34,7 @@ class FirstException {
 
  private:
   std::atomic<bool> is_kept_{false};
-  std::mutex mutex_;  // guards `first_`
+  std::mutex mutex_;  // Guards `first_`.
   std::exception_ptr first_;
 };
 
@@ -49,8 +49,8 @@ template <class T>
   return false;
 }
 
-/// A functor that keeps its exceptions. It derives from the functor of the user, so that Kokkos
-/// finds the types and functions of that one.
+/// Wraps the user's functor and catches its exceptions. It derives from that functor, so that
+/// Kokkos finds its types and functions.
 template <class F>
 class Guarded : public F {
  public:
@@ -59,7 +59,7 @@ class Guarded : public F {
   template <class... Arguments>
     requires std::invocable<const F&, Arguments...>
   void operator()(Arguments&&... arguments) const {
-    // the others would wait at the team's barriers for one that has left
+    // Not caught: the other threads would wait at the team's barriers for the one that has thrown.
     if ((is_one_of_several(arguments) || ...)) {
       call(std::forward<Arguments>(arguments)...);
       return;
@@ -73,8 +73,8 @@ class Guarded : public F {
   }
 
  private:
-// Kokkos counts in a wider type than many functors take, and its own call is in a system header,
-// where nothing warns of that.
+// Kokkos' index type is wider than the parameter of many functors. Kokkos' own call is in a system
+// header, where the compiler does not warn of this.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -87,8 +87,8 @@ class Guarded : public F {
   FirstException* first_;
 };
 
-/// Calls `launch_kernel` with the functor, on a space of the host with one that keeps its
-/// exceptions, and throws the first of them.
+/// Calls `launch_kernel` with the functor. On a host space it passes a functor that catches
+/// exceptions, and then throws the first of them.
 template <class E, class F, class Launch>
 void launch_guarded(const F& functor, Launch launch_kernel) {
   if constexpr (host_space<E> || inline_space<E>) {

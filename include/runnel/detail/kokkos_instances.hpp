@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which execution space instance belongs to which stream. A stream keeps one instance for each
-/// space. The instance is destroyed before the stream is, and before Kokkos finalizes, because an
-/// instance must outlive neither (from Kokkos 5.1 on, Kokkos aborts the process).
+/// Maps streams to execution space instances. A stream owns one instance of each space. The
+/// instance is destroyed before the stream, and before Kokkos is finalized, because an instance
+/// must not outlive either (from version 5.1 on, Kokkos aborts the process).
 #pragma once
 
 #include <runnel/detail/access.hpp>
@@ -46,9 +46,9 @@ concept device_space = execution_space<E> && std::constructible_from<E, native::
 
 namespace detail {
 
-// Instances that share nothing with others. Default-constructed instances are one and the same,
-// with one lock that is held for the whole of a kernel; from Kokkos 5 on, so may be the instances
-// that partition_space() of OpenMP returns.
+// Creates instances that share no state with others. All default-constructed instances share one
+// state, with one lock that a kernel holds while it runs; from Kokkos 5 on, this can also be so for
+// the instances that partition_space() of OpenMP returns.
 #ifdef KOKKOS_ENABLE_SERIAL
 [[nodiscard]] inline Kokkos::Serial independent_instance(std::type_identity<Kokkos::Serial>, int) {
   return Kokkos::Serial{Kokkos::NewInstance{}};
@@ -60,7 +60,7 @@ namespace detail {
                                                          int threads) {
   return Kokkos::OpenMP{threads};
 }
-// Not concurrency(): in Kokkos 4.7 that may be a static function, which returns the default
+// Not concurrency(): in Kokkos 4.7 that can be a static function, which returns the default
 // instance's number.
 [[nodiscard]] inline int threads_of(const Kokkos::OpenMP& exec) {
   return exec.impl_thread_pool_size();
@@ -77,7 +77,8 @@ inline constexpr bool is_threads = false;
 
 }  // namespace detail
 
-/// Spaces whose kernels run in the calling thread, so that a stream runs them as host functions.
+/// Spaces whose kernels run in the calling thread; launch() therefore runs them in host functions
+/// of the stream.
 template <class E>
 concept host_space =
     execution_space<E> && requires { detail::independent_instance(std::type_identity<E>{}, 1); };
@@ -96,7 +97,7 @@ constexpr void check_space() {
                 "needs hip; Serial, OpenMP and Threads run on every backend; others are not known");
 }
 
-/// An instance that a stream keeps; empty once Kokkos has begun to finalize.
+/// An instance that a stream owns; empty once Kokkos has begun to finalize.
 struct Kept : runnel::detail::Attachment {
   Kept(const void* space, StreamRef with,
        void (*end)(runnel::detail::Attachment*) noexcept) noexcept
@@ -107,19 +108,20 @@ struct Kept : runnel::detail::Attachment {
   virtual void drop() noexcept = 0;
 
   StreamRef stream;
-  Work* work = nullptr;  // of a host space: what the stream has ahead
+  Work* work = nullptr;  // For a host space: the stream's work; otherwise null.
 };
 
-/// All instances that must be gone when Kokkos finalizes. The process has one registry, so that
-/// each module knows the streams of the others. The registry's name in registry() must change with
-/// the layout of Registry, Kept and KeptOf.
+/// All instances, which must be destroyed before Kokkos finalizes. There is one registry in the
+/// process, so that each module finds the streams of the others. The name in registry() must change
+/// with the layout of Registry, Kept and KeptOf.
 struct Registry {
-  // also held while instances are constructed: before Kokkos 5.1, two constructors at once race
+  // Also locked while instances are constructed: before Kokkos 5.1, concurrent constructors race.
   std::mutex mutex;
   std::vector<Kept*> kept;
   bool hooked = false;
   std::atomic<bool> finalizing{false};
-  // functions in streams that hold an instance, and instances that are being destroyed
+  // The number of enqueued functions that contain an instance, and of instances that are being
+  // destroyed.
   std::atomic<int> pending{0};
 };
 [[nodiscard]] inline Registry& registry() {
@@ -128,7 +130,7 @@ struct Registry {
   return instance;
 }
 
-/// Makes Kokkos::finalize wait while it lives.
+/// While it lives, Kokkos::finalize waits.
 class Pending {
  public:
   Pending() noexcept { registry().pending.fetch_add(1); }
@@ -166,11 +168,12 @@ inline void before_finalize() {
     const std::lock_guard lock{all.mutex};
     for (Kept* each : all.kept) each->drop();
   }
-  // a stream that ended meanwhile has removed its instance from the list and is destroying it
+  // A stream that was destroyed meanwhile has removed its instance from the list and may still be
+  // destroying it.
   wait_for_pending();
 }
 
-/// The key of a space, the same in all modules.
+/// The attachment key of a space, the same in all modules.
 template <class E>
 [[nodiscard]] const void* space_key() {
   static const void* const key = runnel::detail::process_wide(
@@ -186,14 +189,14 @@ struct KeptOf final : Kept {
 
   static void destroy_with_stream(runnel::detail::Attachment* attachment) noexcept {
     KeptOf* const self = static_cast<KeptOf*>(attachment);
-    std::optional<DeviceGuard> restores;  // Kokkos leaves another device current
+    std::optional<DeviceGuard> restores;  // Kokkos changes the current device.
     if constexpr (device_space<E>) try {
         restores.emplace(Device::current());
-      } catch (const Error&) {  // a forked child
+      } catch (const Error&) {  // A forked child.
       }
     const Quiet quiet;
-    // not the lock: destroying a device's instance waits for the device, whose work may wait for
-    // the lock
+    // Not the lock: destroying a device's instance waits for the device, whose work may wait for
+    // the lock.
     const Pending held;
     {
       const std::lock_guard lock{registry().mutex};
@@ -213,11 +216,11 @@ template <class E>
   return found != nullptr && found->exec ? found : nullptr;
 }
 
-/// The stream's instance; `make()` constructs it if there is none. Second: whether `make()` was
-/// called.
+/// The stream's instance; `make()` constructs it if there is none. The second value is whether
+/// `make()` was called.
 template <class Make, class E = std::invoke_result_t<Make&>>
 std::pair<const KeptOf<E>&, bool> keep_instance(StreamRef stream, Make make) {
-  static_cast<void>(stream.native());  // throws if the stream is gone
+  static_cast<void>(stream.native());  // Throws if the stream was destroyed.
   Registry& all = registry();
   const std::lock_guard lock{all.mutex};
   require_kokkos();
@@ -226,7 +229,7 @@ std::pair<const KeptOf<E>&, bool> keep_instance(StreamRef stream, Make make) {
   all.hooked = true;
   all.kept.reserve(all.kept.size() + 1);
   Work* const work = device_space<E> ? nullptr : &work_of(stream);
-  const Quiet quiet;  // a function in a stream may wait for the lock
+  const Quiet quiet;  // No fences here: a function in a stream may wait for the lock.
   auto* const kept = new KeptOf<E>{stream, make()};
   kept->work = work;
   all.kept.push_back(kept);
@@ -234,7 +237,7 @@ std::pair<const KeptOf<E>&, bool> keep_instance(StreamRef stream, Make make) {
   return {*kept, true};
 }
 
-/// The live stream that keeps this instance; empty if there is none.
+/// The live stream that owns this instance; empty if there is none.
 template <class E>
 [[nodiscard]] std::optional<StreamRef> stream_of(const E& exec) {
   const std::lock_guard lock{registry().mutex};
@@ -249,18 +252,18 @@ template <class E>
 template <device_space E>
 [[nodiscard]] E make_instance(StreamRef stream, int) {
   constexpr const char* operation = "make a Kokkos instance";
-  // inside a host function this call throws, before Kokkos is reached
+  // Inside a host function this call throws before Kokkos is called.
   if (runnel::detail::is_capturing(stream, operation))
     runnel::detail::throw_error(errc::capture, operation,
                                 "the stream is being captured: ask for its instance before that");
   // Kokkos' constructor changes the thread's device and its stack of contexts, so it runs on a
-  // thread that ends afterwards.
+  // temporary thread.
   E exec = std::async(std::launch::async, [stream] {
              stream.device().use();
              return E(stream.native());
            }).get();
-  // Kokkos clears the instance's scratch memory on the default stream, with which other streams are
-  // not ordered.
+  // Kokkos clears the instance's scratch memory on the default stream, so this stream must wait for
+  // it.
   stream.wait_stream(stream.device().default_stream());
   return exec;
 }
@@ -280,13 +283,13 @@ template <class E>
   return *kept_instance<E>(stream).exec;
 }
 
-/// The type in which fenced_exec_space() returns an instance: a reference to the one that the
-/// stream keeps; Threads has none to keep.
+/// The type that fenced_exec_space() returns: a reference to the instance that the stream owns, or
+/// a value for Threads, which has one instance only.
 template <class E>
 using Given = std::conditional_t<inline_space<E>, E, const E&>;
 
-/// Throws unless the calling thread may launch kernels. Kokkos has no query for that, but throws
-/// from a kernel's launch.
+/// Throws unless the calling thread may launch kernels. Kokkos has no query for this, but the
+/// launch of a kernel throws.
 template <inline_space E>
 void require_threads_caller() {
   try {
@@ -313,8 +316,8 @@ template <device_space E>
     return Device{exec.hip_device()};
 }
 
-/// A function enqueued by launch(), with its instance. `pending` is destroyed last, and `counted`
-/// first: a thread that gives the function up must not wait for it.
+/// A function enqueued by launch(), with its instance. `counted` is destroyed first, so that a
+/// thread that discards the function does not wait for it, and `pending` last.
 template <class E, class F>
 struct Launched {
   Pending pending;
@@ -327,7 +330,7 @@ struct Launched {
       Launched& self;
       Quiet quiet{};
       ~End() {
-        self.function.reset();  // what it holds may be a view, whose end is part of the work
+        self.function.reset();  // It may contain a view, whose destructor is part of the work.
         self.counted.finish();
       }
     };
@@ -336,8 +339,8 @@ struct Launched {
   }
 };
 
-/// A function that launch() has enqueued in a capture, with an instance of its own. The graph may
-/// outlive the stream and Kokkos.
+/// A function that launch() has enqueued in a capture, with an instance of its own, because the
+/// graph may outlive the stream and Kokkos.
 template <class E, class F>
 class LaunchedInGraph {
  public:
@@ -354,7 +357,7 @@ class LaunchedInGraph {
 
   /// @throws errc::not_permitted once Kokkos finalizes
   void operator()() {
-    const Pending pending;  // the instance stays until this has ended
+    const Pending pending;  // Keeps the instance alive until the function returns.
     require_kokkos();
     const Quiet quiet;
     static_cast<void>(function_(std::as_const(*instance_->exec)));

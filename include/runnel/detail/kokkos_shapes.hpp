@@ -16,8 +16,8 @@
 
 namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
-/// A view's label and extents. An error's text is short, so long labels are cut: both views have to
-/// fit in.
+/// A view's label and extents. Long labels are truncated, so that both views fit into the text of
+/// an error.
 template <class View>
 [[nodiscard]] std::string in_words(const View& view) {
   constexpr std::size_t longest = 60;
@@ -51,7 +51,7 @@ CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable
   } catch (const Error& error) {
     if (error.code() != errc::invalid_argument) throw;
     const std::string_view text{error.what()};
-    // without "runnel: ", which the new text begins with
+    // Without "runnel: ", which refuse_views() prepends again.
     refuse_views(dst, src, text.substr(text.find(": ") + 2).data());
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What launch() and copy_async() have enqueued, so that Kokkos' own functions wait for it. Kokkos
-/// knows nothing of a stream whose kernels run as host functions. Without this, its fences and
-/// copies would be right on a device and wrong on host spaces.
+/// Tracks what launch() and copy_async() have enqueued, so that Kokkos' own functions wait for it.
+/// Kokkos does not know the streams whose kernels run as host functions. Without this, its fences
+/// and copies would be correct on a device and wrong on host spaces.
 #pragma once
 
 #include <runnel/detail/access.hpp>
@@ -23,17 +23,18 @@
 
 namespace runnel::inline RUNNEL_ABI::kokkos::detail {
 
-/// What was enqueued on one stream. The stream's attachment; never freed, but used again for
-/// another stream once nothing is left of it.
+/// The work that was enqueued on one stream. It is an attachment of the stream. It is never freed,
+/// but reused for another stream once the stream was destroyed and its work is complete.
 struct Work : runnel::detail::Attachment {
   Work(const void* kind, void (*end)(runnel::detail::Attachment*) noexcept) noexcept
       : Attachment{kind, end} {}
-  std::atomic<std::uint64_t> launched{0}, finished{0};  // functions of launch()
+  std::atomic<std::uint64_t> launched{0}, finished{0};  // Functions of launch().
   std::atomic<std::uint64_t> copied{0}, awaited_copies{0};
-  std::mutex mutex;                        // guards `last_copy`, and `copied` while it changes
-  std::shared_ptr<const Event> last_copy;  // the stream itself may be another library's, and gone
+  std::mutex mutex;                        // Guards `last_copy`, and changes of `copied`.
+  std::shared_ptr<const Event> last_copy;  // An event, because the stream may belong to another
+                                           // library and may have been destroyed.
   std::atomic<runnel::detail::StreamSlot*> slot{nullptr};
-  std::atomic<std::uint64_t> id{0};  // of the stream; 0 once it has ended
+  std::atomic<std::uint64_t> id{0};  // The stream's id; 0 once the stream was destroyed.
   Work* following = nullptr;
 
   [[nodiscard]] bool has_functions() const noexcept {
@@ -47,18 +48,19 @@ struct Work : runnel::detail::Attachment {
 using BeginFence = decltype(Kokkos::Tools::Experimental::EventSet::begin_fence);
 using BeginDeepCopy = decltype(Kokkos::Tools::Experimental::EventSet::begin_deep_copy);
 
-/// The work of all streams. The process has one, so that a fence in one module waits for what
-/// others have launched. The name in all_work() must change with the layout of AllWork and Work.
+/// The work of all streams. There is one object in the process, so that a fence in one module waits
+/// for what other modules have launched. The name in all_work() must change with the layout of
+/// AllWork and Work.
 struct AllWork {
   std::mutex mutex;
-  // nothing is ever removed from this list, so reading it takes no lock
+  // Entries are never removed from this list, so reading it needs no lock.
   std::atomic<Work*> first{nullptr};
   std::atomic<bool> finalizing{false};
-  std::atomic<int> in_graphs{
-      0};  // functions that a graph runs, on a stream that only its launch() knows
-  // Kokkos calls the callbacks of one tool. `found`: the tool that was there before; `latest`: the
-  // one that has taken our place since. `ours`: in one module of the process; `alone`: the same,
-  // but it calls no tool.
+  std::atomic<int> in_graphs{0};  // The number of functions that are part of graphs. A graph runs
+                                  // them on the stream that it is launched on.
+  // Kokkos calls the callbacks of one tool only. `found`: the callback that was set before ours;
+  // `latest`: the one that has replaced ours since. `ours`: our callback, of one module of the
+  // process; `alone`: the same, but it calls no other tool.
   std::atomic<BeginFence> ours_fence{nullptr}, alone_fence{nullptr}, found_fence{nullptr},
       latest_fence{nullptr};
   std::atomic<BeginDeepCopy> ours_copy{nullptr}, alone_copy{nullptr}, found_copy{nullptr},
@@ -70,9 +72,9 @@ struct AllWork {
   return instance;
 }
 
-/// What the calling thread is doing, the same in all modules.
+/// The state of the calling thread, shared by all modules.
 struct OfThread {
-  int quiet = 0;  // its fences wait for no stream
+  int quiet = 0;  // If positive, the thread's fences wait for no stream.
   bool passing_on = false;
 };
 [[nodiscard]] inline OfThread& of_thread() {
@@ -87,7 +89,7 @@ struct OfThread {
       }));
   return get();
 }
-/// While it lives, fences of this thread wait for no stream: Kokkos calls them where it makes and
+/// While it lives, fences of this thread wait for no stream: Kokkos fences when it creates and
 /// destroys instances.
 class Quiet {
  public:
@@ -97,20 +99,21 @@ class Quiet {
   ~Quiet() { --of_thread().quiet; }
 };
 
-/// Waits for all that the stream has ahead, where that is possible: not in a capture, nor inside a
-/// host function.
+/// Waits for all work submitted to the stream so far. Does nothing in a capture and inside a host
+/// function, where waiting is impossible.
 inline void wait_for_stream(StreamRef stream) noexcept try {
   if (of_thread().quiet == 0 && !stream.is_capturing() && !stream.query())
     stream.record_event().synchronize();
-} catch (...) {  // the stream's next operation reports it
+} catch (...) {  // The stream's next operation reports the error.
 }
 
-/// Whether the thread may wait for streams: not inside a host function, in a forked child, or while
-/// the process exits.
+/// Whether the thread may wait for streams. It may not inside a host function, in a forked child,
+/// and while the process exits.
 [[nodiscard]] inline bool may_wait() noexcept try {
   return of_thread().quiet == 0 && !runnel::detail::Access::ref(nullptr, 0).is_capturing();
 } catch (const Error& error) {
-  return error.code() == errc::invalid_handle;  // of no stream; the other reasons are found first
+  return error.code() ==
+         errc::invalid_handle;  // There is no stream, and the other reasons are checked first.
 }
 
 inline void raise(std::atomic<std::uint64_t>& number, std::uint64_t to) noexcept {
@@ -132,11 +135,11 @@ inline void wait_for_pending_work(Work& work) noexcept try {
   }
   if (copied != work.awaited_copies.load()) last->synchronize();
   raise(work.awaited_copies, copied);
-} catch (...) {  // the runtime failed; the stream's next operation reports it
+} catch (...) {  // The runtime failed; the stream's next operation reports the error.
 }
 
 /// Waits for all streams with functions, and on host spaces for those with copies. A device's
-/// fences wait for copies anyway, and its deep_copy() must wait for none. While there is a graph
+/// fences wait for copies anyway, and its deep_copy() must not wait for any. While there is a graph
 /// with functions of launch(), it waits for each Stream that this header has used.
 inline void wait_for_all_streams() noexcept {
   constexpr bool is_device = std::is_constructible_v<Kokkos::DefaultExecutionSpace, native::stream>;
@@ -153,9 +156,9 @@ inline void wait_for_all_streams() noexcept {
   }
 }
 
-/// Whether a fence of that name is one that orders anything with streams. On a device, too, a fence
-/// within these waits for the caller's instance only, and on a host space all of that instance's
-/// work has been done in the caller.
+/// Whether a fence with that name orders work of streams. The excluded ones are part of other
+/// functions: on a device they wait for the caller's instance only, and on a host space all work of
+/// that instance was done by the calling thread.
 [[nodiscard]] inline bool orders_streams(std::string_view fence) noexcept {
   for (const std::string_view own : {"runnel: ", "HostSpace fence", "Kokkos::View::initialization",
                                      "Kokkos::parallel_", "Kokkos::ThreadsInternal::"})
@@ -168,8 +171,8 @@ inline void wait_for_all_streams() noexcept {
   return type == DeviceType::Serial || type == DeviceType::OpenMP || type == DeviceType::Threads;
 }
 
-/// Calls the tool whose place ours has taken. If that tool was set after us and calls us, the one
-/// that we found first is next.
+/// Calls the tool that our callback has replaced. If that tool was set after ours and calls ours,
+/// the tool that was set before ours is next.
 template <class Callback, class... Arguments>
 void pass_on(const std::atomic<Callback>& found, const std::atomic<Callback>& latest,
              Arguments... arguments) {
@@ -203,16 +206,16 @@ void chain(std::atomic<Callback>& ours, std::atomic<Callback>& alone, std::atomi
     alone.store(mine_alone);
   } else if (now == ours.load() || now == alone.load()) {
     return;
-  } else if (now == nullptr) {  // the tools are paused: once they are resumed, Kokkos itself puts
-                                // `ours` back
+  } else if (now ==
+             nullptr) {  // The tools are paused: Kokkos restores `ours` when they are resumed.
     set(alone.load());
     return;
   }
   latest.store(now);
   set(ours.load());
 }
-/// Makes Kokkos call the two functions above, in front of the tool that is there. Requires:
-/// AllWork::mutex is held.
+/// Makes Kokkos call the two functions above, before the tool that is set. Requires: the caller
+/// holds AllWork::mutex.
 inline void chain_callbacks() {
   namespace tools = Kokkos::Tools::Experimental;
   AllWork& all = all_work();
@@ -231,8 +234,8 @@ inline void chain_callbacks() {
   while (found != nullptr && found->key != key) found = found->next;
   return found;
 }
-/// Gives the attachment to the stream, which owns it from then on. Requires: the stream has no
-/// attachment of the same key.
+/// Transfers ownership of the attachment to the stream. Requires: the stream has no attachment with
+/// the same key.
 inline void attach(runnel::detail::StreamSlot& slot,
                    runnel::detail::Attachment* attachment) noexcept {
   attachment->next = slot.attachments.load(__ATOMIC_RELAXED);
@@ -245,12 +248,12 @@ inline void attach(runnel::detail::StreamSlot& slot,
       runnel::detail::process_wide("kokkos work of a stream 2", []() -> void* { return new char; });
   return key;
 }
-/// A Work that belongs to no stream. Requires: AllWork::mutex is held.
+/// A Work that belongs to no stream. Requires: the caller holds AllWork::mutex.
 [[nodiscard]] inline Work* unused_work() {
   AllWork& all = all_work();
   for (Work* work = all.first.load(); work != nullptr; work = work->following)
     if (work->id.load() == 0 && !work->has_functions()) return work;
-  // The stream has ended; what it had ahead still runs.
+  // The stream was destroyed; its pending work still runs.
   auto* const work = new Work{work_key(), [](runnel::detail::Attachment* ended) noexcept {
                                 static_cast<Work*>(ended)->id.store(0);
                               }};
@@ -258,9 +261,9 @@ inline void attach(runnel::detail::StreamSlot& slot,
   all.first.store(work, std::memory_order_release);
   return work;
 }
-/// What was enqueued on that stream. Requires: Kokkos is initialized.
+/// The Work of the stream. Requires: Kokkos is initialized.
 [[nodiscard]] inline Work& work_of(StreamRef stream) {
-  static_cast<void>(stream.native());  // throws if the stream is gone
+  static_cast<void>(stream.native());  // Throws if the stream was destroyed.
   runnel::detail::StreamSlot& slot = *runnel::detail::Access::slot(stream);
   if (auto* const found = find_attachment(slot, work_key())) [[likely]]
     return *static_cast<Work*>(found);
@@ -268,7 +271,7 @@ inline void attach(runnel::detail::StreamSlot& slot,
   if (auto* const found = find_attachment(slot, work_key())) return *static_cast<Work*>(found);
   chain_callbacks();
   Work* const work = unused_work();
-  // of an earlier stream, whose memory nobody asks for any more
+  // The copies of an earlier stream; no one waits for them any more.
   raise(work->awaited_copies, work->copied.load());
   work->slot.store(&slot);
   work->id.store(stream.id());
@@ -276,18 +279,18 @@ inline void attach(runnel::detail::StreamSlot& slot,
   return *work;
 }
 
-/// Notes a copy that was enqueued on the stream.
+/// Records a copy that was enqueued on the stream.
 inline void note_copy(Work& work, StreamRef stream) noexcept try {
   if (stream.is_capturing()) return;
   auto copied = std::make_shared<const Event>(stream.record_event());
   const std::lock_guard lock{work.mutex};
   work.last_copy.swap(copied);
   work.copied.fetch_add(1);
-} catch (...) {  // no memory for the event: then nothing is left to wait for
+} catch (...) {  // There is no memory for the event; after this wait none is needed.
   wait_for_stream(stream);
 }
 
-/// Counts a function of launch() until it has run and is destroyed, or is given up.
+/// Counts a function of launch() as pending until it has run and was destroyed, or was discarded.
 class Counted {
  public:
   explicit Counted(Work& work) noexcept : work_{&work} { work.launched.fetch_add(1); }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// What advise() takes; <runnel/managed_buffer.hpp> has the function.
+/// The argument of advise(), which is in <runnel/managed_buffer.hpp>.
 #pragma once
 
 #include <runnel/config.hpp>
 
 namespace runnel::inline RUNNEL_ABI {
 
-/// What a program tells of its use of managed memory. Advice changes where pages lie and how they
-/// move, and never the bytes.
+/// Advice about the use of managed memory. It affects where pages are and how they move, never
+/// their contents.
 enum class MemoryAdvice {
-  mostly_read = 1,        ///< each place that reads a page may have a copy of it
-  not_mostly_read,        ///< takes that back
-  preferred_place,        ///< pages stay at that place while it is possible
-  no_preferred_place,     ///< takes that back
-  accessed_by_place,      ///< that place reaches the pages without moving them
-  not_accessed_by_place,  ///< takes that back
+  mostly_read = 1,        ///< each device or host that reads a page may have a copy of it
+  not_mostly_read,        ///< undoes mostly_read
+  preferred_place,        ///< pages stay at the given location as long as possible
+  no_preferred_place,     ///< undoes preferred_place
+  accessed_by_place,      ///< the given device or host accesses the pages without moving them
+  not_accessed_by_place,  ///< undoes accessed_by_place
 };
 
 }  // namespace runnel::inline RUNNEL_ABI

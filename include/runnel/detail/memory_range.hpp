@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The ranges that copies and fills take, and the mistakes that they refuse when the program is
-/// compiled.
+/// The ranges that copies and fills accept, and the mistakes that they refuse at compile time.
 #pragma once
 
 #include <runnel/keep.hpp>
@@ -20,27 +19,27 @@ concept memory_range =
       { *std::data(range) };
       { std::size(range) } -> std::convertible_to<std::size_t>;
     }
-    // A Kokkos view has data() and size() too, and its elements need not lie side by side:
-    // kokkos::copy_async() knows.
+    // A Kokkos view has data() and size() too, but its elements need not be contiguous: use
+    // kokkos::copy_async().
     && !requires(R& range) { range.span_is_contiguous(); };
 template <class R>
 using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 
-/// A range that does not own its elements. The standard's views say so. Of any other type that
-/// copies like a pointer it is assumed if const does not reach the elements, unless it is an array.
+/// A range that does not own its elements. The standard's views declare this. It is assumed of any
+/// other trivially copyable type whose constness does not extend to the elements, except arrays.
 template <class R>
 concept memory_view = std::ranges::enable_borrowed_range<R> ||
                       (std::is_trivially_copyable_v<R> && !std::is_array_v<R> && !requires {
                         std::tuple_size<R>::value;
                       } && std::is_same_v<element_of<R>, element_of<const R>>);
-/// R as a forwarding reference deduces it.
+/// R is as a forwarding reference deduces it.
 template <class R>
 concept owning_temporary = !std::is_reference_v<R> && !memory_view<std::remove_cv_t<R>>;
 template <class R>
 concept pointer_like =
     std::is_pointer_v<std::remove_cvref_t<R>> || std::is_null_pointer_v<std::remove_cvref_t<R>>;
 
-/// A view of Kokkos, or a pair of views.
+/// A Kokkos view, or a DualView.
 template <class R>
 concept KokkosArray = requires(std::remove_cvref_t<R>& range) { range.span_is_contiguous(); } ||
                       requires(std::remove_cvref_t<R>& range) {
@@ -48,11 +47,11 @@ concept KokkosArray = requires(std::remove_cvref_t<R>& range) { range.span_is_co
                         range.view_host();
                       };
 
-/// What is wrong with the types of a call, the first thing of several.
+/// The first mistake in the types of a call.
 enum class Fault {
   none,
-  no_range,      ///< for which there is no better text than the compiler's
-  stream_order,  ///< the stream stands behind the destination
+  no_range,      ///< not refused with a text: the compiler's own error is as good
+  stream_order,  ///< the stream comes after the destination
   kokkos,
   pointer,
   temporary,
@@ -100,17 +99,17 @@ concept CopiedTo = fault_of_copy<To, From>() == Fault::none;
 template <class To>
 concept Filled = fault_of_destination<To>() == Fault::none;
 
-// What the refused overloads match.
+// Matched by the refused overloads.
 template <class From, Fault fault, class To>
 concept WronglyCopiedTo = fault_of_copy<To, From>() == fault;
-/// For parameters that a call may leave out.
+/// The type of parameters that a call omits.
 struct Absent {};
 
-/// A temporary, or a moved object, that a copy takes over: moving it moves no elements, or only
-/// those few that lie within it. Arrays are not taken over.
+/// A temporary, or a moved object, that a copy takes ownership of. Moving it moves no elements, or
+/// only the few that the object contains. Arrays are excluded.
 template <class R>
 concept TakenOver = owning_temporary<R> && Keepable<R>;
-/// As fault_of_copy(), for a copy that takes such sources over.
+/// As fault_of_copy(), for a copy that takes ownership of such sources.
 template <class To, class From>
 [[nodiscard]] consteval Fault fault_of_copy_that_keeps() {
   if constexpr (memory_range<From> && TakenOver<From>)
@@ -122,8 +121,8 @@ template <class From, class To>
 concept TakenOverBy = fault_of_copy_that_keeps<To, From>() == Fault::none &&
                       fault_of_copy<To, From>() == Fault::temporary;
 
-/// Of copy(to, from), copy(stream, to, from) and copy(stream, to, from, policy); also with more
-/// arguments, such as a size.
+/// The mistake of a call copy(to, from), copy(stream, to, from) or copy(stream, to, from, policy);
+/// also with more arguments, such as a size.
 template <class A, class B, class C>
 [[nodiscard]] consteval Fault fault_of_copy_call() {
   if constexpr (!std::is_convertible_v<A, StreamRef>)
@@ -137,10 +136,10 @@ template <class A, class B, class C>
 }
 template <class C, Fault fault, class A, class B>
 concept WrongCopy = fault_of_copy_call<A, B, C>() == fault;
-/// Of fill(to, stream, value).
+/// Matches fill(to, stream, value).
 template <class B, class A>
 concept StreamBehind = !std::is_convertible_v<A, StreamRef> && std::is_convertible_v<B, StreamRef>;
-/// Of fill(to, value) and fill(stream, to, value).
+/// The mistake of a call fill(to, value) or fill(stream, to, value).
 template <class A, class B>
 [[nodiscard]] consteval Fault fault_of_fill_call() {
   if constexpr (std::is_convertible_v<A, StreamRef>)

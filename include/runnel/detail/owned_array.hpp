@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_memory
-/// The owning array beneath PinnedBuffer, DeviceBuffer and ManagedBuffer: a pointer, a size, and an
-/// owner that frees the memory.
+/// The base class of the buffers: a pointer, a size, and an owner that frees the memory.
 #pragma once
 
 #include <runnel/memory_kind.hpp>
@@ -13,8 +12,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Owns `size()` elements, uninitialised. An array that was moved from is empty, as one that was
-/// made without arguments. `Owner` has `static constexpr MemoryKind kind` and
+/// Owns `size()` elements, uninitialised. A moved-from array is empty, like a default-constructed
+/// one. `Owner` has `static constexpr MemoryKind kind` and
 /// `free(void*, std::size_t bytes) noexcept`.
 template <class T, class Owner>
 class OwnedArray : protected Owner {
@@ -23,7 +22,7 @@ class OwnedArray : protected Owner {
 
  public:
   static constexpr MemoryKind memory_kind =
-      Owner::kind;  ///< tells copies the kind of memory, so that they need not ask the runtime
+      Owner::kind;  ///< lets copies know the kind of memory without a query of the runtime
 
   /// The other array is empty afterwards.
   OwnedArray(OwnedArray&& other) noexcept
@@ -42,7 +41,7 @@ class OwnedArray : protected Owner {
     if (data_ != nullptr) Owner::free(data_, size_bytes());
   }
 
-  ///@{ As of a std::span.
+  ///@{ As in std::span.
   [[nodiscard]] T* data() noexcept { return data_; }
   [[nodiscard]] const T* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -52,7 +51,7 @@ class OwnedArray : protected Owner {
 
  protected:
   OwnedArray() noexcept = default;
-  /// Makes this empty without freeing the memory.
+  /// Makes this array empty without freeing the memory.
   void forget() noexcept {
     static_cast<Owner&>(*this) = Owner{};
     data_ = nullptr;
@@ -66,11 +65,11 @@ class OwnedArray : protected Owner {
   std::size_t size_ = 0;
 };
 
-/// An OwnedArray that the host may read and write.
+/// An OwnedArray of memory that the host may read and write.
 template <class T, class Owner>
 class OwnedHostArray : public OwnedArray<T, Owner> {
  public:
-  ///@{ As of a std::span. Requires for operator[]: i < size().
+  ///@{ As in std::span. Requires for operator[]: i < size().
   [[nodiscard]] T* begin() noexcept { return this->data(); }
   [[nodiscard]] T* end() noexcept { return this->data() + this->size(); }
   [[nodiscard]] const T* begin() const noexcept { return this->data(); }

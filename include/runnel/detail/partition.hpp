@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
 /// \ingroup topic_sharing
-/// The value that names a part of a device; <runnel/partition.hpp> has the function that makes
+/// A value that identifies a part of a device; <runnel/partition.hpp> has the function that creates
 /// parts.
 #pragma once
 
@@ -14,16 +14,16 @@ struct PartitionData;
 struct Access;
 }  // namespace detail
 
-/// Some of a device's multiprocessors, for `StreamOptions{.partition = p}`: a value, made by
-/// partition(). Parts live as long as the process.
+/// A set of a device's multiprocessors, for `StreamOptions{.partition = p}`. It is a value that
+/// partition() returns. Parts live as long as the process.
 class Partition {
  public:
-  /// No part: all multiprocessors of the stream's device.
+  /// Stands for all multiprocessors of the stream's device.
   constexpr Partition() noexcept = default;
-  /// How many multiprocessors the part has: at least as many as were asked for. Requires: it is one
-  /// of partition()'s.
+  /// The number of multiprocessors of the part, which is at least the requested number. Requires:
+  /// partition() has returned this value.
   [[nodiscard]] int multiprocessors() const noexcept;
-  /// The device. Requires: it is one of partition()'s.
+  /// The device of the part. Requires: partition() has returned this value.
   [[nodiscard]] Device device() const noexcept;
   /// False for the value that stands for all multiprocessors.
   [[nodiscard]] constexpr explicit operator bool() const noexcept { return data_ != nullptr; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Declares functions that exist only to refuse a mistake. The compiler's one error line says what
-/// to write instead, and `requires` answers that the call is not possible.
+/// Declares functions that exist only to refuse a mistake. The compiler prints one error line that
+/// says what to write instead, and a `requires` expression finds that the call is invalid.
 #pragma once
 
 #include <runnel/config.hpp>
@@ -17,8 +17,8 @@ struct Text {
     for (std::size_t i = 0; i < size; ++i) text[i] = literal[i];
   }
 };
-/// g++ shows the parameters of a deleted function in its error, so one parameter's type holds the
-/// reason.
+/// g++ prints the parameters of a deleted function in its error, so the type of one parameter
+/// contains the reason.
 template <Text reason>
 struct Because {};
 
@@ -29,11 +29,11 @@ concept ConvertibleTo = std::is_convertible_v<From, To>;
 }  // namespace runnel::inline RUNNEL_ABI::detail
 
 // The parameters and the end of the declaration of a refused function: RUNNEL_REFUSED("what to
-// write", int, bool). Clang says nothing of a deleted function's parameters, but an unavailable
-// function is refused with its reason, and does not count as possible. For g++ 12 such a function
-// counts as possible, and the error appears twice. docs/decisions/mistakes-give-one-line.md has the
-// other ways. RUNNEL_REFUSED_MEMBER is for templates of member functions, of which clang says twice
-// that they are unavailable. Its other attribute has no effect on constructors.
+// write", int, bool). Clang does not print a deleted function's parameters, but prints the reason
+// of an unavailable function and treats the call as invalid. g++ 12 treats a call of an unavailable
+// function as valid, and prints the error twice. docs/decisions/mistakes-give-one-line.md discusses
+// alternatives. RUNNEL_REFUSED_MEMBER is for templates of member functions, for which clang would
+// print twice that they are unavailable. Its other attribute has no effect on constructors.
 #ifdef __clang__
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) __attribute__((unavailable(reason)))
 #define RUNNEL_REFUSED_MEMBER(reason, ...)                 \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The slot that a StreamRef points to. Slots are never freed, only reused under a new id. So one
-/// load detects a stale view, whose handle is never passed to the runtime: the runtime may have
-/// given the handle to another stream, or (HIP 7) no longer checks it.
+/// The slot that a StreamRef points to. Slots are never freed, only reused with a new id. Therefore
+/// one load detects a stale view, and its handle is never passed to the runtime: the runtime may
+/// have reused the handle for another stream, or (HIP 7) may not check it.
 #pragma once
 
 #include <runnel/native.hpp>
@@ -13,8 +13,8 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 struct Attachment;  // detail/attachment.hpp
 
-/// What is needed of `std::atomic`, without the thousands of lines of <atomic>. An order is a
-/// std::memory_order, or its number.
+/// The part of `std::atomic` that public headers need, without the thousands of lines of <atomic>.
+/// An order is a std::memory_order, or its number.
 template <class T>
 class Atomic {
  public:
@@ -41,15 +41,15 @@ class Atomic {
 
 struct StreamSlot {
   native::stream handle{};
-  Atomic<std::uint64_t> id{0};  // 0 while the slot is free
+  Atomic<std::uint64_t> id{0};  // 0 while the slot is unused.
   int device = 0;
-  bool owned = false;  // a Stream owns the handle, which is destroyed with it
+  bool owned = false;  // A Stream owns the handle, and destroys it.
   bool blocking = false;
-  // the handle means "of the current device" (or thread): set the device before using it
+  // The handle refers to the current device (or thread): make the device current before using it.
   bool is_default = false;
   char name[32] = {};
   Atomic<Attachment*> attachments{nullptr};
-  /// Code outside the library may enqueue work: it made the stream, or has asked for the handle.
+  /// Code outside the library may enqueue work: it created the stream, or has obtained the handle.
   mutable Atomic<bool> handle_is_known{true};
 
   [[nodiscard]] native::stream hand_out() const noexcept {
@@ -63,8 +63,8 @@ struct StreamSlot {
 }
 [[noreturn]] void throw_dead_stream(std::uint64_t id);
 [[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
-/// A Stream's reference to its slot, and whether the Stream owns the native stream: one word, so
-/// that a Stream is no larger than its view and a pointer.
+/// A Stream's reference to its slot, and whether the Stream owns the native stream. It is one word,
+/// so that a Stream has the size of its view and a pointer.
 class SlotReference {
  public:
   constexpr SlotReference() noexcept = default;
@@ -75,7 +75,7 @@ class SlotReference {
     return reinterpret_cast<StreamSlot*>(word_ & ~std::uintptr_t{1});
   }
   [[nodiscard]] bool is_owner() const noexcept { return (word_ & 1) != 0; }
-  /// The reference, which this object gives away.
+  /// Returns the reference, and leaves this object empty.
   [[nodiscard]] SlotReference take() noexcept {
     const SlotReference taken{*this};
     word_ = 0;
@@ -86,7 +86,8 @@ class SlotReference {
   static_assert(alignof(StreamSlot) > 1);
   std::uintptr_t word_ = 0;
 };
-/// Removes a Stream object's reference. If the Stream owned the native stream, that is destroyed.
+/// Drops a Stream object's reference. If the Stream owned the native stream, the native stream is
+/// destroyed.
 void drop_stream(SlotReference reference) noexcept;
 [[nodiscard]] std::string describe(const StreamSlot* slot, std::uint64_t id);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Copies between two memories of any number of dimensions.
+/// Copies between strided arrays with any number of dimensions.
 #pragma once
 
 #include <runnel/copy.hpp>
@@ -18,11 +18,12 @@ struct StridedDimension {
   std::size_t from_stride;
 };
 
-/// Copies rows of `width` bytes, of which there are the given dimensions, in any order; their order
-/// is changed. Dimensions that lie end to end on both sides are copied as one. What has more than
-/// rows then is a copy of the runtime for each index of the other dimensions, the longest of all
-/// being the rows. Requires: no more than most_strided_dimensions.
-/// @throws as copy_3d(); errc::invalid_argument also where the order of the dimensions differs
+/// Copies a strided array whose elements have `width` bytes. The dimensions may be in any order;
+/// the call sorts them. Dimensions that are contiguous on both sides are merged. Of the dimensions
+/// that remain, the longest becomes the rows of a runtime copy, and there is one such copy for each
+/// index of the others. Requires: at most most_strided_dimensions.
+/// @throws as copy_3d(); errc::invalid_argument also if the two sides have their dimensions in
+/// different orders
 CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_t width,
                         std::span<StridedDimension> dimensions, const CopyOptions& options,
                         const char* operation);

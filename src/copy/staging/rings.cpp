@@ -248,7 +248,7 @@ void Staging::trim() {
   detail::enter(operation);
   detail::give_back_short_copy_blocks();
   detail::staging_rings().trim();
-  detail::wait_for_releases(operation, detail::short_patience);
+  detail::wait_for_releases(operation, detail::short_timeout);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

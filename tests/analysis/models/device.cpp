@@ -206,7 +206,7 @@ Release release_mode_of_wait() noexcept { return Release::now; }
 void release(const Postponed& item) noexcept { item.release(item); }
 void postpone(Postponed item) noexcept { item.release(item); }
 void watch_main_thread() {}
-void release_on_thread(LateRelease& late) noexcept { late.item.release(late.item); }
+void release_on_thread(QueuedRelease& queued) noexcept { queued.item.release(queued.item); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
 void forget_capture(StreamUse) noexcept {}

@@ -43,7 +43,7 @@ void write_in(World& w, Slot& slot, std::uint64_t id, int place = 0) {
   return static_cast<int*>(idle != nullptr ? idle : shelves().take_complete(shelf(), 8));
 }
 void give_back(World& w) {
-  expect(shelves().give_back(w.block, model::any_of(2) == 0),
+  expect(shelves().deallocate(w.block, model::any_of(2) == 0),
          "the pool did not take its block back");
 }
 /// Another user looks for a block, some times.
@@ -83,7 +83,7 @@ void hand_out_to_two() {
   {
     const model::Calm calm;
     write_in(w, w.a, 1);
-    expect(shelves().give_back(w.block, false), "the pool did not take its block back");
+    expect(shelves().deallocate(w.block, false), "the pool did not take its block back");
   }
   together([&] { try_to_use(w); }, [&] { try_to_use(w); });
   expect_block(w);
@@ -109,7 +109,7 @@ void marks() {
         w.a.is_default = true;
         complete_mark(w.a);  // so that the next mark is not the first
         write_in(w, w.a, 1);
-        expect(shelves().give_back(w.block, false), "the pool did not take its block back");
+        expect(shelves().deallocate(w.block, false), "the pool did not take its block back");
         for (int i = 0; i < 2; ++i) {
           if (is_mark_requested(w.a)) record_mark(w.a);
           sync::yield();

@@ -7,7 +7,7 @@
 #include "cases.hpp"
 
 namespace runnel::inline RUNNEL_ABI::detail {
-extern constinit std::size_t most_elements_in_mpi;  // the library's
+extern constinit std::size_t max_elements_per_mpi_call;  // the library's
 }
 
 namespace comm {
@@ -34,7 +34,7 @@ bool any_process(bool here) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (argc > 1)
-    runnel::detail::most_elements_in_mpi =
+    runnel::detail::max_elements_per_mpi_call =
         std::strtoul(argv[1] + sizeof "--most=" - 1, nullptr, 10);
   int level = 0, rank = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/meeting_file.hpp"
+#include "comm/rendezvous_file.hpp"
 
 #include "base/sync.hpp"
 
@@ -22,7 +22,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr const char* meeting = "meet the other processes";
+constexpr const char* rendezvous = "meet the other processes";
 
 [[nodiscard]] std::string new_number() {
   std::random_device random;
@@ -31,7 +31,7 @@ constexpr const char* meeting = "meet the other processes";
   return text.str();
 }
 
-/// The words of a file; none if there is no such file.
+/// The words of a file; empty if the file does not exist.
 [[nodiscard]] std::vector<std::string> read(const std::string& path) {
   std::ifstream file{path};
   return {std::istream_iterator<std::string>{file}, {}};
@@ -45,7 +45,7 @@ void write(const std::string& path, const std::string& text) {
   if (file.good() && std::rename(beside.c_str(), path.c_str()) == 0) return;
   const std::string reason = "cannot write " + path + ": " + std::strerror(errno);
   std::remove(beside.c_str());
-  throw_error(errc::not_permitted, meeting, reason.c_str());
+  throw_error(errc::not_permitted, rendezvous, reason.c_str());
 }
 
 [[nodiscard]] std::string hexadecimal(const void* bytes, std::size_t count) {
@@ -67,21 +67,21 @@ void write(const std::string& path, const std::string& text) {
   return true;
 }
 
-/// Polls until `done()`. @throws errc::timed_out with the reason that `what()` gives
+/// Polls until `done()` returns true. @throws errc::timed_out with the reason that `what()` returns
 template <class F, class G>
 void await(std::chrono::milliseconds patience, F done, G what) {
   for (const auto end = deadline_after(patience); !done();
        sync::sleep_for(std::chrono::milliseconds{2}))
-    if (sync::Clock::now() >= end) throw_error(errc::timed_out, meeting, what().c_str());
+    if (sync::Clock::now() >= end) throw_error(errc::timed_out, rendezvous, what().c_str());
 }
 
 }  // namespace
 
-void MeetingFile::broadcast(void* bytes, std::size_t count) const {
-  if (size_ > 1) rank_ == 0 ? give(bytes, count) : take(bytes, count);
+void RendezvousFile::broadcast(void* bytes, std::size_t count) const {
+  if (size_ > 1) rank_ == 0 ? publish(bytes, count) : receive(bytes, count);
 }
 
-void MeetingFile::give(const void* bytes, std::size_t count) const {
+void RendezvousFile::publish(const void* bytes, std::size_t count) const {
   const std::string own = new_number(), content = hexadecimal(bytes, count);
   std::vector<std::string> written;
   int absent = 0;
@@ -89,7 +89,8 @@ void MeetingFile::give(const void* bytes, std::size_t count) const {
     std::vector<std::string> numbers;
     int answers = 0;
     for (int rank = 1; rank < size_; ++rank) {
-      // The number, and then process 0's: another one's is of an earlier meeting.
+      // The process's own number, then the number of process 0. A different second number is from
+      // an earlier run.
       const auto words = read(path_of(rank));
       if (words.empty() || (words.size() > 1 && words[1] != own)) return absent = rank, false;
       numbers.push_back(words[0]);
@@ -111,7 +112,7 @@ void MeetingFile::give(const void* bytes, std::size_t count) const {
   std::remove(path_.c_str());
 }
 
-void MeetingFile::take(void* bytes, std::size_t count) const {
+void RendezvousFile::receive(void* bytes, std::size_t count) const {
   const std::string own = new_number();
   write(path_of(rank_), own);
   const auto answer = [&] {
@@ -124,7 +125,7 @@ void MeetingFile::take(void* bytes, std::size_t count) const {
       patience_, [&] { return !(found = answer()).empty(); },
       [&] { return "process 0 did not write " + path_; });
   if (!read_hexadecimal(found[1], bytes, count))
-    throw_error(errc::invalid_argument, meeting,
+    throw_error(errc::invalid_argument, rendezvous,
                 "the processes do not agree about the number of bytes");
   std::string text = own;
   write(path_of(rank_), text.append(" ").append(found[0]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The order of operations of different streams.
+/// A serial order of operations on different streams.
 #pragma once
 
 #include "base/sync.hpp"
@@ -16,51 +16,52 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The order of operations of different streams: each one waits for the one before. Waits only
-/// where the stream changes.
-class Baton {
+/// A serial order of operations on different streams: each operation waits for the previous one. A
+/// stream waits only if the previous operation was on another stream.
+class SerialOrder {
  public:
-  /// While it lives, the calling thread may enqueue operations on the stream, behind those of other
-  /// streams so far. Other threads wait.
-  class Turn {
+  /// While it lives, the calling thread may enqueue operations on the stream. They run after the
+  /// previous operations of the order. Other threads block in the constructor.
+  class Entry {
    public:
-    Turn(Baton& baton, StreamRef stream)
-        : baton_{baton}, lock_{baton.mutex_}, stream_{stream}, device_{stream.device()} {
-      baton.make_follow(stream);
+    Entry(SerialOrder& order, StreamRef stream)
+        : order_{order}, lock_{order.mutex_}, stream_{stream}, device_{stream.device()} {
+      order.wait_for_previous(stream);
     }
-    /// All is enqueued, or a part of it.
+    /// Records the end of the operations. To be called once they are enqueued, also if only a part
+    /// was.
     void end() noexcept {
       for (int attempt = 0; attempt < 2; ++attempt) {
         try {
-          stream_.record_event(baton_.done_);
-          baton_.unrecorded_.reset();
-          baton_.last_ = stream_.id();
+          stream_.record_event(order_.done_);
+          order_.unrecorded_.reset();
+          order_.last_ = stream_.id();
           return;
         } catch (const std::exception&) {
         }
       }
-      baton_.unrecorded_ = stream_;  // the next turn waits for the stream instead
-      baton_.unrecorded_device_ = device_;
+      order_.unrecorded_ = stream_;  // The next entry waits for the stream instead.
+      order_.unrecorded_device_ = device_;
     }
 
    private:
-    Baton& baton_;
+    SerialOrder& order_;
     std::unique_lock<sync::Mutex> lock_;
     StreamRef stream_;
     Device device_;
   };
-  /// What is enqueued on the stream from now on comes behind the operations so far.
-  void let_follow(StreamRef stream) {
+  /// Makes the stream wait for the previous operations of the order.
+  void make_wait(StreamRef stream) {
     const std::lock_guard lock{mutex_};
-    make_follow(stream);
+    wait_for_previous(stream);
   }
-  /// Holds the calling thread until the operations so far have ended.
+  /// Blocks the calling thread until the previous operations have ended.
   void wait() {
     const std::lock_guard lock{mutex_};
     if (last_ != 0) done_.synchronize();
     if (unrecorded_) unrecorded_device_.synchronize();
   }
-  /// Whether the operations so far have ended.
+  /// Whether the previous operations have ended.
   [[nodiscard]] bool is_idle() {
     const std::lock_guard lock{mutex_};
     if (unrecorded_ && !(unrecorded_->is_valid() && unrecorded_->query())) return false;
@@ -69,7 +70,7 @@ class Baton {
 
  private:
   /// Requires: the calling thread holds the lock.
-  void make_follow(StreamRef stream) {
+  void wait_for_previous(StreamRef stream) {
     if (last_ != 0 && last_ != stream.id()) stream.wait_event(done_);
     if (!unrecorded_ || *unrecorded_ == stream) return;
     if (unrecorded_->is_valid())
@@ -80,8 +81,8 @@ class Baton {
 
   sync::Mutex mutex_;
   Event done_;
-  std::uint64_t last_ = 0;  // the stream that has recorded `done_`
-  // has an operation that `done_` does not stand for; may have ended since
+  std::uint64_t last_ = 0;  // The stream on which `done_` was recorded.
+  // A stream with an operation that `done_` does not cover. It may have been destroyed since.
   std::optional<StreamRef> unrecorded_;
   Device unrecorded_device_{0};
 };

@@ -403,6 +403,16 @@ TEST_F(Hooks, MemoryIsReported) {
   EXPECT_EQ(freed[2].event.stream, stream.id());
 }
 
+TEST_F(Hooks, MemoryOfAGraphIsCaptured) {
+  if (!device().has_memory_pools()) GTEST_SKIP() << "the device has no memory pools";
+  Stream stream;
+  set_hook(remember);
+  const Graph graph = capture(stream, [&] { const DeviceBuffer<char> buffer{1000, stream}; });
+  set_hook(nullptr);
+  EXPECT_TRUE(pair(HookKind::allocation).captured);
+  EXPECT_TRUE(single(HookKind::deallocation).captured);
+}
+
 TEST_F(Hooks, AResourcesMemoryIsReportedOnce) {
   Stream stream, other;
   set_hook(remember);

@@ -30,11 +30,25 @@ def shape_of(array: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in shape) if shape is not None else (_bytes_of(array),)
 
 
+_KINDS = {"?": "bool", "e": "float", "f": "float", "d": "float"} | dict.fromkeys("bhilqn", "int") | dict.fromkeys("BHILQN", "uint")
+
+
+def _dtype_of_view(view: memoryview) -> str:
+    letter = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
+    if letter == "c":
+        return "uint8"
+    if letter not in _KINDS:
+        raise ValueError(f"a memoryview of elements of the format {view.format!r} has no element type here: view.cast('B') has bytes")
+    return "bool" if letter == "?" else f"{_KINDS[letter]}{8 * view.itemsize}"
+
+
 def dtype_of(array: Any) -> str:
     """The element type, as 'float32'."""
     dtype = getattr(array, "dtype", None)
     if dtype is None:
-        return "uint8"
+        return _dtype_of_view(array) if isinstance(array, memoryview) else "uint8"
+    if getattr(dtype, "isnative", True) is False:
+        raise ValueError("the array has the other order of bytes, and nothing is converted: x.astype(x.dtype.newbyteorder('=')) has this machine's")
     name = getattr(dtype, "name", None) or str(dtype)
     return str(name).removeprefix("torch.")
 
@@ -101,6 +115,15 @@ def assign(place: Any, result: Any) -> None:
     if len(to) != len(array):
         raise ValueError(f"the function returned {len(array)} bytes, and has place for {len(to)}: nothing is converted")
     to[:] = array
+
+
+def stream_or_current(stream: Stream | None) -> Stream:
+    """The stream that a caller named, or the current one."""
+    if stream is None:
+        return _core.current_stream()
+    if not isinstance(stream, _core.Stream):
+        raise TypeError(f"stream={stream!r} is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream")
+    return stream
 
 
 def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> Any:

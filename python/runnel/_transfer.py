@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import mmap
+import operator
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterable
 
 from runnel import _core, _interop
 
@@ -22,14 +23,13 @@ def to_device(x: Any, like: Any = None, stream: Stream | None = None) -> Any:
     has passed. Raises OutOfMemoryError, and what ``copy()`` raises.
     """
     shape, dtype = _interop.shape_of(x), _interop.dtype_of(x)
+    to = _interop.stream_or_current(stream)
     if like is None:
-        to = stream if stream is not None else _core.current_stream()
         made = _core.empty(_interop.nbytes_of(x), to)
         _core._shape(made, dtype, list(shape))
         _core.copy(made, x, to)
         return made
-    device = (stream if stream is not None else _core.current_stream()).device
-    array = _interop.new_array(like, shape, dtype, device)
+    array = _interop.new_array(like, shape, dtype, to.device)
     _core.copy(array, x, stream)
     return array
 
@@ -45,8 +45,12 @@ def to_host(x: Any, out: Any = None, stream: Stream | None = None) -> Any:
     if out is None:
         import numpy
 
-        dtype = _interop.dtype_of(x)
-        out = numpy.empty(_interop.shape_of(x), dtype="uint16" if dtype == "bfloat16" else dtype)
+        if isinstance(x, numpy.ndarray):
+            dtype = x.dtype
+        else:
+            name = _interop.dtype_of(x)
+            dtype = numpy.dtype("uint16" if name == "bfloat16" else name)
+        out = numpy.empty(_interop.shape_of(x), dtype)
     _core.copy(out, x, stream)
     return out
 
@@ -57,7 +61,9 @@ def pinned_empty(shape: int | tuple[int, ...], dtype: Any = "uint8") -> numpy.nd
     """
     import numpy
 
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = tuple(operator.index(size) for size in (shape if isinstance(shape, Iterable) else (shape,)))
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"shape={shape!r} has a negative size")
     kind = numpy.dtype(dtype)
     count = math.prod(sizes)
     memory: Any = _core.PinnedMemory(count * kind.itemsize)  # has the buffer protocol, which Python 3.11 has no type for
@@ -77,7 +83,7 @@ def map_file(path: str | os.PathLike[str], offset: int = 0, nbytes: int | None =
     anything refers to the result. Raises OSError, and ValueError for a part beyond the end. A file that becomes
     shorter while it is copied is an error of the copy.
     """
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:  # not a number: open() would close that file of the process
         size = os.fstat(file.fileno()).st_size
         count = size - offset if nbytes is None else nbytes
         if offset < 0 or count < 0 or offset + count > size:

@@ -7,15 +7,21 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
+#include <climits>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace binding {
 namespace {
 
 [[nodiscard]] std::size_t to_size(nb::handle number) {
   const std::size_t value = PyLong_AsSize_t(number.ptr());
-  if (value == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (value == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr)
+    throw nb::python_error();
   return value;
 }
 [[nodiscard]] std::ptrdiff_t to_difference(nb::handle number) {
@@ -42,12 +48,15 @@ namespace {
   if (result == nullptr) throw nb::python_error();
   return nb::steal(result);
 }
-[[nodiscard]] nb::object intern(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
+[[nodiscard]] nb::object intern(const char* name) {
+  return nb::steal(PyUnicode_InternFromString(name));
+}
 
 /// For how a stranger reads it: "no array: a list has no memory ...".
 [[noreturn]] void refuse_object(nb::handle object) {
   PyErr_Format(PyExc_TypeError,
-               "an object of type %R has no memory that runnel can copy: it wants an array with the buffer protocol (NumPy, mmap, bytes), "
+               "an object of type %R has no memory that runnel can copy: it wants an array with "
+               "the buffer protocol (NumPy, mmap, bytes), "
                "a torch tensor, __cuda_array_interface__ or __dlpack__",
                reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
   throw nb::python_error();
@@ -70,7 +79,10 @@ const Names& names() {
                                              intern("__dlpack__"),
                                              intern("__dlpack_device__"),
                                              intern("dtype"),
-                                             intern("hasobject")};
+                                             intern("hasobject"),
+                                             intern("is_cpu"),
+                                             intern("is_conj"),
+                                             intern("is_neg")};
   return *made;
 }
 
@@ -84,7 +96,8 @@ struct LaterClass {
     if (PyObject* const type = found.load(std::memory_order_relaxed)) return type;
     PyObject* const loaded = PyDict_GetItemWithError(modules, module.ptr());
     if (loaded == nullptr) return nullptr;
-    PyObject* const type = PyObject_GetAttr(loaded, name.ptr());  // null while the module is being imported
+    PyObject* const type =
+        PyObject_GetAttr(loaded, name.ptr());  // null while the module is being imported
     if (type == nullptr) PyErr_Clear();
     found = type;
     return type;
@@ -106,10 +119,23 @@ Array::~Array() {
 }
 
 void Array::open(nb::handle object, bool is_written) {
-  if (open_block(object) || open_torch(object) || open_buffer(object, is_written) || open_cuda_array(object, is_written) ||
-      open_dlpack(object, is_written))
+  if (open_block(object) || open_torch(object) || open_buffer(object, is_written) ||
+      open_cuda_array(object, is_written) || open_dlpack(object, is_written))
     return;
   refuse_object(object);
+}
+
+std::size_t size_of(std::span<const std::ptrdiff_t> shape, std::size_t item_bytes) {
+  std::size_t bytes = item_bytes;
+  bool is_too_large = false;
+  for (const std::ptrdiff_t size : shape) {
+    if (size < 0) refuse_value("the array's shape has a negative size");
+    is_too_large |= __builtin_mul_overflow(bytes, static_cast<std::size_t>(size), &bytes);
+  }
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  if (is_too_large || bytes > PTRDIFF_MAX)
+    refuse_value("the array's shape is larger than any memory");
+  return bytes;
 }
 
 bool Array::open_block(nb::handle object) {
@@ -123,27 +149,53 @@ bool Array::open_block(nb::handle object) {
   return true;
 }
 
-/// NumPy's arrays of objects hold references, which a copy of bytes would not count. Their buffer does not say what they hold unless it is
-/// asked for its format, which arrays of times refuse to tell.
-void Array::refuse_objects(nb::handle object) const {
-  if (item_bytes % sizeof(PyObject*) != 0) return;
+namespace {
+[[nodiscard]] bool is_numpy_array(nb::handle object) {
   auto* const type = reinterpret_cast<PyTypeObject*>(numpy_array_type());
-  if (type == nullptr || PyType_IsSubtype(Py_TYPE(object.ptr()), type) == 0) return;
-  if (!attribute(attribute(object, names().dtype), names().hasobject).is(nb::handle(Py_True))) return;
-  PyErr_SetString(PyExc_TypeError, "an array of Python objects cannot be copied as bytes: its elements are references");
+  return type != nullptr && PyType_IsSubtype(Py_TYPE(object.ptr()), type) != 0;
+}
+/// Whether a buffer's format, as "T{b:flag:O:value:}", has references; the names of fields stand
+/// between colons.
+[[nodiscard]] bool has_references(const char* format) {
+  bool is_name = false;
+  for (; format != nullptr && *format != '\0'; ++format) {
+    if (*format == ':') is_name = !is_name;
+    if (*format == 'O' && !is_name) return true;
+  }
+  return false;
+}
+}  // namespace
+
+/// A copy of bytes would not count the references in arrays of Python objects. NumPy's arrays of
+/// times refuse to tell their format.
+void Array::refuse_objects(nb::handle object, bool is_numpy) const {
+  if (item_bytes < sizeof(PyObject*)) return;
+  const bool has_objects =
+      is_numpy
+          ? attribute(attribute(object, names().dtype), names().hasobject).is(nb::handle(Py_True))
+          : has_references(view_.format);
+  if (!has_objects) return;
+  PyErr_SetString(
+      PyExc_TypeError,
+      "an array of Python objects cannot be copied as bytes: its elements are references");
   throw nb::python_error();
 }
 
 bool Array::open_buffer(nb::handle object, bool is_written) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return false;
-  if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_STRIDES) != 0) throw nb::python_error();
-  if (is_written && view_.readonly != 0) refuse_buffer("the destination is read-only: the order is copy(destination, source)");
+  const bool is_numpy = is_numpy_array(object);
+  if (PyObject_GetBuffer(object.ptr(), &view_,
+                         is_numpy ? PyBUF_STRIDES : PyBUF_STRIDES | PyBUF_FORMAT) != 0)
+    throw nb::python_error();
+  if (is_written && view_.readonly != 0)
+    refuse_buffer("the destination is read-only: the order is copy(destination, source)");
   data = view_.buf;
   bytes = static_cast<std::size_t>(view_.len);
   item_bytes = static_cast<std::size_t>(view_.itemsize);
-  refuse_objects(object);
+  refuse_objects(object, is_numpy);
   if (view_.strides == nullptr || PyBuffer_IsContiguous(&view_, 'C') != 0) return true;
-  if (view_.ndim > most_dimensions) refuse_value("an array of more than 16 dimensions that is not contiguous");
+  if (view_.ndim > most_dimensions)
+    refuse_value("an array of more than 16 dimensions that is not contiguous");
   is_contiguous = false;
   dimensions = view_.ndim;
   for (int i = 0; i < dimensions; ++i) {
@@ -157,8 +209,11 @@ void Array::set_shape(nb::handle of_shape, nb::handle of_strides, std::ptrdiff_t
   const nb::object sizes = nb::steal(PySequence_Tuple(of_shape.ptr()));
   const nb::object steps = nb::steal(PySequence_Tuple(of_strides.ptr()));
   if (!sizes.is_valid() || !steps.is_valid()) throw nb::python_error();
+  if (PyTuple_Size(sizes.ptr()) > most_dimensions)
+    refuse_value("an array of more than 16 dimensions");
   dimensions = static_cast<int>(PyTuple_Size(sizes.ptr()));
-  if (dimensions > most_dimensions || PyTuple_Size(steps.ptr()) != dimensions) refuse_value("an array of more than 16 dimensions");
+  if (PyTuple_Size(steps.ptr()) != dimensions)
+    refuse_value("the array's shape and its strides have different lengths");
   for (int i = 0; i < dimensions; ++i) {
     const auto at = static_cast<std::size_t>(i);
     shape[at] = to_difference(PyTuple_GetItem(sizes.ptr(), i));
@@ -166,92 +221,180 @@ void Array::set_shape(nb::handle of_shape, nb::handle of_strides, std::ptrdiff_t
   }
 }
 
-/// Sets bytes and is_contiguous by shape and strides.
-void Array::find_size() noexcept {
-  bytes = item_bytes;
-  std::ptrdiff_t expected = static_cast<std::ptrdiff_t>(item_bytes);
+/// The strides of an array without gaps. @throws ValueError
+void Array::set_packed_strides() {
+  const auto all = std::span{shape}.first(static_cast<std::size_t>(dimensions));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    strides[i] = static_cast<std::ptrdiff_t>(size_of(all.subspan(i + 1), item_bytes));
+}
+
+/// Sets bytes and is_contiguous by shape and strides. @throws ValueError for sizes that no memory
+/// has
+void Array::find_size() {
+  bytes = size_of(std::span{shape}.first(static_cast<std::size_t>(dimensions)), item_bytes);
   is_contiguous = true;
+  if (bytes == 0) return;
+  auto expected = static_cast<std::ptrdiff_t>(item_bytes);
   for (int i = dimensions - 1; i >= 0; --i) {
     const auto at = static_cast<std::size_t>(i);
     if (shape[at] != 1 && strides[at] != expected) is_contiguous = false;
     expected *= shape[at];
-    bytes *= static_cast<std::size_t>(shape[at]);
   }
-  if (bytes == 0) is_contiguous = true;
 }
+
+namespace {
+/// Memory has an address if it has bytes. @throws ValueError
+void refuse_null(const void* data, std::size_t bytes) {
+  if (data == nullptr && bytes > 0) refuse_value("the array has no memory here: its address is 0");
+}
+constexpr bool is_on_host = std::string_view{RUNNEL_BACKEND} == "host";
+/// @throws BufferError where this process's backend has no device
+void refuse_device_memory() {
+  if constexpr (is_on_host)
+    refuse_buffer(
+        "the array is in a GPU's memory, and runnel uses its host backend: runnel.why_no_device() "
+        "says why, and "
+        "RUNNEL_BACKEND chooses another one");
+}
+}  // namespace
+
+namespace {
+/// A conjugate or a negative of torch's may be a view whose memory has the numbers before that.
+void refuse_unresolved(nb::handle tensor) {
+  for (const nb::object* const name : {&names().is_conj, &names().is_neg}) {
+    const nb::object question = attribute_or_null(tensor, *name);  // not in old torch
+    if (question.is_valid() && nb::object(question()).is(nb::handle(Py_True)))
+      refuse_value(
+          "the tensor's memory has other numbers than the tensor, which is a conjugate or a "
+          "negative: "
+          "x.resolve_conj().resolve_neg() makes one that has them");
+  }
+}
+}  // namespace
 
 bool Array::open_torch(nb::handle object) {
   PyObject* const type = torch_tensor_type();
-  if (type == nullptr || (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != type && PyObject_IsInstance(object.ptr(), type) != 1)) {
+  if (type == nullptr || (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != type &&
+                          PyObject_IsInstance(object.ptr(), type) != 1)) {
     PyErr_Clear();
     return false;
   }
   const Names& n = names();
   data = reinterpret_cast<void*>(to_size(call_method(object, n.data_ptr)));
   const nb::object size = attribute_or_null(object, n.nbytes);  // not in torch before 2.1
-  bytes = size.is_valid() ? to_size(size) : to_size(call_method(object, n.numel)) * to_size(call_method(object, n.element_size));
+  bytes = size.is_valid() ? to_size(size)
+                          : to_size(call_method(object, n.numel)) *
+                                to_size(call_method(object, n.element_size));
   framework = Framework::torch;
   if (attribute(object, n.is_cuda).is(nb::handle(Py_True))) {
+    refuse_device_memory();
     kind = runnel::MemoryKind::device;
     device = static_cast<int>(to_difference(attribute(attribute(object, n.device), n.index)));
-  } else if (data == nullptr && bytes > 0) {
-    refuse_value("the tensor has no memory here: it is on a device that runnel does not know");
+  } else {
+    const nb::object is_cpu = attribute_or_null(object, n.is_cpu);  // not in old torch
+    if (is_cpu.is_valid() && !is_cpu.is(nb::handle(Py_True)))
+      refuse_value("the tensor has no memory here: it is on a device that runnel does not know");
   }
+  refuse_null(data, bytes);
+  refuse_unresolved(object);
   if (!call_method(object, n.is_contiguous).is(nb::handle(Py_True))) {
     item_bytes = to_size(call_method(object, n.element_size));
-    set_shape(attribute(object, n.shape), call_method(object, n.stride), static_cast<std::ptrdiff_t>(item_bytes));
+    set_shape(attribute(object, n.shape), call_method(object, n.stride),
+              static_cast<std::ptrdiff_t>(item_bytes));
     find_size();
   }
   owner_ = nb::borrow(object);
   return true;
 }
 
+namespace {
+/// An entry of __cuda_array_interface__. @throws ValueError if it is not there
+[[nodiscard]] nb::object entry(const nb::dict& description, const char* name) {
+  PyObject* const found = PyDict_GetItemString(description.ptr(), name);
+  if (found != nullptr) return nb::borrow(found);
+  PyErr_Format(PyExc_ValueError, "__cuda_array_interface__ has no entry '%s'", name);
+  throw nb::python_error();
+}
+/// The bytes of an element of a type as "<f4". @throws ValueError
+[[nodiscard]] std::size_t item_size(const nb::object& type) {
+  const auto text = nb::cast<std::string>(type);
+  std::size_t bytes = 0;
+  const char* const end = text.data() + text.size();
+  const bool is_number = text.size() > 2 &&
+                         std::from_chars(text.data() + 2, end, bytes).ptr == end &&
+                         bytes <= INT_MAX;
+  if (is_number && text[1] != 'O' && text[1] != 't') return text[1] == 'U' ? bytes * 4 : bytes;
+  PyErr_Format(PyExc_ValueError,
+               "__cuda_array_interface__ has elements of the type %R: one is written as '<f4'",
+               type.ptr());
+  throw nb::python_error();
+}
+}  // namespace
+
 bool Array::open_cuda_array(nb::handle object, bool is_written) {
   const nb::object found = attribute_or_null(object, names().cuda_array);
   if (!found.is_valid()) return false;
+  refuse_device_memory();
   const nb::dict description = nb::cast<nb::dict>(found);
-  const nb::tuple place = nb::cast<nb::tuple>(description["data"]);
-  data = reinterpret_cast<void*>(to_size(place[0]));
-  if (is_written && nb::cast<bool>(place[1])) refuse_buffer("the destination is read-only: the order is copy(destination, source)");
-  const std::string type = nb::cast<std::string>(nb::object(description["typestr"]));
-  item_bytes = type.size() > 2 ? std::stoul(type.substr(2)) : 1;
+  const nb::object place = entry(description, "data");
+  data = reinterpret_cast<void*>(to_size(nb::object(place[0])));
+  if (is_written && nb::cast<bool>(nb::object(place[1])))
+    refuse_buffer("the destination is read-only: the order is copy(destination, source)");
+  item_bytes = item_size(entry(description, "typestr"));
   const nb::object steps = nb::borrow(description.attr("get")("strides"));
-  if (steps.is_none()) {
-    bytes = item_bytes;
-    for (nb::handle each : nb::borrow(nb::handle(description["shape"]))) bytes *= to_size(each);
-  } else {
-    set_shape(description["shape"], steps, 1);
-    find_size();
-  }
-  const nb::object module = nb::borrow(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())))).attr("__module__");
+  const nb::object sizes = entry(description, "shape");
+  set_shape(sizes, steps.is_none() ? sizes : steps, 1);
+  if (steps.is_none()) set_packed_strides();
+  find_size();
+  refuse_null(data, bytes);
+  const nb::object module =
+      nb::borrow(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())))).attr("__module__");
   if (nb::cast<std::string>(nb::object(module)).rfind("cupy", 0) == 0) framework = Framework::cupy;
   owner_ = nb::borrow(object);
   return true;
 }
 
+namespace {
+/// @throws BufferError for memory that this backend cannot reach
+void refuse_other_devices(int type) {
+  using namespace dlpack;
+  constexpr std::string_view backend = RUNNEL_BACKEND;
+  const bool is_of_host =
+      type == cpu || type == cuda_host || type == rocm_host || type == cuda_managed;
+  if (is_of_host || (type == cuda && backend == "cuda") || (type == rocm && backend == "hip"))
+    return;
+  if (type == cuda || type == rocm) refuse_device_memory();
+  refuse_buffer(
+      "the array is on a device that runnel does not know: __dlpack_device__() names another kind");
+}
+}  // namespace
+
 bool Array::open_dlpack(nb::handle object, bool is_written) {
   const nb::object make = attribute_or_null(object, names().dlpack);
   if (!make.is_valid()) return false;
   const nb::object place = call_method(object, names().dlpack_device);
-  const int device_type = nb::cast<int>(place[0]);
+  const int device_type = nb::cast<int>(nb::object(place[0]));
+  refuse_other_devices(device_type);
   // Orders nothing: the caller does, as with every other array.
   nb::dict keywords;
-  if (device_type != dlpack::cpu && device_type != dlpack::cuda_host && device_type != dlpack::rocm_host) keywords["stream"] = -1;
+  if (device_type != dlpack::cpu && device_type != dlpack::cuda_host &&
+      device_type != dlpack::rocm_host)
+    keywords["stream"] = -1;
   owner_ = nb::steal(PyObject_Call(make.ptr(), nb::tuple(nb::make_tuple()).ptr(), keywords.ptr()));
   if (!owner_.is_valid()) throw nb::python_error();
   const dlpack::Tensor& tensor = dlpack::tensor_of(owner_, is_written);
   data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   item_bytes = (static_cast<std::size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
   dimensions = tensor.ndim;
-  if (dimensions > most_dimensions) refuse_value("an array of more than 16 dimensions");
-  std::ptrdiff_t step = static_cast<std::ptrdiff_t>(item_bytes);
-  for (int i = dimensions - 1; i >= 0; --i) {
-    const auto at = static_cast<std::size_t>(i);
-    shape[at] = tensor.shape[i];
-    strides[at] = tensor.strides != nullptr ? tensor.strides[i] * static_cast<std::ptrdiff_t>(item_bytes) : step;
-    step *= shape[at];
-  }
+  if (dimensions < 0 || dimensions > most_dimensions)
+    refuse_value("an array of more than 16 dimensions");
+  for (int i = 0; i < dimensions; ++i) shape[static_cast<std::size_t>(i)] = tensor.shape[i];
+  set_packed_strides();
+  for (int i = 0; i < dimensions && tensor.strides != nullptr; ++i)
+    strides[static_cast<std::size_t>(i)] =
+        tensor.strides[i] * static_cast<std::ptrdiff_t>(item_bytes);
   find_size();
+  refuse_null(tensor.data, bytes);
   return true;
 }
 

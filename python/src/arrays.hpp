@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of Python's arrays: the buffer protocol (NumPy, mmap, bytes), torch, __cuda_array_interface__, DLPack, and runnel's own
-// blocks.
+// The memory of Python's arrays: the buffer protocol (NumPy, mmap, bytes), torch,
+// __cuda_array_interface__, DLPack, and runnel's own blocks.
 #pragma once
 
 #include "references.hpp"
@@ -10,13 +10,18 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <span>
 
 namespace binding {
 
 /// Whose streams an array's work goes to where no stream is current.
 enum class Framework : unsigned char { none, torch, cupy };
 
-/// The memory of an array, for as long as this object lives. Made and destroyed under the interpreter's lock.
+/// The bytes of an array without gaps. @throws ValueError for sizes that no memory has
+[[nodiscard]] std::size_t size_of(std::span<const std::ptrdiff_t> shape, std::size_t item_bytes);
+
+/// The memory of an array, for as long as this object lives. Made and destroyed under the
+/// interpreter's lock.
 class Array {
  public:
   static constexpr int most_dimensions = 16;
@@ -26,7 +31,8 @@ class Array {
   Array& operator=(const Array&) = delete;
   ~Array();
 
-  /// Takes hold of the memory of `object`. @throws TypeError for an object without memory; BufferError where it must be writable and is not
+  /// Takes hold of the memory of `object`. @throws TypeError for an object without memory;
+  /// BufferError where it must be writable and is not
   void open(nb::handle object, bool is_written);
 
   void* data = nullptr;
@@ -47,8 +53,9 @@ class Array {
   bool open_cuda_array(nb::handle object, bool is_written);
   bool open_dlpack(nb::handle object, bool is_written);
   void set_shape(nb::handle shape, nb::handle strides, std::ptrdiff_t stride_unit);
-  void find_size() noexcept;
-  void refuse_objects(nb::handle object) const;
+  void set_packed_strides();
+  void find_size();
+  void refuse_objects(nb::handle object, bool is_numpy) const;
 
   Py_buffer view_{};  // view_.obj is null where there is none
   nb::object owner_;
@@ -62,8 +69,9 @@ struct KeptArrays : Holder {
 
 /// The names of Python that are looked up at each call, made once.
 struct Names {
-  nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride, element_size;
-  nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject;
+  nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride,
+      element_size;
+  nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject, is_cpu, is_conj, is_neg;
 };
 [[nodiscard]] const Names& names();
 /// torch.Tensor if torch is loaded; else null. The same for numpy.ndarray.

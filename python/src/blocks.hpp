@@ -18,7 +18,8 @@
 
 namespace binding {
 
-/// Contiguous elements in device memory: an owned block, a part of one, or a chunk of overlap(), which ends with its call.
+/// Contiguous elements in device memory: an owned block, a part of one, or a chunk of overlap(),
+/// which ends with its call.
 class Block {
  public:
   struct Memory {
@@ -39,7 +40,8 @@ class Block {
   dlpack::Type type{dlpack::unsigned_integer, 8, 1};
   std::string type_name = "uint8";
   std::shared_ptr<Memory> memory;
-  bool is_in_order = false;  // the host may use it without a wait: within a function that runs in stream order
+  bool is_in_order =
+      false;  // the host may use it without a wait: within a function that runs in stream order
 
  private:
   runnel::StreamRef stream_;

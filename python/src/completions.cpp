@@ -19,11 +19,13 @@
 namespace binding {
 namespace {
 
-/// What has completed, for one event loop. The library's threads add to it without the interpreter's lock, and wake the loop by its file.
+/// What has completed, for one event loop. The library's threads add to it without the
+/// interpreter's lock, and wake the loop by its file.
 class Queue {
  public:
   Queue() : file_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
-    if (file_ < 0) throw std::system_error{errno, std::generic_category(), "make a queue of completions"};
+    if (file_ < 0)
+      throw std::system_error{errno, std::generic_category(), "make a queue of completions"};
   }
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -60,7 +62,8 @@ struct PyQueue {
 [[nodiscard]] nb::list take(PyQueue& self) {
   drop_now();
   nb::list made;
-  for (const Queue::Done& done : self.queue->take()) made.append(nb::make_tuple(done.number, python_exception(done.error)));
+  for (const Queue::Done& done : self.queue->take())
+    made.append(nb::make_tuple(done.number, python_exception(done.error)));
   return made;
 }
 
@@ -71,7 +74,9 @@ struct PyQueue {
 template <class T>
 void submit(PyQueue& self, T& source, std::uint64_t number) {
   unlocked([&] {
-    waited(source).on_complete([queue = self.queue, number](const runnel::Outcome& outcome) { queue->add({number, outcome.error()}); });
+    waited(source).on_complete([queue = self.queue, number](const runnel::Outcome& outcome) {
+      queue->add({number, outcome.error()});
+    });
   });
 }
 
@@ -97,15 +102,23 @@ void on_done(T& source, nb::callable function) {
 
 template <class T>
 void bind_to(nb::class_<T>& type) {
-  type.def("on_done", &on_done<T>, nb::arg("function"),
-           nb::sig("def on_done(self, function: typing.Callable[[BaseException | None], object]) -> None"),
-           "Calls ``function(error)`` once, on a thread of the library, when everything so far is complete\n"
-           "or has failed: ``error`` is what ``synchronize()`` would raise, or None. The function may use\n"
-           "streams, and must not wait for another such function.");
   type.def(
-      "__await__", [](nb::handle self) { return nb::module_::import_("runnel._asyncio").attr("completion")(self).attr("__await__")(); },
+      "on_done", &on_done<T>, nb::arg("function"),
+      nb::sig(
+          "def on_done(self, function: typing.Callable[[BaseException | None], object]) -> None"),
+      "Calls ``function(error)`` once, on a thread of the library, when everything so far is "
+      "complete\n"
+      "or has failed: ``error`` is what ``synchronize()`` would raise, or None. The function may "
+      "use\n"
+      "streams, and must not wait for another such function.");
+  type.def(
+      "__await__",
+      [](nb::handle self) {
+        return nb::module_::import_("runnel._asyncio").attr("completion")(self).attr("__await__")();
+      },
       nb::sig("def __await__(self) -> typing.Generator[object, None, None]"),
-      "``await`` returns when everything so far is complete, and raises what ``synchronize()`` would\n"
+      "``await`` returns when everything so far is complete, and raises what ``synchronize()`` "
+      "would\n"
       "raise. The loop goes on meanwhile.");
 }
 
@@ -115,10 +128,12 @@ void bind_completions_of(nb::class_<PyStream>& stream) { bind_to(stream); }
 void bind_completions_of(nb::class_<PyEvent>& event) { bind_to(event); }
 
 void bind_completions(nb::module_& module) {
-  nb::class_<PyQueue>(module, "_Completions", nb::is_weak_referenceable(), "What has completed, for one event loop.")
+  nb::class_<PyQueue>(module, "_Completions", nb::is_weak_referenceable(),
+                      "What has completed, for one event loop.")
       .def(nb::init<>())
       .def_prop_ro(
-          "file", [](const PyQueue& self) { return self.queue->file(); }, "Readable once something has completed.")
+          "file", [](const PyQueue& self) { return self.queue->file(); },
+          "Readable once something has completed.")
       .def("submit", &submit<PyStream>, nb::arg("source"), nb::arg("number"))
       .def("submit", &submit<PyEvent>, nb::arg("source"), nb::arg("number"))
       .def("take", &take, nb::sig("def take(self) -> list[tuple[int, BaseException | None]]"),
@@ -126,12 +141,14 @@ void bind_completions(nb::module_& module) {
   module.def(
       "_finish",
       [](double seconds) {
-        const auto time = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>{seconds});
+        const auto time = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+            std::chrono::duration<double>{seconds});
         const bool is_quiet = unlocked([time] { return runnel::quiesce_for(time); });
         drop_now();
         return is_quiet;
       },
-      nb::arg("seconds"), "Waits until no host function is enqueued or runs. False: the time ran out first.");
+      nb::arg("seconds"),
+      "Waits until no host function is enqueued or runs. False: the time ran out first.");
   module.def("_park", &park_threads, "From now on other threads do not come back from a call.");
   module.def("_close", &close_interpreter, "From now on no thread of the library calls Python.");
 }

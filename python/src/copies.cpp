@@ -23,11 +23,13 @@ namespace binding {
 namespace {
 
 constexpr const char* result_names[] = {"nothing", "direct", "staged", "inlined", "blocked"};
-static_assert(static_cast<int>(runnel::CopyResult::nothing) == 0 && static_cast<int>(runnel::CopyResult::blocked) == 4);
+static_assert(static_cast<int>(runnel::CopyResult::nothing) == 0 &&
+              static_cast<int>(runnel::CopyResult::blocked) == 4);
 [[nodiscard]] nb::object name_of(runnel::CopyResult result) {
   static const auto* const made = [] {
     auto* const names = new std::vector<nb::object>;
-    for (const char* const name : result_names) names->push_back(nb::steal(PyUnicode_InternFromString(name)));
+    for (const char* const name : result_names)
+      names->push_back(nb::steal(PyUnicode_InternFromString(name)));
     return names;
   }();
   return (*made)[static_cast<std::size_t>(result)];
@@ -48,12 +50,16 @@ static_assert(static_cast<int>(runnel::CopyResult::nothing) == 0 && static_cast<
 }
 
 void refuse_sizes(const Array& to, const Array& from) {
-  PyErr_Format(PyExc_ValueError, "the destination has %zu bytes and the source has %zu: a copy converts and broadcasts nothing", to.bytes,
-               from.bytes);
+  PyErr_Format(PyExc_ValueError,
+               "the destination has %zu bytes and the source has %zu: a copy converts and "
+               "broadcasts nothing",
+               to.bytes, from.bytes);
   throw nb::python_error();
 }
 
-[[nodiscard]] std::size_t to_size(std::ptrdiff_t stride) noexcept { return static_cast<std::size_t>(stride); }
+[[nodiscard]] std::size_t to_size(std::ptrdiff_t stride) noexcept {
+  return static_cast<std::size_t>(stride);
+}
 
 /// The strides of an array that is contiguous, for the shape of the other one.
 void set_strides(Array& array, const Array& other) {
@@ -70,37 +76,48 @@ using Dimensions = std::vector<runnel::detail::StridedDimension>;
 /// @throws ValueError if one array has its rows where the other has its columns
 void refuse_other_orders(Dimensions dimensions) {
   std::erase_if(dimensions, [](const auto& each) { return each.count <= 1; });
-  std::sort(dimensions.begin(), dimensions.end(), [](const auto& a, const auto& b) { return a.to_stride < b.to_stride; });
-  if (!std::is_sorted(dimensions.begin(), dimensions.end(), [](const auto& a, const auto& b) { return a.from_stride < b.from_stride; }))
-    refuse_value("the arrays have their elements in different orders, as C's and Fortran's: numpy.ascontiguousarray(x) makes one of C's");
+  std::sort(dimensions.begin(), dimensions.end(),
+            [](const auto& a, const auto& b) { return a.to_stride < b.to_stride; });
+  if (!std::is_sorted(dimensions.begin(), dimensions.end(),
+                      [](const auto& a, const auto& b) { return a.from_stride < b.from_stride; }))
+    refuse_value(
+        "the arrays have their elements in different orders, as C's and Fortran's: "
+        "numpy.ascontiguousarray(x) makes one of C's");
 }
 /// The dimensions of two arrays of which one at least is not contiguous. @throws ValueError
 [[nodiscard]] Dimensions dimensions_of(Array& to, Array& from) {
   set_strides(to, from);
   set_strides(from, to);
-  if (!std::equal(to.shape.begin(), to.shape.begin() + to.dimensions, from.shape.begin(), from.shape.begin() + from.dimensions))
+  if (!std::equal(to.shape.begin(), to.shape.begin() + to.dimensions, from.shape.begin(),
+                  from.shape.begin() + from.dimensions))
     refuse_value("arrays that are not contiguous are copied if they have one shape");
   Dimensions made;
   for (std::size_t i = 0; i < static_cast<std::size_t>(from.dimensions); ++i) {
     if (from.shape[i] > 1 && (to.strides[i] <= 0 || from.strides[i] <= 0))
-      refuse_value("an array that runs backwards, or repeats itself, cannot be copied: make it contiguous first");
+      refuse_value(
+          "an array that runs backwards, or repeats itself, cannot be copied: make it contiguous "
+          "first");
     made.push_back({to_size(from.shape[i]), to_size(to.strides[i]), to_size(from.strides[i])});
   }
   refuse_other_orders(made);
   return made;
 }
-[[nodiscard]] runnel::CopyResult copy_strided(runnel::StreamRef stream, const Array& to, const Array& from, Dimensions dimensions,
+[[nodiscard]] runnel::CopyResult copy_strided(runnel::StreamRef stream, const Array& to,
+                                              const Array& from, Dimensions dimensions,
                                               const runnel::CopyOptions& options) {
-  return runnel::detail::copy_strided(stream, to.data, from.data, from.item_bytes, dimensions, options, "copy an array");
+  return runnel::detail::copy_strided(stream, to.data, from.data, from.item_bytes, dimensions,
+                                      options, "copy an array");
 }
 
 [[nodiscard]] bool is_pending(runnel::CopyResult result) noexcept {
   return result == runnel::CopyResult::direct || result == runnel::CopyResult::staged;
 }
-[[nodiscard]] bool is_pending(const runnel::CopyBatchResult& result) noexcept { return result.direct + result.staged > 0; }
+[[nodiscard]] bool is_pending(const runnel::CopyBatchResult& result) noexcept {
+  return result.direct + result.staged > 0;
+}
 
-/// Keeps the arrays until the stream has passed, if the copy is under way. If that fails, waits for the stream, so that nothing is freed
-/// early. Requires: not the interpreter's lock.
+/// Keeps the arrays until the stream has passed, if the copy is under way. If that fails, waits for
+/// the stream, so that nothing is freed early. Requires: not the interpreter's lock.
 void keep_if_pending(runnel::StreamRef stream, bool is_pending, Kept& arrays) {
   if (!is_pending) return;
   try {
@@ -138,7 +155,8 @@ template <class F>
   });
 }
 
-[[nodiscard]] nb::object copy(nb::handle to, nb::handle from, nb::handle stream, nb::handle pageable, bool any_time) {
+[[nodiscard]] nb::object copy(nb::handle to, nb::handle from, nb::handle stream,
+                              nb::handle pageable, bool any_time) {
   drop_now();
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(to, true);
@@ -151,7 +169,9 @@ template <class F>
   options.from_kind = out_of.kind;
   Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
   if (into.is_contiguous && out_of.is_contiguous)
-    return name_of(enqueue(in, kept, [&] { return runnel::copy_bytes(in, into.data, out_of.data, into.bytes, options); }));
+    return name_of(enqueue(in, kept, [&] {
+      return runnel::copy_bytes(in, into.data, out_of.data, into.bytes, options);
+    }));
   const Dimensions dimensions = dimensions_of(into, out_of);
   const auto copy_rows = [&] { return copy_strided(in, into, out_of, dimensions, options); };
   return name_of(enqueue_parts(in, kept, copy_rows));
@@ -172,12 +192,15 @@ struct KeptPairs : Holder {
   arrays->to.open(PyTuple_GetItem(items.ptr(), 0), true);
   arrays->from.open(PyTuple_GetItem(items.ptr(), 1), false);
   if (!arrays->to.is_contiguous || !arrays->from.is_contiguous) {
-    PyErr_Format(PyExc_ValueError, "copies[%zu] has an array that is not contiguous: copy() takes those, one at a time", at);
+    PyErr_Format(
+        PyExc_ValueError,
+        "copies[%zu] has an array that is not contiguous: copy() takes those, one at a time", at);
     throw nb::python_error();
   }
   if (arrays->to.bytes != arrays->from.bytes) {
-    PyErr_Format(PyExc_ValueError, "copies[%zu]: the destination has %zu bytes and the source has %zu", at, arrays->to.bytes,
-                 arrays->from.bytes);
+    PyErr_Format(PyExc_ValueError,
+                 "copies[%zu]: the destination has %zu bytes and the source has %zu", at,
+                 arrays->to.bytes, arrays->from.bytes);
     throw nb::python_error();
   }
   return arrays;
@@ -193,19 +216,24 @@ struct KeptPairs : Holder {
   return made;
 }
 
-[[nodiscard]] nb::dict copy_many(nb::handle copies, nb::handle stream, nb::handle pageable, bool any_time) {
+[[nodiscard]] nb::dict copy_many(nb::handle copies, nb::handle stream, nb::handle pageable,
+                                 bool any_time) {
   drop_now();
   auto kept = std::make_unique<KeptPairs>();
-  for (nb::handle each : nb::iter(copies)) kept->pairs.push_back(open_pair(each, kept->pairs.size()));
+  for (nb::handle each : nb::iter(copies))
+    kept->pairs.push_back(open_pair(each, kept->pairs.size()));
   if (kept->pairs.empty()) return counts_of({});
   std::vector<runnel::CopyOperation> operations;
   operations.reserve(kept->pairs.size());
   for (const auto& pair : kept->pairs)
-    operations.push_back({pair->to.data, pair->from.data, pair->to.bytes, pair->to.kind, pair->from.kind});
-  const runnel::StreamRef in = stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
+    operations.push_back(
+        {pair->to.data, pair->from.data, pair->to.bytes, pair->to.kind, pair->from.kind});
+  const runnel::StreamRef in =
+      stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
   const runnel::CopyOptions options = options_of(pageable, any_time);
   Kept holder{kept.release()};
-  return counts_of(enqueue_parts(in, holder, [&] { return runnel::copy_batch(in, operations, options); }));
+  return counts_of(
+      enqueue_parts(in, holder, [&] { return runnel::copy_batch(in, operations, options); }));
 }
 
 void fill(nb::handle array, int value, nb::handle stream) {
@@ -226,34 +254,52 @@ void fill(nb::handle array, int value, nb::handle stream) {
 }  // namespace
 
 void bind_copies(nb::module_& module) {
-  module.def(
-      "copy", &copy, nb::arg("dst").none(), nb::arg("src").none(), nb::arg("stream") = nb::none(), nb::kw_only(),
-      nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
-      nb::sig("def copy(dst: object, src: object, stream: Stream | None = None, *, pageable: typing.Literal['stage', 'block', 'refuse'] "
-              "| None = None, any_time: bool = False) -> typing.Literal['nothing', 'direct', 'staged', 'inlined', 'blocked']"),
-      "Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` (default: the\n"
-      "current stream; if none is set, the stream of the arrays' framework). Returns at once, also for\n"
-      "memory that is not pinned, and says what was done: ``'direct'`` and ``'staged'``: enqueued;\n"
-      "``'inlined'``: small, and done; ``'blocked'``: the caller was held; ``'nothing'``: nothing to\n"
-      "do.\n\n"
-      "The copy keeps both arrays until it is complete. ``src`` must not be written until then, nor\n"
-      "``dst`` be read: wait for the stream. Nothing is converted. Arrays that are not contiguous need\n"
-      "one shape, and go as rows and slices.\n\n"
-      "``pageable``: ``'stage'`` (default) goes through pinned memory; ``'block'`` holds the caller;\n"
-      "``'refuse'`` raises. ``any_time=True``: nothing that is enqueued writes ``src``, so that a busy\n"
-      "stream does not delay the reading.\n\n"
-      "Raises ValueError (sizes, shapes), BufferError (``dst`` is read-only), TypeError (no array),\n"
-      "InvalidArgument, Error.");
-  module.def("copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream") = nb::none(), nb::kw_only(),
-             nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
-             nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], stream: Stream | None = None, *, pageable: "
-                     "typing.Literal['stage', 'block', 'refuse'] | None = None, any_time: bool = False) -> dict[str, int]"),
-             "All copies of a list of pairs ``(dst, src)``, as one job, in no order among themselves: none may\n"
-             "write what another uses. Returns how many went which way, by the names of ``copy()``. All arrays\n"
-             "are contiguous. Raises as ``copy()``, before anything is enqueued; the text names the pair.");
-  module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"), nb::arg("stream") = nb::none(),
+  module.def("copy", &copy, nb::arg("dst").none(), nb::arg("src").none(),
+             nb::arg("stream") = nb::none(), nb::kw_only(), nb::arg("pageable") = nb::none(),
+             nb::arg("any_time") = false,
+             nb::sig("def copy(dst: object, src: object, stream: Stream | None = None, *, "
+                     "pageable: typing.Literal['stage', 'block', 'refuse'] "
+                     "| None = None, any_time: bool = False) -> typing.Literal['nothing', "
+                     "'direct', 'staged', 'inlined', 'blocked']"),
+             "Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` "
+             "(default: the\n"
+             "current stream; if none is set, the stream of the arrays' framework). Returns at "
+             "once, also for\n"
+             "memory that is not pinned, and says what was done: ``'direct'`` and ``'staged'``: "
+             "enqueued;\n"
+             "``'inlined'``: small, and done; ``'blocked'``: the caller was held; ``'nothing'``: "
+             "nothing to\n"
+             "do.\n\n"
+             "The copy keeps both arrays until it is complete. ``src`` must not be written until "
+             "then, nor\n"
+             "``dst`` be read: wait for the stream. Nothing is converted. Arrays that are not "
+             "contiguous need\n"
+             "one shape, and go as rows and slices.\n\n"
+             "``pageable``: ``'stage'`` (default) goes through pinned memory; ``'block'`` holds "
+             "the caller;\n"
+             "``'refuse'`` raises. ``any_time=True``: nothing that is enqueued writes ``src``, so "
+             "that a busy\n"
+             "stream does not delay the reading.\n\n"
+             "Raises ValueError (sizes, shapes), BufferError (``dst`` is read-only), TypeError (no "
+             "array),\n"
+             "InvalidArgument, Error.");
+  module.def("copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream") = nb::none(),
+             nb::kw_only(), nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
+             nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], "
+                     "stream: Stream | None = None, *, pageable: "
+                     "typing.Literal['stage', 'block', 'refuse'] | None = None, any_time: bool = "
+                     "False) -> dict[str, int]"),
+             "All copies of a list of pairs ``(dst, src)``, as one job, in no order among "
+             "themselves: none may\n"
+             "write what another uses. Returns how many went which way, by the names of "
+             "``copy()``. All arrays\n"
+             "are contiguous. Raises as ``copy()``, before anything is enqueued; the text names "
+             "the pair.");
+  module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"),
+             nb::arg("stream") = nb::none(),
              nb::sig("def fill(array: object, value: int, stream: Stream | None = None) -> None"),
-             "Sets every byte of an array to ``value`` (0 to 255), in the order of ``stream``. Keeps the array\n"
+             "Sets every byte of an array to ``value`` (0 to 255), in the order of ``stream``. "
+             "Keeps the array\n"
              "until then.");
 }
 

@@ -15,9 +15,9 @@
 namespace binding {
 namespace {
 
-// The variable holds None or a node (stream, the node before, the stream of the `with` that made it or None): a list that is never
-// changed, so that a context that was copied keeps its own. The node of a `with` with nothing before it, the usual one, is the stream
-// itself.
+// The variable holds None or a node (stream, the node before, the stream of the `with` that made it
+// or None): a list that is never changed, so that a context that was copied keeps its own. The node
+// of a `with` with nothing before it, the usual one, is the stream itself.
 [[nodiscard]] nb::handle variable() {
   static const nb::object* const made = [] {
     const nb::object type = nb::module_::import_("contextvars").attr("ContextVar");
@@ -26,14 +26,18 @@ namespace {
   return *made;
 }
 
-// CPython exports these functions since 3.7, but they are not in the stable interface, whose way, by the variable's methods, takes longer.
+// CPython exports these functions since 3.7, but they are not in the stable interface, whose way,
+// by the variable's methods, takes longer.
 int (*get_variable)(PyObject* variable, PyObject* otherwise, PyObject** value);
 PyObject* (*set_variable)(PyObject* variable, PyObject* value);
 void find_functions() {
-  get_variable = reinterpret_cast<decltype(get_variable)>(::dlsym(RTLD_DEFAULT, "PyContextVar_Get"));
-  set_variable = reinterpret_cast<decltype(set_variable)>(::dlsym(RTLD_DEFAULT, "PyContextVar_Set"));
+  get_variable =
+      reinterpret_cast<decltype(get_variable)>(::dlsym(RTLD_DEFAULT, "PyContextVar_Get"));
+  set_variable =
+      reinterpret_cast<decltype(set_variable)>(::dlsym(RTLD_DEFAULT, "PyContextVar_Set"));
   if (get_variable != nullptr && set_variable != nullptr) return;
-  PyErr_SetString(PyExc_ImportError, "runnel needs CPython: this interpreter has no PyContextVar_Get()");
+  PyErr_SetString(PyExc_ImportError,
+                  "runnel needs CPython: this interpreter has no PyContextVar_Get()");
   throw nb::python_error();
 }
 [[nodiscard]] nb::object get() {
@@ -61,26 +65,34 @@ void set(nb::handle value) {
 
 [[nodiscard]] nb::object find_node(std::optional<runnel::Device> device) {
   nb::object node = get();
-  while (!node.is_none() && !(stream_in(node)->ref.is_valid() && (!device || stream_in(node)->ref.device() == *device)))
+  while (!node.is_none() && !(stream_in(node)->ref.is_valid() &&
+                              (!device || stream_in(node)->ref.device() == *device)))
     node = nb::borrow(item(node, 1));
   return node;
 }
 
-/// torch's current stream on that device, by its handle: the quick way of its compiled code where it is there.
+/// torch's current stream on that device, by its handle: the quick way of its compiled code where
+/// it is there.
 [[nodiscard]] runnel::StreamRef torch_stream(int device) {
   static const nb::object* const torch = new nb::object{nb::module_::import_("torch")};
   static const nb::object* const raw = [] {
     const nb::object fast = nb::getattr(torch->attr("_C"), "_cuda_getCurrentRawStream", nb::none());
     return new nb::object{fast};
   }();
-  const nb::object handle = raw->is_none() ? torch->attr("cuda").attr("current_stream")(device).attr("cuda_stream") : (*raw)(device);
-  return runnel::StreamRef::from_native(reinterpret_cast<runnel::native::stream>(nb::cast<std::uintptr_t>(handle)), runnel::Device{device});
+  const nb::object handle =
+      raw->is_none() ? torch->attr("cuda").attr("current_stream")(device).attr("cuda_stream")
+                     : (*raw)(device);
+  return runnel::StreamRef::from_native(
+      reinterpret_cast<runnel::native::stream>(nb::cast<std::uintptr_t>(handle)),
+      runnel::Device{device});
 }
 [[nodiscard]] runnel::StreamRef cupy_stream() {
   const nb::object stream = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();
-  const int device = nb::cast<int>(nb::module_::import_("cupy").attr("cuda").attr("Device")().attr("id"));
+  const int device =
+      nb::cast<int>(nb::module_::import_("cupy").attr("cuda").attr("Device")().attr("id"));
   const auto handle = nb::cast<std::uintptr_t>(stream.attr("ptr"));
-  return runnel::StreamRef::from_native(reinterpret_cast<runnel::native::stream>(handle), runnel::Device{device});
+  return runnel::StreamRef::from_native(reinterpret_cast<runnel::native::stream>(handle),
+                                        runnel::Device{device});
 }
 
 }  // namespace
@@ -91,8 +103,9 @@ PyStream* find_current(std::optional<runnel::Device> device) {
 }
 
 nb::object default_stream(runnel::Device device) {
-  static auto* const made = new std::map<int, nb::object>;  // never freed: the interpreter may be gone by then
-  static std::mutex mutex;                                  // for builds without the interpreter's lock
+  static auto* const made =
+      new std::map<int, nb::object>;  // never freed: the interpreter may be gone by then
+  static std::mutex mutex;            // for builds without the interpreter's lock
   {
     const std::lock_guard lock{mutex};
     if (const auto found = made->find(device.ordinal()); found != made->end()) return found->second;
@@ -118,37 +131,47 @@ runnel::StreamRef stream_of(nb::handle stream) {
 runnel::StreamRef stream_for(nb::handle stream, const Array& to, const Array& from) {
   if (!stream.is_none()) return as_stream(stream).ref;
   const int device = to.device >= 0 ? to.device : from.device;
-  if (const PyStream* const current = find_current(device >= 0 ? std::optional{runnel::Device{device}} : std::nullopt)) return current->ref;
+  if (const PyStream* const current =
+          find_current(device >= 0 ? std::optional{runnel::Device{device}} : std::nullopt))
+    return current->ref;
   if (std::string_view{RUNNEL_BACKEND} != "host") {
-    if (device >= 0 && (to.framework == Framework::torch || from.framework == Framework::torch)) return torch_stream(device);
+    if (device >= 0 && (to.framework == Framework::torch || from.framework == Framework::torch))
+      return torch_stream(device);
     if (to.framework == Framework::cupy || from.framework == Framework::cupy) return cupy_stream();
   }
   const nb::object meant = default_stream(runnel::Device{device >= 0 ? device : 0});
   return nb::inst_ptr<PyStream>(meant)->ref;
 }
 
-void enter_stream(nb::handle stream) { set(make_node(stream, get(), stream)); }
+void enter_stream(nb::handle stream) {
+  static_cast<void>(as_stream(stream));
+  set(make_node(stream, get(), stream));
+}
 
 void leave_stream(nb::handle stream) {
   nb::object node = get();
-  // What was made current since then by a `with` stays: a generator may end within another one. What use() set ends with the `with`.
+  // What was made current since then by a `with` stays: a generator may end within another one.
+  // What use() set ends with the `with`.
   std::vector<nb::object> others;
   for (; !node.is_none() && !item(node, 2).is(stream); node = nb::borrow(item(node, 1)))
     if (!item(node, 2).is_none()) others.push_back(node);
   // In another context than the one that was entered there is nothing to leave.
   if (node.is_none()) return;
   node = nb::borrow(item(node, 1));
-  for (auto each = others.rbegin(); each != others.rend(); ++each) node = make_node(item(*each, 0), node, item(*each, 2));
+  for (auto each = others.rbegin(); each != others.rend(); ++each)
+    node = make_node(item(*each, 0), node, item(*each, 2));
   set(node);
 }
 
 void use_stream(nb::handle stream) {
-  // It replaces what use() set on this device since the last `with`, so that many calls make no long list.
-  const runnel::Device device = nb::inst_ptr<PyStream>(stream)->ref.device();
+  // It replaces what use() set on this device since the last `with`, so that many calls make no
+  // long list.
+  const runnel::Device device = as_stream(stream).ref.device();
   nb::object node = get();
   std::vector<nb::object> others;
   for (; !node.is_none() && item(node, 2).is_none(); node = nb::borrow(item(node, 1)))
-    if (!(stream_in(node)->ref.is_valid() && stream_in(node)->ref.device() == device)) others.push_back(nb::borrow(item(node, 0)));
+    if (!(stream_in(node)->ref.is_valid() && stream_in(node)->ref.device() == device))
+      others.push_back(nb::borrow(item(node, 0)));
   for (auto each = others.rbegin(); each != others.rend(); ++each)
     if (nb::inst_ptr<PyStream>(*each)->ref.is_valid()) node = make_node(*each, node, nb::none());
   set(make_node(stream, node, nb::none()));
@@ -158,13 +181,19 @@ void bind_current(nb::module_& module) {
   find_functions();
   module.def(
       "current_stream",
-      [](nb::object device) { return current_stream(device.is_none() ? std::nullopt : std::optional{device_of(device)}); },
-      nb::arg("device") = nb::none(), nb::sig("def current_stream(device: Device | int | None = None) -> Stream"),
-      "The stream that ``with stream:`` or ``stream.use()`` made current in this context (a thread, or\n"
-      "a task of asyncio), for ``device`` or for any; else the default stream of that device, or of\n"
+      [](nb::object device) {
+        return current_stream(device.is_none() ? std::nullopt : std::optional{device_of(device)});
+      },
+      nb::arg("device") = nb::none(),
+      nb::sig("def current_stream(device: Device | int | None = None) -> Stream"),
+      "The stream that ``with stream:`` or ``stream.use()`` made current in this context (a "
+      "thread, or\n"
+      "a task of asyncio), for ``device`` or for any; else the default stream of that device, or "
+      "of\n"
       "device 0.");
   module.def(
-      "default_stream", [](nb::object device) { return default_stream(device_of(device)); }, nb::arg("device") = nb::none(),
+      "default_stream", [](nb::object device) { return default_stream(device_of(device)); },
+      nb::arg("device") = nb::none(),
       nb::sig("def default_stream(device: Device | int | None = None) -> Stream"),
       "The default stream of a device (default: device 0), which CuPy calls ``Stream.null``.");
 }

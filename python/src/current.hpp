@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The current stream, which is the context's: a contextvars.ContextVar, so that tasks of asyncio do not see each other's.
+// The current stream, which is the context's: a contextvars.ContextVar, so that tasks of asyncio do
+// not see each other's.
 #pragma once
 
 #include "arrays.hpp"

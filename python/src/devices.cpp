@@ -21,33 +21,42 @@ namespace {
 void bind_questions(nb::class_<runnel::Device>& device) {
   device
       .def_prop_ro(
-          "name", [](runnel::Device d) { return unlocked([d] { return d.name(); }); }, "The vendor's name.")
+          "name", [](runnel::Device d) { return unlocked([d] { return d.name(); }); },
+          "The vendor's name.")
       .def_prop_ro(
-          "uuid", [](runnel::Device d) { return unlocked([d] { return d.uuid(); }); }, "A name that no other device has.")
+          "uuid", [](runnel::Device d) { return unlocked([d] { return d.uuid(); }); },
+          "A name that no other device has.")
       .def_prop_ro(
           "pci_bus_id", [](runnel::Device d) { return unlocked([d] { return d.pci_bus_id(); }); },
           "Its place on the bus, as ``'0000:01:00.0'``; empty on the host backend.")
       .def_prop_ro(
           "compute_capability",
           [](runnel::Device d) {
-            const runnel::ComputeCapability found = unlocked([d] { return d.compute_capability(); });
+            const runnel::ComputeCapability found =
+                unlocked([d] { return d.compute_capability(); });
             return nb::make_tuple(found.major, found.minor);
           },
-          nb::sig("def compute_capability(self) -> tuple[int, int]"), "The vendor's number, as ``(9, 0)``.")
-      .def_prop_ro("priority_range", &priority_range, nb::sig("def priority_range(self) -> tuple[int, int]"),
-                   "``(least, greatest)``: the numbers of the least and of the most urgent streams, as torch's\n"
+          nb::sig("def compute_capability(self) -> tuple[int, int]"),
+          "The vendor's number, as ``(9, 0)``.")
+      .def_prop_ro("priority_range", &priority_range,
+                   nb::sig("def priority_range(self) -> tuple[int, int]"),
+                   "``(least, greatest)``: the numbers of the least and of the most urgent "
+                   "streams, as torch's\n"
                    "``priority_range()``.")
       .def_prop_ro(
-          "async_engine_count", [](runnel::Device d) { return unlocked([d] { return d.async_engine_count(); }); },
+          "async_engine_count",
+          [](runnel::Device d) { return unlocked([d] { return d.async_engine_count(); }); },
           "Copy engines: 2 copy in both directions at once.")
       .def_prop_ro(
-          "multiprocessor_count", [](runnel::Device d) { return unlocked([d] { return d.multiprocessor_count(); }); },
+          "multiprocessor_count",
+          [](runnel::Device d) { return unlocked([d] { return d.multiprocessor_count(); }); },
           "Multiprocessors; on the host backend the machine's processors.");
 }
 
 void bind_device(nb::module_& module) {
-  auto device = nb::class_<runnel::Device>(module, "Device", nb::is_weak_referenceable(),
-                                           "A device, by its number. Making one asks the runtime nothing.");
+  auto device =
+      nb::class_<runnel::Device>(module, "Device", nb::is_weak_referenceable(),
+                                 "A device, by its number. Making one asks the runtime nothing.");
   device.def(nb::init<int>(), nb::arg("index") = 0)
       .def_prop_ro("index", &runnel::Device::ordinal, "Its number, counted from 0.")
       .def(
@@ -60,21 +69,29 @@ void bind_device(nb::module_& module) {
       .def(
           "synchronize",
           [](runnel::Device d, std::optional<double> timeout) {
-            wait_in_slices(timeout, "the device still works", [d](auto time) { return d.synchronize_for(time); });
+            wait_in_slices(timeout, "the device still works",
+                           [d](auto time) { return d.synchronize_for(time); });
           },
           nb::arg("timeout") = nb::none(),
           "Waits for all work of the device, on all streams, at most ``timeout`` seconds. Raises\n"
           "TimeoutError, and what failed.")
       .def(
-          "can_access_peer", [](runnel::Device d, runnel::Device peer) { return unlocked([&] { return d.can_access_peer(peer); }); },
+          "can_access_peer",
+          [](runnel::Device d, runnel::Device peer) {
+            return unlocked([&] { return d.can_access_peer(peer); });
+          },
           nb::arg("peer"), "Whether this device reaches the other's memory directly.")
       .def("__int__", &runnel::Device::ordinal)
       .def("__index__", &runnel::Device::ordinal)
       .def(
-          "__eq__", [](runnel::Device a, nb::handle b) { return nb::isinstance<runnel::Device>(b) && a == nb::cast<runnel::Device>(b); },
+          "__eq__",
+          [](runnel::Device a, nb::handle b) {
+            return nb::isinstance<runnel::Device>(b) && a == nb::cast<runnel::Device>(b);
+          },
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object) -> bool"))
       .def("__hash__", [](runnel::Device d) { return static_cast<std::ptrdiff_t>(d.ordinal()); })
-      .def("__repr__", [](runnel::Device d) { return "runnel.Device(" + std::to_string(d.ordinal()) + ")"; });
+      .def("__repr__",
+           [](runnel::Device d) { return "runnel.Device(" + std::to_string(d.ordinal()) + ")"; });
   bind_questions(device);
 }
 
@@ -84,15 +101,20 @@ runnel::Device device_of(nb::handle device) {
   if (device.is_none()) return runnel::Device{0};
   if (nb::isinstance<runnel::Device>(device)) return nb::cast<runnel::Device>(device);
   nb::object number = nb::borrow(device);
-  if (PyIndex_Check(device.ptr()) == 0) number = nb::getattr(device, "index", nb::none());                      // torch.device
-  if (number.is_none() || PyCallable_Check(number.ptr()) != 0) number = nb::getattr(device, "id", nb::none());  // cupy.cuda.Device
+  if (PyIndex_Check(device.ptr()) == 0)
+    number = nb::getattr(device, "index", nb::none());  // torch.device
+  if (number.is_none() || PyCallable_Check(number.ptr()) != 0)
+    number = nb::getattr(device, "id", nb::none());  // cupy.cuda.Device
   if (number.is_none() || PyIndex_Check(number.ptr()) == 0) {
-    PyErr_Format(PyExc_TypeError, "%R is no device: write runnel.Device(0), a number, or None for device 0", device.ptr());
+    PyErr_Format(PyExc_TypeError,
+                 "%R is no device: write runnel.Device(0), a number, or None for device 0",
+                 device.ptr());
     throw nb::python_error();
   }
   const Py_ssize_t ordinal = PyNumber_AsSsize_t(number.ptr(), PyExc_OverflowError);
   if (ordinal == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  constexpr Py_ssize_t most = std::numeric_limits<int>::max();  // no device has such a number, which the error then names
+  constexpr Py_ssize_t most =
+      std::numeric_limits<int>::max();  // no device has such a number, which the error then names
   return runnel::Device{static_cast<int>(std::clamp(ordinal, -most, most))};
 }
 
@@ -103,14 +125,16 @@ void bind_devices(nb::module_& module) {
       "The number of devices; 0 if there is none or no driver.");
   module.def(
       "why_no_device", [] { return unlocked([] { return runnel::Device::why_no_device(); }); },
-      "Why ``device_count()`` is 0 and what to do about it, in one line; ``''`` if there is a device.");
+      "Why ``device_count()`` is 0 and what to do about it, in one line; ``''`` if there is a "
+      "device.");
   module.def(
       "runtime_version",
       [] {
         const runnel::RuntimeVersion found = unlocked([] { return runnel::runtime_version(); });
         return nb::make_tuple(found.runtime, found.driver);
       },
-      nb::sig("def runtime_version() -> tuple[int, int]"), "The numbers of the runtime and of the driver, as ``(13000, 13000)``; 0: none.");
+      nb::sig("def runtime_version() -> tuple[int, int]"),
+      "The numbers of the runtime and of the driver, as ``(13000, 13000)``; 0: none.");
 }
 
 }  // namespace binding

@@ -10,7 +10,8 @@ namespace nb = nanobind;
 
 namespace binding {
 
-/// The device that an argument means: None (device 0), a number, a Device, or a device of torch or CuPy. @throws TypeError
+/// The device that an argument means: None (device 0), a number, a Device, or a device of torch or
+/// CuPy. @throws TypeError
 [[nodiscard]] runnel::Device device_of(nb::handle device);
 void bind_devices(nb::module_& module);
 

@@ -10,8 +10,22 @@
 
 namespace binding::dlpack {
 
-enum DeviceType : int { cpu = 1, cuda = 2, cuda_host = 3, rocm = 10, rocm_host = 11, cuda_managed = 13 };
-enum TypeCode : std::uint8_t { signed_integer = 0, unsigned_integer = 1, floating = 2, brain_float = 4, complex = 5, boolean = 6 };
+enum DeviceType : int {
+  cpu = 1,
+  cuda = 2,
+  cuda_host = 3,
+  rocm = 10,
+  rocm_host = 11,
+  cuda_managed = 13
+};
+enum TypeCode : std::uint8_t {
+  signed_integer = 0,
+  unsigned_integer = 1,
+  floating = 2,
+  brain_float = 4,
+  complex = 5,
+  boolean = 6
+};
 
 struct Type {
   std::uint8_t code;
@@ -52,7 +66,8 @@ inline constexpr std::uint64_t read_only_flag = 1;
 /// The tensor in a capsule. @throws BufferError for a read-only one that is to be written
 [[nodiscard]] const Tensor& tensor_of(const nb::object& capsule, bool is_written);
 /// A capsule of a contiguous array, which keeps `owner`.
-[[nodiscard]] nb::object make_capsule(void* data, Place device, Type type, const std::vector<std::int64_t>& shape, SharedObject owner,
+[[nodiscard]] nb::object make_capsule(void* data, Place device, Type type,
+                                      const std::vector<std::int64_t>& shape, SharedObject owner,
                                       bool is_versioned);
 
 }  // namespace binding::dlpack

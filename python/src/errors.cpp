@@ -12,7 +12,9 @@ namespace binding {
 namespace {
 
 /// A class of runnel/_errors.py, which was imported before this module.
-[[nodiscard]] nb::object error_class(const char* name) { return nb::module_::import_("runnel._errors").attr(name); }
+[[nodiscard]] nb::object error_class(const char* name) {
+  return nb::module_::import_("runnel._errors").attr(name);
+}
 
 [[nodiscard]] const char* class_of(runnel::errc code) noexcept {
   switch (code) {
@@ -100,7 +102,9 @@ void bind_errors(nb::module_&) {
     } catch (const runnel::Error&) {
       set_python_error(error);
     } catch (const std::bad_cast&) {
-      PyErr_SetString(PyExc_TypeError, "a value has another type than its protocol says: an array's, a stream's, or a function's result");
+      PyErr_SetString(PyExc_TypeError,
+                      "a value has another type than its protocol says: an array's, a stream's, or "
+                      "a function's result");
     }
   });
 }

@@ -14,7 +14,8 @@ namespace {
 
 [[nodiscard]] double elapsed_time(const PyEvent& start, const PyEvent& end) {
   if (!start.is_timed() || !end.is_timed())
-    refuse_value("elapsed_time() is for events that take the time: write runnel.Event(timing=True)");
+    refuse_value(
+        "elapsed_time() is for events that take the time: write runnel.Event(timing=True)");
   const auto time = unlocked([&] { return end.timed() - start.timed(); });
   return std::chrono::duration<double, std::milli>{time}.count();
 }
@@ -32,7 +33,8 @@ void bind_marks(nb::class_<PyEvent>& event) {
             const runnel::StreamRef in = stream_of(stream);
             unlocked([&] { self.record(in); });
           },
-          nb::arg("stream") = nb::none(), nb::sig("def record(self, stream: Stream | None = None) -> None"),
+          nb::arg("stream") = nb::none(),
+          nb::sig("def record(self, stream: Stream | None = None) -> None"),
           "Records everything that ``stream`` (default: the current stream) was given so far.")
       .def(
           "wait",
@@ -40,8 +42,10 @@ void bind_marks(nb::class_<PyEvent>& event) {
             const runnel::StreamRef in = stream_of(stream);
             unlocked([&] { self.make_wait(in); });
           },
-          nb::arg("stream") = nb::none(), nb::sig("def wait(self, stream: Stream | None = None) -> None"),
-          "What ``stream`` (default: the current stream) is given from now on runs after the recorded work,\n"
+          nb::arg("stream") = nb::none(),
+          nb::sig("def wait(self, stream: Stream | None = None) -> None"),
+          "What ``stream`` (default: the current stream) is given from now on runs after the "
+          "recorded work,\n"
           "as torch's ``Event.wait()``.");
 }
 
@@ -51,18 +55,23 @@ void bind_questions(nb::class_<PyEvent>& event) {
           "query", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); },
           "True when the recorded work is complete. Never waits. Raises what failed.")
       .def_prop_ro(
-          "done", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); }, "The same as ``query()``, as CuPy has it.")
+          "done", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); },
+          "The same as ``query()``, as CuPy has it.")
       .def(
           "synchronize",
           [](PyEvent& self, std::optional<double> timeout) {
-            wait_in_slices(timeout, "the event's work is not complete", [&](auto time) { return self.base().synchronize_for(time); });
+            wait_in_slices(timeout, "the event's work is not complete",
+                           [&](auto time) { return self.base().synchronize_for(time); });
           },
           nb::arg("timeout") = nb::none(),
-          "Waits until the recorded work is complete, at most ``timeout`` seconds. Raises TimeoutError, and\n"
+          "Waits until the recorded work is complete, at most ``timeout`` seconds. Raises "
+          "TimeoutError, and\n"
           "what failed.")
       .def("elapsed_time", &elapsed_time, nb::arg("end"),
-           "Milliseconds from this event to ``end``, as torch's. Never waits. Raises NotReady if one of the\n"
-           "two is not complete, ValueError for events without ``timing=True``, InvalidArgument if one was\n"
+           "Milliseconds from this event to ``end``, as torch's. Never waits. Raises NotReady if "
+           "one of the\n"
+           "two is not complete, ValueError for events without ``timing=True``, InvalidArgument if "
+           "one was\n"
            "never recorded.")
       .def_prop_ro("timing", &PyEvent::is_timed, "Whether it takes the time.")
       .def("__repr__", &describe);
@@ -84,9 +93,10 @@ void PyEvent::make_wait(runnel::StreamRef stream) const {
 }
 
 void bind_events(nb::module_& module) {
-  auto event = nb::class_<PyEvent>(module, "Event", nb::is_weak_referenceable(),
-                                   "A mark in a stream. Recording it again replaces the mark; one that was never recorded is\n"
-                                   "complete. With ``timing=True`` it takes the time, too.");
+  auto event = nb::class_<PyEvent>(
+      module, "Event", nb::is_weak_referenceable(),
+      "A mark in a stream. Recording it again replaces the mark; one that was never recorded is\n"
+      "complete. With ``timing=True`` it takes the time, too.");
   event.def(nb::init<bool>(), nb::arg("timing") = false);
   bind_marks(event);
   bind_questions(event);

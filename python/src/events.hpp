@@ -23,7 +23,9 @@ class PyEvent {
   [[nodiscard]] bool is_timed() const noexcept { return event_.index() == 1; }
   void record(runnel::StreamRef stream);
   void make_wait(runnel::StreamRef stream) const;
-  [[nodiscard]] const runnel::TimedEvent& timed() const { return std::get<runnel::TimedEvent>(event_); }
+  [[nodiscard]] const runnel::TimedEvent& timed() const {
+    return std::get<runnel::TimedEvent>(event_);
+  }
   std::atomic<bool> is_recorded = false;
 
  private:

@@ -13,7 +13,9 @@
 
 NB_MODULE(RUNNEL_MODULE, module) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-    PyErr_SetString(PyExc_ImportError, "runnel works in the main interpreter only: its threads call Python functions there");
+    PyErr_SetString(
+        PyExc_ImportError,
+        "runnel works in the main interpreter only: its threads call Python functions there");
     throw nb::python_error();
   }
   nb::set_leak_warnings(false);  // what the library's threads still hold when the process ends

@@ -26,19 +26,35 @@
 namespace binding {
 namespace {
 
+/// The bytes that a source says it wrote. @throws TypeError, ValueError
+[[nodiscard]] std::size_t count_of(nb::handle result, std::size_t most) {
+  if (result.is_none()) return 0;
+  const bool is_number = PyIndex_Check(result.ptr()) != 0;
+  const Py_ssize_t count = is_number ? PyNumber_AsSsize_t(result.ptr(), nullptr) : -1;
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (count < 0) {
+    PyErr_Format(PyExc_TypeError,
+                 "the source returned %R: it returns how many bytes it wrote, or None for none",
+                 result.ptr());
+    throw nb::python_error();
+  }
+  if (static_cast<std::size_t>(count) > most)
+    refuse_value("the source says that it wrote more bytes than the memoryview has");
+  return static_cast<std::size_t>(count);
+}
+
 /// Calls a source or a sink with a memoryview that ends with the call. @throws PythonFailure
-[[nodiscard]] std::size_t call_with_view(const SharedObject& function, void* data, std::size_t bytes, int access) {
+[[nodiscard]] std::size_t call_with_view(const SharedObject& function, void* data,
+                                         std::size_t bytes, int access) {
   std::size_t count = bytes;
   call_python(function, [&](nb::handle f) {
-    const nb::object view = nb::steal(PyMemoryView_FromMemory(static_cast<char*>(data), static_cast<Py_ssize_t>(bytes), access));
+    const nb::object view = nb::steal(
+        PyMemoryView_FromMemory(static_cast<char*>(data), static_cast<Py_ssize_t>(bytes), access));
     if (!view.is_valid()) throw nb::python_error();
     nb::object result = f(view);
     // The view must not be used afterwards; it says so itself.
     view.attr("release")();
-    if (access == PyBUF_WRITE) {
-      count = result.is_none() ? 0 : nb::cast<std::size_t>(result);
-      if (count > bytes) refuse_value("the source says that it wrote more bytes than the memoryview has");
-    }
+    if (access == PyBUF_WRITE) count = count_of(result, bytes);
     check_signals();
     return result;
   });
@@ -52,7 +68,8 @@ using Sink = runnel::OverlapSink<std::byte, Write>;
 struct End {
   std::unique_ptr<Array> array;  // null for a function
   std::optional<runnel::OverlapSource<std::byte, Read>> source;
-  std::variant<std::monostate, Sink, runnel::OverlapPerChunk<Sink>, runnel::OverlapFiltered<Sink>> sink;
+  std::variant<std::monostate, Sink, runnel::OverlapPerChunk<Sink>, runnel::OverlapFiltered<Sink>>
+      sink;
 };
 
 void open_array(End& end, nb::handle object, bool is_written) {
@@ -64,18 +81,23 @@ void open_array(End& end, nb::handle object, bool is_written) {
 [[nodiscard]] runnel::AnyOverlapEnd open_input(End& end, nb::handle object, std::size_t item) {
   if (PyCallable_Check(object.ptr()) == 0) {
     open_array(end, object, false);
-    return runnel::by_rows(std::span{static_cast<const std::byte*>(end.array->data), end.array->bytes}, item);
+    return runnel::by_rows(
+        std::span{static_cast<const std::byte*>(end.array->data), end.array->bytes}, item);
   }
   const SharedObject function = share(object);
-  const Read read = [function](std::span<std::byte> to) { return call_with_view(function, to.data(), to.size(), PyBUF_WRITE); };
+  const Read read = [function](std::span<std::byte> to) {
+    return call_with_view(function, to.data(), to.size(), PyBUF_WRITE);
+  };
   return end.source.emplace(runnel::from_source<std::byte>(read, item));
 }
 
-/// How much a chunk gives: results for every item; a number of results for the chunk; or as many as the function says.
+/// How much a chunk gives: results for every item; a number of results for the chunk; or as many as
+/// the function says.
 enum class Amount : int { items, per_chunk, filtered };
 
 /// `bytes`: of the results of an item, or of the chunk.
-[[nodiscard]] runnel::AnyOverlapEnd open_array_output(End& end, nb::handle object, std::size_t bytes, Amount amount) {
+[[nodiscard]] runnel::AnyOverlapEnd open_array_output(End& end, nb::handle object,
+                                                      std::size_t bytes, Amount amount) {
   open_array(end, object, true);
   const std::span all{static_cast<std::byte*>(end.array->data), end.array->bytes};
   switch (amount) {
@@ -87,10 +109,12 @@ enum class Amount : int { items, per_chunk, filtered };
       return runnel::by_rows(all, bytes);
   }
 }
-[[nodiscard]] runnel::AnyOverlapEnd open_sink(End& end, nb::handle object, std::size_t bytes, Amount amount) {
+[[nodiscard]] runnel::AnyOverlapEnd open_sink(End& end, nb::handle object, std::size_t bytes,
+                                              Amount amount) {
   const SharedObject function = share(object);
   const Write write = [function](std::span<const std::byte> from) {
-    static_cast<void>(call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ));
+    static_cast<void>(
+        call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ));
   };
   switch (amount) {
     case Amount::per_chunk:
@@ -101,9 +125,11 @@ enum class Amount : int { items, per_chunk, filtered };
       return end.sink.emplace<1>(runnel::to_sink<std::byte>(write, bytes));
   }
 }
-[[nodiscard]] runnel::AnyOverlapEnd open_output(End& end, nb::handle object, std::size_t bytes, Amount amount) {
+[[nodiscard]] runnel::AnyOverlapEnd open_output(End& end, nb::handle object, std::size_t bytes,
+                                                Amount amount) {
   if (object.is_none()) return runnel::no_output;
-  return PyCallable_Check(object.ptr()) == 0 ? open_array_output(end, object, bytes, amount) : open_sink(end, object, bytes, amount);
+  return PyCallable_Check(object.ptr()) == 0 ? open_array_output(end, object, bytes, amount)
+                                             : open_sink(end, object, bytes, amount);
 }
 
 struct PyChunk {
@@ -112,8 +138,8 @@ struct PyChunk {
 };
 
 /// The chunk's memory as a block that ends with the run.
-[[nodiscard]] Block chunk_block(std::vector<std::shared_ptr<Block::Memory>>& made, const void* data, std::size_t bytes,
-                                runnel::StreamRef stream) {
+[[nodiscard]] Block chunk_block(std::vector<std::shared_ptr<Block::Memory>>& made, const void* data,
+                                std::size_t bytes, runnel::StreamRef stream) {
   auto memory = std::make_shared<Block::Memory>();
   memory->data = static_cast<std::byte*>(const_cast<void*>(data));
   memory->bytes = bytes;
@@ -129,15 +155,22 @@ struct EndBlocks {
   }
 };
 
-void call_function(const SharedObject& function, EndBlocks& blocks, bool has_output, runnel::StreamRef stream,
-                   const runnel::OverlapBytes& bytes, const runnel::OverlapChunk& chunk) {
+void call_function(const SharedObject& function, EndBlocks& blocks, bool has_output,
+                   runnel::StreamRef stream, const runnel::OverlapBytes& bytes,
+                   const runnel::OverlapChunk& chunk) {
   call_python(function, [&](nb::handle f) {
     const nb::object of_stream = nb::cast(new PyStream{stream}, nb::rv_policy::take_ownership);
     nb::list arguments;
-    arguments.append(nb::cast(PyChunk{of_stream, chunk.index, chunk.first, chunk.count, chunk.before, chunk.after, chunk.buffer}));
-    for (const auto& in : bytes.in) arguments.append(nb::cast(chunk_block(blocks.blocks, in.data(), in.size(), stream)));
-    if (has_output) arguments.append(nb::cast(chunk_block(blocks.blocks, bytes.out.data(), bytes.out.size(), stream)));
-    if (!bytes.count.empty()) arguments.append(nb::cast(chunk_block(blocks.blocks, bytes.count.data(), sizeof(std::size_t), stream)));
+    arguments.append(nb::cast(PyChunk{of_stream, chunk.index, chunk.first, chunk.count,
+                                      chunk.before, chunk.after, chunk.buffer}));
+    for (const auto& in : bytes.in)
+      arguments.append(nb::cast(chunk_block(blocks.blocks, in.data(), in.size(), stream)));
+    if (has_output)
+      arguments.append(
+          nb::cast(chunk_block(blocks.blocks, bytes.out.data(), bytes.out.size(), stream)));
+    if (!bytes.count.empty())
+      arguments.append(
+          nb::cast(chunk_block(blocks.blocks, bytes.count.data(), sizeof(std::size_t), stream)));
     nb::object result = nb::steal(PyObject_Call(f.ptr(), nb::tuple(arguments).ptr(), nullptr));
     if (!result.is_valid()) throw nb::python_error();
     check_signals();
@@ -149,7 +182,8 @@ void call_function(const SharedObject& function, EndBlocks& blocks, bool has_out
   if (name == "automatic") return runnel::OverlapStrategy::automatic;
   if (name == "A") return runnel::OverlapStrategy::stream_per_chunk;
   if (name == "B") return runnel::OverlapStrategy::copy_compute_copy;
-  refuse_value("strategy is 'A' (a stream for each chunk), 'B' (a stream for each step) or 'automatic'");
+  refuse_value(
+      "strategy is 'A' (a stream for each chunk), 'B' (a stream for each step) or 'automatic'");
 }
 
 struct Options {
@@ -177,12 +211,15 @@ struct Options {
   return made;
 }
 
-[[nodiscard]] runnel::OverlapResult run(const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items,
-                                        std::size_t out_bytes, nb::callable function, const Options& options) {
+[[nodiscard]] runnel::OverlapResult run(const nb::list& inputs, nb::object output,
+                                        const std::vector<std::size_t>& items,
+                                        std::size_t out_bytes, nb::callable function,
+                                        const Options& options) {
   drop_now();
   std::vector<End> ends(nb::len(inputs) + 1);
   std::vector<runnel::AnyOverlapEnd> in;
-  for (std::size_t i = 0; i < nb::len(inputs); ++i) in.push_back(open_input(ends[i], inputs[i], items.at(i)));
+  for (std::size_t i = 0; i < nb::len(inputs); ++i)
+    in.push_back(open_input(ends[i], inputs[i], items.at(i)));
   const runnel::AnyOverlapEnd out = open_output(ends.back(), output, out_bytes, options.amount);
   const SharedObject called = share(function);
   const bool has_output = !output.is_none();
@@ -194,7 +231,8 @@ struct Options {
   } at_end{blocks};
   return unlocked([&] {
     return runnel::overlap_bytes(in, out, chosen,
-                                 [&](runnel::StreamRef stream, const runnel::OverlapBytes& bytes, const runnel::OverlapChunk& chunk) {
+                                 [&](runnel::StreamRef stream, const runnel::OverlapBytes& bytes,
+                                     const runnel::OverlapChunk& chunk) {
                                    call_function(called, blocks, has_output, stream, bytes, chunk);
                                  });
   });
@@ -209,33 +247,42 @@ void bind_result(nb::module_& module) {
       .def_ro("chunk", &Result::chunk, "Items of a chunk.")
       .def_ro("in_flight", &Result::in_flight, "Chunks in flight on each device.")
       .def_prop_ro(
-          "seconds", [](const Result& r) { return std::chrono::duration<double>{r.time}.count(); }, "How long it took.")
+          "seconds", [](const Result& r) { return std::chrono::duration<double>{r.time}.count(); },
+          "How long it took.")
       .def_prop_ro(
-          "strategy", [](const Result& r) { return r.strategy == runnel::OverlapStrategy::copy_compute_copy ? "B" : "A"; },
+          "strategy",
+          [](const Result& r) {
+            return r.strategy == runnel::OverlapStrategy::copy_compute_copy ? "B" : "A";
+          },
           "``'A'`` or ``'B'``; the faster one if both were tried.")
       .def_prop_ro(
           "hidden", [](const Result& r) { return runnel::measure_overlap(r.times).hidden_share(); },
           "How much of the transfer time computing hid, 0 to 1, with ``record_times=True``.")
       .def("__repr__", [](const Result& r) {
-        return "<runnel.OverlapResult: " + std::to_string(r.items) + " items in " + std::to_string(r.chunks) + " chunks of " +
-               std::to_string(r.chunk) + ", " + std::to_string(r.in_flight) + " in flight, strategy " +
+        return "<runnel.OverlapResult: " + std::to_string(r.items) + " items in " +
+               std::to_string(r.chunks) + " chunks of " + std::to_string(r.chunk) + ", " +
+               std::to_string(r.in_flight) + " in flight, strategy " +
                (r.strategy == runnel::OverlapStrategy::copy_compute_copy ? "B" : "A") + ", " +
                std::to_string(std::chrono::duration<double>{r.time}.count()) + " s>";
       });
 }
 
 void bind_chunk(nb::module_& module) {
-  nb::class_<PyChunk>(module, "Chunk", "The part of the data that one call of overlap()'s function gets.")
-      .def_ro("stream", &PyChunk::stream, nb::sig("def stream(self) -> Stream"), "The stream in which the chunk is computed.")
+  nb::class_<PyChunk>(module, "Chunk",
+                      "The part of the data that one call of overlap()'s function gets.")
+      .def_ro("stream", &PyChunk::stream, nb::sig("def stream(self) -> Stream"),
+              "The stream in which the chunk is computed.")
       .def_ro("index", &PyChunk::index, "0 for the first chunk.")
       .def_ro("first", &PyChunk::first, "Number of its first item in the whole input.")
       .def_ro("count", &PyChunk::count, "Its items, without the halo.")
       .def_ro("before", &PyChunk::before, "Items of the halo at its beginning.")
       .def_ro("after", &PyChunk::after, "Items of the halo at its end.")
-      .def_ro("buffer", &PyChunk::buffer, "Which of the device's buffers it is in; chunks in one buffer run one after the other.")
+      .def_ro(
+          "buffer", &PyChunk::buffer,
+          "Which of the device's buffers it is in; chunks in one buffer run one after the other.")
       .def("__repr__", [](const PyChunk& c) {
-        return "<runnel.Chunk " + std::to_string(c.index) + ": items " + std::to_string(c.first) + " to " +
-               std::to_string(c.first + c.count) + ">";
+        return "<runnel.Chunk " + std::to_string(c.index) + ": items " + std::to_string(c.first) +
+               " to " + std::to_string(c.first + c.count) + ">";
       });
 }
 
@@ -246,22 +293,27 @@ void bind_overlap(nb::module_& module) {
   bind_result(module);
   module.def(
       "_overlap",
-      [](const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items, std::size_t out_bytes, int amount,
-         nb::callable function, std::size_t chunk, std::size_t in_flight, std::size_t halo, const std::string& strategy, nb::object devices,
+      [](const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items,
+         std::size_t out_bytes, int amount, nb::callable function, std::size_t chunk,
+         std::size_t in_flight, std::size_t halo, const std::string& strategy, nb::object devices,
          nb::object progress, bool record_times) {
         return run(inputs, output, items, out_bytes, function,
-                   {static_cast<Amount>(amount), chunk, in_flight, halo, strategy, devices, progress, record_times});
+                   {static_cast<Amount>(amount), chunk, in_flight, halo, strategy, devices,
+                    progress, record_times});
       },
-      nb::arg("inputs"), nb::arg("output").none(), nb::arg("items"), nb::arg("out_bytes"), nb::arg("amount"), nb::arg("function"),
-      nb::arg("chunk"), nb::arg("in_flight"), nb::arg("halo"), nb::arg("strategy"), nb::arg("devices").none(), nb::arg("progress").none(),
+      nb::arg("inputs"), nb::arg("output").none(), nb::arg("items"), nb::arg("out_bytes"),
+      nb::arg("amount"), nb::arg("function"), nb::arg("chunk"), nb::arg("in_flight"),
+      nb::arg("halo"), nb::arg("strategy"), nb::arg("devices").none(), nb::arg("progress").none(),
       nb::arg("record_times"),
-      nb::sig(
-          "def _overlap(inputs: list[object], output: object, items: collections.abc.Sequence[int], out_bytes: int, amount: int, function: "
-          "typing.Callable[..., object], chunk: int, in_flight: int, halo: int, strategy: str, devices: object, progress: object, "
-          "record_times: bool) -> OverlapResult"));
+      nb::sig("def _overlap(inputs: list[object], output: object, items: "
+              "collections.abc.Sequence[int], out_bytes: int, amount: int, function: "
+              "typing.Callable[..., object], chunk: int, in_flight: int, halo: int, strategy: str, "
+              "devices: object, progress: object, "
+              "record_times: bool) -> OverlapResult"));
   module.def(
       "_shape",
-      [](Block& block, const std::string& dtype, const std::vector<std::int64_t>& shape, bool is_in_order) {
+      [](Block& block, const std::string& dtype, const std::vector<std::int64_t>& shape,
+         bool is_in_order) {
         shape_block(block, dtype, shape);
         block.is_in_order = is_in_order;
       },

@@ -15,7 +15,8 @@ namespace {
 std::atomic<bool> is_pending{false};
 std::atomic<bool> is_parking{false};
 std::atomic<bool> is_closed{false};
-std::atomic<int> within{0};     // threads that have the interpreter's lock from Interpreter, or wait for it
+std::atomic<int> within{
+    0};  // threads that have the interpreter's lock from Interpreter, or wait for it
 std::atomic<int> returning{0};  // threads that lock again after a call
 // The thread that ends the process, and those that run a function of Python's, are not parked.
 thread_local bool is_exempt = false;
@@ -43,7 +44,8 @@ void destroy_dropped() noexcept {
 void drop_later(Holder* holder) noexcept {
   Holder* head = detail::dropped.load(std::memory_order_relaxed);
   do holder->next = head;
-  while (!detail::dropped.compare_exchange_weak(head, holder, std::memory_order_release, std::memory_order_relaxed));
+  while (!detail::dropped.compare_exchange_weak(head, holder, std::memory_order_release,
+                                                std::memory_order_relaxed));
   if (detail::is_closed.load() || detail::is_pending.exchange(true)) return;
   const int refused = Py_AddPendingCall(
       [](void*) {

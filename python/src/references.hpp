@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python objects in the keeping of the library's threads, which never take the interpreter's lock to drop one.
+// Python objects in the keeping of the library's threads, which never take the interpreter's lock
+// to drop one.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -24,7 +25,8 @@ struct Holder {
   Holder* next = nullptr;
 };
 
-/// Hands a holder over, from any thread: the next call, or one pending call of the interpreter, destroys it.
+/// Hands a holder over, from any thread: the next call, or one pending call of the interpreter,
+/// destroys it.
 void drop_later(Holder* holder) noexcept;
 namespace detail {
 extern std::atomic<Holder*> dropped;
@@ -50,7 +52,8 @@ struct ObjectHolder : Holder {
 using SharedObject = std::shared_ptr<ObjectHolder>;
 [[nodiscard]] SharedObject share(nb::handle object);
 
-/// The interpreter's lock on a thread of the library, unless the interpreter ends: then nothing may be called.
+/// The interpreter's lock on a thread of the library, unless the interpreter ends: then nothing may
+/// be called.
 class Interpreter {
  public:
   Interpreter() noexcept;
@@ -65,8 +68,9 @@ class Interpreter {
   PyGILState_STATE state_{};
 };
 
-/// The end of the process, in two steps, each under the interpreter's lock. From the first on, other threads than the caller's do not come
-/// back from a call of the library: a thread that asked for the lock of an interpreter that has ended would end the process.
+/// The end of the process, in two steps, each under the interpreter's lock. From the first on,
+/// other threads than the caller's do not come back from a call of the library: a thread that asked
+/// for the lock of an interpreter that has ended would end the process.
 void park_threads();
 /// The second: no thread of the library enters the interpreter any more. Waits for those within.
 void close_interpreter();
@@ -102,12 +106,14 @@ class PythonFailure : public std::exception {
 
  private:
   PythonFailure(SharedObject exception, std::string text)
-      : exception_{std::move(exception)}, text_{std::make_shared<const std::string>(std::move(text))} {}
+      : exception_{std::move(exception)},
+        text_{std::make_shared<const std::string>(std::move(text))} {}
   SharedObject exception_;
   std::shared_ptr<const std::string> text_;
 };
 
-/// Calls a Python function on a thread of the library. What the call returns or throws is dropped under the lock.
+/// Calls a Python function on a thread of the library. What the call returns or throws is dropped
+/// under the lock.
 /// @throws PythonFailure
 void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call);
 

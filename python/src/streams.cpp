@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "streams.hpp"
 
+#include "blocks.hpp"
 #include "completions.hpp"
 #include "current.hpp"
 #include "devices.hpp"
@@ -19,9 +20,11 @@ namespace {
 
 using Made = std::unique_ptr<PyStream>;
 
-void make_stream(PyStream* at, nb::handle device, int priority, bool blocking, std::optional<std::string> name) {
+void make_stream(PyStream* at, nb::handle device, int priority, bool blocking,
+                 std::optional<std::string> name) {
   const runnel::Device on = device_of(device);
-  const runnel::StreamOptions options{.priority = priority, .blocking = blocking, .name = name ? name->c_str() : nullptr};
+  const runnel::StreamOptions options{
+      .priority = priority, .blocking = blocking, .name = name ? name->c_str() : nullptr};
   runnel::Stream made = unlocked([&] { return runnel::Stream{on, options}; });
   new (at) PyStream{std::move(made)};
 }
@@ -31,18 +34,33 @@ struct Foreign {
   std::uintptr_t handle;
   nb::object device;
 };
+[[nodiscard]] std::uintptr_t to_handle(nb::handle number) {
+  if (const nb::object whole = nb::steal(PyNumber_Index(number.ptr())); whole.is_valid()) {
+    const std::size_t handle = PyLong_AsSize_t(whole.ptr());
+    if (PyErr_Occurred() == nullptr) return handle;
+  }
+  PyErr_Clear();
+  PyErr_Format(PyExc_ValueError,
+               "stream: %R is no handle, which is a number of 64 bits that is not negative",
+               number.ptr());
+  throw nb::python_error();
+}
 [[nodiscard]] Foreign read_foreign(nb::handle object) {
   const nb::object protocol = nb::getattr(object, "__cuda_stream__", nb::none());
-  const nb::object device = nb::getattr(object, "device", nb::getattr(object, "device_id", nb::none()));
+  const nb::object device =
+      nb::getattr(object, "device", nb::getattr(object, "device_id", nb::none()));
   if (!protocol.is_none()) {
     const nb::object found = PyCallable_Check(protocol.ptr()) != 0 ? protocol() : protocol;
-    return {nb::cast<std::uintptr_t>(nb::object(found[1])), device};
+    return {to_handle(nb::object(found[1])), device};
   }
   for (const char* const name : {"cuda_stream", "ptr"})
-    if (nb::hasattr(object, name)) return {nb::cast<std::uintptr_t>(object.attr(name)), device};
-  if (PyLong_Check(object.ptr())) return {nb::cast<std::uintptr_t>(object), nb::none()};
+    if (nb::hasattr(object, name) && as_block(object) == nullptr)
+      return {to_handle(object.attr(name)), device};
+  if (PyLong_Check(object.ptr())) return {to_handle(object), nb::none()};
   PyErr_Format(PyExc_TypeError,
-               "%R is no stream: it wants an object with __cuda_stream__, .cuda_stream (torch) or .ptr (CuPy), or a handle", object.ptr());
+               "%R is no stream: it wants an object with __cuda_stream__, .cuda_stream (torch) or "
+               ".ptr (CuPy), or a handle",
+               object.ptr());
   throw nb::python_error();
 }
 
@@ -54,12 +72,15 @@ struct Foreign {
   const SharedObject owner = share(object);
   return unlocked([&] {
     const auto handle = reinterpret_cast<runnel::native::stream>(foreign.handle);
-    const runnel::Device place = is_known || foreign.handle <= 2 ? on : runnel::StreamRef::from_native(handle).device();
+    const runnel::Device place =
+        is_known || foreign.handle <= 2 ? on : runnel::StreamRef::from_native(handle).device();
     return std::make_unique<PyStream>(runnel::ForeignStream{handle, place, owner});
   });
 }
 
-[[nodiscard]] std::uintptr_t handle_of(const PyStream& stream) { return reinterpret_cast<std::uintptr_t>(stream.ref.native()); }
+[[nodiscard]] std::uintptr_t handle_of(const PyStream& stream) {
+  return reinterpret_cast<std::uintptr_t>(stream.ref.native());
+}
 
 [[nodiscard]] std::string describe(const PyStream& stream) {
   if (!stream.ref.is_valid()) return "<runnel.Stream that has ended>";
@@ -90,24 +111,36 @@ void launch_host_func(PyStream& stream, nb::callable function, nb::args argument
 }
 
 void bind_properties(nb::class_<PyStream>& stream) {
-  stream.def_prop_ro("handle", &handle_of, "The vendor's handle, as an int: a ``cudaStream_t`` on CUDA. 0 is a default stream.")
-      .def_prop_ro("cuda_stream", &handle_of, "The same as ``handle``, under the name that torch's streams have.")
-      .def_prop_ro("ptr", &handle_of, "The same as ``handle``, under the name that CuPy's streams have.")
+  stream
       .def_prop_ro(
-          "id", [](const PyStream& s) { return s.ref.id(); }, "A number that no other stream of this process ever has.")
+          "handle", &handle_of,
+          "The vendor's handle, as an int: a ``cudaStream_t`` on CUDA. 0 is a default stream.")
+      .def_prop_ro("cuda_stream", &handle_of,
+                   "The same as ``handle``, under the name that torch's streams have.")
+      .def_prop_ro("ptr", &handle_of,
+                   "The same as ``handle``, under the name that CuPy's streams have.")
       .def_prop_ro(
-          "device", [](const PyStream& s) { return s.ref.device(); }, "The device that runs its work.")
+          "id", [](const PyStream& s) { return s.ref.id(); },
+          "A number that no other stream of this process ever has.")
       .def_prop_ro(
-          "priority", [](const PyStream& s) { return unlocked([&] { return s.ref.priority().value; }); },
+          "device", [](const PyStream& s) { return s.ref.device(); },
+          "The device that runs its work.")
+      .def_prop_ro(
+          "priority",
+          [](const PyStream& s) { return unlocked([&] { return s.ref.priority().value; }); },
           "The priority, clamped to the device's range: a lower number is more urgent.")
       .def_prop_ro(
-          "blocking", [](const PyStream& s) { return s.ref.is_blocking(); }, "Whether it orders with the device's default stream.")
+          "blocking", [](const PyStream& s) { return s.ref.is_blocking(); },
+          "Whether it orders with the device's default stream.")
       .def_prop_ro(
-          "name", [](const PyStream& s) { return std::string{s.ref.name()}; }, "Its name for profilers; ``''``: none.")
+          "name", [](const PyStream& s) { return std::string{s.ref.name()}; },
+          "Its name for profilers; ``''``: none.")
       .def_prop_ro(
-          "done", [](const PyStream& s) { return unlocked([&] { return s.ref.query(); }); }, "The same as ``query()``, as CuPy has it.")
+          "done", [](const PyStream& s) { return unlocked([&] { return s.ref.query(); }); },
+          "The same as ``query()``, as CuPy has it.")
       .def_prop_ro_static(
-          "null", [](nb::handle) { return default_stream(runnel::Device{0}); }, nb::sig("def null(self: object, /) -> Stream"),
+          "null", [](nb::handle) { return default_stream(runnel::Device{0}); },
+          nb::sig("def null(self: object, /) -> Stream"),
           "The default stream of device 0, as CuPy has it.");
 }
 
@@ -115,9 +148,13 @@ void bind_protocols(nb::class_<PyStream>& stream) {
   stream
       .def(
           "__cuda_stream__", [](const PyStream& s) { return nb::make_tuple(0, handle_of(s)); },
-          nb::sig("def __cuda_stream__(self) -> tuple[int, int]"), "For cuda.core and others: the protocol's version and the handle.")
+          nb::sig("def __cuda_stream__(self) -> tuple[int, int]"),
+          "For cuda.core and others: the protocol's version and the handle.")
       .def(
-          "__eq__", [](const PyStream& a, nb::handle b) { return nb::isinstance<PyStream>(b) && a.ref == nb::inst_ptr<PyStream>(b)->ref; },
+          "__eq__",
+          [](const PyStream& a, nb::handle b) {
+            return nb::isinstance<PyStream>(b) && nb::inst_ready(b) && a.ref == as_stream(b).ref;
+          },
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object) -> bool"))
       .def("__hash__", [](const PyStream& s) { return static_cast<std::ptrdiff_t>(s.ref.id()); })
       .def("__repr__", &describe);
@@ -132,43 +169,58 @@ void bind_order(nb::class_<PyStream>& stream) {
             unlocked([&] { self.ref.wait_stream(other.ref); });
           },
           nb::arg("stream"),
-          "What this stream is given from now on runs after everything that ``stream`` was given so far.\n"
+          "What this stream is given from now on runs after everything that ``stream`` was given "
+          "so far.\n"
           "Returns at once.")
       .def(
-          "wait_event", [](PyStream& self, PyEvent& event) { unlocked([&] { event.make_wait(self.ref); }); }, nb::arg("event"),
-          "What this stream is given from now on runs after the work that ``event`` has recorded. Returns\n"
+          "wait_event",
+          [](PyStream& self, PyEvent& event) { unlocked([&] { event.make_wait(self.ref); }); },
+          nb::arg("event"),
+          "What this stream is given from now on runs after the work that ``event`` has recorded. "
+          "Returns\n"
           "at once.")
       .def(
           "record_event",
           [](PyStream& self, nb::object event) {
-            if (event.is_none()) event = nb::cast(new PyEvent{false}, nb::rv_policy::take_ownership);
+            if (event.is_none())
+              event = nb::cast(new PyEvent{false}, nb::rv_policy::take_ownership);
             if (!nb::isinstance<PyEvent>(event)) {
               PyErr_Format(PyExc_TypeError, "%R is no runnel.Event", event.ptr());
               throw nb::python_error();
             }
-            PyEvent& recorded = *nb::inst_ptr<PyEvent>(event);
+            PyEvent& recorded = nb::cast<PyEvent&>(event);
             unlocked([&] { recorded.record(self.ref); });
             return event;
           },
-          nb::arg("event") = nb::none(), nb::sig("def record_event(self, event: Event | None = None) -> Event"),
-          "Records everything that this stream was given so far, in ``event`` or in a new one, which it\n"
+          nb::arg("event") = nb::none(),
+          nb::sig("def record_event(self, event: Event | None = None) -> Event"),
+          "Records everything that this stream was given so far, in ``event`` or in a new one, "
+          "which it\n"
           "returns.")
       .def(
-          "record", [](PyStream& self, PyEvent& event) { unlocked([&] { event.record(self.ref); }); }, nb::arg("event"),
-          "The same as ``record_event(event)``, as CuPy has it.")
+          "record",
+          [](PyStream& self, PyEvent& event) { unlocked([&] { event.record(self.ref); }); },
+          nb::arg("event"), "The same as ``record_event(event)``, as CuPy has it.")
       .def(
           "query", [](PyStream& self) { return unlocked([&] { return self.ref.query(); }); },
-          "True when everything that it was given so far is complete. Never waits. Raises what failed before.")
+          "True when everything that it was given so far is complete. Never waits. Raises what "
+          "failed before.")
       .def(
-          "synchronize", [](PyStream& self, std::optional<double> timeout) { wait_for_stream(self.ref, timeout); },
+          "synchronize",
+          [](PyStream& self, std::optional<double> timeout) { wait_for_stream(self.ref, timeout); },
           nb::arg("timeout") = nb::none(),
-          "Waits until everything that it was given so far is complete, at most ``timeout`` seconds. Then\n"
-          "raises the first exception of a host function, if there was one, once. Raises TimeoutError when\n"
+          "Waits until everything that it was given so far is complete, at most ``timeout`` "
+          "seconds. Then\n"
+          "raises the first exception of a host function, if there was one, once. Raises "
+          "TimeoutError when\n"
           "the time has run out, and KeyboardInterrupt at Ctrl-C; the work goes on.")
       .def("launch_host_func", &launch_host_func, nb::arg("function"), nb::arg("args"),
-           nb::sig("def launch_host_func(self, function: typing.Callable[..., object], *args: object) -> None"),
-           "Enqueues ``function(*args)``: it runs once, on a thread of the runtime, after the work so far\n"
-           "and before later work. It must not use streams. ``synchronize()`` and ``await`` raise the first\n"
+           nb::sig("def launch_host_func(self, function: typing.Callable[..., object], *args: "
+                   "object) -> None"),
+           "Enqueues ``function(*args)``: it runs once, on a thread of the runtime, after the work "
+           "so far\n"
+           "and before later work. It must not use streams. ``synchronize()`` and ``await`` raise "
+           "the first\n"
            "exception.");
 }
 
@@ -201,9 +253,12 @@ PyObject* leave(PyObject* self, PyObject* const*, Py_ssize_t) noexcept {
   return guarded([self] { leave_stream(self); }) ? Py_NewRef(Py_None) : nullptr;
 }
 PyMethodDef with_methods[] = {
-    {"__enter__", &enter, METH_NOARGS, "__enter__($self, /)\n--\n\nMakes this the current stream of its device until the ``with`` ends."},
+    {"__enter__", &enter, METH_NOARGS,
+     "__enter__($self, /)\n--\n\nMakes this the current stream of its device until the ``with`` "
+     "ends."},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&leave)), METH_FASTCALL,
-     "__exit__($self, type, value, traceback, /)\n--\n\nMakes the stream current again that was before."},
+     "__exit__($self, type, value, traceback, /)\n--\n\nMakes the stream current again that was "
+     "before."},
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot stream_slots[] = {{Py_tp_methods, with_methods}, {0, nullptr}};
 
@@ -214,7 +269,8 @@ struct PyPool {
   if (!timeout) return unlocked([&] { return std::make_unique<PyStream>(self.pool.acquire()); });
   Made made;
   wait_in_slices(timeout, "no stream came back to the pool", [&](auto time) {
-    if (auto lease = self.pool.acquire_for(time)) made = std::make_unique<PyStream>(std::move(*lease));
+    if (auto lease = self.pool.acquire_for(time))
+      made = std::make_unique<PyStream>(std::move(*lease));
     return made != nullptr;
   });
   return made;
@@ -222,33 +278,40 @@ struct PyPool {
 
 void bind_pool(nb::module_& module) {
   nb::class_<PyPool>(module, "StreamPool", nb::is_weak_referenceable(),
-                     "Streams of one device, each leased to one holder at a time. A stream goes back when its object\n"
+                     "Streams of one device, each leased to one holder at a time. A stream goes "
+                     "back when its object\n"
                      "ends; the next holder's work runs after what is still in it.")
       .def(
           "__init__",
-          [](PyPool* at, nb::object device, std::size_t size, std::optional<std::size_t> most, int priority) {
+          [](PyPool* at, nb::object device, std::size_t size, std::optional<std::size_t> most,
+             int priority) {
             runnel::StreamPoolOptions options{.size = size, .stream = {.priority = priority}};
             if (most) options.max = *most;
             const runnel::Device on = device_of(device);
             auto pool = unlocked([&] { return runnel::StreamPool{on, options}; });
             new (at) PyPool{std::move(pool)};
           },
-          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("size") = 8, nb::arg("max") = nb::none(), nb::arg("priority") = 0,
-          nb::sig("def __init__(self, device: Device | int | None = None, *, size: int = 8, max: int | None = None, priority: int = 0) -> "
+          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("size") = 8,
+          nb::arg("max") = nb::none(), nb::arg("priority") = 0,
+          nb::sig("def __init__(self, device: Device | int | None = None, *, size: int = 8, max: "
+                  "int | None = None, priority: int = 0) -> "
                   "None"),
           "Makes ``size`` streams; it grows to at most ``max`` (None: no limit).")
       .def("acquire", &acquire, nb::arg("timeout") = nb::none(),
-           "Leases a stream. At ``max`` raises Error (code ``pool_exhausted``), or waits for one at most\n"
+           "Leases a stream. At ``max`` raises Error (code ``pool_exhausted``), or waits for one "
+           "at most\n"
            "``timeout`` seconds and raises TimeoutError.")
       .def_prop_ro(
           "size", [](const PyPool& p) { return p.pool.size(); }, "Streams, leased or not.")
       .def_prop_ro(
           "leased", [](const PyPool& p) { return p.pool.leased(); }, "Streams that are leased now.")
       .def_prop_ro(
-          "device", [](const PyPool& p) { return p.pool.device(); }, "The device of all its streams.")
+          "device", [](const PyPool& p) { return p.pool.device(); },
+          "The device of all its streams.")
       .def("__repr__", [](const PyPool& p) {
-        return "<runnel.StreamPool of " + std::to_string(p.pool.size()) + " streams, " + std::to_string(p.pool.leased()) +
-               " leased, device " + std::to_string(p.pool.device().ordinal()) + ">";
+        return "<runnel.StreamPool of " + std::to_string(p.pool.size()) + " streams, " +
+               std::to_string(p.pool.leased()) + " leased, device " +
+               std::to_string(p.pool.device().ordinal()) + ">";
       });
 }
 
@@ -256,37 +319,52 @@ void bind_pool(nb::module_& module) {
 
 PyStream& as_stream(nb::handle object) {
   if (!nb::isinstance<PyStream>(object)) {
-    PyErr_Format(PyExc_TypeError, "%R is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream", object.ptr());
+    PyErr_Format(
+        PyExc_TypeError,
+        "%R is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream",
+        object.ptr());
     throw nb::python_error();
   }
+  if (!nb::inst_ready(object))
+    refuse_value(
+        "the stream was never made: a class that is derived from runnel.Stream calls "
+        "super().__init__()");
   return *nb::inst_ptr<PyStream>(object);
 }
 
 void wait_for_stream(runnel::StreamRef stream, std::optional<double> seconds) {
-  wait_in_slices(seconds, "the stream still works", [stream](auto time) { return stream.synchronize_for(time); });
+  wait_in_slices(seconds, "the stream still works",
+                 [stream](auto time) { return stream.synchronize_for(time); });
 }
 
 void bind_streams(nb::module_& module) {
-  auto stream = nb::class_<PyStream>(module, "Stream", nb::is_weak_referenceable(), nb::type_slots(stream_slots),
-                                     "A line of work on a device: what it is given runs in that order, at the same time as other\n"
-                                     "streams. ``device`` is a Device, a number or None (device 0). A lower ``priority`` is more\n"
-                                     "urgent; any number is clamped to the device's range. ``blocking``: it orders with the device's\n"
-                                     "default stream. ``name``: for profilers, at most 31 bytes.\n\n"
-                                     "A stream may be dropped with work in it: the work completes. Raises NoDevice, InvalidArgument (a\n"
-                                     "device that is not there), Error.");
+  auto stream = nb::class_<PyStream>(
+      module, "Stream", nb::is_weak_referenceable(), nb::type_slots(stream_slots),
+      "A line of work on a device: what it is given runs in that order, at the same time as other\n"
+      "streams. ``device`` is a Device, a number or None (device 0). A lower ``priority`` is more\n"
+      "urgent; any number is clamped to the device's range. ``blocking``: it orders with the "
+      "device's\n"
+      "default stream. ``name``: for profilers, at most 31 bytes.\n\n"
+      "A stream may be dropped with work in it: the work completes. Raises NoDevice, "
+      "InvalidArgument (a\n"
+      "device that is not there), Error.");
   stream
-      .def(
-          "__init__", &make_stream, nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("priority") = 0, nb::arg("blocking") = false,
-          nb::arg("name") = nb::none(),
-          nb::sig("def __init__(self, device: Device | int | None = None, *, priority: int = 0, blocking: bool = False, name: str | None = "
-                  "None) -> None"))
+      .def("__init__", &make_stream, nb::arg("device") = nb::none(), nb::kw_only(),
+           nb::arg("priority") = 0, nb::arg("blocking") = false, nb::arg("name") = nb::none(),
+           nb::sig("def __init__(self, device: Device | int | None = None, *, priority: int = 0, "
+                   "blocking: bool = False, name: str | None = "
+                   "None) -> None"))
       .def_static("wrap", &wrap, nb::arg("stream").none(), nb::arg("device") = nb::none(),
                   nb::sig("def wrap(stream: object, device: Device | int | None = None) -> Stream"),
-                  "A stream of another library: an object with ``__cuda_stream__``, ``.cuda_stream`` (torch) or\n"
-                  "``.ptr`` (CuPy), or a handle as an int. It keeps the object alive. The handles 0, 1 and 2 are\n"
-                  "default streams. Any other handle is a stream's that lives: the runtime does not check it, and\n"
-                  "what is none ends the process. Raises InvalidArgument for another device's handle, TypeError for\n"
-                  "what is no stream.");
+                  "A stream of another library: an object with ``__cuda_stream__``, "
+                  "``.cuda_stream`` (torch) or\n"
+                  "``.ptr`` (CuPy), or a handle as an int. It keeps the object alive. The handles "
+                  "0, 1 and 2 are\n"
+                  "default streams. Any other handle is a stream's that lives: the host backend "
+                  "refuses what is none,\n"
+                  "and a device's runtime may end the process. Raises InvalidArgument for another "
+                  "device's handle,\n"
+                  "ValueError for a number that is no handle, TypeError for what is no stream.");
   bind_properties(stream);
   bind_protocols(stream);
   bind_order(stream);

@@ -13,7 +13,8 @@
 
 namespace binding {
 
-/// A stream that Python owns, one of another library, one leased from a pool, or a view of a default stream.
+/// A stream that Python owns, one of another library, one leased from a pool, or a view of a
+/// default stream.
 struct PyStream {
   PyStream(runnel::StreamRef view) : ref{view} {}
   explicit PyStream(runnel::Stream made) : ref{made}, owner{std::move(made)} {}
@@ -26,7 +27,8 @@ struct PyStream {
   std::variant<std::monostate, runnel::Stream, runnel::ForeignStream, runnel::StreamLease> owner;
 };
 
-/// Waits in slices, between which signals are looked at. Requires: the interpreter's lock, which the wait gives up. @throws TimeoutError
+/// Waits in slices, between which signals are looked at. Requires: the interpreter's lock, which
+/// the wait gives up. @throws TimeoutError
 void wait_for_stream(runnel::StreamRef stream, std::optional<double> seconds);
 /// The stream in an object. @throws TypeError
 [[nodiscard]] PyStream& as_stream(nb::handle object);

@@ -291,6 +291,32 @@ def test_times_and_records_are_copied_as_bytes(stream: runnel.Stream) -> None:
         assert target.tobytes() == source.tobytes()
 
 
+def test_the_other_order_of_bytes_is_not_converted(stream: runnel.Stream) -> None:
+    big = np.arange(5, dtype=">f4")
+    with pytest.raises(ValueError, match="other order of bytes"):
+        runnel.to_device(big, stream=stream)
+    back = runnel.to_host(big, stream=stream)
+    stream.synchronize()
+    assert back.dtype == big.dtype and (back == big).all()
+
+
+def test_records_come_back_as_records(stream: runnel.Stream) -> None:
+    records = np.array([(1, 2.5), (3, 4.5)], [("a", "i4"), ("b", "f8")])
+    back = runnel.to_host(records, stream=stream)
+    stream.synchronize()
+    assert back.dtype == records.dtype and (back == records).all()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint32", "int64", "float16", "float32", "float64"])
+def test_a_memoryview_keeps_its_shape_and_type(dtype: str, stream: runnel.Stream) -> None:
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    block = runnel.to_device(memoryview(x), stream=stream)
+    assert (block.shape, block.dtype) == ((2, 3), dtype)
+    assert (on_host(block, stream) == x).all()
+    with pytest.raises(ValueError, match="no element type"):
+        runnel.to_device(memoryview(np.zeros(2, [("a", "i4"), ("b", "f8")])), stream=stream)
+
+
 class CudaArray:
     """What CuPy's arrays show."""
 
@@ -302,6 +328,7 @@ class CudaArray:
         }
 
 
+@pytest.mark.skipif(ON_HOST, reason="there it is a GPU's memory, which is refused")
 def test_cuda_array_interface(stream: runnel.Stream) -> None:
     source, target = np.arange(12.0).reshape(3, 4), np.zeros((3, 2))
     runnel.copy(CudaArray(target), CudaArray(source[:, 1:3]), stream)

@@ -80,7 +80,7 @@ def test_an_unknown_device_is_refused_by_name() -> None:
         runnel.Stream(1 << 32)
     with pytest.raises(TypeError, match="no runnel.Event"):
         runnel.Stream().record_event(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="another type than its protocol"):
+    with pytest.raises(ValueError, match="stream: -1 is no handle"):
         runnel.Stream.wrap(-1)
 
 

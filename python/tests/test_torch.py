@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch's tensors in the host's memory, where torch is installed."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import runnel
+from conftest import on_host
+
+torch: Any = pytest.importorskip("torch")
+
+DTYPES = [name for name in ("float64", "float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64", "complex128",
+                            "uint16", "uint32", "uint64") if hasattr(torch, name)]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_type_goes_and_comes_back(name: str, stream: runnel.Stream) -> None:
+    x = torch.arange(24).reshape(2, 3, 4).to(getattr(torch, name))
+    block = runnel.to_device(x, stream=stream)
+    assert (block.shape, block.dtype) == ((2, 3, 4), name)
+    back = torch.zeros_like(x)
+    runnel.copy(back, block, stream)
+    stream.synchronize()
+    assert bytes(back.view(torch.uint8).numpy() if name != "bool" else back.numpy()) == on_host(x, stream).tobytes()
+
+
+def test_parts_zero_size_and_gradients(stream: runnel.Stream) -> None:
+    x = torch.arange(24.0).reshape(4, 6)
+    for part in (x[:, ::2], x[1:3, 1:5], x[0], torch.tensor(5.0), torch.empty(0, 3), x.clone().requires_grad_(), torch.nn.Parameter(x.clone())):
+        out = torch.zeros(tuple(part.shape))
+        runnel.copy(out, part, stream)
+        stream.synchronize()
+        assert torch.equal(out, part.detach())
+    for part in (x.t(), torch.ones(1).expand(5), torch.as_strided(x, (3, 3), (1, 1))):
+        with pytest.raises(ValueError):
+            runnel.copy(torch.zeros(tuple(part.shape)), part, stream)
+
+
+def test_a_tensor_whose_memory_has_other_numbers_is_refused(stream: runnel.Stream) -> None:
+    conjugate = torch.full((3,), 1 + 2j, dtype=torch.complex64).conj()
+    for lazy in (conjugate, conjugate.imag):
+        out = torch.zeros(3, dtype=lazy.dtype)
+        for call in (lambda: runnel.copy(out, lazy, stream), lambda: runnel.copy(lazy, out, stream)):
+            with pytest.raises(ValueError, match="resolve_conj"):
+                call()
+        runnel.copy(out, lazy.resolve_conj().resolve_neg(), stream)
+        stream.synchronize()
+        assert torch.equal(out, lazy.resolve_conj().resolve_neg())
+
+
+def test_a_tensor_without_memory_is_refused(stream: runnel.Stream) -> None:
+    freed = torch.ones(4)
+    (freed.untyped_storage() if hasattr(freed, "untyped_storage") else freed.storage()).resize_(0)
+    for tensor in (torch.empty(4, device="meta"), freed, torch.eye(4).to_sparse()):
+        with pytest.raises((ValueError, RuntimeError)):
+            runnel.copy(torch.zeros(tuple(tensor.shape)), tensor, stream)

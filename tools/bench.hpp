@@ -15,9 +15,9 @@ struct BenchCommand {
   int in_flight = 4;
   std::string range;
   bool json = false;
-  std::string timelines;  ///< a folder; empty: no timelines
-  std::string compare;    ///< a file with earlier results; empty: none
-  double threshold = 20;  ///< percent, from which on a row counts as slower
+  std::string timelines;  ///< the folder for timelines; empty: none
+  std::string compare;    ///< the file with earlier results; empty: none
+  double threshold = 20;  ///< in percent: a row that is slower by more is reported
 };
 
 /// The exit status if a row is slower than in the earlier results.

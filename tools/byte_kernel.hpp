@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels of the command. On a GPU many threads run a kernel together, on the host backend one
-/// thread. The host backend maps and counts by a kernel of its own (launch_byte_kernel_host.cpp),
-/// because one thread counts fastest in another way than many.
+/// The kernels of the command. On a GPU many threads run a kernel together; on the host backend one
+/// thread does. The host backend has its own kernels that map and count
+/// (launch_byte_kernel_host.cpp), because the fastest algorithm for one thread is different.
 #pragma once
 
 #include "byte_map.hpp"
@@ -20,7 +20,7 @@ namespace tool {
 using ByteCount = unsigned long long;
 
 /// The memory that the threads of a block share. Each byte has several counters, because with one
-/// counter a run of equal bytes would make each addition wait for the previous one.
+/// counter a sequence of equal bytes would serialize the additions.
 struct Scratch {
   static constexpr unsigned lanes = 4;
   unsigned counts[lanes * 256];

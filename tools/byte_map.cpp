@@ -34,7 +34,8 @@ ByteMap shifted(std::initializer_list<ShiftedBytes> ranges) {
   return map;
 }
 
-/// Each letter becomes the one 13 places on; the second half of the alphabet goes to the first.
+/// Rotates each letter by 13: the first half of the alphabet maps to the second half, and the
+/// second to the first.
 ByteMap rotated() {
   constexpr unsigned char half = letters / 2;
   return shifted({{'a', half, half},

@@ -16,13 +16,13 @@ struct ShiftedBytes {
 };
 
 /// A map, in two forms: a table, which many threads of a GPU can share, and ranges, with which a
-/// processor maps many bytes by one instruction. Small enough to be an argument of a kernel.
+/// processor maps many bytes with one instruction. It is small enough to be a kernel argument.
 struct ByteMap {
   static constexpr int most_ranges = 4;
   unsigned char to[256];
-  bool inverted;                      ///< all bits change, and then the ranges apply
-  int ranges;                         ///< how many of `shifted` count
-  ShiftedBytes shifted[most_ranges];  ///< they have no byte in common
+  bool inverted;                      ///< all bits are inverted before the ranges are applied
+  int ranges;                         ///< the number of valid elements of `shifted`
+  ShiftedBytes shifted[most_ranges];  ///< the ranges are disjoint
 };
 
 inline constexpr std::array<std::string_view, 4> byte_map_names = {"upper", "lower", "invert",

@@ -17,17 +17,18 @@ namespace tool {
 
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{1} << 20;  // of results, which need a few thousand
+constexpr std::size_t most_bytes =
+    std::size_t{1} << 20;  // The maximum size of a file with results, which need a few thousand.
 
 struct Row {
   std::string name;
   double value;
   const char* unit;
-  bool is_rate;  ///< more is better
+  bool is_rate;  ///< a larger value is better
 };
 
-// What a value does not have is empty, so that a file of another program reads like one without
-// results.
+// Missing elements are returned as empty values, so that a file of another program is treated like
+// one without results.
 const Json& at(const Json& value, const char* key) {
   static const Json none;
   const auto place = value.find(key);
@@ -67,7 +68,7 @@ const Row* find(const std::vector<Row>& rows, const Row& like) {
   return place != rows.end() && place->value > 0 ? &*place : nullptr;
 }
 
-/// "2097152", "NVIDIA H200".
+/// The value as text, such as "2097152" or "NVIDIA H200".
 std::string in_words(const Json& value) {
   if (value.is_string()) return text(value);
   char digits[40];

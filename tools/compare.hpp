@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `runnel bench --compare` says what has become slower since an earlier run.
+/// `runnel bench --compare` reports what has become slower since an earlier run.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,17 +9,17 @@
 
 namespace tool {
 
-/// What `runnel bench --json` wrote into the file. @throws Failure if there is no such file, or it
-/// contains something else
+/// Reads a file that `runnel bench --json` has written. @throws Failure if there is no such file,
+/// or it contains something else
 [[nodiscard]] nlohmann::ordered_json read_results(const std::string& path);
 
-/// @throws Failure if the earlier results are of another backend, device or size, so that comparing
-/// them would mean nothing. Requires: `now` has the fields of `runnel bench --json` that describe
-/// the machine and the sizes; it need not have results.
+/// @throws Failure if the earlier results are for another backend, device or size, so that a
+/// comparison would be meaningless. Requires: `now` has the fields of `runnel bench --json` that
+/// describe the machine and the sizes; it need not have results.
 void require_comparable(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
 
-/// Prints a line for each row of the two results. A row is slower if it takes more than `percent`
-/// longer, or has a rate that is lower by as much. Returns how many are slower.
+/// Prints a line for each row of the two results. A row is slower if its time is longer by more
+/// than `percent` percent, or its rate is lower by as much. Returns the number of slower rows.
 [[nodiscard]] int print_comparison(std::FILE* to, const nlohmann::ordered_json& before,
                                    const nlohmann::ordered_json& now, double percent);
 

@@ -14,7 +14,7 @@ namespace tool {
 namespace {
 
 std::string as_one_line(std::string message) {
-  // messages of the library begin with its name
+  // Messages of the library begin with its name.
   if (message.starts_with("runnel: ")) message.erase(0, 8);
   while (!message.empty() && message.back() == '\n') message.pop_back();
   std::ranges::replace(message, '\n', ' ');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the command says when it fails.
+/// The message and the exit status of the command when it fails.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ struct Complaint {
 
 [[nodiscard]] Complaint complaint_of(const std::exception_ptr& error);
 
-/// Prints the line on the standard error, and returns the exit status.
+/// Prints the message to standard error, and returns the exit status.
 int print(const Complaint& complaint);
 
 }  // namespace tool

@@ -17,8 +17,8 @@ struct Misuse : Failure {
   using Failure::Failure;
 };
 
-/// The text in quotes. Control characters become question marks, because they could break the line
-/// or the terminal.
+/// Returns the text in quotes. Control characters are replaced by question marks, because they
+/// could break the line or the terminal.
 [[nodiscard]] inline std::string in_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;

@@ -66,7 +66,7 @@ std::optional<int> descriptor_of(const std::filesystem::path& path) {
 /// Follows the links of a path, even if their target does not exist. Stops at a path that names a
 /// descriptor, because its file is open.
 std::filesystem::path follow_links(std::filesystem::path path) {
-  constexpr int most_links = 40;  // as many as Linux follows
+  constexpr int most_links = 40;  // The limit of Linux.
   for (int i = 0; i < most_links && !descriptor_of(path); ++i) {
     std::error_code none;
     const auto next = std::filesystem::read_symlink(path, none);
@@ -111,7 +111,7 @@ std::size_t InputFile::read(std::span<unsigned char> buffer) {
   return done;
 }
 
-void InputFile::keep(std::uint64_t first, std::uint64_t last) {
+void InputFile::restrict_to(std::uint64_t first, std::uint64_t last) {
   at_ = first;
   end_ = last;
   if (size_.value_or(0) < last) fail_shorter();
@@ -165,7 +165,7 @@ OutputFile::OutputFile(const std::filesystem::path& path, const InputFile& input
     // rename() would replace the file without checking its permissions, so check them here.
     if (::access(path.c_str(), W_OK) != 0) fail(errno);
     target_ = std::filesystem::canonical(path);
-    open_beside();
+    open_temporary();
     take_mode_and_owner(status);
   } else {
     open_directly(retry([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
@@ -177,7 +177,7 @@ OutputFile::~OutputFile() {
   if (temporary_slot_ >= 0) remove_temporary(temporary_slot_);
 }
 
-/// Writes to `descriptor`. If it is negative, fails with errno.
+/// Uses `descriptor` for the output. If it is negative, fails with errno.
 void OutputFile::open_directly(int descriptor) {
   if (descriptor < 0) fail(errno);
   if ((::fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY) {
@@ -185,8 +185,8 @@ void OutputFile::open_directly(int descriptor) {
     fail(EBADF);
   }
   descriptor_ = descriptor;
-  // The path of the file, so that is_same() recognises the file under its own name. A pipe has no
-  // path.
+  // Store the path of the file, so that is_same() recognises the file under its own name. A pipe
+  // has no path.
   std::error_code none;
   if (const auto file = std::filesystem::canonical(path_, none); !none) target_ = file;
 }
@@ -199,10 +199,10 @@ void OutputFile::open_new() {
       std::filesystem::canonical(target_.has_parent_path() ? target_.parent_path() : ".", none);
   if (none) fail(none.value());
   target_ = directory / target_.filename();
-  open_beside();
+  open_temporary();
 }
 
-void OutputFile::open_beside() {
+void OutputFile::open_temporary() {
   const Temporary made = make_temporary(target_.parent_path() / ".runnel-XXXXXX");
   if (made.slot < 0) fail(made.error);
   descriptor_ = made.descriptor;
@@ -216,8 +216,8 @@ void OutputFile::open_beside() {
 void OutputFile::take_mode_and_owner(const struct ::stat& status) {
   static_cast<void>(::fchmod(descriptor_, status.st_mode & 07777));
   if (::fchown(descriptor_, status.st_uid, status.st_gid) != 0) {
-    // Without the permission to change the owner, the new file belongs to the user, as every new
-    // file does.
+    // Without the permission to change the owner, the new file belongs to the user, like every new
+    // file.
   }
 }
 
@@ -240,7 +240,7 @@ void OutputFile::commit() {
   close();
   if (temporary_slot_ < 0) return;
   if (::rename(temporary_name(temporary_slot_), target_.c_str()) != 0) fail(errno);
-  forget_temporary(temporary_slot_);
+  release_temporary(temporary_slot_);
   temporary_slot_ = -1;
 }
 

@@ -28,16 +28,16 @@ class InputFile {
   /// @throws Failure if reading fails, or if the file has become shorter since it was opened
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
 
-  /// Leaves only the bytes [first, last) to be read. Requires: nothing was read yet. @throws
-  /// Failure if the file is shorter
-  void keep(std::uint64_t first, std::uint64_t last);
+  /// Restricts reading to the bytes [first, last). Requires: nothing was read yet. @throws Failure
+  /// if the file is shorter
+  void restrict_to(std::uint64_t first, std::uint64_t last);
 
-  /// The size of the file; nothing for a pipe, and for a file that reports no size.
+  /// The size of the file; empty for a pipe, and for a file that reports no size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
-  /// Whether another InputFile of the same path reads the same bytes. Of a pipe each byte is read
-  /// once.
+  /// Whether another InputFile with the same path reads the same bytes. This is false for a pipe,
+  /// whose bytes can be read only once.
   [[nodiscard]] bool can_be_opened_again() const noexcept { return can_be_opened_again_; }
-  /// Whether `path` leads to the same regular file, under this or another name. Always false for
+  /// Whether `path` refers to the same regular file, under this or another name. Always false for
   /// devices, because writing to a device does not change what is read from it.
   [[nodiscard]] bool is(const std::filesystem::path& path) const;
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -51,16 +51,16 @@ class InputFile {
   int descriptor_;
   bool can_be_opened_again_;
   std::optional<std::uint64_t> size_;
-  std::uint64_t at_ = 0;  // the next byte to read
+  std::uint64_t at_ = 0;  // The offset of the next byte to read.
   std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
 };
 
-/// Writes to a temporary file beside the target, which replaces the target at `commit()`. Until
-/// then the target is unchanged. The destructor deletes the temporary file, and so does the end of
-/// the process by a signal that another process, or a limit of time, sends. Links are followed,
-/// also to a target that does not exist yet. Two kinds of output are written directly: devices and
-/// pipes, and descriptors that the process already has (/dev/stdout), because their file may
-/// contain bytes that must stay, and other processes may append to it.
+/// Writes to a temporary file in the target's folder. `commit()` replaces the target by it; until
+/// then the target is unchanged. The temporary file is deleted by the destructor, and if a signal
+/// ends the process that another process or a time limit has sent. Links are followed, also to a
+/// target that does not exist yet. Two kinds of output are written directly: devices and pipes; and
+/// descriptors that the process already has (/dev/stdout), because their file may contain bytes
+/// that must stay, and other processes may append to it.
 class OutputFile {
  public:
   /// @throws Failure if the file cannot be written, or is the input
@@ -76,7 +76,7 @@ class OutputFile {
   /// Closes the file and moves it to the target.
   void commit();
 
-  /// Whether commit() replaces the target; false if it is written directly.
+  /// Whether commit() replaces the target; false if the target is written directly.
   [[nodiscard]] bool is_replaced() const noexcept { return replaced_; }
   /// Whether both write to the same file.
   [[nodiscard]] bool is_same(const OutputFile& other) const noexcept {
@@ -87,14 +87,14 @@ class OutputFile {
   [[noreturn]] void fail(int error) const;
   void open_directly(int descriptor);
   void open_new();
-  void open_beside();
+  void open_temporary();
   void take_mode_and_owner(const struct ::stat& status);
 
   std::filesystem::path path_;
-  std::filesystem::path target_;  // where the file will be, with links followed
+  std::filesystem::path target_;  // The path of the result, with links followed.
   int descriptor_ = -1;
   bool replaced_ = false;
-  int temporary_slot_ = -1;  // in the list of files that a signal handler deletes
+  int temporary_slot_ = -1;  // The file's slot in the list of files that a signal handler deletes.
 };
 
 }  // namespace tool

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How often each byte occurs. `runnel histogram` counts the bytes of files, by as many processes
-/// as were started.
+/// `runnel histogram` counts how often each byte occurs in files. All processes that were started
+/// share the work.
 #pragma once
 
 #include "processes.hpp"
@@ -14,7 +14,7 @@ namespace tool {
 
 using Histogram = std::array<std::uint64_t, 256>;
 
-/// The eight most frequent bytes, each with a bar.
+/// Prints the eight most frequent bytes, each with a bar.
 void print_most_frequent(std::FILE* to, const Histogram& histogram, std::size_t bytes);
 
 /// @throws Failure, or an exception of runnel

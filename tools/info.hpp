@@ -6,12 +6,12 @@
 
 namespace tool {
 
-/// Why there is no device, and what to do. If the machine's files do not explain it, the text comes
-/// from the runtime.
+/// Explains why there is no device, and how to fix it. If the machine's files do not explain it,
+/// the text comes from the runtime.
 std::string why_no_device();
 
-/// Prints the backend and every device. With `why_only` prints one line that says why there is no
-/// device. Returns the exit status.
+/// Prints the backend and every device; with `why_only`, prints one line that explains why there is
+/// no device. Returns the exit status.
 int info(bool why_only);
 
 }  // namespace tool

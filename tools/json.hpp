@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// JSON, by nlohmann's library. Only what writes or reads some includes this header: it takes long
-/// to compile.
+/// JSON, with nlohmann's library. This header takes long to compile, so only sources that read or
+/// write JSON include it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,11 +9,11 @@
 
 namespace tool {
 
-/// The members stay in the order in which they were written.
+/// Members keep the order of their insertion.
 using Json = nlohmann::ordered_json;
 
-/// In printable ASCII, on one line. A file name may contain bytes that are no text, which become
-/// U+FFFD.
+/// Returns the value in printable ASCII, on one line. Bytes that are not valid UTF-8, for example
+/// in a file name, are replaced by U+FFFD.
 [[nodiscard]] inline std::string to_line(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }

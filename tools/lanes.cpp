@@ -41,7 +41,7 @@ std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times,
 
   for (const runnel::OverlapChunkTimes& chunk : times) {
     const auto add = [&](std::size_t lane, Step step, const runnel::OverlapInterval& when) {
-      if (when.stop.count() == 0) return;  // the chunk has no such step
+      if (when.stop.count() == 0) return;  // The chunk has no such step.
       lanes[lane].bars.push_back(
           {step, chunk.chunk, milliseconds(when.start), milliseconds(when.stop)});
     };

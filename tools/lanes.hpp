@@ -18,26 +18,26 @@ inline constexpr std::size_t step_count = 5;
 struct Bar {
   Step step;
   std::size_t chunk;
-  double start_ms;  ///< since the start of the run
+  double start_ms;  ///< relative to the start of the run
   double stop_ms;
 };
 
 struct Lane {
   std::string name;
-  std::vector<Bar> bars;  ///< in order
+  std::vector<Bar> bars;  ///< in the order of the chunks
 };
 
 [[nodiscard]] double milliseconds(std::chrono::nanoseconds time) noexcept;
 
-/// The lanes of chunks that ran with `strategy` on `streams` streams. There is no lane for reading
-/// or writing if no chunk did that.
+/// The lanes of chunks that ran with `strategy` on `streams` streams. Lanes for reading and writing
+/// are omitted if no chunk has such a step.
 [[nodiscard]] std::vector<Lane> lanes_of(std::span<const runnel::OverlapChunkTimes> times,
                                          runnel::OverlapStrategy strategy, std::size_t streams);
 
-/// How long at least one of the lanes was at the step.
+/// The time during which at least one of the lanes performed the step.
 [[nodiscard]] double busy_ms(std::span<const Lane> lanes, Step step);
 
-/// "stream per chunk", "copy, compute, copy".
+/// The strategy's name, such as "stream per chunk" or "copy, compute, copy".
 [[nodiscard]] const char* name_of(runnel::OverlapStrategy strategy) noexcept;
 
 }  // namespace tool

@@ -33,12 +33,12 @@ __global__ void count_bytes_kernel(const unsigned char* in, std::size_t size, By
   count_bytes(Grid{}, scratch, in, size, counts);
 }
 
-// Always as many, so that the sum of floating-point numbers is the same on every GPU.
+// Constants, so that the sum of floating-point numbers is the same on every GPU.
 constexpr unsigned sum_blocks = 256, sum_threads = 256;
 
 template <class Number>
 __global__ void sum_numbers_kernel(const Number* in, std::size_t size, SumOf<Number>* sums) {
-  // As bytes, because memory of a block cannot be initialised.
+  // Declared as bytes, because shared memory of a block cannot have constructors.
   __shared__ alignas(SumOf<Number>) unsigned char scratch[sum_threads * sizeof(SumOf<Number>)];
   sum_numbers(Grid{}, reinterpret_cast<SumOf<Number>*>(scratch), in, size, sums);
 }

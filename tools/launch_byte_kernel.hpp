@@ -11,7 +11,7 @@
 
 namespace tool {
 
-/// One line that says why the kernels cannot run; null if they can.
+/// One line that explains why the kernels cannot run; null if they can.
 [[nodiscard]] const char* why_no_byte_kernel() noexcept;
 
 /// Enqueues `map_and_count`. Requires: at most 2^32 - 1 bytes, because a block counts in 32 bits.
@@ -21,7 +21,7 @@ void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const uns
 /// Sets the 256 counts to the number of each byte. Requires: as `launch_map_and_count`.
 void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
                   runnel::DeviceSpan<ByteCount> counts);
-/// How many sums a chunk has: one of each block.
+/// The number of sums for a chunk: one for each block.
 [[nodiscard]] std::size_t sums_of_a_chunk() noexcept;
 /// Enqueues `sum_numbers`, for std::uint8_t, std::int32_t, std::int64_t, float and double.
 /// Requires: at most 2^31 numbers, and `sums` has sums_of_a_chunk() elements.

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
-// On the host backend a kernel is a host function.
+// SPDX-License-Identifier: Apache-2.0 The kernels of the host backend, which are host functions.
 #include "launch_byte_kernel.hpp"
 
 #include <algorithm>
@@ -10,13 +9,14 @@ namespace tool {
 
 namespace {
 
-/// As many bytes as every processor maps by one instruction. These are vectors of the compiler,
-/// because g++ at -O2 does not make vectors of a loop over so many ranges.
+/// The bytes that every processor can map with one instruction. The compiler's vector extension is
+/// used, because g++ at -O2 does not vectorize a loop over several ranges.
 using Bytes [[gnu::vector_size(16)]] = unsigned char;
 
 [[nodiscard]] Bytes all(unsigned char byte) { return Bytes{} + byte; }
 
-/// Maps bytes. The number of ranges is known to the compiler, so that the ranges stay in registers.
+/// Maps bytes. The number of ranges is a compile-time constant, so that the ranges stay in
+/// registers.
 template <int ranges>
 void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, const ByteMap& map) {
   const Bytes inverted = all(map.inverted ? 0xff : 0);
@@ -45,11 +45,11 @@ void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, co
   by_ranges[map.ranges](in, out, size, map);
 }
 
-/// Counts pairs of bytes: that is half as many additions, and equal neighbours seldom wait for each
-/// other. The counters take 256 KiB, which the processor's second cache holds.
+/// Counts pairs of bytes. This needs half as many additions, and an addition seldom depends on the
+/// previous one. The counters take 256 KiB, which fit into the processor's second-level cache.
 class PairCounts {
  public:
-  /// Requires: fewer than 2^32 bytes in all.
+  /// Requires: the total number of bytes is below 2^32.
   void add(const unsigned char* in, std::size_t size) {
     std::size_t at = 0;
     for (; at + 8 <= size; at += 8) {
@@ -64,7 +64,7 @@ class PairCounts {
   }
   /// Adds the number of each byte to the 256 `counts`.
   void add_to(ByteCount* counts) const {
-    std::uint32_t low[256] = {};  // the lower halves of the pairs
+    std::uint32_t low[256] = {};  // The lower bytes of the pairs.
     for (std::size_t high = 0; high < 256; ++high) {
       const std::uint32_t* const row = pairs_ + 256 * high;
       std::uint32_t sum = 0;
@@ -85,7 +85,7 @@ class PairCounts {
 
 void map_and_count(const unsigned char* in, unsigned char* out, std::size_t size,
                    const ByteMap& map, ByteCount* counts) {
-  // so that it is still in a cache when it is counted
+  // Small enough that it is still in a cache when it is counted.
   constexpr std::size_t part = std::size_t{64} << 10;
   PairCounts counted;
   for (std::size_t at = 0; at < size; at += part) {

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
-// The runnel command: its options, and its error messages.
+// SPDX-License-Identifier: Apache-2.0 The runnel command: its options and its error messages.
 #include "bench.hpp"
 #include "complaint.hpp"
 #include "failure.hpp"
@@ -24,7 +23,7 @@
 
 namespace {
 
-/// Writes the buffered output. Only this shows whether printing succeeded.
+/// Flushes the output. Only then it is known whether printing succeeded.
 int flush_output(int status) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
@@ -37,7 +36,7 @@ int flush_output(int status) {
 /// The range of a count. The help text of each option with a count states the range itself.
 CLI::Validator count_range() { return CLI::Range(1, 1024).description(""); }
 
-/// CLI::Range lets NaN pass.
+/// Used because CLI::Range accepts NaN.
 CLI::Validator percent_range() {
   const auto problem = [](const std::string& text) {
     double percent = 0;
@@ -172,13 +171,13 @@ CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
   return bench;
 }
 
-/// The subcommand that was named, for the advice to read its help; overlap if there is none.
+/// The subcommand on the command line, for the hint to read its help; "overlap" if there is none.
 std::string named(const CLI::App& app) {
   const auto found = app.get_subcommands();
   return found.empty() ? "overlap" : found.front()->get_name();
 }
 
-/// What CLI11 says; but a word that is no subcommand is named.
+/// The text of CLI11, except for a word that is not a subcommand: then the text names it.
 std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
   const auto words = app.remaining();
   if (!app.get_subcommands().empty() || words.empty() || words.front().starts_with('-'))
@@ -211,7 +210,7 @@ int run(int argc, char** argv, tool::Processes& processes) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
-    // not std::cout, which does not keep the reason of a failure
+    // Not std::cout, which does not preserve the reason of a failure.
     std::ostringstream text;
     const int status = app.exit(asked, text);
     if (processes.rank() == 0) std::fputs(text.str().c_str(), stdout);
@@ -229,8 +228,8 @@ int run(int argc, char** argv, tool::Processes& processes) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  // If the reader of a pipe leaves, or a file may not become larger, the write fails, and the
-  // command says so. These would end it.
+  // If the reader of a pipe has ended, or a file must not become larger, the write fails, and the
+  // command reports that. By default these signals would terminate it first.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   tool::Processes processes{argv};
   return processes.together([&] { return flush_output(run(argc, argv, processes)); });

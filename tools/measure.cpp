@@ -7,7 +7,7 @@
 #include "launch_byte_kernel.hpp"
 #include "size.hpp"
 
-#include "copy/streaming_copy.hpp"  // the library's own, so that the bound is that of its copies
+#include "copy/streaming_copy.hpp"  // The bound uses the library's own copy.
 
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
@@ -45,8 +45,8 @@ using Bytes = std::span<unsigned char>;
   return *middle;
 }
 
-/// Pageable memory that has been written once, so that the measured copies do not include the time
-/// of first touching its pages.
+/// Pageable memory that was written once, so that the measured copies do not include the first
+/// access to its pages.
 class PageableMemory {
  public:
   explicit PageableMemory(std::size_t bytes) : size_{bytes}, bytes_{new unsigned char[bytes]} {
@@ -96,26 +96,26 @@ class PageableMemory {
 };
 
 struct Timed {
-  double held_s, total_s;
+  double call_s, total_s;
 };
-/// Medians of five runs, after one that does not count because it makes what is made only once.
+/// Returns the medians of five runs, after a warm-up run.
 template <class F>
 [[nodiscard]] Timed timed(StreamRef stream, F enqueue) {
-  std::vector<double> held, total;
+  std::vector<double> in_call, total;
   for (int i = 0; i < 6; ++i) {
     const auto start = Clock::now();
     enqueue();
     const double returned = seconds_since(start);
     stream.synchronize();
     if (i == 0) continue;
-    held.push_back(returned);
+    in_call.push_back(returned);
     total.push_back(seconds_since(start));
   }
-  return {median(held), median(total)};
+  return {median(in_call), median(total)};
 }
 
-/// Nanoseconds of one call, as the median of some batches. The time to wait for the enqueued work
-/// is not included.
+/// Returns the nanoseconds of one call, as the median of several batches. The wait for the enqueued
+/// work is not included.
 template <class F>
 [[nodiscard]] double cost(StreamRef stream, F operation) {
   constexpr int calls = 200;
@@ -138,20 +138,20 @@ template <class F>
 }
 
 /// Copies between pinned memory and the memory of several devices, in both directions at once.
-class BothWays {
+class BidirectionalCopies {
  public:
-  BothWays(const std::vector<Device>& devices, std::size_t most_bytes) {
+  BidirectionalCopies(const std::vector<Device>& devices, std::size_t most_bytes) {
     for (const Device device : devices) {
       in_.emplace_back(device);
       out_.emplace_back(device);
-      there_.emplace_back(most_bytes, in_.back());
-      there_.emplace_back(most_bytes, out_.back());
+      buffers_.emplace_back(most_bytes, in_.back());
+      buffers_.emplace_back(most_bytes, out_.back());
     }
     synchronize();
   }
   void enqueue(std::size_t device, Bytes from, Bytes to) {
-    copy(in_[device], there_[2 * device].span().subspan(0, from.size()), from);
-    copy(out_[device], to, there_[2 * device + 1].span().subspan(0, to.size()));
+    copy(in_[device], buffers_[2 * device].span().subspan(0, from.size()), from);
+    copy(out_[device], to, buffers_[2 * device + 1].span().subspan(0, to.size()));
   }
   void synchronize() const {
     for (const Stream& stream : in_) stream.device().synchronize();
@@ -159,10 +159,10 @@ class BothWays {
 
  private:
   std::vector<Stream> in_, out_;
-  std::vector<DeviceBuffer<unsigned char>> there_;
+  std::vector<DeviceBuffer<unsigned char>> buffers_;
 };
 
-/// The rate in GB/s: the median of three runs, after one that does not count.
+/// Returns the rate in GB/s: the median of three runs, after a warm-up run.
 template <class F>
 [[nodiscard]] double rate_of(std::size_t bytes, F run) {
   std::vector<double> rates;
@@ -174,11 +174,11 @@ template <class F>
   return median(rates);
 }
 
-/// The rate in each direction of copies in both directions at once, with pinned memory and on all
-/// devices.
+/// Returns the rate in each direction of copies in both directions at once, with pinned memory and
+/// on all devices.
 [[nodiscard]] double measure_limit(const OverlapSizes& sizes, Bytes from, Bytes to) {
   const std::size_t share = sizes.bytes / sizes.devices.size();
-  BothWays copies{sizes.devices, share};
+  BidirectionalCopies copies{sizes.devices, share};
   return rate_of(share * sizes.devices.size(), [&] {
     for (std::size_t d = 0; d < sizes.devices.size(); ++d)
       copies.enqueue(d, from.subspan(d * share, share), to.subspan(d * share, share));
@@ -205,8 +205,8 @@ struct BoundShare {
 /// Overwrites both ranges of pinned memory, and `to`. Requires: all four ranges have the same size.
 [[nodiscard]] HostBound measure_host_bound(const std::vector<Device>& devices, Bytes from, Bytes to,
                                            Bytes pinned_in, Bytes pinned_out) {
-  constexpr std::size_t most = std::size_t{2} << 30;  // enough for a tenth of a second
-  // A thread's pinned memory in each direction. Which size is best depends on the caches.
+  constexpr std::size_t most = std::size_t{2} << 30;  // Enough for a tenth of a second.
+  // The sizes of a thread's pinned memory in each direction. The best size depends on the caches.
   constexpr std::size_t rings[]{std::size_t{512} << 10, std::size_t{2} << 20, std::size_t{8} << 20};
   const std::size_t threads =
       std::min(static_cast<std::size_t>(Staging::options().workers), from.size());
@@ -221,11 +221,11 @@ struct BoundShare {
     meanwhile();
   };
   const auto copy_beside_devices = [&](std::size_t ring) {
-    BothWays copies{devices, threads * ring};
+    BidirectionalCopies copies{devices, threads * ring};
     return rate_of(threads * share, [&] {
-      // The devices take turns, and together copy each byte of the pinned memory as often as the
-      // threads do. Threads and devices do not wait for each other, because no one reads what is
-      // copied.
+      // The devices are used in turn, and together copy each byte of the pinned memory as often as
+      // the threads do. Threads and devices are not synchronized, because the copied data is not
+      // read.
       copy_on_threads(ring, [&] {
         for (std::size_t at = 0, turn = 0; at < share; at += ring, ++turn) {
           const std::size_t bytes = threads * std::min(ring, share - at);
@@ -247,7 +247,7 @@ struct BoundShare {
   return bound;
 }
 
-/// The number of rounds that take as long as a chunk's transfers, on the host backend.
+/// Returns the number of rounds that take as long as a chunk's transfers, on the host backend.
 [[nodiscard]] unsigned rounds_as_long_as_transfers(std::size_t chunk, Bytes from, Bytes to) {
   const Stream stream;
   DeviceBuffer<unsigned char> in(chunk, stream), out(chunk, stream);
@@ -266,12 +266,13 @@ struct BoundShare {
 /// The memory that a strategy is measured on.
 struct Memory {
   const char* name;
-  bool needs_threads;  ///< no device reaches this memory, so that threads copy it to or from pinned
+  bool needs_threads;  ///< no device can access this memory, so threads copy it to or from pinned
                        ///< memory
   Bytes in, out;
 };
 
-/// Compares a sample of the bytes with what `rounds` rounds give. @throws Failure if one is wrong
+/// Compares a sample of the bytes with the result of `rounds` rounds. @throws Failure if one is
+/// wrong
 void require_result(const Memory& memory, unsigned rounds, const std::string& strategy) {
   for (std::size_t byte = 0; byte < memory.out.size(); byte += 4093)
     if (memory.out[byte] != PageableMemory::result_of(memory.in[byte], rounds))
@@ -279,7 +280,7 @@ void require_result(const Memory& memory, unsigned rounds, const std::string& st
                     memory.name + " memory)");
 }
 
-/// The median of five runs, after one that does not count. The caller sets the speed-up.
+/// Returns the median of five runs, after a warm-up run. The caller sets the speed-up.
 [[nodiscard]] OverlapRate measure_strategy(const OverlapSizes& sizes, const Memory& memory,
                                            const std::string& name, OverlapStrategy strategy,
                                            std::size_t in_flight, const OverlapRates& so_far) {
@@ -324,7 +325,7 @@ std::vector<LinkRate> measure_links(Device device, std::size_t bytes, const Anno
       announce(std::string{"copies "} + direction + ", " + memory + " memory");
       const Timed t = timed(in, enqueue);
       rates.push_back(
-          {direction, memory, static_cast<double>(moved) / 1e9 / t.total_s, t.held_s * 1e6});
+          {direction, memory, static_cast<double>(moved) / 1e9 / t.total_s, t.call_s * 1e6});
     };
     add("in", bytes, [&] { copy(in, first, source); });
     add("out", bytes, [&] { copy(in, target, first); });
@@ -410,10 +411,10 @@ RangeRate measure_range(const OverlapSizes& sizes, const Announce& announce) {
   overlap(range.span(), range.span(),
           {.chunk = sizes.chunk, .in_flight = sizes.in_flight, .devices = sizes.devices},
           [&](StreamRef stream, DeviceSpan<const unsigned char> in, DeviceSpan<unsigned char> out) {
-            std::size_t held = 0;
+            std::size_t in_use = 0;
             for (std::size_t d = 0; d < before.size(); ++d)
-              held += DeviceResource{sizes.devices[d]}.statistics().in_use - before[d];
-            most = std::max(most, held);
+              in_use += DeviceResource{sizes.devices[d]}.statistics().in_use - before[d];
+            most = std::max(most, in_use);
             launch_double_and_add_one(stream, in, out, 1);
           });
   const double seconds = seconds_since(start);

@@ -11,7 +11,7 @@
 
 namespace tool {
 
-/// Of integers. The sum is 2^32 * high + low, which is exact for up to 2^31 numbers.
+/// The result for integers. The sum is 2^32 * high + low, which is exact for up to 2^31 numbers.
 struct IntegerSum {
   std::int64_t low = 0;
   std::int64_t high = 0;
@@ -37,8 +37,8 @@ struct IntegerSum {
   }
 };
 
-/// Of floating-point numbers, added as doubles. If there is a NaN, the sum is one; `least` and
-/// `most` leave NaNs out.
+/// The result for floating-point numbers, which are added as doubles. If there is a NaN, the sum is
+/// NaN; `least` and `most` ignore NaNs.
 struct FloatSum {
   double sum = 0;
   double least = HUGE_VAL;
@@ -62,9 +62,9 @@ struct FloatSum {
 template <class Number>
 using SumOf = std::conditional_t<std::is_integral_v<Number>, IntegerSum, FloatSum>;
 
-/// Each block adds its share of the numbers into its own of the `out`. The order of the additions
-/// depends on the sizes alone. `scratch` has an element for each thread of the block, whose number
-/// is a power of two.
+/// Each block adds its share of the numbers and stores the result in its own element of `out`. The
+/// order of the additions depends only on the sizes. Requires: `scratch` has an element for each
+/// thread of the block, and the number of these threads is a power of two.
 template <class Number, class Team>
 TOOL_KERNEL void sum_numbers(Team team, SumOf<Number>* scratch, const Number* in, std::size_t size,
                              SumOf<Number>* out) {

@@ -30,11 +30,11 @@ namespace tool {
 
 namespace {
 
-/// Sends every byte of the file through the map on the device, and counts the bytes.
+/// Maps every byte of the file on the device, and counts the bytes.
 runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteMap& map,
                                const runnel::OverlapOptions& options, Histogram& histogram) try {
-  // Each slot has counters of its own, because chunks in different slots may be computed at the
-  // same time.
+  // Each chunk buffer has counters of its own, because chunks in different buffers may be computed
+  // at the same time.
   const runnel::Stream stream{options.devices[0]};
   runnel::DeviceBuffer<ByteCount> counts(256 * options.in_flight, stream);
   runnel::fill(stream, counts, 0);
@@ -105,7 +105,7 @@ struct Outputs {
   }
 };
 
-/// What the command says about a run.
+/// The report of a run.
 struct Summary {
   std::size_t bytes;
   double seconds;
@@ -113,13 +113,13 @@ struct Summary {
   runnel::OverlapMeasure measured;
   std::size_t streams;
   std::vector<Lane> lanes;
-  std::string slowest;  ///< the step that kept the run from being faster, in words
-  std::string hidden;   ///< how much of the transfers was hidden, in words
-  std::string how;      ///< sizes, strategy and device, in words
+  std::string slowest;  ///< the step that limits the speed, as text
+  std::string hidden;   ///< how much of the transfer time was hidden, as text
+  std::string how;      ///< sizes, strategy and device, as text
 };
 
-/// The step that took longest, with the rate that the run could have had if nothing else had taken
-/// time. Empty if no times are known.
+/// A text with the slowest step, and the rate of the run if the other steps took no time. Empty if
+/// no times are known.
 std::string slowest_step(std::span<const Lane> lanes, double bytes) {
   double most = 0;
   Step slowest{};
@@ -144,7 +144,7 @@ Summary summarize(const runnel::OverlapResult& result, const runnel::OverlapOpti
                   ? 3
                   : std::min({options.streams, options.in_flight, result.chunks});
   s.lanes = lanes_of(result.times, result.strategy, s.streams);
-  // There may be times only for the first chunks.
+  // Times may exist only for the first chunks.
   const double timed = result.chunks > 0 ? static_cast<double>(result.times.size()) /
                                                static_cast<double>(result.chunks)
                                          : 0;
@@ -197,7 +197,7 @@ int overlap(const OverlapCommand& command) {
   if (const char* why = why_no_byte_kernel()) throw Failure(why);
   const runnel::Device device = chosen_device(command.streaming.device.value_or(0));
   InputFile input{command.in};
-  runnel::OverlapOptions options = fitted(command.streaming, device, input.size());
+  runnel::OverlapOptions options = overlap_options_for(command.streaming, device, input.size());
   options.record_times = true;
   Outputs outputs{command, input};
 
@@ -217,8 +217,7 @@ int overlap(const OverlapCommand& command) {
                  in_quotes(command.out).c_str());
     return 0;
   }
-  // A result that goes to a pipe, a terminal or the standard output must not be mixed with the
-  // report.
+  // If the result goes to a pipe, a terminal or the standard output, the report goes elsewhere.
   std::FILE* to = outputs.result.is_replaced() ? stdout : stderr;
   print_summary(to, command, result, summary);
   print_most_frequent(to, histogram, summary.bytes);

@@ -19,8 +19,8 @@ struct OverlapCommand {
   std::string out;
 };
 
-/// Returns the exit status. @throws Failure, or an exception of runnel. Then no file is made, and
-/// existing files are unchanged.
+/// Returns the exit status. @throws Failure, or an exception of runnel. If it throws, no file was
+/// created, and existing files are unchanged.
 int overlap(const OverlapCommand& command);
 
 }  // namespace tool

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The processes that work on a command together. The command `runnel` works alone
-/// (processes_one.cpp). Where mpirun has started several, it becomes the program runnel-mpi for the
-/// commands that can share their work (processes_mpi.cpp).
+/// The processes that execute a command together. The program `runnel` executes it alone
+/// (processes_one.cpp). If mpirun has started several processes, `runnel` executes the program
+/// runnel-mpi instead, for the commands that can share their work (processes_mpi.cpp).
 #pragma once
 
 #include <runnel/device.hpp>
@@ -23,16 +23,16 @@ class Processes {
   Processes& operator=(const Processes&) = delete;
   ~Processes();
 
-  [[nodiscard]] int rank() const noexcept;        ///< of this process, from 0
-  [[nodiscard]] int size() const noexcept;        ///< how many processes
-  [[nodiscard]] int local_rank() const noexcept;  ///< of this process among those of its machine
+  [[nodiscard]] int rank() const noexcept;        ///< of this process, counted from 0
+  [[nodiscard]] int size() const noexcept;        ///< the number of processes
+  [[nodiscard]] int local_rank() const noexcept;  ///< the rank among the processes of this machine
 
-  /// Calls `work` and returns its result. If it throws in one of several processes, all of them end
-  /// at once, and the first one in which it threw prints why. One process alone throws the
-  /// exception.
+  /// Calls `work` and returns its result. If it throws in one of several processes, all of them
+  /// terminate, and the process with the lowest rank that threw prints the reason. A single process
+  /// throws the exception.
   int together(const std::function<int()>& work);
-  /// What each process gives, in their order, by way of the device. All processes call it, within
-  /// together().
+  /// Returns the `mine` of all processes, in the order of their ranks. The data goes through the
+  /// device. All processes must call it, within together().
   template <class T>
   [[nodiscard]] std::vector<T> gather(runnel::Device device, const T& mine) {
     std::vector<T> all(static_cast<std::size_t>(size()));
@@ -40,10 +40,10 @@ class Processes {
     return all;
   }
 
-  /// Begins to show the progress of all processes, by process 0. Without a total shows only a
-  /// count. `always`: also if the standard error is not a terminal.
+  /// Starts to show the progress of all processes, in process 0. Without a total it shows only a
+  /// count. `always`: also if standard error is not a terminal.
   void show_progress(std::optional<std::uint64_t> total, bool always);
-  /// How many bytes this process has done.
+  /// Reports the number of bytes that this process has processed.
   void report(std::uint64_t bytes);
   void hide_progress();
 

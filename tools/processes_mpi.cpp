@@ -22,15 +22,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What each process sends to all others ten times a second.
-struct Beat {
+/// The message that each process sends to all others ten times a second.
+struct Heartbeat {
   enum class State : std::int32_t { working, done, failed };
   State state = State::working;
-  std::int32_t status = 0;  // the exit status, if it failed
+  std::int32_t status = 0;  // The exit status, if the process has failed.
   std::uint64_t bytes = 0;
 };
 
-/// Calls `work` in a new thread. If no thread can be started, the future holds that error.
+/// Calls `work` on a new thread. If no thread can be started, the future contains the error.
 std::future<int> start(const std::function<int()>& work) try {
   return std::async(std::launch::async, work);
 } catch (...) {
@@ -42,7 +42,7 @@ std::future<int> start(const std::function<int()>& work) try {
 }  // namespace
 
 struct Processes::State {
-  /// Processes talk about failures by MPI itself, so that they can do so without a device, and
+  /// The processes exchange heartbeats through MPI directly, which works without a device, and
   /// while an operation of `all` waits.
   MPI_Comm calls = MPI_COMM_NULL;
   runnel::World world;
@@ -51,26 +51,27 @@ struct Processes::State {
   std::mutex showing;
   std::optional<Progress> bar;
 
-  std::vector<Beat> beats;  // of all processes; made once, so that no process can fail to take part
+  std::vector<Heartbeat> heartbeats;  // Of all processes. Allocated once, so that the exchange
+                                      // cannot fail for lack of memory.
 
-  void exchange(const Beat& mine) {
-    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, beats.data(), sizeof mine, MPI_BYTE, calls);
+  void exchange(const Heartbeat& mine) {
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, heartbeats.data(), sizeof mine, MPI_BYTE, calls);
   }
   void show() {
     std::uint64_t sum = 0;
-    for (const Beat& beat : beats) sum += beat.bytes;
+    for (const Heartbeat& heartbeat : heartbeats) sum += heartbeat.bytes;
     const std::lock_guard lock{showing};
     if (bar) bar->update(sum);
   }
-  /// All processes come here. The work that other threads still do, such as waiting for a pipe,
-  /// ends with the process.
+  /// Terminates the process. All processes call it. Other threads that still work, or wait for a
+  /// pipe, end with the process.
   [[noreturn]] void end(int status, const Complaint* complaint) {
     {
       const std::lock_guard lock{showing};
       bar.reset();
     }
     if (complaint != nullptr) print(*complaint);
-    MPI_Barrier(calls);  // the line is out before a launcher learns of the failure
+    MPI_Barrier(calls);  // The message is printed before the launcher notices the failure.
     if (all) all->abort();
     MPI_Finalize();
     std::_Exit(status);
@@ -82,13 +83,13 @@ Processes::Processes(char**) : state_{std::make_unique<State>()} {
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
   MPI_Comm_dup(MPI_COMM_WORLD, &state_->calls);
   state_->world = runnel::mpi::world();
-  state_->beats.resize(static_cast<std::size_t>(size()));
+  state_->heartbeats.resize(static_cast<std::size_t>(size()));
   try {
-    // abort() ends operations that wait only if there is a timeout.
+    // The timeout is needed because abort() ends waiting operations only if there is one.
     state_->all.emplace(state_->world,
                         runnel::CommunicatorOptions{
                             .engine = runnel::Engine::mpi, .timeout = 24h * 365, .name = "runnel"});
-  } catch (...) {  // the same in all processes
+  } catch (...) {  // All processes fail in the same way.
     const Complaint complaint = complaint_of(std::current_exception());
     state_->end(complaint.status, rank() == 0 ? &complaint : nullptr);
   }
@@ -106,24 +107,26 @@ int Processes::together(const std::function<int()>& work) {
   std::future<int> result = start(work);
   Complaint complaint{};
   int status = 0;
-  for (Beat mine;;) {
-    // A process whose work is done waits for the others in exchange().
-    if (mine.state == Beat::State::working && result.wait_for(100ms) == std::future_status::ready)
+  for (Heartbeat mine;;) {
+    // A process whose work is complete waits for the others in exchange().
+    if (mine.state == Heartbeat::State::working &&
+        result.wait_for(100ms) == std::future_status::ready)
       try {
-        mine.state = Beat::State::done;
+        mine.state = Heartbeat::State::done;
         status = result.get();
       } catch (...) {
         complaint = complaint_of(std::current_exception());
-        mine.state = Beat::State::failed;
+        mine.state = Heartbeat::State::failed;
         mine.status = complaint.status;
       }
     mine.bytes = state_->bytes;
     state_->exchange(mine);
-    const std::vector<Beat>& beats = state_->beats;
-    const auto failed = std::ranges::find(beats, Beat::State::failed, &Beat::state);
-    if (failed != beats.end())
-      state_->end(failed->status, failed - beats.begin() == rank() ? &complaint : nullptr);
-    if (std::ranges::count(beats, Beat::State::done, &Beat::state) == size()) return status;
+    const std::vector<Heartbeat>& heartbeats = state_->heartbeats;
+    const auto failed = std::ranges::find(heartbeats, Heartbeat::State::failed, &Heartbeat::state);
+    if (failed != heartbeats.end())
+      state_->end(failed->status, failed - heartbeats.begin() == rank() ? &complaint : nullptr);
+    if (std::ranges::count(heartbeats, Heartbeat::State::done, &Heartbeat::state) == size())
+      return status;
     state_->show();
   }
 }

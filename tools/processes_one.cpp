@@ -17,7 +17,7 @@ namespace tool {
 
 namespace {
 
-/// The variables by which a process knows its launcher: Open MPI's mpirun, those with PMI, and
+/// The environment variables that identify a launcher: Open MPI's mpirun, launchers with PMI, and
 /// srun.
 struct Launcher {
   const char* size;
@@ -32,14 +32,14 @@ int number_in(const char* variable) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-/// Replaces this program by runnel-mpi, which is beside it if runnel was built with MPI.
-[[noreturn]] void become_one_of_several(char** argv, const Launcher& launcher) {
+/// Replaces this program by runnel-mpi, which is in the same folder if runnel was built with MPI.
+[[noreturn]] void execute_runnel_mpi(char** argv, const Launcher& launcher) {
   std::error_code none;
   const auto program =
       std::filesystem::read_symlink("/proc/self/exe", none).replace_filename("runnel-mpi");
   ::execv(program.c_str(), argv);
   const int error = errno;
-  if (number_in(launcher.rank) != 0) std::_Exit(failed_status);  // process 0 says it
+  if (number_in(launcher.rank) != 0) std::_Exit(failed_status);  // Process 0 prints the error.
   if (error == ENOENT)
     throw Failure(
         "this runnel was built without MPI, so that several processes cannot share the work; start "
@@ -57,7 +57,7 @@ Processes::Processes(char** argv) : state_{std::make_unique<State>()} {
   const std::string_view command = argv[0] != nullptr && argv[1] != nullptr ? argv[1] : "";
   if (command != "histogram" && command != "sum") return;
   for (const Launcher& launcher : launchers)
-    if (number_in(launcher.size) > 1) become_one_of_several(argv, launcher);
+    if (number_in(launcher.size) > 1) execute_runnel_mpi(argv, launcher);
 }
 Processes::~Processes() = default;
 

@@ -16,7 +16,7 @@ namespace tool {
 
 namespace {
 
-/// Whether it exists and is a pipe, a device or a directory.
+/// Whether the file exists and is a pipe, a device or a directory.
 bool is_no_regular_file(const std::string& name) {
   std::error_code none;
   const auto status = std::filesystem::status(name, none);
@@ -36,8 +36,8 @@ runnel::Device own_device(const ReadingCommand& command, const Processes& proces
 
 }  // namespace
 
-OwnPart::OwnPart(const std::vector<std::string>& names, std::size_t width,
-                 const Processes& processes) {
+ProcessShare::ProcessShare(const std::vector<std::string>& names, std::size_t width,
+                           const Processes& processes) {
   const auto rank = static_cast<std::uint64_t>(processes.rank()),
              count = static_cast<std::uint64_t>(processes.size());
   for (const std::string& name : names) {
@@ -47,8 +47,8 @@ OwnPart::OwnPart(const std::vector<std::string>& names, std::size_t width,
     const std::uint64_t size = file->size().value_or(0);
     if (size % width != 0)
       throw_no_multiple(in_quotes(name) + " has " + std::to_string(size) + " bytes", width);
-    // It is opened again when its turn comes, because there may be more files than a process can
-    // have open. A pipe cannot.
+    // The file is opened again when it is read, because there may be more files than a process can
+    // have open. A pipe stays open.
     if (file->can_be_opened_again()) file.reset();
     pieces_.push_back({name, size_of_all_, size_of_all_ + size, is_whole, std::move(file)});
     size_of_all_ += size;
@@ -58,12 +58,12 @@ OwnPart::OwnPart(const std::vector<std::string>& names, std::size_t width,
   const auto begin_of = [&](std::uint64_t process) {
     return width * (share * process + std::min(process, more));
   };
-  keep(begin_of(rank), begin_of(rank + 1));
+  restrict_to(begin_of(rank), begin_of(rank + 1));
   if (rank != 0) std::erase_if(pieces_, [](const Piece& piece) { return piece.is_whole; });
 }
 
-/// Leaves of the files with a known size what is in [first, last) of all their bytes.
-void OwnPart::keep(std::uint64_t first, std::uint64_t last) {
+/// Restricts the files with a known size to the bytes [first, last) of their concatenation.
+void ProcessShare::restrict_to(std::uint64_t first, std::uint64_t last) {
   size_ = last - first;
   std::uint64_t begin = 0;
   for (Piece& piece : pieces_) {
@@ -79,13 +79,13 @@ void OwnPart::keep(std::uint64_t first, std::uint64_t last) {
                 [](const Piece& piece) { return !piece.is_whole && piece.first == piece.last; });
 }
 
-std::size_t OwnPart::read(std::span<unsigned char> buffer) {
+std::size_t ProcessShare::read(std::span<unsigned char> buffer) {
   std::size_t done = 0;
   while (done < buffer.size() && next_ < pieces_.size()) {
     Piece& piece = pieces_[next_];
     if (!piece.file) {
       piece.file = std::make_unique<InputFile>(piece.name);
-      if (!piece.is_whole) piece.file->keep(piece.first, piece.last);
+      if (!piece.is_whole) piece.file->restrict_to(piece.first, piece.last);
     }
     done += piece.file->read(buffer.subspan(done));
     if (done < buffer.size()) {
@@ -114,15 +114,16 @@ Reading::Reading(const ReadingCommand& command, std::size_t width, Processes& pr
     : command_{command},
       width_{width},
       processes_{processes},
-      part_{command.files, width, processes},
-      options_{fitted(command.streaming, own_device(command, processes), part_.size(), width)} {
+      share_{command.files, width, processes},
+      options_{overlap_options_for(command.streaming, own_device(command, processes), share_.size(),
+                                   width)} {
   require_same_files();
 }
 
-/// Processes on several machines may see different files under one name. Then their parts would not
-/// be those of one file.
+/// Processes on several machines may see different files under one name. Their parts would then not
+/// match.
 void Reading::require_same_files() const {
-  const std::vector<std::uint64_t> sizes = gather(part_.size_of_all());
+  const std::vector<std::uint64_t> sizes = gather(share_.size_of_all());
   for (std::size_t i = 1; i < sizes.size(); ++i)
     if (sizes[i] != sizes[0])
       throw Failure("process 0 finds " + std::to_string(sizes[0]) +
@@ -132,7 +133,7 @@ void Reading::require_same_files() const {
 }
 
 std::size_t Reading::read_bytes(void* to, std::size_t bytes) {
-  const std::size_t got = part_.read({static_cast<unsigned char*>(to), bytes});
+  const std::size_t got = share_.read({static_cast<unsigned char*>(to), bytes});
   if (got % width_ != 0)
     throw_no_multiple("a file without a known size ended after " + std::to_string(got % width_) +
                           " bytes of its last number",

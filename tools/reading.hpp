@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the commands have in common that compute something of all bytes of files, and write no
+/// The common part of the commands that compute a result from all bytes of files, and write no
 /// files.
 #pragma once
 
@@ -27,56 +27,58 @@ namespace tool {
 
 /// The arguments as typed.
 struct ReadingCommand {
-  /// On the host backend less than for one process alone, because the processes of a machine share
-  /// its last cache.
+  /// The chunks are smaller on the host backend than for a single process, because the processes of
+  /// a machine share its last-level cache.
   StreamingOptions streaming{.chunk = host_backend ? "1M" : "16M", .in_flight = 4};
-  std::string type;  ///< of `runnel sum`
+  std::string type;  ///< for `runnel sum`
   bool json = false;
   bool progress = false;
   std::vector<std::string> files;
 };
 
-/// What this process reads. The files with a known size count as one, of which each process reads a
-/// part. Pipes, and files that report no size, are read by process 0 alone; the other processes do
-/// not open pipes, because that could wait for ever.
-class OwnPart {
+/// The part of the files that this process reads. The files with a known size are treated as one
+/// concatenated file, of which each process reads a part. Pipes, and files that report no size, are
+/// read by process 0 alone; the other processes do not open pipes, because that could block without
+/// a limit.
+class ProcessShare {
  public:
   /// The elements of the files have `width` bytes. @throws Failure if a file cannot be read, or its
-  /// size is no multiple of `width`
-  OwnPart(const std::vector<std::string>& names, std::size_t width, const Processes& processes);
+  /// size is not a multiple of `width`
+  ProcessShare(const std::vector<std::string>& names, std::size_t width,
+               const Processes& processes);
 
   /// Fills the buffer and returns the number of bytes, which is smaller than the buffer only at the
   /// end of the part.
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
-  /// The bytes of the part; nothing if there is a file without a known size.
+  /// The size of the part in bytes; empty if there is a file without a known size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
-  /// The bytes of all files with a known size.
+  /// The total size of all files with a known size, in bytes.
   [[nodiscard]] std::uint64_t size_of_all() const noexcept { return size_of_all_; }
 
  private:
   struct Piece {
     std::string name;
     std::uint64_t first, last;
-    // its size is unknown, so that it is read to its end, whatever `first` and `last` are
+    // The size is unknown; the file is read to its end, and `first` and `last` are ignored.
     bool is_whole;
-    std::unique_ptr<InputFile> file;  // if it is open
+    std::unique_ptr<InputFile> file;  // Null unless the file is open.
   };
 
-  void keep(std::uint64_t first, std::uint64_t last);
+  void restrict_to(std::uint64_t first, std::uint64_t last);
 
   std::vector<Piece> pieces_;
-  std::size_t next_ = 0;  // the piece to read from
+  std::size_t next_ = 0;  // The piece to read from.
   std::uint64_t size_of_all_ = 0;
   std::optional<std::uint64_t> size_ = 0;
 };
 
-/// What all processes have read, and how.
+/// A summary of what all processes have read.
 struct ReadingSummary {
   std::size_t files;
   int processes;
   std::uint64_t bytes;
   double seconds;
-  std::string how;  ///< sizes and device, in words
+  std::string how;  ///< sizes and device, as text
 
   [[nodiscard]] double rate() const noexcept {
     return seconds > 0 ? static_cast<double>(bytes) / 1e9 / seconds : 0;
@@ -85,14 +87,14 @@ struct ReadingSummary {
   [[nodiscard]] nlohmann::ordered_json to_json() const;
 };
 
-/// One run of such a command, by this process and the others.
+/// One run of such a command, in this process and the others.
 class Reading {
  public:
   /// @throws Failure
   Reading(const ReadingCommand& command, std::size_t width, Processes& processes);
 
-  /// Sends this process's part through its device. `enqueue(stream, in, out)` computes `results`
-  /// elements of each chunk, which `take(results)` gets on the host, in order.
+  /// Processes this process's part on its device. `enqueue(stream, in, out)` computes `results`
+  /// elements for each chunk, which are passed to `take(results)` on the host, in order.
   template <class Item, class Result, class Enqueue, class Take>
   void run(std::size_t results, Enqueue enqueue, Take take) try {
     runnel::OverlapOptions options = options_;
@@ -100,7 +102,7 @@ class Reading {
     options.progress = [&](const runnel::OverlapProgress& progress) {
       processes_.report(progress.items * sizeof(Item));
     };
-    processes_.show_progress(part_.size() ? std::optional{part_.size_of_all()} : std::nullopt,
+    processes_.show_progress(share_.size() ? std::optional{share_.size_of_all()} : std::nullopt,
                              command_.progress);
     runnel::overlap(runnel::from_source<Item>([&](std::span<Item> items) {
                       return read_bytes(items.data(), items.size_bytes()) / sizeof(Item);
@@ -113,7 +115,7 @@ class Reading {
     throw_cause(error);
   }
 
-  /// What each process has found, in their order.
+  /// The `mine` of each process, in the order of their ranks.
   template <class T>
   [[nodiscard]] std::vector<T> gather(const T& mine) const {
     return processes_.gather(options_.devices[0], mine);
@@ -130,7 +132,7 @@ class Reading {
   const ReadingCommand& command_;
   std::size_t width_;
   Processes& processes_;
-  OwnPart part_;
+  ProcessShare share_;
   runnel::OverlapOptions options_;
 };
 

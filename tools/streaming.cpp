@@ -39,8 +39,8 @@ runnel::Device chosen_device(int ordinal) {
   return runnel::Device{ordinal};
 }
 
-runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device device,
-                              std::optional<std::uint64_t> size, std::size_t width) {
+runnel::OverlapOptions overlap_options_for(const StreamingOptions& given, runnel::Device device,
+                                           std::optional<std::uint64_t> size, std::size_t width) {
   std::uint64_t chunk = parse_size("--chunk", given.chunk);
   chunk = std::max<std::uint64_t>(width, chunk - chunk % width);
   // A chunk needs memory for its input and its output, on the host and on the device. On the host

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the commands that stream files through a device have in common: the options, and how they
-/// are checked.
+/// The common options of the commands that stream files through a device, and their checks.
 #pragma once
 
 #include "backend.hpp"
@@ -16,8 +15,8 @@ namespace tool {
 
 /// The options as typed.
 struct StreamingOptions {
-  /// On a device large chunks fill the link. The host backend moves bytes through the processor's
-  /// caches, which hold small ones.
+  /// Large chunks use the full bandwidth of the link to a device. On the host backend small chunks
+  /// are faster, because they fit into the processor's caches.
   std::string chunk = host_backend ? "2M" : "16M";
   int in_flight = host_backend ? 8 : 4;
   int streams = 4;  ///< for the strategy with a stream for each chunk
@@ -28,16 +27,17 @@ struct StreamingOptions {
 /// @throws Failure if there is no such device
 [[nodiscard]] runnel::Device chosen_device(int ordinal);
 
-/// The options for overlap(), with a chunk in bytes: whole items of `width` bytes, at least one.
-/// Checks the sizes before anything is allocated, because a system may promise more memory than it
-/// has, and then kill the process. Without a size, or with size 0, the chunks are as large as asked
-/// for. @throws Failure
-[[nodiscard]] runnel::OverlapOptions fitted(const StreamingOptions& given, runnel::Device device,
-                                            std::optional<std::uint64_t> size,
-                                            std::size_t width = 1);
+/// The options for overlap(), with the chunk size in bytes: a multiple of `width`, at least one
+/// item. Checks the sizes before any allocation, because a system may grant more memory than it
+/// has, and then kill the process. If `size` is empty or 0, the chunks have the requested size.
+/// @throws Failure
+[[nodiscard]] runnel::OverlapOptions overlap_options_for(const StreamingOptions& given,
+                                                         runnel::Device device,
+                                                         std::optional<std::uint64_t> size,
+                                                         std::size_t width = 1);
 
-/// Throws the failure of a file without the number of the chunk, and any other error as it is.
-/// Requires: the error is being handled.
+/// Throws the nested Failure of a file, without the number of the chunk, or rethrows any other
+/// error. Requires: called in the handler of `error`.
 [[noreturn]] void throw_cause(const runnel::OverlapError& error);
 
 }  // namespace tool

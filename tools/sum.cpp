@@ -18,7 +18,7 @@ namespace {
 
 __extension__ using Integer128 = __int128;
 
-/// Of the integers of all chunks. 128 bits are enough for 2^64 numbers.
+/// The total of the integers of all chunks. 128 bits suffice for 2^64 numbers.
 struct IntegerTotal {
   Integer128 sum = 0;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -51,14 +51,15 @@ std::string to_text(Integer128 number) {
   return digits;
 }
 std::string to_text(std::int64_t number) { return std::to_string(number); }
-/// As many digits as are needed to read the same number.
+/// The shortest text from which the same number is read.
 std::string to_text(double number) {
-  if (std::isnan(number)) return "nan";  // some have a sign
+  if (std::isnan(number)) return "nan";  // Some NaNs have a sign.
   char digits[32];
   return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
 }
 
-// JSON has no numbers that are infinite or NaN, and its readers expect that an integer has 64 bits.
+// JSON cannot represent infinite numbers and NaN, and its readers expect integers to fit into 64
+// bits.
 Json to_json(double number) { return std::isfinite(number) ? Json(number) : Json(to_text(number)); }
 Json to_json(std::int64_t number) { return number; }
 Json to_json(Integer128 number) {

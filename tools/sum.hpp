@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `runnel sum` adds up the numbers of binary files, by as many processes as were started.
+/// `runnel sum` adds up the numbers of binary files. All processes that were started share the
+/// work.
 #pragma once
 
 #include "processes.hpp"

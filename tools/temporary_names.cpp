@@ -21,17 +21,17 @@ struct Slot {
   std::atomic<bool> in_use{false};
   char name[PATH_MAX] = {};
 };
-constinit std::array<Slot, 3> slots{};  // result, timeline, trace
+constinit std::array<Slot, 3> slots{};  // For the result, the timeline and the trace.
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-/// What another process, or a limit of time, ends the command by.
+/// The signals with which another process, or a time limit, terminates the command.
 constexpr int ending_signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
                                   SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU};
 
 void remove_all_and_end(int signal) {
   for (Slot& slot : slots)
     if (slot.in_use.load()) ::unlink(slot.name);
-  // End the process by the same signal, so that a shell sees the reason.
+  // Terminate the process by the same signal, so that a shell sees the reason.
   std::signal(signal, SIG_DFL);
   ::raise(signal);
 }
@@ -39,7 +39,7 @@ void remove_all_and_end(int signal) {
 void watch_signals() {
   for (const int signal : ending_signals) {
     struct ::sigaction found{};
-    // A signal that is ignored stays ignored, because nohup relies on that.
+    // Ignored signals stay ignored, because nohup relies on that.
     if (::sigaction(signal, nullptr, &found) != 0 || found.sa_handler == SIG_IGN) continue;
     struct ::sigaction action{};
     action.sa_handler = remove_all_and_end;
@@ -77,10 +77,10 @@ const char* temporary_name(int slot) noexcept { return slots[static_cast<std::si
 
 void remove_temporary(int slot) noexcept {
   ::unlink(temporary_name(slot));
-  forget_temporary(slot);
+  release_temporary(slot);
 }
 
-void forget_temporary(int slot) noexcept {
+void release_temporary(int slot) noexcept {
   slots[static_cast<std::size_t>(slot)].in_use.store(false);
 }
 

@@ -7,17 +7,18 @@
 namespace tool {
 
 struct Temporary {
-  int slot;        ///< negative if the file could not be made
+  int slot;        ///< negative if the file could not be created
   int descriptor;  ///< open for writing
-  int error;       ///< errno, if the file could not be made
+  int error;       ///< errno, if the file could not be created
 };
 
-/// Makes a file with that name, whose last six characters must be X and are replaced.
+/// Creates a file with a name from `pattern`, whose last six characters are replaced. Requires:
+/// they are X.
 [[nodiscard]] Temporary make_temporary(const std::filesystem::path& pattern);
 [[nodiscard]] const char* temporary_name(int slot) noexcept;
 /// Deletes the file.
 void remove_temporary(int slot) noexcept;
-/// Frees the slot, after the file was renamed.
-void forget_temporary(int slot) noexcept;
+/// Frees the slot without deleting the file, which was renamed.
+void release_temporary(int slot) noexcept;
 
 }  // namespace tool

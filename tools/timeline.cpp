@@ -12,22 +12,22 @@ namespace tool {
 
 namespace {
 
-constexpr std::size_t most_chunks = 24;  // more would be too small to distinguish
+constexpr std::size_t most_chunks = 24;  // More would be too small to distinguish.
 constexpr std::size_t most_lanes = 18;
 
 constexpr double width = 1200, left = 150, right = 90, top = 112, lane_height = 30, lane_gap = 8,
                  bar_inset = 3;
 
-struct Look {
-  const char* colour;  // distinguishable in grey, and with colour blindness
+struct Style {
+  const char* colour;  // Distinguishable in greyscale and with colour blindness.
   const char* ink;
 };
-constexpr Look looks[step_count] = {{"#c9c9c9", "#222"},
-                                    {"#2f6db3", "#fff"},
-                                    {"#f0a202", "#222"},
-                                    {"#147a54", "#fff"},
-                                    {"#8f8f8f", "#222"}};
-constexpr const Look& look_of(Step step) { return looks[static_cast<std::size_t>(step)]; }
+constexpr Style styles[step_count] = {{"#c9c9c9", "#222"},
+                                      {"#2f6db3", "#fff"},
+                                      {"#f0a202", "#222"},
+                                      {"#147a54", "#fff"},
+                                      {"#8f8f8f", "#222"}};
+constexpr const Style& style_of(Step step) { return styles[static_cast<std::size_t>(step)]; }
 constexpr bool on_device(Step step) { return step != Step::read && step != Step::write; }
 
 [[gnu::format(printf, 2, 3)]] void append(std::string& to, const char* format, ...) {
@@ -49,7 +49,7 @@ std::string escaped(const std::string& text) {
     else if (c == '>')
       out += "&gt;";
     else
-      // A file name may contain bytes that are no text, which would make the image invalid.
+      // A file name may contain bytes that are not text and would make the image invalid.
       out +=
           static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f ? '?' : c;
   }
@@ -104,15 +104,15 @@ class Picture {
     const std::size_t shown = std::min(chunks, most_chunks);
     first_ = (chunks - shown) / 2;
     last_ = first_ + shown - 1;
-    all_ = shown == total_chunks_;
-    something_ = true;
-    start_ = all_ ? 0 : std::numeric_limits<double>::max();
+    is_whole_run_ = shown == total_chunks_;
+    has_chunks_ = true;
+    start_ = is_whole_run_ ? 0 : std::numeric_limits<double>::max();
     stop_ = 0;
     for (const Lane& lane : lanes_)
       for (const Bar& bar : lane.bars) {
         if (bar.chunk < first_ || bar.chunk > last_) continue;
-        if (!all_ && bar.step == Step::copy_in) start_ = std::min(start_, bar.start_ms);
-        if (all_ || on_device(bar.step)) stop_ = std::max(stop_, bar.stop_ms);
+        if (!is_whole_run_ && bar.step == Step::copy_in) start_ = std::min(start_, bar.start_ms);
+        if (is_whole_run_ || on_device(bar.step)) stop_ = std::max(stop_, bar.stop_ms);
       }
   }
 
@@ -133,8 +133,8 @@ class Picture {
 
   [[nodiscard]] std::string shown() const {
     std::string out;
-    if (!something_) return "there was nothing to do";
-    if (all_)
+    if (!has_chunks_) return "there was nothing to do";
+    if (is_whole_run_)
       out = "shown: all of it";
     else
       append(out, "shown: an excerpt, chunks %zu to %zu of %zu", first_, last_, total_chunks_);
@@ -160,7 +160,8 @@ class Picture {
       at += 40 + 7.2 * static_cast<double>(std::string_view{name}.size());
     };
     for (std::size_t step = 0; step < step_count; ++step)
-      if (has(static_cast<Step>(step))) entry(looks[step].colour, name_of(static_cast<Step>(step)));
+      if (has(static_cast<Step>(step)))
+        entry(styles[step].colour, name_of(static_cast<Step>(step)));
     entry("url(#idle)", "idle");
     append(svg_, "<text x=\"%.1f\" y=\"83\" fill=\"#444\">numbers: chunks</text>\n", at);
     append(svg_, "<text x=\"%.1f\" y=\"83\" fill=\"#444\" text-anchor=\"end\">busy</text>\n",
@@ -192,7 +193,7 @@ class Picture {
            lane_y(lane) + lane_height / 2 + 5, lanes_[lane].name.c_str());
     double busy = 0;
     for (const Bar& bar : lanes_[lane].bars) busy += draw_bar(lane, bar);
-    if (something_)
+    if (has_chunks_)
       append(svg_, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" fill=\"#444\">%.0f %%</text>\n",
              width - 20, lane_y(lane) + lane_height / 2 + 5, 100 * busy / range());
   }
@@ -205,7 +206,7 @@ class Picture {
     append(svg_,
            "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" stroke=\"#fff\" "
            "stroke-width=\"0.5\">",
-           x(from), y, std::max(x(to) - x(from), 0.6), height, look_of(bar.step).colour);
+           x(from), y, std::max(x(to) - x(from), 0.6), height, style_of(bar.step).colour);
     append(svg_, "<title>chunk %zu, %s: %.3f ms from %.3f ms</title></rect>\n", bar.chunk,
            name_of(bar.step), bar.stop_ms - bar.start_ms, bar.start_ms);
 
@@ -214,7 +215,7 @@ class Picture {
       append(svg_,
              "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"12\" "
              "fill=\"%s\">%s</text>\n",
-             (x(from) + x(to)) / 2, y + height / 2 + 4, look_of(bar.step).ink, number.c_str());
+             (x(from) + x(to)) / 2, y + height / 2 + 4, style_of(bar.step).ink, number.c_str());
     return to - from;
   }
 
@@ -223,8 +224,8 @@ class Picture {
   const TimelineText& text_;
   std::size_t shown_lanes_;
   std::size_t first_ = 0, last_ = 0;
-  bool all_ = false;
-  bool something_ = false;
+  bool is_whole_run_ = false;
+  bool has_chunks_ = false;
   double start_ = 0, stop_ = 1;
   double height_ = 0;
   std::string svg_;

@@ -15,9 +15,9 @@ struct TimelineText {
   std::string subtitle;  ///< sizes, strategy and device
 };
 
-/// An SVG image of the lanes, with the share of time that each was busy. A long run is shown as an
-/// excerpt from its middle, and the subtitle says so. `total_chunks` may be larger than the number
-/// of chunks in `lanes`.
+/// Returns an SVG image of the lanes, with the share of time that each was busy. A long run is
+/// shown as an excerpt from its middle, which the subtitle states. `total_chunks` may be larger
+/// than the number of chunks in `lanes`.
 [[nodiscard]] std::string draw_timeline(const std::vector<Lane>& lanes, std::size_t total_chunks,
                                         const TimelineText& text);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Writes a run in the Trace Event format of ui.perfetto.dev and chrome://tracing.
+/// Writes a run in the Trace Event Format of ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include "lanes.hpp"

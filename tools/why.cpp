@@ -22,15 +22,15 @@ namespace fs = std::filesystem;
 /// The names that differ between the vendors.
 struct Names {
   const char* vendor;
-  const char* bus_number;  // on the PCI bus
+  const char* bus_number;  // On the PCI bus.
   const char* driver_package;
   const char* driver_module;
   const char* toolkit;
   const char* toolkit_variable;
   const char* container_option;
-  std::vector<const char*> loaded;     // one of these files exists if the kernel module is loaded
-  std::vector<const char*> needed;     // device files that the runtime needs
-  std::vector<const char*> variables;  // environment variables that hide devices
+  std::vector<const char*> loaded;     // One of these files exists if the kernel module is loaded.
+  std::vector<const char*> needed;     // Device files that the runtime needs.
+  std::vector<const char*> variables;  // Environment variables that hide devices.
 };
 
 const Names& names_of(Vendor vendor) {
@@ -63,7 +63,7 @@ std::string first_word(const fs::path& path) {
   return word;
 }
 
-/// The entries of the folder whose names begin with `beginning`, in order; none if the folder is
+/// The entries of the folder whose names begin with `beginning`, sorted; empty if the folder is
 /// missing or unreadable.
 std::vector<fs::path> entries(const fs::path& folder, std::string_view beginning) {
   std::vector<fs::path> found;
@@ -98,8 +98,8 @@ std::string group_of(const fs::path& path) {
   return entry != nullptr ? entry->gr_name : std::to_string(status.st_gid);
 }
 
-/// "cuda-12.4" gives 12040, "rocm-6.2.1" gives 60200000: the runtime's encoding without the patch
-/// version. 0 for other names.
+/// The version in the runtime's encoding, without the patch version: 12040 for "cuda-12.4",
+/// 60200000 for "rocm-6.2.1"; 0 for other names.
 int version_of(Vendor vendor, const std::string& name) {
   int major = 0, minor = 0;
   const auto dash = name.find('-');

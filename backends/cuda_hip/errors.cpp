@@ -21,7 +21,7 @@ struct Row {
 // meaning.
 constexpr std::array<Row, 132> rows{{
     {3, errc::no_device},   // the driver could not be initialised
-    {34, errc::no_device},  // a stub library in place of the driver
+    {34, errc::no_device},  // a stub library in found of the driver
     // No driver, or a driver older than the runtime; driver_version distinguishes the two.
     {35, errc::no_device},
     {46, errc::no_device},   // busy, or in exclusive or prohibited mode
@@ -184,9 +184,9 @@ static_assert(std::adjacent_find(rows_by_number.begin(), rows_by_number.end(),
 }  // namespace
 
 errc classify(status s) noexcept {
-  const auto place = std::lower_bound(rows_by_number.begin(), rows_by_number.end(),
+  const auto found = std::lower_bound(rows_by_number.begin(), rows_by_number.end(),
                                       Row{s, errc::unknown}, is_less);
-  return place != rows_by_number.end() && place->number == s ? place->code : errc::unknown;
+  return found != rows_by_number.end() && found->number == s ? found->code : errc::unknown;
 }
 
 CaptureFault capture_fault(status s) noexcept {

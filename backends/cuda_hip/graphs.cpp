@@ -31,13 +31,13 @@ template <class Add>
 }  // namespace
 
 status capture_event_record(native::event event, native::stream stream) noexcept {
-  return capture_node(stream,
-                      [=](auto... place) { return rt::graph_add_event_record(place..., event); });
+  return capture_node(
+      stream, [=](auto... position) { return rt::graph_add_event_record(position..., event); });
 }
 
 status capture_event_wait(native::stream stream, native::event event) noexcept {
-  return capture_node(stream,
-                      [=](auto... place) { return rt::graph_add_event_wait(place..., event); });
+  return capture_node(
+      stream, [=](auto... position) { return rt::graph_add_event_wait(position..., event); });
 }
 
 status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& count) noexcept {
@@ -118,8 +118,8 @@ status relink_node(native::graph_node node, const Relinked& how) noexcept {
 
 status capture_graph(native::stream stream, native::graph graph, native::executable_graph,
                      Relink relink, void* context) noexcept {
-  return capture_node(stream, [&](native::graph_node* node, auto... place) {
-    const rt::error e = rt::graph_add_graph(node, place..., graph);
+  return capture_node(stream, [&](native::graph_node* node, auto... position) {
+    const rt::error e = rt::graph_add_graph(node, position..., graph);
     if (e != rt::error{}) return e;
     const auto relinked = static_cast<rt::error>(relink_child(*node, {relink, context}));
     if (relinked != rt::error{}) static_cast<void>(rt::graph_destroy_node(*node));

@@ -403,13 +403,13 @@ void Engine::set_aside(TaskQueuePtr queue) noexcept {
 bool Engine::retire(Worker& worker) noexcept {
   const std::lock_guard lock{mutex_};
   if (idle_count_ <= cores_) return false;
-  Worker** place = &idle_;
-  while (*place != nullptr && *place != &worker) place = &(*place)->next_idle_;
-  if (*place == nullptr) return false;  // A queue has just been handed over.
-  *place = worker.next_idle_;
+  Worker** link = &idle_;
+  while (*link != nullptr && *link != &worker) link = &(*link)->next_idle_;
+  if (*link == nullptr) return false;  // A queue has just been handed over.
+  *link = worker.next_idle_;
   --idle_count_;
-  for (place = &workers_; *place != &worker;) place = &(*place)->next_;
-  *place = worker.next_;
+  for (link = &workers_; *link != &worker;) link = &(*link)->next_;
+  *link = worker.next_;
   return true;
 }
 

@@ -101,14 +101,14 @@ using Memory = std::unique_ptr<void, Free>;
 }
 
 /// Removes a block from all tables; the caller frees its memory. Requires: the lock is held.
-[[nodiscard]] BlockMap::node_type extract_block(BlockMap::iterator place) noexcept {
-  Block& block = place->second;
+[[nodiscard]] BlockMap::node_type extract_block(BlockMap::iterator entry) noexcept {
+  Block& block = entry->second;
   if (block.info.kind == MemoryKind::device) {
     const int device = block.info.device.ordinal();
     device_at(device).allocated.fetch_sub(block.bytes - block.claimed, std::memory_order_relaxed);
     pending_of(device).remove(block);
   }
-  return blocks().by_address.extract(place);
+  return blocks().by_address.extract(entry);
 }
 
 [[nodiscard]] bool is_device_idle(int ordinal) {
@@ -125,8 +125,8 @@ void free_without_task(int device) {
   // ThreadSanitizer does not know that the streams no longer use the block.
   const sync::TsanIgnore ignore;
   const std::lock_guard lock{blocks().mutex};
-  for (auto place = blocks().by_address.begin(); place != blocks().by_address.end();) {
-    const auto current = place++;
+  for (auto entry = blocks().by_address.begin(); entry != blocks().by_address.end();) {
+    const auto current = entry++;
     const Block& block = current->second;
     if (!block.freeing || block.queue != nullptr || block.info.device.ordinal() != device) continue;
     const Memory memory{reinterpret_cast<void*>(current->first)};
@@ -273,22 +273,22 @@ backend::status add_shared(void*& pointer, SharedMemory memory, bool counted) {
 backend::status close_opened(void* pointer) {
   BlockMap::node_type block;
   const std::lock_guard lock{blocks().mutex};
-  const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  if (place == blocks().by_address.end() || !place->second.shared.is_opened())
+  const auto entry = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (entry == blocks().by_address.end() || !entry->second.shared.is_opened())
     return invalid_argument;
-  block = extract_block(place);
+  block = extract_block(entry);
   return backend::ok;
 }
 
 /// The block at this address, if it has this kind and can be freed. Requires: the lock is held.
 [[nodiscard]] BlockMap::iterator find_to_free(void* pointer, MemoryKind kind) noexcept {
   const auto none = blocks().by_address.end();
-  const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  if (place == none || place->second.registered || place->second.freeing ||
-      place->second.shared.is_opened())
+  const auto entry = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (entry == none || entry->second.registered || entry->second.freeing ||
+      entry->second.shared.is_opened())
     return none;
-  const MemoryKind found = place->second.info.kind;
-  return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? place
+  const MemoryKind found = entry->second.info.kind;
+  return found == kind || (found == MemoryKind::managed && kind == MemoryKind::device) ? entry
                                                                                        : none;
 }
 
@@ -302,10 +302,10 @@ backend::status release(void* pointer, MemoryKind kind) {
   BlockMap::node_type block;
   {
     const std::lock_guard lock{blocks().mutex};
-    const auto place = find_to_free(pointer, kind);
-    if (place == blocks().by_address.end()) return invalid_argument;
-    if (mark_freed_if_of_graph(place->second)) return backend::ok;
-    block = extract_block(place);
+    const auto entry = find_to_free(pointer, kind);
+    if (entry == blocks().by_address.end()) return invalid_argument;
+    if (mark_freed_if_of_graph(entry->second)) return backend::ok;
+    block = extract_block(entry);
   }
   if (!block.mapped().shared) std::free(pointer);
   return backend::ok;
@@ -341,9 +341,9 @@ backend::status release_in_order(void* pointer, native::host_stream* stream) {
     } catch (const std::bad_alloc&) {
     }
   const std::lock_guard lock{blocks().mutex};
-  const auto place = find_to_free(pointer, MemoryKind::device);
-  if (place == blocks().by_address.end()) return invalid_argument;
-  Block& block = place->second;
+  const auto entry = find_to_free(pointer, MemoryKind::device);
+  if (entry == blocks().by_address.end()) return invalid_argument;
+  Block& block = entry->second;
   if (mark_freed_if_of_graph(block)) return backend::ok;
   if (in_order) try_submit_free(pointer, block, *stream);
   block.freeing = true;
@@ -359,8 +359,8 @@ backend::status release_in_order(void* pointer, native::host_stream* stream) {
 std::optional<backend::status> release_in_capture(void* pointer, native::host_stream& stream) {
   {
     const std::shared_lock lock{blocks().mutex};
-    const auto place = find_to_free(pointer, MemoryKind::device);
-    if (place == blocks().by_address.end() || !place->second.of_graph) return invalid_argument;
+    const auto entry = find_to_free(pointer, MemoryKind::device);
+    if (entry == blocks().by_address.end() || !entry->second.of_graph) return invalid_argument;
   }
   const std::optional<backend::status> answer = capture_node(stream, {backend::NodeKind::free, {}});
   if (answer != backend::ok) return answer;
@@ -402,9 +402,9 @@ backend::status register_pinned(void* pointer, std::size_t bytes) {
 
 backend::status unregister_pinned(void* pointer) {
   const std::lock_guard lock{blocks().mutex};
-  const auto place = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  if (place == blocks().by_address.end() || !place->second.registered) return invalid_argument;
-  blocks().by_address.erase(place);
+  const auto entry = blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (entry == blocks().by_address.end() || !entry->second.registered) return invalid_argument;
+  blocks().by_address.erase(entry);
   return backend::ok;
 }
 
@@ -479,11 +479,11 @@ status malloc_exportable(void*& pointer, std::size_t bytes) noexcept {
 
 status export_memory(IpcBytes& handle, void* pointer) noexcept {
   const std::shared_lock lock{host::blocks().mutex};
-  const auto place = host::blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
-  const bool is_own = place != host::blocks().by_address.end() && place->second.shared &&
-                      !place->second.shared.is_opened();
+  const auto entry = host::blocks().by_address.find(reinterpret_cast<std::uintptr_t>(pointer));
+  const bool is_own = entry != host::blocks().by_address.end() && entry->second.shared &&
+                      !entry->second.shared.is_opened();
   if (!is_own) return host::invalid_argument;
-  place->second.shared.write_handle(handle);
+  entry->second.shared.write_handle(handle);
   return ok;
 }
 

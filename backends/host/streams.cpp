@@ -38,14 +38,14 @@ constinit char per_thread_mark = 0;
 
 /// Not std::call_once: under ThreadSanitizer that hangs after the stream's constructor has thrown.
 native::host_stream& default_of(int ordinal) {
-  sync::Atomic<native::host_stream*>& place = device_at(ordinal).default_stream;
-  if (native::host_stream* const stream = place.load(std::memory_order_acquire)) [[likely]]
+  sync::Atomic<native::host_stream*>& pointer = device_at(ordinal).default_stream;
+  if (native::host_stream* const stream = pointer.load(std::memory_order_acquire)) [[likely]]
     return *stream;
   static constinit sync::Mutex making;
   const std::lock_guard lock{making};
-  if (place.load(std::memory_order_relaxed) == nullptr)
-    place.store(new native::host_stream{ordinal, 0, true, true}, std::memory_order_release);
-  return *place.load(std::memory_order_relaxed);
+  if (pointer.load(std::memory_order_relaxed) == nullptr)
+    pointer.store(new native::host_stream{ordinal, 0, true, true}, std::memory_order_release);
+  return *pointer.load(std::memory_order_relaxed);
 }
 
 /// The calling thread's default streams, by device.
@@ -246,7 +246,7 @@ status stream_is_blocking(native::stream stream, bool& blocking) noexcept {
   });
 }
 
-// The first question about a handle that a user passes, who may pass a wrong number.
+// The first call for a handle that the user passes, so the handle may be invalid.
 status stream_device(native::stream stream, int& device) noexcept {
   return catch_bad_alloc([&] {
     if (!host::is_living(stream)) return host::status_of(errc::invalid_handle);

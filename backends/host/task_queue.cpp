@@ -42,19 +42,19 @@ std::uint64_t TaskQueue::append(bool (*run)(void*) noexcept,
   std::uint64_t number = 0;
   {
     std::unique_lock lock{lock_};
-    const auto place = [&] { return submitted_.load(std::memory_order_relaxed) % TaskBlock::size; };
-    if (place() == 0 && spare_ == nullptr) {
+    const auto index = [&] { return submitted_.load(std::memory_order_relaxed) % TaskBlock::size; };
+    if (index() == 0 && spare_ == nullptr) {
       lock.unlock();
       auto fresh = std::make_unique<TaskBlock>();
       lock.lock();
       if (spare_ == nullptr) spare_ = fresh.release();
     }
-    if (place() == 0) add_block();  // The last block is full.
-    Task& task = last_->tasks[place()];
+    if (index() == 0) add_block();  // The last block is full.
+    Task& task = last_->tasks[index()];
     detail::prefetch_to_write(&task + 4);  // the worker accessed it last
     task.run = run;
     move_in(task.payload, work);
-    last_->note_caller(place());
+    last_->note_caller(index());
     sync::happens_before(&task);
     number = submitted_.load(std::memory_order_relaxed) + 1;
     submitted_.store(number, std::memory_order_release);

@@ -78,7 +78,7 @@ struct CopyOptions {
 };
 
 /// How a copy was carried out. It tells the caller when its memory may be used again, and whether
-/// the call blocked. Internally the library distinguishes more routes than these; README.md has a
+/// the call blocked. Internally the library distinguishes more routes: docs/architecture.md has a
 /// table of them.
 enum class CopyResult {
   nothing,  ///< the copy was empty

@@ -120,7 +120,8 @@ class StreamRef {
   /// Whether the runtime is capturing the stream into a graph: submitted work is then recorded
   /// instead of run.
   [[nodiscard]] bool is_capturing() const;
-  /// Whether everything submitted so far has completed. Throws an error of earlier work.
+  /// Whether everything submitted so far has completed, including the work that is running. Throws
+  /// an error of earlier work.
   [[nodiscard]] bool query() const;
   /// Waits until everything submitted so far has completed. If a host function threw, it then
   /// throws the first such exception; later calls do not throw it again.

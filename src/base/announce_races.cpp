@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Only in a build with the option find_races.
+/// Compiled only in a build with the option find_races.
 #include "base/announce_races.hpp"
 
 #include <unwind.h>
@@ -10,8 +10,8 @@
 #include <cstring>
 #include <new>
 
-// ThreadSanitizer's interface. The program brings these functions; they are null in a program
-// without ThreadSanitizer.
+// ThreadSanitizer's interface. An instrumented program defines these functions; in other programs
+// they are null.
 extern "C" {
 [[gnu::weak]] void __tsan_acquire(void*);
 [[gnu::weak]] void __tsan_release(void*);
@@ -23,7 +23,7 @@ extern "C" {
 [[gnu::weak]] void AnnotateIgnoreWritesEnd(const char*, int);
 [[gnu::weak]] void AnnotateIgnoreSyncBegin(const char*, int);
 [[gnu::weak]] void AnnotateIgnoreSyncEnd(const char*, int);
-// The begin and the end of this library's code, from the linker.
+// The beginning and the end of this library's code, defined by the linker.
 [[gnu::visibility("hidden")]] extern const char __ehdr_start;
 [[gnu::visibility("hidden")]] extern const char etext;
 }
@@ -53,7 +53,7 @@ Token Token::make() noexcept {
   return token;
 }
 
-// To ignore writes is to ignore reads, too.
+// Ignoring writes ignores reads, too.
 TsanIgnore::TsanIgnore() noexcept {
   if (AnnotateIgnoreWritesBegin == nullptr) return;
   AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
@@ -98,10 +98,10 @@ CalledBy::~CalledBy() {
 
 }  // namespace runnel::inline RUNNEL_ABI::sync
 
-// ThreadSanitizer watches some functions of the C and C++ libraries, whoever calls them. The linker
-// replaces the library's calls of them by calls of the following ones (--wrap, src/meson.build). So
-// what the library does with its own memory is not seen. std::aligned_alloc and std::free are
-// watched on purpose: the library uses them for the user's memory only.
+// ThreadSanitizer intercepts some functions of the C and C++ libraries, for all callers. The linker
+// redirects this library's calls to the wrappers below (--wrap, src/meson.build), so that accesses
+// to the library's own memory are ignored. std::aligned_alloc and std::free stay intercepted: the
+// library uses them for user memory only.
 using runnel::sync::TsanIgnore;
 
 extern "C" {

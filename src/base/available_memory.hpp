@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much memory the machine, or its container, has left.
+/// Queries how much memory the machine, or its container, has left.
 #pragma once
 
 #include <runnel/config.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// After a device is lost, every call for it fails.
+/// Lost devices: after a device is lost, each call for it fails.
 #pragma once
 
 #include "base/check.hpp"

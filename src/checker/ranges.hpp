@@ -80,15 +80,15 @@ class Ranges {
  private:
   using Map = std::map<std::uintptr_t, Segment>;  // by the first byte
 
-  /// Splits the segment that contains `place`, if there is one. Returns the first segment at or
-  /// after `place`.
-  Map::iterator split(std::uintptr_t place) {
-    const auto next = segments_.lower_bound(place);
+  /// Splits the segment that contains `address`, if there is one. Returns the first segment at or
+  /// after `address`.
+  Map::iterator split(std::uintptr_t address) {
+    const auto next = segments_.lower_bound(address);
     if (next == segments_.begin()) return next;
     Segment& before = std::prev(next)->second;
-    if (before.end <= place) return next;
-    const auto second = segments_.emplace_hint(next, place, before);
-    before.end = place;
+    if (before.end <= address) return next;
+    const auto second = segments_.emplace_hint(next, address, before);
+    before.end = address;
     return second;
   }
 

@@ -50,9 +50,9 @@ Stacks& stacks() { return detail::never_destroyed<Stacks>(); }
 /// a walk.
 struct Walk {
   Frames frames{};
-  std::array<void* const*, most_frames> places{};
+  std::array<void* const*, most_frames> locations{};
   std::size_t count = 0;
-  bool has_places = true;  // Each address was found where an x86-64 call stores it.
+  bool has_locations = true;  // Each address was found where an x86-64 call stores it.
   StackId id = 0;
 };
 
@@ -62,13 +62,13 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) noexcept {
   void* const address = reinterpret_cast<void*>(_Unwind_GetIP(context));
   if (address == nullptr) return _URC_END_OF_STACK;
   if (walk.count > 0) {  // The first frame is in this file.
-    auto* const place = reinterpret_cast<void* const*>(_Unwind_GetCFA(context)) - 1;
+    auto* const location = reinterpret_cast<void* const*>(_Unwind_GetCFA(context)) - 1;
 #ifdef __x86_64__
-    walk.has_places = walk.has_places && *place == address;
+    walk.has_locations = walk.has_locations && *location == address;
 #else
-    walk.has_places = false;
+    walk.has_locations = false;
 #endif
-    walk.places[walk.count] = place;
+    walk.locations[walk.count] = location;
   }
   walk.frames[walk.count++] = address;
   return _URC_NO_REASON;
@@ -76,8 +76,8 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) noexcept {
 
 [[nodiscard]] bool is_same(const Walk& walk) noexcept {
   for (std::size_t i = 1; i < walk.count; ++i)
-    if (*walk.places[i] != walk.frames[i]) return false;
-  return walk.has_places && walk.count > 1;
+    if (*walk.locations[i] != walk.frames[i]) return false;
+  return walk.has_locations && walk.count > 1;
 }
 
 struct SourceLine {

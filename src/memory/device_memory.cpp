@@ -161,7 +161,11 @@ void prepare_for_resource(int device) {
 
 [[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
   const StreamUse owner = block.owner.stream();
+  const ScopedDevice on{block.device, ScopedDevice::no_throw};
+  const HandleLock locked{owner};
   return {.kind = OperationKind::deallocation,
+          .captured = locked && locked.is_reachable() &&
+                      capture_state(locked.handle()) == CaptureState::active,
           .is_of_program = static_cast<bool>(block.resource),
           .name = "free device memory",
           .stream = {owner.slot, owner.id},

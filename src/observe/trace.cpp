@@ -65,13 +65,13 @@ Recording& recording() { return never_destroyed<Recording>(); }
 // Requires, for the following functions: the mutex is locked. @throws std::bad_alloc
 
 void name_row(Recording& r, const TraceRow& row, const char* name) {
-  const auto [place, is_new] = r.contents.rows.try_emplace(row);
+  const auto [entry, is_new] = r.contents.rows.try_emplace(row);
   if (!is_new && (row.device < 0 || *name == '\0')) return;
   const std::string number = std::to_string(row.id);
   if (row.device < 0)
-    place->second = "thread " + number;
+    entry->second = "thread " + number;
   else
-    place->second =
+    entry->second =
         *name != '\0' ? std::string{name} + " (stream " + number + ")" : "stream " + number;
 }
 

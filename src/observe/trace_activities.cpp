@@ -131,9 +131,9 @@ void take_activities(const backend::Activity* list, std::size_t count, std::size
   const auto found = a.streams.find({device, work.activity.stream});
   if (found == a.streams.end()) {
     const TraceRow row{device, foreign_stream + work.activity.stream, true};
-    const auto [place, is_new] = contents.rows.try_emplace(row);
+    const auto [entry, is_new] = contents.rows.try_emplace(row);
     if (is_new)
-      place->second =
+      entry->second =
           "another stream (" + std::to_string(work.activity.stream) + "), on the device";
     return row;
   }

@@ -40,7 +40,7 @@ void put_label(std::FILE* file, const char* what, const TraceRow& row,
 
 void put_rows(std::FILE* file, const TraceContents& contents) noexcept {
   int last = -2;
-  int place = 0;
+  int index = 0;
   for (const auto& [row, name] : contents.rows) {
     if (row.device != last) {
       char process[32] = "host";
@@ -53,7 +53,7 @@ void put_rows(std::FILE* file, const TraceContents& contents) noexcept {
       std::fprintf(file,
                    ",\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": %d, \"tid\": "
                    "%llu, \"args\": {\"sort_index\": %d}}",
-                   process_of(row), thread_of(row), ++place);
+                   process_of(row), thread_of(row), ++index);
   }
 }
 

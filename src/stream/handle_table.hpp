@@ -24,9 +24,9 @@ class HandleTable {
   /// Does nothing if the slot is not in the table.
   void erase(Slot& slot) noexcept {
     if (!std::exchange(slot.listed, false)) return;
-    Slot** place = &bucket_of(slot.handle);
-    while (*place != &slot) place = &(*place)->next_in_bucket;
-    *place = slot.next_in_bucket;
+    Slot** link = &bucket_of(slot.handle);
+    while (*link != &slot) link = &(*link)->next_in_bucket;
+    *link = slot.next_in_bucket;
   }
   /// Calls `f(slot)` for each slot with this handle. `f` may erase that slot.
   template <class F>

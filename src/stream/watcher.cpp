@@ -160,13 +160,13 @@ void Watcher::sort_new() noexcept {
 }
 
 /// Removes the first completion of a queue.
-void Watcher::remove(Completion*& place) noexcept {
+void Watcher::remove(Completion*& link) noexcept {
   const std::lock_guard lock{mutex_};
-  Completion* const removed = place;
+  Completion* const removed = link;
   if (removed->line != nullptr && last_of_line(*removed) == removed)
     last_of_line(*removed) = nullptr;
   if (removed->next != nullptr) removed->next->next_line = removed->next_line;
-  place = removed->next != nullptr ? removed->next : removed->next_line;
+  link = removed->next != nullptr ? removed->next : removed->next_line;
   removed->next = nullptr;
 }
 
@@ -175,17 +175,17 @@ void Watcher::remove(Completion*& place) noexcept {
 Completion* Watcher::query_all() noexcept {
   Completion* first = nullptr;
   Completion** end = &first;
-  for (Completion** place = &lines_; *place != nullptr;) {
-    Completion& completion = **place;
+  for (Completion** link = &lines_; *link != nullptr;) {
+    Completion& completion = **link;
     const backend::status s =
         completion.event == nullptr ? backend::ok : query(completion.event->handle);
     if (backend::is_not_ready(s)) {
       backend::forget_error(s);
-      place = &completion.next_line;
+      link = &completion.next_line;
       continue;
     }
     if (s == backend::ok && completion.event != nullptr) emit_complete(completion.event->handle);
-    remove(*place);
+    remove(*link);
     if (s != backend::ok) completion.failure = exception_of(s);
     const EventRef unneeded = EventRef::adopt(std::exchange(completion.event, nullptr));
     *end = &completion;

@@ -44,7 +44,7 @@ class Watcher {
   void wake() noexcept;
   void sort_new() noexcept;
   [[nodiscard]] Completion* query_all() noexcept;
-  void remove(Completion*& place) noexcept;
+  void remove(Completion*& link) noexcept;
   void pause(sync::Clock::duration unsuccessful) noexcept;
 
   sync::Mutex starting_;

@@ -11,8 +11,9 @@ namespace {
 using namespace runnel;
 using namespace conformance;
 using namespace std::chrono_literals;
-using BoundedWaits = Conformance;
-using BoundedWaitsOnTwoDevices = TwoDevices;
+using SynchronizeFor = Conformance;
+using SynchronizeForTwo = TwoDevices;
+using AcquireFor = Conformance;
 
 /// Each bounded wait of `waitable`, with a time that is over and with one that suffices once the
 /// gate is open.
@@ -29,14 +30,14 @@ void expect_bounded(const Waitable& waitable, Gate& gate) {
   EXPECT_TRUE(waitable.synchronize_for(std::chrono::hours::max()));
 }
 
-TEST_F(BoundedWaits, OfAStream) {
+TEST_F(SynchronizeFor, AStreamBehindAGateTimesOut) {
   const Stream stream;
   Gate gate;
   gate.close_on(stream);
   expect_bounded(stream, gate);
 }
 
-TEST_F(BoundedWaits, OfALease) {
+TEST_F(SynchronizeFor, ALeaseBehindAGateTimesOut) {
   StreamPool pool{device(), {.size = 1}};
   const StreamLease lease = pool.acquire();
   Gate gate;
@@ -44,14 +45,14 @@ TEST_F(BoundedWaits, OfALease) {
   expect_bounded(lease, gate);
 }
 
-TEST_F(BoundedWaits, OfAnEvent) {
+TEST_F(SynchronizeFor, AnEventBehindAGateTimesOut) {
   const Stream stream;
   Gate gate;
   gate.close_on(stream);
   expect_bounded(Event{stream}, gate);
 }
 
-TEST_F(BoundedWaits, OfADevice) {
+TEST_F(SynchronizeFor, ADeviceBehindAGateTimesOut) {
   const Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -77,13 +78,13 @@ template <class Wait, class SubmitMore>
   return ended.get() && has_ended;
 }
 
-TEST_F(BoundedWaits, OfAStreamDoNotWaitForWhatIsSubmittedLater) {
+TEST_F(SynchronizeFor, AStreamsLaterWorkIsNotAwaited) {
   const Stream stream;
   EXPECT_TRUE(ends_with_the_first_gate(
       stream, [&] { return [&] { return stream.synchronize_for(patience); }; }, [] {}));
 }
 
-TEST_F(BoundedWaits, OfAnEventDoNotWaitForALaterRecord) {
+TEST_F(SynchronizeFor, AnEventsLaterRecordIsNotAwaited) {
   const Stream stream;
   Event event;
   const auto wait = [&] {
@@ -93,7 +94,7 @@ TEST_F(BoundedWaits, OfAnEventDoNotWaitForALaterRecord) {
   EXPECT_TRUE(ends_with_the_first_gate(stream, wait, [&] { event.record(stream); }));
 }
 
-TEST_F(BoundedWaits, OfADeviceThatGaveUpBreakNoLaterCapture) {
+TEST_F(SynchronizeFor, AWaitThatTimedOutBreaksNoLaterCapture) {
   const Stream stream, captured;
   Gate gate;
   gate.close_on(stream);
@@ -108,7 +109,7 @@ TEST_F(BoundedWaits, OfADeviceThatGaveUpBreakNoLaterCapture) {
   EXPECT_TRUE(device().synchronize_for(patience));
 }
 
-TEST_F(BoundedWaits, OfTheCurrentStream) {
+TEST_F(SynchronizeFor, TheCurrentStreamBehindAGateTimesOut) {
   const Stream stream;
   const StreamGuard with{stream};
   Gate gate;
@@ -119,7 +120,7 @@ TEST_F(BoundedWaits, OfTheCurrentStream) {
   EXPECT_TRUE(synchronize_for(patience));
 }
 
-TEST_F(BoundedWaits, OfADeviceBeginWithTheCall) {
+TEST_F(SynchronizeFor, AfterATimeoutADevicesNextWaitCoversNewWork) {
   const Stream stream;
   {
     Gate gate;
@@ -132,7 +133,7 @@ TEST_F(BoundedWaits, OfADeviceBeginWithTheCall) {
   EXPECT_EQ(done, 1) << "the wait was that of an earlier call";
 }
 
-TEST_F(BoundedWaits, OfADeviceByManyThreads) {
+TEST_F(SynchronizeFor, EightThreadsWaitForOneDevice) {
   const Stream stream;
   std::atomic<int> done{0};
   on_threads(8, [&](int) {
@@ -147,12 +148,12 @@ TEST_F(BoundedWaits, OfADeviceByManyThreads) {
   EXPECT_EQ(done, 160);
 }
 
-TEST_F(BoundedWaits, OfADeviceThatIsNotThere) {
+TEST_F(SynchronizeFor, AnUnknownDeviceIsRefused) {
   EXPECT_EQ(code_of([] { return Device{1000}.synchronize_for(1s); }), errc::invalid_device);
   EXPECT_EQ(code_of([] { return Device{-1}.synchronize_for(1s); }), errc::invalid_device);
 }
 
-TEST_F(BoundedWaitsOnTwoDevices, OfOneDeviceOnly) {
+TEST_F(SynchronizeForTwo, AnotherDevicesWorkIsNotAwaited) {
   const Stream stream{second};
   Gate gate;
   gate.close_on(stream);
@@ -160,7 +161,7 @@ TEST_F(BoundedWaitsOnTwoDevices, OfOneDeviceOnly) {
   expect_bounded(second, gate);
 }
 
-TEST_F(BoundedWaits, AreRefusedInAHostFunction) {
+TEST_F(SynchronizeFor, IsRefusedInAHostFunction) {
   StreamPool pool{device(), {.size = 1, .max = 1}};
   const Stream stream;
   const Event complete{stream};
@@ -175,7 +176,7 @@ TEST_F(BoundedWaits, AreRefusedInAHostFunction) {
   for (const std::error_code code : codes.get_future().get()) EXPECT_EQ(code, errc::not_permitted);
 }
 
-TEST_F(BoundedWaits, ForALease) {
+TEST_F(AcquireFor, TimesOutWhileAllStreamsAreLeased) {
   StreamPool pool{device(), {.size = 1, .max = 2}};
   std::optional<StreamLease> one = pool.acquire_for(1ms);
   std::optional<StreamLease> two = pool.acquire_until(std::chrono::system_clock::now());

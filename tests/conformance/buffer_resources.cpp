@@ -113,7 +113,7 @@ std::vector<int> numbers() {
   return out == in;
 }
 
-TEST_F(BufferResources, GiveTheBlockAndGetItBackInTheStreamsOrder) {
+TEST_F(BufferResources, ABlockIsTakenAndGivenBackInStreamOrder) {
   const Stream stream;
   const Recording resource{DeviceResource{device()}};
   {
@@ -139,7 +139,7 @@ TEST_F(BufferResources, GiveTheBlockAndGetItBackInTheStreamsOrder) {
   EXPECT_EQ(resource.copies(), 1) << "the buffer's copy of the resource stays";
 }
 
-TEST_F(BufferResources, CanBeValuesReferencesAndSharedPointers) {
+TEST_F(BufferResources, ValuesReferencesAndSharedPointersAreAccepted) {
   const Stream stream;
   const auto works = [&](auto resource) {
     DeviceBuffer<int> buffer{count, std::move(resource), stream};
@@ -162,7 +162,7 @@ TEST_F(BufferResources, CanBeValuesReferencesAndSharedPointers) {
       << "a block counts where it is allocated, once";
 }
 
-TEST_F(BufferResources, AreNotAskedForNothing) {
+TEST_F(BufferResources, ZeroElementsAskNoResource) {
   const Stream stream;
   const Recording resource{DeviceResource{device()}};
   {
@@ -179,7 +179,7 @@ TEST_F(BufferResources, AreNotAskedForNothing) {
   EXPECT_EQ(resource.returned(), 1U);
 }
 
-TEST_F(BufferResources, ThatThrowLeaveTheBufferAsItWas) {
+TEST_F(BufferResources, AnExceptionLeavesTheBufferAsItWas) {
   const Stream stream;
   const Recording resource{DeviceResource{device()}};
   DeviceBuffer<int> buffer{count, resource, stream};
@@ -212,7 +212,7 @@ TEST_F(BufferResources, ThatThrowLeaveTheBufferAsItWas) {
   resource.asked().on_return = [](StreamRef) {};
 }
 
-TEST_F(BufferResources, ThatGiveNullAreOutOfMemory) {
+TEST_F(BufferResources, NullIsOutOfMemory) {
   struct Empty {
     void* allocate(StreamRef, std::size_t, std::size_t) { return nullptr; }
     void deallocate(StreamRef, void*, std::size_t, std::size_t) {
@@ -227,7 +227,7 @@ TEST_F(BufferResources, ThatGiveNullAreOutOfMemory) {
   EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{1, limited, stream}; }), errc::out_of_memory);
 }
 
-TEST_F(BufferResources, StayWithResizeCopiesAndMoves) {
+TEST_F(BufferResources, ResizeCopiesAndMovesKeepTheResource) {
   const Stream stream;
   const Recording resource{DeviceResource{device()}};
   {
@@ -254,7 +254,7 @@ TEST_F(BufferResources, StayWithResizeCopiesAndMoves) {
   EXPECT_EQ(resource.copies(), 1);
 }
 
-TEST_F(BufferResources, GetTheBlockOnTheStreamThatWasSet) {
+TEST_F(BufferResources, SetStreamGivesTheBlockBackOnThatStream) {
   const Stream first, second;
   const Recording resource{DeviceResource{device()}};
   {
@@ -269,7 +269,7 @@ TEST_F(BufferResources, GetTheBlockOnTheStreamThatWasSet) {
   EXPECT_NE(resource.asked().returned[0].stream, second.id());
 }
 
-TEST_F(BufferResources, AreForgottenByRelease) {
+TEST_F(BufferResources, ReleaseForgetsTheResource) {
   const Stream stream;
   Recording resource{DeviceResource{device()}};
   DeviceBuffer<int> buffer{count, resource, stream};
@@ -282,7 +282,7 @@ TEST_F(BufferResources, AreForgottenByRelease) {
   resource.deallocate(stream, released.data(), released.size_bytes(), 256);
 }
 
-TEST_F(BufferResources, GetTheBlockBehindAllStreamsThatUsedIt) {
+TEST_F(BufferResources, ABlockIsGivenBackBehindAllStreamsThatUsedIt) {
   if (!device().has_memory_pools()) GTEST_SKIP() << "the resource's own free waits for the device";
   const Recording resource{DeviceResource{device()}};
   const Stream owner, named, recorded;
@@ -312,7 +312,7 @@ TEST_F(BufferResources, GetTheBlockBehindAllStreamsThatUsedIt) {
   device().synchronize();
 }
 
-TEST_F(BufferResources, GetTheBlockAfterItsStreamHasEnded) {
+TEST_F(BufferResources, ABlockIsGivenBackAfterItsStreamHasEnded) {
   if (!device().has_memory_pools()) GTEST_SKIP() << "the resource's own free waits for the device";
   const Recording resource{DeviceResource{device()}};
   Log log;
@@ -334,7 +334,7 @@ TEST_F(BufferResources, GetTheBlockAfterItsStreamHasEnded) {
   device().synchronize();
 }
 
-TEST_F(BufferResources, AreNotCalledInAHostFunction) {
+TEST_F(BufferResources, AHostFunctionCallsNoResource) {
   const Stream stream, working;
   const Recording resource{DeviceResource{device()}};
   const auto drop_in_function = [&] {
@@ -363,7 +363,7 @@ TEST_F(BufferResources, AreNotCalledInAHostFunction) {
   stream.synchronize();
 }
 
-TEST_F(BufferResources, WaitForAnotherThreadsDefaultStream) {
+TEST_F(BufferResources, AnotherThreadsDefaultStreamIsAwaited) {
   const Recording resource{DeviceResource{device()}};
   std::optional<DeviceBuffer<int>> buffer;
   on_thread([&] {
@@ -384,7 +384,7 @@ TEST_F(BufferResources, WaitForAnotherThreadsDefaultStream) {
   EXPECT_EQ(resource.copies(), 1);
 }
 
-TEST_F(BufferResources, TakeDefaultStreams) {
+TEST_F(BufferResources, DefaultStreamsAreTaken) {
   const Recording resource{DeviceResource{device()}};
   for (const StreamRef stream :
        {device().default_stream(), StreamRef::per_thread_default(device())}) {
@@ -398,7 +398,7 @@ TEST_F(BufferResources, TakeDefaultStreams) {
   }
 }
 
-TEST_F(BufferResources, AreRefusedDeadStreams) {
+TEST_F(BufferResources, DeadStreamsAreRefused) {
   const Recording resource{DeviceResource{device()}};
   StreamRef dead = device().default_stream();
   {
@@ -415,7 +415,7 @@ TEST_F(BufferResources, AreRefusedDeadStreams) {
   EXPECT_EQ(resource.copies(), 1);
 }
 
-TEST_F(BufferResources, TakeBorrowedStreams) {
+TEST_F(BufferResources, BorrowedStreamsAreTaken) {
   const Recording resource{DeviceResource{device()}};
   const Stream owner;
   std::optional<DeviceBuffer<int>> buffer;
@@ -428,7 +428,7 @@ TEST_F(BufferResources, TakeBorrowedStreams) {
   EXPECT_EQ(resource.asked().returned.at(0).stream, owner.id());
 }
 
-TEST_F(BufferResources, AreCalledWithTheCapturingStream) {
+TEST_F(BufferResources, InACaptureTheCapturingStreamIsGiven) {
   const Stream stream;
   const Recording resource{DeviceResource{device()}};
   int captured = 0;
@@ -453,7 +453,7 @@ TEST_F(BufferResources, AreCalledWithTheCapturingStream) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 7), static_cast<std::ptrdiff_t>(count));
 }
 
-TEST_F(BufferResources, AreSharedByThreads) {
+TEST_F(BufferResources, EightThreadsShareAResource) {
   const Recording resource{DeviceResource{device()}};
   constexpr int threads = 8, rounds = 50;
   const Stream shared;
@@ -478,7 +478,7 @@ TEST_F(BufferResources, AreSharedByThreads) {
   EXPECT_TRUE(eventually([&] { return resource.copies() == 1; }));
 }
 
-TEST_F(BufferResourcesTwo, AreCalledWithTheStreamsDeviceCurrent) {
+TEST_F(BufferResourcesTwo, TheStreamsDeviceIsCurrentInTheCall) {
   const DeviceGuard with{first};
   const Stream here{first}, there{second};
   const Recording resource{DeviceResource{second}};
@@ -499,7 +499,7 @@ TEST_F(BufferResourcesTwo, AreCalledWithTheStreamsDeviceCurrent) {
   EXPECT_EQ(Device::current(), first);
 }
 
-TEST_F(BufferResources, WaitForWhatAHostFunctionHasDropped) {
+TEST_F(BufferResources, AnAllocationWaitsForWhatAHostFunctionDropped) {
   const Stream stream;
   LimitResource room_for_one{DeviceResource{}, count * sizeof(int)};
   for (int i = 0; i < 20; ++i) {
@@ -511,7 +511,7 @@ TEST_F(BufferResources, WaitForWhatAHostFunctionHasDropped) {
   }
 }
 
-TEST_F(BufferResources, ForNativeStreamsLeaveExceptionsToTheStream) {
+TEST_F(BufferResources, ANativeResourceLeavesExceptionsToTheStream) {
   const NativeDeviceResource resource{device()};
   const StreamRef standard = device().default_stream();
   standard.launch_host_func([] { throw std::runtime_error{"somebody's"}; });
@@ -520,7 +520,7 @@ TEST_F(BufferResources, ForNativeStreamsLeaveExceptionsToTheStream) {
   resource.deallocate_sync(block, 100);
 }
 
-TEST_F(BufferResources, ForNativeStreamsAllocateWithoutAStreamToo) {
+TEST_F(BufferResources, ANativeResourceAllocatesWithoutAStream) {
   const NativeDeviceResource resource{device()};
   EXPECT_TRUE(resource == NativeDeviceResource{device()});
   EXPECT_EQ(resource.device(), device());

@@ -34,7 +34,7 @@ void expect_empty(const Buffer& buffer) {
   EXPECT_EQ(buffer.device(), std::nullopt);
 }
 
-TEST_F(Buffers, CanBeMadeEmptyAndFilledLater) {
+TEST_F(Buffers, AnEmptyBufferIsFilledLater) {
   Stream stream;
   DeviceBuffer<int> there;
   ManagedBuffer<int> managed;
@@ -50,7 +50,7 @@ TEST_F(Buffers, CanBeMadeEmptyAndFilledLater) {
   EXPECT_EQ(there.device(), stream.device());
 }
 
-TEST_F(Buffers, AreEmptyOnceMovedFrom) {
+TEST_F(Buffers, AMovedFromBufferIsEmpty) {
   Stream stream;
   DeviceBuffer<int> there{3, stream};
   DeviceBuffer<int> moved{std::move(there)};
@@ -134,7 +134,7 @@ TEST_F(Buffers, ARefusedResizeChangesNothing) {
   EXPECT_EQ(read(stream, buffer), std::vector<int>(3, 9));
 }
 
-TEST_F(Buffers, AreCopiedOnAStream) {
+TEST_F(Buffers, ABufferIsCopiedOnAStream) {
   Stream owner, user;
   const std::vector<int> values = numbers(2000);
   DeviceBuffer<int> original{values.size(), owner};
@@ -149,7 +149,7 @@ TEST_F(Buffers, AreCopiedOnAStream) {
   EXPECT_TRUE((DeviceBuffer<int>{DeviceBuffer<int>{}, user}.empty()));
 }
 
-TEST_F(BuffersTwo, AreCopiedToAnotherDevice) {
+TEST_F(BuffersTwo, ABufferIsCopiedToAnotherDevice) {
   Stream here{Device{0}}, there{Device{1}};
   DeviceBuffer<int> original{100, here};
   fill(here, original, 4);

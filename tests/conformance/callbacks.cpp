@@ -10,7 +10,7 @@ namespace {
 using namespace runnel;
 using namespace conformance;
 using Callbacks = Conformance;
-using CallbacksOnTwoDevices = TwoDevices;
+using CallbacksTwo = TwoDevices;
 
 /// What a new thread has.
 struct Settings {
@@ -122,7 +122,7 @@ TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
   EXPECT_TRUE(runs(captured));
 }
 
-TEST_F(CallbacksOnTwoDevices, CompletionFunctionsFindTheFirstDeviceCurrent) {
+TEST_F(CallbacksTwo, CompletionFunctionsFindTheFirstDeviceCurrent) {
   const Stream stream{first}, there{second};
   for (int i = 0; i < 3; ++i) {
     run_when_complete(stream, [&] {
@@ -134,7 +134,7 @@ TEST_F(CallbacksOnTwoDevices, CompletionFunctionsFindTheFirstDeviceCurrent) {
   }
 }
 
-TEST_F(CallbacksOnTwoDevices, HostFunctionsFindTheFirstDeviceCurrent) {
+TEST_F(CallbacksTwo, HostFunctionsFindTheFirstDeviceCurrent) {
   const Stream stream{first}, there{second};
   const StreamRef standard = first.default_stream();
   int wrong = 0;

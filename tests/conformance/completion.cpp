@@ -16,7 +16,7 @@ namespace {
 using namespace runnel;
 using namespace conformance;
 using Completions = Conformance;
-using CompletionsOnTwoDevices = TwoDevices;
+using CompletionsTwo = TwoDevices;
 
 /// The outcomes that completion functions were called with, in the order of the calls.
 class Outcomes {
@@ -51,7 +51,7 @@ struct Mine : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-TEST_F(Completions, AreToldOnceTheWorkIsComplete) {
+TEST_F(Completions, AFunctionIsCalledOnceTheWorkIsComplete) {
   Stream stream;
   Outcomes outcomes;
   Gate gate;
@@ -67,14 +67,14 @@ TEST_F(Completions, AreToldOnceTheWorkIsComplete) {
   EXPECT_EQ(outcomes.count(), 1U);
 }
 
-TEST_F(Completions, OfAnIdleStreamAreToldOnAnotherThread) {
+TEST_F(Completions, OnAnIdleStreamAnotherThreadCallsTheFunction) {
   const Stream stream;
   std::promise<std::thread::id> told;
   stream.on_complete([&](const Outcome&) { told.set_value(std::this_thread::get_id()); });
   EXPECT_NE(told.get_future().get(), std::this_thread::get_id());
 }
 
-TEST_F(Completions, DoNotHoldUpLaterWork) {
+TEST_F(Completions, ASlowFunctionHoldsUpNoLaterWork) {
   Stream stream;
   auto entered = std::make_shared<std::promise<void>>();
   std::promise<void> leave;
@@ -87,7 +87,7 @@ TEST_F(Completions, DoNotHoldUpLaterWork) {
   leave.set_value();
 }
 
-TEST_F(Completions, OfOneStreamAreToldInOrder) {
+TEST_F(Completions, FunctionsOfOneStreamAreCalledInOrder) {
   constexpr int count = 500;
   Stream stream;
   Outcomes outcomes;
@@ -99,7 +99,7 @@ TEST_F(Completions, OfOneStreamAreToldInOrder) {
   for (int i = 0; i < count; ++i) ASSERT_EQ(outcomes[static_cast<std::size_t>(i)].first, i);
 }
 
-TEST_F(Completions, OfAnotherStreamAreToldWhileOneIsBlocked) {
+TEST_F(Completions, ABlockedStreamHoldsUpNoOtherStreamsFunction) {
   Stream blocked, other;
   Outcomes outcomes;
   Gate gate;
@@ -113,7 +113,7 @@ TEST_F(Completions, OfAnotherStreamAreToldWhileOneIsBlocked) {
   EXPECT_EQ(outcomes[1].first, 1);
 }
 
-TEST_F(Completions, SeeWhatTheWorkWrote) {
+TEST_F(Completions, AFunctionSeesWhatTheWorkWrote) {
   constexpr std::size_t size = std::size_t{1} << 18;
   Stream stream;
   const auto sent = pattern(size);
@@ -127,7 +127,7 @@ TEST_F(Completions, SeeWhatTheWorkWrote) {
   EXPECT_TRUE(equal.get_future().get());
 }
 
-TEST_F(Completions, AreToldOfAHostFunctionsException) {
+TEST_F(Completions, AFunctionGetsAHostFunctionsException) {
   Stream stream;
   Outcomes outcomes;
   stream.on_complete(outcomes.function(0));
@@ -146,7 +146,7 @@ TEST_F(Completions, AreToldOfAHostFunctionsException) {
   EXPECT_NO_THROW(stream.future().get());
 }
 
-TEST_F(Completions, AreToldOfAnExceptionThatIsKeptAlready) {
+TEST_F(Completions, AFutureThrowsAnExceptionThatIsKeptAlready) {
   Stream stream;
   stream.launch_host_func([] { throw Mine{"kept"}; });
   ASSERT_TRUE(eventually([&] { return stream.query(); }));
@@ -154,7 +154,7 @@ TEST_F(Completions, AreToldOfAnExceptionThatIsKeptAlready) {
   EXPECT_THROW(stream.synchronize(), Mine);
 }
 
-TEST_F(Completions, AreToldAlsoIfSynchronizeThrewFirst) {
+TEST_F(Completions, AFutureThrowsAlsoIfSynchronizeThrewFirst) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -165,7 +165,7 @@ TEST_F(Completions, AreToldAlsoIfSynchronizeThrewFirst) {
   EXPECT_THROW(future.get(), Mine);
 }
 
-TEST_F(Completions, OutliveTheirStream) {
+TEST_F(Completions, AFunctionAndAFutureOutliveTheStream) {
   Outcomes outcomes;
   Gate gate;
   Future future;
@@ -182,7 +182,7 @@ TEST_F(Completions, OutliveTheirStream) {
   EXPECT_THROW(future.get(), Mine);
 }
 
-TEST_F(Completions, TheirExceptionIsThrownBySynchronize) {
+TEST_F(Completions, AFunctionsExceptionIsThrownBySynchronize) {
   Stream stream;
   std::promise<void> left;
   stream.on_complete([](const Outcome&) { throw Mine{"from a completion function"}; });
@@ -191,7 +191,7 @@ TEST_F(Completions, TheirExceptionIsThrownBySynchronize) {
   EXPECT_THROW(stream.synchronize(), Mine);
 }
 
-TEST_F(Completions, MayUseStreams) {
+TEST_F(Completions, AFunctionMayUseStreams) {
   Stream stream, next;
   Outcomes outcomes;
   PinnedBuffer<int> memory{16};
@@ -205,7 +205,7 @@ TEST_F(Completions, MayUseStreams) {
   EXPECT_EQ(memory[15], 2);
 }
 
-TEST_F(Completions, ReleaseWorkThatIsBehindThemInTheStream) {
+TEST_F(Completions, AFunctionMayReleaseWorkBehindIt) {
   Stream stream;
   const auto gate = std::make_shared<std::promise<void>>();
   stream.on_complete([gate](const Outcome&) { gate->set_value(); });
@@ -213,7 +213,7 @@ TEST_F(Completions, ReleaseWorkThatIsBehindThemInTheStream) {
   EXPECT_TRUE(stream.synchronize_for(patience));
 }
 
-TEST_F(Completions, OnDefaultStreams) {
+TEST_F(Completions, ADefaultStreamsFutureIsReadyOnceItIsComplete) {
   for (const StreamRef stream :
        {device().default_stream(), StreamRef::per_thread_default(device())}) {
     Gate gate;
@@ -225,7 +225,7 @@ TEST_F(Completions, OnDefaultStreams) {
   }
 }
 
-TEST_F(Completions, AreRefusedInACapture) {
+TEST_F(Completions, ACaptureRefusesFunctionsAndFutures) {
   Stream stream;
   const Graph graph = capture(stream, [&] {
     EXPECT_EQ(code_of([&] { stream.on_complete([](const Outcome&) {}); }), errc::capture);
@@ -234,7 +234,7 @@ TEST_F(Completions, AreRefusedInACapture) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(Completions, AreRefusedForWhatCannotBeUsed) {
+TEST_F(Completions, NullFunctionsAndDeadStreamsAreRefused) {
   Stream stream;
   EXPECT_EQ(code_of([&] { stream.on_complete(std::function<void(const Outcome&)>{}); }),
             errc::invalid_argument);
@@ -257,7 +257,7 @@ TEST_F(Completions, TheFunctionIsMovedAndDestroyedOnce) {
   EXPECT_TRUE(eventually([&] { return alive.use_count() == 1; }));
 }
 
-TEST_F(Completions, FromManyThreadsOnOneStreamAreAllTold) {
+TEST_F(Completions, EightThreadsFunctionsOnOneStreamAreAllCalled) {
   Stream stream;
   std::atomic<int> told{0};
   on_threads(8, [&](int) {
@@ -267,7 +267,7 @@ TEST_F(Completions, FromManyThreadsOnOneStreamAreAllTold) {
   EXPECT_TRUE(eventually([&] { return told == 800; })) << told;
 }
 
-TEST_F(Completions, OfAGraphsHostFunction) {
+TEST_F(Completions, AGraphsFunctionsExceptionArrives) {
   Stream stream;
   std::atomic<bool> throws{false};
   const Graph graph = capture(stream, [&] {
@@ -283,7 +283,7 @@ TEST_F(Completions, OfAGraphsHostFunction) {
   EXPECT_THROW(stream.synchronize(), Mine);
 }
 
-TEST_F(Completions, OfAnEvent) {
+TEST_F(Completions, AnEventsFunctionIsCalledOnceItHasHappened) {
   Stream stream;
   Outcomes outcomes;
   Gate gate;
@@ -297,7 +297,7 @@ TEST_F(Completions, OfAnEvent) {
   EXPECT_TRUE(outcomes.wait_for(2));
 }
 
-TEST_F(Completions, OfAnEventMeanTheRecordAtTheCall) {
+TEST_F(Completions, AnEventsFunctionMeansTheRecordAtTheCall) {
   Stream stream, blocked;
   Outcomes outcomes;
   Gate gate;
@@ -312,7 +312,7 @@ TEST_F(Completions, OfAnEventMeanTheRecordAtTheCall) {
   event.synchronize();
 }
 
-TEST_F(Completions, OfAnEventThatIsDestroyed) {
+TEST_F(Completions, ADestroyedEventsFunctionIsCalled) {
   Stream stream;
   Outcomes outcomes;
   Gate gate;
@@ -335,7 +335,7 @@ TEST_F(Completions, OfAnEventThatIsDestroyed) {
   EXPECT_TRUE(outcomes.wait_for(3));
 }
 
-TEST_F(Completions, OfALaterRecordMayBeSubmittedFirst) {
+TEST_F(Completions, ALaterEventsFunctionMayBeSubmittedFirst) {
   Stream stream;
   Outcomes outcomes;
   Gate gate;
@@ -347,7 +347,7 @@ TEST_F(Completions, OfALaterRecordMayBeSubmittedFirst) {
   EXPECT_TRUE(outcomes.wait_for(1));
 }
 
-TEST_F(Completions, OfAnEventThatAnotherThreadRecordsOnAnotherStream) {
+TEST_F(Completions, AnotherThreadsRecordOfAnEventIsAwaited) {
   Stream stream, other;
   Outcomes outcomes;
   Gate gate, blocked;
@@ -367,7 +367,7 @@ TEST_F(Completions, OfAnEventThatAnotherThreadRecordsOnAnotherStream) {
 
 /// Each completion lets the stream go on to the next event, so that as many are pending as there
 /// can be. To query them all each time would take 18 million calls.
-TEST_F(Completions, OfManyEventsOfOneStreamAreNotAllQueried) {
+TEST_F(Completions, SixThousandEventsOfOneStreamAreNotAllQueried) {
   constexpr int count = 6000;
   const auto inspect =
       reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
@@ -393,7 +393,7 @@ TEST_F(Completions, OfManyEventsOfOneStreamAreNotAllQueried) {
   EXPECT_LT(calls() - before, long{count} * count / 8);
 }
 
-TEST_F(Completions, OfAMovedEvent) {
+TEST_F(Completions, AMovedEventsFunctionIsCalled) {
   Stream stream;
   Outcomes outcomes;
   Gate gate;
@@ -408,7 +408,7 @@ TEST_F(Completions, OfAMovedEvent) {
   EXPECT_TRUE(outcomes.wait_for(1));
 }
 
-TEST_F(Completions, Futures) {
+TEST_F(Completions, AFutureIsReadyOnceTheWorkIsComplete) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -430,7 +430,7 @@ TEST_F(Completions, Futures) {
   EXPECT_EQ(code_of([&] { static_cast<void>(Future{}.is_ready()); }), errc::invalid_handle);
 }
 
-TEST_F(Completions, OfALaterWrapperDoNotGetExceptionsOfEarlierWork) {
+TEST_F(Completions, ALaterWrapperGetsNoExceptionOfEarlierWork) {
   for (const Ownership then : {Ownership::borrow, Ownership::take}) {
     Gate gate;
     Stream made;
@@ -449,7 +449,7 @@ TEST_F(Completions, OfALaterWrapperDoNotGetExceptionsOfEarlierWork) {
   }
 }
 
-TEST_F(Completions, OfALaterWrapperDoNotGetTheExceptionOfACompletionFunction) {
+TEST_F(Completions, ALaterWrapperGetsNoExceptionOfAFunction) {
   Gate gate;
   Stream made;
   std::promise<void> may_throw;
@@ -482,7 +482,7 @@ TEST_F(Completions, AFutureIsNotWaitedForWhereThatWouldNotEnd) {
   EXPECT_EQ(in_function.get_future().get(), nothing_thrown) << "it is ready";
 }
 
-TEST_F(CompletionsOnTwoDevices, AreTold) {
+TEST_F(CompletionsTwo, StreamsOfBothDevicesCallTheirFunctions) {
   const Stream here{first}, there{second};
   Outcomes outcomes;
   here.on_complete(outcomes.function());

@@ -120,7 +120,7 @@ TEST_F(CopyOptionsCases, TheDefaultReadsInStreamOrder) {
   EXPECT_EQ(std::count(back.begin(), back.end(), 2), static_cast<std::ptrdiff_t>(bytes));
 }
 
-TEST_F(CopyOptionsCases, RowsAndRangesAndListsTakeThem) {
+TEST_F(CopyOptionsCases, RowsRangesAndListsTakeOptions) {
   const Stream stream;
   DeviceBuffer<int> there{1000, stream};
   std::vector<int> source(1000, 5), back(1000);
@@ -136,7 +136,7 @@ TEST_F(CopyOptionsCases, RowsAndRangesAndListsTakeThem) {
   EXPECT_EQ(back, source);
 }
 
-TEST_F(CopyOptionsCases, ThePolicyIsOneOfThem) {
+TEST_F(CopyOptionsCases, ThePolicyIsAnOption) {
   if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
   const Stream stream;
   DeviceBuffer<int> there{1000, stream};

@@ -52,7 +52,7 @@ class WrittenSource {
   DeviceBuffer<unsigned char> there, scratch;
 };
 
-TEST_F(CopyRows, ReadWhatAHostFunctionBetweenThemWrites) {
+TEST_F(CopyRows, ASourceWrittenByAHostFunctionIsReadAfterIt) {
   for (const std::size_t bytes : sizes) {
     WrittenSource row{bytes};
     Gate gate;
@@ -65,7 +65,7 @@ TEST_F(CopyRows, ReadWhatAHostFunctionBetweenThemWrites) {
   }
 }
 
-TEST_F(CopyRows, ReadWhatAnAwaitedStreamWrites) {
+TEST_F(CopyRows, ASourceWrittenByAnAwaitedStreamIsReadAfterIt) {
   for (const std::size_t bytes : sizes)
     for (const bool by_event : {false, true}) {
       WrittenSource row{bytes};
@@ -83,7 +83,7 @@ TEST_F(CopyRows, ReadWhatAnAwaitedStreamWrites) {
     }
 }
 
-TEST_F(CopyRows, ReadWhatACopyToTheHostBetweenThemWrites) {
+TEST_F(CopyRows, ASourceWrittenByACopyIsReadAfterIt) {
   for (const std::size_t bytes : sizes) {
     WrittenSource row{bytes};
     DeviceBuffer<unsigned char> sevens{bytes, row.stream};
@@ -99,7 +99,7 @@ TEST_F(CopyRows, ReadWhatACopyToTheHostBetweenThemWrites) {
   }
 }
 
-TEST_F(CopyRows, ReadWhatAFillOfTheHostBetweenThemWrites) {
+TEST_F(CopyRows, ASourceWrittenByAFillIsReadAfterIt) {
   for (const std::size_t bytes : sizes) {
     WrittenSource row{bytes};
     Gate gate;
@@ -112,7 +112,7 @@ TEST_F(CopyRows, ReadWhatAFillOfTheHostBetweenThemWrites) {
   }
 }
 
-TEST_F(CopyRows, ReadWhatAGraphBetweenThemWrites) {
+TEST_F(CopyRows, ASourceWrittenByAGraphIsReadAfterIt) {
   for (const std::size_t bytes : sizes) {
     WrittenSource row{bytes};
     Stream capturing;
@@ -125,7 +125,7 @@ TEST_F(CopyRows, ReadWhatAGraphBetweenThemWrites) {
   }
 }
 
-TEST_F(CopyRows, ReadWhatAnotherThreadsFunctionWrites) {
+TEST_F(CopyRows, ASourceWrittenByAnotherThreadIsReadAfterIt) {
   for (const std::size_t bytes : sizes) {
     WrittenSource row{bytes};
     Gate gate;
@@ -141,7 +141,7 @@ TEST_F(CopyRows, ReadWhatAnotherThreadsFunctionWrites) {
 }
 
 // Whoever knows the handle may enqueue work that the library does not see.
-TEST_F(CopyRows, ReadWhatAViewOfTheHandleWrites) {
+TEST_F(CopyRows, ASourceWrittenThroughAViewIsReadAfterIt) {
   for (const std::size_t bytes : sizes) {
     WrittenSource row{bytes};
     const StreamRef view = StreamRef::from_native(row.stream.native(), row.stream.device());
@@ -155,7 +155,7 @@ TEST_F(CopyRows, ReadWhatAViewOfTheHandleWrites) {
   }
 }
 
-TEST_F(CopyRows, KeepEveryByteInAnyMixOfSizesAndDirections) {
+TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
   std::mt19937 random{7};
   const std::size_t all = 24 * mib;
   Stream stream;
@@ -246,7 +246,7 @@ struct Blocks {
   std::size_t device_bytes = 0;
 };
 
-TEST_F(CopyLists, OfPageableBlocksInAnyOrderKeepEveryByte) {
+TEST_F(CopyLists, PageableBlocksInAnyOrderKeepEveryByte) {
   Stream stream;
   struct {
     std::size_t block, count, stride;
@@ -267,7 +267,7 @@ TEST_F(CopyLists, OfPageableBlocksInAnyOrderKeepEveryByte) {
   }
 }
 
-TEST_F(CopyLists, AreReadInStreamOrder) {
+TEST_F(CopyLists, AListIsReadInStreamOrder) {
   Stream stream;
   Blocks blocks{64 * kib, 40, 5, 64 * kib};
   DeviceBuffer<unsigned char> there{blocks.device_bytes, stream};
@@ -288,7 +288,7 @@ TEST_F(CopyLists, AreReadInStreamOrder) {
   EXPECT_TRUE(right);
 }
 
-TEST_F(CopyLists, MixDirectionsAndKindsOfMemory) {
+TEST_F(CopyLists, AListMixesDirectionsAndKindsOfMemory) {
   Stream stream;
   Blocks blocks{50 * kib, 30, 11, 50 * kib};
   PinnedBuffer<unsigned char> pinned{64 * kib}, pinned_back{64 * kib};

@@ -71,7 +71,7 @@ Task wait_for(StreamRef stream) { co_await stream; }
 Task wait_for(const Event& event) { co_await event; }
 Task wait_for(const TimedEvent& event) { co_await event; }
 
-TEST_F(Coroutines, ContinueOnceTheStreamIsComplete) {
+TEST_F(Coroutines, ACoroutineContinuesOnceTheStreamIsComplete) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -82,7 +82,7 @@ TEST_F(Coroutines, ContinueOnceTheStreamIsComplete) {
   wait_for(stream).get();  // idle
 }
 
-TEST_F(Coroutines, ContinueOnceTheEventHasHappened) {
+TEST_F(Coroutines, ACoroutineContinuesOnceTheEventHasHappened) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -108,7 +108,7 @@ Task send_and_return(Stream& stream, PinnedBuffer<int>& memory, int rounds) {
   }
 }
 
-TEST_F(Coroutines, UseStreamsWhereTheyContinue) {
+TEST_F(Coroutines, AContinuedCoroutineMayUseStreams) {
   Stream stream;
   PinnedBuffer<int> memory{1000};
   std::fill(memory.begin(), memory.end(), 0);
@@ -116,14 +116,14 @@ TEST_F(Coroutines, UseStreamsWhereTheyContinue) {
   EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](int x) { return x == 50; }));
 }
 
-TEST_F(Coroutines, GetTheExceptionOfAHostFunction) {
+TEST_F(Coroutines, CoAwaitThrowsTheExceptionOfAHostFunction) {
   Stream stream;
   stream.launch_host_func([] { throw std::out_of_range{"mine"}; });
   EXPECT_THROW(wait_for(stream).get(), std::out_of_range);
   EXPECT_THROW(stream.synchronize(), std::out_of_range) << "co_await swallowed it";
 }
 
-TEST_F(Coroutines, GetTheErrorOfARefusedWait) {
+TEST_F(Coroutines, CoAwaitThrowsTheErrorOfARefusedWait) {
   StreamRef view = device().default_stream();
   {
     const Stream stream;
@@ -140,7 +140,7 @@ Task wait_on(StreamRef stream, Executor executor, std::thread::id& resumed) {
   resumed = std::this_thread::get_id();
 }
 
-TEST_F(Coroutines, ContinueWhereTheExecutorSays) {
+TEST_F(Coroutines, AnExecutorContinuesTheCoroutine) {
   const Stream stream;
   const Executor executor;
   std::thread::id resumed;
@@ -155,7 +155,7 @@ Task wait_with(const Awaited& awaited, Hook hook) {
   co_await resume_on(awaited, std::move(hook));
 }
 
-TEST_F(Coroutines, ContinueWhereTheHookSays) {
+TEST_F(Coroutines, AHookContinuesTheCoroutine) {
   const Stream stream;
   const Event event{stream};
   std::promise<std::coroutine_handle<>> passed;
@@ -166,7 +166,7 @@ TEST_F(Coroutines, ContinueWhereTheHookSays) {
   task.get();
 }
 
-TEST_F(Coroutines, GetTheExceptionOfTheHook) {
+TEST_F(Coroutines, CoAwaitThrowsTheExceptionOfTheHook) {
   const Stream stream;
   EXPECT_THROW(
       wait_with(StreamRef{stream}, [](std::coroutine_handle<>) { throw std::range_error{"full"}; })
@@ -188,7 +188,7 @@ Task wait_with_copy_of(StreamRef stream, const HookThatCannotMove& hook) {
   co_await resume_on(stream, hook);
 }
 
-TEST_F(Coroutines, GetTheExceptionOfAHookThatCannotBeMoved) {
+TEST_F(Coroutines, CoAwaitThrowsTheExceptionOfAnImmovableHook) {
   const Stream stream;
   HookThatCannotMove hook;
   hook.moves = false;
@@ -231,7 +231,7 @@ Task count_along(StreamRef stream, const Executor& executor, int& count, int rou
 }
 
 // docs/thread-safety.md
-TEST_F(Coroutines, OfFourThreadsWaitForOneStream) {
+TEST_F(Coroutines, FourThreadsAwaitOneStream) {
   constexpr int rounds = 60;
   const Stream stream;
   // not atomic: each is written in the order of the stream, which co_await waits for
@@ -245,7 +245,7 @@ TEST_F(Coroutines, OfFourThreadsWaitForOneStream) {
   EXPECT_EQ(counts, (std::array<int, 4>{rounds, rounds, rounds, rounds}));
 }
 
-TEST_F(Coroutines, OfFourThreadsWaitForOneEvent) {
+TEST_F(Coroutines, FourThreadsAwaitOneEvent) {
   const Stream stream;
   int written = 0;  // not atomic: the event gives the order
   for (int round = 1; round <= 30; ++round) {

@@ -11,7 +11,7 @@ using namespace conformance;
 using Current = Conformance;
 using CurrentTwo = TwoDevices;
 
-TEST_F(Current, IsTheDefaultStreamUntilOneIsSet) {
+TEST_F(Current, TheDefaultStreamIsCurrentUntilOneIsSet) {
   on_thread([] {
     EXPECT_EQ(current_stream(), Device::current().default_stream());
     for (int i = 0; i < Device::count(); ++i)
@@ -49,7 +49,7 @@ TEST_F(Current, FreeFunctionsUseTheCurrentStream) {
   EXPECT_EQ(b[15], 7);
 }
 
-TEST_F(Current, IsPerThread) {
+TEST_F(Current, TheCurrentStreamIsPerThread) {
   Stream mine, others;
   const StreamGuard with{mine};
   on_threads(4, [&](int) {
@@ -60,7 +60,7 @@ TEST_F(Current, IsPerThread) {
   EXPECT_EQ(current_stream(), mine);
 }
 
-TEST_F(CurrentTwo, IsPerDevice) {
+TEST_F(CurrentTwo, TheCurrentStreamIsPerDevice) {
   Stream a{first}, b{second};
   on_thread([&] {
     a.use();

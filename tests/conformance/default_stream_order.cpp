@@ -27,7 +27,7 @@ void leave_work_of_a_destroyed_stream(Gate& gate, const Log& log) {
   log.write(stream, "stream");
 }
 
-TEST_F(DefaultStreamOrder, WaitsForTheWorkOfAThreadThatEnded) {
+TEST_F(DefaultStreamOrder, AnEndedThreadsDefaultStreamIsAwaited) {
   const StreamRef null = device().default_stream();
   Log log;
   Gate gate;
@@ -39,7 +39,7 @@ TEST_F(DefaultStreamOrder, WaitsForTheWorkOfAThreadThatEnded) {
   EXPECT_EQ(log.entries(), (Entries{"thread", "default"}));
 }
 
-TEST_F(DefaultStreamOrder, WaitsForTheWorkOfADestroyedBlockingStream) {
+TEST_F(DefaultStreamOrder, ADestroyedBlockingStreamIsAwaited) {
   const StreamRef null = device().default_stream();
   Log log;
   Gate gate;
@@ -51,7 +51,7 @@ TEST_F(DefaultStreamOrder, WaitsForTheWorkOfADestroyedBlockingStream) {
   EXPECT_EQ(log.entries(), (Entries{"stream", "default"}));
 }
 
-TEST_F(DefaultStreamOrder, IsNotFinishedWhileADestroyedBlockingStreamHasWork) {
+TEST_F(DefaultStreamOrder, TheDefaultStreamIsPendingBehindADestroyedOne) {
   const StreamRef null = device().default_stream();
   Log log;
   Gate gate;
@@ -61,7 +61,7 @@ TEST_F(DefaultStreamOrder, IsNotFinishedWhileADestroyedBlockingStreamHasWork) {
   EXPECT_EQ(log.entries(), (Entries{"stream"}));
 }
 
-TEST_F(DefaultStreamOrder, DoesNotWaitForADestroyedIndependentStream) {
+TEST_F(DefaultStreamOrder, ADestroyedIndependentStreamIsNotAwaited) {
   const StreamRef null = device().default_stream();
   Gate gate;
   {

@@ -11,7 +11,7 @@ using namespace conformance;
 using DefaultStreams = Conformance;
 using DefaultStreamsTwo = TwoDevices;
 
-TEST_F(DefaultStreams, AreThePlatformsNullStream) {
+TEST_F(DefaultStreams, ADefaultStreamIsThePlatformsNullStream) {
   const StreamRef stream = device().default_stream();
   Stream other;
   EXPECT_TRUE(stream.is_valid());
@@ -115,7 +115,7 @@ TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
 
 /// A runtime runs host functions one at a time, so a copy with a host function of its own would
 /// wait for the functions of other streams.
-TEST_F(DefaultStreams, CopySmallPinnedMemoryWhileAnotherStreamsFunctionRuns) {
+TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
   if (!device().has_stream_memory_operations()) GTEST_SKIP() << "needs wait_value()";
   constexpr std::size_t count = 400, size = 1000;
   const StreamRef legacy = device().default_stream();
@@ -144,7 +144,7 @@ TEST_F(DefaultStreams, CopySmallPinnedMemoryWhileAnotherStreamsFunctionRuns) {
   EXPECT_EQ(std::count(back.begin(), back.end(), 3), static_cast<std::ptrdiff_t>(back.size()));
 }
 
-TEST_F(DefaultStreams, OfAnotherThreadAreRefused) {
+TEST_F(DefaultStreams, AnotherThreadsDefaultStreamIsRefused) {
   const StreamRef theirs = StreamRef::per_thread_default(device());
   DeviceBuffer<unsigned char> there{100, theirs};
   std::vector<unsigned char> host(100);
@@ -199,7 +199,7 @@ TEST_F(DefaultStreams, PerThreadWorkOutlivesItsThreadAndTheViewDoesNot) {
   EXPECT_TRUE(eventually([&] { return log.has("done"); }));
 }
 
-TEST_F(DefaultStreams, CannotBeDestroyedThroughAWrapper) {
+TEST_F(DefaultStreams, AWrapperDestroysNoDefaultStream) {
   const StreamRef streams[] = {device().default_stream(), StreamRef::per_thread_default(device())};
   for (const StreamRef stream : streams)
     for (const Ownership ownership : {Ownership::borrow, Ownership::take}) {
@@ -213,7 +213,7 @@ TEST_F(DefaultStreams, CannotBeDestroyedThroughAWrapper) {
     }
 }
 
-TEST_F(DefaultStreams, OrderWithBlockingStreams) {
+TEST_F(DefaultStreams, BlockingStreamsAreOrdered) {
   const StreamRef null = device().default_stream();
   Log log;
   Stream blocking{StreamOptions{.blocking = true}};
@@ -228,7 +228,7 @@ TEST_F(DefaultStreams, OrderWithBlockingStreams) {
   EXPECT_EQ(log.entries(), (Entries{"before", "default", "after"}));
 }
 
-TEST_F(DefaultStreams, DoNotOrderWithNonBlockingStreams) {
+TEST_F(DefaultStreams, NonBlockingStreamsAreNotOrdered) {
   const StreamRef null = device().default_stream();
   Stream independent;
   {
@@ -245,7 +245,7 @@ TEST_F(DefaultStreams, DoNotOrderWithNonBlockingStreams) {
   null.synchronize();
 }
 
-TEST_F(DefaultStreams, WaitForAllBlockingStreams) {
+TEST_F(DefaultStreams, ADefaultStreamWaitsForAllBlockingStreams) {
   const StreamRef null = device().default_stream();
   Log log;
   std::vector<Stream> streams;
@@ -270,7 +270,7 @@ TEST_F(DefaultStreams, SynchronizingOneStreamLeavesOthersRunning) {
   EXPECT_FALSE(held.query());
 }
 
-TEST_F(DefaultStreamsTwo, DifferBetweenDevices) {
+TEST_F(DefaultStreamsTwo, EachDeviceHasItsOwn) {
   EXPECT_EQ(second.default_stream(), second.default_stream());
   EXPECT_NE(first.default_stream(), second.default_stream());
   EXPECT_EQ(second.default_stream().device(), second);

@@ -106,7 +106,7 @@ TEST_F(DevicesTwo, AGuardRestoresTheOuterDeviceAfterUse) {
   EXPECT_EQ(Device::current(), second);
 }
 
-TEST_F(Devices, CompareAndHash) {
+TEST_F(Devices, EqualDevicesHaveEqualHashes) {
   EXPECT_EQ(Device{1}, Device{1});
   EXPECT_NE(Device{0}, Device{1});
   EXPECT_LT(Device{0}, Device{1});
@@ -114,7 +114,7 @@ TEST_F(Devices, CompareAndHash) {
   EXPECT_EQ((std::set<Device>{Device{1}, Device{0}, Device{1}}.size()), 2U);
 }
 
-TEST_F(Devices, HavePlausibleProperties) {
+TEST_F(Devices, PropertiesArePlausible) {
   const auto [free, total] = device().memory_info();
   EXPECT_LE(free, total);
   EXPECT_GT(total, 0U);
@@ -126,7 +126,7 @@ TEST_F(Devices, HavePlausibleProperties) {
   EXPECT_GT(runtime_version().runtime, 0);
 }
 
-TEST_F(Devices, ThatAreProcessorsHaveTheProcessorsName) {
+TEST_F(Devices, AProcessorHasTheProcessorsName) {
   if (!streams_are_threads()) GTEST_SKIP() << "the device is no processor";
   std::ifstream info{"/proc/cpuinfo"};
   std::string line;
@@ -137,7 +137,7 @@ TEST_F(Devices, ThatAreProcessorsHaveTheProcessorsName) {
   EXPECT_EQ(line.find(':') + 2 + device().name().size(), line.size());
 }
 
-TEST_F(Devices, PrintTheirOrdinal) {
+TEST_F(Devices, ADevicePrintsItsOrdinal) {
   std::ostringstream out;
   out << Device{-3};
   EXPECT_EQ(out.str(), "Device(-3)");
@@ -172,14 +172,14 @@ TEST_F(DevicesTwo, SynchronizeDoesNotWaitForOtherDevices) {
   EXPECT_FALSE(there.query());
 }
 
-TEST_F(Devices, HaveAComputeCapability) {
+TEST_F(Devices, AComputeCapabilityIsGiven) {
   const ComputeCapability found = device().compute_capability();
   EXPECT_EQ(found == (ComputeCapability{0, 0}), streams_are_threads());
   EXPECT_GE(found, (ComputeCapability{0, 0}));
   EXPECT_LT((ComputeCapability{8, 9}), (ComputeCapability{9, 0}));
 }
 
-TEST_F(Devices, AreFoundByTheirUuid) {
+TEST_F(Devices, ADeviceIsFoundByItsUuid) {
   std::set<std::string> seen;
   for (int i = 0; i < Device::count(); ++i) {
     const std::string uuid = Device{i}.uuid();
@@ -193,7 +193,7 @@ TEST_F(Devices, AreFoundByTheirUuid) {
     EXPECT_EQ(code_of([&] { return Device::from_uuid(unknown); }), errc::invalid_device);
 }
 
-TEST_F(Devices, AreFoundByTheirPlaceOnTheBus) {
+TEST_F(Devices, ADeviceIsFoundByItsPlaceOnTheBus) {
   for (int i = 0; i < Device::count(); ++i) {
     const std::string id = Device{i}.pci_bus_id();
     EXPECT_EQ(id.empty(), streams_are_threads());
@@ -211,7 +211,7 @@ TEST_F(Devices, AreFoundByTheirPlaceOnTheBus) {
     EXPECT_EQ(code_of([&] { return Device::from_pci_bus_id(unknown); }), errc::invalid_device);
 }
 
-TEST_F(Devices, SayHowTheHostWaits) {
+TEST_F(Devices, ADeviceSaysHowTheHostWaits) {
   const HostWait before = device().host_wait();
   for (const HostWait wait : {HostWait::spin, HostWait::yield, HostWait::block}) {
     if (streams_are_threads()) {

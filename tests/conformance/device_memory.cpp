@@ -17,7 +17,7 @@ using DeviceMemoryTwo = TwoDevices;
 constexpr std::size_t size = std::size_t{1} << 20;
 using Buffer = DeviceBuffer<unsigned char>;
 
-TEST_F(DeviceMemory, IsFreedAfterTheOtherStreamAndBlocksNeither) {
+TEST_F(DeviceMemory, ABlockIsFreedAfterTheOtherStreamAndBlocksNeither) {
   Stream owner, user;
   PinnedBuffer<unsigned char> result{size};
   auto buffer = std::make_unique<Buffer>(size, owner);
@@ -86,7 +86,7 @@ TEST_F(DeviceMemory, ABufferInUseDoesNotDelayTheFreeingOfOthers) {
   EXPECT_TRUE(owner.synchronize_for(patience));
 }
 
-TEST_F(DeviceMemory, MayUseAPerThreadStreamThatEndsWithPendingWork) {
+TEST_F(DeviceMemory, APerThreadStreamMayEndWithPendingWork) {
   constexpr int threads = 3;
   std::vector<std::vector<unsigned char>> sources,
       results(threads, std::vector<unsigned char>(size));
@@ -102,7 +102,7 @@ TEST_F(DeviceMemory, MayUseAPerThreadStreamThatEndsWithPendingWork) {
   EXPECT_TRUE(results == sources);
 }
 
-TEST_F(DeviceMemory, DoesNotGrowWithDestroyedStreamsThatUsedIt) {
+TEST_F(DeviceMemory, DestroyedStreamsThatUsedABlockLeaveNothing) {
   Stream owner;
   Buffer buffer{size, owner};
   owner.synchronize();
@@ -172,7 +172,7 @@ TEST_F(DeviceMemory, RecordStreamRefusesDeadStreams) {
   none.record_stream(owner);
 }
 
-TEST_F(DeviceMemory, CanBeFreedInAHostFunctionWithARecordedStream) {
+TEST_F(DeviceMemory, AHostFunctionFreesABlockWithARecordedStream) {
   Stream owner, user, runs;
   PinnedBuffer<unsigned char> result{size};
   auto buffer = std::make_shared<Buffer>(size, owner);
@@ -188,7 +188,7 @@ TEST_F(DeviceMemory, CanBeFreedInAHostFunctionWithARecordedStream) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(DeviceMemory, CanBeFreedOnAnotherThread) {
+TEST_F(DeviceMemory, AnotherThreadFreesABlock) {
   PinnedBuffer<unsigned char> result{size};
   std::unique_ptr<Buffer> buffer;
   std::latch made{1}, freed{1};
@@ -208,7 +208,7 @@ TEST_F(DeviceMemory, CanBeFreedOnAnotherThread) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(DeviceMemory, FreedOnAnotherThreadWaitsForTheOwnersDefaultStreamButNotTheCaller) {
+TEST_F(DeviceMemory, AnotherThreadsFreeWaitsForTheOwnersStream) {
   for (const bool other_user : {false, true}) {
     const Stream mine;
     PinnedBuffer<unsigned char> result{size};
@@ -311,7 +311,7 @@ TEST_F(DeviceMemoryTwo, ResourceRefusesAnotherDevicesStream) {
             errc::invalid_argument);
 }
 
-TEST_F(DeviceMemoryTwo, IsFreedAfterAnotherDevicesWork) {
+TEST_F(DeviceMemoryTwo, ABlockIsFreedAfterAnotherDevicesWork) {
   Stream owner{first}, user{second};
   PinnedBuffer<unsigned char> result{size};
   {

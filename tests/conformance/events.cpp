@@ -11,7 +11,7 @@ using namespace conformance;
 using Events = Conformance;
 using EventsTwo = TwoDevices;
 
-TEST_F(Events, CanBeCreatedWithEachOption) {
+TEST_F(Events, AnEventIsCreatedWithEachOption) {
   Stream stream;
   for (const bool blocking_wait : {false, true}) {
     Event event{EventOptions{.blocking_wait = blocking_wait}};
@@ -53,7 +53,7 @@ TEST_F(Events, WaitingForANewEventIsANoOp) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(Events, IsNotReadyUntilTheWorkBeforeItIsDone) {
+TEST_F(Events, AnEventIsNotReadyUntilTheWorkBeforeItIsDone) {
   Stream stream;
   Event event;
   TimedEvent timed;
@@ -70,7 +70,7 @@ TEST_F(Events, IsNotReadyUntilTheWorkBeforeItIsDone) {
   EXPECT_TRUE(timed.synchronize_for(std::chrono::hours::max()));
 }
 
-TEST_F(Events, DoesNotCoverWorkAfterTheRecord) {
+TEST_F(Events, WorkAfterTheRecordIsNotCovered) {
   Log log;
   Stream stream;
   Gate gate;
@@ -238,7 +238,7 @@ TEST_F(Events, TwoStreamsAlternateAThousandTimes) {
   EXPECT_EQ(log.entries(), expected);
 }
 
-TEST_F(Events, CanBeDestroyedRightAfterItsRecord) {
+TEST_F(Events, AnEventMayBeDestroyedRightAfterItsRecord) {
   Log log;
   Stream stream;
   Gate gate;
@@ -255,7 +255,7 @@ TEST_F(Events, CanBeDestroyedRightAfterItsRecord) {
   EXPECT_EQ(log.size(), 1U);
 }
 
-TEST_F(Events, CanBeDestroyedWhileAStreamWaitsForIt) {
+TEST_F(Events, AnEventMayBeDestroyedWhileAStreamWaits) {
   Log log;
   Stream held, waiter;
   Gate gate;
@@ -292,7 +292,7 @@ TEST_F(Events, ANewEventAtTheSameAddressIsAnotherEvent) {
   EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
 }
 
-TEST_F(Events, OutlivesTheStreamItWasRecordedOn) {
+TEST_F(Events, AnEventOutlivesTheStreamItWasRecordedOn) {
   Log log;
   Event event;
   Stream waiter;
@@ -312,7 +312,7 @@ TEST_F(Events, OutlivesTheStreamItWasRecordedOn) {
   EXPECT_EQ(log.entries(), (Entries{"gone", "waiter"}));
 }
 
-TEST_F(Events, IsRecordedWhenMadeFromAStream) {
+TEST_F(Events, AnEventMadeFromAStreamIsRecorded) {
   Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -324,7 +324,7 @@ TEST_F(Events, IsRecordedWhenMadeFromAStream) {
   EXPECT_EQ(event.device(), device());
 }
 
-TEST_F(Events, CanBeSynchronizedFromOtherThreads) {
+TEST_F(Events, OtherThreadsSynchronizeAnEvent) {
   Log log;
   Stream stream;
   Event event;
@@ -417,7 +417,7 @@ TEST_F(Events, ReuseDoesNotGrowMemory) {
   EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
-TEST_F(Events, DoesNotKeepHostFunctionsAlive) {
+TEST_F(Events, AnEventKeepsNoHostFunctionAlive) {
   const auto token = std::make_shared<int>(0);
   Stream stream;
   stream.launch_host_func([token] {});
@@ -456,7 +456,7 @@ TEST_F(Events, MutualWaitsDoNotDeadlock) {
   EXPECT_EQ(log.entries(), (Entries{"before", "before", "after", "after"}));
 }
 
-TEST_F(Events, AreRecordedOnTheCurrentStreamUnlessOneIsNamed) {
+TEST_F(Events, WithoutAStreamTheCurrentOneRecordsTheEvent) {
   Stream stream;
   const StreamGuard with{stream};
   Gate gate;

@@ -62,7 +62,7 @@ TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
   launch(inner);
 }
 
-TEST_F(GraphChildren, ItRunsAtItsPlace) {
+TEST_F(GraphChildren, AChildRunsAtItsPlace) {
   std::vector<int> order;
   const Graph inner = capture(*stream, [&] {
     stream->launch_host_func([&] { order.push_back(2); });
@@ -79,7 +79,7 @@ TEST_F(GraphChildren, ItRunsAtItsPlace) {
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 2, 3, 1, 2, 3, 4, 2, 3}));
 }
 
-TEST_F(GraphChildren, BranchesWithinItForkAndJoin) {
+TEST_F(GraphChildren, BranchesWithinAChildForkAndJoin) {
   std::atomic<int> left{0}, right{0};
   int sum = 0, before = 0;
   const Graph inner = capture(*stream, [&] {
@@ -99,7 +99,7 @@ TEST_F(GraphChildren, BranchesWithinItForkAndJoin) {
   EXPECT_EQ(sum, 2 * 20 * 21 / 2);
 }
 
-TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesIt) {
+TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesAChild) {
   std::atomic<int> runs{0};
   int seen = 0;
   const Graph inner = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
@@ -114,7 +114,7 @@ TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesIt) {
   EXPECT_EQ(seen, 2);
 }
 
-TEST_F(GraphChildren, GraphsNestDeeper) {
+TEST_F(GraphChildren, GraphsNestFourDeep) {
   int runs = 0;
   Graph graph = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
   for (int depth = 0; depth < 3; ++depth) {
@@ -150,7 +150,7 @@ TEST_F(GraphChildren, TheInnerGraphMayBeDropped) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-TEST_F(GraphChildren, ItIsTakenAsItIsAtThatTime) {
+TEST_F(GraphChildren, AChildIsTakenAsItIsAtTheLaunch) {
   int seen = 0;
   GraphNode copied, called;
   Graph inner = capture(*stream, [&] {
@@ -183,7 +183,7 @@ TEST_F(GraphChildren, AnExceptionArrivesAtTheStreamOfTheOuterLaunch) {
   stream->synchronize();
 }
 
-TEST_F(GraphChildren, EventsWithinItAreRecordedAndWaitedFor) {
+TEST_F(GraphChildren, EventsWithinAChildAreRecordedAndAwaited) {
   Event recorded{EventOptions{.external = true}}, awaited{EventOptions{.external = true}};
   const Graph inner = capture(*stream, [&] {
     stream->wait_event(awaited);
@@ -205,7 +205,7 @@ TEST_F(GraphChildren, EventsWithinItAreRecordedAndWaitedFor) {
   side->synchronize();
 }
 
-TEST_F(GraphChildren, AnUpdateGivesItNewWork) {
+TEST_F(GraphChildren, AnUpdateGivesAChildNewWork) {
   int seen = 0;
   const Graph one = capture(*stream, [&] { stream->launch_host_func([&] { seen = 1; }); });
   const Graph two = capture(*stream, [&] { stream->launch_host_func([&] { seen = 2; }); });

@@ -59,7 +59,7 @@ TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
   stream->synchronize();
 }
 
-TEST_F(GraphEvents, ItHappensAtItsPlaceWithinTheGraph) {
+TEST_F(GraphEvents, AnEventHappensAtItsPlaceWithinTheGraph) {
   Event event{external};
   Gate gate;
   const Graph graph = capture(*stream, [&] {
@@ -213,7 +213,7 @@ TEST_F(GraphEvents, BranchesRecordAndWait) {
   EXPECT_EQ(found(), 2);
 }
 
-TEST_F(GraphEvents, OutsideOfACaptureTheyAreAsOthers) {
+TEST_F(GraphEvents, OutsideOfACaptureAnEventIsAsOthers) {
   Event event{external};
   Gate gate;
   gate.close_on(*stream);
@@ -405,7 +405,7 @@ TEST_F(GraphEvents, AnUpdateMayRecordOtherEvents) {
   stream->synchronize();
 }
 
-TEST_F(GraphEvents, TheDrawingNamesThem) {
+TEST_F(GraphEvents, TheDrawingNamesEvents) {
   Event event{external};
   const Graph graph = capture(*stream, [&] {
     stream->wait_event(event);
@@ -470,9 +470,9 @@ TEST_P(GraphEventsOnDefaultStreams, LaunchesThereRecordAndWait) {
 }
 INSTANTIATE_TEST_SUITE_P(Streams, GraphEventsOnDefaultStreams, testing::Values(0, 1, 2));
 
-class GraphEventsOnTwoDevices : public conformance::TwoDevices {};
+class GraphEventsTwo : public conformance::TwoDevices {};
 
-TEST_F(GraphEventsOnTwoDevices, TheEventStaysOnItsDevice) {
+TEST_F(GraphEventsTwo, TheEventStaysOnItsDevice) {
   const Stream here{first}, there{second};
   Event event{external};
   const Graph graph = capture(here, [&] { event.record(here); });

@@ -70,7 +70,7 @@ TEST_F(Graphs, WorkRunsWhenTheGraphIsLaunchedAndAgainEachTime) {
   }
 }
 
-TEST_F(Graphs, BeginAndEndAreTheSame) {
+TEST_F(Graphs, BeginAndEndCaptureDoAsCapture) {
   number_source(3);
   EXPECT_FALSE(stream->is_capturing());
   begin_capture(*stream);
@@ -85,7 +85,7 @@ TEST_F(Graphs, BeginAndEndAreTheSame) {
   EXPECT_TRUE(result_is_numbered(3));
 }
 
-TEST_F(Graphs, AreLaunchedOnAnyStreamOfTheDevice) {
+TEST_F(Graphs, AnyStreamOfTheDeviceLaunchesAGraph) {
   number_source(9);
   const Graph graph = capture(*stream, [&] { copy_through(*stream); });
   const Stream other;
@@ -105,7 +105,7 @@ TEST_F(Graphs, AreLaunchedOnAnyStreamOfTheDevice) {
   EXPECT_TRUE(result_is_numbered(11));
 }
 
-TEST_F(Graphs, ComeAfterEarlierWorkAndBeforeLaterWorkOfTheStream) {
+TEST_F(Graphs, ALaunchComesAfterEarlierAndBeforeLaterWork) {
   std::vector<int> order;
   const Graph graph =
       capture(*stream, [&] { stream->launch_host_func([&order] { order.push_back(2); }); });
@@ -507,7 +507,7 @@ TEST_F(Graphs, AWaitForTheStreamFindsTheFunctionsOfADroppedGraphDestroyed) {
   }
 }
 
-TEST_F(Graphs, DroppedInHostFunctionsLeakNoMemory) {
+TEST_F(Graphs, GraphsDroppedInHostFunctionsLeakNoMemory) {
   if (!conformance::streams_are_threads()) GTEST_SKIP() << "the heap has the driver's memory, too";
   const auto growth = [&](int graphs) {
     const auto before = conformance::heap_in_use();
@@ -687,7 +687,7 @@ TEST_F(Graphs, AnUpdateReplacesHostFunctions) {
       test_support::eventually(conformance::patience, [&] { return old.use_count() == 1; }));
 }
 
-TEST_F(Graphs, SeveralRunAtOnce) {
+TEST_F(Graphs, SeveralGraphsRunAtOnce) {
   constexpr int streams = 4;
   std::vector<Stream> all(streams);
   std::vector<std::atomic<int>> runs(streams);
@@ -706,7 +706,7 @@ TEST_F(Graphs, SeveralRunAtOnce) {
   for (const std::atomic<int>& run : runs) EXPECT_EQ(run, 25);
 }
 
-TEST_F(Graphs, OneIsLaunchedByManyThreads) {
+TEST_F(Graphs, SeveralThreadsLaunchOneGraph) {
   std::atomic<int> runs{0};
   const Graph graph = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
   std::vector<std::thread> threads;
@@ -1110,9 +1110,9 @@ TEST_F(Graphs, RefusalsSayWhy) {
       << again;
 }
 
-using GraphsOnTwoDevices = conformance::TwoDevices;
+using GraphsTwo = conformance::TwoDevices;
 
-TEST_F(GraphsOnTwoDevices, ADeviceWhoseStreamHasJoinedACaptureIsProtected) {
+TEST_F(GraphsTwo, ADeviceWhoseStreamHasJoinedACaptureIsProtected) {
   const Stream captured{first}, joined{second}, apart{second};
   DeviceBuffer<int> memory{100, joined};
   std::optional<Graph> graph{capture(joined, [&] { fill(joined, memory, 1); })};

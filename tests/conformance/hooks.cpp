@@ -80,7 +80,7 @@ TEST_F(Hooks, EachKindHasItsOwnName) {
   EXPECT_FALSE(names.contains(""));
 }
 
-TEST_F(Hooks, TellNothingWhileNoneIsSet) {
+TEST_F(Hooks, WithoutAHookNothingIsReported) {
   EXPECT_EQ(set_hook(remember), nullptr);
   EXPECT_EQ(set_hook(nullptr), &remember);
   Stream stream;
@@ -89,7 +89,7 @@ TEST_F(Hooks, TellNothingWhileNoneIsSet) {
   EXPECT_TRUE(told.empty());
 }
 
-TEST_F(Hooks, TellOfStreams) {
+TEST_F(Hooks, StreamsAreReported) {
   Stream earlier;
   set_hook(remember);
   std::uint64_t id = 0;
@@ -109,7 +109,7 @@ TEST_F(Hooks, TellOfStreams) {
   EXPECT_EQ(ended[1].event.stream, id);
 }
 
-TEST_F(Hooks, TellOfEventsAndWaits) {
+TEST_F(Hooks, EventsAndWaitsAreReported) {
   Stream first, second;
   set_hook(remember);
   Event event;
@@ -163,7 +163,7 @@ void expect_wait(const char* name, F&& f) {
   EXPECT_TRUE(is_announced(HookPhase::after)) << name;
 }
 
-TEST_F(Hooks, AnnounceEachWaitOfTheHost) {
+TEST_F(Hooks, EachWaitOfTheHostIsAnnounced) {
   constexpr std::chrono::seconds long_time{60};
   const auto until = [&] { return std::chrono::steady_clock::now() + long_time; };
   std::error_code code;
@@ -204,7 +204,7 @@ TEST_F(Hooks, AnnounceEachWaitOfTheHost) {
   EXPECT_EQ(code, std::error_code{});
 }
 
-TEST_F(Hooks, AnnounceAWaitForALease) {
+TEST_F(Hooks, AWaitForALeaseIsAnnounced) {
   StreamPool pool{Device::current(), {.size = 1, .max = 1}};
   expect_wait("lease", [&](const Stream&) {
     std::optional<StreamLease> first = pool.acquire();
@@ -221,7 +221,7 @@ TEST_F(Hooks, AnnounceAWaitForALease) {
   });
 }
 
-TEST_F(Hooks, TellOneWaitForASharedEventOfAnotherDevice) {
+TEST_F(Hooks, ASharedEventOfAnotherDeviceIsOneWait) {
   if (Device::count() < 2) GTEST_SKIP() << "there is one device";
   const Stream here{Device{0}}, there{Device{1}};
   const Event event{here, EventOptions{.interprocess = true}};
@@ -235,7 +235,7 @@ TEST_F(Hooks, TellOneWaitForASharedEventOfAnotherDevice) {
   there.synchronize();
 }
 
-TEST_F(Hooks, TellOfCopiesAndFills) {
+TEST_F(Hooks, CopiesAndFillsAreReported) {
   Stream stream;
   DeviceBuffer<int> buffer{1000, stream};
   PinnedBuffer<int> pinned{1000};
@@ -265,7 +265,7 @@ TEST_F(Hooks, TellOfCopiesAndFills) {
   stream.synchronize();
 }
 
-TEST_F(Hooks, SayNothingOfThePartsOfAnOperation) {
+TEST_F(Hooks, PartsOfAnOperationAreNotReported) {
   struct Three {
     unsigned char bytes[3];
   };
@@ -280,7 +280,7 @@ TEST_F(Hooks, SayNothingOfThePartsOfAnOperation) {
   stream.synchronize();
 }
 
-TEST_F(Hooks, TellOfHostFunctionsAndTheirRuns) {
+TEST_F(Hooks, HostFunctionsAndTheirRunsAreReported) {
   Stream stream;
   set_hook(remember);
   stream.launch_host_func([] {});
@@ -311,7 +311,7 @@ std::string what_of(const std::exception_ptr& exception) {
   }
 }
 
-TEST_F(Hooks, TellOfExceptionsThatNobodyHasCollected) {
+TEST_F(Hooks, UncollectedExceptionsAreReported) {
   set_hook(remember);
   std::uint64_t id = 0;
   {
@@ -330,7 +330,7 @@ TEST_F(Hooks, TellOfExceptionsThatNobodyHasCollected) {
   EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).exception), "first");
 }
 
-TEST_F(Hooks, TellOfExceptionsThatComeAfterTheirStream) {
+TEST_F(Hooks, ExceptionsAfterTheStreamsEndAreReported) {
   set_hook(remember);
   Gate gate;
   std::uint64_t id = 0;
@@ -347,7 +347,7 @@ TEST_F(Hooks, TellOfExceptionsThatComeAfterTheirStream) {
   EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).exception), "late");
 }
 
-TEST_F(Hooks, TellOfGraphs) {
+TEST_F(Hooks, GraphsAreReported) {
   Stream stream, other;
   std::atomic<int> runs{0};
   set_hook(remember);
@@ -372,7 +372,7 @@ TEST_F(Hooks, TellOfGraphs) {
   EXPECT_EQ(ran[2].event.stream, other.id());
 }
 
-TEST_F(Hooks, TellOfMemory) {
+TEST_F(Hooks, MemoryIsReported) {
   Stream stream;
   set_hook(remember);
   const void* places[3];
@@ -403,7 +403,17 @@ TEST_F(Hooks, TellOfMemory) {
   EXPECT_EQ(freed[2].event.stream, stream.id());
 }
 
-TEST_F(Hooks, TellOfAResourcesMemoryOnce) {
+TEST_F(Hooks, MemoryOfAGraphIsCaptured) {
+  if (!device().has_memory_pools()) GTEST_SKIP() << "the device has no memory pools";
+  Stream stream;
+  set_hook(remember);
+  const Graph graph = capture(stream, [&] { const DeviceBuffer<char> buffer{1000, stream}; });
+  set_hook(nullptr);
+  EXPECT_TRUE(pair(HookKind::allocation).captured);
+  EXPECT_TRUE(single(HookKind::deallocation).captured);
+}
+
+TEST_F(Hooks, AResourcesMemoryIsReportedOnce) {
   Stream stream, other;
   set_hook(remember);
   const void* place = nullptr;
@@ -453,7 +463,7 @@ void expect_told_of(StreamRef stream) {
     EXPECT_TRUE(kinds.contains(kind)) << to_string(kind);
 }
 
-TEST_F(Hooks, TellOfDefaultStreams) {
+TEST_F(Hooks, DefaultStreamsAreReported) {
   expect_told_of(device().default_stream());
   std::thread{[] {
     set_hook(remember);
@@ -469,7 +479,7 @@ TEST_F(Hooks, TellOfDefaultStreams) {
       << "the thread's default stream ends with the thread";
 }
 
-TEST_F(Hooks, TellOfBorrowedStreamsAsOneStream) {
+TEST_F(Hooks, BorrowedStreamsAreReportedAsOneStream) {
   Stream owner;
   set_hook(remember);
   std::uint64_t id = 0;
@@ -493,7 +503,7 @@ TEST_F(Hooks, TellOfBorrowedStreamsAsOneStream) {
   expect_told_of(taken);
 }
 
-TEST_F(Hooks, SayNothingOfMovesAndOfStreamsThatWereMovedFrom) {
+TEST_F(Hooks, MovesAndMovedFromStreamsAreNotReported) {
   Stream stream;
   set_hook(remember);
   const Stream moved{std::move(stream)};
@@ -504,7 +514,7 @@ TEST_F(Hooks, SayNothingOfMovesAndOfStreamsThatWereMovedFrom) {
   expect_told_of(moved);
 }
 
-TEST_F(Hooks, TellThatACallHasFailed) {
+TEST_F(Hooks, AFailedCallIsReported) {
   Stream stream;
   set_hook(remember);
   EXPECT_EQ(code_of([&] { return DeviceBuffer<char>{std::size_t{1} << 60, stream}; }),
@@ -516,7 +526,7 @@ TEST_F(Hooks, TellThatACallHasFailed) {
   EXPECT_TRUE(all(HookKind::copy).empty());
 }
 
-TEST_F(Hooks, AreNotToldOfCopiesAndFillsThatAreRefused) {
+TEST_F(Hooks, RefusedCopiesAndFillsAreNotReported) {
   struct Triple {
     int a, b, c;
   };
@@ -534,7 +544,7 @@ TEST_F(Hooks, AreNotToldOfCopiesAndFillsThatAreRefused) {
   EXPECT_TRUE(all(HookKind::fill).empty());
 }
 
-TEST_F(Hooks, SayWhereInTheSource) {
+TEST_F(Hooks, TheSourceLocationIsReported) {
   Stream stream;
   set_hook(remember);
   unsigned outer_line = 0, inner_line = 0;
@@ -560,7 +570,7 @@ std::error_code code_in_hook;
 void use_the_library(const HookEvent& event) noexcept {
   if (event.kind == HookKind::event_recorded) code_in_hook = code_of([] { return Stream{}; });
 }
-TEST_F(Hooks, AreRefusedTheLibrary) {
+TEST_F(Hooks, AHookMustNotUseTheLibrary) {
   Stream stream;
   code_in_hook = nothing_thrown;
   set_hook(use_the_library);
@@ -592,7 +602,7 @@ void redirect_the_caller(const HookEvent& event) noexcept {
              text_of([&] { r.stream->device().use(); })};
   set_default_pageable(Pageable::block);
 }
-TEST_F(Hooks, DoNotRedirectTheirCallersWork) {
+TEST_F(Hooks, AHookDoesNotRedirectItsCallersWork) {
   const Stream stream, others;
   StreamPool pool{device(), {.size = 1}};
   StreamGuard with{stream};
@@ -613,7 +623,7 @@ TEST_F(Hooks, DoNotRedirectTheirCallersWork) {
 }
 
 // Otherwise the first chunk's function would wait for the copies of the chunks behind it.
-TEST_F(Hooks, TellThatOverlapRecordsAnEventBehindEachCopyIn) {
+TEST_F(Hooks, OverlapsEventBehindEachCopyInIsReported) {
   const PinnedBuffer<int> in(8 * 1024);
   PinnedBuffer<int> out(in.size());
   set_hook(remember);
@@ -631,7 +641,7 @@ TEST_F(Hooks, TellThatOverlapRecordsAnEventBehindEachCopyIn) {
     EXPECT_EQ(calls[i], i % 2 == 0 ? HookKind::copy : HookKind::event_recorded) << i;
 }
 
-TEST_F(Hooks, AreToldByFourThreads) {
+TEST_F(Hooks, FourThreadsCallOneHook) {
   constexpr int threads = 4, copies = 50;
   set_hook(remember);
   on_threads(threads, [](int i) {

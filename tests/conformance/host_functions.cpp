@@ -30,7 +30,7 @@ class MoveOnly {
   std::shared_ptr<Fate> fate_;
 };
 
-TEST_F(HostFunctions, RunOnceBetweenEarlierAndLaterWork) {
+TEST_F(HostFunctions, AFunctionRunsOnceBetweenEarlierAndLaterWork) {
   constexpr std::size_t size = std::size_t{1} << 20;
   Stream stream;
   PinnedBuffer<unsigned char> memory{size};
@@ -43,7 +43,7 @@ TEST_F(HostFunctions, RunOnceBetweenEarlierAndLaterWork) {
   EXPECT_EQ(*seen, (std::vector<int>{0, 1, 2}));
 }
 
-TEST_F(HostFunctions, TwoThousandRunInOrder) {
+TEST_F(HostFunctions, TwoThousandFunctionsRunInOrder) {
   Stream stream;
   std::vector<int> order;
   for (int i = 0; i < 2000; ++i) stream.launch_host_func([&order, i] { order.push_back(i); });
@@ -61,7 +61,7 @@ TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
   EXPECT_EQ(count, 1000);
 }
 
-TEST_F(HostFunctions, AreCountedUntilTheyAreDestroyed) {
+TEST_F(HostFunctions, FunctionsAreCountedUntilTheyAreDestroyed) {
   const Stream stream;
   device().synchronize();
   Gate gate;
@@ -278,7 +278,7 @@ TEST_F(HostFunctions, AnUncaughtRefusalReachesSynchronize) {
   EXPECT_NO_THROW(stream.synchronize());
 }
 
-TEST_F(HostFunctions, CanDestroyTheirOwnStream) {
+TEST_F(HostFunctions, AFunctionCanDestroyItsOwnStream) {
   Log log;
   auto stream = std::make_shared<Stream>();
   Gate gate;
@@ -290,7 +290,7 @@ TEST_F(HostFunctions, CanDestroyTheirOwnStream) {
   EXPECT_TRUE(eventually([&] { return log.has("later"); }));
 }
 
-TEST_F(HostFunctions, CanDestroyOtherObjects) {
+TEST_F(HostFunctions, AFunctionCanDestroyOtherObjects) {
   const auto before = owned_objects();
   {
     Stream stream;
@@ -313,7 +313,7 @@ TEST_F(HostFunctions, CanDestroyOtherObjects) {
   EXPECT_TRUE(eventually([&] { return owned_objects() == before; })) << owned_objects();
 }
 
-TEST_F(HostFunctions, RunAndThrowOnTheDefaultStreams) {
+TEST_F(HostFunctions, FunctionsRunAndThrowOnTheDefaultStreams) {
   Log log;
   const Device here = device();
   for (const StreamRef stream : {here.default_stream(), StreamRef::per_thread_default(here)}) {

@@ -49,7 +49,7 @@ TEST_F(Keep, AnObjectEndsOnceTheWorkIsComplete) {
   wait_for_all();
 }
 
-TEST_F(Keep, ItEndsOnTheThreadOfCompletionFunctionsInOrder) {
+TEST_F(Keep, ObjectsEndInOrderOnTheThreadOfCompletions) {
   const Stream stream;
   Watched::Seen seen;
   std::atomic<std::thread::id> on{};
@@ -64,7 +64,7 @@ TEST_F(Keep, ItEndsOnTheThreadOfCompletionFunctionsInOrder) {
   EXPECT_EQ(seen.on.load(), on.load());
 }
 
-TEST_F(Keep, LaterWorkDoesNotWait) {
+TEST_F(Keep, ASlowDestructorHoldsUpNoLaterWork) {
   const Stream stream;
   Watched::Seen seen;
   Gate gate;  // holds the destructor, and no stream
@@ -82,7 +82,7 @@ TEST_F(Keep, LaterWorkDoesNotWait) {
   wait_for_all();
 }
 
-TEST_F(Keep, ItsEndMayUseStreams) {
+TEST_F(Keep, ADestructorMayUseStreams) {
   const Stream stream;
   Watched::Seen seen;
   std::atomic<bool> worked{false};
@@ -96,7 +96,7 @@ TEST_F(Keep, ItsEndMayUseStreams) {
   EXPECT_TRUE(worked);
 }
 
-TEST_F(Keep, OwnersOfMemoryOfAllKinds) {
+TEST_F(Keep, VectorsAndPointersAreKept) {
   const Stream stream;
   const auto shared = std::make_shared<int>(1);
   keep(stream, std::vector<int>(100));
@@ -109,7 +109,7 @@ TEST_F(Keep, OwnersOfMemoryOfAllKinds) {
   EXPECT_EQ(shared.use_count(), 1);
 }
 
-TEST_F(Keep, TheStreamMayEndFirst) {
+TEST_F(Keep, AnObjectMayOutliveItsStream) {
   Watched::Seen seen;
   Gate gate;
   {

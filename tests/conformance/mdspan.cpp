@@ -106,7 +106,7 @@ class Mdspan : public Conformance {
   }
 };
 
-TEST_F(Mdspan, AnyLayoutsOfOneOrder) {
+TEST_F(Mdspan, RandomLayoutsOfOneOrderKeepEveryElement) {
   std::mt19937 random{11};
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   for (int round = 0; round < 60; ++round) {
@@ -123,7 +123,7 @@ TEST_F(Mdspan, AnyLayoutsOfOneOrder) {
   }
 }
 
-TEST_F(Mdspan, WithoutGapsIsOneCopy) {
+TEST_F(Mdspan, ExtentsWithoutGapsAreOneCopy) {
   Stream stream;
   PinnedBuffer<int> host{24};
   DeviceBuffer<int> there{24, stream};
@@ -133,7 +133,7 @@ TEST_F(Mdspan, WithoutGapsIsOneCopy) {
   stream.synchronize();
 }
 
-TEST_F(Mdspan, OfNoDimensionAndOfNoElement) {
+TEST_F(Mdspan, NoDimensionIsOneElementAndNoElementIsNothing) {
   Stream stream;
   int value = 7, back = 0;
   DeviceBuffer<int> there{1, stream};
@@ -209,7 +209,7 @@ TEST_F(Mdspan, InACaptureEachCopyIsANode) {
 }
 
 #ifdef HAS_STD_MDSPAN
-TEST_F(Mdspan, OfTheStandardLibrary) {
+TEST_F(Mdspan, AStandardMdspanIsCopied) {
   Stream stream;
   std::vector<int> host(6 * 8), back(4 * 5);
   std::iota(host.begin(), host.end(), 0);

@@ -102,7 +102,7 @@ TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
   }
 }
 
-TEST_P(OverlapStrategies, AreReported) {
+TEST_P(OverlapStrategies, TheStrategyIsReported) {
   const Numbers in = numbered(100);
   const OverlapStrategy used = overlap(in, no_output, {.chunk = 10, .strategy = GetParam()},
                                        [](StreamRef, DeviceSpan<const int>) {})
@@ -1083,9 +1083,9 @@ TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {
   EXPECT_FALSE(gate.is_open());
 }
 
-class OverlapTwoDevices : public TwoDevices {};
+class OverlapTwo : public TwoDevices {};
 
-TEST_F(OverlapTwoDevices, ShareTheChunks) {
+TEST_F(OverlapTwo, TwoDevicesShareTheChunks) {
   for (const OverlapStrategy strategy : strategies) {
     const Numbers in = numbered(10'001);
     for (const std::size_t in_flight : {std::size_t{1}, std::size_t{3}}) {
@@ -1121,7 +1121,7 @@ TEST_F(OverlapTwoDevices, ShareTheChunks) {
   }
 }
 
-TEST_F(OverlapTwoDevices, ReportTheChunkThatFailed) {
+TEST_F(OverlapTwo, TheChunkThatFailedIsReported) {
   const Numbers in = numbered(10'000);
   Numbers out(in.size());
   EXPECT_EQ(failed_chunk([&] {

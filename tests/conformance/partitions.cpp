@@ -19,7 +19,7 @@ class Partitions : public Conformance {
 };
 using NoPartitions = Conformance;
 
-TEST_F(NoPartitions, ADeviceWithoutThemRefuses) {
+TEST_F(NoPartitions, ADeviceWithoutPartitionsRefuses) {
   if (device().has_partitions()) GTEST_SKIP() << "the device can be divided";
   EXPECT_EQ(code_of([&] { return partition(device(), 1); }), errc::not_supported);
 }

@@ -139,7 +139,7 @@ TEST_F(PinnedMemory, TooLargeSizesThrowBadAlloc) {
   EXPECT_THROW((std::vector<int, PinnedAllocator<int>>(huge / 64)), std::bad_alloc);
 }
 
-TEST_F(PinnedMemory, WorksAfterOutOfMemory) {
+TEST_F(PinnedMemory, AfterOutOfMemoryAnAllocationWorks) {
   Stream stream;
   const PinnedStatistics before = since();
   EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
@@ -249,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(Uses, PinnedMemoryWays,
                          testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill,
                                          Way::pattern, Way::batch, Way::between_two, Way::by_hand));
 
-TEST_F(PinnedMemory, DoesNotGrowWithBlocksUsedByAnotherThreadsDefaultStream) {
+TEST_F(PinnedMemory, BlocksOfAnotherThreadsStreamDoNotPileUp) {
   constexpr std::size_t bytes = std::size_t{128} << 10;
   const std::size_t before = PinnedPool::statistics().cached;
   std::mutex mutex;
@@ -1007,7 +1007,7 @@ TEST_F(Registration, BesideAPartOfAPageOtherPagesArePinned) {
   EXPECT_EQ(pointer_info(part.data()).kind, MemoryKind::pinned);
 }
 
-TEST_F(Registration, OfPinnedMemoryPinsNothing) {
+TEST_F(Registration, PinnedMemoryIsNotPinnedAgain) {
   PinnedBuffer<unsigned char> pinned{std::size_t{1} << 16};
   {
     const HostRegistration twice{pinned.data() + 100, 40000};

@@ -286,7 +286,7 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
   expect_report("record_stream(");
 }
 
-TEST_F(MissingWait, OfAResultIsReportedBeforeTheFree) {
+TEST_F(MissingWait, AResultIsReportedBeforeTheFree) {
   Stream work{StreamOptions{.name = "work"}}, last{StreamOptions{.name = "last"}};
   PinnedBuffer<unsigned char> result(size);
   {
@@ -425,13 +425,13 @@ TEST_F(OneBatch, NeighboursAndSharedSourcesAreAllowed) {
   expect_none();
 }
 
-TEST_F(OneBatch, IsInOrderWithTheNextBatch) {
+TEST_F(OneBatch, TheNextBatchIsInOrder) {
   run({in(0, 0, 100), in(100, 100, 100)});
   run({in(0, 0, 100), out(1000, 100, 100)});
   expect_none();
 }
 
-TEST_F(OneBatch, OfManyOperationsTheTwoAreFound) {
+TEST_F(OneBatch, TheTwoOfManyOperationsAreFound) {
   constexpr std::size_t count = 100'000;
   PinnedBuffer<unsigned char> host(count);
   DeviceBuffer<unsigned char> device(count, *stream_);

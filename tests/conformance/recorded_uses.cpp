@@ -61,7 +61,7 @@ TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {
   });
 }
 
-TEST_F(RecordedUses, CoverWorkThatIsSubmittedLater) {
+TEST_F(RecordedUses, AUseCoversWorkThatIsSubmittedLater) {
   const Stream owner, user;
   const auto with = [&](auto record) {
     auto buffer = std::make_unique<Buffer>(size, owner);
@@ -74,7 +74,7 @@ TEST_F(RecordedUses, CoverWorkThatIsSubmittedLater) {
   with([&](Buffer& buffer) { record_stream(user, buffer); });
 }
 
-TEST_F(RecordedUses, BlocksOfAResourceAndReleasedBlocksHaveThemToo) {
+TEST_F(RecordedUses, BlocksOfAResourceAndReleasedBlocksAreKept) {
   const Stream owner, user;
   const DeviceResource resource{device()};
   const bool pools = device().has_memory_pools();
@@ -115,7 +115,7 @@ TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
   EXPECT_EQ(std::count(result.begin(), result.end(), 5), static_cast<std::ptrdiff_t>(size));
 }
 
-TEST_F(RecordedUses, APinnedBlockIsNotHandedOutBefore) {
+TEST_F(RecordedUses, APinnedBlockIsNotHandedOutBeforeItsUseIsOver) {
   const Stream user;
   constexpr std::size_t odd = 48 << 10;
   auto first = std::make_unique<PinnedBuffer<int>>(odd);
@@ -129,7 +129,7 @@ TEST_F(RecordedUses, APinnedBlockIsNotHandedOutBefore) {
   gate.open();
 }
 
-TEST_F(RecordedUses, DoNotGrowWithStreamsThatEnded) {
+TEST_F(RecordedUses, EndedStreamsLeaveNoUses) {
   const Stream owner;
   std::optional<Buffer> buffer{std::in_place, size, owner};
   owner.synchronize();

@@ -16,7 +16,7 @@ using Bytes = std::vector<unsigned char>;
 constexpr std::size_t kib = 1024;
 constexpr std::size_t most = 257 * kib;
 
-TEST_F(ShortCopies, OfAnySizeBothWays) {
+TEST_F(ShortCopies, SizesUpTo257KiBKeepEveryByte) {
   Stream stream;
   DeviceBuffer<unsigned char> there{most, stream};
   unsigned seed = 0;
@@ -35,7 +35,7 @@ TEST_F(ShortCopies, OfAnySizeBothWays) {
   }
 }
 
-TEST_F(ShortCopies, ToAnIdleStreamAreDoneAtTheCall) {
+TEST_F(ShortCopies, OnAnIdleStreamTheyAreInlined) {
   if (streams_are_threads() || device().can_use_host_page_tables())
     GTEST_SKIP() << "the stream reads pageable memory itself";
   const Stream stream;
@@ -48,7 +48,7 @@ TEST_F(ShortCopies, ToAnIdleStreamAreDoneAtTheCall) {
 }
 
 /// Each goes through the stream's pinned block, which the one before has used.
-TEST_F(ShortCopies, ToManagedMemoryFollowEachOther) {
+TEST_F(ShortCopies, SixteenToManagedMemoryArrive) {
   constexpr std::size_t count = 16, size = 64 * kib;
   const Stream stream;
   std::optional<ManagedBuffer<unsigned char>> there;
@@ -63,7 +63,7 @@ TEST_F(ShortCopies, ToManagedMemoryFollowEachOther) {
   EXPECT_TRUE(std::equal(source.begin(), source.end(), there->data()));
 }
 
-TEST_F(ShortCopies, OfRowsBothWays) {
+TEST_F(ShortCopies, RowsOfFiveShapesKeepEveryByte) {
   struct Shape {
     std::size_t width, height, host_pitch, device_pitch;
   };
@@ -110,7 +110,7 @@ TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
   EXPECT_EQ(std::count(few.begin(), few.end(), 7), static_cast<std::ptrdiff_t>(few.size()));
 }
 
-TEST_F(ShortCopies, OfThreadsThatShareAStream) {
+TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
   constexpr int threads = 4, rounds = 200;
   constexpr std::size_t size = 60 * kib;
   Stream stream;
@@ -129,7 +129,7 @@ TEST_F(ShortCopies, OfThreadsThatShareAStream) {
   });
 }
 
-TEST_F(ShortCopies, OfManyStreamsThatComeAndGo) {
+TEST_F(ShortCopies, StreamsThatComeAndGoKeepEveryByte) {
   constexpr std::size_t size = 90 * kib;
   struct Line {
     Stream stream;
@@ -156,7 +156,7 @@ TEST_F(ShortCopies, OfManyStreamsThatComeAndGo) {
   }
 }
 
-TEST_F(ShortCopies, WorkWithoutPinnedMemory) {
+TEST_F(ShortCopies, WithoutPinnedMemoryTheyArrive) {
   Staging::trim();
   PinnedPool::trim();
   const std::size_t limit = PinnedPool::limit();
@@ -174,7 +174,7 @@ TEST_F(ShortCopies, WorkWithoutPinnedMemory) {
   EXPECT_TRUE(back == source);
 }
 
-TEST_F(ShortCopies, OfPinnedMemoryAreReportedAsDirect) {
+TEST_F(ShortCopies, PinnedMemoryIsReportedAsDirect) {
   Stream stream;
   for (const std::size_t size : {std::size_t{1000}, 4 * kib, 32 * kib, 100 * kib}) {
     DeviceBuffer<unsigned char> there{size, stream};

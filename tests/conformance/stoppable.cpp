@@ -29,7 +29,7 @@ void expect_stopped(Gate& gate, Wait wait) {
   gate.open();
 }
 
-TEST_F(StoppableWaits, OfAStream) {
+TEST_F(StoppableWaits, AStopEndsTheWaitForAStream) {
   const Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -38,7 +38,7 @@ TEST_F(StoppableWaits, OfAStream) {
   EXPECT_TRUE(stream.query());
 }
 
-TEST_F(StoppableWaits, OfEvents) {
+TEST_F(StoppableWaits, AStopEndsTheWaitForAnEvent) {
   const Stream stream;
   Event event;
   TimedEvent timed;
@@ -54,7 +54,7 @@ TEST_F(StoppableWaits, OfEvents) {
   EXPECT_TRUE(synchronize(timed, std::stop_token{}));
 }
 
-TEST_F(StoppableWaits, ForCompleteWorkAreNotStopped) {
+TEST_F(StoppableWaits, CompleteWorkIsNotStopped) {
   const Stream stream;
   const Event event = stream.record_event();
   stream.synchronize();
@@ -64,7 +64,7 @@ TEST_F(StoppableWaits, ForCompleteWorkAreNotStopped) {
   EXPECT_TRUE(synchronize(event, source.get_token()));
 }
 
-TEST_F(StoppableWaits, WaitWithoutARequest) {
+TEST_F(StoppableWaits, WithoutARequestTheWaitLasts) {
   const Stream stream;
   Gate gate;
   gate.close_on(stream);
@@ -72,7 +72,7 @@ TEST_F(StoppableWaits, WaitWithoutARequest) {
   EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(synchronize(stream, source.get_token())); }));
 }
 
-TEST_F(StoppableWaits, DeliverExceptionsAndRefusals) {
+TEST_F(StoppableWaits, ExceptionsAndRefusalsAreThrown) {
   Stream stream;
   stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
   EXPECT_THROW(static_cast<void>(synchronize(stream, std::stop_token{})), std::runtime_error);

@@ -14,7 +14,7 @@ using namespace runnel;
 using namespace conformance;
 using Streams = Conformance;
 
-TEST_F(Streams, CanBeCreatedAndDestroyed) {
+TEST_F(Streams, AStreamIsCreatedAndDestroyed) {
   const auto before = live_objects().streams;
   {
     Stream stream;
@@ -154,7 +154,7 @@ TEST_F(Streams, EqualityAndHashAgree) {
   EXPECT_EQ(map.at(view), 1);
 }
 
-TEST_F(Streams, PrintWithoutCallingTheRuntime) {
+TEST_F(Streams, PrintingCallsNoRuntime) {
   std::optional<Stream> stream{std::in_place};
   const StreamRef view = *stream;
   const std::string expected = "Stream(id " + std::to_string(view.id()) + ", device " +
@@ -173,7 +173,7 @@ TEST_F(Streams, PrintWithoutCallingTheRuntime) {
   EXPECT_FALSE(to_string(view).empty());
 }
 
-TEST_F(Streams, KnowTheirDevice) {
+TEST_F(Streams, AStreamKnowsItsDevice) {
   for (int i = 0; i < Device::count(); ++i) {
     Stream stream{Device{i}};
     EXPECT_EQ(stream.device(), Device{i});
@@ -191,7 +191,7 @@ TEST_F(Streams, MakingManyLeaksNothing) {
   EXPECT_LE(heap_in_use(), heap + heap_slack);
 }
 
-TEST_F(Streams, AThousandCanExistAtOnce) {
+TEST_F(Streams, AThousandStreamsCanExistAtOnce) {
   auto count = std::make_shared<std::atomic<int>>(0);
   std::vector<Stream> streams(1000);
   for (const Stream& stream : streams) stream.launch_host_func([count] { ++*count; });

@@ -26,7 +26,7 @@ TEST_F(StreamPools, ReturnedStreamsAreReusedOldestFirst) {
   EXPECT_EQ(pool.leased(), 0U);
 }
 
-TEST_F(StreamPools, GrowUpToTheMaximumWhenAllStreamsAreLeased) {
+TEST_F(StreamPools, APoolGrowsToItsMaximumWhenAllAreLeased) {
   StreamPool pool{device(), {.size = 1, .max = 3}};
   auto a = pool.acquire();
   auto b = pool.acquire();

@@ -213,7 +213,7 @@ TEST_F(Values, WrongLocationsAreRefused) {
   EXPECT_TRUE(runs(stream));
 }
 
-TEST_F(Values, ACaptureRefusesThemAndGoesOn) {
+TEST_F(Values, ACaptureRefusesValuesAndGoesOn) {
   Stream stream;
   int ran = 0;
   const Graph graph = capture(stream, [&] {
@@ -251,7 +251,7 @@ TEST_F(ValuesTwo, StreamsOfTwoDevicesMeetInPinnedMemory) {
 
 using NoValues = Conformance;
 
-TEST_F(NoValues, ADeviceWithoutThemRefuses) {
+TEST_F(NoValues, ADeviceWithoutValuesRefuses) {
   if (device().has_stream_memory_operations())
     GTEST_SKIP() << "the device has stream memory operations";
   Stream stream;

@@ -22,7 +22,7 @@ struct Foreign {
   ~Foreign() { static_cast<void>(Stream::from_native(handle, Device::current(), Ownership::take)); }
 };
 
-TEST_F(Views, TheHandlesOfDefaultStreamsMeanThem) {
+TEST_F(Views, DefaultHandlesMeanDefaultStreams) {
   EXPECT_EQ(StreamRef::from_native(numbered(0), device()), device().default_stream());
   EXPECT_EQ(StreamRef::from_native(nullptr, device()), device().default_stream());
   EXPECT_EQ(StreamRef::from_native(numbered(1), device()), device().default_stream());

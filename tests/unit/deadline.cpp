@@ -14,7 +14,7 @@ using std::chrono::duration, std::chrono::hours, std::chrono::nanoseconds, std::
 using Clock = std::chrono::steady_clock;
 
 /// The result depends on how the clock's time is rounded.
-TEST(Deadline, OfAllTheTimeThatIsLeftIsFar) {
+TEST(Deadline, AllTheTimeThatIsLeftIsFar) {
   for (int i = 0; i < 1000; ++i) {
     ASSERT_GT(deadline_after(Clock::time_point::max() - Clock::now()), Clock::now() + hours{24})
         << i;
@@ -27,7 +27,7 @@ TEST(Deadline, OfAllTheTimeThatIsLeftIsFar) {
   }
 }
 
-TEST(Deadline, OfALongTimeIsFar) {
+TEST(Deadline, ALongTimeIsFar) {
   const auto tomorrow = Clock::now() + hours{24};
   EXPECT_GT(deadline_after(hours::max()), tomorrow);
   EXPECT_GT(deadline_after(duration<unsigned long long, std::nano>::max()), tomorrow);
@@ -36,7 +36,7 @@ TEST(Deadline, OfALongTimeIsFar) {
   EXPECT_GT(deadline_after(duration<signed char, std::ratio<3600>>{100}), tomorrow);
 }
 
-TEST(Deadline, IsNowWithoutTime) {
+TEST(Deadline, WithoutTimeItIsNow) {
   const auto soon = Clock::now() + hours{1};
   EXPECT_LT(deadline_after(seconds::min()), soon);
   EXPECT_LT(deadline_after(duration<double>{NAN}), soon);

@@ -18,7 +18,7 @@ StagingOptions after(const StagingOptions& asked) {
   return Staging::options();
 }
 
-TEST(StagingOptions, AreThoseThatWereSet) {
+TEST(StagingOptions, OptionsThatWereSetAreUsed) {
   const StagingOptions found = after({.workers = 3, .chunk = 2 * mib, .memory = 64 * mib});
   EXPECT_EQ(found.workers, 3);
   EXPECT_EQ(found.chunk, 2 * mib);
@@ -48,7 +48,7 @@ TEST(StagingOptions, ZerosMeanTheEnvironmentIfItIsSet) {
   EXPECT_EQ(found.memory, 32 * mib);
 }
 
-TEST(StagingOptions, StayWithinTheirLimits) {
+TEST(StagingOptions, OptionsStayWithinTheirLimits) {
   const StagingOptions found = after({.workers = 1000, .chunk = 1});
   EXPECT_EQ(found.workers, 64);
   EXPECT_EQ(found.chunk, mib / 2);

@@ -110,14 +110,14 @@ TEST_F(StreamPoints, WithoutPointsNoEventIsLeft) {
   EXPECT_EQ(live_objects().pooled_events, events);
 }
 
-TEST_F(StreamPoints, AreEmptyForAStreamThatHasEnded) {
+TEST_F(StreamPoints, APointOfAnEndedStreamIsEmpty) {
   std::optional<Stream> stream{std::in_place};
   const StreamUse use = use_of(*stream);
   stream.reset();
   EXPECT_FALSE(StreamPoint{use});
 }
 
-TEST_F(StreamPoints, OfABorrowedStreamKeepTheSlotFromTheNextWrapper) {
+TEST_F(StreamPoints, ABorrowedStreamsPointKeepsItsSlot) {
   const native::stream handle = Stream{}.release();
   std::optional<Stream> wrapper{Stream::from_native(handle, Device{0}, Ownership::borrow)};
   Gate gate, later;
@@ -134,7 +134,7 @@ TEST_F(StreamPoints, OfABorrowedStreamKeepTheSlotFromTheNextWrapper) {
   later.open();
 }
 
-TEST_F(StreamPoints, OfABorrowedStreamThatEndsInAHostFunctionStayUnknown) {
+TEST_F(StreamPoints, ABorrowedStreamEndedInAHostFunctionStaysUnknown) {
   Stream owner;
   auto borrowed =
       std::make_shared<Stream>(Stream::from_native(owner.release(), Device{0}, Ownership::borrow));
@@ -157,7 +157,7 @@ void expect_wait(const StreamPoint& point, Gate& gate) {
   waiting.synchronize();
 }
 
-TEST_F(StreamPoints, MakeStreamsWaitWhileTheyAreOpen) {
+TEST_F(StreamPoints, AnOpenPointMakesAStreamWait) {
   const Stream stream;
   const StreamPoint point = point_of(stream);
   Gate gate;
@@ -165,7 +165,7 @@ TEST_F(StreamPoints, MakeStreamsWaitWhileTheyAreOpen) {
   expect_wait(point, gate);
 }
 
-TEST_F(StreamPoints, MakeStreamsWaitOnceTheyAreRecorded) {
+TEST_F(StreamPoints, ARecordedPointMakesAStreamWait) {
   const Stream stream;
   StreamPoint point = point_of(stream);
   Gate gate, later;
@@ -176,7 +176,7 @@ TEST_F(StreamPoints, MakeStreamsWaitOnceTheyAreRecorded) {
   later.open();
 }
 
-TEST_F(StreamPoints, MakeStreamsWaitForTheEndOfTheirStream) {
+TEST_F(StreamPoints, APointOfAnEndingStreamMakesAStreamWait) {
   std::optional<Stream> stream{std::in_place};
   const StreamPoint point = point_of(*stream);
   Gate gate;
@@ -188,7 +188,7 @@ TEST_F(StreamPoints, MakeStreamsWaitForTheEndOfTheirStream) {
   EXPECT_TRUE(point.make_wait(other.native(), InCapture::never));
 }
 
-TEST_F(StreamPoints, OfAnotherThreadsDefaultStreamWaitForThatThread) {
+TEST_F(StreamPoints, AnotherThreadsDefaultStreamIsRecordedThere) {
   Gate gate;
   std::latch is_made{1}, is_requested{1}, is_recorded{1};
   StreamPoint point;
@@ -213,7 +213,7 @@ TEST_F(StreamPoints, OfAnotherThreadsDefaultStreamWaitForThatThread) {
   EXPECT_EQ(answer_of(point), Progress::complete);
 }
 
-TEST_F(StreamPoints, OfACapturedStreamAreStalledUntilItsEnd) {
+TEST_F(StreamPoints, ACapturedStreamsPointIsStalledUntilTheEnd) {
   const Stream stream;
   StreamPoint point = point_of(stream);
   begin_capture(stream);

@@ -4,8 +4,8 @@ import re
 
 import repository
 
-waist = (repository.ROOT / 'include/runnel/detail/backend.hpp').read_text()
-functions = re.findall(r'^(?:\[\[nodiscard\]\] )?(?:[\w:]+(?: \w+)?[*&]* \*?)(\w+)\([^;]*?\) noexcept;', waist, re.MULTILINE)
+interface = (repository.ROOT / 'include/runnel/detail/backend.hpp').read_text()
+functions = re.findall(r'^(?:\[\[nodiscard\]\] )?(?:[\w:]+(?: \w+)?[*&]* \*?)(\w+)\([^;]*?\) noexcept;', interface, re.MULTILINE)
 complaints = []
 if len(functions) < 50:
     complaints.append(f'only {len(functions)} functions were found in detail/backend.hpp: this rule no longer understands the header')

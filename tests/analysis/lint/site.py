@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doxygen writes the site (docs/Doxyfile) without warnings, so every public name is documented. Each link within the site leads to a file
-and a place that are there, the search finds each guide and leads to its sections, it finds each task of the first page and some words that users look for, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of
-detail."""
+and a place that are there, the search finds each guide and leads to its sections, it finds each task of the first page and some words that
+users look for, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of detail."""
 import collections
 import html.parser
 import importlib.util

@@ -20,8 +20,8 @@ def weaker(file, text, before, after, program, check):
 FAULTS = [
     (ENGINE, 'goes to sleep.\n  monitor_wake_.notify_one();', 'goes to sleep.', 'host', 'put_back'),
     (ENGINE, '  asleep->wake_.notify_one();\n', '', 'host', 'submit_and_wait'),
-    (ENGINE, '  if (*place == nullptr) return false;  // A queue has just been handed over.\n',
-     '  if (*place == nullptr) return true;\n', 'host', 'retire'),
+    (ENGINE, '  if (*link == nullptr) return false;  // A queue has just been handed over.\n',
+     '  if (*link == nullptr) return true;\n', 'host', 'retire'),
     weaker(ENGINE, 'asleep_.store(true, {})', SEQ, REL, 'host', 'submit_and_wait'),
     weaker(ENGINE, 'asleep_.load({})', SEQ, ACQ, 'host', 'submit_and_wait'),
     weaker(ENGINE, 'assigned_.store(true, {})', SEQ, REL, 'host', 'submit_and_wait'),

@@ -167,7 +167,7 @@ void change_block() {
   expect(w.data[0] == 3, "a task was lost or ran twice");
 }
 
-// Streams and events, through the functions of the waist
+// Streams and events, through the functions of the backend interface.
 
 void require(backend::status s) { expect(s == backend::ok, "a function of the backend failed"); }
 [[nodiscard]] native::stream make_stream(bool blocking = false) {

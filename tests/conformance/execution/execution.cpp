@@ -14,7 +14,7 @@ namespace {
 using namespace runnel;
 using namespace conformance;
 using Senders = Conformance;
-using SendersOnTwoDevices = TwoDevices;
+using SendersTwo = TwoDevices;
 
 using stdexec::continues_on;
 using stdexec::schedule;
@@ -153,14 +153,14 @@ TEST_F(Senders, ContinueOnTheSameStream) {
   EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
 }
 
-TEST_F(SendersOnTwoDevices, ContinueOnTheOtherDevice) {
+TEST_F(SendersTwo, ASenderContinuesOnTheOtherDevice) {
   const Stream a{first}, b{second};
   auto chain = schedule(scheduler(a)) | then([] { return 1; }) | continues_on(scheduler(b)) |
                then([](int x) { return x + 1; });
   EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
 }
 
-TEST_F(Senders, OfDefaultStreamsWork) {
+TEST_F(Senders, DefaultStreamsSend) {
   auto chain = schedule(scheduler(device().default_stream())) | then([] { return 1; }) |
                continues_on(scheduler(StreamRef::per_thread_default(device()))) |
                then([](int x) { return x + 1; });
@@ -266,7 +266,7 @@ TEST_F(Senders, GetTheExceptionOfAnotherHostFunction) {
   EXPECT_THROW(stream.synchronize(), Mine) << "the sender swallowed it";
 }
 
-TEST_F(Senders, OfACapturedStreamAreRefused) {
+TEST_F(Senders, ACapturedStreamIsRefused) {
   Stream stream, other;
   bool is_called = false;
   const Graph graph = capture(stream, [&] {
@@ -286,7 +286,7 @@ TEST_F(Senders, OfACapturedStreamAreRefused) {
   EXPECT_FALSE(is_called);
 }
 
-TEST_F(Senders, OfAnEndedStreamAreRefused) {
+TEST_F(Senders, AnEndedStreamIsRefused) {
   std::optional<StreamScheduler> gone;
   {
     const Stream stream;
@@ -304,7 +304,7 @@ TEST_F(Senders, OfAnEndedStreamAreRefused) {
   EXPECT_FALSE(is_called) << "a part of a chain that was refused was enqueued";
 }
 
-TEST_F(Senders, AreRefusedInAHostFunction) {
+TEST_F(Senders, AHostFunctionStartsNoSender) {
   const Stream stream, other;
   auto operation = operation_of(schedule(scheduler(other)));
   stream.launch_host_func([&] { operation.start(); });
@@ -381,7 +381,7 @@ TEST_F(Senders, AStopSkipsTheFunctionsThatHaveNotBegun) {
 
 // Each allocation fails in turn: connecting and starting either work, or give the one error, and
 // nothing is left in the stream.
-TEST_F(Senders, TellOfAnAllocationThatFails) {
+TEST_F(Senders, AFailedAllocationIsAnError) {
   if (!streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
   const Stream a, b;
   std::atomic<int> calls{0};
@@ -413,7 +413,7 @@ TEST_F(Senders, AnOperationThatIsNotStartedDoesNothing) {
 }
 
 // docs/thread-safety.md
-TEST_F(Senders, OfFourThreadsShareTwoStreams) {
+TEST_F(Senders, FourThreadsShareTwoStreams) {
   constexpr int rounds = 60;
   const Stream first, second;
   std::array<int, 4> counts{};  // not atomic: the chain gives the order
@@ -430,7 +430,7 @@ TEST_F(Senders, OfFourThreadsShareTwoStreams) {
 }
 
 // The operation state is one thread's; the stop may come from another one.
-TEST_F(Senders, AreStoppedByAnotherThread) {
+TEST_F(Senders, AnotherThreadStopsASender) {
   const Stream stream;
   int stopped = 0;
   for (int round = 0; round < 60; ++round) {

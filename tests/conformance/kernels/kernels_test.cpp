@@ -55,7 +55,7 @@ class Gate {
   PinnedBuffer<int> flags_{3};
 };
 
-TEST_F(Kernels, RunInTheOrderOfTheirStream) {
+TEST_F(Kernels, KernelsRunInTheOrderOfTheirStream) {
   const Stream stream;
   DeviceBuffer<int> there(count, stream);
   std::vector<int> numbers(count, 1);
@@ -66,7 +66,7 @@ TEST_F(Kernels, RunInTheOrderOfTheirStream) {
   EXPECT_TRUE(all_are(numbers, 63));
 }
 
-TEST_F(Kernels, AreOrderedAcrossStreamsByWaitStreamAndEvents) {
+TEST_F(Kernels, WaitStreamAndEventsOrderKernels) {
   const Stream up, run, down;
   DeviceBuffer<int> there(count, up);
   std::vector<int> numbers(count, 3);
@@ -88,7 +88,7 @@ TEST_F(Kernels, AreOrderedAcrossStreamsByWaitStreamAndEvents) {
   EXPECT_TRUE(all_are(numbers, expected));
 }
 
-TEST_F(Kernels, MakeQueryFalseUntilTheyHaveRun) {
+TEST_F(Kernels, QueryIsFalseUntilAKernelHasRun) {
   if (!Device::current().can_map_host_memory())
     GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
@@ -107,7 +107,7 @@ TEST_F(Kernels, MakeQueryFalseUntilTheyHaveRun) {
 }
 
 /// Each of the two kernels waits for the other one, which works only if both run at the same time.
-TEST_F(Kernels, OfTwoStreamsOverlap) {
+TEST_F(Kernels, KernelsOfTwoStreamsOverlap) {
   const Stream a, b;
   DeviceBuffer<int> flags(4, a);
   fill(a, flags, 0);
@@ -121,7 +121,7 @@ TEST_F(Kernels, OfTwoStreamsOverlap) {
   EXPECT_EQ(seen, (std::vector<int>{1, 1, 1, 1}));
 }
 
-TEST_F(Kernels, AreTimedByEvents) {
+TEST_F(Kernels, EventsTimeAKernel) {
   const Stream stream;
   DeviceBuffer<int> flag(1, stream);
   const TimedEvent start{stream};
@@ -131,7 +131,7 @@ TEST_F(Kernels, AreTimedByEvents) {
   EXPECT_GE(stop - start, 19ms);  // the device's clock is coarse
 }
 
-TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
+TEST_F(Kernels, AKernelReadsAndWritesMappedPinnedMemory) {
   if (!Device::current().can_map_host_memory())
     GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
@@ -142,7 +142,7 @@ TEST_F(Kernels, ReadAndWritePinnedMemoryThatIsMapped) {
   EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(), [](int n) { return n == 15; }));
 }
 
-TEST_F(Kernels, DoNotBlockTheCallerOfALaterPageableCopy) {
+TEST_F(Kernels, AKernelBlocksNoCallerOfALaterPageableCopy) {
   if (!Device::current().can_map_host_memory())
     GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
@@ -170,7 +170,7 @@ std::vector<int> multiprocessors_of(StreamRef stream) {
   return noted;
 }
 
-TEST_F(Kernels, OfAPartRunOnItsMultiprocessorsOnly) {
+TEST_F(Kernels, AKernelOfAPartRunsOnItsMultiprocessorsOnly) {
   const Device device{0};
   const Stream whole;
   const int all = device.multiprocessor_count();
@@ -193,7 +193,7 @@ TEST_F(Kernels, OfAPartRunOnItsMultiprocessorsOnly) {
   EXPECT_EQ(ran_on(multiprocessors_of(whole)), all);
 }
 
-TEST_F(Kernels, WaitForAValueAndAreFollowedByOne) {
+TEST_F(Kernels, AKernelWaitsForAValueAndOneFollowsIt) {
   const Device device{0};
   if (!device.has_stream_memory_operations())
     GTEST_SKIP() << "the device has no stream memory operations";

@@ -84,7 +84,7 @@ struct OfTeam {
   int at;
 };
 
-TEST(KokkosExceptions, LeaveAKernelThroughItsCall) {
+TEST(KokkosExceptions, AKernelsExceptionLeavesItsCall) {
   if (!throws) GTEST_SKIP() << "kernels of a device do not throw";
   const Space exec{};
   std::atomic<int> calls{0};
@@ -139,7 +139,7 @@ TEST(KokkosExceptions, OneOfManyIsThrown) {
   EXPECT_EQ(values(s, x), std::vector<int>(10, 4)) << "the instance can be used again";
 }
 
-TEST(KokkosExceptions, ReachTheStreamsSynchronize) {
+TEST(KokkosExceptions, AnExceptionReachesTheStreamsSynchronize) {
   if (!enqueues) GTEST_SKIP() << "streams enqueue no kernels that throw";
   Stream s, other;
   const Data<int*> x("x", 10);
@@ -159,7 +159,7 @@ TEST(KokkosExceptions, ReachTheStreamsSynchronize) {
   EXPECT_EQ(text_of([&] { other.synchronize(); }), "none");
 }
 
-TEST(KokkosExceptions, ComeFromSeveralThreadsOfAStream) {
+TEST(KokkosExceptions, SeveralThreadsOfAStreamThrow) {
   if (!enqueues) GTEST_SKIP() << "streams enqueue no kernels that throw";
   Stream s;
   kokkos::set_host_threads<Space>(s, 3);
@@ -184,7 +184,7 @@ TEST(KokkosExceptions, AGraphThrowsAtEachLaunch) {
   }
 }
 
-TEST(KokkosExceptions, LeaveALaunchThatDoesNotEnqueue) {
+TEST(KokkosExceptions, ALaunchThatDoesNotEnqueueThrows) {
   if (!kokkos::inline_space<Space>) GTEST_SKIP() << "launch() enqueues";
   Stream s;
   std::atomic<int> calls{0};

@@ -169,7 +169,7 @@ TEST_F(KokkosFirstPatterns, LaunchOnAnotherThreadThenFence) {
             0);
 }
 
-TEST(KokkosFences, InALaunchedFunctionWaitForNoStream) {
+TEST(KokkosFences, InALaunchedFunctionAFenceWaitsForNoStream) {
   if (fences_wait_for_a_device) GTEST_SKIP() << refused;
   Stream s, other;
   const Data<int*> x("x", 10);
@@ -204,7 +204,7 @@ TEST(KokkosFences, AViewThatALaunchedFunctionEndsWaitsForNoStream) {
 
 // Each fence here would hang if it waited for what is held. On a device they wait for the whole
 // device.
-TEST(KokkosFences, WaitForNoStreamWithoutLaunchedWork) {
+TEST(KokkosFences, WithoutLaunchedWorkAFenceWaitsForNoStream) {
   if (kokkos::device_space<Space> || fences_wait_for_a_device)
     GTEST_SKIP() << "fences wait for the device";
   Stream s;

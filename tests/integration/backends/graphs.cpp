@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Captures and graphs at the waist: what the library's layer relies on, on every order of
-/// execution of a stand-in.
+/// Captures and graphs through the backend interface: what the vendor documents and the library's
+/// layer relies on, on every order of execution of a stand-in. What the library makes of it is in
+/// tests/conformance.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -286,26 +287,6 @@ TEST_F(Graphs, BranchesRunAtTheSameTime) {
   EXPECT_EQ(meeting.arrived, 2);
 }
 
-TEST_F(Graphs, ALaunchComesAfterEarlierAndBeforeLaterWork) {
-  constexpr std::size_t size = 10'000;
-  void* const there = device_memory(size);
-  auto* const seen = pinned<unsigned char>(size, 0);
-  begin(one());
-  EXPECT_EQ(backend::copy_async(seen, there, size, one()), ok);
-  const native::executable_graph executable = instantiate(end(one()));
-  for (const native::stream stream : {one(), two()}) {
-    Gate gate;
-    gate.close(stream);
-    EXPECT_EQ(backend::fill_async(there, 1, 1, size, stream), ok);
-    EXPECT_EQ(backend::graph_launch(executable, stream), ok);
-    EXPECT_EQ(backend::fill_async(there, 2, 1, size, stream), ok);
-    gate.open();
-    EXPECT_EQ(backend::stream_synchronize(stream), ok);
-    EXPECT_EQ(std::count(seen, seen + size, 1), static_cast<std::ptrdiff_t>(size));
-    std::fill_n(seen, size, static_cast<unsigned char>(0));
-  }
-}
-
 TEST_F(Graphs, LaunchesOfOneGraphFollowEachOtherAcrossStreams) {
   if (!backend::orders_graph_launches()) GTEST_SKIP() << "this runtime does not order them";
   begin(one());
@@ -340,18 +321,6 @@ TEST_F(Graphs, NodesHaveTheKindsOfTheirOperations) {
   const native::graph graph = end(one());
   EXPECT_EQ(kinds_of(graph), (std::vector<NodeKind>{NodeKind::copy, NodeKind::fill, NodeKind::copy,
                                                     NodeKind::host_function}));
-}
-
-TEST_F(Graphs, AnEmptyCaptureMakesAnEmptyGraph) {
-  begin(one());
-  const native::graph graph = end(one());
-  EXPECT_TRUE(kinds_of(graph).empty());
-  const native::executable_graph executable = instantiate(graph);
-  letter(one(), 'a');
-  EXPECT_EQ(backend::graph_launch(executable, one()), ok);
-  letter(one(), 'b');
-  EXPECT_EQ(backend::stream_synchronize(one()), ok);
-  EXPECT_EQ(log_.take(), "ab");
 }
 
 TEST_F(Graphs, AGraphMayBeDestroyedBeforeItsExecutableIsLaunched) {
@@ -495,24 +464,6 @@ TEST_F(Graphs, AStreamDestroyedWithWorkThatIsNotJoinedSpoilsTheCapture) {
   expect_refused_end(one(), on_cuda ? 901 : 904);
 }
 
-TEST_F(Graphs, ALaunchInACaptureIsANodeThatLaunchesTheOtherGraph) {
-  begin(one());
-  letter(one(), 'a');
-  letter(one(), 'b');
-  const native::executable_graph inner = instantiate(end(one()));
-  begin(one());
-  letter(one(), '(');
-  EXPECT_EQ(backend::graph_launch(inner, one()), ok);
-  letter(one(), ')');
-  const native::graph outer = end(one());
-  EXPECT_EQ(kinds_of(outer), (std::vector<NodeKind>{NodeKind::host_function, NodeKind::graph,
-                                                    NodeKind::host_function}));
-  const native::executable_graph executable = instantiate(outer);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(backend::graph_launch(executable, one()), ok);
-  EXPECT_EQ(backend::stream_synchronize(one()), ok);
-  EXPECT_EQ(log_.take(), "(ab)(ab)");
-}
-
 TEST_F(Graphs, MemoryOfAGraphIsInUseFromTheLaunchToItsFree) {
   constexpr std::size_t size = 100'000;
   auto* const here = pinned<unsigned char>(size, 0);
@@ -567,22 +518,6 @@ TEST_F(Graphs, MemoryThatALaunchLeavesIsFreedByTheNextOrByTheUser) {
   EXPECT_EQ(backend::free_async(memory, one()), ok);
   EXPECT_EQ(backend::stream_synchronize(one()), ok);
   EXPECT_EQ(inspect().device_blocks, blocks);
-}
-
-TEST_F(Graphs, AnExecutableGraphDestroyedWhileItRunsCompletes) {
-  if (!on_cuda) GTEST_SKIP() << "only CUDA allows it";
-  begin(one());
-  letter(one(), 'a');
-  const native::graph graph = end(one());
-  native::executable_graph executable = nullptr;
-  ASSERT_EQ(backend::graph_instantiate(executable, graph), ok);
-  Gate gate;
-  gate.close(one());
-  EXPECT_EQ(backend::graph_launch(executable, one()), ok);
-  EXPECT_EQ(backend::executable_graph_destroy(executable), ok);
-  gate.open();
-  EXPECT_EQ(backend::stream_synchronize(one()), ok);
-  EXPECT_EQ(log_.take(), "a");
 }
 
 }  // namespace

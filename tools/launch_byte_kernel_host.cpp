@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The kernels of the host backend, which are host functions.
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the host backend, which are host functions.
 #include "launch_byte_kernel.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 Replaces the kernels if the backend needs a device compiler
-// and none was found.
+// SPDX-License-Identifier: Apache-2.0
+// Replaces the kernels if the backend needs a device compiler and none was found.
 #include "launch_byte_kernel.hpp"
 
 #include "failure.hpp"

@@ -1,4 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The runnel command: its options and its error messages.
+// SPDX-License-Identifier: Apache-2.0
+// The runnel command: its options and its error messages.
 #include "bench.hpp"
 #include "complaint.hpp"
 #include "failure.hpp"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiler refuses each mistake in a source with the one line that it must give.
+"""The compiler refuses each mistake in a source with the one line that it must give: a comment behind the mistake, or on a line of its own
+above it.
 
 usage: mistakes.py SOURCE "FLAGS" COMPILER [COMPILER...]   (each is a command in one argument)
        mistakes.py SOURCE as:OTHER-SOURCE COMPILER [COMPILER...]   (with the flags of another source of the build)"""
@@ -29,7 +30,8 @@ def complaints_of(compiler, given):
     flags = ['-std=c++20', '-Wall', '-Wextra', '-Wno-unused-variable', '-fsyntax-only', f'-I{HERE.parents[2] / "include"}', *given]
     flags.append('-ferror-limit=0' if 'clang' in compiler else '-fmax-errors=0')
     output = subprocess.run([*compiler.split(), *flags, SOURCE], capture_output=True, text=True, env={**os.environ, 'LC_ALL': 'C'}).stderr
-    expected = {n: m.groups() for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if (m := EXPECTED.search(line))}
+    expected = {n + line.lstrip().startswith('//'): m.groups()
+                for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if (m := EXPECTED.search(line))}
     found = {}
     for path, line, kind, text in FOUND.findall(output):
         place = int(line) if pathlib.Path(path).resolve() == SOURCE else f'{path}:{line}'

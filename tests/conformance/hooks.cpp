@@ -407,8 +407,11 @@ TEST_F(Hooks, MemoryOfAGraphIsCaptured) {
   if (!device().has_memory_pools()) GTEST_SKIP() << "the device has no memory pools";
   Stream stream;
   set_hook(remember);
-  const Graph graph = capture(stream, [&] { const DeviceBuffer<char> buffer{1000, stream}; });
+  Graph graph;
+  const auto work = [&] { const DeviceBuffer<char> buffer{1000, stream}; };
+  const std::error_code code = code_of([&] { graph = capture(stream, work); });
   set_hook(nullptr);
+  if (code == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
   EXPECT_TRUE(pair(HookKind::allocation).captured);
   EXPECT_TRUE(single(HookKind::deallocation).captured);
 }

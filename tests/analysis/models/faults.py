@@ -103,7 +103,7 @@ FAULTS = [
     (NODE, '[[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {\n  return node.device == device && ',
      '[[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {\n  return true || ', 'events', 'a_reference_means_one_record'),
     (NODE, '    record(*first);\n    replace_later(nodes, {});\n', '    replace_later(nodes, {});\n    record(*first);\n', 'events', 'ask'),
-    (NODE, '  if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]\n      reference', '  if (false) [[unlikely]]\n      hold', 'events', 'ask'),
+    (NODE, '  if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]\n      reference', '  if (false) [[unlikely]]\n      reference', 'events', 'ask'),
     (NODE, '  const std::lock_guard lock{changing_nodes};\n', '', 'events', 'two_records'),
     (NODE, '    if (each != nullptr) share_records(*each);\n', ';\n', 'events', 'two_records'),
     (NODE, 'const bool is_usual = first != nullptr && is_recorded_here(*first) && ', 'const bool is_usual = first != nullptr && ', 'events', 'two_records'),

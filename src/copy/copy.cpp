@@ -26,12 +26,7 @@ CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t 
 
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       const CopyOptions& options) {
-  const detail::Transfer row{static_cast<unsigned char*>(to),
-                             bytes,
-                             static_cast<const unsigned char*>(from),
-                             bytes,
-                             bytes,
-                             1};
+  const detail::Transfer row = detail::single_row(to, from, bytes);
   return detail::copy_request(stream, detail::request_of(row, options), operation);
 }
 
@@ -58,13 +53,7 @@ namespace detail {
 CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind,
                       const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes,
                       Pageable policy) {
-  const Transfer row{static_cast<unsigned char*>(to),
-                     bytes,
-                     static_cast<const unsigned char*>(from),
-                     bytes,
-                     bytes,
-                     1};
-  return copy_request(stream, {row, to_kind, from_kind, policy}, operation);
+  return copy_request(stream, {single_row(to, from, bytes), to_kind, from_kind, policy}, operation);
 }
 
 void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind,

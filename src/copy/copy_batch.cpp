@@ -51,12 +51,7 @@ void for_each_operation(std::size_t count, F f) {
   plan.reserve(operations.size());
   for_each_operation(operations.size(), [&](std::size_t i) {
     const CopyOperation& copy = operations[i];
-    const Transfer row{static_cast<unsigned char*>(copy.to),
-                       copy.bytes,
-                       static_cast<const unsigned char*>(copy.from),
-                       copy.bytes,
-                       copy.bytes,
-                       1};
+    const Transfer row = single_row(copy.to, copy.from, copy.bytes);
     CopyRequest request = request_of(row, options);
     if (copy.to_kind) request.to_kind = copy.to_kind;
     if (copy.from_kind) request.from_kind = copy.from_kind;
@@ -76,7 +71,7 @@ void for_each_operation(std::size_t count, F f) {
     if (!fits_one_call(copy)) continue;
     ++count;
     if (copy.facts.runtime_takes_any_memory) continue;
-    grant_pool_accesses(call, copy.facts);
+    grant_pool_access(call, copy.facts);
     if (copy.facts.from.kind == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
   if (count < 2) return false;
@@ -109,7 +104,7 @@ void for_each_operation(std::size_t count, F f) {
     work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width}
                                                               : Segment{from, t.to, t.width});
     bytes += t.width;
-    grant_pool_accesses(call, copy.facts);
+    grant_pool_access(call, copy.facts);
   }
   const std::size_t count = work.segments.size();
   if (count < 2 || (count < few && bytes <= short_copy_up_to)) return false;

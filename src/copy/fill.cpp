@@ -41,7 +41,7 @@ void fill_by_host_function(const CopyCall& call, const FillRequest& request) {
 /// Enqueues one runtime call, or a host function if the runtime refuses the memory: it refuses a
 /// range that is registered in parts. The error names the cause if another device owns the memory.
 void fill_by_runtime(CopyCall& call, const FillRequest& request, const CopyFacts& facts) {
-  grant_pool_accesses(call, facts);
+  grant_pool_access(call, facts);
   std::uint32_t value = 0;
   std::memcpy(&value, request.element, request.element_bytes);
   const native::stream stream = call.slot.handle;

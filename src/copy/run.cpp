@@ -31,7 +31,7 @@ namespace {
 [[nodiscard]] std::optional<CopyResult> run_direct(CopyCall& call, const PlannedCopy& copy) {
   const Transfer& t = copy.request.transfer;
   if (!copy.facts.runtime_takes_any_memory) {
-    grant_pool_accesses(call, copy.facts);
+    grant_pool_access(call, copy.facts);
     if (copy.facts.from.kind == MemoryKind::pinned) protect_source(call, t.to, t.bytes());
   }
   if (!copy.facts.may_be_pinned_in_parts())
@@ -53,7 +53,7 @@ namespace {
 
 /// `is_busy`: see CopyCall::may_read_now().
 [[nodiscard]] CopyResult run_staged(CopyCall& call, const PlannedCopy& copy, bool is_busy) {
-  grant_pool_accesses(call, copy.facts);
+  grant_pool_access(call, copy.facts);
   const Direction direction = copy.direction();
   const bool may_read_now =
       direction == Direction::to_device && call.may_read_now(copy.request.source, is_busy);
@@ -63,12 +63,12 @@ namespace {
 
 [[nodiscard]] std::optional<CopyResult> run_driver_reads(CopyCall& call, const PlannedCopy& copy) {
   if (!call.may_read_now(copy.request.source)) return run_staged(call, copy, true);
-  grant_pool_accesses(call, copy.facts);
+  grant_pool_access(call, copy.facts);
   return try_direct(call, copy) ? std::optional{CopyResult::inlined} : std::nullopt;
 }
 
 [[nodiscard]] CopyResult run_short(CopyCall& call, const PlannedCopy& copy) {
-  grant_pool_accesses(call, copy.facts);
+  grant_pool_access(call, copy.facts);
   const ShortCopy outcome = try_short_copy(call, copy.request.transfer, copy.direction());
   if (outcome == ShortCopy::done) return CopyResult::inlined;
   return run_staged(call, copy, outcome == ShortCopy::stream_is_busy);
@@ -157,7 +157,7 @@ PlannedCopy plan_copy(CopyCall& call, const CopyRequest& request) {
   return copy;
 }
 
-void grant_pool_accesses(const CopyCall& call, const CopyFacts& facts) {
+void grant_pool_access(const CopyCall& call, const CopyFacts& facts) {
   grant_pool_access(call.slot.device, facts.to.owner.value_or(-1), call.operation);
   grant_pool_access(call.slot.device, facts.from.owner.value_or(-1), call.operation);
 }

@@ -21,6 +21,15 @@ struct Transfer {
   [[nodiscard]] std::size_t bytes() const noexcept { return width * height; }
 };
 
+[[nodiscard]] inline Transfer single_row(void* to, const void* from, std::size_t bytes) noexcept {
+  return {static_cast<unsigned char*>(to),
+          bytes,
+          static_cast<const unsigned char*>(from),
+          bytes,
+          bytes,
+          1};
+}
+
 /// The same transfer, as a single row if the rows lie end to end on both sides.
 [[nodiscard]] inline Transfer flattened(Transfer t) noexcept {
   if (t.to_pitch == t.width && t.from_pitch == t.width) {

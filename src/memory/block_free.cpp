@@ -27,10 +27,6 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] bool is_captured(const HandleLock& stream) noexcept {
-  return capture_state(stream.handle()) == CaptureState::active;
-}
-
 [[nodiscard]] StreamRef view_of(StreamUse stream) noexcept {
   return Access::ref(stream.slot, stream.id);
 }
@@ -112,10 +108,8 @@ void enqueue_free(const FreeingStream& stream, const BlockFree& block) noexcept 
 }
 
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
-  return std::ranges::any_of(block.others, [](const StreamPoint& user) {
-    const HandleLock locked{user.stream()};
-    return locked && locked.is_reachable() && is_captured(locked);
-  });
+  return std::ranges::any_of(
+      block.others, [](const StreamPoint& user) { return is_captured(HandleLock{user.stream()}); });
 }
 
 /// Waits for the device, or for all devices. Returns false if work may still be running.
@@ -166,6 +160,10 @@ void run_postponed_free(const Postponed& item) noexcept {
 }
 
 }  // namespace
+
+bool is_captured(const HandleLock& stream) noexcept {
+  return stream && stream.is_reachable() && capture_state(stream.handle()) == CaptureState::active;
+}
 
 void free_block(BlockFree& block) noexcept {
   const bool is_in_order =

@@ -37,6 +37,9 @@ struct BlockFree {
   std::list<StreamPoint> others{};
 };
 
+/// Whether the stream is being captured. Returns false if it has ended, or if this thread cannot
+/// reach it. Requires: the stream's device is current if its handle needs that.
+[[nodiscard]] bool is_captured(const HandleLock& stream) noexcept;
 /// Frees the block, and drops its points or moves them into a deferred free. Allocates nothing
 /// unless the free is deferred.
 void free_block(BlockFree& block) noexcept;

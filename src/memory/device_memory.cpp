@@ -162,10 +162,8 @@ void prepare_for_resource(int device) {
 [[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
   const StreamUse owner = block.owner.stream();
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
-  const HandleLock locked{owner};
   return {.kind = OperationKind::deallocation,
-          .captured = locked && locked.is_reachable() &&
-                      capture_state(locked.handle()) == CaptureState::active,
+          .captured = is_captured(HandleLock{owner}),
           .is_of_program = static_cast<bool>(block.resource),
           .name = "free device memory",
           .stream = {owner.slot, owner.id},

@@ -160,7 +160,7 @@ GraphFunctions::Function& GraphFunctions::find(const void* node_data) noexcept {
                        [=](const Function& each) { return &each == node_data; });
 }
 
-void GraphFunctions::add_version(Function& function) {
+void GraphFunctions::add_version(Function& function, SharedFunction called) {
   std::vector<Function::Version> outdated;  // destroyed outside the lock
   outdated.reserve(1);
   const std::lock_guard lock{lock_};
@@ -170,23 +170,25 @@ void GraphFunctions::add_version(Function& function) {
   versions.reserve(versions.size() + 1);
   if (function.runs.load(std::memory_order_relaxed) == count_) {
     versions.swap(outdated);
-    versions.reserve(1);
   } else if (versions.back().first > count_) {
     outdated.push_back(std::move(versions.back()));
     versions.pop_back();
   }
-  versions.push_back({count_ + 1, function.is_enabled ? function.latest : nullptr});
+  versions.push_back({count_ + 1, std::move(called)});
 }
 
 void GraphFunctions::change(const void* node_data, GraphFunctions& from) {
   Function& function = find(node_data);
-  const SharedFunction replaced = std::exchange(function.latest, from.functions_.front().latest);
-  if (function.is_enabled) add_version(function);
+  SharedFunction latest = from.functions_.front().latest;
+  if (function.is_enabled) add_version(function, latest);
+  function.latest.swap(latest);
 }
 
 void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
   Function& function = find(node_data);
-  if (std::exchange(function.is_enabled, enabled) != enabled) add_version(function);
+  if (function.is_enabled == enabled) return;
+  add_version(function, enabled ? function.latest : nullptr);
+  function.is_enabled = enabled;
 }
 
 void GraphFunctions::take_kept(GraphFunctions& from) {

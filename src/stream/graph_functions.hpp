@@ -48,7 +48,7 @@ class GraphFunctions {
   /// `node_data` is the argument of the runtime's callback. A function that no launch needs is
   /// destroyed after its last run, or here. change() takes the only function of `from`. Requires:
   /// no launch begins meanwhile.
-  /// @throws std::bad_alloc
+  /// @throws std::bad_alloc; nothing has changed then
   void change(const void* node_data, GraphFunctions& from);
   void set_enabled(const void* node_data, bool enabled);
   /// @} Adds the child graph as a node of the stream's capture. The captured graph then shares the
@@ -118,7 +118,9 @@ class GraphFunctions {
   [[nodiscard]] Run begin_run(Function& function) noexcept;
   [[nodiscard]] SharedFunction end_run(Function& function) noexcept;
   [[nodiscard]] Function& find(const void* node_data) noexcept;
-  void add_version(Function& function);
+  /// The runs from the next launch on call `called`, or nothing if it is null.
+  /// @throws std::bad_alloc; nothing has changed then
+  void add_version(Function& function, SharedFunction called);
   void forget_old_launches() noexcept;
 
   [[nodiscard]] static std::uint64_t next_number() noexcept;

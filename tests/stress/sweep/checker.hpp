@@ -177,7 +177,7 @@ class Checker {
   static constexpr int repeated_faults = 48, repeated_faults_while_growing = 192;
   int repeated_ = 0;
   bool blocks_always_grew_ = true;
-  std::size_t blocks_ = 0;
+  std::size_t first_blocks_ = 0, blocks_ = 0;  // after the first failure, and after the last
 };
 
 template <class F>

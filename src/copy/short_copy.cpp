@@ -11,7 +11,7 @@
 #include "copy/streaming_copy.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
-#include "memory/pinned_blocks.hpp"
+#include "memory/pinned_pool.hpp"
 #include "stream/idle.hpp"
 
 #include <runnel/memory.hpp>

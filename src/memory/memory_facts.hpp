@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/check.hpp"
-#include "memory/pinned_blocks.hpp"
+#include "memory/pinned_pool.hpp"
 #include "stream/stream_point.hpp"
 
 #include <runnel/memory_kind.hpp>

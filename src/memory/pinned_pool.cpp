@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memory/pinned_blocks.hpp"
+#include "memory/pinned_pool.hpp"
 
 #include "base/check.hpp"
 #include "base/counters.hpp"

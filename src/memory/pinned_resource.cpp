@@ -3,7 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
-#include "memory/pinned_blocks.hpp"
+#include "memory/pinned_pool.hpp"
 
 #include <algorithm>
 

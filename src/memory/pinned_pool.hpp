@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Finds blocks of the pinned pool by pointer. A lookup takes some nanoseconds; a query of the
+/// Blocks of the pinned pool, found by pointer. A lookup takes some nanoseconds; a query of the
 /// runtime takes a fraction of a microsecond.
 #pragma once
 

@@ -165,6 +165,32 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocation
   EXPECT_FALSE(code_of(allocate));
 }
 
+TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatThread) {
+  const Stream stream;
+  std::optional<Buffer> buffer;
+  Gate gate;
+  std::promise<void> used, over;
+  std::thread user{[&] {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    buffer.emplace(percent(60), own);
+    gate.close_on(own);
+    used.set_value();
+    over.get_future().wait();
+  }};
+  used.get_future().wait();
+  buffer.reset();
+  std::thread opener{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    gate.open();
+  }};
+  // As above, the allocation may be refused.
+  const std::error_code code = code_of([&] { const Buffer next{percent(60), stream}; });
+  EXPECT_TRUE(code || gate.is_open());
+  opener.join();
+  over.set_value();
+  user.join();
+}
+
 TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTime) {
   if (!conformance::streams_are_threads())
     GTEST_SKIP() << "the allocations of the runtime do not fail";

@@ -119,6 +119,8 @@ void wait_stream(Checker& c) {
   if (!gate.close_on(c, *b.stream)) return;
   if (!c.attempt("fill", [&] { fill(*b.stream, *b.between, 9); })) return;
   if (!c.attempt("wait_stream", [&] { other->wait_stream(*b.stream); })) return;
+  // the synchronisation may fail
+  if (!c.attempt("record_stream", [&] { b.between->record_stream(*other); })) return;
   if (!c.attempt("copy", [&] { copy(*other, *result, *b.between); })) return;
   gate.open();
   if (!c.attempt("synchronize", [&] { other->synchronize(); })) return;
@@ -1395,6 +1397,8 @@ void two_devices(Checker& c) {
   if (!c.attempt("Stream", [&] { far.emplace(second); })) return;
   if (!c.attempt("DeviceBuffer", [&] { there.emplace(64U, *far); })) return;
   if (!c.attempt("wait_stream", [&] { far->wait_stream(*b.stream); })) return;
+  // the wait behind the copies may fail
+  if (!c.attempt("record_stream", [&] { b.between->record_stream(*far); })) return;
   if (!c.attempt("copy across", [&] { copy(*far, *there, *b.between); })) return;
   if (!c.attempt("copy out", [&] { copy(*far, out, *there); })) return;
   if (!c.attempt("wait_stream", [&] { b.stream->wait_stream(*far); })) return;

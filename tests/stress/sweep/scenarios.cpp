@@ -109,6 +109,7 @@ void streams(Checker& c) {
 }
 
 void wait_stream(Checker& c) {
+  c.keeps_streams(4);
   Bystander b;
   if (!b.start(c)) return;
   std::optional<Stream> other;
@@ -119,7 +120,7 @@ void wait_stream(Checker& c) {
   if (!gate.close_on(c, *b.stream)) return;
   if (!c.attempt("fill", [&] { fill(*b.stream, *b.between, 9); })) return;
   if (!c.attempt("wait_stream", [&] { other->wait_stream(*b.stream); })) return;
-  // the synchronisation may fail
+  // synchronize() may fail
   if (!c.attempt("record_stream", [&] { b.between->record_stream(*other); })) return;
   if (!c.attempt("copy", [&] { copy(*other, *result, *b.between); })) return;
   gate.open();
@@ -1389,6 +1390,7 @@ void device_properties(Checker& c) {
 }
 
 void two_devices(Checker& c) {
+  c.keeps_streams(4);
   Bystander b;
   if (!b.start(c)) return;
   std::optional<Stream> far;

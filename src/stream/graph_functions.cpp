@@ -191,7 +191,11 @@ void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
   function.is_enabled = enabled;
 }
 
-void GraphFunctions::take_kept(GraphFunctions& from) {
+void GraphFunctions::reserve_kept(const GraphFunctions& from) {
+  kept_.reserve(kept_.size() + from.kept_.size());
+}
+
+void GraphFunctions::take_kept(const GraphFunctions& from) noexcept {
   kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end());
 }
 

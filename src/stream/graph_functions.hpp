@@ -55,9 +55,10 @@ class GraphFunctions {
   /// functions and the kept objects of the child.
   void capture(const StreamCall& call, GraphFunctions& child, native::graph graph,
                native::executable_graph executable);
-  /// Also owns the objects that `from` owns.
-  /// @throws std::bad_alloc; nothing has changed then
-  void take_kept(GraphFunctions& from);
+  /// Also owns the objects that `from` owns. Requires: reserve_kept() of the same graph.
+  void take_kept(const GraphFunctions& from) noexcept;
+  /// @throws std::bad_alloc
+  void reserve_kept(const GraphFunctions& from);
   /// A different number for each capture. It identifies the graph that a node belongs to.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   /// @{ Whether the caller has requested a handle to a node of the capture.

@@ -1170,9 +1170,11 @@ void graph_nodes(Checker& c) {
     copy(*stream, *result, *there);
   };
   if (!c.attempt("capture", [&] { inner = capture(*stream, work); })) return;
-  if (!c.attempt("update a copy",
-                 [&] { inner->update(*stream, copied, [&] { copy(*stream, *there, *other); }); }))
-    return;
+  const auto from_other = [&] {
+    copy(*stream, *there, *other);
+    keep(*stream, Callable{});
+  };
+  if (!c.attempt("update a copy", [&] { inner->update(*stream, copied, from_other); })) return;
   const auto function = [&] { stream->launch_host_func([alive = Callable{}] {}); };
   if (!c.attempt("update a function", [&] { inner->update(*stream, called, function); })) return;
   if (!c.attempt("set_enabled", [&] { inner->set_enabled(called, false); })) return;

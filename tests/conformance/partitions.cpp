@@ -44,6 +44,15 @@ TEST_F(Partitions, PartsHaveWhatWasAskedForAndTheRest) {
   EXPECT_EQ(partition(device(), 1, all / 4)[1], two);  // the same call again
 }
 
+TEST_F(Partitions, AWrappedStreamHasNoPartOfAStreamThatEnded) {
+  const native::stream handle = Stream{}.release();
+  {
+    const Stream of_part{StreamOptions{.partition = partition(device(), all / 4)[0]}};
+  }
+  const Stream wrapped = Stream::from_native(handle, device(), Ownership::take);
+  EXPECT_EQ(wrapped.multiprocessors(), all);
+}
+
 TEST_F(Partitions, StreamsOfPartsWork) {
   const auto [part, rest] = partition(device(), all / 4);
   const Stream small{StreamOptions{.name = "small", .partition = part}},

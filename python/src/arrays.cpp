@@ -187,8 +187,7 @@ bool Array::open_buffer(nb::handle object, bool is_written) {
   if (PyObject_GetBuffer(object.ptr(), &view_,
                          is_numpy ? PyBUF_STRIDES : PyBUF_STRIDES | PyBUF_FORMAT) != 0)
     throw nb::python_error();
-  if (is_written && view_.readonly != 0)
-    refuse_buffer("the destination is read-only: the order is copy(destination, source)");
+  if (is_written && view_.readonly != 0) refuse_read_only();
   data = view_.buf;
   bytes = static_cast<std::size_t>(view_.len);
   item_bytes = static_cast<std::size_t>(view_.itemsize);
@@ -339,8 +338,7 @@ bool Array::open_cuda_array(nb::handle object, bool is_written) {
   const nb::object place = entry(description, "data");
   data = reinterpret_cast<void*>(to_size(nb::object(place[0])));
   const bool is_read_only = nb::cast<bool>(nb::object(place[1]));
-  if (is_written && is_read_only)
-    refuse_buffer("the destination is read-only: the order is copy(destination, source)");
+  if (is_written && is_read_only) refuse_read_only();
   item_bytes = item_size(entry(description, "typestr"));
   const nb::object steps = nb::borrow(description.attr("get")("strides"));
   const nb::object sizes = entry(description, "shape");
@@ -368,6 +366,25 @@ void refuse_other_devices(int type) {
   refuse_buffer(
       "the array is on a device that runnel does not know: __dlpack_device__() names another kind");
 }
+
+/// The array's capsule. Since 1.0, DLPack says whether memory is read-only. Older libraries do not
+/// know the argument that asks for it. Orders nothing: the caller does, as with every other array.
+[[nodiscard]] nb::object capsule_of(const nb::object& make, int device_type) {
+  nb::dict keywords;
+  if (device_type != dlpack::cpu && device_type != dlpack::cuda_host &&
+      device_type != dlpack::rocm_host)
+    keywords["stream"] = -1;
+  keywords["max_version"] = nb::make_tuple(1, 0);
+  const nb::tuple nothing = nb::make_tuple();
+  nb::object capsule = nb::steal(PyObject_Call(make.ptr(), nothing.ptr(), keywords.ptr()));
+  if (!capsule.is_valid() && PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
+    PyErr_Clear();
+    nb::del(keywords["max_version"]);
+    capsule = nb::steal(PyObject_Call(make.ptr(), nothing.ptr(), keywords.ptr()));
+  }
+  if (!capsule.is_valid()) throw nb::python_error();
+  return capsule;
+}
 }  // namespace
 
 bool Array::open_dlpack(nb::handle object, bool is_written) {
@@ -376,13 +393,7 @@ bool Array::open_dlpack(nb::handle object, bool is_written) {
   const nb::object place = call_method(object, names().dlpack_device);
   const int device_type = nb::cast<int>(nb::object(place[0]));
   refuse_other_devices(device_type);
-  // Orders nothing: the caller does, as with every other array.
-  nb::dict keywords;
-  if (device_type != dlpack::cpu && device_type != dlpack::cuda_host &&
-      device_type != dlpack::rocm_host)
-    keywords["stream"] = -1;
-  owner_ = nb::steal(PyObject_Call(make.ptr(), nb::tuple(nb::make_tuple()).ptr(), keywords.ptr()));
-  if (!owner_.is_valid()) throw nb::python_error();
+  owner_ = capsule_of(make, device_type);
   const dlpack::Tensor& tensor = dlpack::tensor_of(owner_, is_written);
   data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   item_bytes = (static_cast<std::size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;

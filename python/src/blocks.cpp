@@ -71,8 +71,7 @@ const Tensor& tensor_of(const nb::object& capsule, bool is_written) {
         PyCapsule_GetPointer(capsule.ptr(), capsule_name<ManagedVersioned>));
     if (managed->version.major != 1)
       refuse_buffer("__dlpack__() gave an array of a version of DLPack that runnel does not know");
-    if (is_written && (managed->flags & read_only_flag) != 0)
-      refuse_buffer("the destination is read-only");
+    if (is_written && (managed->flags & read_only_flag) != 0) refuse_read_only();
     return managed->tensor;
   }
   if (PyCapsule_IsValid(capsule.ptr(), capsule_name<Managed>) == 0)

@@ -113,6 +113,9 @@ void refuse_buffer(const char* reason) {
   PyErr_SetString(PyExc_BufferError, reason);
   throw nb::python_error();
 }
+void refuse_read_only() {
+  refuse_buffer("the destination is read-only: the order is copy(destination, source)");
+}
 void refuse_value(const char* reason) {
   PyErr_SetString(PyExc_ValueError, reason);
   throw nb::python_error();

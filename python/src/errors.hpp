@@ -18,6 +18,7 @@ void set_python_error(const std::exception_ptr& error);
 [[nodiscard]] nb::object python_exception(const std::exception_ptr& error);
 /// Throws a BufferError or a ValueError of Python.
 [[noreturn]] void refuse_buffer(const char* reason);
+[[noreturn]] void refuse_read_only();
 [[noreturn]] void refuse_value(const char* reason);
 /// Raises Python's TimeoutError.
 [[noreturn]] void raise_timeout(const char* what);

@@ -265,6 +265,39 @@ def test_dlpack_both_ways(stream: runnel.Stream) -> None:
         assert made["shape"] == (2, 3) and made["typestr"] == "<i2" and made["data"] == (block.ptr, False)
 
 
+class OnlyDlpack:
+    """An array that has DLPack alone, of the version that the argument asks for or of an old library, which does not know the argument."""
+
+    def __init__(self, array: Any, is_old: bool) -> None:
+        self.array, self.is_old = array, is_old
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, *, stream: Any = None, **keywords: Any) -> Any:
+        if self.is_old and keywords:
+            raise TypeError("an unknown argument")
+        return self.array.__dlpack__(stream=stream, **keywords)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_dlpack_of_old_and_new_libraries(is_old: bool, stream: runnel.Stream) -> None:
+    source, target = np.arange(6.0), np.zeros(6)
+    runnel.copy(OnlyDlpack(target, is_old), OnlyDlpack(source, is_old), stream)
+    stream.synchronize()
+    assert target.tolist() == source.tolist()
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="this NumPy has no read-only arrays by DLPack")
+def test_a_read_only_array_by_dlpack_is_no_target(stream: runnel.Stream) -> None:
+    target = np.zeros(6)
+    target.flags.writeable = False
+    with pytest.raises(BufferError, match="read-only.*order is copy"):
+        runnel.copy(OnlyDlpack(target, False), np.ones(6), stream)
+    runnel.copy(np.ones(6), OnlyDlpack(target, False), stream)
+    stream.synchronize()
+
+
 def test_dlpack_waits_for_the_block(stream: runnel.Stream, gate: Gate) -> None:
     if not ON_HOST:
         other = runnel.Stream()

@@ -48,6 +48,23 @@ TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
   EXPECT_TRUE(runs(owner));
 }
 
+/// No thread but its own reaches a thread's default stream, so each free is deferred.
+TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
+  std::array<std::optional<DeviceBuffer<unsigned char>>, threads> buffers;
+  std::barrier all{threads};
+  on_threads(threads, [&](int i) {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    const auto mine = static_cast<std::size_t>(i), others = (mine + 1) % threads;
+    for (int round = 0; round < 300; ++round) {
+      fill(own, buffers[mine].emplace(1000U, own), static_cast<unsigned char>(1));
+      all.arrive_and_wait();
+      buffers[others].reset();
+      all.arrive_and_wait();
+    }
+    own.synchronize();
+  });
+}
+
 TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
   constexpr std::size_t size = 2000;
   const Bytes expected = pattern(size);

@@ -2,9 +2,12 @@
 // record_stream(stream, view): uses that are recorded by any view of a block, also by several
 // threads at a time.
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <optional>
+#include <runnel/resource_adaptors.hpp>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "support.hpp"
@@ -142,6 +145,32 @@ TEST_F(RecordedUses, EndedStreamsLeaveNoUses) {
   }
   buffer.reset();
   EXPECT_LE(live_objects().pooled_events, events + 64);
+}
+
+/// The free is deferred, because only its own thread reaches a thread's default stream.
+TEST_F(RecordedUses, ADeferredFreeDoesNotWaitForWorkAfterIt) {
+  StatisticsResource<DeviceResource> counted{DeviceResource{device()}};
+  const Stream user;
+  std::optional<Buffer> buffer;
+  std::promise<void> is_made, is_over;
+  std::thread owner{[&] {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    buffer.emplace(size, std::ref(counted), own);
+    own.synchronize();
+    is_made.set_value();
+    is_over.get_future().wait();
+  }};
+  is_made.get_future().wait();
+  buffer->record_stream(user);
+  buffer.reset();
+  Gate gate;
+  gate.close_on(user);
+  is_over.set_value();
+  owner.join();
+  EXPECT_TRUE(eventually([&] {
+    DeviceResource{device()}.trim();
+    return counted.statistics().blocks == 0;
+  }));
 }
 
 TEST_F(RecordedUses, OtherMemoryAndDeadStreamsAreRefused) {

@@ -99,7 +99,8 @@ class OneThread {
 
  private:
   static inline std::mutex mutex;
-  static inline std::vector<std::uintptr_t> used;
+  // never destroyed: threads may call while the process exits
+  static inline auto& used = *new std::vector<std::uintptr_t>;
   std::uintptr_t graph_;
 };
 

@@ -41,7 +41,8 @@ int standin::device_of(vendor::StreamHandle handle, int& device) {
 
 namespace {
 std::mutex queried_mutex;
-std::vector<vendor::StreamHandle> queried;
+// never destroyed: threads may call while the process exits
+auto& queried = *new std::vector<vendor::StreamHandle>;
 }  // namespace
 
 Queried::Queried(vendor::StreamHandle stream) : stream_{stream} {

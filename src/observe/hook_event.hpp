@@ -4,7 +4,10 @@
 
 #include "base/operation.hpp"
 
+#include <runnel/detail/stream_slot.hpp>
 #include <runnel/hooks.hpp>
+
+#include <array>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -13,7 +16,10 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return !operation.is_part && operation.kind <= OperationKind::lost_exception;
 }
 
-/// Gives the native handle of the stream to the hook. Requires: is_for_hooks(operation).
-[[nodiscard]] HookEvent hook_event(const Operation& operation) noexcept;
+using StreamName = std::array<char, sizeof(StreamSlot::name)>;
+
+/// Gives the native handle of the stream to the hook. The stream may end meanwhile: its name is
+/// copied to `name`, which the event refers to. Requires: is_for_hooks(operation).
+[[nodiscard]] HookEvent hook_event(const Operation& operation, StreamName& name) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

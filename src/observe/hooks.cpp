@@ -3,14 +3,24 @@
 #include "base/operation.hpp"
 #include "base/sync.hpp"
 #include "observe/hook_event.hpp"
+#include "stream/stream_point.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
-HookEvent hook_event(const Operation& operation) noexcept {
+namespace {
+void set_stream(HookEvent& event, const StreamSlot& slot, StreamName& name) noexcept {
+  event.native_stream = slot.hand_out();
+  std::copy_n(slot.name, name.size(), name.data());
+  event.stream_name = name.data();
+}
+}  // namespace
+
+HookEvent hook_event(const Operation& operation, StreamName& name) noexcept {
   HookEvent event{.kind = static_cast<HookKind>(operation.kind),
                   .phase = operation.phase,
                   .failed = operation.failed,
@@ -27,13 +37,16 @@ HookEvent hook_event(const Operation& operation) noexcept {
                   .to_kind = operation.to_kind,
                   .from_kind = operation.from_kind,
                   .exception = operation.exception};
-  const StreamSlot* const slot = operation.stream.slot;
-  if (slot == nullptr) return event;
-  event.device = slot->device;
-  event.native_stream = slot->hand_out();
-  // Another stream may use the slot now. A stream that has just ended still has its name there.
-  if (is_live(slot, event.stream) || event.kind == HookKind::stream_ended)
-    event.stream_name = slot->name;
+  if (operation.stream.slot == nullptr) return event;
+  // An operation does not change its stream, but the lock is a part of the slot.
+  auto& slot = static_cast<Slot&>(const_cast<StreamSlot&>(*operation.stream.slot));
+  event.device = slot.device;
+  // The thread that ends a stream still has its slot. Another stream may use that of a stream that
+  // ended earlier.
+  if (event.kind == HookKind::stream_ended)
+    set_stream(event, slot, name);
+  else if (const HandleLock locked{StreamUse{&slot, event.stream}})
+    set_stream(event, slot, name);
   return event;
 }
 
@@ -46,7 +59,8 @@ thread_local constinit const SourcePlace* location = nullptr;
 void call_hook(const Operation& operation) noexcept {
   const Hook hook = user_hook.load(std::memory_order_acquire);
   if (hook == nullptr || !is_for_hooks(operation)) return;
-  HookEvent event = hook_event(operation);
+  StreamName name;
+  HookEvent event = hook_event(operation, name);
   if (location != nullptr) event.where = *location;
   const InHook within;
   hook(event);

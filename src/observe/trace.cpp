@@ -173,7 +173,8 @@ void drop_open(Recording& r, const HookEvent& event) noexcept {
 
 void collect(const Operation& operation) noexcept {
   if (!is_for_hooks(operation)) return;
-  const HookEvent event = hook_event(operation);
+  StreamName name;
+  const HookEvent event = hook_event(operation, name);
   const bool is_of_stream = is_interval_of_stream(event.kind);
   const bool is_before = event.phase == HookPhase::before;
   const double called = trace_now();

@@ -367,10 +367,11 @@ void refuse_other_devices(int type) {
       "the array is on a device that runnel does not know: __dlpack_device__() names another kind");
 }
 
-/// The array's capsule. Since 1.0, DLPack says whether memory is read-only. Older libraries do not
-/// know the argument that asks for it. Orders nothing: the caller does, as with every other array.
-[[nodiscard]] nb::object capsule_of(const nb::object& make, int device_type) {
+/// Asks the array for its capsule. Since 1.0, DLPack says whether memory is read-only. Older
+/// libraries do not know the argument that asks for it.
+[[nodiscard]] nb::object request_capsule(const nb::object& make, int device_type) {
   nb::dict keywords;
+  // Orders nothing: the caller does, as with every other array.
   if (device_type != dlpack::cpu && device_type != dlpack::cuda_host &&
       device_type != dlpack::rocm_host)
     keywords["stream"] = -1;
@@ -393,7 +394,7 @@ bool Array::open_dlpack(nb::handle object, bool is_written) {
   const nb::object place = call_method(object, names().dlpack_device);
   const int device_type = nb::cast<int>(nb::object(place[0]));
   refuse_other_devices(device_type);
-  owner_ = capsule_of(make, device_type);
+  owner_ = request_capsule(make, device_type);
   const dlpack::Tensor& tensor = dlpack::tensor_of(owner_, is_written);
   data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   item_bytes = (static_cast<std::size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;

@@ -235,36 +235,6 @@ def test_map_file_maps_any_part(tmp_path: Path) -> None:
         runnel.map_file(tmp_path / "none")
 
 
-def test_dlpack_both_ways(stream: runnel.Stream) -> None:
-    block = runnel.to_device(np.arange(6, dtype=np.int16).reshape(2, 3), stream=stream)
-    kind, number = block.__dlpack_device__()
-    assert number == 0 and kind in (1, 2, 10)
-    assert "dltensor" in repr(block.__dlpack__(stream=None if ON_HOST else -1))
-    assert "dltensor_versioned" in repr(block.__dlpack__(stream=None if ON_HOST else stream.handle, max_version=(1, 1)))
-    with pytest.raises(BufferError):
-        block.__dlpack__(dl_device=(kind, 5))
-    with pytest.raises(BufferError):
-        block.__dlpack__(copy=True)
-
-    class Only:  # an array that has DLPack alone
-        def __dlpack__(self, **keywords: Any) -> Any:
-            return block.__dlpack__(**keywords)
-
-        def __dlpack_device__(self) -> Any:
-            return block.__dlpack_device__()
-
-    out = np.zeros((2, 3), np.int16)
-    runnel.copy(out, Only(), stream)
-    stream.synchronize()
-    assert out.tolist() == [[0, 1, 2], [3, 4, 5]]
-    if ON_HOST:
-        assert np.from_dlpack(block).tolist() == out.tolist()
-        assert not hasattr(block, "__cuda_array_interface__")
-    else:
-        made = block.__cuda_array_interface__
-        assert made["shape"] == (2, 3) and made["typestr"] == "<i2" and made["data"] == (block.ptr, False)
-
-
 class OnlyDlpack:
     """An array that has DLPack alone, of the version that the argument asks for or of an old library, which does not know the argument."""
 
@@ -278,6 +248,29 @@ class OnlyDlpack:
         if self.is_old and keywords:
             raise TypeError("an unknown argument")
         return self.array.__dlpack__(stream=stream, **keywords)
+
+
+def test_dlpack_both_ways(stream: runnel.Stream) -> None:
+    block = runnel.to_device(np.arange(6, dtype=np.int16).reshape(2, 3), stream=stream)
+    kind, number = block.__dlpack_device__()
+    assert number == 0 and kind in (1, 2, 10)
+    assert "dltensor" in repr(block.__dlpack__(stream=None if ON_HOST else -1))
+    assert "dltensor_versioned" in repr(block.__dlpack__(stream=None if ON_HOST else stream.handle, max_version=(1, 1)))
+    with pytest.raises(BufferError):
+        block.__dlpack__(dl_device=(kind, 5))
+    with pytest.raises(BufferError):
+        block.__dlpack__(copy=True)
+
+    out = np.zeros((2, 3), np.int16)
+    runnel.copy(out, OnlyDlpack(block, False), stream)
+    stream.synchronize()
+    assert out.tolist() == [[0, 1, 2], [3, 4, 5]]
+    if ON_HOST:
+        assert np.from_dlpack(block).tolist() == out.tolist()
+        assert not hasattr(block, "__cuda_array_interface__")
+    else:
+        made = block.__cuda_array_interface__
+        assert made["shape"] == (2, 3) and made["typestr"] == "<i2" and made["data"] == (block.ptr, False)
 
 
 @pytest.mark.parametrize("is_old", [False, True])

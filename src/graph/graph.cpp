@@ -514,8 +514,6 @@ void Graph::change(GraphNode node, GraphNode from, Graph fresh) {
     throw_error(errc::invalid_argument, operation,
                 "the work has to be one operation of the same kind as the node");
   const std::lock_guard lock{state.launching};
-  // Before the change: a changed node whose objects cannot be kept would use destroyed ones.
-  state.functions->reserve_kept(*other.functions);
   if (kind == backend::NodeKind::host_function)
     state.functions->change(data_of(node.handle_, operation), *other.functions);
   else if (!can_be_disabled(kind) ||

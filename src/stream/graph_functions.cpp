@@ -71,7 +71,6 @@ void GraphFunctions::emit_events(const StreamCall& call) const noexcept {
 
 void GraphFunctions::keep(Kept* object) {
   const std::lock_guard lock{capturing_};
-  kept_.reserve(kept_.size() + 1);
   std::unique_ptr<Kept, DestroyKept> owned{object};
   try {
     kept_.emplace_back(std::move(owned));
@@ -191,12 +190,8 @@ void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
   function.is_enabled = enabled;
 }
 
-void GraphFunctions::reserve_kept(const GraphFunctions& from) {
-  kept_.reserve(kept_.size() + from.kept_.size());
-}
-
-void GraphFunctions::take_kept(const GraphFunctions& from) noexcept {
-  kept_.insert(kept_.end(), from.kept_.begin(), from.kept_.end());
+void GraphFunctions::take_kept(GraphFunctions& from) noexcept {
+  kept_.splice(kept_.end(), from.kept_);
 }
 
 namespace {
@@ -222,7 +217,7 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
   const std::size_t events = events_.size();
   events_.reserve(events + child.events_.size());
   for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
-  kept_.reserve(kept_.size() + child.kept_.size());
+  std::list<std::shared_ptr<Kept>> kept{child.kept_};
   const backend::status s = backend::capture_graph(call.handle(), graph, executable,
                                                    &Adopted<Function>::relink, &adopted);
   if (s != backend::ok) {
@@ -230,7 +225,7 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
     throw_status(s, call.operation());
   }
   functions_.splice(functions_.end(), fresh);
-  kept_.insert(kept_.end(), child.kept_.begin(), child.kept_.end());
+  kept_.splice(kept_.end(), kept);
 }
 
 /// Requires: the lock is held.

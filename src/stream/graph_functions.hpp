@@ -55,10 +55,8 @@ class GraphFunctions {
   /// functions and the kept objects of the child.
   void capture(const StreamCall& call, GraphFunctions& child, native::graph graph,
                native::executable_graph executable);
-  /// Also owns the objects that `from` owns. Requires: reserve_kept() of the same graph.
-  void take_kept(const GraphFunctions& from) noexcept;
-  /// @throws std::bad_alloc
-  void reserve_kept(const GraphFunctions& from);
+  /// Takes over the objects that `from` keeps.
+  void take_kept(GraphFunctions& from) noexcept;
   /// A different number for each capture. It identifies the graph that a node belongs to.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   /// @{ Whether the caller has requested a handle to a node of the capture.
@@ -133,7 +131,7 @@ class GraphFunctions {
   // Protects the lists while they grow: several threads may submit to streams of one capture.
   sync::Mutex capturing_;
   std::list<Function> functions_;
-  std::vector<std::shared_ptr<Kept>> kept_;
+  std::list<std::shared_ptr<Kept>> kept_;
   std::vector<EventUse> events_;
   SpinLock lock_;  // protects the rest
   std::uint64_t count_ = 0;

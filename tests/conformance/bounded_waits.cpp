@@ -61,8 +61,8 @@ TEST_F(SynchronizeFor, ADeviceBehindAGateTimesOut) {
 }
 
 /// Whether a wait that has begun ends although more work is submitted meanwhile: `wait` waits, and
-/// `submit_more` submits behind a second gate. The wait gets `head_start` to begin: a late one is
-/// held by the second gate.
+/// `submit_more` submits behind a second gate. The wait gets `head_start` to begin. If
+/// it begins later, it also waits for the second gate, and the result is false.
 template <class Wait, class SubmitMore>
 [[nodiscard]] bool ends_with_the_first_gate(StreamRef stream, Wait wait, SubmitMore submit_more,
                                             std::chrono::milliseconds head_start) {

@@ -242,6 +242,8 @@ void judge(const SoakOptions& options, const std::vector<Figures>& all, Verdict&
 }  // namespace
 
 void soak(const SoakOptions& options, Verdict& verdict) {
+  // Staged copies take up to 512 MiB over time, which would look like a leak.
+  Staging::set_options({.memory = std::size_t{32} << 20U});
   Progress progress;
   std::mutex verdict_mutex;
   std::vector<Figures> all;

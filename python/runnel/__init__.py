@@ -20,6 +20,7 @@ The environment variable RUNNEL_BACKEND chooses: host, cuda12, cuda13, hip.
 from __future__ import annotations
 
 import atexit as _atexit
+import signal as _signal
 from typing import TYPE_CHECKING
 
 from runnel import _backend
@@ -67,14 +68,22 @@ def synchronize(timeout: float | None = None) -> None:
 
 
 def _finish() -> None:
-    """At the end of the process: host functions still need the interpreter. Ctrl-C ends the wait."""
+    """At the end of the process: host functions still need the interpreter. Ctrl-C ends the wait for those that have not begun; once more,
+    and the process ends without those that run.
+    """
     _core._park()
     try:
         while not _core._finish(0.02):
             pass
     except (Error, KeyboardInterrupt):  # a forked child has none of its parent's threads
         pass
-    _core._close()
+    try:
+        while not _core._close(0.02):
+            pass
+    except KeyboardInterrupt:
+        # A thread that came back to an interpreter that has ended would end the process in a worse way than the signal does.
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+        _signal.raise_signal(_signal.SIGINT)
 
 
 _atexit.register(_finish)

@@ -150,7 +150,10 @@ void bind_completions(nb::module_& module) {
       nb::arg("seconds"),
       "Waits until no host function is enqueued or runs. False: the time ran out first.");
   module.def("_park", &park_threads, "From now on other threads do not come back from a call.");
-  module.def("_close", &close_interpreter, "From now on no thread of the library calls Python.");
+  module.def(
+      "_close", &close_interpreter, nb::arg("seconds"),
+      "From now on no thread of the library begins to call Python. Waits for those that do.\n"
+      "False: the time ran out first.");
 }
 
 }  // namespace binding

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <thread>
 
 namespace binding {
@@ -101,9 +102,18 @@ void park_threads() {
   wait_for_none(detail::returning);
 }
 
-void close_interpreter() {
+bool close_interpreter(double seconds) {
+  using clock = std::chrono::steady_clock;
   detail::is_closed = true;
-  wait_for_none(detail::within);
+  const clock::time_point end = clock::now() + std::chrono::duration_cast<clock::duration>(
+                                                   std::chrono::duration<double>{seconds});
+  return unlocked([end] {
+    while (detail::within.load() != 0) {
+      if (clock::now() >= end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  });
 }
 
 PythonFailure PythonFailure::fetch() {

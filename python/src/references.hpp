@@ -72,8 +72,9 @@ class Interpreter {
 /// other threads than the caller's do not come back from a call of the library: a thread that asked
 /// for the lock of an interpreter that has ended would end the process.
 void park_threads();
-/// The second: no thread of the library enters the interpreter any more. Waits for those within.
-void close_interpreter();
+/// The second: no thread of the library enters the interpreter any more. Waits at most that long
+/// for those within, and tells whether all have left.
+[[nodiscard]] bool close_interpreter(double seconds);
 
 /// Gives the interpreter's lock up for a scope.
 class Unlocked {

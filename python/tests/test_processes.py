@@ -73,6 +73,30 @@ gate.set()
     assert process.wait(60) == 0
 
 
+def test_ctrl_c_twice_ends_a_process_whose_host_function_does_not_end() -> None:
+    program = """
+import runnel, signal, threading, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+s = runnel.Stream(); began = threading.Event()
+s.launch_host_func(lambda: (began.set(), threading.Event().wait())); s.launch_host_func(print, "never")
+began.wait(); print("ends", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ends\n"
+        for _ in range(200):  # one may come before the wait, or while another is looked at
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(0.1)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+        assert process.poll() == -signal.SIGINT and process.stdout.read() == ""
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_ctrl_c_ends_an_overlap() -> None:
     check_python("""
         import os, signal, runnel

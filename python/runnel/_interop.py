@@ -26,15 +26,30 @@ def _bytes_of(memory: Any) -> int:
 
 def shape_of(array: Any) -> tuple[int, ...]:
     """The shape of an array; of other memory its size in bytes."""
-    shape = getattr(array, "shape", None)
+    shape = getattr(_with_type(array), "shape", None)
     return tuple(int(size) for size in shape) if shape is not None else (_bytes_of(array),)
 
 
 _KINDS = {"?": "bool", "e": "float", "f": "float", "d": "float"} | dict.fromkeys("bhilqn", "int") | dict.fromkeys("BHILQN", "uint")
 
 
+def _letter_of(view: memoryview) -> str:
+    return view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
+
+
+def _with_type(array: Any) -> Any:
+    """A memoryview of what has elements of a type and says so by the buffer protocol only, as array.array and ctypes; else the array itself."""
+    if hasattr(array, "shape") or hasattr(array, "dtype"):
+        return array
+    try:
+        view = memoryview(array)
+    except TypeError:
+        return array
+    return view if _letter_of(view) in _KINDS else array
+
+
 def _dtype_of_view(view: memoryview) -> str:
-    letter = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
+    letter = _letter_of(view)
     if letter == "c":
         return "uint8"
     if letter not in _KINDS:
@@ -46,7 +61,8 @@ def dtype_of(array: Any) -> str:
     """The element type, as 'float32'."""
     dtype = getattr(array, "dtype", None)
     if dtype is None:
-        return _dtype_of_view(array) if isinstance(array, memoryview) else "uint8"
+        view = _with_type(array)
+        return _dtype_of_view(view) if isinstance(view, memoryview) else "uint8"
     if getattr(dtype, "isnative", True) is False:
         raise ValueError("the array has the other order of bytes, and nothing is converted: x.astype(x.dtype.newbyteorder('=')) has this machine's")
     name = getattr(dtype, "name", None) or str(dtype)
@@ -63,7 +79,7 @@ def nbytes_of(array: Any) -> int:
 
 def item_size_of(array: Any) -> int:
     """The bytes of an element."""
-    size = getattr(array, "itemsize", None)
+    size = getattr(_with_type(array), "itemsize", None)
     return int(size) if size is not None else array.element_size() if hasattr(array, "element_size") else 1
 
 

@@ -6,6 +6,7 @@ import math
 import mmap
 import operator
 import os
+import stat
 from typing import TYPE_CHECKING, Any, Iterable
 
 from runnel import _core, _interop
@@ -80,14 +81,18 @@ def register(array: Any) -> Registration:
 def map_file(path: str | os.PathLike[str], offset: int = 0, nbytes: int | None = None) -> memoryview:
     """The bytes of a file as read-only memory, without reading it: ``nbytes`` bytes (None: to the end) from ``offset`` on,
     which may be any number. A copy reads the file as it goes, on the library's threads. The file stays mapped while
-    anything refers to the result. Raises OSError, and ValueError for a part beyond the end. A file that becomes
-    shorter while it is copied is an error of the copy.
+    anything refers to the result. Raises OSError, and ValueError for a part beyond the end and for what is no regular
+    file. A file that becomes shorter while it is copied is an error of the copy.
     """
     with open(os.fspath(path), "rb") as file:  # not a number: open() would close that file of the process
-        size = os.fstat(file.fileno()).st_size
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{os.fspath(path)!r} is no regular file, and only those have a size: read it instead")
+        size = status.st_size
         count = size - offset if nbytes is None else nbytes
         if offset < 0 or count < 0 or offset + count > size:
-            raise ValueError(f"{os.fspath(path)} has {size} bytes: there are no {count} bytes from {offset} on")
+            asked = "the rest" if nbytes is None else f"{nbytes} bytes"
+            raise ValueError(f"{os.fspath(path)!r} has {size} bytes: there is no place for {asked} from byte {offset} on")
         if count == 0:
             return memoryview(b"")
         start = offset - offset % mmap.ALLOCATIONGRANULARITY

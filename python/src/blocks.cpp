@@ -119,7 +119,8 @@ constexpr NamedType named_types[] = {
     if (name == each.name) return each;
   PyErr_Format(
       PyExc_ValueError,
-      "there is no element type '%s': write one as 'float32', 'int64', 'uint8', 'bfloat16', 'bool'",
+      "a block has no element type '%s': it has those as 'float32', 'int64', 'uint8', 'bfloat16', "
+      "'bool'. An array of other elements goes as bytes: x.view('uint8')",
       name.c_str());
   throw nb::python_error();
 }
@@ -282,6 +283,17 @@ void bind_block(nb::module_& module) {
       .def_prop_ro("__cuda_array_interface__", &export_cuda_array,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, object]"),
                    "For CuPy and Numba. AttributeError on the host backend.")
+      .def(
+          "__array__",
+          [](nb::handle, nb::args, nb::kwargs) {
+            PyErr_SetString(
+                PyExc_TypeError,
+                "NumPy has no arrays in a device's memory: runnel.to_host(block) copies "
+                "a block (numpy.from_dlpack(block) shows the host backend's)");
+            throw nb::python_error();
+          },
+          nb::sig("def __array__(self, *arguments: object, **keywords: object) -> typing.NoReturn"),
+          "Raises TypeError: NumPy would make an array with the block as its one object.")
       .def("__len__",
            [](const Block& block) {
              return block.shape.empty() ? 0 : static_cast<std::size_t>(block.shape[0]);

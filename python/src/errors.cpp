@@ -114,7 +114,9 @@ void refuse_buffer(const char* reason) {
   throw nb::python_error();
 }
 void refuse_read_only() {
-  refuse_buffer("the destination is read-only: the order is copy(destination, source)");
+  refuse_buffer(
+      "the array that is written is read-only: the order is copy(destination, source), and "
+      "overlap(source, destination, function)");
 }
 void refuse_value(const char* reason) {
   PyErr_SetString(PyExc_ValueError, reason);

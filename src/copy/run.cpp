@@ -103,12 +103,13 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
 /// Throws the error of a refused route.
 [[noreturn]] void refuse(Route route, const CopyCall& call, const CopyFacts& facts) {
   if (route == Route::refused_by_policy)
-    throw_error(errc::not_permitted, call.operation,
-                facts.may_be_pinned_in_parts()
-                    ? "the policy refuses memory that is pinned in parts, which the runtime cannot "
-                      "copy at once: use Pageable::stage"
-                    : "one side is pageable memory, which the policy refuses: use PinnedBuffer, or "
-                      "Pageable::stage");
+    throw_error(
+        errc::not_permitted, call.operation,
+        facts.may_be_pinned_in_parts()
+            ? "the policy refuses memory that is pinned in parts, which the runtime cannot "
+              "copy at once: use the policy 'stage'"
+            : "one side is pageable memory, which the policy refuses: use pinned memory, or "
+              "the policy 'stage'");
   throw_in_capture(call.slot, call.operation,
                    facts.are_both_host()
                        ? "a host function moves the bytes, and the capture was not begun by "

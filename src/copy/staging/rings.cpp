@@ -85,7 +85,9 @@ void StagingRings::configure(const StagingOptions& options) {
   if (options.workers < 0)
     throw_error(errc::invalid_argument, operation, "the number of workers is negative");
   const std::lock_guard lock{mutex_};
-  if (started_) throw_error(errc::not_permitted, operation, "a copy has been staged already");
+  if (started_)
+    throw_error(errc::not_permitted, operation,
+                "a copy has been staged already: set the options before");
   options_ = options;
 }
 

@@ -61,9 +61,11 @@ void refuse_sizes(const Array& to, const Array& from) {
   return static_cast<std::size_t>(stride);
 }
 
-/// The strides of an array that is contiguous, for the shape of the other one.
+/// The strides of an array that is contiguous, for the shape and the elements of the other one: it
+/// may be a block or bytes, which do not know them.
 void set_strides(Array& array, const Array& other) {
   if (!array.is_contiguous) return;
+  array.item_bytes = other.item_bytes;
   array.dimensions = other.dimensions;
   array.shape = other.shape;
   std::ptrdiff_t step = static_cast<std::ptrdiff_t>(other.item_bytes);

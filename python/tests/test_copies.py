@@ -348,6 +348,20 @@ def test_a_memoryview_keeps_its_shape_and_type(dtype: str, stream: runnel.Stream
         runnel.to_device(memoryview(np.zeros(2, [("a", "i4"), ("b", "f8")])), stream=stream)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("shape", [(7,), (7, 3), (2, 3, 4)])
+def test_blocks_and_bytes_go_to_rows_with_gaps(dtype: str, shape: tuple[int, ...], stream: runnel.Stream) -> None:
+    x = (1.37 * (1 + np.arange(np.prod(shape)))).reshape(shape).astype(dtype)
+    for source in (runnel.to_device(x, stream=stream), x.tobytes(), x):
+        for axis in range(len(shape)):
+            around = np.full([size * 2 if i == axis else size for i, size in enumerate(shape)], 99, dtype)
+            every = tuple(slice(None, None, 2) if i == axis else slice(None) for i in range(len(shape)))
+            between = tuple(slice(1, None, 2) if i == axis else slice(None) for i in range(len(shape)))
+            runnel.copy(around[every], source, stream)
+            stream.synchronize()
+            assert (around[every] == x).all() and (around[between] == 99).all()
+
+
 def test_what_has_a_type_by_the_buffer_protocol_only_keeps_it(stream: runnel.Stream) -> None:
     sums = array.array("d", [1.5, 2.5])
     grid = (ctypes.c_int32 * 3 * 2)((1, 2, 3), (4, 5, 6))

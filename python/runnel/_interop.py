@@ -27,6 +27,8 @@ def _bytes_of(memory: Any) -> int:
 def shape_of(array: Any) -> tuple[int, ...]:
     """The shape of an array; of other memory its size in bytes."""
     shape = getattr(_with_type(array), "shape", None)
+    if shape is None and hasattr(array, "__dlpack__"):
+        raise TypeError(f"an object of type {type(array)} has __dlpack__, but neither shape nor dtype: runnel.copy() takes it beside memory of as many bytes")
     return tuple(int(size) for size in shape) if shape is not None else (_bytes_of(array),)
 
 

@@ -84,7 +84,7 @@ void refuse_other_orders(Dimensions dimensions) {
                       [](const auto& a, const auto& b) { return a.from_stride < b.from_stride; }))
     refuse_value(
         "the arrays have their elements in different orders, as C's and Fortran's: "
-        "numpy.ascontiguousarray(x) makes one of C's");
+        "numpy.ascontiguousarray(x), or a tensor's x.contiguous(), makes one of C's");
 }
 /// The dimensions of two arrays of which one at least is not contiguous. @throws ValueError
 [[nodiscard]] Dimensions dimensions_of(Array& to, Array& from) {

@@ -382,6 +382,12 @@ def test_other_element_types_go_as_bytes(stream: runnel.Stream) -> None:
         assert (on_host(runnel.to_device(x.view("uint8"), stream=stream), stream) == 0).all()
 
 
+def test_an_array_with_dlpack_alone_goes_to_copy(stream: runnel.Stream) -> None:
+    for call in (lambda: runnel.to_device(OnlyDlpack(np.zeros(3), True), stream=stream), lambda: runnel.to_host(OnlyDlpack(np.zeros(3), True), stream=stream)):
+        with pytest.raises(TypeError, match=r"neither shape nor dtype: runnel.copy\(\) takes it"):
+            call()
+
+
 def test_numpy_makes_no_array_of_a_block(stream: runnel.Stream) -> None:
     block = runnel.to_device(np.ones(3), stream=stream)
     for make in (np.asarray, np.array, lambda b: np.ones(3) + b):

@@ -168,6 +168,8 @@ def test_results_have_a_size() -> None:
         runnel.filtered(None)
     with pytest.raises(ValueError, match="out_item="):
         runnel.overlap(np.zeros(10), runnel.filtered(print), same)
+    with pytest.raises(ValueError, match="the output has 12 bytes, but 5 chunks of 4 each"):
+        runnel.overlap(np.zeros(10), runnel.per_chunk(np.zeros(3, np.float32)), same, chunk=2)
     assert repr(runnel.per_chunk(bytearray(8))) == "<runnel.per_chunk() of bytearray, 1 for each>"
 
 

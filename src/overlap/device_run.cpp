@@ -325,8 +325,8 @@ void DeviceRun::submit_filtered(std::size_t n) {
   if (here.out_elements > room) {
     char reason[160];
     std::snprintf(reason, sizeof reason,
-                  "the function says that it wrote %zu elements, where there is room for %zu",
-                  here.out_elements, room);
+                  "the function says that it wrote %zu %s, where there is room for %zu",
+                  here.out_elements, unit_of(plan_.output), room);
     throw_error(errc::invalid_argument, overlap_operation, reason);
   }
   if (!plan_.has_sink() && here.out_elements > plan_.output.size - here.out_first)

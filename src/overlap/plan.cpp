@@ -63,7 +63,8 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
     if (end.data == nullptr && end.size != 0)
       refuse("input %zu is null, with a size of %zu", i, end.size);
     if (end.size % end.width != 0)
-      refuse("input %zu has %zu elements, which are no whole rows of %zu", i, end.size, end.width);
+      refuse("input %zu has %zu %s, which are no whole rows of %zu", i, end.size, unit_of(end),
+             end.width);
     const std::size_t here = end.size / end.width;
     if (items && *items != here)
       refuse("the inputs have %zu and %zu items; all need as many", *items, here);
@@ -82,14 +83,14 @@ void check_output_range(OverlapPlan& plan) {
     if (exact && *plan.items != 0) {
       if (out.size == 0 || out.size % *plan.items != 0)
         refuse(
-            "the output has %zu elements for %zu items, which is no whole number for each; see "
+            "the output has %zu %s for %zu items, which is no whole number for each; see "
             "by_rows(), per_chunk() and no_output",
-            out.size, *plan.items);
+            out.size, unit_of(out), *plan.items);
       out.width = out.size / *plan.items;
     }
   }
   if (exact && (*plan.items > largest / out.width || out.size != *plan.items * out.width))
-    refuse("the output has %zu elements, but %zu items of %zu elements each are written", out.size,
+    refuse("the output has %zu %s, but %zu items of %zu each are written", out.size, unit_of(out),
            *plan.items, out.width);
 }
 
@@ -213,8 +214,8 @@ void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
 
 void check_chunk_count(const OverlapPlan& plan) {
   if (has_room_for_chunks(plan)) return;
-  refuse("the output has %zu elements, but %zu chunks of %zu elements each are written",
-         plan.output.size, divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
+  refuse("the output has %zu %s, but %zu chunks of %zu each are written", plan.output.size,
+         unit_of(plan.output), divided_up(*plan.items, plan.chunk), plan.output.per_chunk);
 }
 
 /// Whether strategy B can be faster than A.

@@ -84,4 +84,10 @@ struct OverlapPlan {
 /// A text that describes the memory that the plan needs.
 [[nodiscard]] std::string describe_memory(const OverlapPlan& plan);
 
+/// What an error calls the elements of an end. Elements of one byte are bytes: overlap_bytes() and
+/// other languages have no others.
+[[nodiscard]] inline const char* unit_of(const OverlapEnd& end) noexcept {
+  return end.element_bytes == 1 ? "bytes" : "elements";
+}
+
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -82,7 +82,8 @@ const Names& names() {
                                              intern("hasobject"),
                                              intern("is_cpu"),
                                              intern("is_conj"),
-                                             intern("is_neg")};
+                                             intern("is_neg"),
+                                             intern("untyped_storage")};
   return *made;
 }
 
@@ -271,6 +272,18 @@ void refuse_unresolved(nb::handle tensor) {
 }
 }  // namespace
 
+namespace {
+/// The memory of a tensor, which `x.data = y` and x.set_() take away from it while a copy is under
+/// way. Null for a tensor that does not give it, and in torch before 2.0.
+[[nodiscard]] nb::object storage_of(nb::handle tensor) {
+  PyObject* arguments[] = {tensor.ptr()};
+  PyObject* const found =
+      PyObject_VectorcallMethod(names().untyped_storage.ptr(), arguments, 1, nullptr);
+  if (found == nullptr) PyErr_Clear();
+  return nb::steal(found);
+}
+}  // namespace
+
 bool Array::open_torch(nb::handle object) {
   PyObject* const type = torch_tensor_type();
   if (type == nullptr || (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != type &&
@@ -303,6 +316,7 @@ bool Array::open_torch(nb::handle object) {
     find_size();
   }
   owner_ = nb::borrow(object);
+  storage_ = storage_of(object);
   return true;
 }
 

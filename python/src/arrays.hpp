@@ -59,6 +59,7 @@ class Array {
 
   Py_buffer view_{};  // view_.obj is null where there is none
   nb::object owner_;
+  nb::object storage_;  // of a tensor
 };
 
 /// What a copy keeps.
@@ -71,7 +72,8 @@ struct KeptArrays : Holder {
 struct Names {
   nb::object data_ptr, nbytes, numel, is_contiguous, is_cuda, device, index, shape, stride,
       element_size;
-  nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject, is_cpu, is_conj, is_neg;
+  nb::object cuda_array, dlpack, dlpack_device, dtype, hasobject, is_cpu, is_conj, is_neg,
+      untyped_storage;
 };
 [[nodiscard]] const Names& names();
 /// torch.Tensor if torch is loaded; else null. The same for numpy.ndarray.

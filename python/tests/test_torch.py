@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import runnel
-from conftest import on_host
+from conftest import check_python, on_host
 
 torch: Any = pytest.importorskip("torch")
 
@@ -56,3 +56,21 @@ def test_a_tensor_without_memory_is_refused(stream: runnel.Stream) -> None:
     for tensor in (torch.empty(4, device="meta"), freed, torch.eye(4).to_sparse()):
         with pytest.raises((ValueError, RuntimeError)):
             runnel.copy(torch.zeros(tuple(tensor.shape)), tensor, stream)
+
+
+def test_memory_that_is_taken_from_a_tensor_stays_until_the_copy_is_complete() -> None:
+    check_python("""
+        import runnel, threading, torch
+        s, gate = runnel.Stream(), threading.Event()
+        for take in (lambda x: setattr(x, "data", torch.zeros(3)), lambda x: x.set_(torch.zeros(3))):
+            x = torch.ones(1 << 22)
+            out = bytearray(x.nbytes)
+            gate.clear()
+            s.launch_host_func(gate.wait)
+            runnel.copy(out, x, s)
+            take(x)
+            others = [torch.full((1 << 22,), 7.0) for _ in range(3)]
+            gate.set()
+            s.synchronize()
+            assert (torch.frombuffer(out, dtype=torch.float32) == 1).all()
+    """)

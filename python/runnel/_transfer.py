@@ -82,7 +82,8 @@ def map_file(path: str | os.PathLike[str], offset: int = 0, nbytes: int | None =
     """The bytes of a file as read-only memory, without reading it: ``nbytes`` bytes (None: to the end) from ``offset`` on,
     which may be any number. A copy reads the file as it goes, on the library's threads. The file stays mapped while
     anything refers to the result. Raises OSError, and ValueError for a part beyond the end and for what is no regular
-    file. A file that becomes shorter while it is copied is an error of the copy.
+    file. A file must not become shorter meanwhile: on a GPU with Linux 6.11 or newer that is an error of the copy, on the
+    host backend and with an older kernel the system ends the process (SIGBUS).
     """
     with open(os.fspath(path), "rb") as file:  # not a number: open() would close that file of the process
         status = os.fstat(file.fileno())

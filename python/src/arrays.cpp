@@ -270,9 +270,6 @@ void refuse_unresolved(nb::handle tensor) {
           "x.resolve_conj().resolve_neg() makes one that has them");
   }
 }
-}  // namespace
-
-namespace {
 /// The memory of a tensor, which `x.data = y` and x.set_() take away from it while a copy is under
 /// way. Null for a tensor that does not give it, and in torch before 2.0.
 [[nodiscard]] nb::object storage_of(nb::handle tensor) {

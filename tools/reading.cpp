@@ -37,7 +37,8 @@ runnel::Device own_device(const ReadingCommand& command, const Processes& proces
 }  // namespace
 
 ProcessShare::ProcessShare(const std::vector<std::string>& names, std::size_t width,
-                           const Processes& processes) {
+                           const Processes& processes)
+    : width_{width} {
   const auto rank = static_cast<std::uint64_t>(processes.rank()),
              count = static_cast<std::uint64_t>(processes.size());
   for (const std::string& name : names) {
@@ -87,13 +88,24 @@ std::size_t ProcessShare::read(std::span<unsigned char> buffer) {
       piece.file = std::make_unique<InputFile>(piece.name);
       if (!piece.is_whole) piece.file->restrict_to(piece.first, piece.last);
     }
-    done += piece.file->read(buffer.subspan(done));
+    const std::size_t got = piece.file->read(buffer.subspan(done));
+    done += got;
+    piece.bytes_read += got;
     if (done < buffer.size()) {
+      require_whole_elements(piece);
       piece.file.reset();
       ++next_;
     }
   }
   return done;
+}
+
+/// Checks a file that ended: the next file must not complete its last element.
+void ProcessShare::require_whole_elements(const Piece& piece) const {
+  if (const std::uint64_t rest = piece.bytes_read % width_; rest != 0)
+    throw_no_multiple(in_quotes(piece.name) + " ended after " + std::to_string(rest) +
+                          " bytes of its last number",
+                      width_);
 }
 
 void ReadingSummary::print() const {
@@ -112,7 +124,6 @@ Json ReadingSummary::to_json() const {
 
 Reading::Reading(const ReadingCommand& command, std::size_t width, Processes& processes)
     : command_{command},
-      width_{width},
       processes_{processes},
       share_{command.files, width, processes},
       options_{overlap_options_for(command.streaming, own_device(command, processes), share_.size(),
@@ -130,15 +141,6 @@ void Reading::require_same_files() const {
                     " bytes in the files, and process " + std::to_string(i) + " finds " +
                     std::to_string(sizes[i]) +
                     "; name the same files to all processes, in a folder that all of them see");
-}
-
-std::size_t Reading::read_bytes(void* to, std::size_t bytes) {
-  const std::size_t got = share_.read({static_cast<unsigned char*>(to), bytes});
-  if (got % width_ != 0)
-    throw_no_multiple("a file without a known size ended after " + std::to_string(got % width_) +
-                          " bytes of its last number",
-                      width_);
-  return got;
 }
 
 ReadingSummary Reading::summary(std::uint64_t bytes) const {

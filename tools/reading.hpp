@@ -49,6 +49,7 @@ class ProcessShare {
 
   /// Fills the buffer and returns the number of bytes, which is smaller than the buffer only at the
   /// end of the part.
+  /// @throws Failure if a file without a known size ends within an element
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
   /// The size of the part in bytes; empty if there is a file without a known size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
@@ -62,10 +63,13 @@ class ProcessShare {
     // The size is unknown; the file is read to its end, and `first` and `last` are ignored.
     bool is_whole;
     std::unique_ptr<InputFile> file;  // Null unless the file is open.
+    std::uint64_t bytes_read = 0;
   };
 
   void restrict_to(std::uint64_t first, std::uint64_t last);
+  void require_whole_elements(const Piece& piece) const;
 
+  std::size_t width_;
   std::vector<Piece> pieces_;
   std::size_t next_ = 0;  // The piece to read from.
   std::uint64_t size_of_all_ = 0;
@@ -104,12 +108,14 @@ class Reading {
     };
     processes_.show_progress(share_.size() ? std::optional{share_.size_of_all()} : std::nullopt,
                              command_.progress);
-    runnel::overlap(runnel::from_source<Item>([&](std::span<Item> items) {
-                      return read_bytes(items.data(), items.size_bytes()) / sizeof(Item);
-                    }),
-                    runnel::per_chunk(runnel::to_sink<Result>(take), results), options,
-                    [&](runnel::StreamRef stream, runnel::DeviceSpan<const Item> in,
-                        runnel::DeviceSpan<Result> out) { enqueue(stream, in, out); });
+    runnel::overlap(
+        runnel::from_source<Item>([&](std::span<Item> items) {
+          return share_.read({reinterpret_cast<unsigned char*>(items.data()), items.size_bytes()}) /
+                 sizeof(Item);
+        }),
+        runnel::per_chunk(runnel::to_sink<Result>(take), results), options,
+        [&](runnel::StreamRef stream, runnel::DeviceSpan<const Item> in,
+            runnel::DeviceSpan<Result> out) { enqueue(stream, in, out); });
     processes_.hide_progress();
   } catch (const runnel::OverlapError& error) {
     throw_cause(error);
@@ -125,12 +131,10 @@ class Reading {
  private:
   using clock = std::chrono::steady_clock;
 
-  [[nodiscard]] std::size_t read_bytes(void* to, std::size_t bytes);
   void require_same_files() const;
 
   clock::time_point begin_ = clock::now();
   const ReadingCommand& command_;
-  std::size_t width_;
   Processes& processes_;
   ProcessShare share_;
   runnel::OverlapOptions options_;

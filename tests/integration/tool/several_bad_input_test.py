@@ -67,6 +67,14 @@ with tool.scratch() as directory:
         done = several.run(several.command(count, *sum_i32, '/dev/stdin'), input=b'12345678901')
         several.expect_one_line('a pipe that ends within a number', done.returncode, done.stderr, ['after 3 bytes', '4 bytes'])
 
+    reading, writing = os.pipe()
+    os.write(writing, b'45678')
+    os.close(writing)
+    done = tool.run('sum', '--type', 'i64', '/dev/stdin', f'/dev/fd/{reading}', input=b'123', pass_fds=[reading])
+    several.expect_one_line('pipes that end within a number, and have whole numbers together', done.returncode, done.stderr,
+                            ["'/dev/stdin' ended after 3 bytes", '8 bytes'])
+    os.close(reading)
+
     # The input becomes shorter while it is read.
     for count in COUNTS:
         for command in (('histogram',), sum_i32):

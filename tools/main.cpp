@@ -20,7 +20,9 @@
 #include <exception>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -191,6 +193,18 @@ std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
   return reason;
 }
 
+/// The arguments in the order in which CLI11 takes them: the last one first. CLI11 would take a
+/// file with a name such as "[a,b]" for a list of files, so the name gets its folder in front.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string_view argument = argv[i];
+    const bool like_list = argument.starts_with('[') && argument.ends_with(']');
+    arguments.push_back((like_list ? "./" : "") + std::string{argument});
+  }
+  return arguments;
+}
+
 int run(int argc, char** argv, tool::Processes& processes) {
   CLI::App app{
       "Asynchronous streams on CUDA, HIP and the host: shows the devices, and what streams do on "
@@ -209,7 +223,7 @@ int run(int argc, char** argv, tool::Processes& processes) {
   const auto* bench = add_bench(app, bench_command);
 
   try {
-    app.parse(argc, argv);
+    app.parse(arguments_of(argc, argv));
   } catch (const CLI::Success& asked) {  // --help, --version
     // Not std::cout, which does not preserve the reason of a failure.
     std::ostringstream text;

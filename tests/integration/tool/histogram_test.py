@@ -35,11 +35,13 @@ with tool.scratch() as directory:
     first, second = random.randbytes(3_000_001), b'some text\n' * 12345
     one.write_bytes(first)
     two.write_bytes(second)
+    tool.path(directory, '[a,b]').write_bytes(b'abc')
     for count in several.COUNTS:
         counts_right('two files', count, first + second, one, two)
         counts_right('small chunks, and a file named twice', count, second + first + second, '--chunk', '1001', '--in-flight', 3, two, one, two)
         counts_right('strategy B', count, first, '--chunk', '100000', '--strategy', 'B', one)
         counts_right('files without a known size', count, first + b'piped' * 99999, empty, '/dev/stdin', one, input=b'piped' * 99999)
+        counts_right('a name in brackets', count, b'abc' + second, '[a,b]', two, cwd=directory)
         counts_right('nothing', count, b'', empty)
         counts_right('more processes than bytes', count, b'abc', '/dev/stdin', input=b'abc')
         (short := tool.path(directory, 'short')).write_bytes(b'abc')

@@ -18,7 +18,7 @@ std::string as_one_line(std::string message) {
   if (message.starts_with("runnel: ")) message.erase(0, 8);
   while (!message.empty() && message.back() == '\n') message.pop_back();
   std::ranges::replace(message, '\n', ' ');
-  return message;
+  return printable(message);
 }
 
 }  // namespace

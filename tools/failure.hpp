@@ -17,12 +17,16 @@ struct Misuse : Failure {
   using Failure::Failure;
 };
 
-/// Returns the text in quotes. Control characters are replaced by question marks, because they
-/// could break the line or the terminal.
-[[nodiscard]] inline std::string in_quotes(std::string_view text) {
-  std::string out = "'";
+/// Returns the text with question marks in place of control characters, which could break the line
+/// or the terminal.
+[[nodiscard]] inline std::string printable(std::string_view text) {
+  std::string out;
   for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return out + "'";
+  return out;
+}
+
+[[nodiscard]] inline std::string in_quotes(std::string_view text) {
+  return "'" + printable(text) + "'";
 }
 
 }  // namespace tool

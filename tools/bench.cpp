@@ -61,7 +61,9 @@ OverlapSizes chosen_sizes(const BenchCommand& command) {
       parse_size("--size", command.size.empty() ? (host_backend ? "256M" : "2G") : command.size));
   sizes.chunk = static_cast<std::size_t>(
       parse_size("--chunk", command.chunk.empty() ? (host_backend ? "4M" : "64M") : command.chunk));
+  // Each device gets as many bytes as the others, and at least one.
   sizes.bytes -= sizes.bytes % sizes.devices.size();
+  sizes.bytes = std::max(sizes.bytes, sizes.devices.size());
   sizes.chunk = std::min(sizes.chunk, sizes.bytes);
   // The measurements need memory for input and output, both pinned and pageable; on the host
   // backend also for the device's memory. This is checked before any allocation, because a system

@@ -50,6 +50,15 @@ CLI::Validator percent_range() {
   return {problem, ""};
 }
 
+/// Used for values whose absence means something. An empty value, as of a variable of a script that
+/// is not set, is refused.
+CLI::Validator not_empty() {
+  const auto problem = [](const std::string& text) {
+    return text.empty() ? "the value is empty" : "";
+  };
+  return {problem, ""};
+}
+
 CLI::App* add_info(CLI::App& app, bool& why_only) {
   auto* info = app.add_subcommand("info", "Backend, version and every device with what it can do");
   info->add_flag("--why", why_only, "Only say, in one line, why there is no device");
@@ -89,11 +98,13 @@ void add_overlap(CLI::App& app, tool::OverlapCommand& command) {
       ->required();
   add_streaming(*overlap, command.streaming, "0");
   overlap->add_option("--timeline", command.timeline, "Draw a timeline into this SVG file")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   overlap
       ->add_option("--trace", command.trace,
                    "Write the timeline as trace events (JSON) for Perfetto or chrome://tracing")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   overlap->add_option("IN", command.in, "The file to read")->type_name("")->required();
   overlap->add_option("OUT", command.out, "The file to write; it appears when it is complete")
       ->type_name("")
@@ -130,7 +141,8 @@ void add_comparison(CLI::App& bench, tool::BenchCommand& command) {
   bench
       .add_option("--compare", command.compare,
                   "Say what is slower than in this file, which an earlier bench --json has written")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(not_empty());
   bench
       .add_option("--threshold", command.threshold,
                   "How many percent slower a row may be, 0 to 1000")
@@ -146,14 +158,17 @@ CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
   bench->add_option("--device", command.devices, "Which device; several, as in 0,1, share the work")
       ->type_name("ORDINAL")
       ->delimiter(',')
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(not_empty());
   bench
       ->add_option(
           "--size", command.size,
           "Bytes to send to the device and back, as in 512M (2G; on the host backend 256M)")
-      ->type_name("BYTES");
+      ->type_name("BYTES")
+      ->check(not_empty());
   bench->add_option("--chunk", command.chunk, "Bytes of a chunk (64M; on the host backend 4M)")
-      ->type_name("BYTES");
+      ->type_name("BYTES")
+      ->check(not_empty());
   bench
       ->add_option("--in-flight", command.in_flight,
                    "Chunks in the device's memory at once, 1 to 1024")
@@ -164,11 +179,13 @@ CLI::App* add_bench(CLI::App& app, tool::BenchCommand& command) {
       ->add_option("--range", command.range,
                    "Also process a range of so many bytes, which may be larger than the device's "
                    "memory, as in 64G")
-      ->type_name("BYTES");
+      ->type_name("BYTES")
+      ->check(not_empty());
   bench
       ->add_option("--timelines", command.timelines,
                    "Draw a timeline of each strategy into this folder")
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(not_empty());
   bench->add_flag("--json", command.json, "Print JSON instead of tables");
   add_comparison(*bench, command);
   return bench;

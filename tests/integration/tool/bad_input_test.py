@@ -19,7 +19,7 @@ def refuses(what, *arguments, says, status=1, environment=None):
     before = {name: tool.path(directory, name).stat() for name in os.listdir(directory)}
     done = tool.run('overlap', *arguments, environment=environment)
     error = done.stderr.decode()
-    good = done.returncode == status and error.startswith('runnel: ') and error.count('\n') == 1 and all(word in error for word in says)
+    good = done.returncode == status and error.startswith('runnel: ') and error.count('\n') == 1 and error[:-1].isprintable() and all(word in error for word in says)
     after = {name: tool.path(directory, name).stat() for name in os.listdir(directory)}
     same = before.keys() == after.keys() and all((before[name].st_ino, before[name].st_size) == (after[name].st_ino, after[name].st_size)
                                                  for name in before)
@@ -39,6 +39,10 @@ with tool.scratch() as directory:
     tool.expect(misspelt.returncode == 2 and b"there is no subcommand 'overlaps'; choose one of info, overlap, histogram, sum, bench" in misspelt.stderr,
                 f'a subcommand that does not exist: {misspelt}')
     refuses('name with a line break', *upper, 'a\nb', target, says=['a?b'])
+    refuses('option with a code for the terminal', *upper, '--\x1b[31mred', source, target, says=['--?[31mred'], status=2)
+    refuses('number with a code for the terminal', *upper, '--in-flight', '\x1b[31m\r9', source, target, says=['--in-flight', '?[31m?9'], status=2)
+    for option in ('--timeline', '--trace'):
+        refuses(f'{option} with an empty name', *upper, option, '', source, target, says=[option, 'empty'], status=2)
 
     refuses('output is the input', *upper, source, source, says=['is the file to read'])
     refuses('output is the input by another path', *upper, source, tool.path(directory, '.') / 'in', says=['is the file to read'])

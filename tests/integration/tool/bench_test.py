@@ -119,6 +119,10 @@ with tool.scratch() as directory:
 for option in ('--size', '--chunk', '--range'):
     for size in ('0', 'x', '1.5M', '-5', '99999999999999999999', 'nan', 'inf', '1e6'):
         refuses(f'{option} {size}', f'{option}={size}', says=[option], status=2)
+for option in ('--size', '--chunk', '--range', '--device', '--timelines', '--compare'):
+    refuses(f'{option} with an empty value', option, '', says=[option, 'empty'], status=2)
+done = tool.run('bench', '--size', '1', '--device', '0,1', environment={'RUNNEL_HOST_DEVICES': '2'})
+tool.expect(done.returncode == 0 or b'no device 1' in done.stderr, f'two devices get a byte each: status {done.returncode}, {done.stderr.decode().strip()}')
 refuses('size larger than memory', '--size', '1000T', says=['--size', 'memory', 'smaller'])
 refuses('range larger than memory', *SMALL, '--range', '1000T', says=['--range', 'memory', 'smaller'])
 for number in ('0', '-1', 'x', 'nan', 'inf', '1.5', '1e2', '', '1025', '99999999999999999999'):

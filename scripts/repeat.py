@@ -6,6 +6,7 @@ import argparse
 import collections
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,10 @@ def main():
     parser.add_argument("--filter", default="*", help="as --gtest_filter")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    if arguments.per_process < 1:
+        parser.error("--per-process has to be 1 or more")
+    if not shutil.which(arguments.program):
+        parser.error(f"{arguments.program} is no program")
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the report is printed then, too
     counts = collections.defaultdict(Count)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
 namespace tool {
 
@@ -48,6 +49,7 @@ void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, co
 
 /// Counts pairs of bytes. This needs half as many additions, and an addition seldom depends on the
 /// previous one. The counters take 256 KiB, which fit into the processor's second-level cache.
+/// Not on the stack, which may be as small for the runtime's threads (ulimit -s).
 class PairCounts {
  public:
   /// Requires: the total number of bytes is below 2^32.
@@ -88,13 +90,13 @@ void map_and_count(const unsigned char* in, unsigned char* out, std::size_t size
                    const ByteMap& map, ByteCount* counts) {
   // Small enough that it is still in a cache when it is counted.
   constexpr std::size_t part = std::size_t{64} << 10;
-  PairCounts counted;
+  const auto counted = std::make_unique<PairCounts>();
   for (std::size_t at = 0; at < size; at += part) {
     const std::size_t bytes = std::min(part, size - at);
     map_bytes(in + at, out + at, bytes, map);
-    counted.add(in + at, bytes);
+    counted->add(in + at, bytes);
   }
-  counted.add_to(counts);
+  counted->add_to(counts);
 }
 
 struct OneThread {
@@ -123,9 +125,9 @@ void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned ch
                   runnel::DeviceSpan<ByteCount> counts) {
   stream.launch_host_func([=] {
     std::fill_n(counts.data(), counts.size(), ByteCount{0});
-    PairCounts counted;
-    counted.add(in.data(), in.size());
-    counted.add_to(counts.data());
+    const auto counted = std::make_unique<PairCounts>();
+    counted->add(in.data(), in.size());
+    counted->add_to(counts.data());
   });
 }
 

@@ -84,6 +84,10 @@ with tool.scratch() as directory:
                               capture_output=True, timeout=tool.LIMIT_S)
         tool.expect(done.returncode == 0 and json.loads(done.stdout)['counts'] == counts_of(b'abcabc'),
                     f'many times {nothing} {done.stderr.decode()}')
+    # Threads of the process get stacks of this size.
+    for arguments in (('histogram', one), ('overlap', '--table', 'upper', one, '/dev/null')):
+        done = subprocess.run(['sh', '-c', 'ulimit -s 256; exec "$@"', 'sh', tool.RUNNEL, *arguments], capture_output=True, timeout=tool.LIMIT_S)
+        tool.expect(done.returncode == 0, f'{arguments[0]} with small stacks: status {done.returncode}, {done.stderr.decode().strip()}')
     pipes = [tool.path(directory, f'pipe{i}') for i in range(100)]
     for pipe in pipes:
         os.mkfifo(pipe)

@@ -196,7 +196,8 @@ def meson_subproject(installed, scratch):
     shutil.copytree(HERE / 'meson_subproject', project)
     shutil.copy(HERE / 'program.cpp', project)
     shutil.copytree(SOURCE, project / 'subprojects/runnel', ignore=shutil.ignore_patterns('build*', '.*', '__pycache__'))
-    run(MESON, 'setup', project / 'build', project, f'-Drunnel_backend={installed.backend}', '--wrap-mode=forcefallback', '--prefix=/there')
+    run(MESON, 'setup', project / 'build', project, f'-Drunnel_backend={installed.backend}', '--wrap-mode=forcefallback', '--prefix=/there',
+        '--unity=subprojects')
     run(MESON, 'compile', '-C', project / 'build')
     run(MESON, 'install', '-C', project / 'build', environment={'DESTDIR': str(scratch / 'there')})
     files = [path.relative_to(scratch / 'there').as_posix() for path in (scratch / 'there').rglob('*') if path.is_file()]

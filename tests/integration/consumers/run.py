@@ -338,6 +338,20 @@ def plugin(installed, scratch):
         installed.expect_result(scratch / 'program', said='one current stream, one pool')
 
 
+def unloaded_plugin(installed, scratch):
+    """A plugin that uses runnel is unloaded. The library has threads, so it stays."""
+    installed.run(*installed.cxx, '-std=c++20', HERE / 'plugin/unload.cpp', '-o', scratch / 'program', '-pthread', '-ldl')
+    for kind in installed.kinds:
+        static = kind == 'static'
+        target = scratch / f'{kind}.so'
+        installed.run(*installed.cxx, '-std=c++20', '-shared', '-fPIC', '-Dmain=use', *installed.flags('--cflags'), HERE / 'program.cpp', '-o', target,
+                      *installed.flags('--libs', static=static), *(['-Wl,--exclude-libs,ALL', '-Wl,-z,nodelete'] if static else []))
+        library = target if static else installed.lib / f'librunnel-{installed.backend}.so'
+        expect('NODELETE' in run(need('readelf'), '-d', library), f'{library} may be unloaded')
+        text = installed.run(scratch / 'program', target, library)
+        expect(text.startswith(f'{installed.backend}: '), text)
+
+
 def with_nvcc(installed, scratch):
     if installed.backend != 'cuda':
         raise Skip('not the CUDA backend')
@@ -443,7 +457,7 @@ def finds_races(installed, scratch):
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
              beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos, comm_pkg_config, comm_cmake, comm_missing,
              cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings,
-             without_rtti, hidden_symbols, link_time_optimisation, static_library, own_cpp_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, with_nvcc, with_hipcc, finds_races]
+             without_rtti, hidden_symbols, link_time_optimisation, static_library, own_cpp_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, unloaded_plugin, with_nvcc, with_hipcc, finds_races]
 
 
 def attempt(consumer, number, installed, folder):

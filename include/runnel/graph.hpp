@@ -105,13 +105,14 @@ class Graph {
   /// @throws as capture(); errc::invalid_handle if the node is of another graph, or of the work
   /// before an update() of the whole graph; errc::invalid_argument for other work;
   /// errc::not_supported for changes that the runtime cannot make: other kinds of memory, other
-  /// forms of a copy, or a 2D fill of another size. The node is unchanged then
+  /// forms of a copy, or a 2D fill of another size; also for a host function that other code has
+  /// passed to the runtime. The node is unchanged then
   template <std::invocable F>
   void update(StreamRef stream, GraphNode node, F&& work);
   /// Disables a node, or enables it again: a disabled copy, fill, kernel or host function does
   /// nothing, from the next launch on. Launches that were enqueued before are not affected. @throws
-  /// errc::invalid_handle as update(); errc::not_supported for other nodes, and on HIP before 5.6
-  /// for all but host functions
+  /// errc::invalid_handle as update(); errc::not_supported for other nodes, for a host function
+  /// that other code has passed to the runtime, and on HIP before 5.6 for all but host functions
   void set_enabled(GraphNode node, bool enabled);
 
   /// The number of operations in the graph.

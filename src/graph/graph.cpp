@@ -515,7 +515,7 @@ void Graph::change(GraphNode node, GraphNode from, Graph fresh) {
                 "the work has to be one operation of the same kind as the node");
   const std::lock_guard lock{state.launching};
   if (kind == backend::NodeKind::host_function)
-    state.functions->change(data_of(node.handle_, operation), *other.functions);
+    state.functions->change(data_of(node.handle_, operation), *other.functions, operation);
   else if (!can_be_disabled(kind) ||
            (kind == backend::NodeKind::copy && !(node.is_flat_ && from.is_flat_)))
     throw_error(errc::not_supported, operation,
@@ -537,7 +537,7 @@ void Graph::set_enabled(GraphNode node, bool enabled) {
   const std::lock_guard lock{state.launching};
   state.disabled.reserve(state.disabled.size() + 1);
   if (kind == backend::NodeKind::host_function) {
-    state.functions->set_enabled(data_of(node.handle_, operation), enabled);
+    state.functions->set_enabled(data_of(node.handle_, operation), enabled, operation);
   } else {
     const ScopedDevice on{state.device, operation};
     check(backend::graph_enable_node(state.executable, node.handle_, enabled), operation);

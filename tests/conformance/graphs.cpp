@@ -950,6 +950,8 @@ TEST_F(Graphs, CallsInABrokenCaptureNameTheCallThatHasBrokenIt) {
         text_of([&] { on.launch_host_func([] {}); }),
         text_of([&] { on.wait_event(outside); }),
         text_of([&] { on.wait_stream(other); }),
+        text_of([&] { static_cast<void>(on.record_event()); }),
+        text_of([&] { static_cast<void>(TimedEvent{on}); }),
         text_of([&] { static_cast<void>(on.query()); }),
         text_of([&] { on.synchronize(); }),
         text_of([&] { on.on_complete([](const Outcome&) {}); }),

@@ -48,7 +48,7 @@ class GraphNode {
 /// fill, a kernel, a host function or an event. Call it on the thread that submitted the operation,
 /// before anything else is submitted. @throws errc::capture if the stream is not being captured by
 /// the library; errc::invalid_argument if the last operation was a wait that joins streams, or if
-/// there was none
+/// there was none. After a wait, CUDA and HIP may instead return the node that it waits for
 [[nodiscard]] GraphNode last_node(StreamRef stream);
 
 /// Owns a graph. The memory that its work uses must live as long as the graph, except memory that
@@ -83,7 +83,8 @@ class Graph {
   /// they use the same memory.
   /// @throws errc::invalid_argument for a stream of another device; in a capture
   /// errc::not_supported if memory is allocated or freed in the graph or a node is disabled, and
-  /// errc::capture if other code has begun the capture
+  /// errc::capture if other code has begun the capture. Only CUDA may then take a graph as a node
+  /// that has neither host functions nor external events nor objects that were passed to keep().
   void launch(StreamRef stream) const;
   /// The same on the current stream.
   void launch() const { launch(current_stream()); }

@@ -175,6 +175,20 @@ TEST_F(Capture, AHostFunctionOfOtherCodeCannotBeChanged) {
   EXPECT_EQ(ours, 2);
 }
 
+TEST_F(Capture, AGraphThatOwnsWhatItsNodesUseIsNoNode) {
+  Event event{{.external = true}};
+  const Graph graphs[] = {
+      capture(stream(), [&] { stream().launch_host_func([] {}); }),
+      capture(stream(), [&] { keep(stream(), std::make_unique<int>(0)); }),
+      capture(stream(), [&] { event.record(stream()); }),
+      capture(stream(), [&] { stream().wait_event(event); }),
+  };
+  begin();
+  for (const Graph& graph : graphs)
+    EXPECT_EQ(code_of([&] { graph.launch(stream()); }), errc::capture);
+  EXPECT_EQ(end(), 0U);
+}
+
 // Asking whether the stream is captured would make a query too slow. So the runtime refuses it,
 // which ends the capture, and the library reports errc::capture.
 TEST_F(Capture, QueriesAreRefusedAndKeepTheCapture) {

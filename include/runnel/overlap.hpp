@@ -45,8 +45,8 @@ struct OverlapProgress {
 
 /// Options of overlap(). All of them have defaults.
 struct OverlapOptions {
-  /// Items in a chunk (0 = automatic, default: 32 MiB, 64 MiB in pageable memory, less if the input
-  /// or the device is small).
+  /// Items in a chunk (0 = automatic, default: 32 MiB, 128 MiB in pageable memory, less if the
+  /// input or the device is small).
   std::size_t chunk = 0;
   /// Chunks in flight: those in each device's memory at one time (0 = automatic, default: 4, fewer
   /// if the device is small or its memory is in use).

@@ -22,7 +22,7 @@ using Kind = OverlapEnd::Kind;
 
 constexpr std::size_t usual_chunk_bytes = std::size_t{32} << 20;
 // Large enough that the pieces of its staged copies are worth their cost.
-constexpr std::size_t staged_chunk_bytes = std::size_t{64} << 20;
+constexpr std::size_t staged_chunk_bytes = std::size_t{128} << 20;
 // The fixed cost of a smaller transfer exceeds the cost of its bytes.
 constexpr std::size_t smallest_chunk_bytes = std::size_t{1} << 20;
 // In and out. One smaller staged copy does not keep the workers busy.

@@ -22,9 +22,8 @@ namespace {
 
 constinit sync::Atomic<Slot*> default_slots[max_devices];
 
-void make_default(Slot& slot, int device, native::stream handle) noexcept {
+void make_default(Slot& slot, native::stream handle) noexcept {
   slot.handle = handle;
-  slot.device = device;
   slot.owned = false;
   slot.blocking = true;
   slot.is_default = true;
@@ -66,8 +65,8 @@ StreamRef default_stream_of(int device) {
   sync::Atomic<Slot*>& entry = default_slots[device];
   Slot* slot = entry.load(std::memory_order_acquire);
   if (slot == nullptr) {
-    Slot* const fresh = take_slot();
-    make_default(*fresh, device, backend::default_stream());
+    Slot* const fresh = take_slot(device);
+    make_default(*fresh, backend::default_stream());
     publish_default(fresh);
     if (entry.compare_exchange_strong(slot, fresh, std::memory_order_acq_rel))
       emit_default_made(*(slot = fresh));
@@ -83,8 +82,8 @@ StreamRef StreamRef::per_thread_default(Device device) {
   const detail::DeviceCall call{device.ordinal(), "get the thread's default stream"};
   detail::Slot*& slot = detail::this_threads_defaults()[static_cast<std::size_t>(call.device())];
   if (slot == nullptr) {
-    detail::Slot* const fresh = detail::take_slot();
-    detail::make_default(*fresh, call.device(), backend::per_thread_default_stream());
+    detail::Slot* const fresh = detail::take_slot(call.device());
+    detail::make_default(*fresh, backend::per_thread_default_stream());
     fresh->thread = detail::this_thread_id();
     detail::publish_default(fresh);
     detail::emit_default_made(*(slot = fresh));

@@ -49,7 +49,7 @@ StreamRef view_internal_stream(native::stream stream, int device) {
   const NativeStream own{stream, device, false};
   Slot* slot = nullptr;
   if (wrap_handle(slot, own, Wrap::view) == Wrapped::needs_slot) {
-    Slot* const fresh = take_slot();
+    Slot* const fresh = take_slot(device);
     slot = fresh;
     // Another thread has published a slot first.
     if (wrap_handle(slot, own, Wrap::view) != Wrapped::published) return_slot(fresh);

@@ -2,6 +2,7 @@
 #include "stream/slots.hpp"
 
 #include "base/announce.hpp"
+#include "base/max_devices.hpp"
 #include "base/spin_lock.hpp"
 #include "stream/handle_table.hpp"
 #include "stream/operations.hpp"
@@ -20,7 +21,7 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-// Slots are never freed: a stale view may still read its slot.
+// Slots are never freed, and never used for another device: a stale view may still read its slot.
 struct SlotBatch {
   std::array<Slot, 32> slots{};
   SlotBatch* next = nullptr;
@@ -30,7 +31,7 @@ struct SlotBatch {
 constinit SpinLock slots_lock;
 constinit std::uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
-constinit Slot* free_list = nullptr;
+constinit Slot* free_slots[max_devices] = {};
 constinit HandleTable table;
 
 thread_local constinit char thread_mark = 0;
@@ -57,7 +58,7 @@ void put_failure(Slot& slot, std::exception_ptr failure, std::uint64_t label) no
 
 void make_free(Slot& slot) noexcept {
   slot.state = SlotState::unused;
-  if (is_free_of_points(slot)) slot.next_free = std::exchange(free_list, &slot);
+  if (is_free_of_points(slot)) slot.next_free = std::exchange(free_slots[slot.device], &slot);
 }
 
 /// Retires the slots of orphaned views after the lock is released.
@@ -92,7 +93,6 @@ void unlist(Slot& slot, OrphanedSlots& lost) noexcept {
 
 void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
   slot.handle = stream.handle;
-  slot.device = stream.device;
   slot.blocking = stream.blocking;
   slot.owned = owned;
   slot.handle_is_known.store(true, __ATOMIC_RELAXED);
@@ -129,13 +129,15 @@ void add_reference(Slot& slot, Wrap wrap) noexcept {
 
 const void* this_thread_id() noexcept { return &thread_mark; }
 
-Slot* take_slot() {
+Slot* take_slot(int device) {
+  Slot*& free = free_slots[device];
   {
     const std::lock_guard lock{slots_lock};
-    if (free_list != nullptr) [[likely]]
-      return std::exchange(free_list, free_list->next_free);
+    if (free != nullptr) [[likely]]
+      return std::exchange(free, free->next_free);
   }
   SlotBatch* const fresh = new SlotBatch;
+  for (Slot& each : fresh->slots) each.device = device;
   const std::lock_guard lock{slots_lock};
   fresh->next = std::exchange(batches, fresh);
   for (std::size_t i = 1; i < fresh->slots.size(); ++i) make_free(fresh->slots[i]);
@@ -149,7 +151,7 @@ void return_slot(Slot* slot) noexcept {
 
 void free_waiting_slot(Slot& slot) noexcept {
   const std::lock_guard lock{slots_lock};
-  slot.next_free = std::exchange(free_list, &slot);
+  slot.next_free = std::exchange(free_slots[slot.device], &slot);
 }
 
 void publish_default(Slot* slot) noexcept {

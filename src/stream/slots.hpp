@@ -127,10 +127,10 @@ struct NativeStream {
   bool blocking;
 };
 
-/// Reserves a free slot. Its id stays 0 until it is published. Call this first, so that no later
-/// step can fail.
+/// Reserves a free slot of the device. Its id stays 0 until it is published. Call this first, so
+/// that no later step can fail.
 /// @throws std::bad_alloc
-[[nodiscard]] Slot* take_slot();
+[[nodiscard]] Slot* take_slot(int device);
 /// Returns a slot that was never published.
 void return_slot(Slot* slot) noexcept;
 /// Frees a slot when its last point is gone.

@@ -97,7 +97,7 @@ Slot& waitable_slot(StreamRef stream) {
 /// slot if it was not used.
 class SlotReservation {
  public:
-  SlotReservation() : slot_{take_slot()} {}
+  explicit SlotReservation(int device) : slot_{take_slot(device)} {}
   SlotReservation(const SlotReservation&) = delete;
   SlotReservation& operator=(const SlotReservation&) = delete;
   ~SlotReservation() {
@@ -135,7 +135,7 @@ Slot* create_stream(Device device, const StreamOptions& options) {
   const PartitionData* const part = Access::data(options.partition);
   if (part != nullptr && part->device != device.ordinal())
     throw_error(errc::invalid_argument, operation, "the partition is of another device");
-  SlotReservation reservation;
+  SlotReservation reservation{device.ordinal()};
   const ScopedDevice on{device.ordinal(), operation};
   const NativeStream made = create_native(device.ordinal(), part, options.blocking,
                                           range.clamp(options.priority).value, operation);
@@ -192,7 +192,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   Slot* slot = nullptr;
   Wrapped answer = wrap_handle(slot, stream, wrap);
   if (answer == Wrapped::needs_slot) {
-    SlotReservation reservation;
+    SlotReservation reservation{stream.device};
     slot = reservation.get();
     // Another thread may have wrapped the handle meanwhile.
     answer = wrap_handle(slot, stream, wrap);

@@ -347,6 +347,30 @@ TEST_F(Hooks, ExceptionsAfterTheStreamsEndAreReported) {
   EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).exception), "late");
 }
 
+TEST_F(Hooks, TheDeviceOfAnEndedStreamIsReported) {
+  if (Device::count() < 2) GTEST_SKIP() << "there is one device";
+  set_hook(remember);
+  Gate gate;
+  std::uint64_t id = 0;
+  {
+    const Stream stream{Device{1}};
+    id = stream.id();
+    gate.close_on(stream);
+    stream.launch_host_func([] {});
+  }
+  std::vector<Stream> later;  // of another device
+  for (int i = 0; i < 64; ++i) later.emplace_back(Device{0});
+  gate.open();
+  const auto runs_of_the_ended = [id] {
+    std::vector<int> devices;
+    for (const Told& each : all(HookKind::host_function_run))
+      if (each.event.stream == id) devices.push_back(each.event.device);
+    return devices;
+  };
+  ASSERT_TRUE(eventually([&] { return runs_of_the_ended().size() == 4; }));
+  EXPECT_EQ(runs_of_the_ended(), std::vector(4, 1));
+}
+
 TEST_F(Hooks, GraphsAreReported) {
   Stream stream, other;
   std::atomic<int> runs{0};

@@ -46,12 +46,12 @@ GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
 }
 
 void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
+  // A refused function is destroyed without the lock: its destructor may use the stream.
+  std::list<Function> fresh;
+  Function& added = fresh.emplace_back(share(std::move(function)), *this);
   const std::lock_guard lock{capturing_};
-  Function& added = functions_.emplace_back(share(std::move(function)), *this);
-  const backend::status s = backend::launch_host_func(call.handle(), &GraphFunctions::run, &added);
-  if (s == backend::ok) return;
-  functions_.pop_back();
-  throw_status(s, call.operation());
+  check(backend::launch_host_func(call.handle(), &GraphFunctions::run, &added), call.operation());
+  functions_.splice(functions_.end(), fresh);
 }
 
 void GraphFunctions::capture(const StreamCall& call, EventUse use) {

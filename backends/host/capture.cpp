@@ -154,11 +154,13 @@ const native::host_graph_node* last_node(const native::host_stream& stream) noex
   return last == steps.rend() ? nullptr : last->node;
 }
 
-CapturedMark capture_mark(const native::host_stream& stream) {
+backend::status capture_mark(const native::host_stream& stream, CapturedMark& mark) {
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;
-  if (capture == nullptr) return {};
-  return {capture, {stream.chain, capture->steps[stream.chain]}};
+  if (capture == nullptr) return backend::ok;
+  if (capture->is_broken) return broken_earlier;
+  mark = {capture, {stream.chain, capture->steps[stream.chain]}};
+  return backend::ok;
 }
 
 backend::status wait_in_capture(native::host_stream& stream, const CapturedMark& mark) {

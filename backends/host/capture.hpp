@@ -114,8 +114,8 @@ void leave_capture(native::host_stream& stream) noexcept;
                                                                 void* block);
 /// The last step of the stream's chain if it is a node; else null.
 [[nodiscard]] const native::host_graph_node* last_node(const native::host_stream& stream) noexcept;
-/// The stream's position in its capture, if there is one.
-[[nodiscard]] CapturedMark capture_mark(const native::host_stream& stream);
+/// Sets `mark` to the stream's position in its capture, if there is one.
+[[nodiscard]] backend::status capture_mark(const native::host_stream& stream, CapturedMark& mark);
 /// Orders later work of the stream after the mark. The stream joins the mark's capture.
 [[nodiscard]] backend::status wait_in_capture(native::host_stream& stream,
                                               const CapturedMark& mark);

@@ -70,7 +70,8 @@ status event_record(native::event event, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     host::Mark mark;
-    if (stream.is_captured()) mark.captured = host::capture_mark(stream);
+    if (stream.is_captured())
+      if (const status s = host::capture_mark(stream, mark.captured); s != ok) return s;
     if (mark.captured) {
       // No time is taken: the mark is a node of a graph.
     } else if (event->shared != nullptr) {

@@ -36,7 +36,8 @@ class Outcome {
   /// The same as is_ok().
   [[nodiscard]] explicit operator bool() const noexcept { return is_ok(); }
   /// The portable code; the empty code if there was no error. errc::function_failed if a host
-  /// function threw an exception that is not an Error.
+  /// function threw an exception that is neither an Error nor a std::bad_alloc, whose code is
+  /// errc::out_of_memory.
   [[nodiscard]] std::error_code code() const noexcept {
     return is_ok() ? std::error_code{} : code_;
   }  // The empty code is created here because the library may have another std::system_category().

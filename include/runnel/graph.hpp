@@ -48,7 +48,7 @@ class GraphNode {
 /// fill, a kernel, a host function or an event. Call it on the thread that submitted the operation,
 /// before anything else is submitted. @throws errc::capture if the stream is not being captured by
 /// the library; errc::invalid_argument if the last operation was a wait that joins streams, or if
-/// there was none
+/// there was none. After a wait, CUDA and HIP may instead return the node that it waits for
 [[nodiscard]] GraphNode last_node(StreamRef stream);
 
 /// Owns a graph. The memory that its work uses must live as long as the graph, except memory that
@@ -83,7 +83,8 @@ class Graph {
   /// they use the same memory.
   /// @throws errc::invalid_argument for a stream of another device; in a capture
   /// errc::not_supported if memory is allocated or freed in the graph or a node is disabled, and
-  /// errc::capture if other code has begun the capture
+  /// errc::capture if other code has begun the capture. Only CUDA may then take a graph as a node
+  /// that has neither host functions nor external events nor objects that were passed to keep().
   void launch(StreamRef stream) const;
   /// The same on the current stream.
   void launch() const { launch(current_stream()); }
@@ -105,13 +106,14 @@ class Graph {
   /// @throws as capture(); errc::invalid_handle if the node is of another graph, or of the work
   /// before an update() of the whole graph; errc::invalid_argument for other work;
   /// errc::not_supported for changes that the runtime cannot make: other kinds of memory, other
-  /// forms of a copy, or a 2D fill of another size. The node is unchanged then
+  /// forms of a copy, or a 2D fill of another size; also for a host function that other code has
+  /// passed to the runtime. The node is unchanged then
   template <std::invocable F>
   void update(StreamRef stream, GraphNode node, F&& work);
   /// Disables a node, or enables it again: a disabled copy, fill, kernel or host function does
   /// nothing, from the next launch on. Launches that were enqueued before are not affected. @throws
-  /// errc::invalid_handle as update(); errc::not_supported for other nodes, and on HIP before 5.6
-  /// for all but host functions
+  /// errc::invalid_handle as update(); errc::not_supported for other nodes, for a host function
+  /// that other code has passed to the runtime, and on HIP before 5.6 for all but host functions
   void set_enabled(GraphNode node, bool enabled);
 
   /// The number of operations in the graph.

@@ -127,8 +127,9 @@ class StreamRef {
   /// throws the first such exception; later calls do not throw it again.
   void synchronize() const;
   /// The same, but throws nothing: it clears or sets a `std::error_code` (include
-  /// <runnel/error.hpp>). errc::function_failed means that a host function threw; the next
-  /// synchronize() without an error code throws that exception.
+  /// <runnel/error.hpp>). For an exception of earlier work the code is that of Outcome::code():
+  /// errc::function_failed if a host function threw an exception of its own. The next synchronize()
+  /// without an error code throws the exception.
   template <class ErrorCode>
   auto synchronize(ErrorCode& code) const noexcept -> decltype(set_by_synchronize(code, *this)) {
     return set_by_synchronize(code, *this);

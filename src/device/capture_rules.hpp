@@ -83,7 +83,8 @@ inline constexpr std::array<CaptureRule, capture_cases> capture_rules{{
     {CaptureCase::ask_captured_event, InACapture::refused,
      "the event was recorded in a capture: it marks a place in a graph"},
     {CaptureCase::default_stream_work, InACapture::refused,
-     "a blocking stream is being captured, and work on the default stream would break the capture"},
+     "a blocking stream is being captured: until that ends, the default stream takes no work and "
+     "cannot be waited for"},
     {CaptureCase::wait_for_device, InACapture::refused,
      "a stream of the device is being captured, and the wait would break the capture"},
     {CaptureCase::overlap, InACapture::refused,

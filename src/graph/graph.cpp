@@ -439,7 +439,7 @@ void Graph::launch(StreamRef stream) const {
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool has_end_event = needs_end_event(state, call.slot());
-  if ((are_captures_open() || has_functions || has_end_event) &&
+  if ((are_captures_open() || state.functions->are_needed() || has_end_event) &&
       is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
   const StreamUse use{&call.slot(), stream.id()};
@@ -515,7 +515,7 @@ void Graph::change(GraphNode node, GraphNode from, Graph fresh) {
                 "the work has to be one operation of the same kind as the node");
   const std::lock_guard lock{state.launching};
   if (kind == backend::NodeKind::host_function)
-    state.functions->change(data_of(node.handle_, operation), *other.functions);
+    state.functions->change(data_of(node.handle_, operation), *other.functions, operation);
   else if (!can_be_disabled(kind) ||
            (kind == backend::NodeKind::copy && !(node.is_flat_ && from.is_flat_)))
     throw_error(errc::not_supported, operation,
@@ -537,7 +537,7 @@ void Graph::set_enabled(GraphNode node, bool enabled) {
   const std::lock_guard lock{state.launching};
   state.disabled.reserve(state.disabled.size() + 1);
   if (kind == backend::NodeKind::host_function) {
-    state.functions->set_enabled(data_of(node.handle_, operation), enabled);
+    state.functions->set_enabled(data_of(node.handle_, operation), enabled, operation);
   } else {
     const ScopedDevice on{state.device, operation};
     check(backend::graph_enable_node(state.executable, node.handle_, enabled), operation);

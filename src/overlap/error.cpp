@@ -5,8 +5,8 @@
 
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -51,8 +51,9 @@ class OverlapOutOfMemory final : public std::bad_alloc, public OverlapError {
 
 [[nodiscard]] OverlapText overlap_text(std::size_t chunk, const char* step,
                                        const char* reason) noexcept {
-  constexpr const char* prefix = "runnel: ";
-  if (std::strncmp(reason, prefix, std::strlen(prefix)) == 0) reason += std::strlen(prefix);
+  // The cause may be an error of this call.
+  for (const std::string_view known : {"runnel: ", "could not overlap: "})
+    if (std::string_view{reason}.starts_with(known)) reason += known.size();
   OverlapText text;
   std::snprintf(text.data(), text.size(), "runnel: could not %s: chunk %zu, %s: %s",
                 overlap_operation, chunk, step, reason);

@@ -85,6 +85,13 @@ void throw_in_capture(const Slot& slot, const char* operation, const char* reaso
   throw_error(errc::capture, operation, reason);
 }
 
+void throw_capture_query(const Slot& slot, backend::status status, const char* operation) {
+  if (!is_legacy_default(slot) || backend::classify(status) != errc::capture)
+    throw_status(status, operation);
+  backend::forget_error(status);
+  throw_error(errc::capture, operation, capture_rule(CaptureCase::default_stream_work).reason);
+}
+
 void throw_capture_status(backend::status status, const char* operation) {
   note_capture();
   if (backend::capture_fault(status) == backend::CaptureFault::broken)

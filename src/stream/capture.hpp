@@ -80,10 +80,17 @@ class CaptureChangeLock {
   Slot& slot_;
 };
 
+/// Throws the error of a query that has failed.
+[[noreturn]] void throw_capture_query(const Slot& slot, backend::status status,
+                                      const char* operation);
 /// Requires: the stream's device is current if its handle needs that.
+/// @throws errc::capture for the default stream while a blocking stream is being captured. The
+/// capture goes on.
 [[nodiscard]] inline bool is_capturing(const Slot& slot, const char* operation) {
   bool capturing = false;
-  check(query_capture(slot.handle, capturing), operation);
+  const backend::status s = query_capture(slot.handle, capturing);
+  if (s != backend::ok) [[unlikely]]
+    throw_capture_query(slot, s, operation);
   return capturing;
 }
 
@@ -116,13 +123,7 @@ inline void refuse_in_capture(const Slot& slot, const char* operation, CaptureCa
 inline void refuse_beside_capture(const Slot& slot, const char* operation) {
   if (!are_captures_open() || !is_legacy_default(slot)) return;
   const ScopedDevice on{slot.device, operation};
-  bool capturing = false;
-  // The runtime then returns an error, which invalidates nothing.
-  const backend::status s = query_capture(slot.handle, capturing);
-  if (s == backend::ok) return;
-  if (backend::classify(s) != errc::capture) throw_status(s, operation);
-  backend::forget_error(s);
-  throw_error(errc::capture, operation, capture_rule(CaptureCase::default_stream_work).reason);
+  static_cast<void>(is_capturing(slot, operation));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -46,12 +46,12 @@ GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
 }
 
 void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
+  // A refused function is destroyed without the lock: its destructor may use the stream.
+  std::list<Function> fresh;
+  Function& added = fresh.emplace_back(share(std::move(function)), *this);
   const std::lock_guard lock{capturing_};
-  Function& added = functions_.emplace_back(share(std::move(function)), *this);
-  const backend::status s = backend::launch_host_func(call.handle(), &GraphFunctions::run, &added);
-  if (s == backend::ok) return;
-  functions_.pop_back();
-  throw_status(s, call.operation());
+  check(backend::launch_host_func(call.handle(), &GraphFunctions::run, &added), call.operation());
+  functions_.splice(functions_.end(), fresh);
 }
 
 void GraphFunctions::capture(const StreamCall& call, EventUse use) {
@@ -153,10 +153,20 @@ void GraphFunctions::discard() noexcept {
   }
 }
 
-/// Requires: a node of this graph calls the function.
-GraphFunctions::Function& GraphFunctions::find(const void* node_data) noexcept {
-  return *std::find_if(functions_.begin(), functions_.end(),
-                       [=](const Function& each) { return &each == node_data; });
+namespace {
+[[noreturn]] void throw_foreign_function(const char* operation) {
+  throw_error(errc::not_supported, operation,
+              "other code has passed the host function to the runtime, so that the library cannot "
+              "change it: use launch_host_func()");
+}
+}  // namespace
+
+/// The function that the node calls.
+GraphFunctions::Function& GraphFunctions::find(const void* node_data, const char* operation) {
+  const auto found = std::find_if(functions_.begin(), functions_.end(),
+                                  [=](const Function& each) { return &each == node_data; });
+  if (found == functions_.end()) throw_foreign_function(operation);
+  return *found;
 }
 
 void GraphFunctions::add_version(Function& function, SharedFunction called) {
@@ -176,15 +186,16 @@ void GraphFunctions::add_version(Function& function, SharedFunction called) {
   versions.push_back({count_ + 1, std::move(called)});
 }
 
-void GraphFunctions::change(const void* node_data, GraphFunctions& from) {
-  Function& function = find(node_data);
+void GraphFunctions::change(const void* node_data, GraphFunctions& from, const char* operation) {
+  Function& function = find(node_data, operation);
+  if (from.functions_.empty()) throw_foreign_function(operation);
   SharedFunction latest = from.functions_.front().latest;
   if (function.is_enabled) add_version(function, latest);
   function.latest.swap(latest);
 }
 
-void GraphFunctions::set_enabled(const void* node_data, bool enabled) {
-  Function& function = find(node_data);
+void GraphFunctions::set_enabled(const void* node_data, bool enabled, const char* operation) {
+  Function& function = find(node_data, operation);
   if (function.is_enabled == enabled) return;
   add_version(function, enabled ? function.latest : nullptr);
   function.is_enabled = enabled;

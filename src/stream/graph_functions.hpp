@@ -40,6 +40,8 @@ class GraphFunctions {
 
   /// Whether there are neither functions nor objects.
   [[nodiscard]] bool is_empty() const noexcept { return functions_.empty() && kept_.empty(); }
+  /// Whether nodes use something that a Graph has to own: functions, objects or events.
+  [[nodiscard]] bool are_needed() const noexcept { return !is_empty() || !events_.empty(); }
   /// Adds a node that calls the function to the stream's capture.
   void capture(const StreamCall& call, OwnedFunction function);
   /// Adds a node that records an event or waits for it.
@@ -48,9 +50,10 @@ class GraphFunctions {
   /// `node_data` is the argument of the runtime's callback. A function that no launch needs is
   /// destroyed after its last run, or here. change() takes the only function of `from`. Requires:
   /// no launch begins meanwhile.
-  /// @throws std::bad_alloc; nothing has changed then
-  void change(const void* node_data, GraphFunctions& from);
-  void set_enabled(const void* node_data, bool enabled);
+  /// @throws errc::not_supported for a function that other code has passed to the runtime;
+  /// std::bad_alloc; nothing has changed then
+  void change(const void* node_data, GraphFunctions& from, const char* operation);
+  void set_enabled(const void* node_data, bool enabled, const char* operation);
   /// @} Adds the child graph as a node of the stream's capture. The captured graph then shares the
   /// functions and the kept objects of the child.
   void capture(const StreamCall& call, GraphFunctions& child, native::graph graph,
@@ -116,7 +119,7 @@ class GraphFunctions {
   static void call(HostFunction& function, const Launches& launch) noexcept;
   [[nodiscard]] Run begin_run(Function& function) noexcept;
   [[nodiscard]] SharedFunction end_run(Function& function) noexcept;
-  [[nodiscard]] Function& find(const void* node_data) noexcept;
+  [[nodiscard]] Function& find(const void* node_data, const char* operation);
   /// The runs from the next launch on call `called`, or nothing if it is null.
   /// @throws std::bad_alloc; nothing has changed then
   void add_version(Function& function, SharedFunction called);

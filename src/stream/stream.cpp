@@ -20,10 +20,12 @@
 #include "stream/stream_point.hpp"
 #include "stream/wait_limit.hpp"
 
+#include <runnel/completion.hpp>
 #include <runnel/event.hpp>
 #include <runnel/stoppable.hpp>
 
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -345,9 +347,9 @@ void StreamRef::synchronize() const {
 
 void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
   catch_errors_into(code, [&] {
-    const Slot& slot = synchronize_slot(stream);
-    if (slot.has_failure.load(std::memory_order_acquire)) [[unlikely]]
-      code = errc::function_failed;
+    Slot& slot = synchronize_slot(stream);
+    if (std::exception_ptr failure = kept_failure(slot); failure != nullptr) [[unlikely]]
+      code = Outcome{std::move(failure)}.code();
   });
 }
 

@@ -510,8 +510,11 @@ TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
     }
     ASSERT_EQ(mprotect(pages.data() + 4 * page, page, up ? PROT_NONE : PROT_READ), 0);
     copy_batch(stream, list);
-    EXPECT_EQ(code_of([&] { stream.synchronize(); }),
-              up ? errc::unreadable_source : errc::unwritable_destination);
+    const errc expected = up ? errc::unreadable_source : errc::unwritable_destination;
+    std::error_code code;
+    stream.synchronize(code);
+    EXPECT_EQ(code, expected);
+    EXPECT_EQ(code_of([&] { stream.synchronize(); }), expected);
     if (!up) {
       EXPECT_EQ(pages.data()[15 * page], 3) << "the other pages arrive all the same";
     }

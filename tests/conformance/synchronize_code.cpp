@@ -86,4 +86,14 @@ TEST_F(SynchronizeCode, LeavesTheExceptionOfAHostFunctionToBeThrown) {
   EXPECT_EQ(code, std::error_code{});
 }
 
+TEST_F(SynchronizeCode, SetsTheCodeOfAnErrorOfEarlierWork) {
+  Stream stream;
+  stream.launch_host_func([&] { stream.synchronize(); });
+  std::error_code code;
+  stream.synchronize(code);
+  EXPECT_EQ(code, errc::not_permitted);
+  EXPECT_EQ(stream.future().outcome().code(), code);
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), code);
+}
+
 }  // namespace

@@ -151,6 +151,44 @@ TEST_F(Capture, HostFunctionsAreRefused) {
   EXPECT_TRUE(ran);
 }
 
+TEST_F(Capture, AHostFunctionOfOtherCodeCannotBeChanged) {
+  int theirs = 0, ours = 0;
+  const auto count = [](void* number) { ++*static_cast<int*>(number); };
+  const auto launch_theirs = [&] {
+    EXPECT_EQ(CALL(LaunchHostFunc)(stream().native(), count, &theirs), API(Success));
+  };
+  const auto launch_ours = [&] { stream().launch_host_func([&] { ++ours; }); };
+  GraphNode first, second;
+  Graph graph = capture(stream(), [&] {
+    launch_theirs();
+    first = last_node(stream());
+    launch_ours();
+    second = last_node(stream());
+  });
+  EXPECT_EQ(code_of([&] { graph.set_enabled(first, false); }), errc::not_supported);
+  EXPECT_EQ(code_of([&] { graph.update(stream(), first, launch_ours); }), errc::not_supported);
+  EXPECT_EQ(code_of([&] { graph.update(stream(), second, launch_theirs); }), errc::not_supported);
+  graph.launch(stream());
+  capture(stream(), [&] { graph.launch(stream()); }).launch(stream());
+  stream().synchronize();
+  EXPECT_EQ(theirs, 2);
+  EXPECT_EQ(ours, 2);
+}
+
+TEST_F(Capture, AGraphThatOwnsWhatItsNodesUseIsNoNode) {
+  Event event{{.external = true}};
+  const Graph graphs[] = {
+      capture(stream(), [&] { stream().launch_host_func([] {}); }),
+      capture(stream(), [&] { keep(stream(), std::make_unique<int>(0)); }),
+      capture(stream(), [&] { event.record(stream()); }),
+      capture(stream(), [&] { stream().wait_event(event); }),
+  };
+  begin();
+  for (const Graph& graph : graphs)
+    EXPECT_EQ(code_of([&] { graph.launch(stream()); }), errc::capture);
+  EXPECT_EQ(end(), 0U);
+}
+
 // Asking whether the stream is captured would make a query too slow. So the runtime refuses it,
 // which ends the capture, and the library reports errc::capture.
 TEST_F(Capture, QueriesAreRefusedAndKeepTheCapture) {

@@ -15,6 +15,8 @@ def scenarios_of(program, environment, only, collectives=False):
         is_fit = name.startswith("ccl_") and "STANDIN_CCL_FAULT" not in settings if collectives else "SWEEP_ONLY" not in settings
         if is_fit and (not only or name in only):
             found[name] = settings
+    if unknown := set(only or ()) - set(found):
+        raise SystemExit(f"no such scenario: {', '.join(sorted(unknown))}")
     return found
 
 

@@ -42,7 +42,8 @@ class RaceChecker {
   static void set_handler(Handler handler, void* data = nullptr);
 
   /// @{ Declares that the calling thread is about to read, or write, `bytes` bytes. Inside a host
-  /// function the access is treated as the stream's work.
+  /// function the access is treated as work of its stream, at the place where the function was
+  /// launched. Ignored inside a host function of a graph.
   static void host_reads(const void* pointer, std::size_t bytes);
   static void host_writes(const void* pointer, std::size_t bytes);
   ///@}

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <set>
@@ -27,7 +28,7 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace checker {
 
-thread_local constinit std::uint64_t host_function_stream = 0;
+thread_local constinit std::uint64_t host_function = 0;
 
 namespace {
 
@@ -143,9 +144,17 @@ void forget_some(CheckerState& s) {
 struct CheckedOperation {
   std::optional<std::uint32_t> stream;
   Use use;
+  // Uses of operations that were submitted after it may have been noted already.
+  bool is_running_function = false;
 
-  [[nodiscard]] bool is_after(const Use& earlier, const Order& order) const {
-    return stream ? order.is_before(earlier.epoch, *stream) : order.is_complete(earlier.epoch);
+  [[nodiscard]] bool is_after(const Use& noted, const Order& order) const {
+    return stream ? order.is_before(noted.epoch, *stream) : order.is_complete(noted.epoch);
+  }
+  [[nodiscard]] bool is_before(const Use& noted, const Order& order) const {
+    return is_running_function && order.is_awaited(use.epoch, noted.epoch);
+  }
+  [[nodiscard]] bool is_ordered(const Use& noted, const Order& order) const {
+    return is_after(noted, order) || is_before(noted, order);
   }
 };
 
@@ -202,18 +211,21 @@ class Visit {
 
   void use(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
     if (segment.last == Segment::Last::freed) return use_freed(side, at, segment);
-    if (segment.last == Segment::Last::written && !operation_.is_after(segment.write, state_.order))
+    if (segment.last == Segment::Last::written &&
+        !operation_.is_ordered(segment.write, state_.order))
       add(fault_of(operation_, segment.write), segment.write, MemoryAccess::write, side.access, at,
           segment);
     if (side.access == MemoryAccess::write)
       for (const Use& read : segment.reads)
-        if (!operation_.is_after(read, state_.order))
+        if (!operation_.is_ordered(read, state_.order))
           add(fault_of(operation_, read), read, MemoryAccess::read, side.access, at, segment);
     if (operation_.stream && !side.is_done) note(side.access, segment);
   }
 
   /// The addresses may have been reused by an allocation that the checker has not seen.
   void use_freed(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
+    // The memory may have been freed behind the function, which is then allowed.
+    if (operation_.is_running_function) return;
     PointerInfo info{MemoryKind::pageable, Device{0}};
     const bool is_known = side.kind && *side.kind != MemoryKind::pageable;
     if (!is_known &&
@@ -227,15 +239,19 @@ class Visit {
   }
 
   void note(MemoryAccess access, Segment& segment) {
+    const auto is_later = [&](const Use& noted) {
+      return operation_.is_before(noted, state_.order);
+    };
+    if (segment.last == Segment::Last::written && is_later(segment.write)) return;
     if (access == MemoryAccess::write) {
       segment.last = Segment::Last::written;
       segment.write = operation_.use;
-      segment.reads.clear();
+      std::erase_if(segment.reads, std::not_fn(is_later));
       return;
     }
     for (Use& read : segment.reads)
       if (read.epoch.stream == operation_.use.epoch.stream) {
-        read = operation_.use;
+        if (!is_later(read)) read = operation_.use;
         return;
       }
     segment.reads.push_back(operation_.use);
@@ -293,6 +309,12 @@ void uses_memory_at_once(const StreamInfo& stream, const char* operation,
 
 void submits_work(const StreamInfo& stream) noexcept {
   change_state([&](CheckerState& s) { s.order.begin(number_of(s, stream)); });
+}
+void submits_function(const StreamInfo& stream, std::uint64_t operation) noexcept {
+  change_state([&](CheckerState& s) { s.order.begin_function(number_of(s, stream), operation); });
+}
+void ends_function(std::uint64_t operation) noexcept {
+  change_state([&](CheckerState& s) { s.order.end_function(operation); });
 }
 void records_event(const StreamInfo& stream, native::event event) noexcept {
   change_state([&](CheckerState& s) { s.order.record(event, number_of(s, stream)); });
@@ -408,9 +430,9 @@ void host_uses(const char* operation, MemoryAccess access, const void* pointer,
     FirstFinding found;
     CheckedOperation use{std::nullopt, {{}, operation, stack}};
     if (detail::in_host_function) {
-      use.stream = s.order.find(host_function_stream);
-      if (!use.stream) return found;
-      use.use.epoch = s.order.begin(*use.stream);
+      const std::optional<Epoch> function = s.order.find_function(host_function);
+      if (!function) return found;
+      use = {function->stream, {*function, operation, stack}, true};
     }
     Visit{s, use, found}.use({access, {pointer, bytes, bytes, 1}, std::nullopt, false});
     return found;

@@ -36,6 +36,10 @@ void uses_memory_at_once(const StreamInfo& stream, const char* operation,
 /// The stream's next operation uses no memory that the checker knows of. It still takes part in the
 /// order of default and blocking streams.
 void submits_work(const StreamInfo& stream) noexcept;
+/// The same for a host function, whose accesses are declared while it runs. `operation`: the number
+/// of its launch.
+void submits_function(const StreamInfo& stream, std::uint64_t operation) noexcept;
+void ends_function(std::uint64_t operation) noexcept;
 void records_event(const StreamInfo& stream, native::event event) noexcept;
 /// Other code may have recorded the event.
 void adopts_event(native::event event) noexcept;
@@ -63,8 +67,8 @@ void pins(const void* pointer, std::size_t bytes) noexcept;
 /// Unpins memory. Reports streams that may still use it.
 void unpins(const void* pointer, std::size_t bytes) noexcept;
 
-/// The stream of the calling thread's last host function. Valid while detail::in_host_function is
-/// true.
-extern thread_local constinit std::uint64_t host_function_stream;
+/// The number of the launch of the host function that the calling thread runs; 0: it runs none, or
+/// one of a graph, or the launch was not observed.
+extern thread_local constinit std::uint64_t host_function;
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

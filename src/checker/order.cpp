@@ -74,6 +74,11 @@ Epoch Order::begin(std::uint32_t number) {
   return {number, ++stream.submitted};
 }
 
+std::optional<Epoch> Order::find_function(std::uint64_t operation) const {
+  const auto found = functions_.find(operation);
+  return found != functions_.end() ? std::optional{found->second} : std::nullopt;
+}
+
 void Order::release_stream(std::uint64_t id, native::stream handle) {
   if (const std::optional<std::uint32_t> number = find(id)) borrowed_[handle] = *number;
 }
@@ -134,6 +139,8 @@ void Order::complete_device(int device) {
 void Order::forget_complete() {
   const auto is_unwanted = [&](const Epoch& epoch) { return is_complete(epoch); };
   for (auto& [event, clock] : events_) clock.erase_if(is_unwanted);
+  // Those whose launch failed, and those that a lost device has dropped.
+  std::erase_if(functions_, [&](const auto& each) { return is_unwanted(each.second); });
   for (std::uint32_t i = 0; i < streams_.size(); ++i) {
     Stream& stream = streams_[i];
     stream.awaited_work.erase_if(is_unwanted);

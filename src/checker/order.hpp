@@ -32,10 +32,15 @@ class Order {
  public:
   /// The number of a stream. A new stream receives one.
   [[nodiscard]] std::uint32_t number_of(const StreamInfo& stream);
-  /// The number of the stream with this id, if it has one.
-  [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
   /// Begins an operation of the stream. First adds the order between default and blocking streams.
   Epoch begin(std::uint32_t stream);
+  ///@{ The same for a host function, which is looked up while it runs. `operation` is not 0.
+  void begin_function(std::uint32_t stream, std::uint64_t operation) {
+    functions_.insert_or_assign(operation, begin(stream));
+  }
+  [[nodiscard]] std::optional<Epoch> find_function(std::uint64_t operation) const;
+  void end_function(std::uint64_t operation) { functions_.erase(operation); }
+  ///@}
   void release_stream(std::uint64_t id, native::stream handle);
   void end_stream(std::uint64_t id);
 
@@ -58,6 +63,12 @@ class Order {
   [[nodiscard]] bool is_before(Epoch epoch, std::uint32_t stream) const noexcept {
     return epoch.stream == stream || is_complete(epoch) ||
            streams_[stream].awaited_work.number_of(epoch.stream) >= epoch.number;
+  }
+  /// Whether `waiting` runs after `awaited`. Waits that its stream has received since count, too.
+  [[nodiscard]] bool is_awaited(Epoch awaited, Epoch waiting) const noexcept {
+    return waiting.stream == awaited.stream
+               ? waiting.number > awaited.number
+               : awaited_number(waiting.stream, awaited.stream) >= awaited.number;
   }
   /// The last operation of `awaited` that the stream waits for; 0: none.
   [[nodiscard]] std::uint64_t awaited_number(std::uint32_t stream,
@@ -88,6 +99,8 @@ class Order {
     bool has_ended = false;
   };
 
+  /// The number of the stream with this id, if it has one.
+  [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
   [[nodiscard]] std::uint32_t take_number();
   /// Adds all work of the other stream so far, and whatever that work waits for.
   void add_all_of(Clock& clock, std::uint32_t stream);
@@ -99,6 +112,7 @@ class Order {
   std::unordered_map<std::uint64_t, std::uint32_t> by_id_;
   std::unordered_map<native::stream, std::uint32_t> borrowed_;
   std::unordered_map<native::event, Clock> events_;
+  std::unordered_map<std::uint64_t, Epoch> functions_;  // that have not ended
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::checker

@@ -91,6 +91,13 @@ void deallocation(const Operation& operation) noexcept {
     checker::frees(operation.to, operation.bytes);
 }
 
+/// Looked at before the launch, because the function may run before the launch returns.
+void host_function(const Operation& operation) noexcept {
+  if (operation.phase != HookPhase::before || operation.captured) return;
+  if (operation.number == 0) return checker::submits_work(info_of(operation.stream));
+  checker::submits_function(info_of(operation.stream), operation.number);
+}
+
 /// Takes no lock for a stream that the checker already knows to be complete.
 void known_complete(const Operation& operation) noexcept {
   if (operation.event != nullptr) return checker::host_waited_for_event(operation.event);
@@ -119,14 +126,17 @@ void known_complete(const Operation& operation) noexcept {
 /// runnel::.
 void check_operation(const Operation& operation) noexcept;
 void check_operation(const Operation& operation) noexcept {
-  if (operation.phase == HookPhase::before || operation.failed) return;
+  if (operation.kind == OperationKind::host_function) return host_function(operation);
+  if (operation.phase == HookPhase::before) return;
+  if (operation.kind == OperationKind::host_function_run)
+    return checker::ends_function(operation.number);
+  if (operation.failed) return;
   if (operation.kind == OperationKind::allocation) return allocation(operation);
   if (operation.captured) return;
   switch (operation.kind) {
     case OperationKind::copy:
     case OperationKind::fill:
       return copy_or_fill(operation);
-    case OperationKind::host_function:
     case OperationKind::graph_launch:
     case OperationKind::value_written:
       return checker::submits_work(info_of(operation.stream));

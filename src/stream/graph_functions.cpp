@@ -120,7 +120,7 @@ void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
   auto [launch, function] = called.graph.begin_run(called);
   const PendingRun due;
-  const InHostFunction within{launch.stream.id};
+  const InHostFunction within{0};
   if (function != nullptr) call(*function, launch);
   function = nullptr;
   const SharedFunction outdated = called.graph.end_run(called);

@@ -41,14 +41,14 @@ Operation about_run(const HostFunction& function) noexcept {
           .number = function.operation};
 }
 
-InHostFunction::InHostFunction(std::uint64_t stream) noexcept {
+InHostFunction::InHostFunction(std::uint64_t launch) noexcept {
   in_host_function = true;
-  checker::host_function_stream = stream;
+  checker::host_function = launch;
 }
 
 InHostFunction::~InHostFunction() {
   reset_thread_settings();
-  checker::host_function_stream = 0;
+  checker::host_function = 0;
   in_host_function = false;
 }
 
@@ -67,7 +67,7 @@ void run_and_destroy(OwnedFunction function) noexcept {
     counted.emplace();
     event.begin(about_run(*function));
   }
-  const InHostFunction within{id};
+  const InHostFunction within{function->operation};
   try {
     function->run(*function);
   } catch (...) {

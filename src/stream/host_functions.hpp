@@ -16,11 +16,12 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// exception can be attributed. Initially 0.
 extern thread_local constinit std::uint64_t host_function_label;
 
-/// The scope of a host function of the stream, on a thread of the runtime. Resets the thread's
+/// The scope of a host function, on a thread of the runtime. Resets the thread's
 /// settings at the end, so that the next function does not see them.
 class InHostFunction {
  public:
-  explicit InHostFunction(std::uint64_t stream) noexcept;
+  /// `launch`: the number of its launch; 0 for one of a graph, and if the launch was not observed.
+  explicit InHostFunction(std::uint64_t launch) noexcept;
   InHostFunction(const InHostFunction&) = delete;
   InHostFunction& operator=(const InHostFunction&) = delete;
   ~InHostFunction();

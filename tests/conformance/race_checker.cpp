@@ -457,6 +457,56 @@ TEST_F(MissingWait, AHostFunctionWritesWhatAnotherStreamReads) {
   Device::current().synchronize();
 }
 
+TEST_F(MissingWait, AFunctionSaysThatItWritesWhatAnotherStreamReads) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> shared(size);
+  const auto device = ready_buffer(b);
+  a.launch_host_func([&] { RaceChecker::host_writes(shared); });
+  a.synchronize();
+  a.launch_host_func([] {});
+  copy(b, shared, device);
+  a.launch_host_func([&] { RaceChecker::host_writes(shared); });
+  a.synchronize();
+  expect_report(missing_wait);
+  Device::current().synchronize();
+}
+
+TEST_F(EnoughWaits, AFunctionRunsAfterLaterWorkWasSubmitted) {
+  Stream a, b;
+  PinnedBuffer<unsigned char> in(size), out(size);
+  auto device = ready_buffer(b), other = ready_buffer(b);
+  copy(a, out, other);
+  Gate gate;
+  gate.close_on(a);
+  a.launch_host_func([&] {
+    RaceChecker::host_reads(out);
+    RaceChecker::host_writes(in);
+  });
+  b.wait_stream(a);
+  copy(b, device, in);
+  fill_bytes(b, other.data(), 1, size);
+  copy(b, out, other);
+  gate.open();
+  a.synchronize();
+  copy(b, in, device);  // This, too, waits for the function.
+  b.synchronize();
+  expect_none();
+}
+
+TEST_F(EnoughWaits, APinnedBufferIsDroppedBeforeAFunctionHasRun) {
+  Stream stream;
+  Gate gate;
+  gate.close_on(stream);
+  PinnedBuffer<unsigned char> buffer(size);
+  stream.launch_host_func(
+      [span = std::span{buffer.data(), size}] { RaceChecker::host_writes(span); });
+  buffer.record_stream(stream);
+  buffer = {};
+  gate.open();
+  stream.synchronize();
+  expect_none();
+}
+
 TEST_F(MissingWait, TheDefaultStreamDoesNotOrderWithAStreamThatIsNotBlocking) {
   Stream a;
   auto device = ready_buffer(a);

@@ -86,7 +86,8 @@ void throw_in_capture(const Slot& slot, const char* operation, const char* reaso
 }
 
 void throw_capture_query(const Slot& slot, backend::status status, const char* operation) {
-  if (!is_legacy_default(slot) || backend::classify(status) != errc::capture)
+  if (!are_captures_open() || !is_legacy_default(slot) ||
+      backend::classify(status) != errc::capture)
     throw_status(status, operation);
   backend::forget_error(status);
   throw_error(errc::capture, operation, capture_rule(CaptureCase::default_stream_work).reason);

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-RUNNEL = sys.argv[1]
+RUNNEL = os.path.abspath(sys.argv[1])  # Meson may name it from the build folder
 LIMIT_S = 120
 
 

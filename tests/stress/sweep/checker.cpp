@@ -298,16 +298,17 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") ||
                        ends_with(call, "EventRecord") || ends_with(call, "EventCreateWithFlags") ||
                        ends_with(call, "StreamIsCapturing"));
-  // it retries, with less memory if its sizes are open
   const bool overlaps = during.find("overlap") == 0;
+  const bool frees = frees_after_wait_;
+  // overlap() retries, with less memory if its sizes are open. Without memory pools an allocation
+  // waits for frees that are under way, and is tried again.
   const bool is_full =
-      fault_.code == 2 &&
-      (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
-       (overlaps && (ends_with(call, "MallocAsync") || ends_with(call, "Malloc"))));
+      fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
+                           (overlaps && ends_with(call, "MallocAsync")) ||
+                           ((overlaps || frees) && ends_with(call, "Malloc")));
   // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
   // Without memory pools a thread of the library waits for the device and frees the memory then,
   // whatever this thread does meanwhile.
-  const bool frees = frees_after_wait_;
   const bool waits_again =
       (during == "overlap, the function fails" &&
        (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||

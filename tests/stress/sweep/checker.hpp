@@ -92,6 +92,9 @@ class Checker {
   /// Allows that `count` blocks of a resource are not given back if the runtime is lost, or if a
   /// capture may use them: they stay counted.
   void keeps_resource_blocks(std::size_t count) { kept_blocks_ = count; }
+  /// Allows that `count` callables that a graph keeps are never destroyed if the runtime is lost:
+  /// it can then never be known that its launches are complete.
+  void keeps_objects(int count) { kept_objects_ = count; }
   /// The device has no pools, so that calls may free memory after waiting for it. Such a wait,
   /// which cannot throw, is tried twice.
   void frees_after_wait() { frees_after_wait_ = true; }
@@ -158,6 +161,7 @@ class Checker {
   std::size_t kept_events_ = 0;
   std::size_t kept_streams_ = 0;
   std::size_t kept_blocks_ = 0;
+  int kept_objects_ = 0;
   bool frees_after_wait_ = false;
   bool enqueues_several_ = false;
   bool watches_ = false;

@@ -1144,6 +1144,7 @@ void graphs(Checker& c) {
 /// Nodes of events, changed and disabled nodes, and a graph within a graph.
 void graph_nodes(Checker& c) {
   c.keeps_streams(4);
+  c.keeps_objects(1);
   Bystander b;
   if (!b.start(c)) return;
   std::optional<Stream> stream;

@@ -2,6 +2,7 @@
 #include "completions.hpp"
 
 #include "errors.hpp"
+#include "waits.hpp"
 
 #include <runnel/completion.hpp>
 
@@ -141,9 +142,8 @@ void bind_completions(nb::module_& module) {
   module.def(
       "_finish",
       [](double seconds) {
-        const auto time = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-            std::chrono::duration<double>{seconds});
-        const bool is_quiet = unlocked([time] { return runnel::quiesce_for(time); });
+        const bool is_quiet =
+            unlocked([seconds] { return runnel::quiesce_for(duration_of(seconds)); });
         drop_now();
         return is_quiet;
       },
@@ -151,7 +151,8 @@ void bind_completions(nb::module_& module) {
       "Waits until no host function is enqueued or runs. False: the time ran out first.");
   module.def("_park", &park_threads, "From now on other threads do not come back from a call.");
   module.def(
-      "_close", &close_interpreter, nb::arg("seconds"),
+      "_close", [](double seconds) { return close_interpreter(duration_of(seconds)); },
+      nb::arg("seconds"),
       "From now on no thread of the library begins to call Python. Waits for those that do.\n"
       "False: the time ran out first.");
 }

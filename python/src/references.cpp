@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <thread>
 
 namespace binding {
@@ -88,28 +87,20 @@ void Unlocked::lock_again(PyThreadState* state) noexcept {
   detail::returning.fetch_sub(1, std::memory_order_release);
 }
 
-namespace {
-void wait_for_none(const std::atomic<int>& threads) {
-  PyThreadState* const state = PyEval_SaveThread();
-  while (threads.load() != 0) std::this_thread::yield();
-  PyEval_RestoreThread(state);
-}
-}  // namespace
-
 void park_threads() {
   detail::is_exempt = true;
   detail::is_parking = true;
-  wait_for_none(detail::returning);
+  PyThreadState* const state = PyEval_SaveThread();
+  while (detail::returning.load() != 0) std::this_thread::yield();
+  PyEval_RestoreThread(state);
 }
 
-bool close_interpreter(double seconds) {
-  using clock = std::chrono::steady_clock;
+bool close_interpreter(std::chrono::steady_clock::duration time) {
   detail::is_closed = true;
-  const clock::time_point end = clock::now() + std::chrono::duration_cast<clock::duration>(
-                                                   std::chrono::duration<double>{seconds});
+  const auto end = std::chrono::steady_clock::now() + time;
   return unlocked([end] {
     while (detail::within.load() != 0) {
-      if (clock::now() >= end) return false;
+      if (std::chrono::steady_clock::now() >= end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }
     return true;

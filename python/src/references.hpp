@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -74,7 +75,7 @@ class Interpreter {
 void park_threads();
 /// The second: no thread of the library enters the interpreter any more. Waits at most that long
 /// for those within, and tells whether all have left.
-[[nodiscard]] bool close_interpreter(double seconds);
+[[nodiscard]] bool close_interpreter(std::chrono::steady_clock::duration time);
 
 /// Gives the interpreter's lock up for a scope.
 class Unlocked {

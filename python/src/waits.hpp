@@ -12,6 +12,11 @@
 
 namespace binding {
 
+[[nodiscard]] inline std::chrono::steady_clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>{seconds});
+}
+
 /// Calls `wait_some(time)`, which waits at most that long and tells whether it is done, without the
 /// interpreter's lock, until it is, and looks at signals between. @throws TimeoutError after
 /// `seconds`, and what a signal's handler raises
@@ -24,9 +29,7 @@ void wait_in_slices(std::optional<double> seconds, const char* what, F&& wait_so
     refuse_value("timeout is a number of seconds, or None for no limit, not NaN");
   const bool is_bounded = seconds && *seconds < 1e9;  // more is no limit
   const clock::time_point end =
-      is_bounded ? clock::now() + std::chrono::duration_cast<clock::duration>(
-                                      std::chrono::duration<double>{std::max(*seconds, 0.0)})
-                 : clock::time_point::max();
+      is_bounded ? clock::now() + duration_of(std::max(*seconds, 0.0)) : clock::time_point::max();
   for (;;) {
     const clock::duration left = is_bounded ? end - clock::now() : clock::duration{slice};
     if (unlocked([&] {

@@ -439,7 +439,7 @@ void Graph::launch(StreamRef stream) const {
   const std::lock_guard lock{state.launching};
   const bool has_functions = !state.functions->is_empty();
   const bool has_end_event = needs_end_event(state, call.slot());
-  if ((are_captures_open() || state.functions->are_needed() || has_end_event) &&
+  if ((are_captures_open() || state.functions->owns_anything() || has_end_event) &&
       is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
   const StreamUse use{&call.slot(), stream.id()};

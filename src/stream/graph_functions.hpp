@@ -40,8 +40,8 @@ class GraphFunctions {
 
   /// Whether there are neither functions nor objects.
   [[nodiscard]] bool is_empty() const noexcept { return functions_.empty() && kept_.empty(); }
-  /// Whether nodes use something that a Graph has to own: functions, objects or events.
-  [[nodiscard]] bool are_needed() const noexcept { return !is_empty() || !events_.empty(); }
+  /// Whether nodes use what only the Graph owns: functions, objects or events.
+  [[nodiscard]] bool owns_anything() const noexcept { return !is_empty() || !events_.empty(); }
   /// Adds a node that calls the function to the stream's capture.
   void capture(const StreamCall& call, OwnedFunction function);
   /// Adds a node that records an event or waits for it.

@@ -20,7 +20,6 @@
 #include <runnel/detail/access.hpp>
 
 #include <cmath>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -130,19 +129,17 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
   if (options_.interprocess)
     throw_error(errc::not_supported, call.operation(),
                 "an event that processes share cannot be a node of a graph");
-  const std::lock_guard lock{changing_nodes};
-  CurrentNode present{nodes_};
   // A new node was never recorded: until the first launch the event counts as complete.
-  EventRef node = present
-                      ? std::move(present).reference()
-                      : make_event(call.slot().device, kind_of(timed_, options_), call.operation());
+  EventRef node = CurrentNode{nodes_}.reference();
+  if (!node)
+    node = publish_first(
+        nodes_, make_event(call.slot().device, kind_of(timed_, options_), call.operation()));
   if (records && node->device != call.slot().device)
     throw_error(errc::invalid_argument, call.operation(),
                 "the event is of another device than the stream, and a graph cannot replace it");
   node->is_in_graph.store(true, std::memory_order_relaxed);
   // each launch records the event, too
   node->thread.store(several_threads, std::memory_order_seq_cst);
-  if (!present) publish_first(nodes_, node.share());
   return node;
 }
 
@@ -268,7 +265,7 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
       ownership == Ownership::take ? EventNode::Origin::taken : EventNode::Origin::borrowed);
   node->kind.interprocess = options_.interprocess;
   node->is_shared = options_.interprocess;  // so that it is not exported again
-  publish_first(nodes_, std::move(node));
+  static_cast<void>(publish_first(nodes_, std::move(node)));
   emit_adopted(handle);
 }
 
@@ -288,18 +285,15 @@ IpcEventHandle EventBase::export_event() {
   if (!options_.interprocess)
     throw_error(errc::invalid_argument, operation,
                 "it was made without EventOptions{.interprocess = true}");
-  const std::lock_guard lock{changing_nodes};
-  CurrentNode present{nodes_};
-  if (present && present->is_shared && present->origin == EventNode::Origin::taken)
+  EventRef node = CurrentNode{nodes_}.reference();
+  if (node && node->is_shared && node->origin == EventNode::Origin::taken)
     throw_error(errc::invalid_argument, operation,
                 "the event is another process's: send on the handle that it was opened by");
-  EventRef node =
-      present ? std::move(present).reference() : take_node(Device::current().ordinal(), operation);
+  if (!node) node = publish_first(nodes_, take_node(Device::current().ordinal(), operation));
   const IpcEventHandle handle = export_native(node.get(), node->device, operation);
+  // From now on the runtime is queried: another process may record the event.
   node->is_shared = true;
   emit_adopted(node.get());
-  // From now on the runtime is queried: another process may record the event.
-  if (!present) publish_first(nodes_, std::move(node));
   return handle;
 }
 

@@ -31,12 +31,11 @@ Pool& pool() { return never_destroyed<Pool>(); }
          !node.kind.interprocess;
 }
 
-// Protects taking a reference to a later node, and the record that replaces that node.
-constinit SpinLock later_lock;
+// Protects the choice of an event's node, and taking a reference to a later node.
+constinit SpinLock nodes_lock;
 
 }  // namespace
 
-constinit sync::Mutex changing_nodes;
 thread_local constinit std::uint64_t thread_number = 0;
 thread_local constinit std::uint64_t records_of_thread = 0;
 
@@ -103,7 +102,7 @@ void EventRef::drop(EventNode* node) noexcept {
 }
 
 void CurrentNode::reference_later(const EventNodes& nodes) noexcept {
-  const std::lock_guard lock{later_lock};
+  const std::lock_guard lock{nodes_lock};
   EventNode* const later = nodes.later.load(std::memory_order_relaxed);
   if (later == nullptr) return;  // The first node was recorded again meanwhile.
   later->references.fetch_add(1, std::memory_order_seq_cst);
@@ -116,15 +115,50 @@ EventRef CurrentNode::reference() && noexcept {
   return EventRef::adopt(node_);
 }
 
-void publish_first(EventNodes& nodes, EventRef first) noexcept {
+namespace {
+/// Requires: the lock is held, and the event has no first node.
+void set_first(EventNodes& nodes, EventRef first) noexcept {
   if (first->origin != EventNode::Origin::borrowed) count_up(counters.events);
   nodes.first.store(first.release(), std::memory_order_release);
 }
+}  // namespace
 
-void replace_later(EventNodes& nodes, EventRef later) noexcept {
-  const std::lock_guard lock{later_lock};
-  EventNode* const old = nodes.later.exchange(later.release(), std::memory_order_acq_rel);
-  later = EventRef::adopt(old);  // destroyed after the lock is released
+EventRef publish_first(EventNodes& nodes, EventRef fresh) noexcept {
+  const std::lock_guard lock{nodes_lock};
+  EventNode* const first = nodes.first.load(std::memory_order_relaxed);
+  if (first == nullptr) {
+    set_first(nodes, fresh.share());
+    return fresh;
+  }
+  first->references.fetch_add(1, std::memory_order_seq_cst);
+  return EventRef::adopt(first);
+}
+
+EventRef claim_node(const EventNodes& nodes, int device) noexcept {
+  if (nodes.first.load(std::memory_order_acquire) == nullptr) return {};
+  const std::lock_guard lock{nodes_lock};
+  EventNode* const first = nodes.first.load(std::memory_order_relaxed);
+  EventNode* const later = nodes.later.load(std::memory_order_relaxed);
+  for (EventNode* each : {first, later})
+    if (each != nullptr) share_records(*each);
+  EventNode* claimed = later != nullptr ? later : first;
+  if (!must_reuse(*claimed)) {
+    claimed = nullptr;
+    for (EventNode* each : {later, first})
+      if (each != nullptr && is_reusable(*each, device)) claimed = each;
+  }
+  if (claimed != nullptr) claimed->references.fetch_add(1, std::memory_order_seq_cst);
+  return EventRef::adopt(claimed);
+}
+
+void publish_record(EventNodes& nodes, EventRef recorded) noexcept {
+  EventRef replaced;  // destroyed after the lock is released
+  const std::lock_guard lock{nodes_lock};
+  EventNode* const first = nodes.first.load(std::memory_order_relaxed);
+  if (first == nullptr) return set_first(nodes, std::move(recorded));
+  const bool is_first = recorded.operator->() == first;
+  replaced = EventRef::adopt(
+      nodes.later.exchange(is_first ? nullptr : recorded.release(), std::memory_order_acq_rel));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -12,7 +12,6 @@
 #include <runnel/native.hpp>
 
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -146,8 +145,6 @@ class CurrentNode {
 /// @throws errc::invalid_handle; errc::capture for an event that was recorded in a capture
 [[nodiscard]] CurrentNode waitable_node(const EventBase& event, const char* operation);
 
-/// Replaces the later node, possibly with none, and drops the old one.
-void replace_later(EventNodes& nodes, EventRef later) noexcept;
 /// Whether a record on the device may reuse the node: nobody else refers to its present record.
 [[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {
   return node.device == device && node.references.load(std::memory_order_seq_cst) == 1;
@@ -175,36 +172,30 @@ inline void share_records(EventNode& node) noexcept {
   return node.origin == EventNode::Origin::borrowed || node.is_shared ||
          node.is_in_graph.load(std::memory_order_relaxed);
 }
-/// Locked by records that need a node other than the first, and to create the first node.
-extern constinit sync::Mutex changing_nodes;
-
-/// Sets the first node of an event.
-void publish_first(EventNodes& nodes, EventRef first) noexcept;
+/// Makes `fresh` the first node of an event that has none. Returns a reference to the first node,
+/// which is another one if another thread was first.
+EventRef publish_first(EventNodes& nodes, EventRef fresh) noexcept;
+/// A reference to the node of the event that a record may use now; empty if the record needs
+/// another node. While the reference exists, records of other threads use other nodes, unless the
+/// event must keep its node.
+[[nodiscard]] EventRef claim_node(const EventNodes& nodes, int device) noexcept;
+/// Makes a node that was recorded the event's present node.
+void publish_record(EventNodes& nodes, EventRef recorded) noexcept;
 
 /// The slow path of record_on_node(): there is no node, or the first node is in use or belongs to
-/// another device.
+/// another device. No lock is held while `record` calls the runtime, which may block: the stream
+/// may be full.
 template <class Take, class Record>
 EventNode& record_on_other(EventNodes& nodes, int device, Take take, Record record) {
-  const std::lock_guard lock{changing_nodes};
-  EventNode* const first = nodes.first.load(std::memory_order_relaxed);
-  EventNode* const later = nodes.later.load(std::memory_order_relaxed);
-  EventNode* const present = later != nullptr ? later : first;
   if (thread_number == 0) number_thread();
-  for (EventNode* each : {first, later})
-    if (each != nullptr) share_records(*each);
-  if (present != nullptr && must_reuse(*present)) return record(*present), *present;
-  if (first != nullptr && is_reusable(*first, device)) {
-    record(*first);
-    replace_later(nodes, {});
-    return *first;
+  EventRef claimed = claim_node(nodes, device);
+  if (!claimed) {
+    claimed = take();
+    claimed->thread.store(thread_number, std::memory_order_relaxed);
   }
-  if (later != nullptr && is_reusable(*later, device)) return record(*later), *later;
-  EventRef fresh = take();
-  EventNode& node = *fresh.operator->();
-  node.thread.store(thread_number, std::memory_order_relaxed);
+  EventNode& node = *claimed.operator->();
   record(node);
-  first == nullptr ? publish_first(nodes, std::move(fresh))
-                   : replace_later(nodes, std::move(fresh));
+  publish_record(nodes, std::move(claimed));
   return node;
 }
 /// Calls `record(node)` for a node of the device, which then is the event's node: the present one

@@ -472,6 +472,28 @@ TEST_F(Events, WithoutAStreamTheCurrentOneRecordsTheEvent) {
   timed.synchronize();
 }
 
+/// A thread that its own full stream holds keeps no other thread's records.
+TEST_F(Events, AFirstRecordDoesNotWaitForAFullStream) {
+  const Stream full, other;
+  Gate gate;
+  gate.close_on(full);
+  std::atomic<int> records{0};
+  std::thread recorder{[&] {
+    std::vector<Event> all;
+    for (; all.size() < 3'000 && !gate.is_open(); ++records) all.push_back(full.record_event());
+  }};
+  int seen = 0;
+  EXPECT_TRUE(eventually([&] {
+    const int before = std::exchange(seen, records.load());
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    return before > 0 && before == seen;
+  }));
+  const Event mark = other.record_event();
+  gate.open();  // which complains if it was opened by force
+  recorder.join();
+  mark.synchronize();
+}
+
 TEST_F(Events, SayWhatTheyAre) {
   Stream stream;
   Event event;

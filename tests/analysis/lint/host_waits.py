@@ -19,6 +19,7 @@ EXCUSED = {
     'src/stream/wait_limit.hpp': CALLERS,
     'src/base/process.cpp: BlockingEnqueue::BlockingEnqueue': 'waits until a release is over, which devices that are idle make short',
     'src/base/process.cpp: enter_slowly': 'waits until a release is over, which devices that are idle make short',
+    'src/base/statistics.cpp: end_user_accesses': EXIT,
     'src/stream/stream.cpp: wait_for_submitted': CALLERS,
     'src/stream/internal_streams.cpp: wait_for_device': CALLERS,
     'src/memory/block_free.cpp: wait_for_devices': CALLERS,

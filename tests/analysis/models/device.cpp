@@ -198,6 +198,12 @@ constinit sync::Atomic<unsigned> slow_path_reasons{0};
 thread_local constinit bool in_host_function = false;
 constinit sync::Atomic<int> known_device_count{1};
 constinit Counters counters{};
+thread_local constinit ThreadCounts* own_counts = nullptr;
+constinit sync::Atomic<bool> is_memory_untouchable{false};
+ThreadCounts& counts_slowly() noexcept {
+  static constinit ThreadCounts shared{};
+  return shared;
+}
 thread_local constinit std::uint64_t host_function_label = 0;
 std::uint64_t next_operation_number() noexcept { return 1; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/announce.hpp"
+#include "base/counters.hpp"
 #include "capture.hpp"
 
 #include <algorithm>
@@ -18,12 +19,16 @@ using host::enqueue;
 
 /// All accesses of copies and fills to user memory go through these two functions.
 void move(void* to, const void* from, std::size_t bytes) noexcept {
+  const detail::UserAccess access;
+  if (!access.is_allowed()) return;
   sync::reads(from, bytes);
   sync::writes(to, bytes);
   std::memcpy(to, from, bytes);
 }
 template <class T>
 void set(void* to, T value, std::size_t count) noexcept {
+  const detail::UserAccess access;
+  if (!access.is_allowed()) return;
   sync::writes(to, count * sizeof(T));
   std::fill_n(static_cast<T*>(to), count, value);
 }

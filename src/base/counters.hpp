@@ -8,6 +8,7 @@
 
 #include <runnel/config.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 
@@ -32,43 +33,82 @@ inline void count_up(sync::Atomic<std::size_t>& counter) noexcept {
 [[nodiscard]] inline std::size_t read_count(const sync::Atomic<std::size_t>& counter) noexcept {
   return counter.load(std::memory_order_relaxed);
 }
-/// Host functions that are enqueued or running, without those of graphs. Each thread has its own
-/// counts, because shared ones would make an enqueue a fifth slower. The counts of a thread that
-/// ended are reused by the next thread, and are never freed.
-struct alignas(64) FunctionCounts {
-  sync::Atomic<std::size_t> made{0};
-  sync::Atomic<std::size_t> destroyed{0};
+/// What the threads count, each for itself, because shared counts would make an enqueue a fifth
+/// slower. Functions of graphs are counted elsewhere.
+enum class Count : std::size_t {
+  made_functions,  ///< host functions that were enqueued
+  ended_functions,
+  made_completions,  ///< completion functions that were submitted
+  ended_completions,
+  accesses,  ///< parts of copies that the thread is moving: it counts up and down
+};
+/// The counts of a thread. Those of a thread that ended are reused by the next thread, and are
+/// never freed.
+struct alignas(64) ThreadCounts {
+  std::array<sync::Atomic<std::size_t>, 5> all{};
   sync::Atomic<bool> is_used{true};  // by a thread
-  FunctionCounts* next = nullptr;
+  ThreadCounts* next = nullptr;
+  [[nodiscard]] sync::Atomic<std::size_t>& operator[](Count count) noexcept {
+    return all[static_cast<std::size_t>(count)];
+  }
 };
 // Null before the thread's first count, and after its end.
-extern thread_local constinit FunctionCounts* own_counts;
+extern thread_local constinit ThreadCounts* own_counts;
 
-/// For a thread without counts: acquires some, or uses the shared ones if there is no memory.
-void count_slowly(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept;
-inline void count_function(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
-  if (own_counts == nullptr) [[unlikely]]
-    return count_slowly(which);
-  sync::Atomic<std::size_t>& count = (*own_counts).*which;
+/// For a thread without counts: acquires some. If there is no memory, returns those that such
+/// threads share.
+[[nodiscard]] ThreadCounts& counts_slowly() noexcept;
+inline void count_function(Count which) noexcept {
+  if (own_counts == nullptr) [[unlikely]] {
+    counts_slowly()[which].fetch_add(1, std::memory_order_release);
+    return;
+  }
+  sync::Atomic<std::size_t>& count = (*own_counts)[which];
   count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
-inline void count_made_function() noexcept { count_function(&FunctionCounts::made); }
-inline void count_destroyed_function() noexcept {
+inline void count_ended(Count which) noexcept {
   sync::happens_before(&counters);
-  count_function(&FunctionCounts::destroyed);
+  count_function(which);
 }
 
 /// In this scope, a call of user code counts as a running function.
 class CountedCall {
  public:
-  CountedCall() noexcept { count_made_function(); }
+  explicit CountedCall(Count made) noexcept : made_{made} { count_function(made); }
   CountedCall(const CountedCall&) = delete;
   CountedCall& operator=(const CountedCall&) = delete;
-  ~CountedCall() { count_destroyed_function(); }
+  ~CountedCall() { count_ended(static_cast<Count>(static_cast<std::size_t>(made_) + 1)); }
+
+ private:
+  Count made_;
 };
-/// Whether any function that was submitted before the call is still enqueued or running, or a
-/// graph's function is still pending.
+/// Whether any host function that was enqueued before the call has not ended, or a graph's function
+/// is still pending. Such a function may wait for the program.
+[[nodiscard]] bool are_host_functions_under_way() noexcept;
+/// The same for host functions and completion functions.
 [[nodiscard]] bool are_functions_under_way() noexcept;
+
+extern constinit sync::Atomic<bool> is_memory_untouchable;
+/// The scope in which a thread of the library, or of a runtime, moves bytes of the user's memory
+/// for a copy. Once the process exits, no thread may: static objects free their memory then.
+class UserAccess {
+ public:
+  UserAccess() noexcept : counts_{own_counts != nullptr ? *own_counts : counts_slowly()} {
+    // Either this thread sees that the process exits, or the exiting thread sees the count.
+    counts_[Count::accesses].fetch_add(1, std::memory_order_seq_cst);
+    is_allowed_ = !is_memory_untouchable.load(std::memory_order_seq_cst);
+  }
+  UserAccess(const UserAccess&) = delete;
+  UserAccess& operator=(const UserAccess&) = delete;
+  ~UserAccess() { counts_[Count::accesses].fetch_sub(1, std::memory_order_release); }
+  [[nodiscard]] bool is_allowed() const noexcept { return is_allowed_; }
+
+ private:
+  ThreadCounts& counts_;
+  bool is_allowed_;
+};
+/// Allows no access any more, and waits for those that have begun.
+void end_user_accesses() noexcept;
 
 inline void count_down(sync::Atomic<std::size_t>& counter) noexcept {
   counter.fetch_sub(1, std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
+#include "base/counters.hpp"
 #include "base/exit_notice.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
@@ -65,6 +66,7 @@ void begin_exit() noexcept {
   set_phase(Phase::exiting);
   for (const auto& each : exit_hooks)
     if (const auto call = each.load(std::memory_order_acquire)) call();
+  end_user_accesses();
 }
 
 void become_forked_child() noexcept {

@@ -2,8 +2,10 @@
 #include <runnel/statistics.hpp>
 
 #include "base/counters.hpp"
+#include "base/polling.hpp"
 #include "base/thread_end.hpp"
 
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -12,21 +14,21 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
 constinit Counters counters{};
-thread_local constinit FunctionCounts* own_counts = nullptr;
+thread_local constinit ThreadCounts* own_counts = nullptr;
 
 namespace {
 
-constinit FunctionCounts shared_counts{};  // for threads that have no memory for their own
-constinit sync::Atomic<FunctionCounts*> all_counts{&shared_counts};
+constinit ThreadCounts shared_counts{};  // for threads that have no memory for their own
+constinit sync::Atomic<ThreadCounts*> all_counts{&shared_counts};
 
 /// Counts that no thread uses, or new ones; null without memory.
-[[nodiscard]] FunctionCounts* take_counts() noexcept {
-  for (FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
+[[nodiscard]] ThreadCounts* take_counts() noexcept {
+  for (ThreadCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
        each = each->next)
     if (!each->is_used.load(std::memory_order_relaxed) &&
         !each->is_used.exchange(true, std::memory_order_acquire))
       return each;
-  auto* const fresh = new (std::nothrow) FunctionCounts;
+  auto* const fresh = new (std::nothrow) ThreadCounts;
   if (fresh == nullptr) return nullptr;
   fresh->next = all_counts.load(std::memory_order_relaxed);
   while (!all_counts.compare_exchange_weak(fresh->next, fresh, std::memory_order_release,
@@ -39,35 +41,51 @@ void return_counts(void*) noexcept {
   std::exchange(own_counts, nullptr)->is_used.store(false, std::memory_order_release);
 }
 
-[[nodiscard]] std::size_t sum_of(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
+[[nodiscard]] std::size_t sum_of(Count which) noexcept {
   std::size_t sum = 0;
-  for (const FunctionCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
+  for (ThreadCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
        each = each->next)
-    sum += (each->*which).load(std::memory_order_acquire);
+    sum += (*each)[which].load(std::memory_order_seq_cst);
   return sum;
+}
+
+/// Whether functions that were counted as `made` have not ended.
+[[nodiscard]] bool are_under_way(Count made, Count ended) noexcept {
+  // Read first: a function that is made meanwhile only makes the result true.
+  const std::size_t ended_so_far = sum_of(ended);
+  return sum_of(made) != ended_so_far;
 }
 
 }  // namespace
 
-void count_slowly(sync::Atomic<std::size_t> FunctionCounts::* which) noexcept {
+ThreadCounts& counts_slowly() noexcept {
   own_counts = take_counts();
-  if (own_counts == nullptr) {
-    (shared_counts.*which).fetch_add(1, std::memory_order_release);
-    return;
-  }
+  if (own_counts == nullptr) return shared_counts;
   // A thread that counts while it ends takes counts again.
   at_thread_end(return_counts, nullptr);
-  count_function(which);
+  return *own_counts;
+}
+
+bool are_host_functions_under_way() noexcept {
+  // Read last: a function that has ended since may have launched a graph.
+  if (are_under_way(Count::made_functions, Count::ended_functions) ||
+      counters.graph_runs.load(std::memory_order_acquire) != 0)
+    return true;
+  sync::happens_after(&counters);
+  return false;
 }
 
 bool are_functions_under_way() noexcept {
-  // Read first: a function that is made meanwhile only makes the result true.
-  const std::size_t destroyed = sum_of(&FunctionCounts::destroyed);
-  const std::size_t made = sum_of(&FunctionCounts::made);
-  // Read last: a function that has ended since may have launched a graph.
-  if (made != destroyed || counters.graph_runs.load(std::memory_order_acquire) != 0) return true;
-  sync::happens_after(&counters);
-  return false;
+  // Read first: a completion function that has ended since may have enqueued a host function.
+  return are_under_way(Count::made_completions, Count::ended_completions) ||
+         are_host_functions_under_way();
+}
+
+constinit sync::Atomic<bool> is_memory_untouchable{false};
+
+void end_user_accesses() noexcept {
+  is_memory_untouchable.store(true, std::memory_order_seq_cst);
+  try_for(std::chrono::seconds{10}, [] { return sum_of(Count::accesses) == 0; });
 }
 
 }  // namespace detail
@@ -76,8 +94,11 @@ LiveObjects live_objects() noexcept {
   using detail::read_count, detail::sum_of;
   const detail::Counters& now = detail::counters;
   // Read first, so that it is not larger than `made`.
-  const std::size_t destroyed = sum_of(&detail::FunctionCounts::destroyed);
-  const std::size_t made = sum_of(&detail::FunctionCounts::made) + read_count(now.graph_functions);
+  const std::size_t ended =
+      sum_of(detail::Count::ended_functions) + sum_of(detail::Count::ended_completions);
+  const std::size_t made = sum_of(detail::Count::made_functions) +
+                           sum_of(detail::Count::made_completions) +
+                           read_count(now.graph_functions);
   std::size_t blocks = read_count(now.shared_and_managed_blocks);
   for (const auto& of_device : now.device_blocks) blocks += read_count(of_device);
   return {.streams = read_count(now.streams),
@@ -85,7 +106,7 @@ LiveObjects live_objects() noexcept {
           .pooled_events = read_count(now.pooled_events),
           .pinned_blocks = read_count(now.pinned_blocks),
           .device_blocks = blocks,
-          .host_functions = made - destroyed,
+          .host_functions = made - ended,
           .graphs = read_count(now.graphs)};
 }
 

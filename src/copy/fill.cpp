@@ -2,6 +2,7 @@
 #include <runnel/copy.hpp>
 
 #include "base/check.hpp"
+#include "base/counters.hpp"
 #include "copy/run.hpp"
 #include "device/device_table.hpp"
 #include "stream/operations.hpp"
@@ -33,7 +34,8 @@ void fill_by_host_function(const CopyCall& call, const FillRequest& request) {
   const std::shared_ptr<unsigned char[]> element{new unsigned char[request.element_bytes]};
   std::memcpy(element.get(), request.element, request.element_bytes);
   call.stream().launch_host_func([request, element] {
-    for (std::size_t row = 0; row < request.height; ++row)
+    const UserAccess access;
+    for (std::size_t row = 0; access.is_allowed() && row < request.height; ++row)
       repeat(request.to + row * request.pitch, element.get(), request.element_bytes, request.width);
   });
 }

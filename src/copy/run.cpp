@@ -2,6 +2,7 @@
 #include "copy/run.hpp"
 
 #include "base/check.hpp"
+#include "base/counters.hpp"
 #include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
 #include "copy/staging/stage.hpp"
@@ -136,7 +137,9 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
     case Route::staged:
       return run_staged(call, copy, false);
     case Route::host_function:
-      call.stream().launch_host_func([transfer = copy.request.transfer] { copy_rows(transfer); });
+      call.stream().launch_host_func([transfer = copy.request.transfer] {
+        if (const UserAccess access; access.is_allowed()) copy_rows(transfer);
+      });
       return CopyResult::staged;
     case Route::blocked:
       return run_blocked(call, copy);

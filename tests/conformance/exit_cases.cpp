@@ -2,6 +2,7 @@
 // Cases that need a process of their own: first use, exit and fork. `exit_cases <name>` runs one
 // case. It prints "passed", or what failed.
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <runnel/runnel.hpp>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -236,6 +238,32 @@ int exit_on_another_thread_with_a_closed_gate() {
   hold(stream);
   std::thread{[] { std::exit(finish() + 7); }}.join();
   return 1;
+}
+
+/// Its memory is gone when the process has ended it.
+struct Pages {
+  static constexpr std::size_t bytes = std::size_t{16} << 20;
+  std::byte* begin = static_cast<std::byte*>(
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ~Pages() { munmap(begin, bytes); }
+  [[nodiscard]] std::span<std::byte> all() const { return {begin, bytes}; }
+};
+
+int exit_with_copies_of_static_memory() {
+  // Destroyed last: copies have the time to fail.
+  static const struct Linger {
+    ~Linger() { std::this_thread::sleep_for(std::chrono::milliseconds{50}); }
+  } linger;
+  static Stream stream;
+  static DeviceBuffer<std::byte> there{Pages::bytes, stream};
+  static Pages from, to;
+  for (int i = 0; i < 8; ++i) {
+    copy(stream, there, from.all());
+    copy(stream, to.all(), there);
+    copy(stream, to.all(), from.all());
+    fill(stream, to.all(), std::byte{1});
+  }
+  return finish();
 }
 
 int exit_with_pending_completions() {
@@ -806,6 +834,7 @@ constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_with_a_closed_gate", exit_with_a_closed_gate},
     {"exit_with_a_release_under_way", exit_with_a_release_under_way},
     {"exit_with_a_value_that_never_comes", exit_with_a_value_that_never_comes},
+    {"exit_with_copies_of_static_memory", exit_with_copies_of_static_memory},
     {"exit_with_pending_completions", exit_with_pending_completions},
     {"first_use_from_many_threads", first_use_from_many_threads},
     {"fork_before_first_use", fork_before_first_use},

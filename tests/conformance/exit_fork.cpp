@@ -114,6 +114,9 @@ TEST_F(ExitFork, ExitWithPendingCompletions) { expect_passes("exit_with_pending_
 TEST_F(ExitFork, ExitFromACompletionFunction) {
   expect_passes("exit_from_a_completion_function", 7);
 }
+TEST_F(ExitFork, NoCopyTouchesMemoryOfStaticObjectsThatEnd) {
+  expect_passes("exit_with_copies_of_static_memory");
+}
 TEST_F(ExitFork, ExitBesideBusyCompletions) { expect_passes("exit_beside_busy_completions"); }
 /// The number that a report has for `name`; -1 if it has none.
 long number_in(const std::string& report, const std::string& name) {

@@ -2,6 +2,7 @@
 #include "copy/staging/job.hpp"
 
 #include "base/check.hpp"
+#include "base/counters.hpp"
 #include "base/sync.hpp"
 #include "copy/copy_calls.hpp"
 #include "copy/staging/cut.hpp"
@@ -191,7 +192,9 @@ std::uint32_t part_count(const Piece& piece) noexcept {
 
 void move_unless_cancelled(Job& job, Part part) noexcept {
   job.moving.fetch_add(1, std::memory_order_seq_cst);
-  if (!job.cancelled.load(std::memory_order_seq_cst)) move(job, part);
+  if (const UserAccess access;
+      access.is_allowed() && !job.cancelled.load(std::memory_order_seq_cst))
+    move(job, part);
   job.moving.fetch_sub(1, std::memory_order_release);
 }
 

@@ -110,7 +110,7 @@ struct Finish {
   } catch (const std::bad_alloc&) {
     return false;
   }
-  count_made_function();
+  count_function(Count::made_functions);
   finish->function.graph.reset(state);
   const OwnedFunction refused = try_launch(stream, state->device, OwnedFunction{finish});
   if (refused != nullptr) static_cast<void>(finish->function.graph.release());

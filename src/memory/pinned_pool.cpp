@@ -214,7 +214,7 @@ void PinnedPool::trim() {
   constexpr const char* operation = "give cached pinned memory back";
   detail::enter(operation);
   detail::try_for(1ms, [] { return detail::pinned_shelves().release_idle().cached_blocks == 0; });
-  detail::wait_for_releases(operation, detail::short_timeout);
+  detail::wait_after_trim(operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

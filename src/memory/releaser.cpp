@@ -16,6 +16,7 @@
 #include "stream/open_captures.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_point.hpp"
+#include "stream/watcher.hpp"
 
 #include <array>
 #include <atomic>
@@ -45,7 +46,7 @@ constexpr auto idle_timeout = 1s;
   const std::unique_lock no_new_ones = block_new_captures();
   if (are_captures_open()) return false;
   // Includes functions of destroyed streams, which cannot be queried.
-  if (are_functions_under_way()) return false;
+  if (are_host_functions_under_way()) return false;
   std::array<bool, max_devices> is_used{};
   for (const LiveStream& each : live_streams()) {
     const HandleLock stream{{each.slot, each.id}};
@@ -220,13 +221,14 @@ void release_on_thread(const Postponed& item) noexcept {
 void release_and_wait(const char* operation, const Postponed& item, int device) noexcept {
   if (in_host_function) return release_on_thread(item);
   if (release_mode_of_wait() == Release::never) return;
+  const auto try_release = [&] { return do_if_idle([&] { item.release(item); }); };
+  if (is_watcher_thread()) return try_release() ? void() : release_on_thread(item);
   const ScopedWait wait{operation, {.device = device}};
   // While the runtime waits, it also blocks other threads, so that streams which wait for those
   // threads would never become idle. Hence the wait for idle devices comes first. If the streams of
   // a program are never idle, the release is made anyway, and the runtime waits.
   const auto deadline = sync::Clock::now() + idle_timeout;
-  if (!poll_until(deadline, [&] { return do_if_idle([&] { item.release(item); }); }))
-    item.release(item);
+  if (!poll_until(deadline, try_release)) item.release(item);
 }
 
 bool are_releases_pending() noexcept { return releaser().done() != releaser().added(); }
@@ -236,6 +238,10 @@ void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) 
   if (releaser().done() >= awaited) return;
   const ScopedWait wait{operation};
   try_for(at_most, [awaited] { return releaser().done() >= awaited; });
+}
+
+void wait_after_trim(const char* operation) noexcept {
+  if (!is_watcher_thread()) wait_for_releases(operation, short_timeout);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

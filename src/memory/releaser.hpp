@@ -39,13 +39,17 @@ void release_on_thread(QueuedRelease& queued) noexcept;
 void release_on_thread(const Postponed& item) noexcept;
 
 /// Makes a release, and returns when it is complete, because the caller may depend on that. In a
-/// host function it adds the release to the thread's list instead, and does not wait. `device`: the
-/// device that the release waits for; -1: all devices.
+/// host function, and in a completion function while a device is busy, it adds the release to the
+/// thread's list instead, and does not wait. `device`: the device that the release waits for; -1:
+/// all devices.
 void release_and_wait(const char* operation, const Postponed& item, int device) noexcept;
 
 [[nodiscard]] bool are_releases_pending() noexcept;
 /// Waits, for at most `at_most`, until all releases that were added before the call are complete.
 void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) noexcept;
+/// The short wait of a trim(). Does not wait in a completion function, which would hold up those of
+/// all streams.
+void wait_after_trim(const char* operation) noexcept;
 
 /// Calls `allocate()`, which returns a status. If there is no memory, but releases are pending,
 /// waits for them and calls it once more.

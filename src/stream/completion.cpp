@@ -56,7 +56,7 @@ class SubmitScope {
 };
 
 [[nodiscard]] OwnedCompletion own(Completion* completion) noexcept {
-  count_made_function();
+  count_function(Count::made_completions);
   return OwnedCompletion{completion};
 }
 

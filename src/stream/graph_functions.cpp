@@ -41,7 +41,7 @@ GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
     }
   };
   count_up(counters.graph_functions);
-  count_destroyed_function();  // A graph's function is not an enqueued one.
+  count_ended(Count::ended_functions);  // A graph's function is not an enqueued one.
   return SharedFunction{function.release(), End{}};
 }
 

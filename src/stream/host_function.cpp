@@ -64,7 +64,7 @@ void run_and_destroy(OwnedFunction function) noexcept {
   std::optional<CountedCall> counted;
   ScopedEvent event;
   if (function->operation != 0) [[unlikely]] {
-    counted.emplace();
+    counted.emplace(Count::made_functions);
     event.begin(about_run(*function));
   }
   const InHostFunction within{function->operation};
@@ -153,7 +153,7 @@ void enqueue(const StreamCall& call, OwnedFunction function) {
 }  // namespace
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
-  count_made_function();
+  count_function(Count::made_functions);
   OwnedFunction function{raw};
   const StreamCall call{Access::ref(base, id), "launch a host function"};
   function->slot = base;

@@ -30,7 +30,7 @@ class InHostFunction {
 struct DestroyHostFunction {
   void operator()(HostFunction* function) const noexcept {
     function->destroy(function);
-    count_destroyed_function();
+    count_ended(Count::ended_functions);
   }
 };
 using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;

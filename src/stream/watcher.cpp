@@ -220,7 +220,8 @@ void Watcher::work() noexcept {
     if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen)
       last_success = sync::Clock::now();
     while (complete != nullptr) {
-      const CountedCall until_reset;  // Resetting may destroy user objects, too.
+      const CountedCall until_reset{
+          Count::made_completions};  // Resetting may destroy user objects, too.
       deliver(OwnedCompletion{std::exchange(complete, complete->next)});
       reset_thread();
     }

@@ -20,7 +20,7 @@ struct DestroyCompletion {
   void operator()(Completion* completion) const noexcept {
     const EventRef event = EventRef::adopt(completion->event);
     completion->destroy(completion);
-    count_destroyed_function();
+    count_ended(Count::ended_completions);
   }
 };
 using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;

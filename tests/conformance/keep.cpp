@@ -255,6 +255,27 @@ TEST_F(Keep, TemporariesAndStringsAreCopied) {
   wait_for_all();
 }
 
+/// What ends on the thread of completions does not wait there for itself.
+TEST_F(Keep, TheEndsOfOwnersHoldUpNoFuture) {
+  const Stream stream, other;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 4; ++i) {
+    auto memory = std::make_unique<std::vector<int>>(100'000, i);
+    auto registration = std::make_unique<HostRegistration>(*memory);
+    keep(stream, std::pair{std::move(memory), std::move(registration)});
+    keep(stream, SharedBuffer<int>{1000});
+    stream.on_complete([](const Outcome&) {
+      {
+        const PinnedBuffer<char> block{std::size_t{1} << 20};
+      }
+      for (int trim = 0; trim < 10; ++trim) PinnedPool::trim();
+    });
+  }
+  other.future().wait();
+  wait_for_all();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{2});
+}
+
 TEST_F(Keep, ARefusedCopyLeavesTheVectorAlone) {
   const Stream stream;
   DeviceBuffer<int> there{9, stream};

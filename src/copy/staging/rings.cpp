@@ -250,7 +250,7 @@ void Staging::trim() {
   detail::enter(operation);
   detail::give_back_short_copy_blocks();
   detail::staging_rings().trim();
-  detail::wait_for_releases(operation, detail::short_timeout);
+  detail::wait_after_trim(operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

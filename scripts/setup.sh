@@ -12,8 +12,8 @@ need() {
 }
 has_library() { pkg-config --exists "$1"; }
 
-# What the library, the command, the tests and the benchmarks are built with.
-need_build_tools() {
+# What the library and the command are built with.
+need_command_tools() {
   need g++ command -v g++
   need meson command -v meson
   need ninja-build command -v ninja
@@ -22,6 +22,11 @@ need_build_tools() {
   need binutils command -v nm
   need libcli11-dev has_library CLI11
   need nlohmann-json3-dev has_library nlohmann_json
+}
+
+# And the tests and the benchmarks.
+need_build_tools() {
+  need_command_tools
   need libgtest-dev has_library gtest_main
   need libbenchmark-dev has_library benchmark
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each public header compiles alone, with warnings as errors, and can be included twice.
+"""Each public header compiles alone, with warnings as errors, and can be included twice. Without C++20 it gives a few lines that say so.
 
 Arguments: the directory of the generated config.hpp, -- and the compiler's command."""
 import subprocess
@@ -24,5 +24,8 @@ for path in headers:
         done = subprocess.run([*compiler, *FLAGS, source.name], capture_output=True, text=True)
         if done.returncode != 0:
             complaints.append(f'{repository.name(path)} does not compile alone:\n{done.stderr}')
+        old = subprocess.run([*compiler, *FLAGS, '-std=c++17', source.name], capture_output=True, text=True)
+        if old.returncode == 0 or 'runnel needs C++20: add -std=c++20' not in old.stderr or old.stderr.count('\n') > 20:
+            complaints.append(f'{repository.name(path)} does not say in a few lines that it needs C++20:\n{old.stderr[:2000]}')
 print(f'{len(headers)} headers')
 repository.finish(complaints)

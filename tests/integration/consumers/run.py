@@ -263,6 +263,16 @@ def cmake_subdirectory(installed, scratch):
             lambda: run(need('cmake'), '-S', HERE / 'cmake_subdirectory', '-B', scratch / 'build', f'-DRUNNEL_TREE={SOURCE}'))
 
 
+def configure_refused(installed, scratch):
+    """A wrong path or option stops in one line, which says what to do."""
+    for words, environment, options in (
+            ('has no include/cuda_runtime_api.h: set it to the folder', {'CUDA_PATH': '/nowhere'}, []),
+            ('has no include/hip: set it to the folder', {'ROCM_PATH': '/nowhere'}, ['-Dgpu_backend=hip']),
+            ('hip_platform=nvidia is for HIP', {}, ['-Dgpu_backend=host', '-Dhip_platform=nvidia']),
+            ('gpu_backend: what streams run on', {}, ['-Dgpu_backend=rocm'])):
+        refused([words], lambda: run(MESON, 'setup', scratch / words[:20].replace('/', ' '), SOURCE, *options, environment=environment))
+
+
 def makefile(installed, scratch):
     packages = [f'runnel-{installed.backend}'] + (['runnel'] if installed.options['default_backend'] else [])
     for package in packages:
@@ -352,20 +362,54 @@ def unloaded_plugin(installed, scratch):
         expect(text.startswith(f'{installed.backend}: '), text)
 
 
-def with_nvcc(installed, scratch):
-    if installed.backend != 'cuda':
-        raise Skip('not the CUDA backend')
-    installed.run(need('nvcc', '/usr/local/cuda/bin/nvcc'), '-std=c++20', '-cudart', 'shared', *installed.flags('--cflags'), HERE / 'cuda/scale.cu',
-                  '-o', scratch / 'program', *[flag for flag in installed.flags('--libs') if flag != '-pthread'])
-    return installed.expect_result(scratch / 'program', said='the same values came back, scaled', environment=installed.on_the_machine).strip()
+def own_kernel(installed):
+    """The folder of the example of this backend, and what finds its compiler."""
+    if installed.backend == 'host' or installed.options.get('hip_platform') == 'nvidia' and installed.backend == 'hip':
+        raise Skip('kernels are of CUDA and of HIP on AMD')
+    folder = SOURCE / 'examples/own_kernel' / installed.backend
+    environment = dict(installed.environment)
+    if installed.backend == 'cuda':
+        environment['PATH'] = os.path.dirname(need('nvcc', '/usr/local/cuda/bin/nvcc')) + ':' + os.environ['PATH']
+    else:
+        # The architecture has to be named where there is no GPU.
+        environment |= {'CXX': need('hipcc'), 'CXXFLAGS': '--offload-arch=gfx90a'}
+    return folder, environment
 
 
-def with_hipcc(installed, scratch):
-    if installed.backend != 'hip' or installed.options['hip_platform'] != 'amd':
-        raise Skip('not the HIP backend on AMD')
-    installed.run(need('hipcc'), '--offload-arch=gfx90a', '-std=c++20', *installed.flags('--cflags'), '-c', HERE / 'hip/scale.hip', '-o', scratch / 'scale.o')
-    installed.run(need('hipcc'), '--offload-arch=gfx90a', scratch / 'scale.o', '-o', scratch / 'program', *installed.flags('--libs'))
-    return installed.expect_result(scratch / 'program', said='the same values came back, scaled', environment=installed.on_the_machine).strip()
+def expect_kernel(installed, program):
+    installed.expect_result(program, said='each number was scaled', environment=installed.on_the_machine)
+    needed = run(need('readelf'), '-d', program)
+    runtime = {'cuda': 'libcudart.so', 'hip': 'libamdhip64.so'}[installed.backend]
+    expect(runtime in needed, f'a second runtime was linked into the program:\n{needed}')
+
+
+def own_kernel_cmake(installed, scratch):
+    folder, environment = own_kernel(installed)
+    tool = need('cmake')
+    run(tool, '-S', folder, '-B', scratch / 'build', environment=environment)
+    run(tool, '--build', scratch / 'build', environment=environment)
+    expect_kernel(installed, scratch / 'build/own_kernel')
+    if installed.backend == 'cuda':
+        run(tool, '-S', folder, '-B', scratch / 'old', '-DCMAKE_CUDA_STANDARD=17', environment=environment)
+        refused(['runnel needs C++20'], lambda: run(tool, '--build', scratch / 'old', environment=environment))
+
+
+def own_kernel_meson(installed, scratch):
+    folder, environment = own_kernel(installed)
+    run(MESON, 'setup', scratch / 'build', folder, environment=environment)
+    run(MESON, 'compile', '-C', scratch / 'build', environment=environment)
+    expect_kernel(installed, scratch / 'build/own_kernel')
+
+
+def own_kernel_line(installed, scratch):
+    """The command in docs/own-kernels.md."""
+    folder, environment = own_kernel(installed)
+    source, = (path for path in folder.iterdir() if path.stem == 'own_kernel')
+    page = (SOURCE / 'docs/own-kernels.md').read_text()
+    line = re.search(rf'^{"nvcc" if installed.backend == "cuda" else "hipcc"} .*$', page, re.MULTILINE)[0]
+    expect(line.count(source.name) == 1, f'{line!r} does not compile {source.name}')
+    run('sh', '-c', line.replace(source.name, str(source)), at=scratch, environment=environment)
+    expect_kernel(installed, scratch / 'own_kernel')
 
 
 def kokkos_has_cuda():
@@ -456,8 +500,8 @@ def finds_races(installed, scratch):
 
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
              beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos, comm_pkg_config, comm_cmake, comm_missing,
-             cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, makefile, strict_warnings,
-             without_rtti, hidden_symbols, link_time_optimisation, static_library, own_cpp_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, unloaded_plugin, with_nvcc, with_hipcc, finds_races]
+             cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, configure_refused, makefile, strict_warnings,
+             without_rtti, hidden_symbols, link_time_optimisation, static_library, own_cpp_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, unloaded_plugin, own_kernel_cmake, own_kernel_meson, own_kernel_line, finds_races]
 
 
 def attempt(consumer, number, installed, folder):

@@ -51,9 +51,10 @@ struct OverlapSource {
 };
 
 /// An input that comes from a function, such as one that reads a file: `read(std::span<T>)` fills
-/// the span from its beginning and returns the number of elements that it wrote; a number smaller
-/// than the span's size means the end of the input. The thread that called overlap() calls `read`,
-/// in order. `width`: elements in an item, as in by_rows().
+/// the span from its beginning and returns the number of elements that it wrote. If it wrote fewer
+/// than fit, it is called again for the others, as one does with the system's read(); 0 means the
+/// end of the input. The thread that called overlap() calls `read`, in order. `width`: elements in
+/// an item, as in by_rows().
 template <class T, detail::ReaderOf<T> F>
 [[nodiscard]] OverlapSource<T, F> from_source(F read, std::size_t width = 1) {
   return {std::move(read), width};
@@ -69,8 +70,10 @@ struct OverlapSink {
 };
 
 /// An output that goes to a function: `write(std::span<const T>)` receives each chunk's result, in
-/// order. A thread of overlap() calls `write`, concurrently with the thread that calls a source.
-/// `width`: elements for each item of the input.
+/// order. If it returns an integer, that is the number of elements that it took: the others are
+/// passed again, and overlap() fails if it takes none or returns a negative number, as the system's
+/// write() does. Otherwise it has taken all. A thread of overlap() calls `write`, concurrently with
+/// the thread that calls a source. `width`: elements for each item of the input.
 template <class T, detail::WriterOf<T> F>
 [[nodiscard]] OverlapSink<T, F> to_sink(F write, std::size_t width = 1) {
   return {std::move(write), width};
@@ -146,7 +149,8 @@ struct OverlapEnd {
 
   void* function = nullptr;
   std::size_t (*read)(void* function, void* to, std::size_t elements) = nullptr;
-  void (*write)(void* function, const void* from, std::size_t elements) = nullptr;
+  // Returns the number of elements that the function took.
+  std::size_t (*write)(void* function, const void* from, std::size_t elements) = nullptr;
 };
 
 template <class T>
@@ -204,9 +208,16 @@ template <class T, class F>
 [[nodiscard]] auto overlap_end(OverlapSink<T, F>& sink) {
   auto end = function_end<T>(sink.write, sink.width);
   if (sink.width == 0) throw_invalid_argument("overlap", "the sink gets no elements of an item");
-  end.write = [](void* write, const void* from, std::size_t elements) {
-    static_cast<void>(
-        (*static_cast<F*>(write))(std::span<const T>{static_cast<const T*>(from), elements}));
+  end.write = [](void* function, const void* from, std::size_t elements) {
+    F& write = *static_cast<F*>(function);
+    const std::span<const T> all{static_cast<const T*>(from), elements};
+    using Result = std::invoke_result_t<F&, std::span<const T>>;
+    if constexpr (std::is_integral_v<Result> && !std::is_same_v<Result, bool>) {
+      return static_cast<std::size_t>(write(all));
+    } else {
+      static_cast<void>(write(all));
+      return elements;
+    }
   };
   return end;
 }

@@ -250,13 +250,19 @@ class OverlapRun {
     }
     if (ended || end <= until) return std::min(until, end);
     const std::size_t asked = (end - until) * source.width;
-    const std::size_t got = source.read(source.function, to + (until - first) * item, asked);
-    if (got > asked)
-      throw_error(errc::invalid_argument, overlap_operation,
-                  "the source says that it wrote more than there was room for");
+    std::byte* next = to + (until - first) * item;
+    std::size_t got = 0;
+    while (got < asked && !ended) {
+      const std::size_t part = source.read(source.function, next, asked - got);
+      if (part > asked - got)
+        throw_error(errc::invalid_argument, overlap_operation,
+                    "the source says that it wrote more than there was room for");
+      ended = part == 0;
+      got += part;
+      next += part * source.element_bytes;
+    }
     if (got % source.width != 0)
       throw_error(errc::invalid_argument, overlap_operation, "the source ended within an item");
-    ended = got < asked;
     until += got / source.width;
     return until;
   }
@@ -320,8 +326,7 @@ class OverlapRun {
     run_of(chunk).read_times(here);
     if (plan_.has_sink()) {
       const std::chrono::nanoseconds writing = since_start();
-      if (here.out_elements != 0)
-        plan_.output.write(plan_.output.function, here.out.data(), here.out_elements);
+      write(here.out.data(), here.out_elements);
       here.times.write = {writing, since_start()};
     }
     if (trial_) trial_->finished(chunk, since_start());
@@ -332,6 +337,21 @@ class OverlapRun {
       result_.times.push_back(here.times);
     step = "reporting progress";
     if (options_.progress) options_.progress({result_.chunks, result_.items, plan_.items});
+  }
+
+  /// Passes a chunk's result to the sink, which may take it in parts.
+  void write(const std::byte* from, std::size_t elements) const {
+    const OverlapEnd& sink = plan_.output;
+    while (elements != 0) {
+      const std::size_t part = sink.write(sink.function, from, elements);
+      if (part == 0 || part > elements)
+        throw_error(errc::invalid_argument, overlap_operation,
+                    part == 0 ? "the sink took none of the elements that it was given"
+                              : "the sink returned a negative number, or more elements than it was "
+                                "given");
+      from += part * sink.element_bytes;
+      elements -= part;
+    }
   }
 
   [[nodiscard]] std::size_t max_enqueued() const noexcept { return plan_.max_enqueued_on_all(); }

@@ -499,6 +499,31 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
   }
 }
 
+/// As files, pipes and sockets do.
+TEST_P(OverlapStrategies, GoOnWhereAFunctionReadsOrWritesAPart) {
+  const Numbers in = numbered(1000);
+  Numbers out;
+  const auto sink = [&](long most) {
+    return to_sink<int>([&out, most](std::span<const int> part) {
+      const long taken = std::min(most, static_cast<long>(part.size()));
+      out.insert(out.end(), part.begin(), part.begin() + std::max(taken, 0L));
+      return taken;
+    });
+  };
+  auto source = from_source<int>([at = in.begin(), &in](std::span<int> to) mutable {
+    const auto count = std::min({std::ptrdiff_t{7}, std::ssize(to), in.end() - at});
+    std::copy_n(at, count, to.begin());
+    at += count;
+    return static_cast<std::size_t>(count);
+  });
+  const OverlapOptions options{.chunk = 64, .in_flight = 3, .strategy = GetParam()};
+  const OverlapResult result = overlap(source, sink(5), options, same);
+  EXPECT_EQ(out, in);
+  EXPECT_EQ(result.written, in.size());
+  EXPECT_EQ(code_of([&] { overlap(in, sink(0), options, same); }), errc::invalid_argument);
+  EXPECT_EQ(code_of([&] { overlap(in, sink(-1), options, same); }), errc::invalid_argument);
+}
+
 TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
   const Numbers in = numbered(1000);
   Numbers out(in.size());

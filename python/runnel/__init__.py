@@ -20,13 +20,14 @@ The environment variable RUNNEL_BACKEND chooses: host, cuda12, cuda13, hip.
 from __future__ import annotations
 
 import atexit as _atexit
+import os as _os
 import signal as _signal
-from typing import TYPE_CHECKING
+import typing as _typing
 
 from runnel import _backend
 from runnel._errors import Error, InvalidArgument, NoDevice, NotReady, NotSupported, OutOfMemoryError, OverlapError
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from runnel import _host as _core
     from runnel._host import (
         Block, Chunk, Device, Event, OverlapResult, PinnedMemory, PinnedPool, Registration, Stream, StreamPool, copy, copy_many,
@@ -87,6 +88,8 @@ def _finish() -> None:
 
 
 _atexit.register(_finish)
+_os.register_at_fork(before=_core._before_fork, after_in_parent=_core._after_fork, after_in_child=_core._after_fork)
+del annotations
 
 __all__ = [
     "Block", "Chunk", "Device", "Error", "Event", "InvalidArgument", "NoDevice", "NotReady", "NotSupported", "OutOfMemoryError",

@@ -121,8 +121,10 @@ def from_block(block: Any, like: Any) -> Any:
     return module.asarray(_Shown(block)) if module.__name__ == "numpy" else module.from_dlpack(block)
 
 
-def assign(place: Any, result: Any) -> None:
+def assign(place: Any, result: Any, unsafe: bool) -> None:
     """The bytes of a host's array to another one, now."""
+    if not unsafe:
+        _core._check(place, result)
     if name_of(place) == "torch":
         torch = module_of(place)
         to, array = (torch.as_tensor(each).contiguous().reshape(-1).view(torch.uint8) for each in (place, result))

@@ -2,9 +2,14 @@
 """``overlap()``: data larger than the device, in chunks, with transfers and computing at the same time."""
 from __future__ import annotations
 
+import gc
+import io
 import math
 import operator
+import select
 import sys
+import time
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
 from runnel import _core, _interop
@@ -50,14 +55,16 @@ def filtered(dst: Any, per_item: int = 1) -> Output:
 class _End:
     """An input or the output: what its items are."""
 
-    def __init__(self, end: Any, item: int | None, items: int | None) -> None:
+    def __init__(self, end: Any, item: int | None, items: int | None, output: bool = False) -> None:
         self.end = end
         self.dtype = "uint8"
+        self.is_typed = False
         self.shape: tuple[int, ...] = (item or 0,)
         if callable(end):
             if item is None:
                 raise ValueError("overlap() cannot know the items of a function: write item= (of a source) or out_item= (of a sink), the bytes of one")
             self.bytes = item
+            self.end = _patient(end, output)
             return
         nbytes, shape = _interop.nbytes_of(end), _interop.shape_of(end)
         # Items are the rows along the first axis, unless the caller says their bytes.
@@ -69,24 +76,60 @@ class _End:
         else:
             self.bytes = nbytes // count
         if shape and count == shape[0]:
-            self.dtype, self.shape = _interop.dtype_of(end), shape[1:]
+            self.is_typed, self.dtype, self.shape = True, _interop.dtype_of(end), shape[1:]
         else:
             self.shape = (self.bytes,)
 
     def count(self) -> int | None:
         return None if callable(self.end) else _interop.nbytes_of(self.end) // self.bytes
 
-    def array(self, block: Block, like: Any, in_order: bool) -> Any:
-        """The chunk's memory as items."""
-        _core._shape(block, self.dtype, [block.nbytes // self.bytes if self.bytes else 0, *self.shape], in_order)
-        return block if like is None else _interop.from_block(block, like)
+    def shape_block(self, block: Block, in_order: bool) -> None:
+        """Makes the chunk's memory items."""
+        _core._shape(block, self.dtype, [block.nbytes // self.bytes if self.bytes else 0, *self.shape], in_order, not self.is_typed)
 
 
-def _bar(total: int | None) -> tuple[_Progress | None, Any]:
+def _patient(end: Any, output: bool) -> Any:
+    """A file's, pipe's or socket's function, which returns None where it has no data yet, or no room: waits for that."""
+    file = getattr(end, "__self__", None)
+    if not isinstance(file, io.RawIOBase):
+        return end
+
+    def call(view: memoryview) -> Any:
+        while (count := end(view)) is None:
+            ready = select.poll()
+            ready.register(file.fileno(), select.POLLOUT if output else select.POLLIN)
+            ready.poll()
+        return count
+
+    return call
+
+
+class _Line:
+    """The progress on one line of the standard error, where there is no tqdm."""
+
+    def __init__(self, total: int | None) -> None:
+        self.total, self.n, self.shown = total, 0, 0.0
+
+    def update(self, items: int) -> None:
+        self.n += items
+        if time.monotonic() - self.shown > 0.5:
+            self.shown = time.monotonic()
+            self.write("\r")
+
+    def write(self, end: str) -> None:
+        share = f" of {self.total}, {100 * self.n // self.total} %" if self.total else ""
+        print(f"overlap: {self.n} items{share}", end=end, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self.write("\n")
+
+
+def _bar(total: int | None) -> tuple[_Progress, Any]:
     try:
         from tqdm.auto import tqdm  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        return None, None
+        line = _Line(total)
+        return (lambda items, _total: line.update(items - line.n)), line
     bar = tqdm(total=total, unit="item", unit_scale=True)
     return (lambda items, _total: bar.update(items - bar.n)), bar
 
@@ -94,19 +137,26 @@ def _bar(total: int | None) -> tuple[_Progress | None, Any]:
 class _Results:
     """Where the function's results go."""
 
-    def __init__(self, dst: Any, item: int | None, out_item: int | None, items: int | None) -> None:
+    def __init__(self, dst: Any, item: int | None, out_item: int | None, items: int | None, unsafe: bool) -> None:
         marked = dst if isinstance(dst, Output) else Output(dst, 1, 0)
         self.amount, self.dst = marked.amount, marked.dst
         if out_item is None and (not self.amount or callable(self.dst)):
             out_item, items = item, None if self.amount else items
         else:
             items = None
-        self.end = _End(self.dst, out_item, items)
+        self.end = _End(self.dst, out_item, items, True)
+        self.dst = self.end.end
         self.bytes = self.end.bytes * marked.rows
+        self.unsafe = unsafe or not self.end.is_typed
 
     def store(self, result: Any, place: Any, count: Any, on_stream: bool, stream: Any) -> None:
         """Copies what the function returned."""
-        copy = _interop.assign if on_stream else lambda to, array: _core.copy(to, array, stream)
+        def copy(to: Any, array: Any) -> None:
+            if on_stream:
+                _interop.assign(to, array, self.unsafe)
+            else:
+                _core.copy(to, array, stream, unsafe=self.unsafe)
+
         if self.amount == 2:
             kept = _interop.nbytes_of(result)
             rows = kept // self.end.bytes
@@ -120,24 +170,46 @@ class _Results:
         copy(place, result)
 
 
+def _is_kept(blocks: list[weakref.ref[Block]]) -> bool:
+    _core._drop()
+    return any(block() is not None for block in blocks)
+
+
 def _function(fn: Callable[..., Any], ends: list[_End], out: _Results | None, like: Any) -> Callable[..., None]:
     """What the library calls for each chunk. With `like` on the host backend, fn runs in the order of the chunk's stream,
     since NumPy and torch's CPU tensors have no streams.
     """
     on_stream = like is not None and _interop.ON_HOST
 
-    def work(chunk: Chunk, blocks: tuple[Block, ...]) -> None:
+    def shape_blocks(blocks: tuple[Block, ...]) -> None:
         all_ends = ends + ([out.end] if out is not None else [])
-        arrays = [end.array(block, like, on_stream) for end, block in zip(all_ends, blocks)]
-        if len(blocks) > len(arrays):  # the number of filtered()
+        for end, block in zip(all_ends, blocks):
+            end.shape_block(block, on_stream)
+        if len(blocks) > len(all_ends):  # the number of filtered()
             _core._shape(blocks[-1], "int64", [1], on_stream)
-            arrays.append(blocks[-1] if like is None else _interop.from_block(blocks[-1], like))
+
+    def compute(chunk: Chunk, arrays: Sequence[Any]) -> None:
         result = fn(chunk, *arrays)
-        if result is None:
+        if result is None or isinstance(result, str):  # what copy() returns
             return
         if out is None:
             raise TypeError("overlap()'s function returned something, and there is no output")
         out.store(result, arrays[len(ends)], arrays[-1], on_stream, chunk.stream)
+
+    def work(chunk: Chunk, blocks: tuple[Block, ...]) -> None:
+        shape_blocks(blocks)
+        if like is None:
+            compute(chunk, blocks)
+            return
+        # A block of its own for each array, which lives as long as the array does.
+        shown = [block.view(block.dtype, block.shape) for block in blocks]
+        kept = [weakref.ref(block) for block in shown]
+        compute(chunk, [_interop.from_block(block, like) for block in shown])
+        del shown
+        if _is_kept(kept):
+            gc.collect()
+            if _is_kept(kept):
+                raise ValueError("the function keeps an array of its chunk, whose memory ends with the call: keep a copy of it")
 
     def call(chunk: Chunk, *blocks: Block) -> None:
         if on_stream:
@@ -164,37 +236,39 @@ def overlap(
     progress: bool | _Progress | None = None,
     devices: Sequence[Device] | None = None,
     record_times: bool = False,
+    unsafe: bool = False,
 ) -> OverlapResult:
     """Streams data larger than the device through it in chunks, with copies in, computing and copies back at the same time.
     Returns when all results are in ``dst``.
 
     ``src`` is an array (any memory, not pinned: NumPy, ``map_file()``), a tuple of arrays with as many items each, or a
-    function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does:
-    fewer mean the end. ``dst`` is an array, None (no output), or a function that takes a read-only memoryview of
-    results, as a file's ``write`` does. The memoryviews end with the call. ``per_chunk(dst)`` is an output with one
-    result for each chunk, ``filtered(dst)`` one with as many as fn says.
+    function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does: it
+    is called again for the rest, and 0 means the end. ``dst`` is an array, None (no output), or a function that takes
+    a read-only memoryview of results, as a file's ``write`` does: it gets the rest again if it returns a smaller
+    number, and None means all. The memoryviews end with the call. ``per_chunk(dst)`` is an output with one result for
+    each chunk, ``filtered(dst)`` one with as many as fn says.
 
     ``fn(chunk, x, y)`` is called for each chunk, in order: ``x`` are its items (more of them for a tuple), ``y`` the
     place for its results. It enqueues work in ``chunk.stream``, which is the current stream of runnel, torch and CuPy
-    meanwhile, and must not wait. It writes ``y``, or returns an array of as many bytes, which is copied there. ``x``
-    and ``y`` end with the call. ``like``: ``torch``, ``cupy``, or None for ``runnel.Block``. On the host backend,
-    with ``like=numpy`` or ``torch``, fn is called in stream order on a thread of its own, computes at once, and must
-    not use streams.
+    meanwhile, and must not wait. It writes ``y``, or returns an array of its type and shape, which is copied there;
+    with ``unsafe=True`` any array of as many bytes. ``x`` and ``y`` end with the call: an array that fn keeps is an
+    error. ``like``: ``torch``, ``cupy``, or None for ``runnel.Block``. On the host backend, with ``like=numpy`` or
+    ``torch``, fn is called in stream order on a thread of its own, computes at once, and must not use streams.
 
     ``item``: bytes of an item of ``src`` (default: a row along the first axis); it is not split. ``out_item``: the same
     of a result (default: as ``item``). ``chunk``: items of a chunk; ``in_flight``: chunks on the device at once (0:
     automatic). ``halo``: neighbouring items that fn sees on either side. ``strategy``: ``'A'`` a stream for each
     chunk in flight, ``'B'`` a stream for each of the three steps. ``progress(items, total)`` is called after each
-    chunk, on a thread of the library; True: tqdm if it is installed.
+    chunk, on a thread of the library; True: a bar of tqdm's if it is installed, else a line.
 
     Raises OverlapError (``.chunk``, ``__cause__``) if fn, a source, a sink or a chunk fails; ValueError, OutOfMemoryError
     before anything moves. Nothing is in flight when it raises.
     """
     if not callable(fn):
         raise TypeError("overlap(src, dst, fn): fn is the function that computes a chunk")
-    for name, value in (("chunk", chunk), ("in_flight", in_flight), ("halo", halo)):
-        if operator.index(value) < 0:
-            raise ValueError(f"{name} is 0 or more, not {value}")
+    for name, value, least in (("chunk", chunk, 0), ("in_flight", in_flight, 0), ("halo", halo, 0), ("item", item, 1), ("out_item", out_item, 1)):
+        if value is not None and not least <= operator.index(value) < 1 << 63:
+            raise ValueError(f"{name} is {least} or more, and a number of 63 bits, not {value}")
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress is a function of items and their total, or True for tqdm, not {progress!r}")
     sources = list(src) if isinstance(src, (tuple, list)) else [src]
@@ -204,7 +278,7 @@ def overlap(
         _interop.module_of(like)
     first = _End(sources[0], item, None)
     ends = [first] + [_End(each, item if callable(each) else None, first.count()) for each in sources[1:]]
-    out = None if dst is None else _Results(dst, item, out_item, first.count())
+    out = None if dst is None else _Results(dst, item, out_item, first.count(), unsafe)
     bar = None
     report: _Progress | None = None if isinstance(progress, bool) else progress
     if progress is True:

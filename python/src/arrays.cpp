@@ -8,12 +8,14 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <climits>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace binding {
 namespace {
@@ -146,8 +148,20 @@ bool Array::open_block(nb::handle object) {
   bytes = block->bytes();
   kind = runnel::MemoryKind::device;
   device = block->device();
+  type = block->type;
+  is_bytes = block->is_bytes;
+  item_bytes = block->type->type.bits / 8U;
+  if (set_dimensions(std::ssize(block->shape)))
+    std::copy(block->shape.begin(), block->shape.end(), shape.begin());
   owner_ = nb::borrow(object);
   return true;
+}
+
+/// Whether there is room for so many. @throws ValueError for a number that nothing has
+bool Array::set_dimensions(std::ptrdiff_t count) {
+  if (count < 0) refuse_value("the array has a negative number of dimensions");
+  dimensions = count > most_dimensions ? -1 : static_cast<int>(count);
+  return dimensions >= 0;
 }
 
 namespace {
@@ -167,19 +181,28 @@ namespace {
 }
 }  // namespace
 
-/// A copy of bytes would not count the references in arrays of Python objects. NumPy's arrays of
-/// times refuse to tell their format.
-void Array::refuse_objects(nb::handle object, bool is_numpy) const {
-  if (item_bytes < sizeof(PyObject*)) return;
-  const bool has_objects =
-      is_numpy
-          ? attribute(attribute(object, names().dtype), names().hasobject).is(nb::handle(Py_True))
-          : has_references(view_.format);
+/// Sets the type. A copy of bytes would not count the references in arrays of Python objects.
+/// NumPy's arrays of times refuse to tell their format.
+void Array::set_buffer_type(nb::handle object, bool is_numpy) {
+  bool has_objects = false;
+  if (is_numpy) {
+    const nb::object of = attribute(object, names().dtype);
+    set_type(of);
+    has_objects = type == nullptr && attribute(of, names().hasobject).is(nb::handle(Py_True));
+  } else {
+    type = type_of_format(view_.format, item_bytes);
+    has_objects = type == nullptr && has_references(view_.format);
+  }
   if (!has_objects) return;
   PyErr_SetString(
       PyExc_TypeError,
       "an array of Python objects cannot be copied as bytes: its elements are references");
   throw nb::python_error();
+}
+
+void Array::set_type(nb::handle of) {
+  type = type_of_dtype(of);
+  if (type == nullptr) dtype = nb::borrow(of);
 }
 
 bool Array::open_buffer(nb::handle object, bool is_written) {
@@ -192,33 +215,45 @@ bool Array::open_buffer(nb::handle object, bool is_written) {
   data = view_.buf;
   bytes = static_cast<std::size_t>(view_.len);
   item_bytes = static_cast<std::size_t>(view_.itemsize);
-  refuse_objects(object, is_numpy);
-  if (view_.strides == nullptr || PyBuffer_IsContiguous(&view_, 'C') != 0) return true;
-  if (view_.ndim > most_dimensions)
-    refuse_value("an array of more than 16 dimensions that is not contiguous");
-  is_contiguous = false;
-  dimensions = view_.ndim;
+  set_buffer_type(object, is_numpy);
+  is_contiguous = view_.strides == nullptr || PyBuffer_IsContiguous(&view_, 'C') != 0;
+  if (!set_dimensions(view_.ndim)) {
+    if (!is_contiguous) refuse_value("an array of more than 16 dimensions that is not contiguous");
+    return true;
+  }
   for (int i = 0; i < dimensions; ++i) {
-    shape[static_cast<std::size_t>(i)] = view_.shape[i];
-    strides[static_cast<std::size_t>(i)] = view_.strides[i];
+    const auto at = static_cast<std::size_t>(i);
+    shape[at] = view_.shape != nullptr ? view_.shape[i] : view_.len / view_.itemsize;
+    if (!is_contiguous) strides[at] = view_.strides[i];
   }
   return true;
 }
 
-void Array::set_shape(nb::handle of_shape, nb::handle of_strides, std::ptrdiff_t stride_unit) {
-  const nb::object sizes = nb::steal(PySequence_Tuple(of_shape.ptr()));
-  const nb::object steps = nb::steal(PySequence_Tuple(of_strides.ptr()));
-  if (!sizes.is_valid() || !steps.is_valid()) throw nb::python_error();
-  if (PyTuple_Size(sizes.ptr()) > most_dimensions)
-    refuse_value("an array of more than 16 dimensions");
-  dimensions = static_cast<int>(PyTuple_Size(sizes.ptr()));
-  if (PyTuple_Size(steps.ptr()) != dimensions)
+namespace {
+/// A sequence as a tuple, which torch's sizes are already.
+[[nodiscard]] nb::object tuple_of(nb::handle sequence) {
+  if (PyTuple_Check(sequence.ptr()) != 0) return nb::borrow(sequence);
+  nb::object made = nb::steal(PySequence_Tuple(sequence.ptr()));
+  if (!made.is_valid()) throw nb::python_error();
+  return made;
+}
+}  // namespace
+
+void Array::set_sizes(nb::handle sizes) {
+  const nb::object all = tuple_of(sizes);
+  if (!set_dimensions(PyTuple_Size(all.ptr()))) return;
+  for (int i = 0; i < dimensions; ++i)
+    shape[static_cast<std::size_t>(i)] = to_difference(PyTuple_GetItem(all.ptr(), i));
+}
+
+/// @throws ValueError if there are others than dimensions
+void Array::set_strides(nb::handle steps, std::ptrdiff_t unit) {
+  if (dimensions < 0) refuse_value("an array of more than 16 dimensions");
+  const nb::object all = tuple_of(steps);
+  if (PyTuple_Size(all.ptr()) != dimensions)
     refuse_value("the array's shape and its strides have different lengths");
-  for (int i = 0; i < dimensions; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    shape[at] = to_difference(PyTuple_GetItem(sizes.ptr(), i));
-    strides[at] = to_difference(PyTuple_GetItem(steps.ptr(), i)) * stride_unit;
-  }
+  for (int i = 0; i < dimensions; ++i)
+    strides[static_cast<std::size_t>(i)] = to_difference(PyTuple_GetItem(all.ptr(), i)) * unit;
 }
 
 /// The strides of an array without gaps. @throws ValueError
@@ -282,9 +317,9 @@ void refuse_unresolved(nb::handle tensor) {
 }  // namespace
 
 bool Array::open_torch(nb::handle object) {
-  PyObject* const type = torch_tensor_type();
-  if (type == nullptr || (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != type &&
-                          PyObject_IsInstance(object.ptr(), type) != 1)) {
+  PyObject* const tensor = torch_tensor_type();
+  if (tensor == nullptr || (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != tensor &&
+                            PyObject_IsInstance(object.ptr(), tensor) != 1)) {
     PyErr_Clear();
     return false;
   }
@@ -306,10 +341,12 @@ bool Array::open_torch(nb::handle object) {
   }
   refuse_null(data, bytes);
   refuse_unresolved(object);
+  set_type(attribute(object, n.dtype));
+  item_bytes =
+      type != nullptr ? type->type.bits / 8U : to_size(call_method(object, n.element_size));
+  set_sizes(attribute(object, n.shape));
   if (!call_method(object, n.is_contiguous).is(nb::handle(Py_True))) {
-    item_bytes = to_size(call_method(object, n.element_size));
-    set_shape(attribute(object, n.shape), call_method(object, n.stride),
-              static_cast<std::ptrdiff_t>(item_bytes));
+    set_strides(call_method(object, n.stride), static_cast<std::ptrdiff_t>(item_bytes));
     find_size();
   }
   owner_ = nb::borrow(object);
@@ -350,11 +387,16 @@ bool Array::open_cuda_array(nb::handle object, bool is_written) {
   data = reinterpret_cast<void*>(to_size(nb::object(place[0])));
   const bool is_read_only = nb::cast<bool>(nb::object(place[1]));
   if (is_written && is_read_only) refuse_read_only();
-  item_bytes = item_size(entry(description, "typestr"));
+  const nb::object letters = entry(description, "typestr");
+  item_bytes = item_size(letters);
+  type = type_of_letters(nb::cast<std::string>(letters));
   const nb::object steps = nb::borrow(description.attr("get")("strides"));
-  const nb::object sizes = entry(description, "shape");
-  set_shape(sizes, steps.is_none() ? sizes : steps, 1);
-  if (steps.is_none()) set_packed_strides();
+  set_sizes(entry(description, "shape"));
+  if (dimensions < 0) refuse_value("an array of more than 16 dimensions");
+  if (steps.is_none())
+    set_packed_strides();
+  else
+    set_strides(steps, 1);
   find_size();
   refuse_null(data, bytes);
   const nb::object module =
@@ -409,9 +451,8 @@ bool Array::open_dlpack(nb::handle object, bool is_written) {
   const dlpack::Tensor& tensor = dlpack::tensor_of(owner_, is_written);
   data = static_cast<char*>(tensor.data) + tensor.byte_offset;
   item_bytes = (static_cast<std::size_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8;
-  dimensions = tensor.ndim;
-  if (dimensions < 0 || dimensions > most_dimensions)
-    refuse_value("an array of more than 16 dimensions");
+  type = type_of_dlpack(tensor.dtype);
+  if (!set_dimensions(tensor.ndim)) refuse_value("an array of more than 16 dimensions");
   for (int i = 0; i < dimensions; ++i) shape[static_cast<std::size_t>(i)] = tensor.shape[i];
   set_packed_strides();
   for (int i = 0; i < dimensions && tensor.strides != nullptr; ++i)
@@ -420,6 +461,68 @@ bool Array::open_dlpack(nb::handle object, bool is_written) {
   find_size();
   refuse_null(tensor.data, bytes);
   return true;
+}
+
+namespace {
+[[nodiscard]] bool is_bytes(const Array& array) {
+  return array.is_bytes || (array.type == bytes_type() && array.dimensions == 1);
+}
+[[nodiscard]] bool is_same_type(const Array& a, const Array& b) {
+  if (a.type != nullptr || b.type != nullptr) return have_one_type(a.type, b.type);
+  if (!a.dtype.is_valid() || !b.dtype.is_valid()) return a.item_bytes == b.item_bytes;
+  const int is_equal = PyObject_RichCompareBool(a.dtype.ptr(), b.dtype.ptr(), Py_EQ);
+  if (is_equal < 0) throw nb::python_error();
+  return is_equal != 0;
+}
+/// Dimensions of one element aside.
+[[nodiscard]] bool is_same_shape(const Array& a, const Array& b) {
+  if (a.dimensions < 0 || b.dimensions < 0) return true;
+  const auto sizes = [](const Array& array) {
+    std::vector<std::ptrdiff_t> made{array.shape.begin(), array.shape.begin() + array.dimensions};
+    std::erase(made, 1);
+    return made;
+  };
+  const auto all = [](const Array& array) { return array.shape.begin() + array.dimensions; };
+  return std::equal(a.shape.begin(), all(a), b.shape.begin(), all(b)) || sizes(a) == sizes(b);
+}
+[[nodiscard]] std::string describe(const Array& array) {
+  std::string text = array.type != nullptr ? array.type->name
+                     : array.dtype.is_valid()
+                         ? nb::cast<std::string>(nb::str(array.dtype))
+                         : "elements of " + std::to_string(array.item_bytes) + " bytes";
+  text += " (";
+  for (int i = 0; i < array.dimensions; ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(array.shape[static_cast<std::size_t>(i)]);
+  return text + (array.dimensions == 1 ? ",)" : ")");
+}
+}  // namespace
+
+void refuse_other_elements(const Array& to, const Array& from, const std::string& which) {
+  if (to.bytes == 0 || is_bytes(to) || is_bytes(from)) return;
+  const bool is_type = is_same_type(to, from);
+  if (is_type && is_same_shape(to, from)) return;
+  PyErr_Format(PyExc_ValueError,
+               "%sthe destination is %s and the source %s: a copy converts nothing. Give both one "
+               "%s, or write unsafe=True to copy the bytes as they are",
+               which.c_str(), describe(to).c_str(), describe(from).c_str(),
+               is_type ? "shape" : "type");
+  throw nb::python_error();
+}
+
+void Array::count_write() const {
+  if (framework != Framework::torch) return;
+  static const nb::object* const increment = [] {
+    const nb::object torch = nb::module_::import_("torch");
+    return new nb::object{nb::getattr(torch.attr("_C"), "_increment_version", nb::none())};
+  }();
+  if (increment->is_none()) return;  // in old torch
+  const nb::object all = nb::make_tuple(owner_);
+  nb::object done = nb::steal(PyObject_CallFunctionObjArgs(increment->ptr(), all.ptr(), nullptr));
+  if (!done.is_valid()) {  // older torch takes one tensor
+    PyErr_Clear();
+    done = nb::steal(PyObject_CallFunctionObjArgs(increment->ptr(), owner_.ptr(), nullptr));
+  }
+  if (!done.is_valid()) throw nb::python_error();
 }
 
 }  // namespace binding

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "references.hpp"
+#include "types.hpp"
 
 #include <runnel/memory_kind.hpp>
 
@@ -34,14 +35,20 @@ class Array {
   /// Takes hold of the memory of `object`. @throws TypeError for an object without memory;
   /// BufferError where it must be writable and is not
   void open(nb::handle object, bool is_written);
+  /// Counts that a tensor of torch is written, as torch does itself: a backward pass that needs
+  /// what it was before then says so.
+  void count_write() const;
 
   void* data = nullptr;
   std::size_t bytes = 0;
   bool is_contiguous = true;  // from the first byte to the last, in the order of the dimensions
-  int dimensions = 0;         // the next two are set where it is not contiguous
+  int dimensions = 0;         // -1: more than fit, in memory that is contiguous
   std::array<std::ptrdiff_t, most_dimensions> shape;
-  std::array<std::ptrdiff_t, most_dimensions> strides;  // in bytes
+  std::array<std::ptrdiff_t, most_dimensions> strides;  // in bytes; set where it is not contiguous
   std::size_t item_bytes = 1;
+  const NamedType* type = nullptr;  // null: one without a name
+  bool is_bytes = false;            // of whatever type and shape
+  nb::object dtype;                 // the library's own type, where `type` is null and it has one
   Framework framework = Framework::none;
   int device = -1;  // of device memory, where it is known
   std::optional<runnel::MemoryKind> kind;
@@ -52,15 +59,22 @@ class Array {
   bool open_torch(nb::handle object);
   bool open_cuda_array(nb::handle object, bool is_written);
   bool open_dlpack(nb::handle object, bool is_written);
-  void set_shape(nb::handle shape, nb::handle strides, std::ptrdiff_t stride_unit);
+  [[nodiscard]] bool set_dimensions(std::ptrdiff_t count);
+  void set_sizes(nb::handle sizes);
+  void set_strides(nb::handle steps, std::ptrdiff_t unit);
+  void set_type(nb::handle of);
   void set_packed_strides();
   void find_size();
-  void refuse_objects(nb::handle object, bool is_numpy) const;
+  void set_buffer_type(nb::handle object, bool is_numpy);
 
   Py_buffer view_{};  // view_.obj is null where there is none
   nb::object owner_;
   nb::object storage_;  // of a tensor
 };
+
+/// Refuses arrays of other types or shapes: their bytes would be taken for something else. One of
+/// the two may be bytes, in one dimension. @throws ValueError, whose text begins with `which`
+void refuse_other_elements(const Array& to, const Array& from, const std::string& which = "");
 
 /// What a copy keeps.
 struct KeptArrays : Holder {

@@ -5,6 +5,7 @@
 #include "current.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
+#include "types.hpp"
 
 #include <runnel/pinned_pool.hpp>
 
@@ -92,39 +93,6 @@ nb::object make_capsule(void* data, Place device, Type type, const std::vector<s
 
 namespace {
 
-struct NamedType {
-  const char* name;
-  dlpack::Type type;
-  const char* letters;  // as __cuda_array_interface__ writes it; null where it cannot
-};
-constexpr NamedType named_types[] = {
-    {"bool", {dlpack::boolean, 8, 1}, "|b1"},
-    {"int8", {dlpack::signed_integer, 8, 1}, "|i1"},
-    {"int16", {dlpack::signed_integer, 16, 1}, "<i2"},
-    {"int32", {dlpack::signed_integer, 32, 1}, "<i4"},
-    {"int64", {dlpack::signed_integer, 64, 1}, "<i8"},
-    {"uint8", {dlpack::unsigned_integer, 8, 1}, "|u1"},
-    {"uint16", {dlpack::unsigned_integer, 16, 1}, "<u2"},
-    {"uint32", {dlpack::unsigned_integer, 32, 1}, "<u4"},
-    {"uint64", {dlpack::unsigned_integer, 64, 1}, "<u8"},
-    {"float16", {dlpack::floating, 16, 1}, "<f2"},
-    {"float32", {dlpack::floating, 32, 1}, "<f4"},
-    {"float64", {dlpack::floating, 64, 1}, "<f8"},
-    {"bfloat16", {dlpack::brain_float, 16, 1}, nullptr},
-    {"complex64", {dlpack::complex, 64, 1}, "<c8"},
-    {"complex128", {dlpack::complex, 128, 1}, "<c16"},
-};
-[[nodiscard]] const NamedType& find_type(const std::string& name) {
-  for (const NamedType& each : named_types)
-    if (name == each.name) return each;
-  PyErr_Format(
-      PyExc_ValueError,
-      "a block has no element type '%s': it has those as 'float32', 'int64', 'uint8', 'bfloat16', "
-      "'bool'. An array of other elements goes as bytes: x.view('uint8')",
-      name.c_str());
-  throw nb::python_error();
-}
-
 [[nodiscard]] dlpack::Place place_of(const Block& block) {
 #if defined RUNNEL_BACKEND_CUDA
   return {dlpack::cuda, block.device()};
@@ -167,17 +135,17 @@ void order_consumer(const Block& block, nb::handle consumer) {
     refuse_buffer("a block is exported without a copy: use runnel.copy()");
   order_consumer(block, stream);
   const bool is_versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
-  return dlpack::make_capsule(block.data(), place, block.type, block.shape, share(self),
+  return dlpack::make_capsule(block.data(), place, block.type->type, block.shape, share(self),
                               is_versioned);
 }
 
 [[nodiscard]] nb::dict export_cuda_array(const Block& block) {
-  const NamedType& type = find_type(block.type_name);
+  const NamedType& type = *block.type;
   if (is_on_host || type.letters == nullptr) {
     PyErr_SetString(PyExc_AttributeError,
                     is_on_host
                         ? "the block is in the host's memory: it has no __cuda_array_interface__"
-                        : "__cuda_array_interface__ has no name for bfloat16: use DLPack");
+                        : "__cuda_array_interface__ has no name for this type: use DLPack");
     throw nb::python_error();
   }
   nb::dict made;
@@ -198,18 +166,11 @@ void order_consumer(const Block& block, nb::handle consumer) {
   for (const std::int64_t size : block.shape)
     sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
   if (block.shape.size() == 1) sizes += ",";
-  return "<runnel.Block of " + block.type_name + " (" + sizes + "), " +
+  return std::string{"<runnel.Block of "} + block.type->name + " (" + sizes + "), " +
          std::to_string(block.bytes()) + " bytes, device " + std::to_string(block.device()) +
          (block.memory->is_live ? ">" : ", ended>");
 }
 
-/// "float32" for that text, and for the types that NumPy and torch have of that name.
-[[nodiscard]] std::string name_of_type(nb::handle type) {
-  const nb::object name = PyType_Check(type.ptr()) != 0 ? nb::getattr(type, "__name__")
-                                                        : nb::getattr(type, "name", nb::str(type));
-  const std::string text = nb::cast<std::string>(nb::str(name));
-  return text.rfind("torch.", 0) == 0 ? text.substr(6) : text;
-}
 /// The same memory, or a part of it, as other elements.
 [[nodiscard]] Block view(const Block& block, nb::handle of_type,
                          std::optional<std::vector<std::int64_t>> shape, std::size_t offset) {
@@ -244,7 +205,7 @@ void bind_block(nb::module_& module) {
           "shape", [](const Block& block) { return nb::tuple(nb::cast(block.shape)); },
           nb::sig("def shape(self) -> tuple[int, ...]"), "Elements in each dimension.")
       .def_prop_ro(
-          "dtype", [](const Block& block) { return block.type_name; },
+          "dtype", [](const Block& block) { return block.type->name; },
           "The element type, as ``'float32'``.")
       .def_prop_ro(
           "device", [](const Block& block) { return runnel::Device{block.device()}; },
@@ -432,7 +393,7 @@ void* Block::data() const {
   return memory->data != nullptr ? memory->data + offset : nullptr;
 }
 
-std::size_t Block::bytes() const { return size_of(shape, type.bits / 8U); }
+std::size_t Block::bytes() const { return size_of(shape, type->type.bits / 8U); }
 
 const Block* as_block(nb::handle object) {
   static const nb::handle type = nb::type<Block>();
@@ -452,8 +413,8 @@ void shape_block(Block& block, const std::string& type_name, std::vector<std::in
   const NamedType& type = find_type(type_name);
   if (size_of(shape, type.type.bits / 8U) > block.memory->bytes - block.offset)
     refuse_value("the elements end beyond the end of the block");
-  block.type = type.type;
-  block.type_name = type_name;
+  block.type = &type;
+  block.is_bytes = false;
   block.shape = std::move(shape);
 }
 

@@ -2,8 +2,8 @@
 // Device memory as a Python object.
 #pragma once
 
-#include "dlpack.hpp"
 #include "references.hpp"
+#include "types.hpp"
 
 #include <runnel/host_registration.hpp>
 #include <runnel/memory.hpp>
@@ -37,11 +37,11 @@ class Block {
 
   std::size_t offset = 0;
   std::vector<std::int64_t> shape;
-  dlpack::Type type{dlpack::unsigned_integer, 8, 1};
-  std::string type_name = "uint8";
+  const NamedType* type = bytes_type();
   std::shared_ptr<Memory> memory;
   bool is_in_order =
       false;  // the host may use it without a wait: within a function that runs in stream order
+  bool is_bytes = false;  // of whatever type and shape: of a source or a sink that is a function
 
  private:
   runnel::StreamRef stream_;

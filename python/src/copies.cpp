@@ -9,13 +9,16 @@
 #include <runnel/copy.hpp>
 #include <runnel/copy_batch.hpp>
 #include <runnel/detail/strided.hpp>
+#include <runnel/event.hpp>
 #include <runnel/keep.hpp>
+#include <runnel/memory_kind.hpp>
 
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,7 +65,7 @@ void refuse_sizes(const Array& to, const Array& from) {
 }
 
 /// The strides of an array that is contiguous, for the shape and the elements of the other one: it
-/// may be a block or bytes, which do not know them.
+/// may be bytes, which do not know them.
 void set_strides(Array& array, const Array& other) {
   if (!array.is_contiguous) return;
   array.item_bytes = other.item_bytes;
@@ -86,11 +89,25 @@ void refuse_other_orders(Dimensions dimensions) {
         "the arrays have their elements in different orders, as C's and Fortran's: "
         "numpy.ascontiguousarray(x), or a tensor's x.contiguous(), makes one of C's");
 }
+/// Drops the dimensions of one element.
+void squeeze(Array& array) {
+  if (array.is_contiguous) return;
+  int kept = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(array.dimensions); ++i)
+    if (array.shape[i] != 1) {
+      array.shape[static_cast<std::size_t>(kept)] = array.shape[i];
+      array.strides[static_cast<std::size_t>(kept++)] = array.strides[i];
+    }
+  array.dimensions = kept;
+}
 /// The dimensions of two arrays of which one at least is not contiguous. @throws ValueError
 [[nodiscard]] Dimensions dimensions_of(Array& to, Array& from) {
+  squeeze(to);
+  squeeze(from);
   set_strides(to, from);
   set_strides(from, to);
-  if (!std::equal(to.shape.begin(), to.shape.begin() + to.dimensions, from.shape.begin(),
+  if (to.item_bytes != from.item_bytes ||
+      !std::equal(to.shape.begin(), to.shape.begin() + to.dimensions, from.shape.begin(),
                   from.shape.begin() + from.dimensions))
     refuse_value("arrays that are not contiguous are copied if they have one shape");
   Dimensions made;
@@ -157,24 +174,46 @@ template <class F>
   });
 }
 
+/// pageable='block' holds the caller until the work ahead is complete. Waits for that first, so
+/// that Ctrl-C ends the wait. An event, since a wait for the stream would take an exception of a
+/// host function.
+void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& arrays,
+                const runnel::CopyOptions& options) {
+  if (options.pageable != runnel::Pageable::block || stream.is_capturing()) return;
+  const bool is_pageable = unlocked([&] {
+    return std::any_of(arrays.begin(), arrays.end(), [](const Array* array) {
+      const auto kind = array->kind ? *array->kind : runnel::pointer_info(array->data).kind;
+      return kind == runnel::MemoryKind::pageable;
+    });
+  });
+  if (!is_pageable) return;
+  runnel::Event ahead;
+  unlocked([&] { ahead.record(stream); });
+  wait_in_slices(std::nullopt, "", [&](auto time) { return ahead.synchronize_for(time); });
+}
+
 [[nodiscard]] nb::object copy(nb::handle to, nb::handle from, nb::handle stream,
-                              nb::handle pageable, bool any_time) {
+                              nb::handle pageable, bool any_time, bool is_unsafe) {
   drop_now();
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(to, true);
   arrays->from.open(from, false);
   Array &into = arrays->to, &out_of = arrays->from;
   if (into.bytes != out_of.bytes) refuse_sizes(into, out_of);
+  if (!is_unsafe) refuse_other_elements(into, out_of);
   const runnel::StreamRef in = stream_for(stream, into, out_of);
   runnel::CopyOptions options = options_of(pageable, any_time);
   options.to_kind = into.kind;
   options.from_kind = out_of.kind;
+  if (options.pageable == runnel::Pageable::block) wait_ahead(in, {&into, &out_of}, options);
+  const bool is_flat = into.is_contiguous && out_of.is_contiguous;
+  const Dimensions dimensions = is_flat ? Dimensions{} : dimensions_of(into, out_of);
+  into.count_write();
   Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
-  if (into.is_contiguous && out_of.is_contiguous)
+  if (is_flat)
     return name_of(enqueue(in, kept, [&] {
       return runnel::copy_bytes(in, into.data, out_of.data, into.bytes, options);
     }));
-  const Dimensions dimensions = dimensions_of(into, out_of);
   const auto copy_rows = [&] { return copy_strided(in, into, out_of, dimensions, options); };
   return name_of(enqueue_parts(in, kept, copy_rows));
 }
@@ -184,7 +223,8 @@ struct KeptPairs : Holder {
   std::vector<std::unique_ptr<KeptArrays>> pairs;
 };
 
-[[nodiscard]] std::unique_ptr<KeptArrays> open_pair(nb::handle pair, std::size_t at) {
+[[nodiscard]] std::unique_ptr<KeptArrays> open_pair(nb::handle pair, std::size_t at,
+                                                    bool is_unsafe) {
   const nb::object items = nb::steal(PySequence_Tuple(pair.ptr()));
   if (!items.is_valid() || PyTuple_Size(items.ptr()) != 2) {
     PyErr_Format(PyExc_TypeError, "copies[%zu] is no pair (destination, source)", at);
@@ -205,6 +245,8 @@ struct KeptPairs : Holder {
                  arrays->to.bytes, arrays->from.bytes);
     throw nb::python_error();
   }
+  if (!is_unsafe)
+    refuse_other_elements(arrays->to, arrays->from, "copies[" + std::to_string(at) + "]: ");
   return arrays;
 }
 
@@ -219,11 +261,11 @@ struct KeptPairs : Holder {
 }
 
 [[nodiscard]] nb::dict copy_many(nb::handle copies, nb::handle stream, nb::handle pageable,
-                                 bool any_time) {
+                                 bool any_time, bool is_unsafe) {
   drop_now();
   auto kept = std::make_unique<KeptPairs>();
   for (nb::handle each : nb::iter(copies))
-    kept->pairs.push_back(open_pair(each, kept->pairs.size()));
+    kept->pairs.push_back(open_pair(each, kept->pairs.size(), is_unsafe));
   if (kept->pairs.empty()) return counts_of({});
   std::vector<runnel::CopyOperation> operations;
   operations.reserve(kept->pairs.size());
@@ -233,9 +275,22 @@ struct KeptPairs : Holder {
   const runnel::StreamRef in =
       stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
   const runnel::CopyOptions options = options_of(pageable, any_time);
+  std::vector<const Array*> arrays;
+  for (const auto& pair : kept->pairs) arrays.insert(arrays.end(), {&pair->to, &pair->from});
+  wait_ahead(in, arrays, options);
+  for (const auto& pair : kept->pairs) pair->to.count_write();
   Kept holder{kept.release()};
   return counts_of(
       enqueue_parts(in, holder, [&] { return runnel::copy_batch(in, operations, options); }));
+}
+
+/// What copy() refuses for types and shapes.
+void check(nb::handle to, nb::handle from) {
+  KeptArrays arrays;
+  arrays.to.open(to, true);
+  arrays.from.open(from, false);
+  if (arrays.to.bytes != arrays.from.bytes) refuse_sizes(arrays.to, arrays.from);
+  refuse_other_elements(arrays.to, arrays.from);
 }
 
 void fill(nb::handle array, int value, nb::handle stream) {
@@ -246,6 +301,7 @@ void fill(nb::handle array, int value, nb::handle stream) {
   if (!arrays->to.is_contiguous) refuse_value("the array is not contiguous");
   const runnel::StreamRef in = stream_for(stream, arrays->to, arrays->to);
   const Array& to = arrays->to;
+  to.count_write();
   Kept kept{arrays.release()};
   unlocked([&] {
     runnel::fill_bytes(in, to.data, static_cast<unsigned char>(value), to.bytes);
@@ -256,47 +312,58 @@ void fill(nb::handle array, int value, nb::handle stream) {
 }  // namespace
 
 void bind_copies(nb::module_& module) {
-  module.def("copy", &copy, nb::arg("dst").none(), nb::arg("src").none(),
-             nb::arg("stream") = nb::none(), nb::kw_only(), nb::arg("pageable") = nb::none(),
-             nb::arg("any_time") = false,
-             nb::sig("def copy(dst: object, src: object, stream: Stream | None = None, *, "
-                     "pageable: typing.Literal['stage', 'block', 'refuse'] "
-                     "| None = None, any_time: bool = False) -> typing.Literal['nothing', "
-                     "'direct', 'staged', 'inlined', 'blocked']"),
-             "Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` "
-             "(default: the\n"
-             "current stream; if none is set, the stream of the arrays' framework). Returns at "
-             "once, also for\n"
-             "memory that is not pinned, and says what was done: ``'direct'`` and ``'staged'``: "
-             "enqueued;\n"
-             "``'inlined'``: small, and done; ``'blocked'``: the caller was held; ``'nothing'``: "
-             "nothing to\n"
-             "do.\n\n"
-             "The copy keeps both arrays until it is complete. ``src`` must not be written until "
-             "then, nor\n"
-             "``dst`` be read: wait for the stream. Nothing is converted. Arrays that are not "
-             "contiguous need\n"
-             "one shape, and go as rows and slices.\n\n"
-             "``pageable``: ``'stage'`` (default) goes through pinned memory; ``'block'`` holds "
-             "the caller;\n"
-             "``'refuse'`` raises. ``any_time=True``: nothing that is enqueued writes ``src``, so "
-             "that a busy\n"
-             "stream does not delay the reading.\n\n"
-             "Raises ValueError (sizes, shapes), BufferError (``dst`` is read-only), TypeError (no "
-             "array),\n"
-             "InvalidArgument, Error.");
+  module.def(
+      "copy", &copy, nb::arg("dst").none(), nb::arg("src").none(), nb::arg("stream") = nb::none(),
+      nb::kw_only(), nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
+      nb::arg("unsafe") = false,
+      nb::sig("def copy(dst: object, src: object, stream: Stream | None = None, *, "
+              "pageable: typing.Literal['stage', 'block', 'refuse'] "
+              "| None = None, any_time: bool = False, unsafe: bool = False) -> "
+              "typing.Literal['nothing', "
+              "'direct', 'staged', 'inlined', 'blocked']"),
+      "Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` "
+      "(default: the\n"
+      "current stream; if none is set, the stream of the arrays' framework). Returns at "
+      "once, also for\n"
+      "memory that is not pinned, and says what was done: ``'direct'`` and ``'staged'``: "
+      "enqueued;\n"
+      "``'inlined'``: small, and done; ``'blocked'``: the caller was held; ``'nothing'``: "
+      "nothing to\n"
+      "do.\n\n"
+      "The copy keeps both arrays until it is complete. ``src`` must not be written until "
+      "then, nor\n"
+      "``dst`` be read: wait for the stream. What torch moves meanwhile is not kept: no "
+      "``share_memory_()``,\n"
+      "``resize_()``, nor a queue of torch.multiprocessing, for a tensor whose copy is "
+      "pending.\n\n"
+      "Nothing is converted: both have one type and one shape, or one of them is bytes (one "
+      "dimension of\n"
+      "uint8), or ``unsafe=True`` says that the bytes go as they are. Arrays that are not "
+      "contiguous go as\n"
+      "rows and slices.\n\n"
+      "``pageable``: ``'stage'`` (default) goes through pinned memory; ``'block'`` holds "
+      "the caller;\n"
+      "``'refuse'`` raises. ``any_time=True``: nothing that is enqueued writes ``src``, so "
+      "that a busy\n"
+      "stream does not delay the reading.\n\n"
+      "Raises ValueError (sizes, types, shapes), BufferError (``dst`` is read-only), TypeError (no "
+      "array),\n"
+      "InvalidArgument, Error.");
   module.def("copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream") = nb::none(),
              nb::kw_only(), nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
+             nb::arg("unsafe") = false,
              nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], "
                      "stream: Stream | None = None, *, pageable: "
                      "typing.Literal['stage', 'block', 'refuse'] | None = None, any_time: bool = "
-                     "False) -> dict[str, int]"),
+                     "False, unsafe: bool = False) -> dict[str, int]"),
              "All copies of a list of pairs ``(dst, src)``, as one job, in no order among "
              "themselves: none may\n"
              "write what another uses. Returns how many went which way, by the names of "
              "``copy()``. All arrays\n"
              "are contiguous. Raises as ``copy()``, before anything is enqueued; the text names "
              "the pair.");
+  module.def("_check", &check, nb::arg("dst").none(), nb::arg("src").none(),
+             "Raises what ``copy()`` raises for other sizes, types and shapes.");
   module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"),
              nb::arg("stream") = nb::none(),
              nb::sig("def fill(array: object, value: int, stream: Stream | None = None) -> None"),

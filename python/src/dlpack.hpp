@@ -24,7 +24,12 @@ enum TypeCode : std::uint8_t {
   floating = 2,
   brain_float = 4,
   complex = 5,
-  boolean = 6
+  boolean = 6,
+  float8_e4m3fn = 10,
+  float8_e4m3fnuz = 11,
+  float8_e5m2 = 12,
+  float8_e5m2fnuz = 13,
+  float8_e8m0fnu = 14
 };
 
 struct Type {

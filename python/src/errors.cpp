@@ -64,7 +64,7 @@ void set(const nb::object& exception) { PyErr_SetObject(exception.type().ptr(), 
   try {
     throw;
   } catch (const PythonFailure& failure) {
-    return nb::borrow(failure.exception());
+    return failure.exception();
   } catch (const runnel::OverlapError& error) {
     return describe_overlap(error);
   } catch (const runnel::Error& error) {

@@ -26,20 +26,24 @@
 namespace binding {
 namespace {
 
-/// The bytes that a source says it wrote. @throws TypeError, ValueError
-[[nodiscard]] std::size_t count_of(nb::handle result, std::size_t most) {
-  if (result.is_none()) return 0;
-  const bool is_number = PyIndex_Check(result.ptr()) != 0;
+/// The bytes that a source says it wrote, or a sink that it took: a sink that returns nothing has
+/// taken all. @throws TypeError, ValueError
+[[nodiscard]] std::size_t count_of(nb::handle result, std::size_t most, bool is_source) {
+  if (result.is_none()) return is_source ? 0 : most;
+  const bool is_number = PyIndex_Check(result.ptr()) != 0 && PyBool_Check(result.ptr()) == 0;
   const Py_ssize_t count = is_number ? PyNumber_AsSsize_t(result.ptr(), nullptr) : -1;
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   if (count < 0) {
-    PyErr_Format(PyExc_TypeError,
-                 "the source returned %R: it returns how many bytes it wrote, or None for none",
-                 result.ptr());
+    PyErr_Format(
+        PyExc_TypeError,
+        is_source ? "the source returned %R: it returns how many bytes it wrote, or None for none"
+                  : "the sink returned %R: it returns how many bytes it took, or None for all",
+        result.ptr());
     throw nb::python_error();
   }
   if (static_cast<std::size_t>(count) > most)
-    refuse_value("the source says that it wrote more bytes than the memoryview has");
+    refuse_value(is_source ? "the source says that it wrote more bytes than the memoryview has"
+                           : "the sink says that it took more bytes than the memoryview has");
   return static_cast<std::size_t>(count);
 }
 
@@ -54,7 +58,7 @@ namespace {
     nb::object result = f(view);
     // The view must not be used afterwards; it says so itself.
     view.attr("release")();
-    if (access == PyBUF_WRITE) count = count_of(result, bytes);
+    count = count_of(result, bytes, access == PyBUF_WRITE);
     check_signals();
     return result;
   });
@@ -62,7 +66,7 @@ namespace {
 }
 
 using Read = std::function<std::size_t(std::span<std::byte>)>;
-using Write = std::function<void(std::span<const std::byte>)>;
+using Write = std::function<std::size_t(std::span<const std::byte>)>;
 using Sink = runnel::OverlapSink<std::byte, Write>;
 /// An input or the output. It stays where it is while overlap() runs.
 struct End {
@@ -113,8 +117,7 @@ enum class Amount : int { items, per_chunk, filtered };
                                               Amount amount) {
   const SharedObject function = share(object);
   const Write write = [function](std::span<const std::byte> from) {
-    static_cast<void>(
-        call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ));
+    return call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ);
   };
   switch (amount) {
     case Amount::per_chunk:
@@ -313,11 +316,13 @@ void bind_overlap(nb::module_& module) {
   module.def(
       "_shape",
       [](Block& block, const std::string& dtype, const std::vector<std::int64_t>& shape,
-         bool is_in_order) {
+         bool is_in_order, bool is_bytes) {
         shape_block(block, dtype, shape);
         block.is_in_order = is_in_order;
+        block.is_bytes = is_bytes;
       },
-      nb::arg("block"), nb::arg("dtype"), nb::arg("shape"), nb::arg("is_in_order") = false);
+      nb::arg("block"), nb::arg("dtype"), nb::arg("shape"), nb::arg("is_in_order") = false,
+      nb::arg("is_bytes") = false);
 }
 
 }  // namespace binding

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <mutex>
 #include <thread>
 
 namespace binding {
@@ -17,7 +18,9 @@ std::atomic<bool> is_parking{false};
 std::atomic<bool> is_closed{false};
 std::atomic<int> within{
     0};  // threads that have the interpreter's lock from Interpreter, or wait for it
-std::atomic<int> returning{0};  // threads that lock again after a call
+std::atomic<int> returning{0};              // threads that lock again after a call
+PyInterpreterState* interpreter = nullptr;  // the main one
+std::mutex making;                          // held while a thread state is made
 // The thread that ends the process, and those that run a function of Python's, are not parked.
 thread_local bool is_exempt = false;
 
@@ -64,6 +67,10 @@ SharedObject share(nb::handle object) {
 Interpreter::Interpreter() noexcept {
   detail::within.fetch_add(1);
   if (detail::is_closed.load()) return;
+  if (PyGILState_GetThisThreadState() == nullptr) {
+    const std::lock_guard lock{detail::making};
+    is_made_ = PyThreadState_New(detail::interpreter) != nullptr;
+  }
   state_ = PyGILState_Ensure();
   is_held_ = true;
   was_exempt_ = std::exchange(detail::is_exempt, true);
@@ -72,6 +79,8 @@ Interpreter::Interpreter() noexcept {
 Interpreter::~Interpreter() {
   if (is_held_) {
     detail::is_exempt = was_exempt_;
+    // A state that was made counts one use itself. It ends with the last one, under the lock.
+    if (is_made_) PyGILState_Release(PyGILState_LOCKED);
     PyGILState_Release(state_);
   }
   detail::within.fetch_sub(1);
@@ -86,6 +95,13 @@ void Unlocked::lock_again(PyThreadState* state) noexcept {
   PyEval_RestoreThread(state);
   detail::returning.fetch_sub(1, std::memory_order_release);
 }
+
+void before_fork() {
+  unlocked([] { detail::making.lock(); });
+}
+void after_fork() { detail::making.unlock(); }
+
+void set_interpreter() { detail::interpreter = PyInterpreterState_Get(); }
 
 void park_threads() {
   detail::is_exempt = true;
@@ -111,22 +127,26 @@ PythonFailure PythonFailure::fetch() {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
-  if (trace != nullptr) PyException_SetTraceback(value, trace);
   Py_XDECREF(type);
-  Py_XDECREF(trace);
   const nb::object exception = nb::steal(value);
+  const nb::object at = trace != nullptr ? nb::steal(trace) : nb::none();
   std::string text = "a Python function raised an exception";
   if (PyObject* const described = PyObject_Repr(exception.ptr())) {
     if (const char* const bytes = PyUnicode_AsUTF8AndSize(described, nullptr)) text = bytes;
     Py_DECREF(described);
   }
   PyErr_Clear();
-  return {share(exception), std::move(text)};
+  return {share(exception), share(at), std::move(text)};
+}
+
+nb::object PythonFailure::exception() const {
+  PyException_SetTraceback(exception_->object.ptr(), trace_->object.ptr());
+  return exception_->object;
 }
 
 void PythonFailure::restore() const {
-  PyObject* const exception = exception_->object.ptr();
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+  const nb::object raised = exception();
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
 }
 
 void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call) {

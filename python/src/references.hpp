@@ -66,8 +66,16 @@ class Interpreter {
  private:
   bool is_held_ = false;
   bool was_exempt_ = false;
+  bool is_made_ = false;  // the thread's state, which the interpreter wants
   PyGILState_STATE state_{};
 };
+/// Names the interpreter that this thread runs as the one that Interpreter enters.
+void set_interpreter();
+/// Keeps the thread states of the library's threads from being made while a process forks: the
+/// child would find the interpreter's lock of its list of them held by nobody. Around each fork,
+/// both under the interpreter's lock, on one thread.
+void before_fork();
+void after_fork();
 
 /// The end of the process, in two steps, each under the interpreter's lock. From the first on,
 /// other threads than the caller's do not come back from a call of the library: a thread that asked
@@ -104,13 +112,17 @@ class PythonFailure : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return text_->c_str(); }
   /// Sets it again. Requires: the interpreter's lock.
   void restore() const;
-  [[nodiscard]] nb::handle exception() const noexcept { return exception_->object; }
+  /// The exception, with the traceback that it was raised with: each `raise` of it adds to that.
+  /// Requires: the interpreter's lock.
+  [[nodiscard]] nb::object exception() const;
 
  private:
-  PythonFailure(SharedObject exception, std::string text)
+  PythonFailure(SharedObject exception, SharedObject trace, std::string text)
       : exception_{std::move(exception)},
+        trace_{std::move(trace)},
         text_{std::make_shared<const std::string>(std::move(text))} {}
   SharedObject exception_;
+  SharedObject trace_;
   std::shared_ptr<const std::string> text_;
 };
 

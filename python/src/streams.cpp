@@ -308,10 +308,14 @@ void bind_pool(nb::module_& module) {
       .def_prop_ro(
           "device", [](const PyPool& p) { return p.pool.device(); },
           "The device of all its streams.")
-      .def("__repr__", [](const PyPool& p) {
-        return "<runnel.StreamPool of " + std::to_string(p.pool.size()) + " streams, " +
-               std::to_string(p.pool.leased()) + " leased, device " +
-               std::to_string(p.pool.device().ordinal()) + ">";
+      .def("__repr__", [](const PyPool& p) -> std::string {
+        try {
+          return "<runnel.StreamPool of " + std::to_string(p.pool.size()) + " streams, " +
+                 std::to_string(p.pool.leased()) + " leased, device " +
+                 std::to_string(p.pool.device().ordinal()) + ">";
+        } catch (const runnel::Error&) {  // in a forked child
+          return "<runnel.StreamPool that cannot be used in this process>";
+        }
       });
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import traceback
 import weakref
 
 import numpy as np
@@ -46,6 +47,22 @@ def test_await_raises_what_a_host_function_raised(stream: runnel.Stream) -> None
         await stream
 
     asyncio.run(main())
+
+
+def test_an_exception_that_is_raised_again_keeps_its_traceback(stream: runnel.Stream) -> None:
+    async def main() -> None:
+        stream.launch_host_func(lambda: 1 / 0)
+        lengths = []
+        for _ in range(5):
+            try:
+                await stream
+            except ZeroDivisionError as error:
+                lengths.append(len(traceback.extract_tb(error.__traceback__)))
+        assert lengths == [lengths[0]] * 5
+
+    asyncio.run(main())
+    with pytest.raises(ZeroDivisionError):
+        stream.synchronize()
 
 
 def test_a_wait_can_be_cancelled(stream: runnel.Stream, gate: Gate) -> None:

@@ -143,6 +143,32 @@ def test_what_rows_cannot_do_is_refused(stream: runnel.Stream) -> None:
         runnel.copy(np.zeros((3, 4)), np.asfortranarray(np.ones((3, 4))), stream)
 
 
+def test_types_and_shapes_that_differ_are_refused(stream: runnel.Stream) -> None:
+    zeros = np.zeros((2, 6), np.float32)
+    block = runnel.to_device(zeros, stream=stream)
+    wrong: list[tuple[Any, str]] = [(np.ones((2, 6), np.int32), "type"), (np.ones((6, 2), np.float32), "shape"), (np.ones((2, 12), np.uint16), "type"),
+                                    (memoryview(np.ones((2, 6), np.int32)), "type"), (array.array("i", range(12)), "type"), (zeros.astype(">f4"), "type"),
+                                    (np.ones((3, 16), np.uint8), "type")]
+    for source, what in wrong:
+        for target in (zeros, block, OnlyDlpack(zeros, True), np.zeros((2, 12), np.float32)[:, ::2]):
+            with pytest.raises(ValueError, match=rf"destination is float32 \(2, 6\).*one {what}, or write unsafe=True"):
+                runnel.copy(target, source, stream)
+        with pytest.raises(ValueError, match=r"copies\[1\]: the destination is float32"):
+            runnel.copy_many([(zeros, zeros), (zeros, source)], stream)
+    runnel.copy(zeros, np.arange(12, dtype=np.int32), stream, unsafe=True)
+    stream.synchronize()
+    assert (zeros.view(np.int32).ravel() == np.arange(12)).all()
+    # Bytes are of any type; dimensions of one element do not count.
+    source = np.arange(12, dtype=np.float32).reshape(2, 1, 6)
+    for other in (source, source.tobytes(), source.ravel().view(np.uint8), runnel.to_device(source.tobytes(), stream=stream)):
+        zeros[:] = 0
+        runnel.copy(zeros, other, stream)
+        stream.synchronize()
+        assert (zeros == source[:, 0]).all()
+    with pytest.raises(ValueError, match="datetime64.*timedelta64"):
+        runnel.copy(np.zeros(3, "M8[s]"), np.zeros(3, "m8[s]"), stream)
+
+
 def test_copy_many_is_one_job(stream: runnel.Stream) -> None:
     sources = [content(1000 * i) for i in range(40)]
     targets = [bytearray(len(source)) for source in sources]

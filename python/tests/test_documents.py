@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def test_block_runs(block: str) -> None:
         pytest.skip("NumPy computes on the host backend only")
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.stderr or find_spec("tqdm") is not None
+    assert not done.stderr or "progress=True" in block
 
 
 def test_there_are_blocks() -> None:

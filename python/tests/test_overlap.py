@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -78,7 +80,7 @@ def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert told == [(400, 1000), (800, 1000), (1000, 1000)]
 
 
-def test_progress_is_shown_by_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_by_tqdm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     bars: list[Any] = []
 
     class Bar:
@@ -102,6 +104,7 @@ def test_progress_is_shown_by_tqdm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(bar.total, bar.n, bar.closed) for bar in bars] == [(1000, 1000, True), (1000, 0, True)]
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # as if it were not installed
     runnel.overlap(np.zeros(1000), None, lambda chunk, x: None, chunk=400, progress=True)
+    assert capsys.readouterr().err.endswith("overlap: 1000 items of 1000, 100 %\n")
 
 
 @pytest.mark.parametrize("chunk", [1, 300, 999])
@@ -158,7 +161,89 @@ def test_numpy_reduces_and_filters() -> None:
         assert isinstance(raised.value.__cause__, ValueError)
     with pytest.raises(runnel.OverlapError) as raised:
         runnel.overlap(source, kept, lambda chunk, x, y: x.astype(np.float32), like=np)
-    assert "nothing is converted" in str(raised.value.__cause__)
+    assert "converts and broadcasts nothing" in str(raised.value.__cause__)
+
+
+@host_only
+def test_results_have_the_type_and_shape_of_the_output() -> None:
+    source, target = np.arange(12, dtype=np.int32).reshape(4, 3), np.zeros((4, 3), np.float32)
+    for result in (lambda chunk, x, y: x * 2, lambda chunk, x, y: (x * 2).astype(np.float32).T):
+        with pytest.raises(runnel.OverlapError, match=r"float32 \(4, 3\).*unsafe=True"):
+            runnel.overlap(source, target, result, like=np)
+    runnel.overlap(source, target, lambda chunk, x, y: (x * 2).astype(np.float32)[:, None], like=np)
+    assert (target == source * 2).all()
+    runnel.overlap(source, target, lambda chunk, x, y: x, like=np, unsafe=True)
+    assert (target.view(np.int32) == source).all()
+
+
+@host_only
+@pytest.mark.parametrize("keep", [lambda x: x, lambda x: x[1:]])
+def test_an_array_that_the_function_keeps_is_an_error(keep: Any) -> None:
+    kept: list[Any] = []
+    for like in ["numpy"] + (["torch"] if "torch" in sys.modules else []):
+        with pytest.raises(runnel.OverlapError, match="keep a copy"):
+            runnel.overlap(np.zeros(1000), None, lambda chunk, x: kept.append(keep(x)), like=like)
+    runnel.overlap(np.zeros(1000), None, lambda chunk, x: kept.append(x.copy()), like=np, chunk=100)
+
+
+def test_a_function_may_return_what_copy_returns() -> None:
+    source, target = np.arange(1000.0), np.zeros(1000)
+    runnel.overlap(source, target, lambda chunk, x, y: runnel.copy(y, x, chunk.stream), chunk=300)
+    assert (target == source).all()
+
+
+def in_parts(most: int) -> Any:
+    """A sink that takes at most so many bytes of what it gets."""
+    taken = bytearray()
+
+    def write(view: memoryview) -> int:
+        taken.extend(view[:most])
+        return min(most, len(view))
+
+    return taken, write
+
+
+def test_a_sink_that_takes_a_part_gets_the_rest() -> None:
+    source = np.arange(1000, dtype=np.int32)
+    taken, write = in_parts(7)
+    assert runnel.overlap(source, write, same, out_item=4, chunk=300).written == len(taken) == 4000
+    assert taken == source.tobytes()
+    sinks: list[tuple[Any, str]] = [(lambda view: 0, "took none"), (lambda view: True, "the sink returned True"),
+                                    (lambda view: len(view) + 1, "took more"), (lambda view: -1, "the sink returned -1")]
+    for sink, text in sinks:
+        with pytest.raises(runnel.OverlapError, match=text):
+            runnel.overlap(source, sink, same, out_item=4)
+
+
+def test_a_source_that_gives_a_part_is_asked_again() -> None:
+    left, target = bytearray(range(200)), np.zeros(200, np.uint8)
+
+    def read(view: memoryview) -> int:
+        part = left[: min(7, len(view))]
+        view[: len(part)] = part
+        del left[: len(part)]
+        return len(part)
+
+    assert runnel.overlap(read, target, same, item=1, chunk=64).items == 200
+    assert target.tolist() == list(range(200))
+
+
+def test_pipes_that_do_not_block() -> None:
+    source, (reader, writer) = np.arange(100_000.0), os.pipe()
+    for end in (reader, writer):
+        os.set_blocking(end, False)
+    target = np.zeros_like(source)
+
+    def drain() -> None:
+        with open(reader, "rb", buffering=0) as raw:
+            runnel.overlap(raw.readinto, target, same, item=8, chunk=9999)
+
+    thread = threading.Thread(target=drain)
+    thread.start()
+    with open(writer, "wb", buffering=0) as raw:
+        assert runnel.overlap(source, raw.write, same, out_item=8, chunk=9999).written == source.nbytes
+    thread.join()
+    assert (target == source).all()
 
 
 def test_results_have_a_size() -> None:
@@ -226,8 +311,11 @@ def test_wrong_arguments() -> None:
         runnel.overlap(np.zeros(1000), None, same, strategy="C")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="strategy"):
         runnel.overlap(np.zeros(1000), None, same, strategy=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="chunk is 0 or more, not -1"):
-        runnel.overlap(np.zeros(1000), None, same, chunk=-1)
+    wrong: list[tuple[dict[str, Any], str]] = [({"chunk": -1}, "chunk is 0 or more"), ({"chunk": 2**64}, "chunk"), ({"in_flight": 2**63}, "in_flight"),
+                                               ({"item": -8}, "item is 1 or more"), ({"out_item": 0}, "out_item is 1 or more")]
+    for keywords, text in wrong:
+        with pytest.raises(ValueError, match=text):
+            runnel.overlap(np.zeros(1000), None, same, **keywords)
     with pytest.raises(TypeError, match="progress is a function"):
         runnel.overlap(np.zeros(1000), None, same, progress=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="fn is the function"):

@@ -52,12 +52,13 @@ def test_exits_clean(name: str) -> None:
     assert ("'ran'" not in EXITS[name]) or "ran" in done.stdout
 
 
-@pytest.mark.parametrize("wait", ["s.synchronize()", "e.synchronize()", "runnel.Device(0).synchronize()", "pool.acquire(1000)"])
+@pytest.mark.parametrize("wait", ["s.synchronize()", "e.synchronize()", "runnel.Device(0).synchronize()", "pool.acquire(1000)",
+                                  "runnel.copy(b, x, s, pageable='block')", "runnel.copy_many([(b, x)], s, pageable='block')"])
 def test_ctrl_c_ends_a_wait(wait: str) -> None:
     program = f"""
 import runnel, threading, sys
 s = runnel.Stream(); gate = threading.Event(); s.launch_host_func(gate.wait); e = s.record_event()
-pool = runnel.StreamPool(size=1, max=1); lease = pool.acquire()
+pool = runnel.StreamPool(size=1, max=1); lease = pool.acquire(); x = bytes(1 << 20); b = runnel.empty(len(x), s)
 print("waits", flush=True)
 try:
     {wait}
@@ -129,6 +130,39 @@ def test_a_forked_child_is_refused_and_ends() -> None:
     assert "forked" in out and "parent" in out
 
 
+def test_a_child_that_is_forked_while_host_functions_begin_and_end() -> None:
+    check_python("""
+        import os, threading, time, runnel
+        stop = False
+        def work():
+            stream = runnel.Stream()
+            while not stop:
+                stream.launch_host_func(len, ()); stream.synchronize()
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        [t.start() for t in threads]
+        for _ in range(150):
+            child = os.fork()
+            if child == 0: os._exit(0)
+            end = time.time() + 20
+            while os.waitpid(child, os.WNOHANG)[0] == 0:
+                if time.time() > end: os.kill(child, 9); stop = True; raise SystemExit("the child hangs")
+                time.sleep(0.001)
+        stop = True
+    """)
+
+
+def test_everything_is_printed_in_a_forked_child() -> None:
+    check_python("""
+        import os, runnel
+        s = runnel.Stream(name="x"); e = s.record_event(); p = runnel.StreamPool(size=1); b = runnel.empty(8, s); m = runnel.pinned_empty(8)
+        things = [s, e, p, p.acquire(), b, runnel.Device(0), runnel.PinnedMemory(8), runnel.register(bytearray(8)), runnel.Stream.null]
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if all(map(repr, things)) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    """)
+
+
 def test_a_child_that_is_forked_before_the_first_use_works() -> None:
     check_python("""
         import os, sys, runnel
@@ -148,6 +182,7 @@ def test_other_interpreters_are_refused() -> None:
         except ImportError:
             import _xxsubinterpreters as interpreters
         import runnel
+        stream = runnel.Stream()
         other = interpreters.create()
         program = "import runnel"
         if sys.version_info >= (3, 13):
@@ -160,6 +195,7 @@ def test_other_interpreters_are_refused() -> None:
                 assert "ImportError" in str(error) or "interpreter" in str(error), error
             else:
                 raise SystemExit("it was not refused")
+        assert "Stream" in repr(stream) and stream.query() and runnel.Stream().query()
     """)
 
 

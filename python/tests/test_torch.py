@@ -58,6 +58,32 @@ def test_a_tensor_without_memory_is_refused(stream: runnel.Stream) -> None:
             runnel.copy(torch.zeros(tuple(tensor.shape)), tensor, stream)
 
 
+def test_a_write_counts_in_the_version(stream: runnel.Stream) -> None:
+    source, target = torch.ones(3), torch.zeros(3)
+    writes: list[Any] = [lambda: runnel.copy(target, source, stream), lambda: runnel.copy_many([(target, source)], stream),
+                         lambda: runnel.fill(target, 0, stream), lambda: runnel.to_host(source, target, stream)]
+    for number, write in enumerate(writes):
+        assert target._version == number
+        write()
+    assert (source._version, target._version) == (0, 4)
+    with pytest.raises(ValueError):
+        runnel.copy(target, torch.ones(4), stream)
+    with torch.inference_mode():
+        runnel.copy(torch.zeros(3), source, stream)
+    stream.synchronize()
+    assert target._version == 4
+
+
+def test_types_of_torch_are_kept(stream: runnel.Stream) -> None:
+    with pytest.raises(ValueError, match=r"float32 \(3,\).*int32 \(3,\)"):
+        runnel.copy(torch.zeros(3), torch.ones(3, dtype=torch.int32), stream)
+    half = torch.ones(3, dtype=torch.bfloat16)
+    numbers = on_host(half, stream)
+    assert str(numbers.dtype) == "uint16" and (numbers == 0x3F80).all()
+    runnel.copy(half, numbers, stream)
+    stream.synchronize()
+
+
 def test_memory_that_is_taken_from_a_tensor_stays_until_the_copy_is_complete() -> None:
     check_python("""
         import runnel, threading, torch

@@ -30,21 +30,20 @@ from runnel._errors import Error, InvalidArgument, NoDevice, NotReady, NotSuppor
 if _typing.TYPE_CHECKING:
     from runnel import _host as _core
     from runnel._host import (
-        Block, Chunk, Device, Event, OverlapResult, PinnedMemory, PinnedPool, Registration, Stream, StreamPool, copy, copy_many,
-        current_stream, default_stream, device_count, empty, fill, runtime_version,
+        Block, Chunk, Copy, Device, Event, OverlapResult, PinnedMemory, PinnedPool, Registration, Stream, StreamPool,
     )
 else:
     _core = _backend.choose()
     for _name in (
-        "Block", "Chunk", "Device", "Event", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool", "copy",
-        "copy_many", "current_stream", "default_stream", "device_count", "empty", "fill", "runtime_version",
+        "Block", "Chunk", "Copy", "Device", "Event", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool",
     ):
         globals()[_name] = getattr(_core, _name)
-        if isinstance(globals()[_name], type):
-            globals()[_name].__module__ = "runnel"
+        globals()[_name].__module__ = "runnel"
     del _name
 
+from runnel._calls import Copies, copy, copy_many, current_stream, default_stream, device_count, empty, fill, runtime_version
 from runnel._overlap import filtered, overlap, per_chunk
+from runnel._prefetch import prefetch
 from runnel._transfer import map_file, pinned_empty, register, to_device, to_host
 
 #: The backend in use: 'host', 'cuda' or 'hip'.
@@ -89,11 +88,13 @@ def _finish() -> None:
 
 _atexit.register(_finish)
 _os.register_at_fork(before=_core._before_fork, after_in_parent=_core._after_fork, after_in_child=_core._after_fork)
-del annotations
+for _each in (Copies, copy, copy_many, current_stream, default_stream, device_count, empty, fill, runtime_version):
+    _each.__module__ = "runnel"
+del annotations, _each
 
 __all__ = [
-    "Block", "Chunk", "Device", "Error", "Event", "InvalidArgument", "NoDevice", "NotReady", "NotSupported", "OutOfMemoryError",
+    "Block", "Chunk", "Copies", "Copy", "Device", "Error", "Event", "InvalidArgument", "NoDevice", "NotReady", "NotSupported", "OutOfMemoryError",
     "OverlapError", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool", "backend", "copy", "copy_many",
-    "current_stream", "default_stream", "device_count", "empty", "fill", "filtered", "map_file", "overlap", "per_chunk", "pinned_empty", "register",
+    "current_stream", "default_stream", "device_count", "empty", "fill", "filtered", "map_file", "overlap", "per_chunk", "pinned_empty", "prefetch", "register",
     "runtime_version", "synchronize", "to_device", "to_host", "why_no_device",
 ]

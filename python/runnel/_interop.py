@@ -20,12 +20,20 @@ def _bytes_of(memory: Any) -> int:
     try:
         return memoryview(memory).nbytes
     except TypeError:
+        refuse_columns(memory)
         raise TypeError(f"an object of type {type(memory)} has no memory that runnel can copy: it wants an array with the buffer protocol "
                         "(NumPy, mmap, bytes), a torch tensor, __cuda_array_interface__ or __dlpack__") from None
 
 
+def refuse_columns(memory: Any) -> None:
+    """A column or a table of pandas, polars or pyarrow has no memory of its own form: says what to write."""
+    if hasattr(memory, "to_numpy") and not hasattr(memory, "__cuda_array_interface__"):
+        raise TypeError(f"an object of type {type(memory)} is no array: write x.to_numpy(), which has its numbers")
+
+
 def shape_of(array: Any) -> tuple[int, ...]:
     """The shape of an array; of other memory its size in bytes."""
+    refuse_columns(array)
     shape = getattr(_with_type(array), "shape", None)
     if shape is None and hasattr(array, "__dlpack__"):
         raise TypeError(f"an object of type {type(array)} has __dlpack__, but neither shape nor dtype: runnel.copy() takes it beside memory of as many bytes")
@@ -137,25 +145,58 @@ def assign(place: Any, result: Any, unsafe: bool) -> None:
     to[:] = array
 
 
-def stream_or_current(stream: Stream | None) -> Stream:
-    """The stream that a caller named, or the current one."""
+def stream_or_current(stream: Stream | None, device: Any = None) -> Stream:
+    """The stream that a caller named, or the current one of a device."""
     if stream is None:
-        return _core.current_stream()
+        return _core.current_stream(device)
     if not isinstance(stream, _core.Stream):
         raise TypeError(f"stream={stream!r} is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream")
     return stream
 
 
-def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device) -> Any:
+def in_numpy(dtype: str) -> str:
+    """The type that NumPy has for it: a number of its size where it has none."""
+    return "uint16" if dtype == "bfloat16" else "uint8" if dtype.startswith("float8") else dtype
+
+
+def order_of(array: Any) -> list[int]:
+    """The dimensions of an array without gaps from the one with the largest step to the one with the smallest, as Fortran's
+    order and torch's channels-last have them; empty for C's order, and for an array with gaps, whose copy has none."""
+    shape = shape_of(array)
+    if len(shape) < 2 or 0 in shape:
+        return []
+    in_elements = callable(getattr(array, "stride", None))
+    steps = array.stride() if in_elements else getattr(_with_type(array), "strides", None)
+    if steps is None:
+        return []
+    order = sorted(range(len(shape)), key=lambda i: (-steps[i], i))
+    unit = 1 if in_elements else item_size_of(array)
+    for i in reversed(order):
+        if shape[i] > 1 and steps[i] != unit:
+            return []
+        unit *= shape[i]
+    return [] if order == sorted(order) else order
+
+
+def ordered(empty: Any, shape: tuple[int, ...], order: list[int]) -> Any:
+    """An array of that shape and order, where ``empty(shape)`` makes one of C's."""
+    if not order:
+        return empty(shape)
+    made = empty(tuple(shape[i] for i in order))
+    back = [order.index(i) for i in range(len(order))]
+    return made.permute(back) if hasattr(made, "permute") else made.transpose(back)
+
+
+def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device, order: list[int]) -> Any:
     """An array of that library on the device, uninitialised."""
     module = module_of(like)
     if module.__name__ == "torch":
         place = "cpu" if ON_HOST else f"cuda:{device.index}"
-        return module.empty(shape, dtype=getattr(module, dtype), device=place)
+        return ordered(lambda sizes: module.empty(sizes, dtype=getattr(module, dtype), device=place), shape, order)
     if module.__name__ == "cupy":
         with module.cuda.Device(device.index):
-            return module.empty(shape, dtype=dtype)
-    return module.empty(shape, dtype=dtype)
+            return ordered(lambda sizes: module.empty(sizes, dtype=dtype), shape, order)
+    return ordered(lambda sizes: module.empty(sizes, dtype=in_numpy(dtype)), shape, order)
 
 
 # overlap() enters the same few streams for each chunk. These objects own nothing.
@@ -184,3 +225,17 @@ def current_in_frameworks(stream: Stream) -> Any:
                 entered.enter_context(cupy.cuda.Device(index))
                 entered.enter_context(_cupy_stream(handle, index))
         yield stream
+
+
+def current_of(like: Any, device: Device) -> tuple[Stream, Any]:
+    """The current stream of a framework, or of runnel: ours and theirs."""
+    if like is None:
+        current = _core.current_stream(device)
+        return current, current
+    module = module_of(like)
+    if module.__name__ == "torch":
+        theirs = module.cuda.current_stream(device.index)
+    else:
+        with module.cuda.Device(device.index):
+            theirs = module.cuda.get_current_stream()
+    return _core.Stream.wrap(theirs, device), theirs

@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
-from runnel import _core, _interop
+from runnel import _calls, _core, _interop
 
 if TYPE_CHECKING:
     from runnel._host import Block, Chunk, Device, OverlapResult
@@ -155,7 +155,7 @@ class _Results:
             if on_stream:
                 _interop.assign(to, array, self.unsafe)
             else:
-                _core.copy(to, array, stream, unsafe=self.unsafe)
+                _calls.copy(to, array, stream, unsafe=self.unsafe)
 
         if self.amount == 2:
             kept = _interop.nbytes_of(result)
@@ -190,7 +190,7 @@ def _function(fn: Callable[..., Any], ends: list[_End], out: _Results | None, li
 
     def compute(chunk: Chunk, arrays: Sequence[Any]) -> None:
         result = fn(chunk, *arrays)
-        if result is None or isinstance(result, str):  # what copy() returns
+        if result is None or isinstance(result, (_core.Copy, _calls.Copies)):  # lambda chunk, x, y: runnel.copy(y, x)
             return
         if out is None:
             raise TypeError("overlap()'s function returned something, and there is no output")

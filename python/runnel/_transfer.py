@@ -2,58 +2,124 @@
 """Arrays to the device and back, pinned arrays, files."""
 from __future__ import annotations
 
+import dataclasses
 import math
 import mmap
 import operator
 import os
 import stat
-from typing import TYPE_CHECKING, Any, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from runnel import _core, _interop
+from runnel import _calls, _core, _interop
 
 if TYPE_CHECKING:
     import numpy
-    from runnel._host import Registration, Stream
+    from runnel._host import Block, Device, Registration, Stream
+
+    _Name = Literal["torch", "cupy", "numpy"]
+
+T = TypeVar("T")
 
 
-def to_device(x: Any, like: Any = None, stream: Stream | None = None) -> Any:
-    """A copy of ``x`` on the device, enqueued in ``stream`` (default: the current stream).
+def _is_batch(x: Any) -> bool:
+    return isinstance(x, (Mapping, list, tuple)) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
-    ``like`` is what the result is: ``torch``, ``cupy`` (or an array of theirs), or None for a ``runnel.Block`` of ``x``'s
-    shape and type. On the host backend, ``numpy``, too. Returns at once; ``x`` must not be written until the stream
-    has passed. Raises OutOfMemoryError, and what ``copy()`` raises.
-    """
-    shape, dtype = _interop.shape_of(x), _interop.dtype_of(x)
-    to = _interop.stream_or_current(stream)
-    if like is None:
-        made = _core.empty(_interop.nbytes_of(x), to)
-        _core._shape(made, dtype, list(shape))
-        _core.copy(made, x, to)
+
+def _map(move: Callable[[Any], Any], batch: Any) -> Any:
+    """A batch of the same form, with what `move` makes of each array. Numbers, texts and None stay."""
+    if isinstance(batch, Mapping):
+        made = {key: _map(move, value) for key, value in batch.items()}
+        return made if type(batch) is dict else type(batch)(made)  # type: ignore[call-arg]
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_map(move, each) for each in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(_map(move, each) for each in batch)
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        return dataclasses.replace(batch, **{field.name: _map(move, getattr(batch, field.name)) for field in dataclasses.fields(batch) if field.init})
+    return batch if batch is None or isinstance(batch, (str, int, float, complex)) and not hasattr(batch, "dtype") else move(batch)
+
+
+def _move(x: Any, make: Callable[[Any], Any], stream: Stream | None, non_blocking: bool, handle: bool) -> Any:
+    """What `make` allocates for an array, or for each of a batch, with its copy enqueued."""
+    pairs: list[tuple[Any, Any]] = []
+
+    def move(array: Any) -> Any:
+        made = make(array)
+        pairs.append((made, array))
         return made
-    array = _interop.new_array(like, shape, dtype, to.device)
-    _core.copy(array, x, stream)
-    return array
+
+    batch = _is_batch(x)
+    result = _map(move, x) if batch else move(x)
+    if batch and not pairs:
+        raise TypeError(f"an object of type {type(x)} has no memory that runnel can copy: a batch has arrays in it")
+    copied = _calls.copy_many(pairs, stream) if batch else _calls.copy(*pairs[0], stream)
+    if not non_blocking:
+        copied.wait()
+    return (result, copied) if handle else result
 
 
-def to_host(x: Any, out: Any = None, stream: Stream | None = None) -> Any:
-    """A copy of the array ``x`` in host memory: a new NumPy array, or ``out``, which has as many bytes. Enqueued in
-    ``stream`` (default: the current stream; if none is set, that of ``x``'s framework).
+@overload
+def to_device(x: Any, like: None = None, stream: Stream | None = None, *, device: Any = None, non_blocking: bool = True,
+              handle: Literal[False] = False) -> Block: ...
+@overload
+def to_device(x: Any, like: Any, stream: Stream | None = None, *, device: Any = None, non_blocking: bool = True, handle: bool = False) -> Any: ...
+@overload
+def to_device(x: Any, like: Any = None, stream: Stream | None = None, *, device: Any = None, non_blocking: bool = True, handle: bool) -> Any: ...
+def to_device(x: Any, like: Any = None, stream: Stream | None = None, *, device: Any = None, non_blocking: bool = True, handle: bool = False) -> Any:
+    """A copy of ``x`` on the device, enqueued in ``stream`` (default: the current stream of ``device``, or of any). ``x`` may be
+    a batch: a dict, list, tuple, NamedTuple or dataclass of arrays, also nested. The result has its form, and one job
+    makes the copies.
 
-    Returns at once: read the result after ``synchronize()``. An array that was used before is filled several times as
-    fast as a new one, whose pages the system has to find first. bfloat16 comes back as uint16. Raises what ``copy()``
+    ``like`` is what an array becomes: ``torch``, ``cupy`` (or an array of theirs), or None for a ``runnel.Block`` of its
+    shape, type and order (Fortran's, torch's channels-last). On the host backend, ``numpy``, too. Returns at once; ``x``
+    must not be written until the stream has passed. ``non_blocking=False`` waits for the copy. ``handle=True`` returns
+    the result and the handle of the copy. Raises OutOfMemoryError, and what ``copy()`` raises.
+    """
+    to = _interop.stream_or_current(stream, device)
+
+    def make(array: Any) -> Any:
+        shape, dtype, order = _interop.shape_of(array), _interop.dtype_of(array), _interop.order_of(array)
+        if like is not None:
+            return _interop.new_array(like, shape, dtype, to.device, order)
+        made = _core.empty(_interop.nbytes_of(array), "uint8", to)
+        _core._shape(made, dtype, list(shape), False, False, order)
+        return made
+
+    # With no stream named, copy() knows the current stream of an array's framework.
+    return _move(x, make, to if like is None or device is not None else stream, non_blocking, handle)
+
+
+@overload
+def to_host(x: Any, out: T, stream: Stream | None = None, *, pinned: bool = False, non_blocking: bool = True, handle: Literal[False] = False) -> T: ...
+@overload
+def to_host(x: Any, out: Any = None, stream: Stream | None = None, *, pinned: bool = False, non_blocking: bool = True, handle: bool = False) -> Any: ...
+def to_host(x: Any, out: Any = None, stream: Stream | None = None, *, pinned: bool = False, non_blocking: bool = True, handle: bool = False) -> Any:
+    """A copy of the array ``x``, or of each array of a batch (as in ``to_device()``), in host memory: a new NumPy array in
+    the order of ``x``, or ``out``. Enqueued in ``stream`` (default: the current stream; if none is set, that of ``x``'s
+    framework).
+
+    Returns at once: read the result after ``synchronize()``, or write ``non_blocking=False``. A new array is bound by the
+    system, which has to find its pages: one that was used before (``out``) is filled several times as fast, and so is
+    pinned memory of the pool (``pinned=True``). What NumPy has no type for comes back as a number of its size: bfloat16
+    as uint16, float8 as uint8. ``handle=True`` returns the result and the handle of the copy. Raises what ``copy()``
     raises.
     """
-    if out is None:
-        import numpy
+    if out is not None:
+        if _is_batch(x):
+            raise TypeError("out= is for one array: write runnel.copy_many([(dst, src), ...]) for a batch")
+        return _move(x, lambda _: out, stream, non_blocking, handle)
+    import numpy
 
-        if isinstance(x, numpy.ndarray):
-            dtype = x.dtype
+    def make(array: Any) -> Any:
+        if isinstance(array, numpy.ndarray):
+            dtype = array.dtype
         else:
-            name = _interop.dtype_of(x)
-            dtype = numpy.dtype("uint16" if name == "bfloat16" else name)
-        out = numpy.empty(_interop.shape_of(x), dtype)
-    _core.copy(out, x, stream)
-    return out
+            dtype = numpy.dtype(_interop.in_numpy(_interop.dtype_of(array)))
+        empty = pinned_empty if pinned else numpy.empty
+        return _interop.ordered(lambda shape: empty(shape, dtype), _interop.shape_of(array), _interop.order_of(array))
+
+    return _move(x, make, stream, non_blocking, handle)
 
 
 def pinned_empty(shape: int | tuple[int, ...], dtype: Any = "uint8") -> numpy.ndarray[Any, Any]:

@@ -56,6 +56,12 @@ namespace {
 
 /// For how a stranger reads it: "no array: a list has no memory ...".
 [[noreturn]] void refuse_object(nb::handle object) {
+  if (nb::hasattr(object, "to_numpy")) {  // a column or a table of pandas, polars or pyarrow
+    PyErr_Format(PyExc_TypeError,
+                 "an object of type %R is no array: write x.to_numpy(), which has its numbers",
+                 reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
+    throw nb::python_error();
+  }
   PyErr_Format(PyExc_TypeError,
                "an object of type %R has no memory that runnel can copy: it wants an array with "
                "the buffer protocol (NumPy, mmap, bytes), "
@@ -148,11 +154,18 @@ bool Array::open_block(nb::handle object) {
   bytes = block->bytes();
   kind = runnel::MemoryKind::device;
   device = block->device();
+  is_on_device = true;
   type = block->type;
   is_bytes = block->is_bytes;
   item_bytes = block->type->type.bits / 8U;
   if (set_dimensions(std::ssize(block->shape)))
     std::copy(block->shape.begin(), block->shape.end(), shape.begin());
+  if (!block->strides.empty()) {
+    if (dimensions < 0) refuse_value("an array of more than 16 dimensions");
+    std::transform(block->strides.begin(), block->strides.end(), strides.begin(),
+                   [this](auto step) { return step * static_cast<std::ptrdiff_t>(item_bytes); });
+    find_size();
+  }
   owner_ = nb::borrow(object);
   return true;
 }
@@ -333,6 +346,7 @@ bool Array::open_torch(nb::handle object) {
   if (attribute(object, n.is_cuda).is(nb::handle(Py_True))) {
     refuse_device_memory();
     kind = runnel::MemoryKind::device;
+    is_on_device = true;
     device = static_cast<int>(to_difference(attribute(attribute(object, n.device), n.index)));
   } else {
     const nb::object is_cpu = attribute_or_null(object, n.is_cpu);  // not in old torch
@@ -382,6 +396,7 @@ bool Array::open_cuda_array(nb::handle object, bool is_written) {
   const nb::object found = attribute_or_null(object, names().cuda_array);
   if (!found.is_valid()) return false;
   refuse_device_memory();
+  is_on_device = true;
   const nb::dict description = nb::cast<nb::dict>(found);
   const nb::object place = entry(description, "data");
   data = reinterpret_cast<void*>(to_size(nb::object(place[0])));
@@ -447,6 +462,7 @@ bool Array::open_dlpack(nb::handle object, bool is_written) {
   const nb::object place = call_method(object, names().dlpack_device);
   const int device_type = nb::cast<int>(nb::object(place[0]));
   refuse_other_devices(device_type);
+  is_on_device = device_type != dlpack::cpu;
   owner_ = request_capsule(make, device_type);
   const dlpack::Tensor& tensor = dlpack::tensor_of(owner_, is_written);
   data = static_cast<char*>(tensor.data) + tensor.byte_offset;

@@ -50,7 +50,8 @@ class Array {
   bool is_bytes = false;            // of whatever type and shape
   nb::object dtype;                 // the library's own type, where `type` is null and it has one
   Framework framework = Framework::none;
-  int device = -1;  // of device memory, where it is known
+  int device = -1;            // of device memory, where it is known
+  bool is_on_device = false;  // it has memory of one
   std::optional<runnel::MemoryKind> kind;
 
  private:

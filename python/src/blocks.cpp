@@ -13,6 +13,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -36,12 +37,11 @@ inline constexpr const char* capsule_name<ManagedVersioned> = "dltensor_versione
 
 template <class M>
 [[nodiscard]] nb::object capsule_of(void* data, Place device, Type type,
-                                    const std::vector<std::int64_t>& shape, SharedObject owner) {
+                                    const std::vector<std::int64_t>& shape,
+                                    const std::vector<std::int64_t>& strides, SharedObject owner) {
   auto made = std::make_unique<Exported<M>>();
   made->shape = shape;
-  made->strides.assign(shape.size(), 1);
-  for (std::size_t i = shape.size(); i > 1; --i)
-    made->strides[i - 2] = made->strides[i - 1] * shape[i - 1];
+  made->strides = strides;
   made->owner = std::move(owner);
   made->managed.tensor = {data,
                           device,
@@ -83,15 +83,18 @@ const Tensor& tensor_of(const nb::object& capsule, bool is_written) {
 }
 
 nb::object make_capsule(void* data, Place device, Type type, const std::vector<std::int64_t>& shape,
-                        SharedObject owner, bool is_versioned) {
+                        const std::vector<std::int64_t>& strides, SharedObject owner,
+                        bool is_versioned) {
   if (is_versioned)
-    return capsule_of<ManagedVersioned>(data, device, type, shape, std::move(owner));
-  return capsule_of<Managed>(data, device, type, shape, std::move(owner));
+    return capsule_of<ManagedVersioned>(data, device, type, shape, strides, std::move(owner));
+  return capsule_of<Managed>(data, device, type, shape, strides, std::move(owner));
 }
 
 }  // namespace dlpack
 
 namespace {
+
+[[nodiscard]] std::int64_t item_bytes_of(const Block& block) { return block.type->type.bits / 8; }
 
 [[nodiscard]] dlpack::Place place_of(const Block& block) {
 #if defined RUNNEL_BACKEND_CUDA
@@ -103,6 +106,14 @@ namespace {
 #endif
 }
 constexpr bool is_on_host = std::string_view{RUNNEL_BACKEND} == "host";
+
+/// In elements.
+[[nodiscard]] std::vector<std::int64_t> strides_of(const Block& block) {
+  if (!block.strides.empty()) return block.strides;
+  std::vector<std::int64_t> made(block.shape.size(), 1);
+  for (std::size_t i = made.size(); i > 1; --i) made[i - 2] = made[i - 1] * block.shape[i - 1];
+  return made;
+}
 
 /// Orders the consumer behind the block's stream. `consumer` is what DLPack says: None or a
 /// stream's handle; -1 orders nothing.
@@ -135,8 +146,8 @@ void order_consumer(const Block& block, nb::handle consumer) {
     refuse_buffer("a block is exported without a copy: use runnel.copy()");
   order_consumer(block, stream);
   const bool is_versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
-  return dlpack::make_capsule(block.data(), place, block.type->type, block.shape, share(self),
-                              is_versioned);
+  return dlpack::make_capsule(block.data(), place, block.type->type, block.shape, strides_of(block),
+                              share(self), is_versioned);
 }
 
 [[nodiscard]] nb::dict export_cuda_array(const Block& block) {
@@ -149,13 +160,16 @@ void order_consumer(const Block& block, nb::handle consumer) {
     throw nb::python_error();
   }
   nb::dict made;
-  nb::list sizes;
-  for (const std::int64_t size : block.shape) sizes.append(size);
-  made["shape"] = nb::tuple(sizes);
+  made["shape"] = nb::tuple(nb::cast(block.shape));
   made["typestr"] = type.letters;
   made["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(block.data()), false);
   made["version"] = 3;
   made["strides"] = nb::none();
+  if (!block.strides.empty()) {
+    nb::list steps;
+    for (const std::int64_t step : block.strides) steps.append(step * item_bytes_of(block));
+    made["strides"] = nb::tuple(steps);
+  }
   const auto handle = reinterpret_cast<std::uintptr_t>(block.stream().native());
   made["stream"] = handle == 0 ? std::uintptr_t{1} : handle;
   return made;
@@ -171,9 +185,15 @@ void order_consumer(const Block& block, nb::handle consumer) {
          (block.memory->is_live ? ">" : ", ended>");
 }
 
+void refuse_order(const Block& block) {
+  if (!block.strides.empty())
+    refuse_value("the block's elements are not in C's order: torch and CuPy show it by DLPack");
+}
+
 /// The same memory, or a part of it, as other elements.
 [[nodiscard]] Block view(const Block& block, nb::handle of_type,
                          std::optional<std::vector<std::int64_t>> shape, std::size_t offset) {
+  refuse_order(block);
   const std::string dtype = name_of_type(of_type);
   Block part{block};
   if (offset > block.bytes()) refuse_value("offset: the view begins beyond the end of the block");
@@ -190,14 +210,102 @@ void order_consumer(const Block& block, nb::handle consumer) {
   return part;
 }
 
+/// The same elements in another shape, of which one size may be -1.
+[[nodiscard]] Block reshape(const Block& block, nb::args sizes) {
+  refuse_order(block);
+  const bool is_one = nb::len(sizes) == 1 && PyIndex_Check(nb::object(sizes[0]).ptr()) == 0;
+  auto shape = nb::cast<std::vector<std::int64_t>>(is_one ? nb::object(sizes[0]) : sizes);
+  const std::int64_t count = std::ssize(block.shape) == 0
+                                 ? 1
+                                 : static_cast<std::int64_t>(block.bytes()) / item_bytes_of(block);
+  const auto open = std::find(shape.begin(), shape.end(), -1);
+  if (open != shape.end()) {
+    *open = 1;
+    const std::size_t others = size_of(std::vector<std::ptrdiff_t>(shape.begin(), shape.end()), 1);
+    *open = others == 0 ? 0 : count / static_cast<std::int64_t>(others);
+  }
+  Block made{block};
+  shape_block(made, block.type->name, shape);
+  if (made.bytes() != block.bytes()) refuse_value("the shape has another number of elements");
+  return made;
+}
+
+/// block[i], block[a:b], block[i, a:b]: a part without gaps.
+[[nodiscard]] Block part_of(const Block& block, nb::handle index) {
+  refuse_order(block);
+  const nb::object all =
+      nb::isinstance<nb::tuple>(index) ? nb::borrow(index) : nb::object(nb::make_tuple(index));
+  const auto wanted = static_cast<std::size_t>(nb::len(all));
+  if (wanted > block.shape.size())
+    throw nb::index_error("the block has fewer dimensions than the index");
+  std::vector<std::int64_t> shape = block.shape;
+  std::int64_t step = static_cast<std::int64_t>(block.bytes()), first = 0;
+  std::size_t dropped = 0;
+  for (std::size_t i = 0; i < wanted; ++i) {
+    const nb::object at = all[i];
+    if (dropped < i) refuse_value("a part of a block has no gaps: only the last index is a slice");
+    step = shape[i] != 0 ? step / shape[i] : 0;
+    if (PySlice_Check(at.ptr()) != 0) {
+      Py_ssize_t begin, end, stride;
+      if (PySlice_Unpack(at.ptr(), &begin, &end, &stride) != 0) throw nb::python_error();
+      const Py_ssize_t count = PySlice_AdjustIndices(shape[i], &begin, &end, stride);
+      if (stride != 1) refuse_value("a part of a block has no gaps: a slice's step is 1");
+      first += begin * step;
+      shape[i] = count;
+    } else {
+      const Py_ssize_t number = PyNumber_AsSsize_t(at.ptr(), PyExc_IndexError);
+      if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+      if (number < -shape[i] || number >= shape[i])
+        throw nb::index_error("the index is outside of the block");
+      first += (number < 0 ? number + shape[i] : number) * step;
+      ++dropped;
+    }
+  }
+  Block made{block};
+  made.offset += static_cast<std::size_t>(first);
+  shape_block(made, block.type->name,
+              {shape.begin() + static_cast<std::ptrdiff_t>(dropped), shape.end()});
+  return made;
+}
+
+void bind_parts(nb::class_<Block>& type) {
+  type.def_prop_ro(
+          "ndim", [](const Block& block) { return block.shape.size(); }, "Its dimensions.")
+      .def_prop_ro("itemsize", &item_bytes_of, "The bytes of an element.")
+      .def_prop_ro(
+          "size",
+          [](const Block& block) {
+            return size_of(std::vector<std::ptrdiff_t>(block.shape.begin(), block.shape.end()), 1);
+          },
+          "Its elements.")
+      .def_prop_ro(
+          "strides",
+          [](const Block& block) {
+            nb::list steps;
+            for (const std::int64_t step : strides_of(block))
+              steps.append(step * item_bytes_of(block));
+            return nb::tuple(steps);
+          },
+          nb::sig("def strides(self) -> tuple[int, ...]"),
+          "Bytes from one element to the next in each dimension, as NumPy has them.")
+      .def("reshape", &reshape, nb::arg("shape"),
+           nb::sig("def reshape(self, *shape: int | collections.abc.Sequence[int]) -> Block"),
+           "The same memory in another shape with as many elements. One size may be -1.")
+      .def("__getitem__", &part_of, nb::arg("index").none(),
+           nb::sig("def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> Block"),
+           "A part without gaps, which shares the memory: ``block[i]``, ``block[a:b]``, ``block[i, "
+           "a:b]``.");
+}
+
 void bind_block(nb::module_& module) {
-  nb::class_<Block>(module, "Block", nb::is_weak_referenceable(),
-                    "Device memory, allocated and freed in the order of a stream. It has no "
-                    "arithmetic: torch, CuPy,\n"
-                    "JAX and NumPy take it by DLPack, as in ``torch.from_dlpack(block)``, and "
-                    "their stream waits for\n"
-                    "the block's. ``runnel.empty()`` makes one.")
-      .def_prop_ro("nbytes", &Block::bytes, "Its size in bytes.")
+  nb::class_<Block> type(module, "Block", nb::is_weak_referenceable(),
+                         "Device memory, allocated and freed in the order of a stream. It has no "
+                         "arithmetic: torch, CuPy,\n"
+                         "JAX and NumPy take it by DLPack, as in ``torch.from_dlpack(block)``, and "
+                         "their stream waits for\n"
+                         "the block's. ``runnel.empty()`` makes one.");
+  bind_parts(type);
+  type.def_prop_ro("nbytes", &Block::bytes, "Its size in bytes.")
       .def_prop_ro(
           "ptr", [](const Block& block) { return reinterpret_cast<std::uintptr_t>(block.data()); },
           "The address on the device.")
@@ -257,7 +365,9 @@ void bind_block(nb::module_& module) {
           "Raises TypeError: NumPy would make an array with the block as its one object.")
       .def("__len__",
            [](const Block& block) {
-             return block.shape.empty() ? 0 : static_cast<std::size_t>(block.shape[0]);
+             if (block.shape.empty())
+               throw nb::type_error("a block without dimensions has no length");
+             return static_cast<std::size_t>(block.shape[0]);
            })
       .def("__repr__", &describe);
 }
@@ -409,13 +519,22 @@ Block make_block(std::size_t bytes, runnel::StreamRef stream) {
   return {std::move(memory), stream};
 }
 
-void shape_block(Block& block, const std::string& type_name, std::vector<std::int64_t> shape) {
+void shape_block(Block& block, const std::string& type_name, std::vector<std::int64_t> shape,
+                 const std::vector<std::size_t>& order) {
   const NamedType& type = find_type(type_name);
   if (size_of(shape, type.type.bits / 8U) > block.memory->bytes - block.offset)
     refuse_value("the elements end beyond the end of the block");
   block.type = &type;
   block.is_bytes = false;
   block.shape = std::move(shape);
+  block.strides.clear();
+  if (order.empty()) return;
+  block.strides.assign(block.shape.size(), 0);
+  std::int64_t step = 1;
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    block.strides.at(*at) = step;
+    step *= block.shape[*at];
+  }
 }
 
 void bind_blocks(nb::module_& module) {
@@ -424,17 +543,33 @@ void bind_blocks(nb::module_& module) {
   bind_pinned(module);
   module.def(
       "empty",
-      [](std::ptrdiff_t nbytes, nb::object stream) {
-        if (nbytes < 0) refuse_value("a block has no negative size");
-        return make_block(static_cast<std::size_t>(nbytes), stream_of(stream));
+      [](nb::handle shape, nb::handle dtype, nb::object stream) {
+        const bool is_number = PyIndex_Check(shape.ptr()) != 0;
+        std::vector<std::int64_t> sizes;
+        const auto add = [&](nb::handle size) {
+          if (PyIndex_Check(size.ptr()) == 0) {
+            PyErr_Format(PyExc_TypeError,
+                         "shape: %R is no size (nbytes, or one for each dimension)", size.ptr());
+            throw nb::python_error();
+          }
+          sizes.push_back(PyNumber_AsSsize_t(size.ptr(), PyExc_OverflowError));
+          if (PyErr_Occurred() != nullptr) throw nb::python_error();
+          if (sizes.back() < 0) refuse_value("a block has no negative size: nbytes or shape");
+        };
+        if (is_number)
+          add(shape);
+        else
+          for (nb::handle size : nb::iter(shape)) add(size);
+        const NamedType& type = find_type(name_of_type(dtype));
+        const std::vector<std::ptrdiff_t> whole(sizes.begin(), sizes.end());
+        Block made = make_block(size_of(whole, type.type.bits / 8U), stream_of(stream));
+        shape_block(made, type.name, std::move(sizes));
+        return made;
       },
-      nb::arg("nbytes"), nb::arg("stream") = nb::none(),
-      nb::sig("def empty(nbytes: int, stream: Stream | None = None) -> Block"),
-      "``nbytes`` bytes of device memory, uninitialised, on the device of ``stream`` (default: "
-      "the\n"
-      "current stream). The memory is allocated and freed in the order of that stream; nothing "
-      "waits.\n"
-      "Raises OutOfMemoryError.");
+      nb::arg("shape"), nb::arg("dtype") = "uint8", nb::arg("stream") = nb::none(),
+      nb::sig("def empty(shape: object, dtype: object = 'uint8', stream: Stream | None = None) -> "
+              "Block"),
+      "runnel/_calls.py has its documentation.");
 }
 
 }  // namespace binding

@@ -18,7 +18,7 @@
 
 namespace binding {
 
-/// Contiguous elements in device memory: an owned block, a part of one, or a chunk of overlap(),
+/// Elements without gaps in device memory: an owned block, a part of one, or a chunk of overlap(),
 /// which ends with its call.
 class Block {
  public:
@@ -37,6 +37,7 @@ class Block {
 
   std::size_t offset = 0;
   std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;  // in elements; empty in C's order
   const NamedType* type = bytes_type();
   std::shared_ptr<Memory> memory;
   bool is_in_order =
@@ -52,8 +53,10 @@ class Block {
 [[nodiscard]] const Block* as_block(nb::handle object);
 /// Makes a block of bytes, or of elements of that type.
 [[nodiscard]] Block make_block(std::size_t bytes, runnel::StreamRef stream);
-/// Sets type and shape. @throws ValueError if they do not fit
-void shape_block(Block& block, const std::string& type_name, std::vector<std::int64_t> shape);
+/// Sets type and shape. `order` has the dimensions from the one with the largest step to the one
+/// with the smallest, or is empty, as for C's order. @throws ValueError if they do not fit
+void shape_block(Block& block, const std::string& type_name, std::vector<std::int64_t> shape,
+                 const std::vector<std::size_t>& order = {});
 void bind_blocks(nb::module_& module);
 
 }  // namespace binding

@@ -68,15 +68,21 @@ struct PyQueue {
   return made;
 }
 
-/// The stream or the event.
-[[nodiscard]] runnel::StreamRef waited(PyStream& stream) { return stream.ref; }
-[[nodiscard]] runnel::detail::EventBase& waited(PyEvent& event) { return event.base(); }
+/// Calls `function(error)` when the stream's, the event's or the copy's work is complete.
+template <class F>
+void when_complete(PyStream& stream, F function) {
+  stream.ref.on_complete([f = std::move(function)](const runnel::Outcome& o) { f(o.error()); });
+}
+template <class F>
+void when_complete(PyEvent& event, F function) {
+  event.base().on_complete([f = std::move(function)](const runnel::Outcome& o) { f(o.error()); });
+}
 
 template <class T>
 void submit(PyQueue& self, T& source, std::uint64_t number) {
   unlocked([&] {
-    waited(source).on_complete([queue = self.queue, number](const runnel::Outcome& outcome) {
-      queue->add({number, outcome.error()});
+    when_complete(source, [queue = self.queue, number](const std::exception_ptr& error) {
+      queue->add({number, error});
     });
   });
 }
@@ -86,12 +92,12 @@ void on_done(T& source, nb::callable function) {
   drop_now();
   const SharedObject shared = share(function);
   unlocked([&] {
-    waited(source).on_complete([shared](const runnel::Outcome& outcome) {
+    when_complete(source, [shared](const std::exception_ptr& error) {
       try {
-        call_python(shared, [&](nb::handle f) { return f(python_exception(outcome.error())); });
+        call_python(shared, [&](nb::handle f) { return f(python_exception(error)); });
       } catch (const PythonFailure& failure) {
         if constexpr (std::is_same_v<T, PyStream>) throw;
-        // An event has nobody to tell it to.
+        // An event and a copy have nobody to tell it to.
         const Interpreter interpreter;
         if (!interpreter) return;
         failure.restore();
@@ -127,6 +133,7 @@ void bind_to(nb::class_<T>& type) {
 
 void bind_completions_of(nb::class_<PyStream>& stream) { bind_to(stream); }
 void bind_completions_of(nb::class_<PyEvent>& event) { bind_to(event); }
+void bind_completions_of(nb::class_<PyCopy>& copy) { bind_to(copy); }
 
 void bind_completions(nb::module_& module) {
   nb::class_<PyQueue>(module, "_Completions", nb::is_weak_referenceable(),
@@ -137,6 +144,7 @@ void bind_completions(nb::module_& module) {
           "Readable once something has completed.")
       .def("submit", &submit<PyStream>, nb::arg("source"), nb::arg("number"))
       .def("submit", &submit<PyEvent>, nb::arg("source"), nb::arg("number"))
+      .def("submit", &submit<PyCopy>, nb::arg("source"), nb::arg("number"))
       .def("take", &take, nb::sig("def take(self) -> list[tuple[int, BaseException | None]]"),
            "The numbers that were submitted, with errors.");
   module.def(

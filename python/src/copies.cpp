@@ -4,13 +4,13 @@
 #include "arrays.hpp"
 #include "current.hpp"
 #include "errors.hpp"
+#include "handles.hpp"
 #include "waits.hpp"
 
 #include <runnel/copy.hpp>
 #include <runnel/copy_batch.hpp>
 #include <runnel/detail/strided.hpp>
 #include <runnel/event.hpp>
-#include <runnel/keep.hpp>
 #include <runnel/memory_kind.hpp>
 
 #include <nanobind/stl/string.h>
@@ -20,23 +20,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace binding {
 namespace {
-
-constexpr const char* result_names[] = {"nothing", "direct", "staged", "inlined", "blocked"};
-static_assert(static_cast<int>(runnel::CopyResult::nothing) == 0 &&
-              static_cast<int>(runnel::CopyResult::blocked) == 4);
-[[nodiscard]] nb::object name_of(runnel::CopyResult result) {
-  static const auto* const made = [] {
-    auto* const names = new std::vector<nb::object>;
-    for (const char* const name : result_names)
-      names->push_back(nb::steal(PyUnicode_InternFromString(name)));
-    return names;
-  }();
-  return (*made)[static_cast<std::size_t>(result)];
-}
 
 [[nodiscard]] runnel::Pageable pageable_of(nb::handle name) {
   const std::string text = nb::cast<std::string>(name);
@@ -135,26 +123,19 @@ void squeeze(Array& array) {
   return result.direct + result.staged > 0;
 }
 
-/// Keeps the arrays until the stream has passed, if the copy is under way. If that fails, waits for
-/// the stream, so that nothing is freed early. Requires: not the interpreter's lock.
-void keep_if_pending(runnel::StreamRef stream, bool is_pending, Kept& arrays) {
-  if (!is_pending) return;
-  try {
-    runnel::keep(stream, std::move(arrays));
-  } catch (...) {
-    std::error_code code;
-    stream.synchronize(code);
-    throw;
-  }
-}
-
-/// Enqueues a copy and keeps its arrays, in one go without the interpreter's lock.
+/// Enqueues a copy and keeps its arrays if it is under way then, in one go without the
+/// interpreter's lock.
+template <class Result>
+struct Enqueued {
+  Result result;
+  std::shared_ptr<Progress> progress;
+};
 template <class F>
 [[nodiscard]] auto enqueue(runnel::StreamRef stream, Kept& arrays, F&& copy) {
   return unlocked([&] {
-    const auto result = copy();
-    keep_if_pending(stream, is_pending(result), arrays);
-    return result;
+    Enqueued<decltype(copy())> made{copy(), nullptr};
+    if (is_pending(made.result)) made.progress = keep_arrays(stream, arrays);
+    return made;
   });
 }
 /// The same for a copy of several parts: where one fails, those before it are under way.
@@ -166,12 +147,39 @@ template <class F>
     } catch (...) {
       const std::exception_ptr failure = std::current_exception();
       try {
-        keep_if_pending(stream, true, arrays);
+        static_cast<void>(keep_arrays(stream, arrays));
       } catch (...) {  // it has waited
       }
       std::rethrow_exception(failure);
     }
   });
+}
+[[nodiscard]] nb::object handle_of(runnel::StreamRef stream, runnel::CopyResult result,
+                                   std::shared_ptr<Progress> progress, bool is_to_device) {
+  const bool is_left = result == runnel::CopyResult::inlined && is_to_device;
+  return nb::cast(new PyCopy{result, stream, std::move(progress), is_left},
+                  nb::rv_policy::take_ownership);
+}
+
+/// Whether both arrays have no gaps and one order of their elements, so that their bytes go as one
+/// block.
+[[nodiscard]] bool is_one_block(const Array& to, const Array& from) {
+  if (to.is_contiguous || from.is_contiguous) return to.is_contiguous && from.is_contiguous;
+  if (to.dimensions != from.dimensions || to.item_bytes != from.item_bytes) return false;
+  std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> steps;  // and counts
+  for (std::size_t i = 0; i < static_cast<std::size_t>(to.dimensions); ++i) {
+    if (to.shape[i] != from.shape[i]) return false;
+    if (to.shape[i] == 1) continue;
+    if (to.strides[i] != from.strides[i]) return false;
+    steps.emplace_back(to.strides[i], to.shape[i]);
+  }
+  std::sort(steps.begin(), steps.end());
+  auto expected = static_cast<std::ptrdiff_t>(to.item_bytes);
+  for (const auto& [step, count] : steps) {
+    if (step != expected) return false;
+    expected *= count;
+  }
+  return true;
 }
 
 /// pageable='block' holds the caller until the work ahead is complete. Waits for that first, so
@@ -206,16 +214,19 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
   options.to_kind = into.kind;
   options.from_kind = out_of.kind;
   if (options.pageable == runnel::Pageable::block) wait_ahead(in, {&into, &out_of}, options);
-  const bool is_flat = into.is_contiguous && out_of.is_contiguous;
+  const bool is_flat = is_one_block(into, out_of);
   const Dimensions dimensions = is_flat ? Dimensions{} : dimensions_of(into, out_of);
   into.count_write();
+  const bool is_to_device = into.is_on_device;
   Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
-  if (is_flat)
-    return name_of(enqueue(in, kept, [&] {
-      return runnel::copy_bytes(in, into.data, out_of.data, into.bytes, options);
-    }));
-  const auto copy_rows = [&] { return copy_strided(in, into, out_of, dimensions, options); };
-  return name_of(enqueue_parts(in, kept, copy_rows));
+  auto [result, progress] =
+      is_flat
+          ? enqueue(
+                in, kept,
+                [&] { return runnel::copy_bytes(in, into.data, out_of.data, into.bytes, options); })
+          : enqueue_parts(in, kept,
+                          [&] { return copy_strided(in, into, out_of, dimensions, options); });
+  return handle_of(in, result, std::move(progress), is_to_device);
 }
 
 /// What copy_many() keeps.
@@ -233,12 +244,6 @@ struct KeptPairs : Holder {
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(PyTuple_GetItem(items.ptr(), 0), true);
   arrays->from.open(PyTuple_GetItem(items.ptr(), 1), false);
-  if (!arrays->to.is_contiguous || !arrays->from.is_contiguous) {
-    PyErr_Format(
-        PyExc_ValueError,
-        "copies[%zu] has an array that is not contiguous: copy() takes those, one at a time", at);
-    throw nb::python_error();
-  }
   if (arrays->to.bytes != arrays->from.bytes) {
     PyErr_Format(PyExc_ValueError,
                  "copies[%zu]: the destination has %zu bytes and the source has %zu", at,
@@ -260,18 +265,38 @@ struct KeptPairs : Holder {
   return made;
 }
 
-[[nodiscard]] nb::dict copy_many(nb::handle copies, nb::handle stream, nb::handle pageable,
-                                 bool any_time, bool is_unsafe) {
+struct StridedPair {
+  const KeptArrays* arrays;
+  Dimensions dimensions;
+};
+void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
+  using enum runnel::CopyResult;
+  ++(result == nothing   ? counts.nothing
+     : result == direct  ? counts.direct
+     : result == staged  ? counts.staged
+     : result == inlined ? counts.inlined
+                         : counts.blocked);
+}
+
+/// The counts and the handle.
+[[nodiscard]] nb::tuple copy_many(nb::handle copies, nb::handle stream, nb::handle pageable,
+                                  bool any_time, bool is_unsafe) {
   drop_now();
   auto kept = std::make_unique<KeptPairs>();
   for (nb::handle each : nb::iter(copies))
     kept->pairs.push_back(open_pair(each, kept->pairs.size(), is_unsafe));
-  if (kept->pairs.empty()) return counts_of({});
+  if (kept->pairs.empty())
+    return nb::make_tuple(counts_of({}), handle_of(stream_of(stream), {}, nullptr, false));
   std::vector<runnel::CopyOperation> operations;
   operations.reserve(kept->pairs.size());
-  for (const auto& pair : kept->pairs)
-    operations.push_back(
-        {pair->to.data, pair->from.data, pair->to.bytes, pair->to.kind, pair->from.kind});
+  std::vector<StridedPair> strided;
+  for (const auto& pair : kept->pairs) {
+    if (is_one_block(pair->to, pair->from))
+      operations.push_back(
+          {pair->to.data, pair->from.data, pair->to.bytes, pair->to.kind, pair->from.kind});
+    else
+      strided.push_back({pair.get(), dimensions_of(pair->to, pair->from)});
+  }
   const runnel::StreamRef in =
       stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
   const runnel::CopyOptions options = options_of(pageable, any_time);
@@ -280,8 +305,19 @@ struct KeptPairs : Holder {
   wait_ahead(in, arrays, options);
   for (const auto& pair : kept->pairs) pair->to.count_write();
   Kept holder{kept.release()};
-  return counts_of(
-      enqueue_parts(in, holder, [&] { return runnel::copy_batch(in, operations, options); }));
+  auto [result, progress] = enqueue_parts(in, holder, [&] {
+    runnel::CopyBatchResult made = runnel::copy_batch(in, operations, options);
+    for (const auto& [pair, dimensions] : strided) {
+      runnel::CopyOptions known = options;
+      known.to_kind = pair->to.kind;
+      known.from_kind = pair->from.kind;
+      count(made, copy_strided(in, pair->to, pair->from, dimensions, known));
+    }
+    return made;
+  });
+  const runnel::CopyResult worst =
+      result.inlined > 0 ? runnel::CopyResult::inlined : runnel::CopyResult::blocked;
+  return nb::make_tuple(counts_of(result), handle_of(in, worst, std::move(progress), true));
 }
 
 /// What copy() refuses for types and shapes.
@@ -305,71 +341,27 @@ void fill(nb::handle array, int value, nb::handle stream) {
   Kept kept{arrays.release()};
   unlocked([&] {
     runnel::fill_bytes(in, to.data, static_cast<unsigned char>(value), to.bytes);
-    keep_if_pending(in, true, kept);
+    static_cast<void>(keep_arrays(in, kept));
   });
 }
 
 }  // namespace
 
+// runnel/_calls.py has their documentation.
 void bind_copies(nb::module_& module) {
-  module.def(
-      "copy", &copy, nb::arg("dst").none(), nb::arg("src").none(), nb::arg("stream") = nb::none(),
-      nb::kw_only(), nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
-      nb::arg("unsafe") = false,
-      nb::sig("def copy(dst: object, src: object, stream: Stream | None = None, *, "
-              "pageable: typing.Literal['stage', 'block', 'refuse'] "
-              "| None = None, any_time: bool = False, unsafe: bool = False) -> "
-              "typing.Literal['nothing', "
-              "'direct', 'staged', 'inlined', 'blocked']"),
-      "Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` "
-      "(default: the\n"
-      "current stream; if none is set, the stream of the arrays' framework). Returns at "
-      "once, also for\n"
-      "memory that is not pinned, and says what was done: ``'direct'`` and ``'staged'``: "
-      "enqueued;\n"
-      "``'inlined'``: small, and done; ``'blocked'``: the caller was held; ``'nothing'``: "
-      "nothing to\n"
-      "do.\n\n"
-      "The copy keeps both arrays until it is complete. ``src`` must not be written until "
-      "then, nor\n"
-      "``dst`` be read: wait for the stream. What torch moves meanwhile is not kept: no "
-      "``share_memory_()``,\n"
-      "``resize_()``, nor a queue of torch.multiprocessing, for a tensor whose copy is "
-      "pending.\n\n"
-      "Nothing is converted: both have one type and one shape, or one of them is bytes (one "
-      "dimension of\n"
-      "uint8), or ``unsafe=True`` says that the bytes go as they are. Arrays that are not "
-      "contiguous go as\n"
-      "rows and slices.\n\n"
-      "``pageable``: ``'stage'`` (default) goes through pinned memory; ``'block'`` holds "
-      "the caller;\n"
-      "``'refuse'`` raises. ``any_time=True``: nothing that is enqueued writes ``src``, so "
-      "that a busy\n"
-      "stream does not delay the reading.\n\n"
-      "Raises ValueError (sizes, types, shapes), BufferError (``dst`` is read-only), TypeError (no "
-      "array),\n"
-      "InvalidArgument, Error.");
-  module.def("copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream") = nb::none(),
-             nb::kw_only(), nb::arg("pageable") = nb::none(), nb::arg("any_time") = false,
-             nb::arg("unsafe") = false,
+  module.def("copy", &copy, nb::arg("dst").none(), nb::arg("src").none(), nb::arg("stream").none(),
+             nb::arg("pageable").none(), nb::arg("any_time"), nb::arg("unsafe"),
+             nb::sig("def copy(dst: object, src: object, stream: Stream | None, pageable: str | "
+                     "None, any_time: bool, unsafe: bool) -> Copy"));
+  module.def("copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream").none(),
+             nb::arg("pageable").none(), nb::arg("any_time"), nb::arg("unsafe"),
              nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], "
-                     "stream: Stream | None = None, *, pageable: "
-                     "typing.Literal['stage', 'block', 'refuse'] | None = None, any_time: bool = "
-                     "False, unsafe: bool = False) -> dict[str, int]"),
-             "All copies of a list of pairs ``(dst, src)``, as one job, in no order among "
-             "themselves: none may\n"
-             "write what another uses. Returns how many went which way, by the names of "
-             "``copy()``. All arrays\n"
-             "are contiguous. Raises as ``copy()``, before anything is enqueued; the text names "
-             "the pair.");
+                     "stream: Stream | None, pageable: str | None, any_time: bool, unsafe: bool) "
+                     "-> tuple[dict[str, int], Copy]"));
+  module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"), nb::arg("stream").none(),
+             nb::sig("def fill(array: object, value: int, stream: Stream | None) -> None"));
   module.def("_check", &check, nb::arg("dst").none(), nb::arg("src").none(),
              "Raises what ``copy()`` raises for other sizes, types and shapes.");
-  module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"),
-             nb::arg("stream") = nb::none(),
-             nb::sig("def fill(array: object, value: int, stream: Stream | None = None) -> None"),
-             "Sets every byte of an array to ``value`` (0 to 255), in the order of ``stream``. "
-             "Keeps the array\n"
-             "until then.");
 }
 
 }  // namespace binding

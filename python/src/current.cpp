@@ -185,7 +185,7 @@ void bind_current(nb::module_& module) {
         return current_stream(device.is_none() ? std::nullopt : std::optional{device_of(device)});
       },
       nb::arg("device") = nb::none(),
-      nb::sig("def current_stream(device: Device | int | None = None) -> Stream"),
+      nb::sig("def current_stream(device: Device | int | str | None = None) -> Stream"),
       "The stream that ``with stream:`` or ``stream.use()`` made current in this context (a "
       "thread, or\n"
       "a task of asyncio), for ``device`` or for any; else the default stream of that device, or "
@@ -194,7 +194,7 @@ void bind_current(nb::module_& module) {
   module.def(
       "default_stream", [](nb::object device) { return default_stream(device_of(device)); },
       nb::arg("device") = nb::none(),
-      nb::sig("def default_stream(device: Device | int | None = None) -> Stream"),
+      nb::sig("def default_stream(device: Device | int | str | None = None) -> Stream"),
       "The default stream of a device (default: device 0), which CuPy calls ``Stream.null``.");
 }
 

@@ -8,7 +8,10 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <string>
+#include <string_view>
 
 namespace binding {
 namespace {
@@ -97,8 +100,28 @@ void bind_device(nb::module_& module) {
 
 }  // namespace
 
+namespace {
+/// The number in "cuda:1", as torch's users write it, also for a program that runs on the host
+/// backend. @throws ValueError
+[[nodiscard]] runnel::Device device_of_text(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view kind = text.substr(0, colon),
+                         number = text.substr(std::min(colon + 1, text.size()));
+  int ordinal = 0;
+  const bool is_number =
+      colon == text.size() ||
+      (std::from_chars(number.data(), number.data() + number.size(), ordinal).ptr ==
+           number.data() + number.size() &&
+       !number.empty());
+  if ((kind == "cuda" || kind == "hip" || kind == "host") && is_number && ordinal >= 0)
+    return runnel::Device{ordinal};
+  refuse_value("a device's name is 'cuda', 'cuda:1', 'hip:0' or 'host'");
+}
+}  // namespace
+
 runnel::Device device_of(nb::handle device) {
   if (device.is_none()) return runnel::Device{0};
+  if (PyUnicode_Check(device.ptr()) != 0) return device_of_text(nb::cast<std::string>(device));
   if (nb::isinstance<runnel::Device>(device)) return nb::cast<runnel::Device>(device);
   nb::object number = nb::borrow(device);
   if (PyIndex_Check(device.ptr()) == 0)

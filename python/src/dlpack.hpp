@@ -70,9 +70,10 @@ inline constexpr std::uint64_t read_only_flag = 1;
 
 /// The tensor in a capsule. @throws BufferError for a read-only one that is to be written
 [[nodiscard]] const Tensor& tensor_of(const nb::object& capsule, bool is_written);
-/// A capsule of a contiguous array, which keeps `owner`.
+/// A capsule of an array, which keeps `owner`. The strides are in elements.
 [[nodiscard]] nb::object make_capsule(void* data, Place device, Type type,
-                                      const std::vector<std::int64_t>& shape, SharedObject owner,
+                                      const std::vector<std::int64_t>& shape,
+                                      const std::vector<std::int64_t>& strides, SharedObject owner,
                                       bool is_versioned);
 
 }  // namespace binding::dlpack

@@ -97,7 +97,13 @@ void bind_events(nb::module_& module) {
       module, "Event", nb::is_weak_referenceable(),
       "A mark in a stream. Recording it again replaces the mark; one that was never recorded is\n"
       "complete. With ``timing=True`` it takes the time, too.");
-  event.def(nb::init<bool>(), nb::arg("timing") = false);
+  event.def(
+      "__init__",
+      [](PyEvent* at, bool timing, bool enable_timing) {
+        new (at) PyEvent{timing || enable_timing};
+      },
+      nb::arg("timing") = false, nb::kw_only(), nb::arg("enable_timing") = false,
+      "``enable_timing`` is torch's word for ``timing``.");
   bind_marks(event);
   bind_questions(event);
   bind_completions_of(event);

@@ -6,6 +6,7 @@
 #include "devices.hpp"
 #include "errors.hpp"
 #include "events.hpp"
+#include "handles.hpp"
 #include "overlap.hpp"
 #include "references.hpp"
 #include "streams.hpp"
@@ -25,6 +26,7 @@ NB_MODULE(runnel_module, module) {
   binding::bind_events(module);
   binding::bind_current(module);
   binding::bind_blocks(module);
+  binding::bind_handles(module);
   binding::bind_copies(module);
   binding::bind_overlap(module);
   binding::bind_completions(module);

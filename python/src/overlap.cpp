@@ -316,13 +316,13 @@ void bind_overlap(nb::module_& module) {
   module.def(
       "_shape",
       [](Block& block, const std::string& dtype, const std::vector<std::int64_t>& shape,
-         bool is_in_order, bool is_bytes) {
-        shape_block(block, dtype, shape);
+         bool is_in_order, bool is_bytes, const std::vector<std::size_t>& order) {
+        shape_block(block, dtype, shape, order);
         block.is_in_order = is_in_order;
         block.is_bytes = is_bytes;
       },
       nb::arg("block"), nb::arg("dtype"), nb::arg("shape"), nb::arg("is_in_order") = false,
-      nb::arg("is_bytes") = false);
+      nb::arg("is_bytes") = false, nb::arg("order") = std::vector<std::size_t>{});
 }
 
 }  // namespace binding

@@ -20,12 +20,14 @@ std::atomic<int> within{
     0};  // threads that have the interpreter's lock from Interpreter, or wait for it
 std::atomic<int> returning{0};              // threads that lock again after a call
 PyInterpreterState* interpreter = nullptr;  // the main one
-std::mutex making;                          // held while a thread state is made
+std::atomic<int> forks{0};
+std::mutex making;  // held while a thread state is made
 // The thread that ends the process, and those that run a function of Python's, are not parked.
 thread_local bool is_exempt = false;
 
 // The child has one thread, which is in none of these places.
 [[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] {
+  ++forks;
   within = 0;
   returning = 0;
   is_pending = false;
@@ -99,6 +101,7 @@ void Unlocked::lock_again(PyThreadState* state) noexcept {
 void before_fork() {
   unlocked([] { detail::making.lock(); });
 }
+int forks() noexcept { return detail::forks.load(std::memory_order_relaxed); }
 void after_fork() { detail::making.unlock(); }
 
 void set_interpreter() { detail::interpreter = PyInterpreterState_Get(); }

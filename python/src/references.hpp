@@ -76,6 +76,8 @@ void set_interpreter();
 /// both under the interpreter's lock, on one thread.
 void before_fork();
 void after_fork();
+/// How often this process's forebears forked since the module was made.
+[[nodiscard]] int forks() noexcept;
 
 /// The end of the process, in two steps, each under the interpreter's lock. From the first on,
 /// other threads than the caller's do not come back from a call of the library: a thread that asked

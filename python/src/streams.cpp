@@ -293,9 +293,10 @@ void bind_pool(nb::module_& module) {
           },
           nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("size") = 8,
           nb::arg("max") = nb::none(), nb::arg("priority") = 0,
-          nb::sig("def __init__(self, device: Device | int | None = None, *, size: int = 8, max: "
-                  "int | None = None, priority: int = 0) -> "
-                  "None"),
+          nb::sig(
+              "def __init__(self, device: Device | int | str | None = None, *, size: int = 8, max: "
+              "int | None = None, priority: int = 0) -> "
+              "None"),
           "Makes ``size`` streams; it grows to at most ``max`` (None: no limit).")
       .def("acquire", &acquire, nb::arg("timeout") = nb::none(),
            "Leases a stream. At ``max`` raises Error (code ``pool_exhausted``), or waits for one "
@@ -355,20 +356,22 @@ void bind_streams(nb::module_& module) {
   stream
       .def("__init__", &make_stream, nb::arg("device") = nb::none(), nb::kw_only(),
            nb::arg("priority") = 0, nb::arg("blocking") = false, nb::arg("name") = nb::none(),
-           nb::sig("def __init__(self, device: Device | int | None = None, *, priority: int = 0, "
-                   "blocking: bool = False, name: str | None = "
-                   "None) -> None"))
-      .def_static("wrap", &wrap, nb::arg("stream").none(), nb::arg("device") = nb::none(),
-                  nb::sig("def wrap(stream: object, device: Device | int | None = None) -> Stream"),
-                  "A stream of another library: an object with ``__cuda_stream__``, "
-                  "``.cuda_stream`` (torch) or\n"
-                  "``.ptr`` (CuPy), or a handle as an int. It keeps the object alive. The handles "
-                  "0, 1 and 2 are\n"
-                  "default streams. Any other handle is a stream's that lives: the host backend "
-                  "refuses what is none,\n"
-                  "and a device's runtime may end the process. Raises InvalidArgument for another "
-                  "device's handle,\n"
-                  "ValueError for a number that is no handle, TypeError for what is no stream.");
+           nb::sig(
+               "def __init__(self, device: Device | int | str | None = None, *, priority: int = 0, "
+               "blocking: bool = False, name: str | None = "
+               "None) -> None"))
+      .def_static(
+          "wrap", &wrap, nb::arg("stream").none(), nb::arg("device") = nb::none(),
+          nb::sig("def wrap(stream: object, device: Device | int | str | None = None) -> Stream"),
+          "A stream of another library: an object with ``__cuda_stream__``, "
+          "``.cuda_stream`` (torch) or\n"
+          "``.ptr`` (CuPy), or a handle as an int. It keeps the object alive. The handles "
+          "0, 1 and 2 are\n"
+          "default streams. Any other handle is a stream's that lives: the host backend "
+          "refuses what is none,\n"
+          "and a device's runtime may end the process. Raises InvalidArgument for another "
+          "device's handle,\n"
+          "ValueError for a number that is no handle, TypeError for what is no stream.");
   bind_properties(stream);
   bind_protocols(stream);
   bind_order(stream);

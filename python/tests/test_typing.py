@@ -23,10 +23,22 @@ if how == "direct":
     pass
 event: runnel.Event = stream.record_event()
 time: float = runnel.Event(timing=True).elapsed_time(runnel.Event(True))
+async def copies() -> None:
+    await how
+    await runnel.copy_many([(bytearray(3), b"abc")])
+
+ready: bool = how.done() and how.source_done()
+how.wait(timeout=1.5)
 counts: dict[str, int] = runnel.copy_many([(bytearray(3), b"abc")], any_time=True)
 result: runnel.OverlapResult = runnel.overlap(b"abc", None, lambda chunk, x: None)
 block: runnel.Block = runnel.empty(10)
 shape: tuple[int, ...] = block.shape
+part: runnel.Block = runnel.empty((3, 4), "float32", stream)[1:2].reshape(4)
+moved: runnel.Block = runnel.to_device(b"abc", stream=stream)
+target = bytearray(3)
+same: bytearray = runnel.to_host(moved, target)
+for batch in runnel.prefetch([b"abc"], "cuda:0"):
+    pass
 view: memoryview = runnel.map_file("/etc/hostname")
 
 async def main() -> None:
@@ -43,6 +55,8 @@ runnel.copy(bytearray(3), b"abc", 5)
 runnel.Stream(priority="high")
 how: int = runnel.copy(bytearray(3), b"abc")
 runnel.Stream().synchronise()
+runnel.copy(1, 2)
+runnel.copy(bytearray(3), b"abc", pageable="other")
 """
 
 
@@ -57,7 +71,7 @@ def mypy(program: str, folder: Path) -> str:
 def test_programs_are_checked(tmp_path: Path) -> None:
     assert "Success" in mypy(PROGRAM, tmp_path)
     found = mypy(WRONG, tmp_path)
-    assert [f":{line}: error" in found for line in (3, 4, 5, 6)] == [True] * 4, found
+    assert [f":{line}: error" in found for line in range(3, 9)] == [True] * 6, found
 
 
 def test_the_package_itself_is_typed(tmp_path: Path) -> None:

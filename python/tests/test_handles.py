@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What copy() returns: how far a copy is."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import runnel
+from conftest import Gate, check_python, eventually
+from test_lifetimes import tracked
+
+
+def up(stream: runnel.Stream, size: int = 1 << 20) -> runnel.Copy:
+    return runnel.copy(runnel.empty(size, stream), np.ones(size, np.uint8), stream)
+
+
+def test_a_handle_is_the_word_for_what_was_done(stream: runnel.Stream) -> None:
+    handle = up(stream)
+    word = str(handle)
+    assert word in ("direct", "staged") and handle == word and word == handle and handle != "blocked" and handle != 3
+    assert repr(handle) == repr(word) and f"{handle:>10}" == f"{word:>10}" and {word: 1}[handle] == 1 and handle in {word}  # type: ignore[index]
+    assert up(stream) == up(stream) and runnel.copy(bytearray(), b"", stream) == "nothing"
+    stream.synchronize()
+
+
+def test_a_handle_waits_for_its_copy_alone(stream: runnel.Stream, gate: Gate) -> None:
+    first = threading.Event()
+    stream.launch_host_func(first.wait)
+    handle = up(stream)
+    gate.close(stream)  # later work
+    assert not handle.done() and not handle.source_done()
+    with pytest.raises(TimeoutError, match="not complete"):
+        handle.wait(0.01)
+    told: list[Any] = []
+    handle.on_done(told.append)
+    first.set()
+    handle.wait(60)
+    assert handle.done() and handle.source_done() and not stream.query()
+    assert eventually(lambda: told == [None])
+    gate.open()
+
+
+@pytest.mark.parametrize("size", [0, 64, 5000, 1 << 20])
+def test_what_is_done_at_once_says_so(size: int, stream: runnel.Stream) -> None:
+    for pageable in ("stage", "block"):
+        source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+        block = runnel.empty(size, stream)
+        handle = runnel.copy(block, source, stream, pageable=pageable)  # type: ignore[arg-type]
+        assert handle.source_done() or handle in ("direct", "staged")
+        handle.wait()
+        assert handle.done() and handle.source_done()
+        runnel.copy(target, block, stream).wait()
+        assert (target == 1).all()
+
+
+def test_await_of_a_copy(stream: runnel.Stream, gate: Gate) -> None:
+    async def main() -> None:
+        gate.close(stream)
+        handle = up(stream)
+        many = runnel.copy_many([(bytearray(100_000), bytes(100_000)) for _ in range(3)], stream)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.ensure_future(_wait(handle)), 0.02)
+        gate.open()
+        await handle
+        await many
+        await runnel.copy(runnel.empty(64, stream), bytes(64), stream)
+        assert handle.done() and many.done() and many.source_done()
+        many.wait()
+
+    asyncio.run(main())
+
+
+async def _wait(handle: runnel.Copy) -> None:
+    await handle
+
+
+def test_a_handle_keeps_no_array_and_no_stream(gate: Gate) -> None:
+    stream, source = runnel.Stream(), tracked(1 << 20)
+    gate.close(stream)
+    handle = runnel.copy(runnel.empty(1 << 20, stream), source, stream)
+    gone = weakref.ref(source)
+    del source, stream
+    gc.collect()
+    assert gone() is not None and not handle.done()
+    gate.open()
+    handle.wait(60)
+    assert eventually(lambda: gone() is None)
+
+
+def test_what_failed_before_is_raised(stream: runnel.Stream) -> None:
+    stream.launch_host_func(lambda: 1 / 0)
+    handle = up(stream)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            handle.wait()
+    with pytest.raises(ZeroDivisionError):
+        stream.synchronize()
+
+
+def test_a_forked_child_knows_nothing_of_a_copy() -> None:
+    assert "forked" in check_python("""
+        import os, threading, runnel
+        s, gate = runnel.Stream(), threading.Event()
+        s.launch_host_func(gate.wait)
+        handle = runnel.copy(bytearray(1 << 20), bytes(1 << 20), s)
+        if os.fork() == 0:
+            try: handle.wait()
+            except runnel.Error as error: os.write(1, error.code.encode())
+            os._exit(0)
+        os.wait()
+        gate.set()
+    """)
+
+
+def test_the_functions_have_signatures() -> None:
+    for name in runnel.__all__:
+        thing = getattr(runnel, name)
+        if inspect.isfunction(thing):
+            assert "*args" not in str(inspect.signature(thing)), name
+    assert list(inspect.signature(runnel.copy).parameters)[:3] == ["dst", "src", "stream"]
+    assert not [name for name in vars(runnel) if not name.startswith("_") and name not in runnel.__all__]

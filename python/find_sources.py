@@ -2,7 +2,8 @@
 """What the C++ library's own build files say, for this build.
 
     find_sources.py version              the version
-    find_sources.py sources BACKEND      the library's sources for host, cuda or hip, one a line
+    find_sources.py sources              the library's sources that are the same for all backends, one a line
+    find_sources.py sources BACKEND      those of host, cuda or hip
     find_sources.py observers            the names that observers.cpp.in wants, one a line
     find_sources.py toolkits             a line for each toolkit that is here: its name, the include folder and the library
 """
@@ -38,11 +39,15 @@ def observe_sources():
     return quoted(others, "src/observe") + [os.path.join(ROOT, "src/observe", name + ".cpp") for name in observers()]
 
 
-def sources(backend):
+def common_sources():
     library = re.search(r"runnel_lib = library\(.*?files\((.*?)\)", text("src", "meson.build"), re.DOTALL).group(1)
+    return quoted(library, "src") + observe_sources()
+
+
+def sources(backend):
     folder = "host" if backend == "host" else "cuda_hip"
     own = re.search(r"backend_sources = files\((.*?)\)", text("backends", folder, "meson.build"), re.DOTALL).group(1)
-    return quoted(library, "src") + observe_sources() + quoted(own, "backends/" + folder) + ([os.path.join(ROOT, "backends/host/engine.cpp")] if backend == "host" else [])
+    return quoted(own, "backends/" + folder) + ([os.path.join(ROOT, "backends/host/engine.cpp")] if backend == "host" else [])
 
 
 def cuda_version(include):
@@ -84,7 +89,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "version":
         print(version())
     elif sys.argv[1] == "sources":
-        print("\n".join(sources(sys.argv[2])))
+        print("\n".join(sources(sys.argv[2]) if len(sys.argv) > 2 else common_sources()))
     elif sys.argv[1] == "observers":
         print("\n".join(observers()))
     else:

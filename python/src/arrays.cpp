@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "arrays.hpp"
 
+#include "backend.hpp"
 #include "blocks.hpp"
 #include "dlpack.hpp"
 #include "errors.hpp"
@@ -295,10 +296,9 @@ namespace {
 void refuse_null(const void* data, std::size_t bytes) {
   if (data == nullptr && bytes > 0) refuse_value("the array has no memory here: its address is 0");
 }
-constexpr bool is_on_host = std::string_view{RUNNEL_BACKEND} == "host";
 /// @throws BufferError where this process's backend has no device
 void refuse_device_memory() {
-  if constexpr (is_on_host)
+  if (is_on_host())
     refuse_buffer(
         "the array is in a GPU's memory, and runnel uses its host backend: runnel.why_no_device() "
         "says why, and "
@@ -425,7 +425,6 @@ namespace {
 /// @throws BufferError for memory that this backend cannot reach
 void refuse_other_devices(int type) {
   using namespace dlpack;
-  constexpr std::string_view backend = RUNNEL_BACKEND;
   const bool is_of_host =
       type == cpu || type == cuda_host || type == rocm_host || type == cuda_managed;
   if (is_of_host || (type == cuda && backend == "cuda") || (type == rocm && backend == "hip"))

@@ -2,6 +2,7 @@
 #include "blocks.hpp"
 
 #include "arrays.hpp"
+#include "backend.hpp"
 #include "current.hpp"
 #include "errors.hpp"
 #include "streams.hpp"
@@ -97,15 +98,9 @@ namespace {
 [[nodiscard]] std::int64_t item_bytes_of(const Block& block) { return block.type->type.bits / 8; }
 
 [[nodiscard]] dlpack::Place place_of(const Block& block) {
-#if defined RUNNEL_BACKEND_CUDA
-  return {dlpack::cuda, block.device()};
-#elif defined RUNNEL_BACKEND_HIP
-  return {dlpack::rocm, block.device()};
-#else
-  return {dlpack::cpu, 0 * block.device()};
-#endif
+  if (is_on_host()) return {dlpack::cpu, 0};
+  return {backend == "cuda" ? dlpack::cuda : dlpack::rocm, block.device()};
 }
-constexpr bool is_on_host = std::string_view{RUNNEL_BACKEND} == "host";
 
 /// In elements.
 [[nodiscard]] std::vector<std::int64_t> strides_of(const Block& block) {
@@ -119,7 +114,7 @@ constexpr bool is_on_host = std::string_view{RUNNEL_BACKEND} == "host";
 /// stream's handle; -1 orders nothing.
 void order_consumer(const Block& block, nb::handle consumer) {
   const runnel::StreamRef stream = block.stream();
-  if constexpr (is_on_host) {
+  if (is_on_host()) {
     if (!consumer.is_none())
       refuse_buffer("the memory is the host's: there is no stream to wait in");
     if (!block.is_in_order) wait_for_stream(stream, std::nullopt);
@@ -152,9 +147,9 @@ void order_consumer(const Block& block, nb::handle consumer) {
 
 [[nodiscard]] nb::dict export_cuda_array(const Block& block) {
   const NamedType& type = *block.type;
-  if (is_on_host || type.letters == nullptr) {
+  if (is_on_host() || type.letters == nullptr) {
     PyErr_SetString(PyExc_AttributeError,
-                    is_on_host
+                    is_on_host()
                         ? "the block is in the host's memory: it has no __cuda_array_interface__"
                         : "__cuda_array_interface__ has no name for this type: use DLPack");
     throw nb::python_error();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "current.hpp"
 
+#include "backend.hpp"
 #include "devices.hpp"
 #include "errors.hpp"
 
@@ -134,7 +135,7 @@ runnel::StreamRef stream_for(nb::handle stream, const Array& to, const Array& fr
   if (const PyStream* const current =
           find_current(device >= 0 ? std::optional{runnel::Device{device}} : std::nullopt))
     return current->ref;
-  if (std::string_view{RUNNEL_BACKEND} != "host") {
+  if (!is_on_host()) {
     if (device >= 0 && (to.framework == Framework::torch || from.framework == Framework::torch))
       return torch_stream(device);
     if (to.framework == Framework::cupy || from.framework == Framework::cupy) return cupy_stream();

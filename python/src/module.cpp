@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backend.hpp"
 #include "blocks.hpp"
 #include "completions.hpp"
 #include "copies.hpp"
@@ -13,12 +14,14 @@
 
 #include <runnel/config.hpp>
 
+constexpr std::string_view binding::backend = RUNNEL_MODULE_BACKEND;
+
 // The module as nanobind makes it, which must not begin in a second interpreter: nanobind has one
 // set of types for each process, and would give it to that one.
 NB_MODULE(runnel_module, module) {
   binding::set_interpreter();
   nb::set_leak_warnings(false);  // what the library's threads still hold when the process ends
-  module.attr("backend") = RUNNEL_BACKEND;
+  module.attr("backend") = RUNNEL_MODULE_BACKEND;
   module.attr("version") = RUNNEL_VERSION;
   binding::bind_errors(module);
   binding::bind_devices(module);

@@ -44,5 +44,6 @@ status fill_2d_async(void* to, std::size_t pitch, unsigned char value, std::size
 // According to both vendors' documentation, a copy from or to pageable memory is staged, and blocks
 // the calling thread.
 bool copies_pageable_asynchronously() noexcept { return false; }
+bool copies_to_pageable_are_complete() noexcept { return rt::copies_to_pageable_are_complete; }
 
 }  // namespace runnel::inline RUNNEL_ABI::backend

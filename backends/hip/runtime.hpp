@@ -531,8 +531,11 @@ inline constexpr unsigned int host_register_read_only = 0;
 inline constexpr bool registers_read_only_memory = false;
 #endif
 #ifdef __HIP_PLATFORM_NVIDIA__
+inline constexpr bool copies_to_pageable_are_complete = true;
 inline constexpr bool prefers_registered_pages = true;
 #else
+// Documented for HIP 5, not measured, and newer versions may return early.
+inline constexpr bool copies_to_pageable_are_complete = false;
 // No documentation says that registered memory is coherent.
 inline constexpr bool prefers_registered_pages = false;
 #endif

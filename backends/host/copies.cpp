@@ -43,6 +43,7 @@ void set(void* to, T value, std::size_t count) noexcept {
 }  // namespace
 
 bool copies_pageable_asynchronously() noexcept { return true; }
+bool copies_to_pageable_are_complete() noexcept { return false; }
 
 status copy_async(void* to, const void* from, std::size_t bytes, native::stream stream) noexcept {
   return enqueue(stream, NodeKind::copy, [=] { move(to, from, bytes); });

@@ -55,21 +55,23 @@ class [[nodiscard]] PageableGuard {
   Pageable found_;
 };
 
-/// When a copy may read its source.
+/// When a copy may read a pageable source. (Other memory is always read in stream order.)
 enum class SourceAccess {
-  stream_order,  ///< after the work submitted to the stream so far, which may write the source
-  any_time,      ///< at any time from the call on: no running or enqueued work writes the source. A
-                 ///< busy stream then does not delay the reading
+  automatic,     ///< in stream order while work that the library knows of may write the source, else
+                 ///< at any time from the call on (docs/copies.md lists such work)
+  stream_order,  ///< after the work submitted to the stream so far, whoever has enqueued it
+  any_time,      ///< at any time from the call on: no running or enqueued work writes the source
 };
 
 /// Options of a copy. All of them have defaults.
 struct CopyOptions {
   /// How pageable memory is copied (default: the thread's policy).
   Pageable pageable = default_pageable();
-  /// When the source may be read (default: in stream order). Requires for `any_time`: no work that
-  /// was submitted to any stream writes the source from the call on. `any_time` affects only
-  /// pageable sources; it permits an early read and does not enforce one.
-  SourceAccess source = SourceAccess::stream_order;
+  /// When a pageable source may be read. Requires for `automatic` (the default): no host function
+  /// that was enqueued by raw calls of the runtime writes the source, or it has finished; else say
+  /// `stream_order`. Requires for `any_time`: no work that was submitted to any stream writes the
+  /// source from the call on.
+  SourceAccess source = SourceAccess::automatic;
   /// The kind of the destination's memory, if the caller knows it (default: the runtime is queried,
   /// which takes most of a small copy's time). Requires: the kind is correct.
   std::optional<MemoryKind> to_kind = std::nullopt;

@@ -56,6 +56,14 @@ struct StreamOptions {
   Partition partition = {};
 };
 
+/// Options of a host function.
+struct HostFunctionOptions {
+  /// False: the function writes no memory that a later copy reads on any stream. While a function
+  /// that may write is unfinished, copies from pageable memory read their source in stream order,
+  /// which is slower (default: true).
+  bool writes_host_memory = true;
+};
+
 /// Whether the object that wraps a native handle also destroys it.
 enum class Ownership {
   borrow,  ///< the handle's owner destroys it
@@ -99,7 +107,7 @@ class StreamRef {
   ///@}
 
   /// The vendor's handle, for `kernel<<<grid, block, 0, s.native()>>>`. Makes no runtime call.
-  [[nodiscard]] native::stream native() const { return live().hand_out(); }
+  [[nodiscard]] native::stream native() const { return live().handle; }
   /// The device that runs the stream's work.
   [[nodiscard]] Device device() const { return Device{live().device}; }
   /// A number that identifies the stream and is never reused in this process; 0 for a moved-from
@@ -187,13 +195,15 @@ class StreamRef {
   /// Enqueues `function()`: it is called once, on a thread of the runtime, after the work submitted
   /// so far and before later work, and then destroyed. The function may wait for other threads but
   /// must not use streams. The next `synchronize()` throws the first exception that leaves a host
-  /// function. @throws errc::invalid_argument for a null function pointer or an empty
-  /// `std::function`
+  /// function. With `{.writes_host_memory = false}` it does not slow down copies. @throws
+  /// errc::invalid_argument for a null function pointer or an empty `std::function`
   template <detail::HostCallable F>
-  void launch_host_func(F&& function) const {
+  void launch_host_func(F&& function, HostFunctionOptions options = {}) const {
     if (detail::is_empty_callable(function))
       detail::throw_invalid_argument("launch a host function", "the function is null");
-    detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)));
+    detail::HostFunction* const made = detail::make_host_function(std::forward<F>(function));
+    made->is_writer = options.writes_host_memory;
+    detail::launch(slot_, id_, made);
   }
   /// @cond
   static void on_complete

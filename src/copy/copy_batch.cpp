@@ -40,8 +40,7 @@ void for_each_operation(std::size_t count, F f) {
 }
 /// Whether it can be staged together with others, as one job.
 [[nodiscard]] bool fits_list(const PlannedCopy& copy) noexcept {
-  return copy.route == Route::staged || copy.route == Route::short_copy ||
-         copy.route == Route::driver_reads;
+  return copy.route == Route::staged || copy.route == Route::short_copy;
 }
 
 /// Plans each operation, and enqueues nothing. @throws if any operation is invalid or refused
@@ -97,6 +96,7 @@ void for_each_operation(std::size_t count, F f) {
   constexpr std::size_t few = 8;
   Work work{direction};
   std::size_t bytes = 0;
+  bool is_written = false;
   for (const PlannedCopy& copy : plan) {
     if (!fits_list(copy) || copy.direction() != direction) continue;
     const Transfer& t = copy.request.transfer;
@@ -104,13 +104,15 @@ void for_each_operation(std::size_t count, F f) {
     work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width}
                                                               : Segment{from, t.to, t.width});
     bytes += t.width;
+    is_written = is_written || may_be_written(copy);
     grant_pool_access(call, copy.facts);
   }
   const std::size_t count = work.segments.size();
   if (count < 2 || (count < few && bytes <= short_copy_up_to)) return false;
   sort_segments(work.segments);
   const bool may_read_now =
-      direction == Direction::to_device && call.may_read_now(plan.front().request.source);
+      direction == Direction::to_device &&
+      call.may_read_now(plan.front().request.source, is_written);
   stage(call.slot, std::move(work), may_read_now, operation);
   return true;
 }
@@ -168,14 +170,12 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   const Plan plan = plan_batch(call, operations, options);
   std::vector<MemoryUse> uses;
   ScopedEvent event{[&] { return about_batch(call.slot, operations); }};
-  call.ahead.begins_to_enqueue();
   const bool in_one_call = try_one_call(plan, call);
   const std::array in_list{try_list(plan, call, Direction::to_device),
                            try_list(plan, call, Direction::to_host)};
   CopyBatchResult counts;
   for_each_operation(plan.size(), [&](std::size_t i) {
     const PlannedCopy& copy = plan[i];
-    call.ahead.begins_to_enqueue();
     CopyEvent part{call, copy};
     CopyResult done = CopyResult::nothing;
     if (fits_one_call(copy) && in_one_call)
@@ -184,7 +184,6 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
       done = CopyResult::staged;
     else
       done = enqueue_copy(call, copy);
-    note_enqueued(call, copy.facts, done);
     part.enqueued(copy, done);
     ++count_of(counts, done);
   });

@@ -25,11 +25,19 @@ bool CopyCall::is_captured_elsewhere() {
   return find_capture(number).number == 0;
 }
 
-bool CopyCall::may_read_now(SourceAccess source, bool is_busy) {
-  if (source == SourceAccess::any_time || ahead.known() != Ahead::unknown) return true;
-  if (is_busy || !internal_call([&] { return is_idle(slot, operation); })) return false;
-  ahead.found_idle();
-  return true;
+namespace {
+/// Whether other code could enqueue a writer of pageable memory that host_writers() does not know:
+/// a kernel, or a copy that is not complete when its call returns.
+[[nodiscard]] bool may_have_unknown_writers(const Slot& slot) {
+  return !backend::copies_to_pageable_are_complete() || accesses_pageable_memory(slot.device);
+}
+}  // namespace
+
+bool CopyCall::may_read_now(SourceAccess source, bool may_be_written) const {
+  if (source == SourceAccess::any_time) return true;
+  if (source == SourceAccess::automatic && !may_be_written && !may_have_unknown_writers(slot))
+    return true;
+  return internal_call([&] { return is_idle(slot, operation); });
 }
 
 namespace {

@@ -28,8 +28,7 @@ struct CopyCall {
       : operation{doing},
         slot{enter_and_find(stream, doing)},
         use{&slot, stream.id()},
-        device{slot.device, doing},
-        ahead{work_ahead(slot)} {}
+        device{slot.device, doing} {}
 
   [[nodiscard]] StreamRef stream() const noexcept { return Access::ref(&slot, use.id); }
   /// Queries the runtime the first time only.
@@ -37,16 +36,15 @@ struct CopyCall {
   /// Whether the stream takes part in a capture that other code began, or that is broken. No Graph
   /// would own a host function then.
   [[nodiscard]] bool is_captured_elsewhere();
-  /// Whether the source of a copy may be read at once: the caller allows it, or nothing ahead in
-  /// the stream writes host memory. `is_busy`: a query has just found the stream busy, so that
-  /// another one would be wasted. Requires: the stream is not being captured.
-  [[nodiscard]] bool may_read_now(SourceAccess source, bool is_busy = false);
+  /// Whether pageable sources may be read at once: the caller allows it, no unfinished work can
+  /// write them, or the stream is idle. `may_be_written`: the answer of host_writers(). Requires:
+  /// the stream is not being captured.
+  [[nodiscard]] bool may_read_now(SourceAccess source, bool may_be_written) const;
 
   const char* operation;
   Slot& slot;
   StreamUse use;
   ScopedDevice device;
-  AheadScope ahead;
   bool are_sources_protected = false;  // by protect_source()
 
  private:

@@ -19,7 +19,7 @@ struct CopyRequest {
   std::optional<MemoryKind> to_kind;    // if the caller knows it
   std::optional<MemoryKind> from_kind;  // if the caller knows it
   Pageable policy;
-  SourceAccess source = SourceAccess::stream_order;
+  SourceAccess source = SourceAccess::automatic;
 };
 
 [[nodiscard]] inline CopyRequest request_of(const Transfer& transfer,

@@ -18,8 +18,6 @@ enum class Route {
   nothing,       ///< no bytes, or the same bytes on both sides
   direct,        ///< one runtime call; the copy engine reads and writes the memory itself
   peer,          ///< one runtime call for memory of two devices
-  driver_reads,  ///< one runtime call, which reads the few bytes of pageable memory before it
-                 ///< returns; `staged` instead if the stream has work ahead
   short_copy,  ///< the calling thread moves the bytes through a pinned block; `staged` if it cannot
   staged,      ///< workers move the bytes through pinned memory, in stream order
   host_function,  ///< a host function of the stream moves or sets the bytes
@@ -34,9 +32,6 @@ enum class Route {
   return route == Route::refused_by_policy || route == Route::refused_in_capture;
 }
 
-/// Up to this size a driver may put the bytes of a copy to a device into its command buffer during
-/// the call.
-inline constexpr std::size_t driver_reads_up_to = std::size_t{32} << 10;
 /// Larger copies from or to pageable memory are staged. Up to this size the calling thread tries to
 /// move the bytes itself, through a block of this size (short_copy.cpp).
 inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;
@@ -64,10 +59,9 @@ template <class Stream>
   if (!pageable || facts.device_reads_pageable) return Route::direct;
   if (stream.is_capturing()) return Route::refused_in_capture;
   const std::size_t bytes = request.transfer.bytes();
-  if (bytes > short_copy_up_to) return Route::staged;
-  // To the host, the driver would block the caller until the copies of other streams are complete.
-  const bool is_upload = facts.from.kind == MemoryKind::pageable;
-  return is_upload && bytes <= driver_reads_up_to ? Route::driver_reads : Route::short_copy;
+  // The driver's own call would be slower, and would block the caller: to the host until the copies
+  // of other streams are complete, to a device once 4 MiB are pending.
+  return bytes > short_copy_up_to ? Route::staged : Route::short_copy;
 }
 
 /// The route to take after the runtime has refused to copy the memory in one call, because it is

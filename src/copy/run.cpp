@@ -8,6 +8,7 @@
 #include "copy/staging/stage.hpp"
 #include "device/device_table.hpp"
 #include "stream/capture.hpp"
+#include "stream/host_writers.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
 
@@ -52,27 +53,18 @@ namespace {
   return CopyResult::direct;
 }
 
-/// `is_busy`: see CopyCall::may_read_now().
-[[nodiscard]] CopyResult run_staged(CopyCall& call, const PlannedCopy& copy, bool is_busy) {
+/// A copy through pinned memory: by the caller if it `is_short` and that is possible, else staged.
+[[nodiscard]] CopyResult run_through_pinned(CopyCall& call, const PlannedCopy& copy,
+                                            bool is_short) {
   grant_pool_access(call, copy.facts);
   const Direction direction = copy.direction();
-  const bool may_read_now =
-      direction == Direction::to_device && call.may_read_now(copy.request.source, is_busy);
+  const bool may_read_now = direction == Direction::to_device &&
+                            call.may_read_now(copy.request.source, may_be_written(copy));
+  if (is_short && (may_read_now || direction == Direction::to_host) &&
+      try_short_copy(call, copy.request.transfer, direction))
+    return CopyResult::inlined;
   stage(call.slot, {direction, copy.request.transfer}, may_read_now, call.operation);
   return CopyResult::staged;
-}
-
-[[nodiscard]] std::optional<CopyResult> run_driver_reads(CopyCall& call, const PlannedCopy& copy) {
-  if (!call.may_read_now(copy.request.source)) return run_staged(call, copy, true);
-  grant_pool_access(call, copy.facts);
-  return try_direct(call, copy) ? std::optional{CopyResult::inlined} : std::nullopt;
-}
-
-[[nodiscard]] CopyResult run_short(CopyCall& call, const PlannedCopy& copy) {
-  grant_pool_access(call, copy.facts);
-  const ShortCopy outcome = try_short_copy(call, copy.request.transfer, copy.direction());
-  if (outcome == ShortCopy::done) return CopyResult::inlined;
-  return run_staged(call, copy, outcome == ShortCopy::stream_is_busy);
 }
 
 /// Runtimes may read a pageable source during the call, even if earlier work of the stream has not
@@ -81,7 +73,9 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
   const bool is_read_in_order = copy.facts.runtime_takes_any_memory ||
                                 copy.facts.from.kind != MemoryKind::pageable ||
                                 copy.facts.device_reads_pageable;
-  if (is_read_in_order || call.is_capturing() || call.may_read_now(copy.request.source)) return;
+  if (is_read_in_order || call.is_capturing() ||
+      call.may_read_now(copy.request.source, may_be_written(copy)))
+    return;
   Event{call.stream()}.synchronize();
 }
 
@@ -130,12 +124,10 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
       return run_direct(call, copy);
     case Route::peer:
       return run_peer(call, copy);
-    case Route::driver_reads:
-      return run_driver_reads(call, copy);
     case Route::short_copy:
-      return run_short(call, copy);
+      return run_through_pinned(call, copy, true);
     case Route::staged:
-      return run_staged(call, copy, false);
+      return run_through_pinned(call, copy, false);
     case Route::host_function:
       call.stream().launch_host_func([transfer = copy.request.transfer] {
         if (const UserAccess access; access.is_allowed()) copy_rows(transfer);
@@ -166,8 +158,17 @@ void grant_pool_access(const CopyCall& call, const CopyFacts& facts) {
   grant_pool_access(call.slot.device, facts.from.owner.value_or(-1), call.operation);
 }
 
+bool may_be_written(const PlannedCopy& copy) noexcept {
+  // Devices write memory that is pinned in parts.
+  if (copy.facts.from.kind != MemoryKind::pageable) return true;
+  const Transfer& t = copy.request.transfer;
+  const Range from = range_of_rows(t.from, t.from_pitch, t.width, t.height);
+  return host_writers().may_write(from.begin, from.bytes);
+}
+
 void protect_source(CopyCall& call, void* to, std::size_t bytes) {
-  if (!call.slot.blocking || bytes > driver_reads_up_to) [[likely]]
+  constexpr std::size_t read_at_the_call = std::size_t{32} << 10;  // up to this size
+  if (!call.slot.blocking || bytes > read_at_the_call) [[likely]]
     return;
   if (call.are_sources_protected) return;
   if (call.is_capturing() || internal_call([&] { return is_idle(call.slot, call.operation); }))
@@ -176,19 +177,7 @@ void protect_source(CopyCall& call, void* to, std::size_t bytes) {
   call.are_sources_protected = true;
 }
 
-void note_enqueued(CopyCall& call, const CopyFacts& facts, CopyResult done) {
-  AheadScope& ahead = call.ahead;
-  if (done == CopyResult::nothing) return ahead.leaves(ahead.known());
-  // A short copy to the host has waited for its bytes. One to managed memory has not, and it writes
-  // memory that the host can read.
-  if (done == CopyResult::inlined && is_host(facts.to.kind)) return ahead.leaves(Ahead::idle);
-  const bool is_upload = facts.to.kind == MemoryKind::device && !facts.are_on_two_devices() &&
-                         done != CopyResult::blocked;
-  ahead.leaves(is_upload && ahead.known() != Ahead::unknown ? Ahead::uploads : Ahead::unknown);
-}
-
 CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy) {
-  call.ahead.begins_to_enqueue();
   std::optional<CopyResult> done = run(copy.route, call, copy);
   if (!done) done = run(choose_fallback(copy.request, copy.facts, call), call, copy);
   return *done;
@@ -253,7 +242,6 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
   const PlannedCopy copy = plan_copy(call, request);
   CopyEvent event{call, copy};
   const CopyResult done = enqueue_copy(call, copy);
-  note_enqueued(call, copy.facts, done);
   event.enqueued(copy, done);
   return done;
 }

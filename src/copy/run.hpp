@@ -26,8 +26,8 @@ struct PlannedCopy {
 /// errc::capture if the copy is refused
 [[nodiscard]] PlannedCopy plan_copy(CopyCall& call, const CopyRequest& request);
 CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy);
-/// Updates what is known of the work ahead in the stream, after a copy has been enqueued.
-void note_enqueued(CopyCall& call, const CopyFacts& facts, CopyResult done);
+/// Whether unfinished work that the library knows of may write the copy's source.
+[[nodiscard]] bool may_be_written(const PlannedCopy& copy) noexcept;
 
 /// Emits the copy to the observers. Costs one load if there are none.
 class CopyEvent {

@@ -29,157 +29,230 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// The device copies one piece while the thread moves the next one. On an H200, 256 KiB take 25.6 us
-// in two pieces, 26.4 us in one, and 27.6 us in four.
-constexpr std::size_t piece_bytes = std::size_t{128} << 10;
 // An H200 copies 256 KiB to the host in 11 us. Beside other streams' copies to the host it takes as
 // long as those do, and the caller must not wait for them.
 constexpr auto patience = 30us;
+// Copies larger than `alone_up_to` are in a row if they follow each other within this time. Several
+// workers then move more bytes than this thread alone.
+constexpr auto row_gap = 100us;
+constexpr std::size_t alone_up_to = std::size_t{64} << 10;
+// The device copies one piece to the host while the thread moves the one before.
+constexpr std::size_t piece_bytes = std::size_t{64} << 10;
+// Pages of smaller sources are not checked: the check would take longer than the copy.
+constexpr std::size_t checked_from = std::size_t{32} << 10;
 
-// The last bytes of a block hold a value, if the copy leaves room for it.
-constexpr std::size_t value_bytes = 64;
+// The ring's memory is counted in lines. Its last line holds the value.
+constexpr std::size_t line = 64;
+constexpr std::size_t memory_bytes = std::size_t{1} << 20;
+constexpr std::uint64_t ring_lines = memory_bytes / line - 1;
 
-/// A pinned block that belongs to the last stream that used it. If a thread has locked the block
-/// and that stream is idle, the stream has finished with the block: no event is needed.
-struct KeptBlock {
-  sync::Atomic<bool> locked{false};          // by a thread; only that thread changes the members
-  sync::Atomic<std::uint64_t> stream_id{0};  // the stream that owns the block; 0: none
-  PinnedBuffer<unsigned char> memory;        // counts a use by that stream
+/// The pinned memory of one stream. Positions count all lines that were ever taken. The stream
+/// writes the position that it has passed into the value: not after each copy, because that would
+/// be a second runtime call.
+class ShortRing {
+ public:
+  sync::Atomic<bool> locked{false};          // by a thread; only that thread uses what follows
+  sync::Atomic<std::uint64_t> stream_id{0};  // the stream that owns the memory; 0: none
 
+  /// Makes the ring one of the stream. False if there is no memory.
+  [[nodiscard]] bool own(StreamUse use) noexcept try {
+    if (stream_id.load(std::memory_order_relaxed) == use.id) [[likely]]
+      return true;
+    give_back();
+    memory_ = PinnedBuffer<unsigned char>{memory_bytes};
+    count_down(counters.pinned_blocks);  // live_objects() counts the blocks of users only
+    // The pool hands the memory out again when the stream has passed.
+    static_cast<void>(note_pinned_use(memory_.data(), memory_bytes, use));
+    taken_ = announced_ = 0;
+    value().set(0);
+    are_copies_prompt = true;
+    stream_id.store(use.id, std::memory_order_relaxed);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
   void give_back() noexcept {
     stream_id.store(0, std::memory_order_relaxed);
-    if (memory.empty()) return;
+    if (memory_.empty()) return;
     count_up(counters.pinned_blocks);
-    memory = {};
+    memory_ = {};
   }
-};
-struct KeptBlocks {
-  std::array<KeptBlock, 8> all;
-  sync::Atomic<std::size_t> next{0};  // the block for the next new stream
-};
-KeptBlocks& kept_blocks() { return never_destroyed<KeptBlocks>(); }
 
-/// Locks the stream's block, or another one for it, during a scope. Empty if another thread has
-/// locked that block.
-class LockedBlock {
- public:
-  explicit LockedBlock(std::uint64_t stream_id) noexcept {
-    KeptBlocks& kept = kept_blocks();
-    const auto is_own = [&](const KeptBlock& block) {
-      return block.stream_id.load(std::memory_order_relaxed) == stream_id;
-    };
-    auto found = std::find_if(kept.all.begin(), kept.all.end(), is_own);
-    if (found == kept.all.end())
-      found =
-          kept.all.begin() + kept.next.fetch_add(1, std::memory_order_relaxed) % kept.all.size();
-    try_lock(*found);
+  /// Takes contiguous memory; null if the stream may still use it.
+  [[nodiscard]] unsigned char* take(std::size_t bytes) noexcept {
+    const std::uint64_t lines = (bytes + line - 1) / line;
+    std::uint64_t begin = taken_;
+    if (begin % ring_lines + lines > ring_lines) begin += ring_lines - begin % ring_lines;
+    const std::uint64_t end = begin + lines;
+    if (end > ring_lines && !value().has_reached(end - ring_lines)) return nullptr;
+    taken_ = end;
+    return memory_.data() + begin % ring_lines * line;
   }
-  explicit LockedBlock(KeptBlock& block) noexcept { try_lock(block); }
-  LockedBlock(const LockedBlock&) = delete;
-  LockedBlock& operator=(const LockedBlock&) = delete;
-  ~LockedBlock() {
-    if (block_ != nullptr) block_->locked.store(false, std::memory_order_release);
+  /// All memory is free. Requires: the stream is idle, and never writes the value.
+  void restart() noexcept { taken_ = announced_ = 0; }
+  /// Enqueues a write of the position, if the last one lies at least `lines` behind.
+  void announce(const CopyCall& call, std::uint64_t lines) {
+    if (taken_ - announced_ < lines) return;
+    announced_ = taken_;
+    check(backend::stream_write_value(call.slot.handle, value().address(),
+                                      static_cast<std::uint32_t>(announced_)),
+          call.operation);
   }
-  [[nodiscard]] KeptBlock* operator->() const noexcept { return block_; }
-  [[nodiscard]] explicit operator bool() const noexcept { return block_ != nullptr; }
+  [[nodiscard]] std::uint64_t announced() const noexcept { return announced_; }
+  [[nodiscard]] bool has_passed(std::uint64_t position) const noexcept {
+    return value().has_reached(position);
+  }
 
-  /// The block's memory; null if it cannot be allocated. Requires: the stream is idle.
-  [[nodiscard]] unsigned char* memory_for(StreamUse use) const try {
-    if (block_->stream_id.load(std::memory_order_relaxed) != use.id) {
-      block_->give_back();
-      block_->memory = PinnedBuffer<unsigned char>{short_copy_up_to};
-      count_down(counters.pinned_blocks);  // live_objects() counts the blocks of users only
-      static_cast<void>(note_pinned_use(block_->memory.data(), short_copy_up_to, use));
-      block_->stream_id.store(use.id, std::memory_order_relaxed);
-    }
-    return block_->memory.data();
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
+  bool are_copies_prompt = true;   // The last copy to the host arrived in time.
+  Clock::time_point last_large{};  // the last copy of more than alone_up_to
 
  private:
-  void try_lock(KeptBlock& block) noexcept {
-    if (!block.locked.exchange(true, std::memory_order_acquire)) block_ = &block;
+  [[nodiscard]] Value value() const noexcept {
+    return Value{
+        reinterpret_cast<std::uint32_t*>(const_cast<unsigned char*>(memory_.data()) + ring_lines * line)};
   }
-  KeptBlock* block_ = nullptr;
+
+  PinnedBuffer<unsigned char> memory_;  // counts a use by the stream
+  std::uint64_t taken_ = 0;
+  std::uint64_t announced_ = 0;
+};
+
+struct ShortRings {
+  std::array<ShortRing, 32> all;
+  [[nodiscard]] ShortRing& of(StreamUse use) noexcept { return all[use.id % all.size()]; }
+};
+ShortRings& short_rings() { return never_destroyed<ShortRings>(); }
+
+/// Locks a ring during a scope. Empty if another thread has locked it.
+class LockedRing {
+ public:
+  explicit LockedRing(ShortRing& ring) noexcept {
+    if (!ring.locked.exchange(true, std::memory_order_acquire)) ring_ = &ring;
+  }
+  LockedRing(const LockedRing&) = delete;
+  LockedRing& operator=(const LockedRing&) = delete;
+  ~LockedRing() {
+    if (ring_ != nullptr) ring_->locked.store(false, std::memory_order_release);
+  }
+  [[nodiscard]] ShortRing* operator->() const noexcept { return ring_; }
+  [[nodiscard]] ShortRing& operator*() const noexcept { return *ring_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return ring_ != nullptr; }
+
+ private:
+  ShortRing* ring_ = nullptr;
 };
 
 /// Calls `is_done` until it returns true, for a short time. Returns whether it did.
 template <class Question>
-[[nodiscard]] bool happens_soon(Question is_done) {
-  for (const auto deadline = Clock::now() + patience; !is_done();)
+[[nodiscard]] bool happens_soon(Clock::time_point deadline, Question is_done) {
+  while (!is_done())
     if (Clock::now() >= deadline) return false;
   return true;
 }
 
-void copy_to_device(const Transfer& t, unsigned char* block, native::stream stream,
-                    const char* operation) {
-  if (t.height > 1) {
-    copy_rows({block, t.width, t.from, t.from_pitch, t.width, t.height});
-    return check(
-        backend::copy_2d_async(t.to, t.to_pitch, block, t.width, t.width, t.height, stream),
-        operation);
-  }
-  const std::size_t pieces = (t.width + piece_bytes - 1) / piece_bytes;
-  const std::size_t piece = (t.width + pieces - 1) / pieces;
-  for (std::size_t at = 0; at < t.width; at += piece) {
-    const std::size_t bytes = std::min(piece, t.width - at);
-    // A device reads faster from memory than from a processor's cache.
-    copy_streaming(block + at, t.from + at, bytes);
-    check(backend::copy_async(t.to + at, block + at, bytes, stream), operation);
-  }
+/// Whether the ring may be used now. Without stream values only an idle stream shows that it has
+/// passed the ring's memory.
+[[nodiscard]] bool is_usable(ShortRing& ring, const CopyCall& call, Direction direction) {
+  if (has_stream_values(call.slot.device) &&
+      (direction == Direction::to_device || ring.are_copies_prompt))
+    return true;
+  if (!is_idle(call.slot, call.operation)) return false;
+  if (!has_stream_values(call.slot.device)) ring.restart();
+  return true;
 }
 
-/// Waits for a short time until the copy to the block is complete. Reading a value is immediate,
-/// while a query takes the runtime a microsecond or two. Requires: the stream was idle before the
-/// copy.
-[[nodiscard]] bool arrives_soon(const CopyCall& call, unsigned char* block, std::size_t bytes) {
-  if (bytes > short_copy_up_to - value_bytes || !has_stream_values(call.slot.device))
-    return happens_soon([&] { return has_finished(call.slot, call.operation); });
-  const Value arrived{reinterpret_cast<std::uint32_t*>(block + short_copy_up_to - value_bytes)};
-  arrived.set(0);
-  check(backend::stream_write_value(call.slot.handle, arrived.address(), 1), call.operation);
-  return happens_soon([&] { return arrived.has_reached(1); });
+[[nodiscard]] bool looks_usable(const Transfer& t, Direction direction) noexcept {
+  return look_usable(host_range(t, direction, 0, t.height), page_use(direction));
+}
+
+[[nodiscard]] bool is_in_row(ShortRing& ring, std::size_t bytes) noexcept {
+  if (bytes <= alone_up_to) return false;
+  const Clock::time_point now = Clock::now();
+  return now - std::exchange(ring.last_large, now) < row_gap;
+}
+
+[[nodiscard]] bool copy_to_device(ShortRing& ring, const CopyCall& call, const Transfer& t) {
+  if (is_in_row(ring, t.bytes())) return false;
+  if (t.bytes() >= checked_from && !looks_usable(t, Direction::to_device)) return false;
+  unsigned char* const block = ring.take(t.bytes());
+  if (block == nullptr) {
+    ring.announce(call, 1);  // so that later copies find room
+    return false;
+  }
+  const Transfer from_block{t.to, t.to_pitch, block, t.width, t.width, t.height};
+  if (t.height > 1)
+    copy_rows({block, t.width, t.from, t.from_pitch, t.width, t.height});
+  else  // A device reads faster from memory than from a processor's cache.
+    copy_streaming(block, t.from, t.width);
+  check(enqueue_transfer(from_block, call.slot.handle), call.operation);
+  if (has_stream_values(call.slot.device)) ring.announce(call, ring_lines / 4);
+  return true;
+}
+
+/// A part of a copy to the host, in the ring.
+struct Arriving {
+  Transfer to_user;
+  std::uint64_t position;  // The stream passes it when the bytes have arrived.
+};
+
+/// Enqueues the next part. Its rows are contiguous in the ring.
+[[nodiscard]] bool fetch(ShortRing& ring, const CopyCall& call, const Transfer& t,
+                         Arriving& arriving) {
+  unsigned char* const block = ring.take(t.bytes());
+  if (block == nullptr) {
+    ring.announce(call, 1);
+    return false;
+  }
+  check(enqueue_transfer({block, t.width, t.from, t.from_pitch, t.width, t.height},
+                         call.slot.handle),
+        call.operation);
+  if (has_stream_values(call.slot.device)) ring.announce(call, 1);
+  arriving = {{t.to, t.to_pitch, block, t.width, t.width, t.height}, ring.announced()};
+  return true;
+}
+
+[[nodiscard]] bool copy_to_host(ShortRing& ring, const CopyCall& call, const Transfer& t) {
+  const bool has_values = has_stream_values(call.slot.device);
+  std::array<Arriving, short_copy_up_to / piece_bytes> parts;
+  std::size_t count = 0;
+  const std::size_t part = t.height > 1 || !has_values ? t.width : piece_bytes;
+  for (std::size_t at = 0; at < t.width; at += part) {
+    const Transfer next{t.to + at,    t.to_pitch, t.from + at, t.from_pitch,
+                        std::min(part, t.width - at), t.height};
+    if (!fetch(ring, call, next, parts[count++])) return false;
+  }
+  // The system checks the pages while the device copies.
+  if (!looks_usable(t, Direction::to_host)) return false;
+  const Clock::time_point deadline = Clock::now() + patience;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto has_arrived = [&] {
+      return has_values ? ring.has_passed(parts[i].position)
+                        : has_finished(call.slot, call.operation);
+    };
+    ring.are_copies_prompt = happens_soon(deadline, has_arrived);
+    if (!ring.are_copies_prompt) return false;
+    copy_rows(parts[i].to_user);
+  }
+  return true;
 }
 
 }  // namespace
 
-ShortCopy try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
-  const LockedBlock locked{call.use.id};
-  if (!locked) return ShortCopy::not_possible;
+bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
+  const LockedRing ring{short_rings().of(call.use)};
+  if (!ring || !ring->own(call.use)) return false;
   // The queries must not invalidate a capture of the caller.
   const RelaxedCapture relaxed;
   // The query comes after the lock: before that, another thread may enqueue a copy that uses the
-  // block. Behind other copies to the device, the workers are faster than this thread alone.
-  if (direction == Direction::to_device && call.ahead.known() == Ahead::uploads)
-    return ShortCopy::stream_is_busy;
-  const bool is_known_idle = call.ahead.known() == Ahead::idle && call.ahead.is_undisturbed();
-  if (!is_known_idle && !is_idle(call.slot, call.operation)) return ShortCopy::stream_is_busy;
-  call.ahead.found_idle();
-  const Range on_host = host_range(transfer, direction, 0, transfer.height);
-  const auto looks_usable = [&] { return look_usable(on_host, page_use(direction)); };
-  if (direction == Direction::to_device && !looks_usable()) return ShortCopy::not_possible;
-  unsigned char* const block = locked.memory_for(call.use);
-  if (block == nullptr) return ShortCopy::not_possible;
-  if (direction == Direction::to_device) {
-    copy_to_device(transfer, block, call.slot.handle, call.operation);
-    return ShortCopy::done;
-  }
-  const Transfer to_block{block,          transfer.width, transfer.from, transfer.from_pitch,
-                          transfer.width, transfer.height};
-  check(enqueue_transfer(to_block, call.slot.handle), call.operation);
-  // The system checks the pages while the device copies. If the device takes longer than
-  // `patience`, the copy is staged instead.
-  const bool is_usable = looks_usable();
-  if (!arrives_soon(call, block, transfer.bytes()) || !is_usable) return ShortCopy::not_possible;
-  copy_rows(
-      {transfer.to, transfer.to_pitch, block, transfer.width, transfer.width, transfer.height});
-  return ShortCopy::done;
+  // ring.
+  if (!is_usable(*ring, call, direction)) return false;
+  return direction == Direction::to_device ? copy_to_device(*ring, call, transfer)
+                                           : copy_to_host(*ring, call, transfer);
 }
 
-void give_back_short_copy_blocks() noexcept {
-  for (KeptBlock& block : kept_blocks().all)
-    if (const LockedBlock locked{block}) locked->give_back();
+void give_back_short_copy_rings() noexcept {
+  for (ShortRing& ring : short_rings().all)
+    if (const LockedRing locked{ring}) locked->give_back();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

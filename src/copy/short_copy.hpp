@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small copies between pageable memory and a device, on an idle stream: the calling thread moves
-/// the bytes through a pinned block. That takes some microseconds, less than waking a worker.
+/// Small copies between pageable memory and a device: the calling thread moves the bytes through a
+/// small pinned ring of the stream, and enqueues one runtime call. That takes some microseconds,
+/// less than waking a worker.
 #pragma once
 
 #include "copy/facts.hpp"
@@ -10,18 +11,14 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-enum class ShortCopy {
-  done,            ///< the bytes have been read from, or written to, the host's side
-  stream_is_busy,  ///< the stream has work ahead
-  not_possible,    ///< there is no free pinned block, the memory needs a check of each page, or the
-                   ///< device is too slow at the moment
-};
-/// Pageable memory is unchanged unless the copy is done. The function waits for work of other
-/// streams for at most 30 us. Requires: the stream is not being captured, and its device is
-/// current; the transfer has at most short_copy_up_to bytes.
-[[nodiscard]] ShortCopy try_short_copy(CopyCall& call, const Transfer& transfer,
-                                       Direction direction);
-/// Returns the pinned blocks of such copies to the pool, except those that threads use now.
-void give_back_short_copy_blocks() noexcept;
+/// Returns whether the bytes have been read from, or written to, the host's side. If not, that side
+/// is unchanged: the ring is full or used by another thread, each page of the memory must be
+/// checked, other copies in a row keep the workers awake, or the bytes did not arrive soon. To the
+/// host the function waits for at most 30 us. Requires: the stream is not being captured, and its
+/// device is current; the transfer has at most short_copy_up_to bytes; a pageable source may be
+/// read now.
+[[nodiscard]] bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction);
+/// Returns the pinned memory of such copies to the pool, except what threads use now.
+void give_back_short_copy_rings() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

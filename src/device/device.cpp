@@ -37,7 +37,7 @@ backend::status count_devices(int& count) noexcept {
 struct CachedProperties {
   sync::Atomic<std::uint64_t> priorities{0};  // the least and the greatest, one in each half
   sync::Atomic<bool> has_priorities{false};
-  sync::Atomic<signed char> pools{-1}, values{-1}, page_tables{-1};
+  sync::Atomic<signed char> pools{-1}, values{-1}, page_tables{-1}, pageable{-1};
   sync::Atomic<std::size_t> memory{0};
 };
 constinit CachedProperties cached[max_devices];
@@ -111,6 +111,9 @@ bool has_memory_pools(int device) {
 }
 bool has_stream_values(int device) {
   return has_attribute(cached[device].values, backend::Attribute::stream_memory_operations, device);
+}
+bool accesses_pageable_memory(int device) {
+  return has_attribute(cached[device].pageable, backend::Attribute::pageable_memory_access, device);
 }
 bool reads_host_page_tables(int device) {
   return has_attribute(cached[device].page_tables,

@@ -28,6 +28,7 @@ void require_device(int device, const char* operation);
 // Attributes, queried once per device.
 [[nodiscard]] bool has_memory_pools(int device);
 [[nodiscard]] bool has_stream_values(int device);
+[[nodiscard]] bool accesses_pageable_memory(int device);
 [[nodiscard]] bool reads_host_page_tables(int device);
 /// In bytes. Queried once, because the runtime needs 56 us on an H200.
 [[nodiscard]] std::size_t total_memory(int device);

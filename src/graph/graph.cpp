@@ -486,7 +486,6 @@ GraphNode last_node(StreamRef stream) {
   using namespace detail;
   constexpr const char* operation = "find a node of a graph";
   const StreamCall call{stream, operation};
-  call.writes_no_host_memory();
   if (!is_capturing(call.slot(), operation))
     throw_error(errc::capture, operation, "the stream is not being captured");
   const std::shared_ptr<GraphFunctions> functions = functions_of_capture(call, "node");

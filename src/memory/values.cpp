@@ -8,6 +8,7 @@
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
 #include "stream/capture.hpp"
+#include "stream/host_writers.hpp"
 #include "stream/stream_call.hpp"
 
 #include <cstdint>
@@ -66,6 +67,7 @@ void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) c
   const detail::BlockingEnqueue enqueued;
   call.check(
       backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
+  detail::host_writers().note_outside_wait(detail::use_of(*this));
   detail::emit([&] { return call.about(detail::OperationKind::value_awaited); });
 }
 

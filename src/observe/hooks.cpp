@@ -14,7 +14,7 @@ namespace detail {
 
 namespace {
 void set_stream(HookEvent& event, const StreamSlot& slot, StreamName& name) noexcept {
-  event.native_stream = slot.hand_out();
+  event.native_stream = slot.handle;
   std::copy_n(slot.name, name.size(), name.data());
   event.stream_name = name.data();
 }

@@ -167,7 +167,6 @@ void EventBase::record(StreamRef stream) {
   Slot& slot = enter_stream(stream, operation);
   require_valid(operation);
   const StreamCall call{slot, operation};
-  call.writes_no_host_memory();
   if (options_.external && is_capturing(slot, operation)) [[unlikely]]
     return record_as_node(call);
   EventNode& node = record_on_node(

@@ -26,6 +26,7 @@ GraphFunctions::~GraphFunctions() {
   for (const Function& each : functions_)
     missed += count_ - each.runs.load(std::memory_order_relaxed);
   counters.graph_runs.fetch_sub(missed, std::memory_order_relaxed);
+  host_writers().end_functions(missed);
 }
 
 std::uint64_t GraphFunctions::next_number() noexcept {
@@ -87,7 +88,10 @@ class PendingRun {
   PendingRun() = default;
   PendingRun(const PendingRun&) = delete;
   PendingRun& operator=(const PendingRun&) = delete;
-  ~PendingRun() { counters.graph_runs.fetch_sub(1, std::memory_order_release); }
+  ~PendingRun() {
+    host_writers().end_functions(1);
+    counters.graph_runs.fetch_sub(1, std::memory_order_release);
+  }
 };
 }  // namespace
 
@@ -259,6 +263,7 @@ void GraphFunctions::begin_launch(StreamUse stream) {
   }
   ++count_;
   counters.graph_runs.fetch_add(functions_.size(), std::memory_order_relaxed);
+  host_writers().begin_functions(functions_.size());
 }
 
 void GraphFunctions::undo_launch() noexcept {
@@ -266,6 +271,7 @@ void GraphFunctions::undo_launch() noexcept {
   if (launches_.back().first == count_) launches_.pop_back();
   --count_;
   counters.graph_runs.fetch_sub(functions_.size(), std::memory_order_release);
+  host_writers().end_functions(functions_.size());
 }
 
 namespace {

@@ -145,8 +145,13 @@ void run_ticket(void* data) noexcept {
 
 /// Enqueues the function, or adds it as a node to the graph that the stream is being captured into.
 void enqueue(const StreamCall& call, OwnedFunction function) {
+  const bool is_writer = std::exchange(function->is_writer, false);
   if (becomes_node(call.slot(), call.operation(), CaptureCase::launch_host_function)) [[unlikely]]
     return functions_of_capture(call, "function")->capture(call, std::move(function));
+  if (is_writer) {
+    host_writers().begin_functions(1);
+    function->is_writer = true;
+  }
   call.check(launch_native(call.handle(), call.slot().device, function));
 }
 

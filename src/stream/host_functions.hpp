@@ -4,6 +4,7 @@
 
 #include "base/counters.hpp"
 #include "base/operation.hpp"
+#include "stream/host_writers.hpp"
 
 #include <runnel/detail/host_function.hpp>
 
@@ -29,7 +30,9 @@ class InHostFunction {
 
 struct DestroyHostFunction {
   void operator()(HostFunction* function) const noexcept {
+    const bool is_writer = function->is_writer;
     function->destroy(function);
+    if (is_writer) host_writers().end_functions(1);
     count_ended(Count::ended_functions);
   }
 };

@@ -17,7 +17,6 @@ constexpr const char* keeping = "keep an object for a stream";
 
 void prepare_to_keep(StreamRef stream) {
   const StreamCall call{stream, keeping};
-  call.writes_no_host_memory();
   if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
     static_cast<void>(functions_of_capture(call, "object"));
   else
@@ -27,7 +26,6 @@ void prepare_to_keep(StreamRef stream) {
 void keep_object(StreamRef stream, Kept* object) {
   {
     const StreamCall call{stream, keeping};
-    call.writes_no_host_memory();
     if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
       return functions_of_capture(call, "object")->keep(object);
   }

@@ -95,8 +95,6 @@ void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
   slot.handle = stream.handle;
   slot.blocking = stream.blocking;
   slot.owned = owned;
-  slot.handle_is_known.store(true, __ATOMIC_RELAXED);
-  slot.ahead.invalidate();
   slot.references.store(1, std::memory_order_relaxed);
   table.insert(slot);
   make_live(slot);
@@ -164,7 +162,6 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept {
   const std::lock_guard lock{slots_lock};
   table.for_each(stream.handle, [&](Slot& each) { unlist(each, lost); });
   begin_stream(*slot, stream, true);
-  slot->handle_is_known.store(false, __ATOMIC_RELAXED);
 }
 
 Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept {

@@ -5,7 +5,6 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "stream/event_node.hpp"
-#include "stream/work_ahead.hpp"
 
 #include <runnel/current.hpp>
 #include <runnel/detail/backend.hpp>
@@ -66,8 +65,6 @@ struct Slot : StreamSlot {
   sync::Atomic<bool> wait_event_busy{false};
 
   sync::Atomic<bool> has_failure{false};
-
-  WorkAhead ahead;
 
   /// Bit 0: a capture begins or ends on the stream. The bits above: the number of threads that
   /// query the stream (stream/capture.hpp).
@@ -167,15 +164,6 @@ void disown(Slot& slot) noexcept;
 /// thread's default stream.
 [[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept {
   return slot.is_default && slot.thread == nullptr;
-}
-
-/// What is known of the work ahead. Null if other code may have enqueued work, or the stream orders
-/// with the default stream.
-[[nodiscard]] inline WorkAhead* work_ahead(Slot& slot) noexcept {
-  const bool is_own = slot.owned && !slot.blocking && !slot.is_default;
-  const bool is_needed = !backend::copies_pageable_asynchronously();
-  return is_needed && is_own && !slot.handle_is_known.load(__ATOMIC_RELAXED) ? &slot.ahead
-                                                                             : nullptr;
 }
 
 struct LiveStream {

@@ -13,6 +13,7 @@
 #include "device/partition.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
+#include "stream/host_writers.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
 #include "stream/slots.hpp"
@@ -40,7 +41,6 @@ namespace {
   if (any_capture_seen())
     // The failing query would invalidate the capture.
     refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);
-  call.writes_no_host_memory();
   return has_finished_beside_captures(call.slot(), call.operation());
 }
 
@@ -59,13 +59,10 @@ Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
   refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
-  call.writes_no_host_memory();
-  AheadScope ahead{work_ahead(call.slot())};
   {
     const ScopedWait wait{waiting, {.stream = stream.id()}};
     call.check(backend::stream_synchronize(call.handle()));
   }
-  ahead.leaves(Ahead::idle);
   emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return call.slot();
@@ -398,9 +395,13 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
   if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
     return;
   if (!node) return;  // An event that was never recorded is complete.
-  if (!node->kind.interprocess || node->device == slot.device) [[likely]]
+  if (!node->kind.interprocess) [[likely]]
     return call.wait_for(node.get());
-  wait_from_device(call, Device{node->device}, node.get());
+  if (node->device == slot.device)
+    call.wait_for(node.get());
+  else
+    wait_from_device(call, Device{node->device}, node.get());
+  detail::host_writers().note_outside_wait(detail::use_of(stream));
 }
 
 /// The event that wait_stream() records on the awaited stream: the stream's own event, or a pooled

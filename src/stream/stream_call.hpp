@@ -26,19 +26,12 @@ class StreamCall {
       : operation_{operation}, slot_{slot}, device_{slot, operation} {}
   StreamCall(const StreamCall&) = delete;
   StreamCall& operator=(const StreamCall&) = delete;
-  ~StreamCall() {
-    if (may_write_host_memory_) slot_.ahead.invalidate();
-  }
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] Slot& slot() const noexcept { return slot_; }
   [[nodiscard]] native::stream handle() const noexcept { return slot_.handle; }
   /// @throws the runtime's error, if the call failed
   void check(backend::status status) const { detail::check(status, operation_); }
-
-  /// Declares that the operation enqueues nothing that could write host memory. Other work of the
-  /// stream, and of streams that it waits for, may.
-  void writes_no_host_memory() const noexcept { may_write_host_memory_ = false; }
 
   /// Describes the operation for observers. Queries whether the stream is being captured.
   [[nodiscard]] Operation about(OperationKind kind) const noexcept {
@@ -47,7 +40,6 @@ class StreamCall {
 
   /// Records an event of the library, as a part of the operation.
   void record(native::event event) const {
-    writes_no_host_memory();
     check(backend::event_record(event, handle()));
     emit([this, event] { return about_event(OperationKind::event_recorded, event, true); });
   }
@@ -89,7 +81,6 @@ class StreamCall {
   const char* operation_;
   Slot& slot_;
   StreamDevice device_;
-  mutable bool may_write_host_memory_ = true;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

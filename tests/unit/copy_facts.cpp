@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tests of resolve(), and of what a CopyCall knows about its stream.
 #include "copy/facts.hpp"
+#include "stream/host_writers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -136,18 +137,65 @@ TEST_F(CopyFactsOf, EachSideCountsAUse) {
   }));
 }
 
-TEST_F(CopyFactsOf, ASourceIsReadBehindWorkOnlyIfTheCallerSaysSo) {
+TEST_F(CopyFactsOf, ASourceMayBeReadBehindWorkThatCannotWriteIt) {
+  const Stream stream;
+  const CopyCall call{stream, "test facts"};
+  for (const SourceAccess access : {SourceAccess::automatic, SourceAccess::stream_order})
+    EXPECT_TRUE(call.may_read_now(access, true)) << "the stream is idle";
+  const Gate gate{stream};
+  EXPECT_FALSE(call.may_read_now(SourceAccess::stream_order, false));
+  EXPECT_FALSE(call.may_read_now(SourceAccess::automatic, true));
+  EXPECT_EQ(call.may_read_now(SourceAccess::automatic, false),
+            backend::copies_to_pageable_are_complete());
+  EXPECT_TRUE(call.may_read_now(SourceAccess::any_time, true));
+}
+
+TEST(HostWritersOf, ARangeCountsUntilItsEnd) {
+  HostWriters writers;
+  std::vector<unsigned char> memory(100);
+  unsigned char* const at = memory.data();
+  if (backend::copies_pageable_asynchronously()) GTEST_SKIP() << "nobody asks";
+  EXPECT_FALSE(writers.may_write(at, 100));
+  {
+    RangeWriter writer{at + 20, 10, writers};
+    RangeWriter moved{std::move(writer)};
+    EXPECT_TRUE(writers.may_write(at, 21));
+    EXPECT_TRUE(writers.may_write(at + 29, 71));
+    EXPECT_FALSE(writers.may_write(at, 20));
+    EXPECT_FALSE(writers.may_write(at + 30, 70));
+    moved.end();
+    EXPECT_FALSE(writers.may_write(at, 100));
+  }
+  std::vector<RangeWriter> many;
+  for (int i = 0; i < 100; ++i) many.emplace_back(at + i, 1, writers);
+  EXPECT_TRUE(writers.may_write(at + 50, 1));
+  EXPECT_TRUE(writers.may_write(at + 99, 1)) << "more than the list has room for";
+  many.clear();
+  EXPECT_FALSE(writers.may_write(at, 100));
+}
+
+TEST(HostWritersOf, AFunctionMayWriteAnyMemory) {
+  if (backend::copies_pageable_asynchronously()) GTEST_SKIP() << "nobody asks";
+  HostWriters writers;
+  writers.begin_functions(2);
+  EXPECT_TRUE(writers.may_write(&writers, 1));
+  writers.end_functions(1);
+  EXPECT_TRUE(writers.may_write(&writers, 1));
+  writers.end_functions(1);
+  EXPECT_FALSE(writers.may_write(&writers, 1));
+}
+
+TEST_F(CopyFactsOf, AnOutsideWaitCountsUntilItIsOver) {
+  if (backend::copies_pageable_asynchronously()) GTEST_SKIP() << "nobody asks";
+  HostWriters writers;
   const Stream stream;
   {
-    CopyCall call{stream, "test facts"};
-    EXPECT_FALSE(call.may_read_now(SourceAccess::stream_order, true));
-    EXPECT_TRUE(call.may_read_now(SourceAccess::stream_order));
-    EXPECT_TRUE(call.may_read_now(SourceAccess::stream_order, true)) << "an answer is kept";
+    const Gate gate{stream};
+    for (int i = 0; i < 3; ++i) writers.note_outside_wait(use_of(stream));
+    EXPECT_TRUE(writers.may_write(&writers, 1));
   }
-  const Gate gate{stream};
-  CopyCall call{stream, "test facts"};
-  EXPECT_FALSE(call.may_read_now(SourceAccess::stream_order));
-  EXPECT_TRUE(call.may_read_now(SourceAccess::any_time, true));
+  stream.synchronize();
+  EXPECT_FALSE(writers.may_write(&writers, 1));
 }
 
 }  // namespace

@@ -344,5 +344,7 @@ inline constexpr int host_place = -1;
                                    std::size_t width, std::size_t height, native::stream) noexcept;
 /// Whether a copy from or to pageable memory may return before the data has moved.
 [[nodiscard]] bool copies_pageable_asynchronously() noexcept;
+/// Whether a copy of other code to pageable memory is surely complete when its call returns.
+[[nodiscard]] bool copies_to_pageable_are_complete() noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::backend

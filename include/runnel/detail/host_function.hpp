@@ -40,6 +40,7 @@ struct HostFunction {
   std::uint64_t label = 0;  // The host_function_label of the thread that launched the function.
   // `epoch`: see Slot::completions. `operation`: the number of the launch if it was observed, or 0.
   std::uint64_t epoch = 0, operation = 0;
+  bool is_writer = false;  // May write host memory. From its enqueue on the library counts it.
 };
 
 // Host functions are created on one thread and destroyed on another, at a high rate, so they have

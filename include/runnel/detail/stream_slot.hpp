@@ -49,13 +49,6 @@ struct StreamSlot {
   bool is_default = false;
   char name[32] = {};
   Atomic<Attachment*> attachments{nullptr};
-  /// Code outside the library may enqueue work: it created the stream, or has obtained the handle.
-  mutable Atomic<bool> handle_is_known{true};
-
-  [[nodiscard]] native::stream hand_out() const noexcept {
-    if (!handle_is_known.load(__ATOMIC_RELAXED)) handle_is_known.store(true, __ATOMIC_RELAXED);
-    return handle;
-  }
 };
 
 [[nodiscard]] inline bool is_live(const StreamSlot* slot, std::uint64_t id) noexcept {

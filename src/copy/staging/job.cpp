@@ -153,6 +153,21 @@ void sort_segments(Segments& segments) noexcept {
   }
 }
 
+Range Work::host_memory() const noexcept {
+  if (segments.empty()) return host_range(rows, direction, 0, rows.height);
+  const unsigned char* begin = segments.front().host;
+  const unsigned char* end = begin;
+  for (const Segment& each : segments) {
+    begin = std::min<const unsigned char*>(begin, each.host);
+    end = std::max<const unsigned char*>(end, each.host + each.bytes);
+  }
+  return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+namespace {
+[[nodiscard]] RangeWriter writer_of(Range range) noexcept { return {range.begin, range.bytes}; }
+}  // namespace
+
 Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
@@ -160,6 +175,7 @@ Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
       epoch{of.completions.load(std::memory_order_relaxed)},
       work{std::move(what)},
       ring{through},
+      writer{work.direction == Direction::to_host ? writer_of(work.host_memory()) : RangeWriter{}},
       may_start{starts_now},
       bypasses_caches{
           bypasses_caches_for(work.direction, through.row.load(std::memory_order_relaxed))},

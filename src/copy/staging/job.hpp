@@ -7,6 +7,7 @@
 #include "copy/staging/ring.hpp"
 #include "copy/transfer.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/host_writers.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -38,6 +39,8 @@ struct Work {
   [[nodiscard]] std::size_t bytes() const noexcept {
     return segments.empty() ? rows.bytes() : segments.back().begin + segments.back().bytes;
   }
+  /// From the first to the last byte of the host's memory.
+  [[nodiscard]] Range host_memory() const noexcept;
 };
 /// Sorts the list by device address, and sets `begin`.
 void sort_segments(Segments& segments) noexcept;
@@ -68,6 +71,7 @@ struct Job {
   const std::uint64_t epoch;                        // likewise
   const Work work;
   Ring& ring;
+  RangeWriter writer;          // of the user's memory; to the host only
   const bool may_start;        // workers may read the source at once; to the device only
   const bool bypasses_caches;  // the workers write with stores that bypass the caches
   std::vector<Piece> pieces;

@@ -248,7 +248,7 @@ StagingOptions Staging::options() { return detail::staging_rings().options(); }
 void Staging::trim() {
   constexpr const char* operation = "trim staging memory";
   detail::enter(operation);
-  detail::give_back_short_copy_blocks();
+  detail::give_back_short_copy_rings();
   detail::staging_rings().trim();
   detail::wait_after_trim(operation);
 }

@@ -83,6 +83,7 @@ void StagingWorkers::drop(const Job& job) noexcept {
 
 void StagingWorkers::finish_one(const JobPtr& job) {
   if (job->unfinished.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  job->writer.end();
   // A cancelled job skips this: no stream waits for its end, and a later job may already have
   // raised the value.
   if (job->direction() == Direction::to_host && job->stream_waits_for_end)

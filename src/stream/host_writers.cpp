@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/host_writers.hpp"
+
+#include "base/never_destroyed.hpp"
+
+#include <runnel/detail/backend.hpp>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+/// Runtimes that read pageable memory in stream order ask no one.
+[[nodiscard]] bool is_needed() noexcept { return !backend::copies_pageable_asynchronously(); }
+
+[[nodiscard]] std::uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+}  // namespace
+
+HostWriters& host_writers() noexcept { return never_destroyed<HostWriters>(); }
+
+void HostWriters::begin_functions(std::size_t count) noexcept {
+  if (is_needed()) unfinished_.fetch_add(count * one_function, std::memory_order_relaxed);
+}
+void HostWriters::end_functions(std::size_t count) noexcept {
+  if (is_needed()) unfinished_.fetch_sub(count * one_function, std::memory_order_release);
+}
+
+HostWriters::Range* HostWriters::begin_range(const void* begin, std::size_t bytes) noexcept {
+  const std::lock_guard lock{lock_};
+  const auto unused = std::find_if(ranges_.begin(), ranges_.end(),
+                                   [](const Range& each) { return each.begin == each.end; });
+  if (unused == ranges_.end()) {
+    unfinished_.fetch_add(one_function, std::memory_order_relaxed);
+    return nullptr;
+  }
+  *unused = {address_of(begin), address_of(begin) + bytes};
+  unfinished_.fetch_add(one_listed, std::memory_order_relaxed);
+  return &*unused;
+}
+
+void HostWriters::end_range(Range* range) noexcept {
+  if (range == nullptr) return end_functions(1);
+  const std::lock_guard lock{lock_};
+  *range = {};
+  unfinished_.fetch_sub(one_listed, std::memory_order_release);
+}
+
+void HostWriters::note_outside_wait(StreamUse stream) noexcept {
+  if (!is_needed()) return;
+  try {
+    std::list<StreamPoint> added;
+    added.emplace_back(stream);
+    const std::lock_guard lock{lock_};
+    // The new point is later than an earlier one of the same stream, which it replaces.
+    for (StreamPoint& each : waits_)
+      if (each.stream() == stream) return swap(each, added.front());
+    waits_.splice(waits_.end(), added);
+    unfinished_.fetch_add(one_listed, std::memory_order_relaxed);
+  } catch (const std::bad_alloc&) {  // From now on all copies read in stream order.
+    unfinished_.fetch_add(one_function, std::memory_order_relaxed);
+  }
+}
+
+bool HostWriters::look(const void* begin, std::size_t bytes) noexcept {
+  const std::uint64_t unfinished = unfinished_.load(std::memory_order_acquire);
+  return unfinished % one_listed != 0 ||
+         has_range(address_of(begin), address_of(begin) + bytes) || has_outside_wait();
+}
+
+bool HostWriters::has_range(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  const std::lock_guard lock{lock_};
+  return std::any_of(ranges_.begin(), ranges_.end(), [=](const Range& each) {
+    return each.begin < end && begin < each.end;
+  });
+}
+
+/// Polls the points outside of the lock. Meanwhile other threads get the answer true.
+bool HostWriters::has_outside_wait() noexcept {
+  std::list<StreamPoint> polled;
+  {
+    const std::lock_guard lock{lock_};
+    if (is_polling_) return true;
+    if (waits_.empty()) return false;
+    is_polling_ = true;
+    polled.swap(waits_);
+  }
+  const std::size_t before = polled.size();
+  static_cast<void>(advance(polled));
+  const std::size_t left = polled.size();
+  const std::lock_guard lock{lock_};
+  is_polling_ = false;
+  waits_.splice(waits_.end(), polled);
+  unfinished_.fetch_sub((before - left) * one_listed, std::memory_order_release);
+  return !waits_.empty();
+}
+
+RangeWriter::RangeWriter(const void* begin, std::size_t bytes, HostWriters& of) noexcept {
+  if (!is_needed()) return;
+  of_ = &of;
+  range_ = of.begin_range(begin, bytes);
+}
+
+void RangeWriter::end() noexcept {
+  if (HostWriters* const of = std::exchange(of_, nullptr)) of->end_range(range_);
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

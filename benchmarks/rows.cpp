@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Many copies in a row on one stream, by size and count: one by one, and as one list. "Driver" is
-/// the runtime's own asynchronous copy from the same memory, "held" is the part of the time for
-/// which the calls block. The bytes of every row are checked once.
+/// Many copies in a row on one stream, by size and count. The first table is about programs that
+/// compute: other code has the stream's handle and enqueues a fill of the device between the
+/// copies. It compares runnel, also with a hook, with the driver's own asynchronous copy and with a
+/// ring of pinned memory written by hand (one thread, 64 slots, an event each). The second table
+/// has streams whose handle nobody uses: copies one by one, and as one list. "Held" is the part of
+/// the time for which the calls block. The bytes of every row are checked once.
 #include "must.hpp"
 #include "raw_runtime.hpp"
 
+#include <runnel/hooks.hpp>
 #include <runnel/runnel.hpp>
 
 #include <algorithm>
@@ -93,13 +97,99 @@ void copy_one_by_one(StreamRef stream, std::span<const CopyOperation> all) {
   for (const CopyOperation& each : all) copy_bytes(stream, each.to, each.from, each.bytes);
 }
 
+constexpr std::size_t between_bytes = 64 * kib;
+void fill_between(StreamRef stream, unsigned char* scratch) {
+  must(bench::raw::fill_async(scratch, 0, between_bytes, stream.native()));
+}
+
+/// What a careful program does without the library.
+class RingByHand {
+ public:
+  RingByHand(StreamRef stream, std::size_t bytes)
+      : stream_{stream}, bytes_{bytes}, memory_(slots * bytes) {}
+  void upload(const CopyOperation& copy) {
+    const std::size_t slot = next_++ % slots;
+    events_[slot].synchronize();
+    unsigned char* const from = memory_.data() + slot * bytes_;
+    std::memcpy(from, copy.from, copy.bytes);
+    must(bench::raw::copy_async(copy.to, from, copy.bytes, stream_.native()));
+    events_[slot].record(stream_);
+  }
+
+ private:
+  static constexpr std::size_t slots = 64;
+  StreamRef stream_;
+  std::size_t bytes_;
+  PinnedBuffer<unsigned char> memory_;
+  std::vector<Event> events_{slots};
+  std::size_t next_ = 0;
+};
+
+/// A row of a program that computes. False if other bytes have arrived.
+bool computing_row(std::size_t bytes, const Memory& memory, unsigned char* scratch) {
+  const std::size_t count = std::min<std::size_t>(16384, memory.bytes / 2 / bytes);
+  const std::size_t all = bytes * count;
+  const Stream stream;
+  for (const bool up : {true, false}) {
+    const auto plan = operations(up ? memory.device : memory.back, up ? memory.host : memory.device,
+                                 bytes, count, Order::ascending, up);
+    const auto each = [&](auto copy) {
+      return timed(stream, all, 3, [&] {
+        for (const CopyOperation& operation : plan) {
+          copy(operation);
+          fill_between(stream, scratch);
+        }
+      });
+    };
+    const auto by_library = [&](const CopyOperation& copy) {
+      copy_bytes(stream, copy.to, copy.from, copy.bytes);
+    };
+    const Rate driver = each([&](const CopyOperation& copy) {
+      must(bench::raw::copy_async(copy.to, copy.from, copy.bytes, stream.native()));
+    });
+    Rate by_hand{};
+    if (up && bytes <= 8 * mib) {
+      RingByHand ring{stream, bytes};
+      by_hand = each([&](const CopyOperation& copy) { ring.upload(copy); });
+    }
+    if (!up) std::memset(memory.back, 0, all);
+    const Rate own = each(by_library);
+    set_hook([](const HookEvent&) noexcept {});
+    const Rate hooked = each(by_library);
+    set_hook(nullptr);
+    std::printf("%8s x %5zu %-4s %7.2f %4.0f %%  %7.2f  %7.2f %4.0f %% %6.2f  %6.2f\n",
+                size_text(bytes).c_str(), count, up ? "up" : "down", driver.rate,
+                100 * driver.held, by_hand.rate, own.rate, 100 * own.held, own.rate / driver.rate,
+                hooked.rate / own.rate);
+    std::fflush(stdout);
+  }
+  if (std::memcmp(memory.back, memory.host, all) == 0) return true;
+  std::printf("WRONG BYTES\n");
+  return false;
+}
+
+bool computing_rows(const Memory& memory) {
+  const Stream stream;
+  DeviceBuffer<unsigned char> scratch(between_bytes, stream);
+  stream.synchronize();
+  std::printf("a fill of the device between the copies, the handle is in use; pageable memory\n");
+  std::printf("%8s   %5s %-4s %7s %6s  %7s  %7s %6s %6s  %6s\n", "bytes", "count", "", "driver",
+              "held", "by hand", "runnel", "held", "ratio", "hook");
+  bool well = true;
+  for (const std::size_t bytes :
+       {std::size_t{64}, kib, 4 * kib, 8 * kib, 16 * kib, 32 * kib, 64 * kib, 128 * kib, 256 * kib,
+        512 * kib, 2 * mib, 8 * mib, 32 * mib, 256 * mib})
+    well = computing_row(bytes, memory, scratch.data()) && well;
+  return well;
+}
+
 /// Copies up and down. False if other bytes have arrived.
 bool row(std::size_t bytes, std::size_t count, Order order, const Memory& memory,
          const char* kind) {
   const std::size_t all = bytes * count;
   if (all * (order == Order::scattered ? 2 : 1) > memory.bytes) return true;
   const int runs = all > 1024 * mib ? 2 : 4;
-  const Stream raw, own, list;  // nobody asks for the handles of the last two
+  const Stream raw, own, list;
   for (const bool up : {true, false}) {
     const auto plan = operations(up ? memory.device : memory.back, up ? memory.host : memory.device,
                                  bytes, count, order, up);
@@ -152,11 +242,11 @@ int main(int argc, char** argv) {
   stream.synchronize();
   std::printf("%s, %s, %d staging workers\n", RUNNEL_BACKEND, Device::current().name().c_str(),
               Staging::options().workers);
-  std::printf("%8s   %5s %-9s %-8s %-4s %7s %6s  %7s %6s %6s  %7s %6s %6s\n", "bytes", "count",
+  const Memory pageable{device.data(), host.get(), back.get(), largest};
+  bool well = computing_rows(pageable);
+  std::printf("\n%8s   %5s %-9s %-8s %-4s %7s %6s  %7s %6s %6s  %7s %6s %6s\n", "bytes", "count",
               "order", "memory", "", "driver", "held", "each", "held", "ratio", "list", "held",
               "ratio");
-  bool well = true;
-  const Memory pageable{device.data(), host.get(), back.get(), largest};
   for (std::size_t bytes = largest; bytes >= 128 * kib; bytes /= bytes > 128 * mib ? 8 : 4)
     well = row(bytes, largest / bytes, Order::ascending, pageable, "pageable") && well;
   for (const std::size_t bytes : {64 * kib, 32 * kib, 16 * kib, 4 * kib, kib, std::size_t{64}})

@@ -53,7 +53,9 @@ class Gate : public test_support::Gate {
   }
 
   /// Blocks what is enqueued on the stream after this call until open().
-  void close_on(runnel::StreamRef stream) { stream.launch_host_func(blocking_function()); }
+  void close_on(runnel::StreamRef stream, runnel::HostFunctionOptions options = {}) {
+    stream.launch_host_func(blocking_function(), options);
+  }
 };
 
 /// Entries in the order in which streams wrote them. The entries live as long as a stream can still

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies whose source unfinished work still writes. A copy may read a pageable source early only if
+// no such work is left, whoever has enqueued it and whatever else is ahead in the stream.
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include <runnel/hooks.hpp>
+
+#include "support.hpp"
+
+namespace {
+using namespace runnel;
+using namespace conformance;
+using Writers = Conformance;
+using Bytes = std::vector<unsigned char>;
+
+constexpr std::size_t kib = 1024;
+// One for each way: short, short in a row, staged.
+constexpr std::size_t sizes[] = {4 * kib, 200 * kib, 600 * kib};
+
+/// The function is seen to run before the copy begins, and writes the source after that. `launch`
+/// enqueues it from another thread, whose call may not have returned.
+template <class Launch>
+void expect_new_bytes(StreamRef stream, int rounds, Launch launch) {
+  DeviceBuffer<unsigned char> there{sizes[2], stream};
+  Bytes source(sizes[2]), back(sizes[2]);
+  stream.synchronize();
+  int stale = 0;
+  for (int round = 1; round <= rounds; ++round) {
+    const std::size_t bytes = sizes[static_cast<std::size_t>(round) % std::size(sizes)];
+    const auto fresh = static_cast<unsigned char>(round);
+    std::atomic<int> stage{0};
+    std::thread other{[&] {
+      launch(stream, [&, fresh] {
+        stage = 1;
+        while (stage != 2) std::this_thread::yield();
+        std::fill_n(source.begin(), bytes, fresh);
+      });
+      stream.synchronize();
+    }};
+    while (stage != 1) std::this_thread::yield();
+    copy_bytes(stream, there.data(), source.data(), bytes);
+    stage = 2;
+    copy_bytes(stream, back.data(), there.data(), bytes);
+    stream.synchronize();
+    other.join();
+    stale += std::count(back.begin(), back.begin() + static_cast<std::ptrdiff_t>(bytes), fresh) !=
+             static_cast<std::ptrdiff_t>(bytes);
+  }
+  EXPECT_EQ(stale, 0);
+}
+
+TEST_F(Writers, AFunctionOfAnotherThreadThatIsSeenToRunComesFirst) {
+  const Stream stream;
+  expect_new_bytes(stream, long_tests() ? 100'000 : 300,
+                   [](StreamRef on, auto write) { on.launch_host_func(write); });
+}
+
+TEST_F(Writers, AGraphOfAnotherThreadThatIsSeenToRunComesFirst) {
+  const Stream stream;
+  std::function<void()> write;
+  const Graph graph = capture(stream, [&] { stream.launch_host_func([&write] { write(); }); });
+  expect_new_bytes(stream, long_tests() ? 100'000 : 300, [&](StreamRef on, auto function) {
+    write = function;
+    graph.launch(on);
+  });
+}
+
+/// Work of another stream, behind a gate, writes the source of a copy that waits for it.
+template <class Write>
+void expect_order(Write write) {
+  const Stream writer, reader;
+  DeviceBuffer<unsigned char> there{sizes[2], reader};
+  for (const std::size_t bytes : sizes) {
+    Bytes source(bytes, 1), back(bytes);
+    reader.synchronize();
+    Gate gate;
+    gate.close_on(writer, {.writes_host_memory = false});
+    write(StreamRef{writer}, source);
+    reader.wait_stream(writer);
+    copy_bytes(reader, there.data(), source.data(), bytes);
+    gate.open();
+    copy_bytes(reader, back.data(), there.data(), bytes);
+    reader.synchronize();
+    EXPECT_EQ(std::count(back.begin(), back.end(), 2), static_cast<std::ptrdiff_t>(bytes)) << bytes;
+  }
+}
+
+TEST_F(Writers, AStagedCopyComesFirst) {
+  const Stream filler;
+  DeviceBuffer<unsigned char> twos{sizes[2], filler};
+  fill(filler, twos, static_cast<unsigned char>(2));
+  filler.synchronize();
+  expect_order([&](StreamRef stream, Bytes& source) {
+    copy_bytes(stream, source.data(), twos.data(), source.size());
+  });
+  expect_order([&](StreamRef stream, Bytes& source) {  // as one list
+    std::vector<CopyOperation> parts;
+    for (std::size_t at = 0; at < source.size(); at += 512)
+      parts.push_back({source.data() + at, twos.data() + at, 512});
+    copy_batch(stream, parts);
+  });
+}
+
+TEST_F(Writers, ACopyBetweenHostMemoriesComesFirst) {
+  const Bytes twos(sizes[2], 2);
+  expect_order([&](StreamRef stream, Bytes& source) {
+    copy_bytes(stream, source.data(), twos.data(), source.size());
+  });
+}
+
+TEST_F(Writers, AFillComesFirst) {
+  expect_order([&](StreamRef stream, Bytes& source) {
+    fill_bytes(stream, source.data(), 2, source.size());
+  });
+}
+
+TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
+  if (!device().has_stream_memory_operations()) GTEST_SKIP() << "the device has no stream values";
+  const Stream stream;
+  PinnedBuffer<std::uint32_t> value(1);
+  DeviceBuffer<unsigned char> there{sizes[2], stream};
+  std::uint32_t number = 0;
+  for (const std::size_t bytes : sizes) {
+    Bytes source(bytes, 1), back(bytes);
+    stream.synchronize();
+    stream.wait_value(value.data(), ++number);
+    copy_bytes(stream, there.data(), source.data(), bytes);
+    std::fill(source.begin(), source.end(), 2);
+    std::atomic_ref{value[0]}.store(number, std::memory_order_release);
+    copy_bytes(stream, back.data(), there.data(), bytes);
+    stream.synchronize();
+    EXPECT_EQ(std::count(back.begin(), back.end(), 2), static_cast<std::ptrdiff_t>(bytes)) << bytes;
+  }
+}
+
+/// The result of copying behind a host function. What is inlined may be overwritten at once.
+[[nodiscard]] CopyResult copied_behind(StreamRef stream, std::size_t bytes,
+                                       HostFunctionOptions of_function,
+                                       const CopyOptions& options = {}) {
+  DeviceBuffer<unsigned char> there{bytes, stream};
+  Bytes source(bytes, 1), back(bytes);
+  stream.synchronize();
+  Gate gate;
+  gate.close_on(stream, of_function);
+  const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
+  if (done == CopyResult::inlined) std::fill(source.begin(), source.end(), 2);
+  gate.open();
+  copy_bytes(stream, back.data(), there.data(), bytes);
+  stream.synchronize();
+  EXPECT_EQ(std::count(back.begin(), back.end(), 1), static_cast<std::ptrdiff_t>(bytes));
+  return done;
+}
+
+TEST_F(Writers, OnlyAFunctionThatMayWriteDelaysTheReading) {
+  if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
+  const Stream stream;
+  const CopyResult in_order = copied_behind(stream, 4 * kib, {}),
+                   early = copied_behind(stream, 4 * kib, {.writes_host_memory = false}),
+                   not_early = copied_behind(stream, 4 * kib, {.writes_host_memory = false},
+                                             {.source = SourceAccess::stream_order});
+  EXPECT_EQ(in_order, CopyResult::staged);
+  EXPECT_EQ(not_early, CopyResult::staged);
+  // Where other code could have enqueued what writes pageable memory, the library cannot know.
+  EXPECT_TRUE(early == CopyResult::inlined || early == CopyResult::staged);
+}
+
+TEST_F(Writers, NeitherTheHandleNorAHookChangesTheWay) {
+  const Stream own, given;
+  EXPECT_NE(given.native(), nullptr);
+  for (const std::size_t bytes : sizes)
+    for (const bool writes : {false, true}) {
+      const CopyResult expected = copied_behind(own, bytes, {.writes_host_memory = writes});
+      EXPECT_EQ(copied_behind(given, bytes, {.writes_host_memory = writes}), expected) << bytes;
+      const Hook before = set_hook([](const HookEvent& event) noexcept {
+        static_cast<void>(event.native_stream);
+      });
+      EXPECT_EQ(copied_behind(own, bytes, {.writes_host_memory = writes}), expected) << bytes;
+      set_hook(before);
+    }
+}
+
+}  // namespace

@@ -32,6 +32,8 @@ using Clock = std::chrono::steady_clock;
 // An H200 copies 256 KiB to the host in 11 us. Beside other streams' copies to the host it takes as
 // long as those do, and the caller must not wait for them.
 constexpr auto patience = 30us;
+// A stream that works through the ring passes the next mark within this time.
+constexpr auto patience_for_room = 150us;
 // Copies larger than `alone_up_to` are in a row if they follow each other within this time. Several
 // workers then move more bytes than this thread alone.
 constexpr auto row_gap = 100us;
@@ -40,11 +42,22 @@ constexpr std::size_t alone_up_to = std::size_t{64} << 10;
 constexpr std::size_t piece_bytes = std::size_t{64} << 10;
 // Pages of smaller sources are not checked: the check would take longer than the copy.
 constexpr std::size_t checked_from = std::size_t{32} << 10;
+constexpr std::size_t streamed_from = std::size_t{16} << 10;
 
 // The ring's memory is counted in lines. Its last line holds the value.
 constexpr std::size_t line = 64;
-constexpr std::size_t memory_bytes = std::size_t{1} << 20;
+constexpr std::size_t memory_bytes = std::size_t{2} << 20;
 constexpr std::uint64_t ring_lines = memory_bytes / line - 1;
+// A copy to a device that is the last of so many lines announces them.
+constexpr std::uint64_t lines_per_mark = ring_lines / 16;
+
+/// Calls `is_done` until it returns true, for a short time. Returns whether it did.
+template <class Question>
+[[nodiscard]] bool happens_soon(Clock::time_point deadline, Question is_done) {
+  while (!is_done())
+    if (Clock::now() >= deadline) return false;
+  return true;
+}
 
 /// The pinned memory of one stream. Positions count all lines that were ever taken. The stream
 /// writes the position that it has passed into the value: not after each copy, because that would
@@ -63,7 +76,7 @@ class ShortRing {
     count_down(counters.pinned_blocks);  // live_objects() counts the blocks of users only
     // The pool hands the memory out again when the stream has passed.
     static_cast<void>(note_pinned_use(memory_.data(), memory_bytes, use));
-    taken_ = announced_ = 0;
+    restart();
     value().set(0);
     are_copies_prompt = true;
     stream_id.store(use.id, std::memory_order_relaxed);
@@ -78,18 +91,27 @@ class ShortRing {
     memory_ = {};
   }
 
-  /// Takes contiguous memory; null if the stream may still use it.
-  [[nodiscard]] unsigned char* take(std::size_t bytes) noexcept {
+  /// Takes contiguous memory. If the stream still uses it, waits for a short time, but not twice
+  /// for a stream that does not move on. Null if there is no room.
+  [[nodiscard]] unsigned char* take(const CopyCall& call, std::size_t bytes) {
     const std::uint64_t lines = (bytes + line - 1) / line;
     std::uint64_t begin = taken_;
     if (begin % ring_lines + lines > ring_lines) begin += ring_lines - begin % ring_lines;
     const std::uint64_t end = begin + lines;
-    if (end > ring_lines && !value().has_reached(end - ring_lines)) return nullptr;
+    if (end > ring_lines && !has_passed(end - ring_lines)) {
+      announce(call, 1);
+      if (!has_passed(stuck_before_)) return nullptr;
+      if (!happens_soon(Clock::now() + patience_for_room,
+                        [&] { return has_passed(end - ring_lines); })) {
+        stuck_before_ = end - ring_lines;
+        return nullptr;
+      }
+    }
     taken_ = end;
     return memory_.data() + begin % ring_lines * line;
   }
   /// All memory is free. Requires: the stream is idle, and never writes the value.
-  void restart() noexcept { taken_ = announced_ = 0; }
+  void restart() noexcept { taken_ = announced_ = stuck_before_ = 0; }
   /// Enqueues a write of the position, if the last one lies at least `lines` behind.
   void announce(const CopyCall& call, std::uint64_t lines) {
     if (taken_ - announced_ < lines) return;
@@ -115,6 +137,7 @@ class ShortRing {
   PinnedBuffer<unsigned char> memory_;  // counts a use by the stream
   std::uint64_t taken_ = 0;
   std::uint64_t announced_ = 0;
+  std::uint64_t stuck_before_ = 0;  // the position that the last vain wait was for
 };
 
 struct ShortRings {
@@ -142,21 +165,13 @@ class LockedRing {
   ShortRing* ring_ = nullptr;
 };
 
-/// Calls `is_done` until it returns true, for a short time. Returns whether it did.
-template <class Question>
-[[nodiscard]] bool happens_soon(Clock::time_point deadline, Question is_done) {
-  while (!is_done())
-    if (Clock::now() >= deadline) return false;
-  return true;
-}
-
 /// Whether the ring may be used now. Without stream values only an idle stream shows that it has
 /// passed the ring's memory.
 [[nodiscard]] bool is_usable(ShortRing& ring, const CopyCall& call, Direction direction) {
   if (has_stream_values(call.slot.device) &&
       (direction == Direction::to_device || ring.are_copies_prompt))
     return true;
-  if (!is_idle(call.slot, call.operation)) return false;
+  if (!internal_call([&] { return is_idle(call.slot, call.operation); })) return false;
   if (!has_stream_values(call.slot.device)) ring.restart();
   return true;
 }
@@ -174,18 +189,15 @@ template <class Question>
 [[nodiscard]] bool copy_to_device(ShortRing& ring, const CopyCall& call, const Transfer& t) {
   if (is_in_row(ring, t.bytes())) return false;
   if (t.bytes() >= checked_from && !looks_usable(t, Direction::to_device)) return false;
-  unsigned char* const block = ring.take(t.bytes());
-  if (block == nullptr) {
-    ring.announce(call, 1);  // so that later copies find room
-    return false;
-  }
+  unsigned char* const block = ring.take(call, t.bytes());
+  if (block == nullptr) return false;
   const Transfer from_block{t.to, t.to_pitch, block, t.width, t.width, t.height};
-  if (t.height > 1)
+  if (t.height > 1 || t.width < streamed_from)
     copy_rows({block, t.width, t.from, t.from_pitch, t.width, t.height});
   else  // A device reads faster from memory than from a processor's cache.
     copy_streaming(block, t.from, t.width);
   check(enqueue_transfer(from_block, call.slot.handle), call.operation);
-  if (has_stream_values(call.slot.device)) ring.announce(call, ring_lines / 4);
+  if (has_stream_values(call.slot.device)) ring.announce(call, lines_per_mark);
   return true;
 }
 
@@ -198,11 +210,8 @@ struct Arriving {
 /// Enqueues the next part. Its rows are contiguous in the ring.
 [[nodiscard]] bool fetch(ShortRing& ring, const CopyCall& call, const Transfer& t,
                          Arriving& arriving) {
-  unsigned char* const block = ring.take(t.bytes());
-  if (block == nullptr) {
-    ring.announce(call, 1);
-    return false;
-  }
+  unsigned char* const block = ring.take(call, t.bytes());
+  if (block == nullptr) return false;
   check(enqueue_transfer({block, t.width, t.from, t.from_pitch, t.width, t.height},
                          call.slot.handle),
         call.operation);
@@ -227,7 +236,7 @@ struct Arriving {
   for (std::size_t i = 0; i < count; ++i) {
     const auto has_arrived = [&] {
       return has_values ? ring.has_passed(parts[i].position)
-                        : has_finished(call.slot, call.operation);
+                        : internal_call([&] { return has_finished(call.slot, call.operation); });
     };
     ring.are_copies_prompt = happens_soon(deadline, has_arrived);
     if (!ring.are_copies_prompt) return false;
@@ -241,10 +250,7 @@ struct Arriving {
 bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
   const LockedRing ring{short_rings().of(call.use)};
   if (!ring || !ring->own(call.use)) return false;
-  // The queries must not invalidate a capture of the caller.
-  const RelaxedCapture relaxed;
-  // The query comes after the lock: before that, another thread may enqueue a copy that uses the
-  // ring.
+  // After the lock: before that, another thread may enqueue a copy that uses the ring.
   if (!is_usable(*ring, call, direction)) return false;
   return direction == Direction::to_device ? copy_to_device(*ring, call, transfer)
                                            : copy_to_host(*ring, call, transfer);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of the lock and the cache that the library's lists are built with, and of what is known
-/// of the work ahead in a stream.
+/// Checks of the lock and the cache that the library's lists are built with.
 #include "base/batch_cache.hpp"
 #include "base/spin_lock.hpp"
-#include "stream/work_ahead.hpp"
 #include "support.hpp"
 
 #include <iterator>
@@ -97,98 +95,11 @@ void batch_cache_exchange() {
   expect_nodes(4);
 }
 
-/// A stream of several threads, and the block of its short copies.
-struct SharedStream {
-  runnel::detail::WorkAhead ahead;
-  sync::Mutex runtime;  // guards what the runtime knows
-  bool is_idle = true;
-  int done = 0;            // so often the stream was waited for
-  sync::Mutex block_lock;  // guards the block
-  int block = 0;
-  // `done` when the last copy from the block was enqueued; it is complete once `done` is larger
-  int block_read_at = -1;
-
-  void wait() {
-    runnel::detail::AheadScope scope{&ahead};
-    {
-      const std::lock_guard lock{runtime};
-      is_idle = true;
-      ++done;
-    }
-    scope.leaves(runnel::detail::Ahead::idle);
-  }
-  [[nodiscard]] bool query() {
-    const std::lock_guard lock{runtime};
-    return is_idle;
-  }
-  int enqueue() {
-    const std::lock_guard lock{runtime};
-    is_idle = false;
-    return done;
-  }
-  [[nodiscard]] bool is_complete(int enqueued_at) {
-    const std::lock_guard lock{runtime};
-    return done > enqueued_at;
-  }
-  void copy_short_to_device() {
-    using runnel::detail::Ahead;
-    runnel::detail::AheadScope scope{&ahead};
-    const std::lock_guard lock{block_lock};
-    if (scope.known() == Ahead::uploads ||
-        (!(scope.known() == Ahead::idle && scope.is_undisturbed()) && !query()))
-      return;
-    expect(block_read_at < 0 || is_complete(block_read_at),
-           "the block is overwritten while the stream reads it");
-    ++block;
-    scope.begins_to_enqueue();
-    block_read_at = enqueue();
-    scope.leaves(Ahead::uploads);
-  }
-  void copy_to_host_and_back() {
-    using runnel::detail::Ahead;
-    int enqueued_at = 0;
-    {
-      runnel::detail::AheadScope scope{&ahead};
-      scope.begins_to_enqueue();
-      enqueued_at = enqueue();
-      scope.leaves(Ahead::unknown);
-    }
-    runnel::detail::AheadScope scope{&ahead};
-    if (scope.known() != Ahead::unknown)
-      expect(is_complete(enqueued_at), "a copy reads what one ahead of it has yet to write");
-    scope.leaves(scope.known());
-  }
-  void call_host_function() {
-    const int enqueued_at = enqueue();
-    ahead.invalidate();
-    runnel::detail::AheadScope scope{&ahead};
-    if (scope.known() != runnel::detail::Ahead::unknown)
-      expect(is_complete(enqueued_at), "a copy reads before a host function has written");
-    scope.leaves(scope.known());
-  }
-};
-
-void work_ahead_of_short_copies() {
-  auto& stream = lasting<SharedStream>();
-  together([&] { stream.copy_short_to_device(), stream.copy_short_to_device(); },
-           [&] { stream.wait(), stream.wait(); },
-           [&] { stream.wait(), stream.copy_short_to_device(); });
-}
-
-void work_ahead_of_copies_back() {
-  auto& stream = lasting<SharedStream>();
-  together([&] { stream.copy_to_host_and_back(); },
-           [&] { stream.wait(), stream.copy_short_to_device(); },
-           [&] { stream.wait(), stream.call_host_function(); });
-}
-
 constexpr model::Check checks_of_base[] = {
     {"spin_lock", spin_lock},
     {"batch_cache", batch_cache},
     {"batch_cache_at_thread_end", batch_cache_at_thread_end},
     {"batch_cache_exchange", batch_cache_exchange},
-    {"work_ahead_of_short_copies", work_ahead_of_short_copies},
-    {"work_ahead_of_copies_back", work_ahead_of_copies_back},
 };
 
 }  // namespace

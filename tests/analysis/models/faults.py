@@ -6,7 +6,7 @@ A fault is a file, a text that occurs once in it, what replaces it, the program,
 ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_queue.cpp', 'backends/host/task_queue.hpp'
 LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
-AHEAD = 'src/stream/work_ahead.hpp'
+WRITERS = 'src/stream/host_writers.cpp'
 NODE, NODES = 'src/stream/event_node.hpp', 'src/stream/event_node.cpp'
 USES, POINT, SHELVES = 'src/stream/uses.cpp', 'src/stream/stream_point.cpp', 'src/memory/pinned_shelves.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
@@ -44,9 +44,9 @@ FAULTS = [
     weaker(CACHE, 'compare_exchange_weak(batch->next_batch, batch, {}', REL, NONE, 'base', 'batch_cache'),
     weaker(CACHE, 'rest = stack_.exchange(nullptr, {})', ACQ, NONE, 'base', 'batch_cache_at_thread_end'),
     weaker(CACHE, 'compare_exchange_strong(none, rest, {}', REL, NONE, 'base', 'batch_cache_at_thread_end'),
-    (AHEAD, '    if (found % WorkAhead::one_begun >= WorkAhead::one_active) return;\n', '', 'base', 'work_ahead_of_short_copies'),
-    (AHEAD, '      if (found == alone_) left', '      if (alone_ != 0) left', 'base', 'work_ahead_of_short_copies'),
-    (AHEAD, '- found % one_active) + one_begun', '- found % one_active)', 'base', 'work_ahead_of_copies_back'),
+    weaker(WRITERS, 'fetch_sub(count * one_function, {})', REL, NONE, 'points', 'writers_of_any_memory'),
+    weaker(WRITERS, 'fetch_sub(one_listed, {})', REL, NONE, 'points', 'writers_of_a_range'),
+    (WRITERS, '  if (is_polling_) return true;\n', '', 'points', 'outside_waits'),
     weaker(RING, '{{*address_}}.load({})', ACQ, NONE, 'staging', 'to_host'),
     weaker(RING, '{{*address_}}.store(static_cast<std::uint32_t>(number),\n                                                    {})', REL, NONE, 'staging', 'to_device'),
     weaker(JOB, 'announced.load({})', ACQ, NONE, 'staging', 'to_device'),

@@ -7,6 +7,7 @@
 #include "device.hpp"
 
 #include "base/counters.hpp"
+#include "stream/host_writers.hpp"
 
 #include <iterator>
 
@@ -144,6 +145,58 @@ void marks() {
       });
 }
 
+/// Work that writes host memory is found from before it runs until it has written.
+struct Written {
+  runnel::detail::HostWriters writers;
+  sync::Atomic<bool> is_seen_to_run{false};
+  int* source = new int{0};
+
+  void write() {
+    is_seen_to_run.store(true, std::memory_order_release);
+    *source = 1;
+  }
+  /// A copy that reads its source at the call.
+  void read() {
+    if (!is_seen_to_run.load(std::memory_order_acquire)) return;
+    if (writers.may_write(source, sizeof *source)) return;
+    expect(*source == 1, "a copy reads what work ahead of it has yet to write");
+  }
+};
+
+void writers_of_any_memory() {
+  auto& w = lasting<Written>();
+  const auto run = [&] {
+    w.writers.begin_functions(1);
+    w.write();
+    w.writers.end_functions(1);
+  };
+  together(run, [&] { w.read(), w.read(); }, [&] { w.read(); });
+}
+
+void writers_of_a_range() {
+  auto& w = lasting<Written>();
+  together(
+      [&] {
+        const runnel::detail::RangeWriter writer{w.source, sizeof *w.source, w.writers};
+        w.write();
+      },
+      [&] { w.read(), w.read(); },
+      [&] { const runnel::detail::RangeWriter other{&w, 1, w.writers}; });
+}
+
+/// The wait of a stream for something outside, and two threads that ask about it at a time.
+void outside_waits() {
+  auto& w = busy_world();
+  auto& writers = lasting<runnel::detail::HostWriters>();
+  const StreamUse use{&w.a, 1};
+  writers.note_outside_wait(use);
+  const auto ask = [&] {
+    if (!writers.may_write(w.number, sizeof *w.number))
+      expect(*w.number == 1, "a copy reads before the awaited work has written");
+  };
+  together(ask, ask, [&] { synchronize(w.a.handle); });
+}
+
 constexpr model::Check checks_of_points[] = {
     {"poll", poll},
     {"stream_ends", stream_ends},
@@ -151,6 +204,9 @@ constexpr model::Check checks_of_points[] = {
     {"end_is_complete", end_is_complete},
     {"make_wait", make_wait},
     {"marks", marks},
+    {"writers_of_any_memory", writers_of_any_memory},
+    {"writers_of_a_range", writers_of_a_range},
+    {"outside_waits", outside_waits},
 };
 
 }  // namespace

@@ -158,8 +158,8 @@ bool computing_row(std::size_t bytes, const Memory& memory, unsigned char* scrat
     const Rate hooked = each(by_library);
     set_hook(nullptr);
     std::printf("%8s x %5zu %-4s %7.2f %4.0f %%  %7.2f  %7.2f %4.0f %% %6.2f  %6.2f\n",
-                size_text(bytes).c_str(), count, up ? "up" : "down", driver.rate,
-                100 * driver.held, by_hand.rate, own.rate, 100 * own.held, own.rate / driver.rate,
+                size_text(bytes).c_str(), count, up ? "up" : "down", driver.rate, 100 * driver.held,
+                by_hand.rate, own.rate, 100 * own.held, own.rate / driver.rate,
                 hooked.rate / own.rate);
     std::fflush(stdout);
   }

@@ -57,8 +57,8 @@ class [[nodiscard]] PageableGuard {
 
 /// When a copy may read a pageable source. (Other memory is always read in stream order.)
 enum class SourceAccess {
-  automatic,     ///< in stream order while work that the library knows of may write the source, else
-                 ///< at any time from the call on (docs/copies.md lists such work)
+  automatic,  ///< in stream order while work that the library knows of may write the source, else
+              ///< at any time from the call on (docs/copies.md lists such work)
   stream_order,  ///< after the work submitted to the stream so far, whoever has enqueued it
   any_time,      ///< at any time from the call on: no running or enqueued work writes the source
 };

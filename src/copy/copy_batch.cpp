@@ -110,9 +110,8 @@ void for_each_operation(std::size_t count, F f) {
   const std::size_t count = work.segments.size();
   if (count < 2 || (count < few && bytes <= short_copy_up_to)) return false;
   sort_segments(work.segments);
-  const bool may_read_now =
-      direction == Direction::to_device &&
-      call.may_read_now(plan.front().request.source, is_written);
+  const bool may_read_now = direction == Direction::to_device &&
+                            call.may_read_now(plan.front().request.source, is_written);
   stage(call.slot, std::move(work), may_read_now, operation);
   return true;
 }

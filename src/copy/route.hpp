@@ -15,9 +15,9 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 enum class Route {
-  nothing,       ///< no bytes, or the same bytes on both sides
-  direct,        ///< one runtime call; the copy engine reads and writes the memory itself
-  peer,          ///< one runtime call for memory of two devices
+  nothing,     ///< no bytes, or the same bytes on both sides
+  direct,      ///< one runtime call; the copy engine reads and writes the memory itself
+  peer,        ///< one runtime call for memory of two devices
   short_copy,  ///< the calling thread moves the bytes through a pinned block; `staged` if it cannot
   staged,      ///< workers move the bytes through pinned memory, in stream order
   host_function,  ///< a host function of the stream moves or sets the bytes

@@ -131,8 +131,8 @@ class ShortRing {
 
  private:
   [[nodiscard]] Value value() const noexcept {
-    return Value{
-        reinterpret_cast<std::uint32_t*>(const_cast<unsigned char*>(memory_.data()) + ring_lines * line)};
+    return Value{reinterpret_cast<std::uint32_t*>(const_cast<unsigned char*>(memory_.data()) +
+                                                  ring_lines * line)};
   }
 
   PinnedBuffer<unsigned char> memory_;  // counts a use by the stream
@@ -217,9 +217,9 @@ struct Arriving {
                          Arriving& arriving) {
   unsigned char* const block = ring.take(call, t.bytes());
   if (block == nullptr) return false;
-  check(enqueue_transfer({block, t.width, t.from, t.from_pitch, t.width, t.height},
-                         call.slot.handle),
-        call.operation);
+  check(
+      enqueue_transfer({block, t.width, t.from, t.from_pitch, t.width, t.height}, call.slot.handle),
+      call.operation);
   if (has_stream_values(call.slot.device)) ring.announce(call, 1);
   arriving = {{t.to, t.to_pitch, block, t.width, t.width, t.height}, ring.announced()};
   return true;
@@ -231,8 +231,8 @@ struct Arriving {
   std::size_t count = 0;
   const std::size_t part = t.height > 1 || !has_values ? t.width : piece_bytes;
   for (std::size_t at = 0; at < t.width; at += part) {
-    const Transfer next{t.to + at,    t.to_pitch, t.from + at, t.from_pitch,
-                        std::min(part, t.width - at), t.height};
+    const Transfer next{
+        t.to + at, t.to_pitch, t.from + at, t.from_pitch, std::min(part, t.width - at), t.height};
     if (!fetch(ring, call, next, parts[count++])) return false;
   }
   // The system checks the pages while the device copies.

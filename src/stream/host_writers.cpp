@@ -68,15 +68,14 @@ void HostWriters::note_outside_wait(StreamUse stream) noexcept {
 
 bool HostWriters::look(const void* begin, std::size_t bytes) noexcept {
   const std::uint64_t unfinished = unfinished_.load(std::memory_order_acquire);
-  return unfinished % one_listed != 0 ||
-         has_range(address_of(begin), address_of(begin) + bytes) || has_outside_wait();
+  return unfinished % one_listed != 0 || has_range(address_of(begin), address_of(begin) + bytes) ||
+         has_outside_wait();
 }
 
 bool HostWriters::has_range(std::uintptr_t begin, std::uintptr_t end) noexcept {
   const std::lock_guard lock{lock_};
-  return std::any_of(ranges_.begin(), ranges_.end(), [=](const Range& each) {
-    return each.begin < end && begin < each.end;
-  });
+  return std::any_of(ranges_.begin(), ranges_.end(),
+                     [=](const Range& each) { return each.begin < end && begin < each.end; });
 }
 
 /// Polls the points outside of the lock. Meanwhile other threads get the answer true.

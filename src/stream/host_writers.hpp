@@ -66,8 +66,7 @@ class HostWriters {
 class RangeWriter {
  public:
   RangeWriter() noexcept = default;
-  RangeWriter(const void* begin, std::size_t bytes,
-              HostWriters& of = host_writers()) noexcept;
+  RangeWriter(const void* begin, std::size_t bytes, HostWriters& of = host_writers()) noexcept;
   RangeWriter(RangeWriter&& other) noexcept
       : of_{std::exchange(other.of_, nullptr)}, range_{other.range_} {}
   RangeWriter& operator=(RangeWriter&&) = delete;

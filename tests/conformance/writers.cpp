@@ -174,9 +174,8 @@ TEST_F(Writers, NeitherTheHandleNorAHookChangesTheWay) {
     for (const bool writes : {false, true}) {
       const CopyResult expected = copied_behind(own, bytes, {.writes_host_memory = writes});
       EXPECT_EQ(copied_behind(given, bytes, {.writes_host_memory = writes}), expected) << bytes;
-      const Hook before = set_hook([](const HookEvent& event) noexcept {
-        static_cast<void>(event.native_stream);
-      });
+      const Hook before =
+          set_hook([](const HookEvent& event) noexcept { static_cast<void>(event.native_stream); });
       EXPECT_EQ(copied_behind(own, bytes, {.writes_host_memory = writes}), expected) << bytes;
       set_hook(before);
     }

@@ -112,6 +112,7 @@ status get_device(int& device) noexcept { return device = 0, ok; }
 status set_device(int) noexcept { return ok; }
 native::stream default_stream() noexcept { return nullptr; }
 bool forgets_host_functions() noexcept { return false; }
+bool copies_pageable_asynchronously() noexcept { return false; }
 status stream_is_capturing(native::stream, bool& capturing) noexcept {
   return capturing = false, ok;
 }

@@ -34,6 +34,9 @@ class HostWriters {
   /// write shared memory before. Call it after the wait was enqueued: its entry lasts until all
   /// work that the stream has then is complete.
   void note_outside_wait(StreamUse stream) noexcept;
+  /// Whether an outside wait is not over. Called when a stream ends, too, so that no entry keeps
+  /// the stream's last event until somebody asks.
+  bool has_outside_wait() noexcept;
   /// Whether an unfinished writer may write the bytes.
   [[nodiscard]] bool may_write(const void* begin, std::size_t bytes) noexcept {
     return unfinished_.load(std::memory_order_acquire) != 0 && look(begin, bytes);
@@ -50,7 +53,6 @@ class HostWriters {
 
   [[nodiscard]] bool look(const void* begin, std::size_t bytes) noexcept;
   [[nodiscard]] bool has_range(std::uintptr_t begin, std::uintptr_t end) noexcept;
-  [[nodiscard]] bool has_outside_wait() noexcept;
   [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
 

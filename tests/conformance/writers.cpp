@@ -122,7 +122,7 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
   const Stream stream;
   PinnedBuffer<std::uint32_t> value(1);
   DeviceBuffer<unsigned char> there{sizes[2], stream};
-  std::uint32_t number = 0;
+  std::uint32_t number = value[0] = 0;
   for (const std::size_t bytes : sizes) {
     Bytes source(bytes, 1), back(bytes);
     stream.synchronize();

@@ -108,31 +108,22 @@ inline cudaError_t cuda_write_value(cudaStream_t stream, std::uint32_t* place,
   return driver_write_value(stream, address_of(place), value, 0);
 }
 
-#if CUDART_VERSION >= 12080
-inline constexpr auto cuda_stream_device = &cudaStreamGetDevice;
-#else
-// Before 12.8 only the driver reports the device, through the stream's context.
+// The stream's context tells the device. cudaStreamGetDevice, which 12.8 added, breaks the capture
+// of a stream that is being captured, and so do the questions for the flags and the number (seen on
+// an H200, driver 580, in each capture mode).
+inline constinit DriverFunction<cudaStream_t, void**> driver_stream_context{"cuStreamGetCtx"};
+inline constinit DriverFunction<void*> driver_push_context{"cuCtxPushCurrent"};
+inline constinit DriverFunction<void**> driver_pop_context{"cuCtxPopCurrent"};
+inline constinit DriverFunction<int*> driver_context_device{"cuCtxGetDevice"};
 inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept {
-  int (*context_of)(cudaStream_t, void**) = nullptr;
-  int (*push)(void*) = nullptr;
-  int (*pop)(void**) = nullptr;
-  int (*device_of)(int*) = nullptr;
-  cudaError_t e = find_in_driver(context_of, "cuStreamGetCtx");
-  if (e == cudaSuccess) e = find_in_driver(push, "cuCtxPushCurrent");
-  if (e == cudaSuccess) e = find_in_driver(pop, "cuCtxPopCurrent");
-  if (e == cudaSuccess) e = find_in_driver(device_of, "cuCtxGetDevice");
-  if (e != cudaSuccess) return e;
-  if (context_of == nullptr || push == nullptr || pop == nullptr || device_of == nullptr)
-    return cudaErrorNotSupported;
   void* context = nullptr;
-  int result = context_of(stream, &context);
-  if (result == 0) result = push(context);
-  if (result != 0) return static_cast<cudaError_t>(result);
-  result = device_of(device);
-  pop(&context);
-  return static_cast<cudaError_t>(result);
+  cudaError_t e = driver_stream_context(stream, &context);
+  if (e == cudaSuccess) e = driver_push_context(context);
+  if (e != cudaSuccess) return e;
+  e = driver_context_device(device);
+  static_cast<void>(driver_pop_context(&context));
+  return e;
 }
-#endif
 
 #if CUDART_VERSION < 13000
 /// The addresses of a batch, with the constness that this version of the runtime declares.

@@ -52,6 +52,18 @@ inline cudaError_t cuda_continue_after(cudaStream_t stream, cudaGraphNode_t node
 #endif
 }
 
+/// Makes the graph, its copies and its launches own the object together. Destroys it after an
+/// error.
+inline cudaError_t cuda_graph_keep(cudaGraph_t graph, void* object,
+                                   void (*destroy)(void*)) noexcept {
+  cudaUserObject_t owner = nullptr;
+  cudaError_t e = cudaUserObjectCreate(&owner, object, destroy, 1, cudaUserObjectNoDestructorSync);
+  if (e != cudaSuccess) return destroy(object), e;
+  e = cudaGraphRetainUserObject(graph, owner, 1, cudaGraphUserObjectMove);
+  if (e != cudaSuccess) static_cast<void>(cudaUserObjectRelease(owner, 1));
+  return e;
+}
+
 inline cudaError_t cuda_graph_edges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                                     std::size_t* count) noexcept {
 #if CUDART_VERSION >= 12030

@@ -107,7 +107,7 @@ inline constinit DriverTwin stream_query{"cuStreamQuery", &cudaStreamQuery};
 inline constinit DriverTwin stream_synchronize{"cuStreamSynchronize", &cudaStreamSynchronize};
 inline constexpr auto stream_get_priority = &cudaStreamGetPriority;
 inline constexpr auto stream_get_flags = &cudaStreamGetFlags;
-inline constexpr auto stream_get_device = cuda_stream_device;
+inline constexpr auto stream_get_device = &cuda_stream_device;
 inline error stream_is_capturing(native::stream stream, bool* capturing) noexcept {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   const error e = cuda_capture_status(stream, &capture);
@@ -178,6 +178,7 @@ inline constexpr graph_node_type node_event_wait = cudaGraphNodeTypeWaitEvent;
 inline constexpr error capture_is_broken = cudaErrorStreamCaptureInvalidated;
 inline constexpr auto find_capture = &cuda_find_capture;
 inline constexpr auto continue_after = &cuda_continue_after;
+inline constexpr auto graph_keep = &cuda_graph_keep;
 inline constexpr auto graph_add_event_record = &cudaGraphAddEventRecordNode;
 inline constexpr auto graph_add_event_wait = &cudaGraphAddEventWaitNode;
 inline constexpr auto graph_destroy_node = &cudaGraphDestroyNode;

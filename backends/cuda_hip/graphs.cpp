@@ -11,14 +11,19 @@ namespace runnel::inline RUNNEL_ABI::backend {
 
 namespace {
 
+/// Finds the capture of a stream that is being captured.
+[[nodiscard]] rt::error find_open_capture(native::stream stream, rt::Captured& found) noexcept {
+  const rt::error e = rt::find_capture(stream, found);
+  return e == rt::error{} && found.graph == nullptr ? rt::capture_is_broken : e;
+}
+
 /// Adds a node after all work of the captured stream so far, and before its later work. AMD's
 /// runtimes have such a call for events only since 7.0, and none for graphs. Adding the node
 /// manually works in all versions of both vendors.
 template <class Add>
 [[nodiscard]] status capture_node(native::stream stream, Add add) noexcept {
   rt::Captured capture;
-  rt::error e = rt::find_capture(stream, capture);
-  if (e == rt::error{} && capture.graph == nullptr) e = rt::capture_is_broken;
+  rt::error e = find_open_capture(stream, capture);
   if (e != rt::error{}) return e;
   native::graph_node node{};
   e = add(&node, capture.graph, capture.before, capture.count);
@@ -38,6 +43,13 @@ status capture_event_record(native::event event, native::stream stream) noexcept
 status capture_event_wait(native::stream stream, native::event event) noexcept {
   return capture_node(
       stream, [=](auto... position) { return rt::graph_add_event_wait(position..., event); });
+}
+
+status capture_owner(native::stream stream, void* object, void (*destroy)(void*)) noexcept {
+  rt::Captured capture;
+  const rt::error e = find_open_capture(stream, capture);
+  if (e != rt::error{}) return destroy(object), e;
+  return rt::graph_keep(capture.graph, object, destroy);
 }
 
 status graph_nodes(native::graph graph, native::graph_node* nodes, std::size_t& count) noexcept {

@@ -31,6 +31,22 @@ inline hipError_t hip_find_capture(hipStream_t stream, Captured& found) noexcept
   return e;
 }
 
+/// Makes the graph, its copies and its launches own the object together. Destroys it after an
+/// error.
+inline hipError_t hip_graph_keep(hipGraph_t graph, void* object, void (*destroy)(void*)) noexcept {
+#if HIP_VERSION >= 50300000
+  hipUserObject_t owner = nullptr;
+  hipError_t e = hipUserObjectCreate(&owner, object, destroy, 1, hipUserObjectNoDestructorSync);
+  if (e != hipSuccess) return destroy(object), e;
+  e = hipGraphRetainUserObject(graph, owner, 1, hipGraphUserObjectMove);
+  if (e != hipSuccess) static_cast<void>(hipUserObjectRelease(owner, 1));
+  return e;
+#else
+  static_cast<void>(graph);
+  return destroy(object), hipErrorNotSupported;
+#endif
+}
+
 /// The last copy that this thread has enqueued. Without bytes if that was not a copy of contiguous
 /// bytes.
 struct FlatCopy {

@@ -362,6 +362,7 @@ inline error find_capture(native::stream stream, Captured& found) noexcept {
   return hipCUDAErrorTohipError(cuda_find_capture(stream, found));
 }
 inline constexpr auto continue_after = translated<&cuda_continue_after>;
+inline constexpr auto graph_keep = translated<&cuda_graph_keep>;
 inline constexpr auto graph_add_event_record = translated<&cudaGraphAddEventRecordNode>;
 inline constexpr auto graph_add_event_wait = translated<&cudaGraphAddEventWaitNode>;
 inline constexpr auto graph_destroy_node = translated<&cudaGraphDestroyNode>;
@@ -452,6 +453,7 @@ inline constexpr auto find_capture = &hip_find_capture;
 inline error continue_after(native::stream stream, native::graph_node node) noexcept {
   return hipStreamUpdateCaptureDependencies(stream, &node, 1, hipStreamSetCaptureDependencies);
 }
+inline constexpr auto graph_keep = &hip_graph_keep;
 inline constexpr auto graph_add_event_record = &hipGraphAddEventRecordNode;
 inline constexpr auto graph_add_event_wait = &hipGraphAddEventWaitNode;
 inline constexpr auto graph_destroy_node = &hipGraphDestroyNode;

@@ -374,6 +374,11 @@ status capture_event_wait(native::stream stream, native::event event) noexcept {
   return host::capture_event_node(stream, NodeKind::event_wait, event);
 }
 
+// On the host every capture is one of the library.
+status capture_owner(native::stream, void* object, void (*destroy)(void*)) noexcept {
+  return destroy(object), host::status_of(errc::not_supported);
+}
+
 status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
   is_flat = true;  // Each copy can take the arguments of any other copy.
   return catch_bad_alloc([&] {

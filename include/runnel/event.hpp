@@ -66,7 +66,7 @@ class EventBase {
   /// device.
   /// @throws errc::invalid_argument for a stream of another device, if other processes share the
   /// event or a graph uses it; for an external event in a capture errc::not_supported if it is
-  /// interprocess, and errc::capture if other code has begun the capture
+  /// interprocess, and errc::capture as keep()
   void record(StreamRef stream);
   /// The same, on the current stream.
   void record() { record(current_stream()); }

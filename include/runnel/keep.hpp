@@ -76,13 +76,13 @@ concept Keepable = !std::is_reference_v<T> && !std::is_const_v<T> &&
 /// anything that owns memory: a vector, a PinnedBuffer, a `std::unique_ptr`, a copy of a
 /// `std::shared_ptr`. It is destroyed on the library's thread that calls the functions of
 /// `on_complete()`, in order with them: its destructor may use streams, and must not wait for such
-/// a function. In a capture that was begun with the library, the graph owns the object, and
-/// destroys it together with its host functions, after its last launch. Objects are not destroyed
+/// a function. In a capture, the graph owns the object, and destroys it together with its host
+/// functions, after its last launch. Objects are not destroyed
 /// in a forked child, nor once the process exits. If keep() throws, `object` is unchanged.
 /// Requires: moving the object does not move the memory that the work uses; this holds for a
 /// vector, and not for an array.
-/// @throws errc::capture in a capture that other code has begun; errc::out_of_memory, also if the
-/// system has no thread
+/// @throws errc::capture in a capture that other code has begun, if the runtime's graphs own no
+/// objects (HIP before 5.3); errc::out_of_memory, also if the system has no thread
 template <detail::Keepable T>
 void keep(StreamRef stream, T&& object) {
   detail::Keeping<T> keeping{object};

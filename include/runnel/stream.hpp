@@ -117,8 +117,9 @@ class StreamRef {
   [[nodiscard]] bool is_valid() const noexcept { return detail::is_live(slot_, id_); }
   /// The effective priority, after clamping.
   [[nodiscard]] Priority priority() const;
-  /// Whether the stream is ordered with the device's default stream.
-  [[nodiscard]] bool is_blocking() const { return live().blocking; }
+  /// Whether the stream is ordered with the device's default stream. @throws errc::capture if it is
+  /// being captured, and was not known before
+  [[nodiscard]] bool is_blocking() const;
   /// The number of multiprocessors on which the stream's kernels may run: those of
   /// StreamOptions::partition, or all of the device.
   [[nodiscard]] int multiprocessors() const;

@@ -206,7 +206,7 @@ class ScopedWait : ScopedEvent {
         }} {}
 
  private:
-  RelaxedCapture relaxed_{are_captures_open()};
+  RelaxedCapture relaxed_{any_capture_seen()};
 };
 
 /// An allocation that is not ordered in a stream.

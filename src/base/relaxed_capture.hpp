@@ -71,10 +71,10 @@ decltype(auto) internal_call(F f, bool needed = true) {
   const RelaxedCapture relaxed{needed};
   return f();
 }
-/// The same for calls that the user requested: relaxed only while a capture of the library is open.
+/// The same for calls that the user requested: relaxed only if this process captures streams.
 template <class F>
 decltype(auto) call_beside_captures(F f) {
-  return internal_call(f, are_captures_open());
+  return internal_call(f, any_capture_seen());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -73,7 +73,8 @@ void for_each_operation(std::size_t count, F f) {
     grant_pool_access(call, copy.facts);
     if (copy.facts.from.kind == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
-  if (count < 2) return false;
+  // A capture cannot record the call.
+  if (count < 2 || call.is_capturing()) return false;
   // 0 bytes, because some of the sources may be small.
   if (target_of_pinned != nullptr) protect_source(call, target_of_pinned, 0);
   CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};

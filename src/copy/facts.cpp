@@ -18,13 +18,6 @@ bool CopyCall::is_capturing() {
   return *is_capturing_;
 }
 
-bool CopyCall::is_captured_elsewhere() {
-  if (!is_capturing()) return false;
-  std::uint64_t number = 0;
-  check(backend::stream_capture_number(slot.handle, number), operation);
-  return find_capture(number).number == 0;
-}
-
 namespace {
 /// Whether other code could enqueue a writer of pageable memory that host_writers() does not know:
 /// a kernel, or a copy that is not complete when its call returns.

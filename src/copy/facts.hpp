@@ -33,9 +33,6 @@ struct CopyCall {
   [[nodiscard]] StreamRef stream() const noexcept { return Access::ref(&slot, use.id); }
   /// Queries the runtime the first time only.
   [[nodiscard]] bool is_capturing();
-  /// Whether the stream takes part in a capture that other code began, or that is broken. No Graph
-  /// would own a host function then.
-  [[nodiscard]] bool is_captured_elsewhere();
   /// Whether pageable sources may be read at once: the caller allows it, no unfinished work can
   /// write them, or the stream is idle. `may_be_written`: the answer of host_writers(). Requires:
   /// the stream is not being captured.

@@ -99,22 +99,16 @@ void fill_by_copies(const CopyCall& call, const FillRequest& request) {
   return fill;
 }
 
-[[noreturn]] void refuse(const CopyCall& call, const CopyFacts& facts) {
-  throw_in_capture(call.slot, operation,
-                   facts.to.kind == MemoryKind::pageable
-                       ? "a host function sets the bytes, and the capture was not begun by "
-                         "runnel::capture(), so that no Graph would own it"
-                       : "the fill takes bytes from memory that does not live as long as a graph: "
-                         "set 1, 2 or 4 byte elements of device or pinned memory");
-}
-
 void fill_request(StreamRef stream, const FillRequest& request) {
   CopyCall call{stream, operation};
   validate(request, operation);
   const CopyFacts facts = resolve(call, request);
   const Route route = choose_route(request, facts, call);
   if (route == Route::nothing) return;
-  if (route == Route::refused_in_capture) refuse(call, facts);
+  if (route == Route::refused_in_capture)
+    throw_in_capture(call.slot, operation,
+                     "the fill takes bytes from memory that does not live as long as a graph: set "
+                     "1, 2 or 4 byte elements of device or pinned memory");
   const ScopedEvent event{[&] { return about_fill(request, call.slot); }};
   if (route == Route::direct) return fill_by_runtime(call, request, facts);
   if (route == Route::seeded) return fill_by_copies(call, request);

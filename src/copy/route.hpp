@@ -20,12 +20,12 @@ enum class Route {
   peer,        ///< one runtime call for memory of two devices
   short_copy,  ///< the calling thread moves the bytes through a pinned block; `staged` if it cannot
   staged,      ///< workers move the bytes through pinned memory, in stream order
-  host_function,  ///< a host function of the stream moves or sets the bytes
+  host_function,  ///< a host function of the stream, or of a graph, moves or sets the bytes
   blocked,        ///< the runtime's own copy of pageable memory, which blocks the caller
   seeded,  ///< a fill for which the runtime has no call: copies from a pinned block, then from the
            ///< bytes that are already filled
   refused_by_policy,   ///< the policy is Pageable::refuse
-  refused_in_capture,  ///< a graph cannot repeat it, or no Graph would own the host function
+  refused_in_capture,  ///< a graph cannot repeat it
 };
 
 [[nodiscard]] inline bool is_refused(Route route) noexcept {
@@ -36,13 +36,6 @@ enum class Route {
 /// move the bytes itself, through a block of this size (short_copy.cpp).
 inline constexpr std::size_t short_copy_up_to = std::size_t{256} << 10;
 
-/// For work that the host does alone. In a capture of runnel::capture() the host function is a
-/// node, which the graph owns and repeats.
-template <class Stream>
-[[nodiscard]] Route choose_host_route(Stream& stream) {
-  return stream.is_captured_elsewhere() ? Route::refused_in_capture : Route::host_function;
-}
-
 template <class Stream>
 [[nodiscard]] Route choose_route(const CopyRequest& request, const CopyFacts& facts,
                                  Stream& stream) {
@@ -52,7 +45,7 @@ template <class Stream>
   if (pageable && request.policy == Pageable::block) return Route::blocked;
   if (facts.runtime_takes_any_memory) return Route::direct;
   // The runtimes block the caller of a copy between two host memories.
-  if (facts.are_both_host()) return choose_host_route(stream);
+  if (facts.are_both_host()) return Route::host_function;
   // CUDA's call for two devices breaks a capture. Its other call can be captured, if the devices
   // can access each other's memory.
   if (facts.are_on_two_devices()) return stream.is_capturing() ? Route::direct : Route::peer;
@@ -69,7 +62,7 @@ template <class Stream>
 template <class Stream>
 [[nodiscard]] Route choose_fallback(const CopyRequest& request, const CopyFacts& facts,
                                     Stream& stream) {
-  if (facts.are_both_host()) return choose_host_route(stream);
+  if (facts.are_both_host()) return Route::host_function;
   if (request.policy == Pageable::refuse) return Route::refused_by_policy;
   if (stream.is_capturing()) return Route::refused_in_capture;
   return request.transfer.bytes() > short_copy_up_to ? Route::staged : Route::short_copy;
@@ -86,7 +79,7 @@ template <class Stream>
 [[nodiscard]] Route choose_route(const FillRequest& request, const CopyFacts& facts,
                                  Stream& stream) {
   if (has_nothing_to_do(request)) return Route::nothing;
-  if (facts.to.kind == MemoryKind::pageable) return choose_host_route(stream);
+  if (facts.to.kind == MemoryKind::pageable) return Route::host_function;
   if (has_runtime_call(request)) return Route::direct;
   return stream.is_capturing() ? Route::refused_in_capture : Route::seeded;
 }

@@ -106,12 +106,9 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
             : "one side is pageable memory, which the policy refuses: use pinned memory, or "
               "the policy 'stage'");
   throw_in_capture(call.slot, call.operation,
-                   facts.are_both_host()
-                       ? "a host function moves the bytes, and the capture was not begun by "
-                         "runnel::capture(), so that no Graph would own it"
-                       : "the host moves the bytes once, at the call, which a graph cannot repeat: "
-                         "use PinnedBuffer and device memory, or "
-                         "Pageable::block, with which the driver holds whoever launches the graph");
+                   "the host moves the bytes once, at the call, which a graph cannot repeat: use "
+                   "PinnedBuffer and device memory, or Pageable::block, with which the driver "
+                   "holds whoever launches the graph");
 }
 
 /// Returns the result, or nothing if the runtime refused the memory. In that case no memory of the
@@ -168,7 +165,7 @@ bool may_be_written(const PlannedCopy& copy) noexcept {
 
 void protect_source(CopyCall& call, void* to, std::size_t bytes) {
   constexpr std::size_t read_at_the_call = std::size_t{32} << 10;  // up to this size
-  if (!call.slot.blocking || bytes > read_at_the_call) [[likely]]
+  if (!may_be_blocking(call.slot) || bytes > read_at_the_call) [[likely]]
     return;
   if (call.are_sources_protected) return;
   if (call.is_capturing() || internal_call([&] { return is_idle(call.slot, call.operation); }))

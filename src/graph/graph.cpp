@@ -196,7 +196,7 @@ void become_node(GraphState& state, const StreamCall& call) {
     throw_error(
         errc::not_supported, launching,
         "a node of the graph is disabled, which a graph within a graph cannot be: enable it first");
-  const std::shared_ptr<GraphFunctions> outer = functions_of_capture(call, "graph");
+  const std::shared_ptr<GraphFunctions> outer = require_own_capture(call, "graph");
   const std::lock_guard lock{state.graph_mutex};
   for (const native::graph_node node : nodes_of(state.graph, launching))
     if (const backend::NodeKind kind = kind_of(node, launching);
@@ -488,7 +488,7 @@ GraphNode last_node(StreamRef stream) {
   const StreamCall call{stream, operation};
   if (!is_capturing(call.slot(), operation))
     throw_error(errc::capture, operation, "the stream is not being captured");
-  const std::shared_ptr<GraphFunctions> functions = functions_of_capture(call, "node");
+  const std::shared_ptr<GraphFunctions> functions = require_own_capture(call, "node");
   GraphNode node;
   call.check(backend::captured_node(call.handle(), node.handle_, node.is_flat_));
   if (node.handle_ == nullptr)

@@ -30,7 +30,7 @@ namespace {
           .handle = slot.handle,
           .device = slot.device,
           .owned = slot.owned,
-          .blocking = slot.blocking,
+          .blocking = blocking_of(slot) != Blocking::no,
           .is_legacy_default = is_legacy_default(slot),
           .is_default = slot.is_default,
           .name = slot.name,

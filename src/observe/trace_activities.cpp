@@ -171,8 +171,9 @@ void start_activities() noexcept try {
 void note_stream(const HookEvent& event) noexcept try {
   Activities& a = activities();
   if (!a.are_collected.load(std::memory_order_acquire)) return;
-  if (event.stream == 0 || event.device < 0 || event.kind == HookKind::stream_ended ||
-      event.kind == HookKind::host_function_run)
+  // The question would break a capture.
+  if (event.stream == 0 || event.device < 0 || event.captured ||
+      event.kind == HookKind::stream_ended || event.kind == HookKind::host_function_run)
     return;
   {
     const std::lock_guard lock{a.mutex};

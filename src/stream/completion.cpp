@@ -34,7 +34,7 @@ Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {
 namespace detail {
 namespace {
 
-constexpr const char* submitting = "enqueue a completion function";
+constexpr const char* submitting = "report the completion of a stream";
 
 /// The scope in which a thread submits a completion. If another thread is submitting to the same
 /// stream, is_alone() is false: the order of the two records is unspecified, so the completion must

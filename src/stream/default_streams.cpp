@@ -25,7 +25,7 @@ constinit sync::Atomic<Slot*> default_slots[max_devices];
 void make_default(Slot& slot, native::stream handle) noexcept {
   slot.handle = handle;
   slot.owned = false;
-  slot.blocking = true;
+  slot.blocking.store(Blocking::yes, std::memory_order_relaxed);
   slot.is_default = true;
 }
 

@@ -144,20 +144,18 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
 }
 
 void EventBase::record_as_node(const StreamCall& call) {
-  const std::shared_ptr<GraphFunctions> graph = functions_of_capture(call, "event");
   EventRef node = enter_graph(call, true);
   const native::event event = node.get();
   node->is_captured.store(false, std::memory_order_relaxed);
-  graph->capture(call, {std::move(node), true});
+  add_to_capture(call, {std::move(node), true});
   call.emit_record(event);
 }
 
 bool Access::is_waited_for_as_node(const EventBase& event, const StreamCall& call) {
   if (!event.options_.external || !is_capturing(call.slot(), call.operation())) return false;
-  const std::shared_ptr<GraphFunctions> graph = functions_of_capture(call, "event");
   EventRef node = event.enter_graph(call, false);
   const native::event awaited = node.get();
-  graph->capture(call, {std::move(node), false});
+  add_to_capture(call, {std::move(node), false});
   call.emit_wait(awaited);
   return true;
 }

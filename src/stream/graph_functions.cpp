@@ -55,12 +55,16 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
   functions_.splice(functions_.end(), fresh);
 }
 
+namespace {
+[[nodiscard]] backend::status add_node(const StreamCall& call, const EventUse& use) noexcept {
+  return use.records ? backend::capture_event_record(use.event.get(), call.handle())
+                     : backend::capture_event_wait(call.handle(), use.event.get());
+}
+}  // namespace
+
 void GraphFunctions::capture(const StreamCall& call, EventUse use) {
   const std::lock_guard lock{capturing_};
-  const EventUse& added = events_.emplace_back(std::move(use));
-  const native::event event = added.event.get();
-  const backend::status s = added.records ? backend::capture_event_record(event, call.handle())
-                                          : backend::capture_event_wait(call.handle(), event);
+  const backend::status s = add_node(call, events_.emplace_back(std::move(use)));
   if (s == backend::ok) return;
   events_.pop_back();
   throw_status(s, call.operation());
@@ -331,17 +335,97 @@ namespace {
 }
 }  // namespace
 
-std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call, const char* what) {
+std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call) {
   std::uint64_t number = 0;
   call.check(backend::stream_capture_number(call.handle(), number));
   if (number == 0) throw_broken_capture(call.operation());
-  OpenCapture capture = find_capture(number);
-  if (capture.functions != nullptr) return std::move(capture.functions);
+  return find_capture(number).functions;
+}
+
+namespace {
+
+[[noreturn]] void throw_without_owner(const StreamCall& call, const char* what) {
   char reason[120];
   std::snprintf(reason, sizeof reason,
                 "the capture was not begun by runnel::capture(), so that no Graph would own the %s",
                 what);
   throw_error(errc::capture, call.operation(), reason);
+}
+
+/// Makes the graph that other code captures own an object, as one of its owners.
+void give_to_graph(const StreamCall& call, std::shared_ptr<void> object, const char* what) {
+  const auto destroy = [](void* owner) {
+    // The runtime calls this where it must not be called itself.
+    const bool outer = std::exchange(in_host_function, true);
+    delete static_cast<std::shared_ptr<void>*>(owner);
+    in_host_function = outer;
+  };
+  const backend::status s =
+      backend::capture_owner(call.handle(), new std::shared_ptr<void>{std::move(object)}, destroy);
+  if (s == backend::ok) return;
+  if (backend::classify(s) != errc::not_supported) throw_status(s, call.operation());
+  backend::forget_error(s);
+  throw_without_owner(call, what);
+}
+
+/// A function of a graph whose launches the library does not see: it may run as long as it lives.
+struct FunctionOfOthers {
+  GraphFunctions::SharedFunction called;
+  bool is_writer = false;
+  explicit FunctionOfOthers(GraphFunctions::SharedFunction function) noexcept
+      : called{std::move(function)} {}
+  FunctionOfOthers(const FunctionOfOthers&) = delete;
+  FunctionOfOthers& operator=(const FunctionOfOthers&) = delete;
+  ~FunctionOfOthers() {
+    if (is_writer) host_writers().end_functions(1);
+  }
+  void begin_writing() noexcept {
+    host_writers().begin_functions(1);
+    is_writer = true;
+  }
+};
+
+struct OwnedObject {
+  Kept* object;
+  explicit OwnedObject(Kept* owned) noexcept : object{owned} {}
+  OwnedObject(const OwnedObject&) = delete;
+  OwnedObject& operator=(const OwnedObject&) = delete;
+  ~OwnedObject() {
+    if (object != nullptr) object->destroy(object);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<GraphFunctions> require_own_capture(const StreamCall& call, const char* what) {
+  std::shared_ptr<GraphFunctions> functions = functions_of_capture(call);
+  if (functions == nullptr) throw_without_owner(call, what);
+  return functions;
+}
+
+void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writer) {
+  if (const auto graph = functions_of_capture(call))
+    return graph->capture(call, std::move(function));
+  function->operation = 0;
+  function->epoch = after_all_completions;
+  const auto shared = std::make_shared<FunctionOfOthers>(GraphFunctions::share(std::move(function)));
+  if (is_writer) shared->begin_writing();
+  give_to_graph(call, shared, "function");
+  call.check(backend::launch_host_func(call.handle(), run_again, shared->called.get()));
+}
+
+void add_to_capture(const StreamCall& call, EventUse use) {
+  if (const auto graph = functions_of_capture(call)) return graph->capture(call, std::move(use));
+  const auto shared = std::make_shared<EventUse>(std::move(use));
+  give_to_graph(call, shared, "event");
+  call.check(add_node(call, *shared));
+}
+
+void add_to_capture(const StreamCall& call, Kept* object) {
+  if (const auto graph = functions_of_capture(call)) return graph->keep(object);
+  const auto owned = std::make_shared<OwnedObject>(nullptr);
+  give_to_graph(call, owned, "object");
+  owned->object = object;
 }
 
 OpenCapture capture_begun_on(StreamUse stream) noexcept {

@@ -32,6 +32,11 @@ struct EventUse {
 /// after the other, so the n-th run of a function belongs to the n-th launch.
 class GraphFunctions {
  public:
+  /// Shared: several launches and several graphs may call the same function.
+  using SharedFunction = std::shared_ptr<HostFunction>;
+  /// Makes the function one of a graph: it does not count as an enqueued one.
+  [[nodiscard]] static SharedFunction share(OwnedFunction function);
+
   GraphFunctions() = default;
   GraphFunctions(const GraphFunctions&) = delete;
   GraphFunctions& operator=(const GraphFunctions&) = delete;
@@ -84,8 +89,6 @@ class GraphFunctions {
   ///@}
 
  private:
-  /// Shared: several launches and several graphs may call the same function.
-  using SharedFunction = std::shared_ptr<HostFunction>;
   struct Function {
     /// The function for launches from number `first` on. Null: none.
     struct Version {
@@ -114,7 +117,6 @@ class GraphFunctions {
     Launches launch;
     SharedFunction function;
   };
-  [[nodiscard]] static SharedFunction share(OwnedFunction function);
   static void run(void* function) noexcept;
   static void call(HostFunction& function, const Launches& launch) noexcept;
   [[nodiscard]] Run begin_run(Function& function) noexcept;
@@ -163,11 +165,22 @@ void number_capture(std::uint64_t announced, std::uint64_t number) noexcept;
 void refuse_in_own_capture(const char* operation);
 /// The open capture with this number.
 [[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
-/// The functions and objects of the graph that the stream's capture builds. Requires: the stream is
-/// being captured. `what` names the object for the error text.
-/// @throws errc::capture if the capture is broken, or was begun by other code
-[[nodiscard]] std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call,
-                                                                   const char* what);
+/// The functions and objects of the graph that the stream's capture builds; null if other code has
+/// begun the capture. Requires: the stream is being captured.
+/// @throws errc::capture if the capture is broken
+[[nodiscard]] std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call);
+/// The same for what needs a Graph. `what` names it for the error text.
+/// @throws also errc::capture if other code has begun the capture
+[[nodiscard]] std::shared_ptr<GraphFunctions> require_own_capture(const StreamCall& call,
+                                                                  const char* what);
+/// @{ Adds a function, the use of an event, or an object to the graph that the stream's capture
+/// builds. If other code has begun the capture, the runtime keeps what the graph owns.
+/// Requires: the stream is being captured. The last one takes ownership unless it throws.
+/// @throws errc::capture if the capture is broken, or if the runtime cannot keep objects
+void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writer);
+void add_to_capture(const StreamCall& call, EventUse use);
+void add_to_capture(const StreamCall& call, Kept* object);
+///@}
 /// The open capture that was begun on the stream.
 [[nodiscard]] OpenCapture capture_begun_on(StreamUse stream) noexcept;
 /// All open captures.

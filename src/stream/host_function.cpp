@@ -54,13 +54,19 @@ InHostFunction::~InHostFunction() {
 
 namespace {
 
-/// Destroys the callable before the stream continues. No exception may reach the runtime, which
-/// calls this.
+/// No exception may reach the runtime, which calls this.
+void call(HostFunction& function, ScopedEvent& event) noexcept {
+  try {
+    function.run(function);
+  } catch (...) {
+    if (Operation* const run = event.operation()) run->failed = true;
+    keep_failure(function.slot, function.id,
+                 {std::current_exception(), function.label, function.epoch});
+  }
+}
+
+/// Destroys the callable before the stream continues.
 void run_and_destroy(OwnedFunction function) noexcept {
-  StreamSlot* const slot = function->slot;
-  const std::uint64_t id = function->id;
-  const std::uint64_t label = function->label;
-  const std::uint64_t epoch = function->epoch;
   std::optional<CountedCall> counted;
   ScopedEvent event;
   if (function->operation != 0) [[unlikely]] {
@@ -68,12 +74,7 @@ void run_and_destroy(OwnedFunction function) noexcept {
     event.begin(about_run(*function));
   }
   const InHostFunction within{function->operation};
-  try {
-    function->run(*function);
-  } catch (...) {
-    if (Operation* const run = event.operation()) run->failed = true;
-    keep_failure(slot, id, {std::current_exception(), label, epoch});
-  }
+  call(*function, event);
   function.reset();
 }
 
@@ -147,7 +148,7 @@ void run_ticket(void* data) noexcept {
 void enqueue(const StreamCall& call, OwnedFunction function) {
   const bool is_writer = std::exchange(function->is_writer, false);
   if (becomes_node(call.slot(), call.operation(), CaptureCase::launch_host_function)) [[unlikely]]
-    return functions_of_capture(call, "function")->capture(call, std::move(function));
+    return add_to_capture(call, std::move(function), is_writer);
   if (is_writer) {
     host_writers().begin_functions(1);
     function->is_writer = true;
@@ -156,6 +157,12 @@ void enqueue(const StreamCall& call, OwnedFunction function) {
 }
 
 }  // namespace
+
+void run_again(void* function) noexcept {
+  const InHostFunction within{0};
+  ScopedEvent unobserved;
+  call(*static_cast<HostFunction*>(function), unobserved);
+}
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   count_function(Count::made_functions);

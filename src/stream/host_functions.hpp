@@ -41,6 +41,10 @@ using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 /// Describes a run of the function. Requires: its launch was observed.
 [[nodiscard]] Operation about_run(const HostFunction& function) noexcept;
 
+/// Runs a function of a graph that other code has captured: what the runtime calls at each launch.
+/// An exception goes to the next wait for the stream on which the function was launched.
+void run_again(void* function) noexcept;
+
 /// Enqueues the function on an internal stream of the device. Returns the function if that fails.
 [[nodiscard]] OwnedFunction try_launch(native::stream stream, int device,
                                        OwnedFunction function) noexcept;

@@ -67,7 +67,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// that orders with it has unfinished work. The runtimes query this stream only. Requires: the
 /// stream's device is current.
 [[nodiscard]] inline bool is_idle(const Slot& slot, const char* operation) {
-  if (!slot.blocking) [[likely]]
+  if (!may_be_blocking(slot)) [[likely]]
     return has_finished(slot, operation);
   if (is_legacy_default(slot)) return default_stream_has_finished(operation);
   return has_finished(slot, operation) && default_stream_has_finished(operation);

@@ -46,7 +46,7 @@ native::stream pick_internal_stream(int device) noexcept {
 }
 
 StreamRef view_internal_stream(native::stream stream, int device) {
-  const NativeStream own{stream, device, false};
+  const NativeStream own{stream, device, Blocking::no};
   Slot* slot = nullptr;
   if (wrap_handle(slot, own, Wrap::view) == Wrapped::needs_slot) {
     Slot* const fresh = take_slot(device);

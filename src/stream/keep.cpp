@@ -17,9 +17,7 @@ constexpr const char* keeping = "keep an object for a stream";
 
 void prepare_to_keep(StreamRef stream) {
   const StreamCall call{stream, keeping};
-  if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
-    static_cast<void>(functions_of_capture(call, "object"));
-  else
+  if (!becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[likely]]
     watcher().start(keeping);
 }
 
@@ -27,7 +25,7 @@ void keep_object(StreamRef stream, Kept* object) {
   {
     const StreamCall call{stream, keeping};
     if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
-      return functions_of_capture(call, "object")->keep(object);
+      return add_to_capture(call, object);
   }
   submit_completion(
       stream, make_completion([object](const Outcome&) noexcept { object->destroy(object); }));

@@ -29,9 +29,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Emits the creation of a stream, or its first use through the library.
 inline void emit_made(const Slot& slot, const char* name) noexcept {
-  emit([&] {
-    return Operation{.kind = OperationKind::stream_made, .name = name, .stream = observed(slot)};
-  });
+  emit([&] { return about(slot, OperationKind::stream_made, name); });
 }
 inline void emit_ended(const Slot& slot, std::uint64_t id) noexcept {
   emit([&] {

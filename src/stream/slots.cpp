@@ -93,7 +93,7 @@ void unlist(Slot& slot, OrphanedSlots& lost) noexcept {
 
 void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
   slot.handle = stream.handle;
-  slot.blocking = stream.blocking;
+  slot.blocking.store(stream.blocking, std::memory_order_relaxed);
   slot.owned = owned;
   slot.references.store(1, std::memory_order_relaxed);
   table.insert(slot);
@@ -115,10 +115,15 @@ void add_reference(Slot& slot, Wrap wrap) noexcept {
     // The last Stream of such a slot ended while the process was exiting.
     const bool is_over =
         each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
-    if (is_over || each.device != stream.device || each.blocking != stream.blocking)
+    const Blocking known = blocking_of(each);
+    const bool is_same_kind = known == stream.blocking || known == Blocking::unknown ||
+                              stream.blocking == Blocking::unknown;
+    if (is_over || each.device != stream.device || !is_same_kind) {
       unlist(each, lost);
-    else
-      found = &each;
+      return;
+    }
+    if (known == Blocking::unknown) each.blocking.store(stream.blocking, std::memory_order_relaxed);
+    found = &each;
   });
   return found;
 }

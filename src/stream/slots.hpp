@@ -121,8 +121,11 @@ struct Slot : StreamSlot {
 struct NativeStream {
   native::stream handle;
   int device;
-  bool blocking;
+  Blocking blocking;
 };
+[[nodiscard]] inline Blocking blocking_if(bool blocking) noexcept {
+  return blocking ? Blocking::yes : Blocking::no;
+}
 
 /// Reserves a free slot of the device. Its id stays 0 until it is published. Call this first, so
 /// that no later step can fail.
@@ -164,6 +167,18 @@ void disown(Slot& slot) noexcept;
 /// thread's default stream.
 [[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept {
   return slot.is_default && slot.thread == nullptr;
+}
+
+[[nodiscard]] inline Blocking blocking_of(const Slot& slot) noexcept {
+  return slot.blocking.load(std::memory_order_relaxed);
+}
+/// The same. Asks the runtime if that is not known and the stream is not being captured. Requires:
+/// the stream's device is current if its handle needs that.
+[[nodiscard]] Blocking learn_blocking(const Slot& slot) noexcept;
+[[nodiscard]] inline bool may_be_blocking(const Slot& slot) noexcept {
+  const Blocking known = blocking_of(slot);
+  return known == Blocking::yes ||
+         (known == Blocking::unknown && learn_blocking(slot) != Blocking::no);
 }
 
 struct LiveStream {

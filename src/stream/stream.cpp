@@ -115,7 +115,7 @@ class SlotReservation {
   native::stream handle{};
   if (part == nullptr) {
     check(backend::stream_create(handle, blocking, priority), operation);
-    return {handle, device, blocking};
+    return {handle, device, blocking_if(blocking)};
   }
   check(backend::stream_create_in(handle, part->native, priority), operation);
   // Each runtime creates only one kind in a partition.
@@ -123,7 +123,7 @@ class SlotReservation {
     succeeded_or_forget(backend::stream_destroy(handle));
     throw_status(s, operation);
   }
-  return {handle, device, blocking};
+  return {handle, device, blocking_if(blocking)};
 }
 
 Slot* create_stream(Device device, const StreamOptions& options) {
@@ -179,9 +179,13 @@ NativeStream native_stream_of(native::stream handle, std::optional<Device> devic
   const int actual = find_device(handle, device);
   if (device && device->ordinal() != actual)
     throw_error(errc::invalid_argument, wrapping, "the stream belongs to another device");
+  bool capturing = false;
+  check(query_capture(handle, capturing), wrapping);
+  if (capturing)
+    return {handle, actual, Blocking::unknown};  // The question would break the capture.
   bool blocking = false;
   check(backend::stream_is_blocking(handle, blocking), wrapping);
-  return {handle, actual, blocking};
+  return {handle, actual, blocking_if(blocking)};
 }
 
 Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap) {
@@ -232,6 +236,16 @@ DefaultMeant default_meant_by(native::stream handle) noexcept {
   if (number <= 1) return DefaultMeant::of_device;
   return number == 2 || handle == backend::per_thread_default_stream() ? DefaultMeant::of_thread
                                                                        : DefaultMeant::none;
+}
+
+Blocking learn_blocking(const Slot& slot) noexcept {
+  const Blocking known = blocking_of(slot);
+  bool blocking = false;
+  if (known != Blocking::unknown || capture_state(slot.handle) != CaptureState::none ||
+      !succeeded_or_forget(backend::stream_is_blocking(slot.handle, blocking)))
+    return known;
+  slot.blocking.store(blocking_if(blocking), std::memory_order_relaxed);
+  return blocking_if(blocking);
 }
 
 void drop_stream(SlotReference reference) noexcept {
@@ -313,6 +327,16 @@ Priority StreamRef::priority() const {
   int priority = 0;
   call.check(backend::stream_priority(call.handle(), priority));
   return priority;
+}
+
+bool StreamRef::is_blocking() const {
+  constexpr const char* operation = "ask whether a stream is blocking";
+  const detail::Blocking known = detail::learn_blocking(detail::live_slot(*this));
+  if (known == detail::Blocking::unknown)
+    detail::throw_error(
+        errc::capture, operation,
+        "the stream was wrapped while it was being captured: ask after the capture");
+  return known == detail::Blocking::yes;
 }
 
 int StreamRef::multiprocessors() const {

@@ -2,8 +2,11 @@
 // Captures and graphs.
 #include <future>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
+#include "../support/foreign_capture.hpp"
 #include "support.hpp"
 
 namespace {
@@ -1139,6 +1142,148 @@ TEST_F(GraphsTwo, ADeviceWhoseStreamHasJoinedACaptureIsProtected) {
   captured.wait_stream(joined);
   EXPECT_EQ(end_capture(captured).node_count(), 1U);
   second.synchronize();
+}
+
+/// Captures that other code has begun, as torch.cuda.graph does. What the library adds runs at each
+/// launch. A runtime without user objects cannot own functions: they are refused then.
+class ForeignGraphs : public Graphs {
+ protected:
+  void SetUp() override {
+    Graphs::SetUp();
+    if (test_support::vendor_function("StreamBeginCapture") == nullptr)
+      GTEST_SKIP() << "every capture is one of the library";
+  }
+  [[nodiscard]] static bool can_own() {
+    return test_support::vendor_function("UserObjectCreate") != nullptr;
+  }
+  /// `work(stream)` is captured and `is_right()` after each of two launches, in each mode; or it is
+  /// refused because nothing would own what it gives to the graph.
+  template <class Work, class Check>
+  void expect_replay(const char* what, bool needs_owner, Work work, Check is_right) {
+    for (const auto mode :
+         {test_support::CaptureMode::global, test_support::CaptureMode::own_thread,
+          test_support::CaptureMode::relaxed}) {
+      SCOPED_TRACE(std::string{what} + ", mode " + std::to_string(static_cast<int>(mode)));
+      test_support::ForeignCapture captured{mode};
+      const auto code = code_of([&] { work(StreamRef::from_native(captured.stream())); });
+      EXPECT_EQ(captured.state(), captured.intact);
+      EXPECT_TRUE(captured.end());
+      if (needs_owner && !can_own()) {
+        EXPECT_EQ(code, errc::capture);
+        continue;
+      }
+      EXPECT_EQ(code, conformance::nothing_thrown);
+      for (const int first : {5, 9}) {
+        number_source(first);
+        std::fill(result->begin(), result->end(), 0);
+        EXPECT_TRUE(captured.replay());
+        EXPECT_TRUE(is_right(first));
+      }
+    }
+  }
+};
+
+TEST_F(ForeignGraphs, WhatIsCapturedRunsAtEachLaunch) {
+  const auto arrived = [&](int first) { return result_is_numbered(first); };
+  std::vector<int> from(count), to(count);
+  int calls = 0;
+  Stream helper;
+  expect_replay("copies", false, [&](StreamRef s) { copy_through(s); }, arrived);
+  expect_replay(
+      "a batch", false,
+      [&](StreamRef s) {
+        const std::size_t half = count / 2 * sizeof(int);
+        const CopyOperation up[] = {
+            {on_device->data(), source->data(), half},
+            {on_device->data() + count / 2, source->data() + count / 2, half}};
+        copy_batch(s, up);
+        copy(s, *result, *on_device);
+      },
+      arrived);
+  expect_replay(
+      "fork and join", false,
+      [&](StreamRef s) {
+        helper.wait_stream(s);
+        copy_through(helper);
+        s.wait_stream(helper);
+      },
+      arrived);
+  expect_replay(
+      "memory of the graph", false,
+      [&](StreamRef s) {
+        DeviceBuffer<int> block{count, s};
+        copy(s, block, *source);
+        copy(s, *result, block);
+      },
+      arrived);
+  expect_replay(
+      "a host function", true,
+      [&](StreamRef s) {
+        copy_through(s);
+        s.launch_host_func([&] { ++calls; });
+      },
+      [&](int first) { return arrived(first) && std::exchange(calls, 0) == 1; });
+  expect_replay(
+      "copies on the host, and a fill", true,
+      [&](StreamRef s) {
+        fill(s, to, 3);
+        copy(s, *result, *source);
+        copy(s, to, from);
+      },
+      [&](int first) {
+        const bool is_right = arrived(first) && to == from;
+        std::fill(from.begin(), from.end(), first);
+        return is_right;
+      });
+}
+
+TEST_F(ForeignGraphs, AnExternalEventAndAKeptObjectLiveAsLongAsTheGraph) {
+  if (!can_own()) GTEST_SKIP() << "nothing would own them";
+  const auto kept = std::make_shared<int>(1);
+  Event external{EventOptions{.external = true}};
+  {
+    test_support::ForeignCapture captured{test_support::CaptureMode::global};
+    {
+      const StreamRef s = StreamRef::from_native(captured.stream());
+      copy_through(s);
+      external.record(s);
+      keep(s, std::shared_ptr<int>{kept});
+      s.launch_host_func([copy = kept] {});
+    }
+    ASSERT_TRUE(captured.end());
+    EXPECT_EQ(kept.use_count(), 3);
+    EXPECT_TRUE(captured.replay());
+    EXPECT_TRUE(captured.replay());
+    EXPECT_TRUE(external.query());
+    external = Event{};  // the graph still owns the native event
+    EXPECT_TRUE(captured.replay());
+    EXPECT_EQ(kept.use_count(), 3);
+  }
+  EXPECT_TRUE(conformance::eventually([&] { return kept.use_count() == 1; }));
+}
+
+TEST_F(ForeignGraphs, AnExceptionReachesTheStreamOfTheCapture) {
+  if (!can_own()) GTEST_SKIP() << "nothing would own the function";
+  test_support::ForeignCapture captured{test_support::CaptureMode::global};
+  const Stream borrowed = Stream::from_native(captured.stream(), Ownership::borrow);
+  borrowed.launch_host_func([] { throw std::runtime_error{"first"}; });
+  ASSERT_TRUE(captured.end());
+  for (int launch = 0; launch < 2; ++launch) {
+    EXPECT_TRUE(captured.replay());
+    EXPECT_THROW(borrowed.synchronize(), std::runtime_error);
+  }
+  borrowed.synchronize();
+}
+
+TEST_F(ForeignGraphs, TheKindOfAStreamIsLearntAfterTheCapture) {
+  test_support::ForeignCapture captured{test_support::CaptureMode::global};
+  const Stream borrowed = Stream::from_native(captured.stream(), Ownership::borrow);
+  EXPECT_EQ(borrowed.device(), device());
+  EXPECT_EQ(code_of([&] { return borrowed.is_blocking(); }), errc::capture);
+  EXPECT_EQ(captured.state(), captured.intact);
+  captured.end();
+  EXPECT_FALSE(borrowed.is_blocking());
+  EXPECT_EQ(StreamRef{borrowed}, StreamRef::from_native(captured.stream()));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <runnel/trace.hpp>
 #include <sstream>
 
+#include "../support/foreign_capture.hpp"
 #include "support.hpp"
 
 namespace {
@@ -701,6 +702,60 @@ INSTANTIATE_TEST_SUITE_P(OwnWaits, NeverHolds,
                                           testing::Values(Where::another_stream,
                                                           Where::during_a_release)),
                          name_of_case);
+
+/// What the operations of `operations` and `own_waits` do in a capture that other code has begun:
+/// the capture goes on, whether they are captured, run beside it, or are refused.
+class ForeignCaptures
+    : public NeverHoldsBase,
+      public testing::WithParamInterface<std::tuple<Operation, test_support::CaptureMode>> {};
+/// They ask for what no capture can record, as the vendors document it.
+constexpr const char* wait_outside[] = {"StreamRef::wait_event",
+                                        "StreamRef::wait_stream"};  // for work that is not captured
+TEST_P(ForeignCaptures, NoOperationBreaksOne) {
+  const auto& [operation, mode] = GetParam();
+  for (const char* const each : wait_outside)
+    if (operation.name == std::string{each}) GTEST_SKIP() << "it would wait for work outside";
+  World w;
+  w.device.synchronize();
+  try {
+    operation.prepare(w);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  w.device.synchronize();
+  test_support::ForeignCapture captured{mode};
+  ASSERT_EQ(captured.began, 0);
+  std::string refusal;
+  try {
+    w.s = StreamRef::from_native(captured.stream());
+    operation.run(w);
+  } catch (const Error& error) {
+    expect_sentence(error);
+    refusal = error.what();
+  }
+  EXPECT_EQ(captured.state(), captured.intact) << refusal;
+  w.s = w.other;
+  static_cast<void>(captured.end());
+}
+[[nodiscard]] std::string name_of_captured(
+    const testing::TestParamInfo<ForeignCaptures::ParamType>& info) {
+  const char* const names[] = {"Global", "OwnThread", "Relaxed"};
+  return name_of(std::get<0>(info.param).name) + "_" +
+         names[static_cast<int>(std::get<1>(info.param))];
+}
+/// None on the host backend, where every capture is one of the library.
+[[nodiscard]] std::vector<test_support::CaptureMode> modes() {
+  using enum test_support::CaptureMode;
+  if (test_support::vendor_function("StreamBeginCapture") == nullptr) return {};
+  return {global, own_thread, relaxed};
+}
+INSTANTIATE_TEST_SUITE_P(Operations, ForeignCaptures,
+                         testing::Combine(testing::ValuesIn(operations),
+                                          testing::ValuesIn(modes())),
+                         name_of_captured);
+INSTANTIATE_TEST_SUITE_P(OwnWaits, ForeignCaptures,
+                         testing::Combine(testing::ValuesIn(own_waits), testing::ValuesIn(modes())),
+                         name_of_captured);
 
 /// In a host function a release cannot wait. Nor may the next call of another thread have to make
 /// it, and wait then.

@@ -21,14 +21,12 @@ constexpr MemoryKind managed = MemoryKind::managed;
 /// Fixed answers of a stream, which note the questions that choose_route() asks.
 struct KnownStream {
   bool capturing = false;
-  bool elsewhere = false;
   bool asked = false;
 
   [[nodiscard]] bool is_capturing() {
     asked = true;
     return capturing;
   }
-  [[nodiscard]] bool is_captured_elsewhere() { return is_capturing() && elsewhere; }
 };
 
 /// Facts of memory that the runtime takes only as it is.
@@ -174,8 +172,7 @@ TEST(Routes, ThePolicyMattersForPageableMemoryOnly) {
 }
 
 TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
-  constexpr KnownStream captured{.capturing = true},
-      elsewhere{.capturing = true, .elsewhere = true};
+  constexpr KnownStream captured{.capturing = true};
   constexpr Sides up{.to = device, .from = pageable}, down{.to = pageable, .from = device};
   constexpr Sides pinned_hosts{.to = pinned, .from = pinned};
   constexpr Sides pageable_hosts{.to = pageable, .from = pageable};
@@ -187,8 +184,6 @@ TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
          captured},
         {"between pageable memories", request_of(bytes), pageable_hosts, Route::host_function,
          captured},
-        {"no graph would own the function", request_of(bytes), pinned_hosts,
-         Route::refused_in_capture, elsewhere},
         {"pinned", request_of(bytes), {.to = device, .from = pinned}, Route::direct, captured},
         {"two devices", request_of(bytes), {.two_devices = true}, Route::direct, captured},
         {"block", request_of(bytes, Pageable::block), up, Route::blocked, captured},
@@ -288,11 +283,6 @@ TEST(Routes, EachKindOfFillHasItsRoute) {
        {.to = pageable},
        Route::host_function,
        {.capturing = true}},
-      {"pageable in another's capture",
-       fill_of(1),
-       {.to = pageable},
-       Route::refused_in_capture,
-       {.capturing = true, .elsewhere = true}},
       {"pageable in a capture, eight bytes",
        fill_of(8),
        {.to = pageable},

@@ -197,6 +197,10 @@ struct EventKind {
 [[nodiscard]] status capture_event_record(native::event, native::stream) noexcept;
 /// Each launch waits at this position for the record that is current when the graph is launched.
 [[nodiscard]] status capture_event_wait(native::stream, native::event) noexcept;
+/// Makes the graph own an object: `destroy(object)` is called, perhaps on a thread of the runtime,
+/// once the graph, its copies and its launches have ended, and also after an error. The runtime
+/// must not be called there. Fails with errc::not_supported if the runtime has no such call.
+[[nodiscard]] status capture_owner(native::stream, void* object, void (*destroy)(void*)) noexcept;
 [[nodiscard]] status event_elapsed(float& milliseconds, native::event start,
                                    native::event stop) noexcept;
 

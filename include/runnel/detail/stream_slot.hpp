@@ -39,12 +39,16 @@ class Atomic {
   T value_;
 };
 
+/// Whether a stream orders with the default stream. `unknown`: it was wrapped while it was being
+/// captured, when the runtime must not be asked.
+enum class Blocking : unsigned char { no, yes, unknown };
+
 struct StreamSlot {
   native::stream handle{};
   Atomic<std::uint64_t> id{0};  // 0 while the slot is unused.
   int device = 0;
   bool owned = false;  // A Stream owns the handle, and destroys it.
-  bool blocking = false;
+  mutable Atomic<Blocking> blocking{Blocking::no};
   // The handle refers to the current device (or thread): make the device current before using it.
   bool is_default = false;
   char name[32] = {};

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../support/foreign_capture.hpp"
 #include "checker.hpp"
 #include "gate.hpp"
 #ifdef SWEEP_COMMUNICATORS
@@ -31,6 +32,7 @@
 namespace {
 using namespace runnel;
 using namespace sweep;
+using test_support::vendor;
 using namespace std::chrono_literals;
 
 constexpr Device first{0};
@@ -1020,14 +1022,6 @@ void pinned_given_back(Checker& c, bool stream_ends) {
 }
 void pinned_given_back_first(Checker& c) { pinned_given_back(c, false); }
 void pinned_given_back_last(Checker& c) { pinned_given_back(c, true); }
-
-/// Calls the vendor's function: these captures are not the library's.
-template <class... Arguments>
-int vendor(const std::string& name, Arguments... arguments) {
-  void* function = dlsym(RTLD_DEFAULT, ("cuda" + name).c_str());
-  if (function == nullptr) function = dlsym(RTLD_DEFAULT, ("hip" + name).c_str());
-  return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
-}
 
 /// Ends the capture of a stream, if a scenario ends early: no device can be waited for until then.
 struct CaptureEnd {

@@ -236,6 +236,9 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
     for (std::size_t i = 0; i < count; ++i) {
       if (sizes[i] == 0) return vendor::invalid_value;
     }
+    // Seen on an H200: a capture cannot record this call.
+    if (const StreamPtr used = state().stream(stream); used != nullptr && used->capturing())
+      return break_capture(*used->capture, vendor::capture_unsupported);
     for (std::size_t i = 0; i < count; ++i) {
       const int code = copy(lock, rows(to[i], sizes[i], sizes[i], 1),
                             rows(from[i], sizes[i], sizes[i], 1), stream);

@@ -186,6 +186,8 @@ int launch(ExecutableGraph& executable, Stream& stream) {
   if (vendor::orders_graph_launches) before.push_back(executable.last);
   engine().submit(stream, start, before);
   const auto end = std::make_shared<Operation>();
+  // The user objects live until the launch is complete.
+  end->run = [graph = executable.graph]() mutable { graph = nullptr; };
   const std::vector<OperationPtr> ends = submit_nodes(*executable.graph, stream.id, {start});
   executable.last = end;
   engine().submit(stream, end, ends);

@@ -27,7 +27,8 @@ struct GraphNode {
 /// A node comes after all nodes that it waits for.
 struct Graph {
   std::vector<GraphNode> nodes;
-  std::uintptr_t handle = 0;  // of a graph within a graph
+  std::uintptr_t handle = 0;                   // of a graph within a graph
+  std::vector<std::shared_ptr<void>> objects;  // user objects, which its copies keep, too
 };
 using GraphPtr = std::shared_ptr<Graph>;
 

@@ -294,6 +294,49 @@ vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, ven
   });
 }
 
+#if defined STANDIN_CUDA || HIP_VERSION >= 50300000
+// An object has one reference, which a graph takes over.
+vendor::Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(HostFn_t) destroy,
+                                    unsigned int references, unsigned int flags) {
+  return call(Call::makes, [&](Lock&) {
+    if (object == nullptr || destroy == nullptr || references != 1 ||
+        flags != API(UserObjectNoDestructorSync))
+      return vendor::invalid_value;
+    const auto destroy_elsewhere = [destroy](void* owned) {
+      // CUDA calls it on a thread of its own, where the runtime may not be called.
+      std::thread{[=] {
+        inside_host_function() = true;
+        destroy(owned);
+      }}.detach();
+    };
+    *object =
+        reinterpret_cast<API(UserObject_t)>(new std::shared_ptr<void>{data, destroy_elsewhere});
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int references) {
+  return call(Call::releases, [&](Lock&) {
+    if (references != 1) return vendor::invalid_value;
+    delete reinterpret_cast<std::shared_ptr<void>*>(object);
+    return vendor::ok;
+  });
+}
+
+vendor::Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t) object,
+                                         unsigned int references, unsigned int flags) {
+  return call(Call::makes, [&](Lock&) {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || references != 1 || flags != API(GraphUserObjectMove))
+      return vendor::invalid_value;
+    const std::unique_ptr<std::shared_ptr<void>> moved{
+        reinterpret_cast<std::shared_ptr<void>*>(object)};
+    graph->objects.push_back(*moved);
+    return vendor::ok;
+  });
+}
+#endif
+
 vendor::Error API(GraphLaunch)(vendor::Executable handle, vendor::StreamHandle on) {
   return call([&](Lock&) -> int {
     const ExecutablePtr executable = executable_of(handle);

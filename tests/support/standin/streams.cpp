@@ -168,6 +168,8 @@ vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* fla
     if (handle == nullptr && !vendor::null_stream_has_flags) return vendor::invalid_value;
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return vendor::invalid_handle;
+    if (vendor::flags_break_capture && stream->capturing())
+      return break_capture(*stream->capture, vendor::capture_unsupported);
     *flags = stream->kind == StreamKind::independent ? 1 : 0;
     return vendor::ok;
   });
@@ -184,7 +186,12 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 
 #if CUDART_VERSION >= 12080
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
-  return call([&](Lock&) { return device_of(handle, *device); });
+  return call([&](Lock&) -> int {
+    const StreamPtr stream = state().stream(handle);
+    if (stream != nullptr && stream->capturing())
+      return break_capture(*stream->capture, vendor::capture_unsupported);
+    return device_of(handle, *device);
+  });
 }
 #endif
 

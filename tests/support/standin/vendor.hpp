@@ -40,6 +40,8 @@ inline constexpr bool running_graphs_may_be_destroyed = true;
 inline constexpr bool orders_graph_launches = true;
 inline constexpr bool captures_allocations = true;
 inline constexpr bool destroyed_fork_breaks_capture = true;
+// Seen on an H200, in each capture mode; so does cudaStreamGetDevice.
+inline constexpr bool flags_break_capture = true;
 using Attribute = cudaDeviceAttr;
 using MemoryPoolAttribute = cudaMemPoolAttr;
 #else
@@ -53,6 +55,7 @@ inline constexpr bool running_graphs_may_be_destroyed = false;
 inline constexpr bool orders_graph_launches = false;
 inline constexpr bool captures_allocations = HIP_VERSION >= 50500000;
 inline constexpr bool destroyed_fork_breaks_capture = false;
+inline constexpr bool flags_break_capture = false;
 using Attribute = hipDeviceAttribute_t;
 using MemoryPoolAttribute = hipMemPoolAttr;
 #endif

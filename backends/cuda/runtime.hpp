@@ -184,21 +184,6 @@ inline constexpr auto graph_add_event_wait = &cudaGraphAddEventWaitNode;
 inline constexpr auto graph_destroy_node = &cudaGraphDestroyNode;
 using host_function_arguments = cudaHostNodeParams;
 inline constexpr auto graph_get_host_function = &cudaGraphHostNodeGetParams;
-using copy_arguments = cudaMemcpy3DParms;
-// The runtime returns the arguments of each copy node.
-inline bool last_copy_was_flat() noexcept { return true; }
-inline constexpr auto graph_get_copy = &cudaGraphMemcpyNodeGetParams;
-inline constexpr auto graph_executable_set_copy = &cudaGraphExecMemcpyNodeSetParams;
-inline constexpr auto graph_set_copy = &cudaGraphMemcpyNodeSetParams;
-using fill_arguments = cudaMemsetParams;
-inline constexpr auto graph_get_fill = &cudaGraphMemsetNodeGetParams;
-inline constexpr auto graph_executable_set_fill = &cudaGraphExecMemsetNodeSetParams;
-inline constexpr auto graph_set_fill = &cudaGraphMemsetNodeSetParams;
-using kernel_arguments = cudaKernelNodeParams;
-inline constexpr auto graph_get_kernel = &cudaGraphKernelNodeGetParams;
-inline constexpr auto graph_executable_set_kernel = &cudaGraphExecKernelNodeSetParams;
-inline constexpr auto graph_set_kernel = &cudaGraphKernelNodeSetParams;
-inline constexpr auto graph_enable_node = &cudaGraphNodeSetEnabled;
 inline constexpr graph_node_type node_graph = cudaGraphNodeTypeGraph;
 inline constexpr error out_of_memory = cudaErrorMemoryAllocation;
 inline constexpr auto graph_add_graph = &cudaGraphAddChildGraphNode;

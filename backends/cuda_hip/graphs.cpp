@@ -83,14 +83,6 @@ status graph_instantiate(native::executable_graph& executable, native::graph gra
   return rt::graph_instantiate(&executable, graph, rt::free_at_next_launch);
 }
 
-status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
-  rt::Captured capture;
-  const status s = rt::find_capture(stream, capture);
-  node = capture.count == 1 ? capture.before[0] : nullptr;
-  is_flat = rt::last_copy_was_flat();
-  return s;
-}
-
 namespace {
 
 struct Relinked {
@@ -128,8 +120,8 @@ status relink_node(native::graph_node node, const Relinked& how) noexcept {
 
 }  // namespace
 
-status capture_graph(native::stream stream, native::graph graph, native::executable_graph,
-                     Relink relink, void* context) noexcept {
+status capture_graph(native::stream stream, native::graph graph, Relink relink,
+                     void* context) noexcept {
   return capture_node(stream, [&](native::graph_node* node, auto... position) {
     const rt::error e = rt::graph_add_graph(node, position..., graph);
     if (e != rt::error{}) return e;
@@ -137,51 +129,6 @@ status capture_graph(native::stream stream, native::graph graph, native::executa
     if (relinked != rt::error{}) static_cast<void>(rt::graph_destroy_node(*node));
     return relinked;
   });
-}
-
-status graph_host_function(native::graph_node node, void (*&function)(void*),
-                           void*& data) noexcept {
-  rt::host_function_arguments found{};
-  const status s = rt::graph_get_host_function(node, &found);
-  function = found.fn;
-  data = found.userData;
-  return s;
-}
-
-namespace {
-/// Also changes the node of the graph: another graph may later include this graph.
-template <class Arguments>
-[[nodiscard]] status change(
-    native::executable_graph executable, native::graph_node node, native::graph_node from,
-    rt::error (*get)(native::graph_node, Arguments*),
-    rt::error (*set)(native::executable_graph, native::graph_node, const Arguments*),
-    rt::error (*set_in_graph)(native::graph_node, const Arguments*)) noexcept {
-  Arguments found{};
-  status s = get(from, &found);
-  if (s == ok) s = set(executable, node, &found);
-  if (s == ok) s = set_in_graph(node, &found);
-  return s;
-}
-}  // namespace
-
-status graph_change_node(native::executable_graph executable, native::graph_node node,
-                         native::graph_node from, NodeKind kind) noexcept {
-  switch (kind) {
-    case NodeKind::copy:
-      return change<rt::copy_arguments>(executable, node, from, rt::graph_get_copy,
-                                        rt::graph_executable_set_copy, rt::graph_set_copy);
-    case NodeKind::fill:
-      return change<rt::fill_arguments>(executable, node, from, rt::graph_get_fill,
-                                        rt::graph_executable_set_fill, rt::graph_set_fill);
-    default:
-      return change<rt::kernel_arguments>(executable, node, from, rt::graph_get_kernel,
-                                          rt::graph_executable_set_kernel, rt::graph_set_kernel);
-  }
-}
-
-status graph_enable_node(native::executable_graph executable, native::graph_node node,
-                         bool enabled) noexcept {
-  return rt::graph_enable_node(executable, node, enabled ? 1 : 0);
 }
 
 status graph_update(native::executable_graph executable, native::graph graph) noexcept {

@@ -47,15 +47,6 @@ inline hipError_t hip_graph_keep(hipGraph_t graph, void* object, void (*destroy)
 #endif
 }
 
-/// The last copy that this thread has enqueued. Without bytes if that was not a copy of contiguous
-/// bytes.
-struct FlatCopy {
-  void* to = nullptr;
-  const void* from = nullptr;
-  std::size_t bytes = 0;
-};
-inline thread_local constinit FlatCopy last_flat_copy{};
-
 /// Makes the stream wait for the last work of all other streams of its capture. `joined`: whether
 /// there was unjoined work.
 inline hipError_t join_all(hipStream_t stream, const Captured& capture, bool& joined) noexcept {

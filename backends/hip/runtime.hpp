@@ -371,46 +371,6 @@ inline error graph_get_host_function(native::graph_node node,
                                      host_function_arguments* found) noexcept {
   return hipCUDAErrorTohipError(cudaGraphHostNodeGetParams(node, found));
 }
-using copy_arguments = cudaMemcpy3DParms;
-// The runtime returns the arguments of each copy node.
-inline bool last_copy_was_flat() noexcept { return true; }
-inline error graph_get_copy(native::graph_node node, copy_arguments* found) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphMemcpyNodeGetParams(node, found));
-}
-inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node,
-                                       const copy_arguments* given) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphExecMemcpyNodeSetParams(executable, node, given));
-}
-inline error graph_set_copy(native::graph_node node, const copy_arguments* given) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphMemcpyNodeSetParams(node, given));
-}
-using fill_arguments = cudaMemsetParams;
-inline error graph_get_fill(native::graph_node node, fill_arguments* found) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphMemsetNodeGetParams(node, found));
-}
-inline error graph_executable_set_fill(native::executable_graph executable, native::graph_node node,
-                                       const fill_arguments* given) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphExecMemsetNodeSetParams(executable, node, given));
-}
-inline error graph_set_fill(native::graph_node node, const fill_arguments* given) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphMemsetNodeSetParams(node, given));
-}
-using kernel_arguments = cudaKernelNodeParams;
-inline error graph_get_kernel(native::graph_node node, kernel_arguments* found) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphKernelNodeGetParams(node, found));
-}
-inline error graph_executable_set_kernel(native::executable_graph executable,
-                                         native::graph_node node,
-                                         const kernel_arguments* given) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphExecKernelNodeSetParams(executable, node, given));
-}
-inline error graph_set_kernel(native::graph_node node, const kernel_arguments* given) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphKernelNodeSetParams(node, given));
-}
-inline error graph_enable_node(native::executable_graph executable, native::graph_node node,
-                               unsigned int enabled) noexcept {
-  return hipCUDAErrorTohipError(cudaGraphNodeSetEnabled(executable, node, enabled));
-}
 inline constexpr graph_node_type node_graph = cudaGraphNodeTypeGraph;
 inline constexpr error out_of_memory = hipErrorOutOfMemory;
 inline constexpr auto graph_add_graph = translated<&cudaGraphAddChildGraphNode>;
@@ -459,38 +419,6 @@ inline constexpr auto graph_add_event_wait = &hipGraphAddEventWaitNode;
 inline constexpr auto graph_destroy_node = &hipGraphDestroyNode;
 using host_function_arguments = hipHostNodeParams;
 inline constexpr auto graph_get_host_function = &hipGraphHostNodeGetParams;
-// AMD's runtime reports neither the arguments of a contiguous copy's node, nor whether a node is
-// one.
-using copy_arguments = FlatCopy;
-inline bool last_copy_was_flat() noexcept { return last_flat_copy.bytes > 0; }
-inline error graph_get_copy(native::graph_node, copy_arguments* found) noexcept {
-  *found = last_flat_copy;
-  return found->bytes > 0 ? hipSuccess : hipErrorInvalidValue;
-}
-inline error graph_executable_set_copy(native::executable_graph executable, native::graph_node node,
-                                       const copy_arguments* copy) noexcept {
-  return hipGraphExecMemcpyNodeSetParams1D(executable, node, copy->to, copy->from, copy->bytes,
-                                           hipMemcpyDefault);
-}
-inline error graph_set_copy(native::graph_node node, const copy_arguments* copy) noexcept {
-  return hipGraphMemcpyNodeSetParams1D(node, copy->to, copy->from, copy->bytes, hipMemcpyDefault);
-}
-using fill_arguments = hipMemsetParams;
-inline constexpr auto graph_get_fill = &hipGraphMemsetNodeGetParams;
-inline constexpr auto graph_executable_set_fill = &hipGraphExecMemsetNodeSetParams;
-inline constexpr auto graph_set_fill = &hipGraphMemsetNodeSetParams;
-using kernel_arguments = hipKernelNodeParams;
-inline constexpr auto graph_get_kernel = &hipGraphKernelNodeGetParams;
-inline constexpr auto graph_executable_set_kernel = &hipGraphExecKernelNodeSetParams;
-inline constexpr auto graph_set_kernel = &hipGraphKernelNodeSetParams;
-#if HIP_VERSION >= 50600000
-inline constexpr auto graph_enable_node = &hipGraphNodeSetEnabled;
-#else
-inline error graph_enable_node(native::executable_graph, native::graph_node,
-                               unsigned int) noexcept {
-  return hipErrorNotSupported;
-}
-#endif
 inline constexpr graph_node_type node_graph = hipGraphNodeTypeGraph;
 inline constexpr error out_of_memory = hipErrorOutOfMemory;
 inline constexpr auto graph_add_graph = &hipGraphAddChildGraphNode;
@@ -657,17 +585,11 @@ inline error pointer_get_attributes(memory_type* type, int* device, const void* 
 inline constexpr auto copy_default = hipMemcpyDefault;
 inline error copy_async(void* to, const void* from, std::size_t bytes,
                         native::stream stream) noexcept {
-#ifndef __HIP_PLATFORM_NVIDIA__
-  last_flat_copy = {to, from, bytes};
-#endif
   return hipMemcpyAsync(to, from, bytes, copy_default, stream);
 }
 inline error copy_2d_async(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                            std::size_t width, std::size_t height, hipMemcpyKind kind,
                            native::stream stream) noexcept {
-#ifndef __HIP_PLATFORM_NVIDIA__
-  last_flat_copy = {};
-#endif
   return hipMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, stream);
 }
 inline constexpr auto copy_peer_async = &hipMemcpyPeerAsync;

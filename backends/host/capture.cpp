@@ -144,16 +144,6 @@ std::optional<backend::status> capture_allocation(native::host_stream& stream, v
   return backend::ok;
 }
 
-const native::host_graph_node* last_node(const native::host_stream& stream) noexcept {
-  const std::lock_guard lock{captures_mutex};
-  if (stream.capture == nullptr) return nullptr;
-  const std::vector<GraphWork::Step>& steps = stream.capture->work->steps;
-  const auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const GraphWork::Step& step) {
-    return step.chain == stream.chain;
-  });
-  return last == steps.rend() ? nullptr : last->node;
-}
-
 backend::status capture_mark(const native::host_stream& stream, CapturedMark& mark) {
   const std::lock_guard lock{captures_mutex};
   const std::shared_ptr<Capture> capture = stream.capture;

@@ -112,8 +112,6 @@ void leave_capture(native::host_stream& stream) noexcept;
 /// @throws std::bad_alloc; the caller then keeps `block`
 [[nodiscard]] std::optional<backend::status> capture_allocation(native::host_stream& stream,
                                                                 void* block);
-/// The last step of the stream's chain if it is a node; else null.
-[[nodiscard]] const native::host_graph_node* last_node(const native::host_stream& stream) noexcept;
 /// Sets `mark` to the stream's position in its capture, if there is one.
 [[nodiscard]] backend::status capture_mark(const native::host_stream& stream, CapturedMark& mark);
 /// Orders later work of the stream after the mark. The stream joins the mark's capture.

@@ -24,14 +24,8 @@ struct Submission {
 };
 
 struct Plan {
-  struct Node {
-    const native::host_graph_node* handle;  // in the graph
-    // The present arguments of the node, after changes.
-    std::shared_ptr<const native::host_graph_node> does;
-    bool is_enabled = true;
-  };
   std::shared_ptr<const GraphWork> work;  // owns the nodes
-  std::vector<Node> nodes;
+  std::vector<const native::host_graph_node*> nodes;
   std::vector<Submission> submissions;
   std::size_t chains = 1;
 };
@@ -45,7 +39,6 @@ class Planner {
     close(0, !plan_.submissions.empty());  // its number marks the end of the launch
     plan_.work = work;
     plan_.chains = open_.size();
-    for (Plan::Node& node : plan_.nodes) node.does = {work, node.handle};
   }
   [[nodiscard]] Plan take() { return std::move(plan_); }
 
@@ -104,7 +97,7 @@ class Planner {
     std::vector<const native::host_graph_node*>& open = open_[chain];
     if (open.empty() && !always) return;
     const std::size_t first = plan_.nodes.size();
-    for (const native::host_graph_node* const node : open) plan_.nodes.push_back({node, {}});
+    plan_.nodes.insert(plan_.nodes.end(), open.begin(), open.end());
     open.clear();
     plan_.submissions.push_back({chain, first, plan_.nodes.size()});
   }
@@ -150,8 +143,7 @@ struct RunNodes {
   std::size_t first, last;
   void operator()() const noexcept {
     for (std::size_t i = first; i < last; ++i)
-      if (const Plan::Node& node = plan->nodes[i]; node.is_enabled && node.does->run)
-        node.does->run();
+      if (plan->nodes[i]->run) plan->nodes[i]->run();
   }
 };
 
@@ -221,27 +213,10 @@ void launch(native::host_executable_graph& graph, native::host_stream& stream) {
   }
 }
 
-/// Changes a node from the next launch on. Running launches keep their plan.
-template <class Change>
-[[nodiscard]] backend::status change_plan(native::host_executable_graph& graph,
-                                          const native::host_graph_node* handle,
-                                          const Change& change) {
-  auto changed = std::make_shared<Plan>(*graph.plan);
-  const auto node = std::find_if(changed->nodes.begin(), changed->nodes.end(),
-                                 [=](const Plan::Node& each) { return each.handle == handle; });
-  if (node == changed->nodes.end()) return invalid_argument;
-  change(*node);
-  graph.plan = std::move(changed);
-  return backend::ok;
-}
-
-/// Copies the present work of a graph, for the graph that includes it.
+/// Copies the work of a graph, for the graph that includes it.
 class Snapshot {
  public:
-  Snapshot(const Plan& plan, backend::Relink relink, void* context)
-      : relink_{relink}, context_{context} {
-    for (const Plan::Node& node : plan.nodes) now_[node.handle] = node.does.get();
-  }
+  Snapshot(backend::Relink relink, void* context) : relink_{relink}, context_{context} {}
   [[nodiscard]] std::shared_ptr<const GraphWork> of(const GraphWork& work) const {
     auto copy = std::make_shared<GraphWork>();
     copy->chains = work.chains;
@@ -253,8 +228,7 @@ class Snapshot {
 
  private:
   [[nodiscard]] native::host_graph_node of(const native::host_graph_node& node) const {
-    const auto found = now_.find(&node);
-    native::host_graph_node now = found == now_.end() ? node : *found->second;
+    native::host_graph_node now = node;
     if (now.child != nullptr) now.child = of(*now.child);
     if (now.function == nullptr) return now;
     now.data = relink_(context_, now.function, now.data);
@@ -262,7 +236,6 @@ class Snapshot {
     return now;
   }
 
-  std::map<const native::host_graph_node*, const native::host_graph_node*> now_;
   backend::Relink relink_;
   void* context_;
 };
@@ -379,45 +352,13 @@ status capture_owner(native::stream, void* object, void (*destroy)(void*)) noexc
   return destroy(object), host::status_of(errc::not_supported);
 }
 
-status captured_node(native::stream stream, native::graph_node& node, bool& is_flat) noexcept {
-  is_flat = true;  // Each copy can take the arguments of any other copy.
-  return catch_bad_alloc([&] {
-    node = handle_of(host::last_node(host::resolve(stream)));
-    return ok;
-  });
-}
-
-status capture_graph(native::stream stream, native::graph graph,
-                     native::executable_graph executable, Relink relink, void* context) noexcept {
+status capture_graph(native::stream stream, native::graph graph, Relink relink,
+                     void* context) noexcept {
   return catch_bad_alloc([&] {
     native::host_graph_node node{.kind = NodeKind::graph, .run = {}};
-    node.child = host::Snapshot{*executable->plan, relink, context}.of(*graph->work);
+    node.child = host::Snapshot{relink, context}.of(*graph->work);
     return host::capture_node(host::resolve(stream), std::move(node))
         .value_or(host::status_of(errc::capture));
-  });
-}
-
-status graph_host_function(native::graph_node node, void (*&function)(void*),
-                           void*& data) noexcept {
-  function = node->function;
-  data = node->data;
-  return ok;
-}
-
-status graph_change_node(native::executable_graph executable, native::graph_node node,
-                         native::graph_node from, NodeKind) noexcept {
-  return catch_bad_alloc([&] {
-    return host::change_plan(*executable, node,
-                             [does = std::make_shared<const native::host_graph_node>(*from)](
-                                 host::Plan::Node& each) { each.does = does; });
-  });
-}
-
-status graph_enable_node(native::executable_graph executable, native::graph_node node,
-                         bool enabled) noexcept {
-  return catch_bad_alloc([&] {
-    return host::change_plan(*executable, node,
-                             [=](host::Plan::Node& each) { each.is_enabled = enabled; });
   });
 }
 

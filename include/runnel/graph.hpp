@@ -24,33 +24,6 @@ struct GraphState;
 class CaptureGuard;
 }  // namespace detail
 
-/// A node of a graph, as returned by last_node(): an operation whose arguments can be changed. It
-/// is a plain value that owns nothing.
-class GraphNode {
- public:
-  /// No node.
-  GraphNode() noexcept = default;
-  /// Whether there is a node.
-  [[nodiscard]] bool is_valid() const noexcept { return handle_ != nullptr; }
-  /// The vendor's handle, which is valid until the graph is destroyed or updated as a whole. It is
-  /// for functions that only the runtime has, such as setting new parameters of a kernel by
-  /// `cudaGraphExecKernelNodeSetParams(graph.native_executable(), node.native(), &parameters)`.
-  [[nodiscard]] native::graph_node native() const noexcept { return handle_; }
-
- private:
-  friend class Graph;
-  friend GraphNode last_node(StreamRef stream);
-  native::graph_node handle_{};
-  std::uint64_t capture_ = 0;
-  bool is_flat_ = false;
-};
-/// Returns the node of the last operation that was submitted to the captured stream: a copy, a
-/// fill, a kernel, a host function or an event. Call it on the thread that submitted the operation,
-/// before anything else is submitted. @throws errc::capture if the stream is not being captured by
-/// the library; errc::invalid_argument if the last operation was a wait that joins streams, or if
-/// there was none. After a wait, CUDA and HIP may instead return the node that it waits for
-[[nodiscard]] GraphNode last_node(StreamRef stream);
-
 /// Owns a graph. The memory that its work uses must live as long as the graph, except memory that
 /// was allocated in the capture. Several threads may launch one graph; its launches run one after
 /// the other. Using a moved-from graph throws `errc::invalid_handle`.
@@ -82,9 +55,9 @@ class Graph {
   /// Requires: the program orders launches of this graph and launches of graphs that contain it, if
   /// they use the same memory.
   /// @throws errc::invalid_argument for a stream of another device; in a capture
-  /// errc::not_supported if memory is allocated or freed in the graph or a node is disabled, and
-  /// errc::capture if other code has begun the capture. Only CUDA may then take a graph as a node
-  /// that has neither host functions nor external events nor objects that were passed to keep().
+  /// errc::not_supported if memory is allocated or freed in the graph, and errc::capture if other
+  /// code has begun the capture. Only CUDA may then take a graph as a node that has neither host
+  /// functions nor external events nor objects that were passed to keep().
   void launch(StreamRef stream) const;
   /// The same on the current stream.
   void launch() const { launch(current_stream()); }
@@ -97,24 +70,6 @@ class Graph {
   /// @throws as capture(); errc::invalid_argument for a stream of another device
   template <std::invocable F>
   bool update(StreamRef stream, F&& work);
-
-  /// Sets new arguments of one node, which may be a copy, a fill, a host function or a kernel.
-  /// `work()` is captured on the stream as by `capture()`, and must be one operation of that kind:
-  /// `graph.update(stream, node, [&] { copy(stream, x, other); })`. Launches that were enqueued
-  /// before keep the old arguments. A host function that is replaced is destroyed after the last
-  /// launch that calls it. Objects that `work()` passes to keep() live as long as the graph.
-  /// @throws as capture(); errc::invalid_handle if the node is of another graph, or of the work
-  /// before an update() of the whole graph; errc::invalid_argument for other work;
-  /// errc::not_supported for changes that the runtime cannot make: other kinds of memory, other
-  /// forms of a copy, or a 2D fill of another size; also for a host function that other code has
-  /// passed to the runtime. The node is unchanged then
-  template <std::invocable F>
-  void update(StreamRef stream, GraphNode node, F&& work);
-  /// Disables a node, or enables it again: a disabled copy, fill, kernel or host function does
-  /// nothing, from the next launch on. Launches that were enqueued before are not affected. @throws
-  /// errc::invalid_handle as update(); errc::not_supported for other nodes, for a host function
-  /// that other code has passed to the runtime, and on HIP before 5.6 for all but host functions
-  void set_enabled(GraphNode node, bool enabled);
 
   /// The number of operations in the graph.
   [[nodiscard]] std::size_t node_count() const;
@@ -136,7 +91,6 @@ class Graph {
   explicit Graph(detail::GraphState* state) noexcept;
   [[nodiscard]] detail::GraphState& require(const char* operation) const;
   [[nodiscard]] bool take(Graph fresh);  // Requires: `fresh` is not instantiated.
-  void change(GraphNode node, GraphNode from, Graph fresh);
   void drop() noexcept;
 
   detail::GraphState* state_ = nullptr;
@@ -203,16 +157,6 @@ template <std::invocable F>
 [[nodiscard]] Graph capture(StreamRef stream, F&& work) {
   return detail::CaptureGuard::instantiated(
       detail::CaptureGuard{stream}.record(std::forward<F>(work)));
-}
-
-template <std::invocable F>
-void Graph::update(StreamRef stream, GraphNode node, F&& work) {
-  GraphNode from;
-  Graph fresh = detail::CaptureGuard{stream}.record([&] {
-    std::forward<F>(work)();
-    from = last_node(stream);
-  });
-  change(node, from, std::move(fresh));
 }
 
 template <std::invocable F>

@@ -41,9 +41,7 @@ struct GraphState {
   StreamPoint last{};  // the last launch's stream, as an open point; empty before the first launch
   // The runtime does not order the next launch after the last one if their streams differ.
   bool is_unordered = false;
-  std::vector<native::graph_node> disabled{};
-  bool is_changed = false;  // A node has other arguments than in the capture, or is disabled.
-  EventRef end{};           // recorded after the last launch; empty if nothing was recorded
+  EventRef end{};  // recorded after the last launch; empty if nothing was recorded
 };
 
 namespace {
@@ -189,13 +187,9 @@ void note_use(GraphState& state, StreamUse stream) {
   state.last = StreamPoint{stream};
 }
 
-/// Adds the graph, in its present state, as a node to the graph that the stream is being captured
+/// Adds the graph as a node to the graph that the stream is being captured
 /// into.
 void become_node(GraphState& state, const StreamCall& call) {
-  if (!state.disabled.empty())
-    throw_error(
-        errc::not_supported, launching,
-        "a node of the graph is disabled, which a graph within a graph cannot be: enable it first");
   const std::shared_ptr<GraphFunctions> outer = require_own_capture(call, "graph");
   const std::lock_guard lock{state.graph_mutex};
   for (const native::graph_node node : nodes_of(state.graph, launching))
@@ -205,7 +199,7 @@ void become_node(GraphState& state, const StreamCall& call) {
           errc::not_supported, launching,
           "memory is allocated or freed in the graph, which a graph within a graph cannot do");
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
-  outer->capture(call, *state.functions, state.graph, state.executable);
+  outer->capture(call, *state.functions, state.graph);
 }
 
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does
@@ -303,45 +297,9 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
   return "other";
 }
 
-/// The argument that a host function's node passes to GraphFunctions::run().
-[[nodiscard]] const void* data_of(native::graph_node node, const char* operation) {
-  void (*function)(void*) = nullptr;
-  void* data = nullptr;
-  check(backend::graph_host_function(node, function, data), operation);
-  return data;
-}
-
-[[nodiscard]] bool can_be_disabled(backend::NodeKind kind) noexcept {
-  using enum backend::NodeKind;
-  return kind == copy || kind == fill || kind == kernel || kind == host_function;
-}
-
-[[nodiscard]] GraphState& require_node(GraphState& state, std::uint64_t capture,
-                                       const char* operation) {
-  if (capture == state.functions->number()) return state;
-  throw_error(errc::invalid_handle, operation,
-              "the node is of another graph, or of what the graph was before an update");
-}
-
-void change_native(const GraphState& state, native::graph_node node, native::graph_node from,
-                   backend::NodeKind kind, const char* operation) {
-  const backend::status s = internal_call(state.device, operation, [&] {
-    return backend::graph_change_node(state.executable, node, from, kind);
-  });
-  if (s == backend::ok) return;
-  if (backend::classify(s) != errc::invalid_argument) throw_status(s, operation);
-  const char* const name = backend::error_name(s);
-  backend::forget_error(s);
-  throw_error(errc::not_supported, operation,
-              "the runtime cannot give the node such arguments: capture the work again", s, name);
-}
-
 /// Moves the work of `now` into the executable graph of `old`. False if the runtime cannot do that.
-/// Also false if the caller has a handle to a node of the new work, which must stay valid, or has
-/// changed nodes of the old one.
 [[nodiscard]] bool update_executable(const GraphState& old, const GraphState& now,
                                      const char* operation) {
-  if (now.functions->has_given_nodes() || old.is_changed) return false;
   const backend::status s = internal_call(
       old.device, operation, [&] { return backend::graph_update(old.executable, now.graph); });
   if (s == backend::ok) return true;
@@ -480,70 +438,6 @@ bool Graph::take(Graph fresh) {
   now.end = old.end.share();
   std::swap(state_, fresh.state_);
   return is_same;
-}
-
-GraphNode last_node(StreamRef stream) {
-  using namespace detail;
-  constexpr const char* operation = "find a node of a graph";
-  const StreamCall call{stream, operation};
-  if (!is_capturing(call.slot(), operation))
-    throw_error(errc::capture, operation, "the stream is not being captured");
-  const std::shared_ptr<GraphFunctions> functions = require_own_capture(call, "node");
-  GraphNode node;
-  call.check(backend::captured_node(call.handle(), node.handle_, node.is_flat_));
-  if (node.handle_ == nullptr)
-    throw_error(
-        errc::invalid_argument, operation,
-        "the last thing that the stream was given is no operation: ask right after the operation");
-  node.capture_ = functions->number();
-  functions->note_given_node();
-  return node;
-}
-
-void Graph::change(GraphNode node, GraphNode from, Graph fresh) {
-  using namespace detail;
-  constexpr const char* operation = "change a node of a graph";
-  GraphState& state = require_node(require(operation), node.capture_, operation);
-  GraphState& other = fresh.require(operation);
-  if (state.device != other.device)
-    throw_error(errc::invalid_argument, operation,
-                "the stream is of another device than the graph");
-  const backend::NodeKind kind = kind_of(node.handle_, operation);
-  if (fresh.node_count() != 1 || kind_of(from.handle_, operation) != kind)
-    throw_error(errc::invalid_argument, operation,
-                "the work has to be one operation of the same kind as the node");
-  const std::lock_guard lock{state.launching};
-  if (kind == backend::NodeKind::host_function)
-    state.functions->change(data_of(node.handle_, operation), *other.functions, operation);
-  else if (!can_be_disabled(kind) ||
-           (kind == backend::NodeKind::copy && !(node.is_flat_ && from.is_flat_)))
-    throw_error(errc::not_supported, operation,
-                "the runtime has no such call: capture the work again, or update() all of it");
-  else
-    change_native(state, node.handle_, from.handle_, kind, operation);
-  state.is_changed = true;
-  state.functions->take_kept(*other.functions);
-}
-
-void Graph::set_enabled(GraphNode node, bool enabled) {
-  using namespace detail;
-  constexpr const char* operation = "enable or disable a node of a graph";
-  GraphState& state = require_node(require(operation), node.capture_, operation);
-  const backend::NodeKind kind = kind_of(node.handle_, operation);
-  if (!can_be_disabled(kind))
-    throw_error(errc::not_supported, operation,
-                "only copies, fills, kernels and host functions can be disabled");
-  const std::lock_guard lock{state.launching};
-  state.disabled.reserve(state.disabled.size() + 1);
-  if (kind == backend::NodeKind::host_function) {
-    state.functions->set_enabled(data_of(node.handle_, operation), enabled, operation);
-  } else {
-    const ScopedDevice on{state.device, operation};
-    check(backend::graph_enable_node(state.executable, node.handle_, enabled), operation);
-  }
-  std::erase(state.disabled, node.handle_);
-  if (!enabled) state.disabled.push_back(node.handle_);
-  state.is_changed = true;
 }
 
 void Graph::drop() noexcept {

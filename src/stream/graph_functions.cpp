@@ -29,11 +29,6 @@ GraphFunctions::~GraphFunctions() {
   host_writers().end_functions(missed);
 }
 
-std::uint64_t GraphFunctions::next_number() noexcept {
-  static constinit sync::Atomic<std::uint64_t> so_far{0};
-  return so_far.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
 GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
   struct End {
     void operator()(HostFunction* ended) const noexcept {
@@ -106,21 +101,7 @@ GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
   const std::uint64_t number = function.runs.fetch_add(1, std::memory_order_relaxed) + 1;
   const auto later = std::find_if(launches_.begin(), launches_.end(),
                                   [&](const Launches& each) { return each.first > number; });
-  return {*std::prev(later),
-          function.versions.empty() ? nullptr : function.versions.front().function};
-}
-
-/// Returns the function if no later run needs it.
-GraphFunctions::SharedFunction GraphFunctions::end_run(Function& function) noexcept {
-  SharedFunction outdated;
-  const std::lock_guard lock{lock_};
-  sync::happens_before(&function);
-  std::vector<Function::Version>& versions = function.versions;
-  if (versions.size() < 2 || versions[1].first > function.runs.load(std::memory_order_relaxed) + 1)
-    return outdated;
-  outdated = std::move(versions.front().function);
-  versions.erase(versions.begin());
-  return outdated;
+  return {*std::prev(later), function.called};
 }
 
 /// The runtime's callback. No exception may leave it.
@@ -131,7 +112,7 @@ void GraphFunctions::run(void* data) noexcept {
   const InHostFunction within{0};
   if (function != nullptr) call(*function, launch);
   function = nullptr;
-  const SharedFunction outdated = called.graph.end_run(called);
+  sync::happens_before(&called);
 }
 
 void GraphFunctions::call(HostFunction& function, const Launches& launch) noexcept {
@@ -153,64 +134,10 @@ void GraphFunctions::call(HostFunction& function, const Launches& launch) noexce
 
 void GraphFunctions::discard() noexcept {
   for (Function& each : functions_) {
-    std::vector<Function::Version> versions;  // destroyed outside the lock
-    SharedFunction latest;
+    SharedFunction called;  // destroyed outside the lock
     const std::lock_guard lock{lock_};
-    std::swap(versions, each.versions);
-    std::swap(latest, each.latest);
+    called.swap(each.called);
   }
-}
-
-namespace {
-[[noreturn]] void throw_foreign_function(const char* operation) {
-  throw_error(errc::not_supported, operation,
-              "other code has passed the host function to the runtime, so that the library cannot "
-              "change it: use launch_host_func()");
-}
-}  // namespace
-
-/// The function that the node calls.
-GraphFunctions::Function& GraphFunctions::find(const void* node_data, const char* operation) {
-  const auto found = std::find_if(functions_.begin(), functions_.end(),
-                                  [=](const Function& each) { return &each == node_data; });
-  if (found == functions_.end()) throw_foreign_function(operation);
-  return *found;
-}
-
-void GraphFunctions::add_version(Function& function, SharedFunction called) {
-  std::vector<Function::Version> outdated;  // destroyed outside the lock
-  outdated.reserve(1);
-  const std::lock_guard lock{lock_};
-  sync::happens_after(&function);
-  sync::happens_before(&function);
-  std::vector<Function::Version>& versions = function.versions;
-  versions.reserve(versions.size() + 1);
-  if (function.runs.load(std::memory_order_relaxed) == count_) {
-    versions.swap(outdated);
-  } else if (versions.back().first > count_) {
-    outdated.push_back(std::move(versions.back()));
-    versions.pop_back();
-  }
-  versions.push_back({count_ + 1, std::move(called)});
-}
-
-void GraphFunctions::change(const void* node_data, GraphFunctions& from, const char* operation) {
-  Function& function = find(node_data, operation);
-  if (from.functions_.empty()) throw_foreign_function(operation);
-  SharedFunction latest = from.functions_.front().latest;
-  if (function.is_enabled) add_version(function, latest);
-  function.latest.swap(latest);
-}
-
-void GraphFunctions::set_enabled(const void* node_data, bool enabled, const char* operation) {
-  Function& function = find(node_data, operation);
-  if (function.is_enabled == enabled) return;
-  add_version(function, enabled ? function.latest : nullptr);
-  function.is_enabled = enabled;
-}
-
-void GraphFunctions::take_kept(GraphFunctions& from) noexcept {
-  kept_.splice(kept_.end(), from.kept_);
 }
 
 namespace {
@@ -226,19 +153,18 @@ struct Adopted {
 };
 }  // namespace
 
-void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, native::graph graph,
-                             native::executable_graph executable) {
+void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, native::graph graph) {
   std::list<Function> fresh;
   Adopted<Function> adopted{{}, &GraphFunctions::run};
   for (Function& each : child.functions_)
-    adopted.by_old[&each] = &fresh.emplace_back(each.latest, *this);
+    adopted.by_old[&each] = &fresh.emplace_back(each.called, *this);
   const std::lock_guard lock{capturing_};
   const std::size_t events = events_.size();
   events_.reserve(events + child.events_.size());
   for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
   std::list<std::shared_ptr<Kept>> kept{child.kept_};
-  const backend::status s = backend::capture_graph(call.handle(), graph, executable,
-                                                   &Adopted<Function>::relink, &adopted);
+  const backend::status s =
+      backend::capture_graph(call.handle(), graph, &Adopted<Function>::relink, &adopted);
   if (s != backend::ok) {
     events_.erase(events_.begin() + static_cast<std::ptrdiff_t>(events), events_.end());
     throw_status(s, call.operation());

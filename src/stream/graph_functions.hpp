@@ -51,28 +51,9 @@ class GraphFunctions {
   void capture(const StreamCall& call, OwnedFunction function);
   /// Adds a node that records an event or waits for it.
   void capture(const StreamCall& call, EventUse use);
-  /// @{ Replaces the function of a node, or enables or disables it, from the next launch on.
-  /// `node_data` is the argument of the runtime's callback. A function that no launch needs is
-  /// destroyed after its last run, or here. change() takes the only function of `from`. Requires:
-  /// no launch begins meanwhile.
-  /// @throws errc::not_supported for a function that other code has passed to the runtime;
-  /// std::bad_alloc; nothing has changed then
-  void change(const void* node_data, GraphFunctions& from, const char* operation);
-  void set_enabled(const void* node_data, bool enabled, const char* operation);
-  /// @} Adds the child graph as a node of the stream's capture. The captured graph then shares the
+  /// Adds the child graph as a node of the stream's capture. The captured graph then shares the
   /// functions and the kept objects of the child.
-  void capture(const StreamCall& call, GraphFunctions& child, native::graph graph,
-               native::executable_graph executable);
-  /// Takes over the objects that `from` keeps.
-  void take_kept(GraphFunctions& from) noexcept;
-  /// A different number for each capture. It identifies the graph that a node belongs to.
-  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// @{ Whether the caller has requested a handle to a node of the capture.
-  [[nodiscard]] bool has_given_nodes() const noexcept {
-    return has_given_nodes_.load(std::memory_order_relaxed);
-  }
-  void note_given_node() noexcept { has_given_nodes_.store(true, std::memory_order_relaxed); }
-  ///@}
+  void capture(const StreamCall& call, GraphFunctions& child, native::graph graph);
   /// Emits the records and waits of a launch on the stream.
   void emit_events(const StreamCall& call) const noexcept;
   /// Moves the events out. Requires: they outlive the native graph.
@@ -90,16 +71,9 @@ class GraphFunctions {
 
  private:
   struct Function {
-    /// The function for launches from number `first` on. Null: none.
-    struct Version {
-      std::uint64_t first;
-      SharedFunction function;
-    };
-    Function(SharedFunction called, GraphFunctions& of)
-        : latest{std::move(called)}, versions{{1, latest}}, graph{of} {}
-    SharedFunction latest;
-    bool is_enabled = true;
-    std::vector<Version> versions;  // protected by the graph's lock_
+    Function(SharedFunction function, GraphFunctions& of)
+        : called{std::move(function)}, graph{of} {}
+    SharedFunction called;  // protected by the graph's lock_
     GraphFunctions& graph;
     sync::Atomic<std::uint64_t> runs{0};
   };
@@ -120,19 +94,11 @@ class GraphFunctions {
   static void run(void* function) noexcept;
   static void call(HostFunction& function, const Launches& launch) noexcept;
   [[nodiscard]] Run begin_run(Function& function) noexcept;
-  [[nodiscard]] SharedFunction end_run(Function& function) noexcept;
-  [[nodiscard]] Function& find(const void* node_data, const char* operation);
-  /// The runs from the next launch on call `called`, or nothing if it is null.
-  /// @throws std::bad_alloc; nothing has changed then
-  void add_version(Function& function, SharedFunction called);
   void forget_old_launches() noexcept;
 
-  [[nodiscard]] static std::uint64_t next_number() noexcept;
   struct DestroyKept {
     void operator()(Kept* object) const noexcept { object->destroy(object); }
   };
-  const std::uint64_t number_ = next_number();
-  sync::Atomic<bool> has_given_nodes_{false};
   // Protects the lists while they grow: several threads may submit to streams of one capture.
   sync::Mutex capturing_;
   std::list<Function> functions_;

@@ -150,31 +150,6 @@ TEST_F(GraphChildren, TheInnerGraphMayBeDropped) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-TEST_F(GraphChildren, AChildIsTakenAsItIsAtTheLaunch) {
-  int seen = 0;
-  GraphNode copied, called;
-  Graph inner = capture(*stream, [&] {
-    copy(*stream, *memory, *source);
-    copied = last_node(*stream);
-    copy(*stream, *result, *memory);
-    stream->launch_host_func([&] { seen = 1; });
-    called = last_node(*stream);
-  });
-  PinnedBuffer<unsigned char> other(count);
-  std::fill(other.begin(), other.end(), 7);
-  inner.update(*stream, copied, [&] { copy(*stream, *memory, other); });
-  inner.update(*stream, called, [&] { stream->launch_host_func([&] { seen = 2; }); });
-  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
-  inner.update(*stream, copied, [&] { copy(*stream, *memory, *source); });
-  inner.update(*stream, called, [&] { stream->launch_host_func([&] { seen = 3; }); });
-  launch(outer);
-  EXPECT_EQ(result->data()[0], 7);
-  EXPECT_EQ(seen, 2);
-  launch(inner);
-  EXPECT_EQ(result->data()[0], 1);
-  EXPECT_EQ(seen, 3);
-}
-
 TEST_F(GraphChildren, AnExceptionArrivesAtTheStreamOfTheOuterLaunch) {
   const Graph inner = capture(*stream, [&] { stream->launch_host_func([] { throw 7; }); });
   const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
@@ -226,12 +201,6 @@ TEST_F(GraphChildren, AnEmptyGraphIsANodeToo) {
 }
 
 TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
-  GraphNode node;
-  Graph switched = capture(*stream, [&] {
-    stream->launch_host_func([] {});
-    node = last_node(*stream);
-  });
-  switched.set_enabled(node, false);
   std::optional<Graph> allocates;
   try {
     allocates = capture(*stream, [&] { const DeviceBuffer<unsigned char> inside(count, *stream); });
@@ -239,8 +208,6 @@ TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
     EXPECT_EQ(error.code(), errc::capture);
   }
   begin_capture(*stream);
-  EXPECT_EQ(code_of([&] { switched.launch(*stream); }), errc::not_supported);
-  EXPECT_NE(text_of([&] { switched.launch(*stream); }).find("disabled"), std::string::npos);
   if (allocates) {
     EXPECT_EQ(code_of([&] { allocates->launch(*stream); }), errc::not_supported);
   }

@@ -52,7 +52,6 @@ struct World {
   std::optional<Stream> stream;
   std::optional<Event> lone_event;
   std::optional<Graph> graph;
-  GraphNode node;  // of it: a host function
   std::optional<PinnedBuffer<unsigned char>> block, another_block;
   std::optional<DeviceBuffer<int>> buffer;
   std::optional<ManagedBuffer<int>> managed_block;
@@ -97,7 +96,6 @@ void make_graph(World& w) {
   w.graph.emplace(capture(w.third, [&] {
     fill(w.third, w.a, 1);
     w.third.launch_host_func([] {});
-    w.node = last_node(w.third);
   }));
 }
 void make_block(World& w) { w.memory_block = w.memory.allocate(w.other, size); }
@@ -306,11 +304,6 @@ const Operation operations[] = {
     {"Graph::~Graph", [](World& w) { w.graph->launch(w.s), w.graph.reset(); }, make_graph},
     {"Graph::launch", [](World& w) { w.graph->launch(w.s), w.graph->launch(w.s); }, make_graph},
     {"Graph::update", [](World& w) { w.graph->launch(w.s), w.graph->update(w.third, [&] { fill(w.third, w.b, 2); }); }, make_graph},
-    {"Graph::set_enabled", [](World& w) { w.graph->launch(w.s), w.graph->set_enabled(w.node, false); }, make_graph},
-    {"GraphNode::GraphNode", [](World& w) { w.node = GraphNode{}; }, make_graph},
-    {"GraphNode::is_valid", [](World& w) { drop(w.node.is_valid()); }, make_graph},
-    {"GraphNode::native", [](World& w) { drop(w.node.native()); }, make_graph},
-    {"last_node", [](World& w) { drop(capture(w.third, [&] { w.third.launch_host_func([] {}), w.node = last_node(w.third); })); }, make_graph},
     {"Graph::node_count", [](World& w) { drop(w.graph->node_count()); }, make_graph},
     {"Graph::dot", [](World& w) { drop(w.graph->dot()); }, make_graph},
     {"Graph::is_valid", [](World& w) { drop(w.graph->is_valid()); }, make_graph},

@@ -248,30 +248,12 @@ enum class NodeKind {
 /// The graph may be destroyed afterwards. Memory that a launch allocates and does not free is freed
 /// by the next launch.
 [[nodiscard]] status graph_instantiate(native::executable_graph&, native::graph) noexcept;
-/// The node on which the next node of a captured stream will depend; null if there is none, or if
-/// there are several. `is_flat`: whether the node is a copy of contiguous bytes; valid if this
-/// thread has just added it.
-[[nodiscard]] status captured_node(native::stream, native::graph_node&, bool& is_flat) noexcept;
 /// Returns the new argument of a host function, when its graph is copied into another graph.
 using Relink = void* (*)(void* context, void (*function)(void*), void* data) noexcept;
-/// Adds a copy of the graph as one node to the graph that the stream is being captured into, with
-/// the current arguments of the executable graph. Requires: no node allocates, frees or is
-/// disabled.
-[[nodiscard]] status capture_graph(native::stream, native::graph, native::executable_graph,
-                                   Relink relink, void* context) noexcept;
-/// The function and the argument of a node of the kind host_function.
-[[nodiscard]] status graph_host_function(native::graph_node, void (*&function)(void*),
-                                         void*& data) noexcept;
-/// Sets the arguments of a node, from the next launch on, to those of the node `from` of another
-/// graph. Requires: both are copies, fills or kernels; copies are flat, and this thread has just
-/// captured `from`. Launches that were enqueued before are not affected. If the runtime cannot make
-/// the change, the call fails with errc::invalid_argument and changes nothing.
-[[nodiscard]] status graph_change_node(native::executable_graph, native::graph_node,
-                                       native::graph_node from, NodeKind) noexcept;
-/// A disabled copy, fill or kernel does nothing, from the next launch on. Fails with
-/// errc::not_supported if the runtime has no such call.
-[[nodiscard]] status graph_enable_node(native::executable_graph, native::graph_node,
-                                       bool enabled) noexcept;
+/// Adds a copy of the graph as one node to the graph that the stream is being captured into.
+/// Requires: no node allocates or frees.
+[[nodiscard]] status capture_graph(native::stream, native::graph, Relink relink,
+                                   void* context) noexcept;
 /// Sets the arguments of the executable graph, from the next launch on, to those of a graph with
 /// the same topology. If the graphs differ in more than their arguments, the call fails with
 /// errc::not_supported and changes nothing.

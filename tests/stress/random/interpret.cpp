@@ -731,32 +731,26 @@ struct GraphOf {
   std::shared_ptr<std::atomic<int>> runs = std::make_shared<std::atomic<int>>(0);
   bool allocates = false;
   Graph graph{};
-  GraphNode copy{}, function{};
   int launched = 0;
 
   [[nodiscard]] bool has(GraphPart part) const { return (step.parts & part) != 0; }
   [[nodiscard]] std::size_t half() const { return step.bytes / 2; }
-  [[nodiscard]] bool changes() const { return has(changes_copy) && half() > 0; }
   void submit();
   void make();
   void launch(StreamRef on) {
     graph.launch(on);
     ++launched;
   }
-  void change(StreamRef on);
   void nest();
 };
 
-/// Two halves are copied on two streams, one of them through memory of the graph. A copy that will
-/// be changed has a wrong source first.
+/// Two halves are copied on two streams, one of them through memory of the graph.
 void GraphOf::submit() {
   if (has(waits_for_event))
     events.with(2 * first_external + 1 - step.event, [&](auto& event) { main.wait_event(event); });
   main.launch_host_func([counted = runs] { ++*counted; });
-  if (has(disables_function)) function = last_node(main);
   side.wait_stream(main);
-  copy_bytes(main, target, changes() ? source + step.bytes - half() : source, half());
-  if (changes()) copy = last_node(main);
+  copy_bytes(main, target, source, half());
   if (!allocates) {
     copy_bytes(side, target + half(), source + half(), step.bytes - half());
   } else {
@@ -777,18 +771,6 @@ void GraphOf::make() {
     graph = capture(main, [&] { submit(); });
   }
   if (step.form % 4 >= 2) static_cast<void>(graph.update(main, [&] { submit(); }));
-}
-
-/// Launches under way keep what they have.
-void GraphOf::change(StreamRef on) {
-  if (changes()) {
-    launch(on);
-    graph.update(main, copy, [&] { copy_bytes(main, target, source, half()); });
-  }
-  if (!has(disables_function)) return;
-  graph.set_enabled(function, false);
-  graph.launch(on);
-  graph.set_enabled(function, true);
 }
 
 /// A graph that allocates cannot be a part of another one.
@@ -813,7 +795,6 @@ void Interpreter::graph(const Step& step) {
                .main = Stream{on.device()},
                .side = Stream{on.device()}};
   made.make();
-  made.change(on);
   made.nest();
   for (unsigned i = 0; i < 1 + step.form / 8; ++i) made.launch(on);
   on.launch_host_func([runs = made.runs, launches = made.launched] {

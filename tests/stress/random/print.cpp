@@ -621,7 +621,6 @@ std::string Printer::function(const Step& step, int place) const {
 std::string Printer::graph(const Step& step) const {
   const auto has = [&](GraphPart part) { return (step.parts & part) != 0; };
   const std::size_t half = step.bytes / 2, rest = step.bytes - half;
-  const bool changes = has(changes_copy) && half > 0;
   const std::string to = data(step.buffer, step.at), from = data(step.source, step.source_at),
                     on = stream(step.stream);
   const std::string second = text(" + %zu", half);
@@ -636,25 +635,16 @@ std::string Printer::graph(const Step& step) const {
                 text(", between.data(), %zu); }\n", rest);
   const std::string launch = "    graph.launch(" + on + ");\n";
   const std::string first = "copy_bytes(main, " + to + ", " + from;
-  std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on +
-                      ".device()};\n    GraphNode copied, called;\n";
+  std::string lines = "{ const Stream main{" + on + ".device()}, side{" + on + ".device()};\n";
   lines += "    const auto work = [&] {\n";
   if (has(waits_for_event))
     lines += text("      main.wait_event(e%d);\n", other_external(step.event));
   lines += "      main.launch_host_func([] {});\n";
-  if (has(disables_function)) lines += "      called = last_node(main);\n";
-  lines += "      side.wait_stream(main);\n      " + first + (changes ? text(" + %zu", rest) : "") +
-           text(", %zu);\n", half);
-  if (changes) lines += "      copied = last_node(main);\n";
+  lines += "      side.wait_stream(main);\n      " + first + text(", %zu);\n", half);
   lines += "      " + copies + "      main.wait_stream(side);\n";
   if (has(records_event)) lines += text("      e%d.record(main);\n", step.event);
   lines += "    };\n    Graph graph = capture(main, work);\n";
   if (step.form % 4 >= 2) lines += "    static_cast<void>(graph.update(main, work));\n";
-  if (changes)
-    lines += launch + "    graph.update(main, copied, [&] { " + first + text(", %zu); });\n", half);
-  if (has(disables_function))
-    lines += "    graph.set_enabled(called, false);\n" + launch +
-             "    graph.set_enabled(called, true);\n";
   if (has(is_nested) && step.form % 2 == 0)
     lines += "    graph = capture(main, [&] { graph.launch(main); });\n";
   return lines + text("    for (int i = 0; i < %u; ++i) graph.launch(", 1 + step.form / 8) + on +

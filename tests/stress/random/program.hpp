@@ -38,11 +38,9 @@ inline constexpr int first_external = 2;
 
 /// What a graph has beside its copies.
 enum GraphPart : unsigned {
-  waits_for_event = 1,    ///< each launch waits for the external event that is not `event`
-  records_event = 2,      ///< each launch records the external event `event`
-  changes_copy = 4,       ///< a copy gets other arguments after a launch
-  disables_function = 8,  ///< a host function is left out of a launch
-  is_nested = 16,         ///< the graph is launched as a part of another one
+  waits_for_event = 1,  ///< each launch waits for the external event that is not `event`
+  records_event = 2,    ///< each launch records the external event `event`
+  is_nested = 16,       ///< the graph is launched as a part of another one
   all_parts = 31,
 };
 

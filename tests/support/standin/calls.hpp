@@ -79,10 +79,6 @@ int device_of(vendor::StreamHandle handle, int& device);
 /// What is destroyed with a stream that takes part in a capture: the capture, if the stream began
 /// it, or if its work is not joined.
 void break_capture_without(const Stream& stream);
-/// Gives a node other arguments. False if CUDA refuses them: other kinds of memory, a copy of rows,
-/// a fill of other rows.
-bool replace_copy(Work& work, const Rows& to, const Rows& from);
-bool replace_fill(Work& work, const Rows& to, std::vector<std::byte> value);
 /// Overwrites the destination of a copy or a fill, but for bytes that pending work may still use.
 void poison_if_unused(const Work& work);
 /// Enqueues a fill of `count` elements of `width` bytes with the bytes at `value`.

@@ -139,30 +139,6 @@ int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle hand
 
 }  // namespace
 
-bool standin::replace_copy(Work& work, const Rows& to, const Rows& from) {
-  Work fresh;
-  if (!valid(to, true) || !valid(from, true)) return false;
-  become_copy(fresh, to, from);
-  if (work.kind != Kind::copy || fresh.shape != work.shape || work.to.height != 1 ||
-      to.height != 1 || to.width == 0)
-    return false;
-  work = std::move(fresh);
-  return true;
-}
-
-bool standin::replace_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
-  Work fresh;
-  if (!valid(to, true)) return false;
-  become_fill(fresh, to, std::move(value));
-  const bool same_size =
-      work.to.height == to.height &&
-      (to.height == 1 || (work.to.width == to.width && work.to.pitch == to.pitch));
-  if (work.kind != Kind::fill || fresh.shape != work.shape || !same_size || to.width == 0)
-    return false;
-  work = std::move(fresh);
-  return true;
-}
-
 void standin::poison_if_unused(const Work& work) {
   const bool reads_its_destination =
       work.touches.size() > 1 && overlap(work.touches[0], work.touches[1]);

@@ -20,8 +20,7 @@ std::size_t append(const GraphPtr& graph, GraphNode node) {
 }
 
 void add_node(Stream& stream, Work work, GraphPtr child) {
-  GraphNode node{
-      std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0, true};
+  GraphNode node{std::move(work), stream.device, stream.position, 0, std::move(child), nullptr, 0};
   stream.position = {append(stream.capture->graph, std::move(node))};
 }
 
@@ -107,7 +106,7 @@ int begin_uses(const ExecutableGraph& executable) {
 /// Overwrites what the graph writes, but for what another node of it reads or writes, too.
 void poison_destinations(const Graph& graph) {
   for (const GraphNode& node : graph.nodes) {
-    if (node.work.poison == nullptr || !node.enabled) continue;
+    if (node.work.poison == nullptr) continue;
     const bool alone =
         std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& other) {
           if (&other == &node) return false;
@@ -155,7 +154,7 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
     if (before.empty()) before = start;
     if (node.child != nullptr) before = submit_nodes(*node.child, stream, before);
     auto operation = std::make_shared<Operation>();
-    if (node.enabled) static_cast<Work&>(*operation) = node.work;
+    static_cast<Work&>(*operation) = node.work;
     operations.push_back(operation);
     take_event(node, operation, before);
     engine().submit_unordered(node.device, stream, std::move(operation), before);

@@ -21,7 +21,6 @@ struct GraphNode {
   std::shared_ptr<Graph> child;    // what a node of the kind `graph` launches
   std::shared_ptr<void> reserved;  // keeps the addresses of an allocation
   std::uintptr_t event = 0;        // that a node records or waits for
-  bool enabled = true;
 };
 
 /// A node comes after all nodes that it waits for.
@@ -34,7 +33,6 @@ using GraphPtr = std::shared_ptr<Graph>;
 
 struct ExecutableGraph {
   GraphPtr graph;  // a copy: the graph that it was made of may be destroyed
-  GraphPtr made_of;
   bool frees_at_launch = false;
   OperationPtr last;  // the end of the last launch
 };

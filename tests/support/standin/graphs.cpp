@@ -194,56 +194,6 @@ GraphNode* node_of(vendor::GraphNode handle) {
   return place == nullptr ? nullptr : &place->graph->nodes[place->number];
 }
 
-/// The node of the executable graph that was made of this one.
-GraphNode* node_of(vendor::Executable handle, vendor::GraphNode node) {
-  const ExecutablePtr executable = executable_of(handle);
-  const auto place = state().nodes.find(number_of(node), state().misuse);
-  if (executable == nullptr || place == nullptr || place->graph != executable->made_of)
-    return nullptr;
-  return &executable->graph->nodes[place->number];
-}
-
-int get_fill(const GraphNode* node, API(MemsetParams) * found) {
-  if (node == nullptr || node->work.kind != Kind::fill || found == nullptr)
-    return vendor::invalid_value;
-  const Work& work = node->work;
-  *found = {};
-  found->dst = work.to.begin;
-  found->pitch = work.to.pitch;
-  std::memcpy(&found->value, work.value.data(), work.value.size());
-  found->elementSize = static_cast<unsigned int>(work.value.size());
-  found->width = work.to.width / work.value.size();
-  found->height = work.to.height;
-  return vendor::ok;
-}
-
-int set_fill(GraphNode* node, const API(MemsetParams) * given) {
-  if (node == nullptr || given == nullptr) return vendor::invalid_value;
-  const auto* const begin = reinterpret_cast<const std::byte*>(&given->value);
-  const Rows to{static_cast<std::byte*>(given->dst), given->pitch,
-                given->width * given->elementSize, given->height};
-  return replace_fill(node->work, to, {begin, begin + given->elementSize}) ? vendor::ok
-                                                                           : vendor::invalid_value;
-}
-
-/// A kernel of the stand-in is what it does: the parameters name a copy of that.
-int get_kernel(const GraphNode* node, API(KernelNodeParams) * found) {
-  static auto& kept = *new std::vector<std::unique_ptr<Work>>;
-  if (node == nullptr || node->work.kind != Kind::kernel || found == nullptr)
-    return vendor::invalid_value;
-  kept.push_back(std::make_unique<Work>(node->work));
-  *found = {};
-  found->func = kept.back().get();
-  return vendor::ok;
-}
-
-int set_kernel(GraphNode* node, const API(KernelNodeParams) * given) {
-  if (node == nullptr || node->work.kind != Kind::kernel || given == nullptr)
-    return vendor::invalid_value;
-  node->work = *static_cast<const Work*>(given->func);
-  return vendor::ok;
-}
-
 }  // namespace
 
 extern "C" {
@@ -287,7 +237,6 @@ vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, ven
     if (graph == nullptr || executable == nullptr || flags > 1) return vendor::invalid_value;
     auto made = std::make_shared<ExecutableGraph>();
     made->graph = clone(*graph, false);
-    made->made_of = graph;
     made->frees_at_launch = flags == API(GraphInstantiateFlagAutoFreeOnLaunch);
     *executable = reinterpret_cast<vendor::Executable>(state().executables.add(std::move(made)));
     return vendor::ok;
@@ -431,88 +380,7 @@ vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNode
   });
 }
 
-vendor::Error API(GraphMemsetNodeGetParams)(vendor::GraphNode node, API(MemsetParams) * found) {
-  return call([&](Lock&) { return get_fill(node_of(node), found); });
-}
-
-vendor::Error API(GraphMemsetNodeSetParams)(vendor::GraphNode node,
-                                            const API(MemsetParams) * given) {
-  return call([&](Lock&) { return set_fill(node_of(node), given); });
-}
-
-vendor::Error API(GraphExecMemsetNodeSetParams)(vendor::Executable executable,
-                                                vendor::GraphNode node,
-                                                const API(MemsetParams) * given) {
-  return call([&](Lock&) { return set_fill(node_of(executable, node), given); });
-}
-
-vendor::Error API(GraphKernelNodeGetParams)(vendor::GraphNode node, API(KernelNodeParams) * found) {
-  return call([&](Lock&) { return get_kernel(node_of(node), found); });
-}
-
-vendor::Error API(GraphKernelNodeSetParams)(vendor::GraphNode node,
-                                            const API(KernelNodeParams) * given) {
-  return call([&](Lock&) { return set_kernel(node_of(node), given); });
-}
-
-vendor::Error API(GraphExecKernelNodeSetParams)(vendor::Executable executable,
-                                                vendor::GraphNode node,
-                                                const API(KernelNodeParams) * given) {
-  return call([&](Lock&) { return set_kernel(node_of(executable, node), given); });
-}
-
-#if !defined STANDIN_HIP || HIP_VERSION >= 50600000
-vendor::Error API(GraphNodeSetEnabled)(vendor::Executable executable, vendor::GraphNode handle,
-                                       unsigned int enabled) {
-  return call([&](Lock&) {
-    GraphNode* const node = node_of(executable, handle);
-    const bool has_switch =
-        node != nullptr && (node->work.kind == Kind::copy || node->work.kind == Kind::fill ||
-                            node->work.kind == Kind::kernel);
-    if (!has_switch) return vendor::invalid_value;
-    node->enabled = enabled != 0;
-    return vendor::ok;
-  });
-}
-#endif
-
 #ifdef STANDIN_CUDA
-
-cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t handle, cudaMemcpy3DParms* found) {
-  return call([&](Lock&) {
-    const GraphNode* const node = node_of(handle);
-    if (node == nullptr || node->work.kind != Kind::copy || found == nullptr)
-      return vendor::invalid_value;
-    const Work& work = node->work;
-    *found = {};
-    found->dstPtr = {work.to.begin, work.to.pitch, work.to.width, work.to.height};
-    found->srcPtr = {work.from.begin, work.from.pitch, work.from.width, work.from.height};
-    found->extent = {work.to.width, work.to.height, 1};
-    found->kind = cudaMemcpyDefault;
-    return vendor::ok;
-  });
-}
-
-namespace {
-int set_copy(GraphNode* node, const cudaMemcpy3DParms* given) {
-  if (node == nullptr || given == nullptr || given->extent.depth != 1) return vendor::invalid_value;
-  const auto side = [&](const cudaPitchedPtr& at) {
-    return Rows{static_cast<std::byte*>(at.ptr), at.pitch, given->extent.width,
-                given->extent.height};
-  };
-  return replace_copy(node->work, side(given->dstPtr), side(given->srcPtr)) ? vendor::ok
-                                                                            : vendor::invalid_value;
-}
-}  // namespace
-
-cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node, const cudaMemcpy3DParms* given) {
-  return call([&](Lock&) { return set_copy(node_of(node), given); });
-}
-
-cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
-                                             const cudaMemcpy3DParms* given) {
-  return call([&](Lock&) { return set_copy(node_of(executable, node), given); });
-}
 
 #if CUDART_VERSION >= 12000
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
@@ -548,27 +416,6 @@ cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaG
 #endif
 
 #else
-
-namespace {
-int set_copy(GraphNode* node, void* to, const void* from, std::size_t size) {
-  if (node == nullptr) return vendor::invalid_value;
-  const auto side = [&](const void* begin) {
-    return Rows{static_cast<std::byte*>(const_cast<void*>(begin)), size, size, 1};
-  };
-  return replace_copy(node->work, side(to), side(from)) ? vendor::ok : vendor::invalid_value;
-}
-}  // namespace
-
-hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void* to, const void* from,
-                                         std::size_t size, hipMemcpyKind) {
-  return call([&](Lock&) { return set_copy(node_of(node), to, from, size); });
-}
-
-hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node,
-                                             void* to, const void* from, std::size_t size,
-                                             hipMemcpyKind) {
-  return call([&](Lock&) { return set_copy(node_of(executable, node), to, from, size); });
-}
 
 hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t*,
                               hipGraphExecUpdateResult* result) {

@@ -13,12 +13,21 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Whether this process is known to capture streams.
-inline constinit sync::Atomic<bool> capture_seen{false};
-inline void note_capture() noexcept { capture_seen.store(true, std::memory_order_relaxed); }
+/// Whether this process is known to have captured streams, and whether a capture is open that was
+/// begun through the library.
+enum class CaptureHistory : unsigned char { none, seen, open };
+inline constinit sync::Atomic<CaptureHistory> capture_history{CaptureHistory::none};
+inline void note_capture() noexcept {
+  CaptureHistory none = capture_history.load(std::memory_order_relaxed);
+  if (none != CaptureHistory::none) return;
+  capture_history.compare_exchange_strong(none, CaptureHistory::seen, std::memory_order_relaxed);
+}
 /// For calls that relaxing would make a fifth slower: `RelaxedCapture{any_capture_seen()}`.
 [[nodiscard]] inline bool any_capture_seen() noexcept {
-  return capture_seen.load(std::memory_order_relaxed);
+  return capture_history.load(std::memory_order_relaxed) != CaptureHistory::none;
+}
+[[nodiscard]] inline bool are_captures_open() noexcept {
+  return capture_history.load(std::memory_order_relaxed) == CaptureHistory::open;
 }
 
 /// As succeeded_or_forget(). A failure may also be the first sign that this process captures
@@ -26,11 +35,6 @@ inline void note_capture() noexcept { capture_seen.store(true, std::memory_order
 inline bool succeeded_or_note_capture(backend::status status) noexcept {
   if (status != backend::ok && backend::classify(status) == errc::capture) note_capture();
   return succeeded_or_forget(status);
-}
-
-/// Whether a capture is open that was begun through the library.
-[[nodiscard]] inline bool are_captures_open() noexcept {
-  return (slow_path_reasons.load(std::memory_order_relaxed) & slow_path_captures) != 0;
 }
 
 /// In this scope, no call of this thread invalidates a capture. Costs two runtime calls, or none

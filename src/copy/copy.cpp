@@ -60,7 +60,7 @@ void read_element(StreamRef stream, void* to, const void* from, std::optional<Me
                   std::size_t bytes) {
   {
     const StreamCall call{stream, "read an element"};
-    refuse_in_capture(call.slot(), call.operation(), CaptureCase::read_element);
+    refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
   }
   copy_known(stream, to, std::nullopt, from, from_kind, bytes, Pageable::stage);
   stream.synchronize();

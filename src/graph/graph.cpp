@@ -12,7 +12,6 @@
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/internal_streams.hpp"
-#include "stream/open_captures.hpp"
 #include "stream/operations.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
@@ -207,7 +206,7 @@ void become_node(GraphState& state, const StreamCall& call) {
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
-  refuse_in_capture(call.slot(), launching, CaptureCase::launch_unordered_graph);
+  refuse_in_capture(call.slot(), launching, refusal::unordered_graph);
   if (make_wait_for_last(call.handle(), state, state.last)) return;
   const ScopedWait wait{launching, {.device = state.device}};
   if (wait_for_device(state.device)) return;
@@ -232,7 +231,7 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
 
 /// The capture that this thread has begun on the stream.
 [[nodiscard]] OpenCapture require_capture(StreamUse stream) {
-  OpenCapture capture = capture_begun_on(stream);
+  OpenCapture capture = capture_begun_on(stream.id);
   if (capture.number == 0)
     throw_error(errc::capture, ending, "no capture was begun on this stream");
   if (capture.thread != std::this_thread::get_id())
@@ -315,7 +314,7 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
   struct Abandon {  // does nothing if the native capture has ended
     StreamUse stream;
     ~Abandon() { abandon_capture(stream); }
-  } const abandon{capture.stream};
+  } const abandon{begun_on(capture)};
   OwnedGraph state{new GraphState{.device = call.slot().device, .functions = capture.functions}};
   state->graph = end_native(call, capture);
   return state;
@@ -349,12 +348,11 @@ void begin_capture(StreamRef stream) {
   if (is_legacy_default(call.slot()))
     throw_error(errc::capture, beginning,
                 "the default stream cannot be captured: capture a stream of your own");
-  refuse_in_capture(call.slot(), beginning, CaptureCase::begin_capture);
+  refuse_in_capture(call.slot(), beginning, refusal::second_capture);
   note_capture();
-  const std::uint64_t announced = announce_capture({0,
-                                                    {&call.slot(), stream.id()},
-                                                    std::this_thread::get_id(),
-                                                    std::make_shared<GraphFunctions>()});
+  const std::uint64_t announced =
+      announce_capture({0, &call.slot(), stream.id(), std::this_thread::get_id(),
+                        std::make_shared<GraphFunctions>()});
   try {
     {
       const CaptureChangeLock alone{call.slot()};

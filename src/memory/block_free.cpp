@@ -12,7 +12,6 @@
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
 #include "stream/internal_streams.hpp"
-#include "stream/open_captures.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>

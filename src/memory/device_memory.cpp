@@ -19,7 +19,6 @@
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
 #include "stream/internal_streams.hpp"
-#include "stream/open_captures.hpp"
 #include "stream/operations.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"

@@ -90,7 +90,7 @@ void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, Mem
   const int to = detail::number_of(place, call.operation());
   const detail::ScopedDevice on{call.slot().device, call.operation()};
   detail::require_managed(memory, bytes, call.operation());
-  detail::refuse_in_capture(call.slot(), call.operation(), detail::CaptureCase::prefetch);
+  detail::refuse_in_capture(call.slot(), call.operation(), detail::refusal::prefetch);
   call.check(backend::prefetch_async(memory, bytes, to, call.handle()));
 }
 

@@ -13,7 +13,6 @@
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
-#include "stream/open_captures.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_point.hpp"
 #include "stream/watcher.hpp"

@@ -45,7 +45,7 @@ void require_kind(MemoryKind kind, const char* operation) {
   if (!has_stream_values(slot.device))
     throw_error(errc::not_supported, call.operation(),
                 "the device has no stream memory operations");
-  refuse_in_capture(slot, call.operation(), CaptureCase::use_value);
+  refuse_in_capture(slot, call.operation(), refusal::value);
   const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
   const MemoryFacts facts =
       facts_of(location, sizeof *location, std::nullopt, use, call.operation());

@@ -162,7 +162,7 @@ template <class Predicate>
 /// thread that has begun it: false on another thread.
 [[nodiscard]] bool end_own_capture(StreamUse stream) noexcept {
   if (!any_capture_seen() || release_mode() != Release::now) return true;
-  const OpenCapture capture = capture_begun_on(stream);
+  const OpenCapture capture = capture_begun_on(stream.id);
   if (capture.number == 0) return true;
   if (capture.thread != std::this_thread::get_id()) return false;
   const ScopedDevice on{stream.slot->device, ScopedDevice::no_throw};

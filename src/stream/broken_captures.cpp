@@ -16,7 +16,7 @@ namespace {
 
 /// The runtime gives an invalidated capture no number.
 [[nodiscard]] bool is_broken(const OpenCapture& capture) noexcept {
-  const HandleLock locked{capture.stream};
+  const HandleLock locked{begun_on(capture)};
   if (!locked || !locked.is_reachable()) return false;
   const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
   std::uint64_t number = 0;
@@ -90,7 +90,7 @@ void throw_capture_query(const Slot& slot, backend::status status, const char* o
       backend::classify(status) != errc::capture)
     throw_status(status, operation);
   backend::forget_error(status);
-  throw_error(errc::capture, operation, capture_rule(CaptureCase::default_stream_work).reason);
+  throw_error(errc::capture, operation, refusal::default_stream);
 }
 
 void throw_capture_status(backend::status status, const char* operation) {

@@ -6,9 +6,9 @@
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
-#include "device/capture_rules.hpp"
+#include "capture/refusals.hpp"
+#include "capture/state.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/open_captures.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/config.hpp>
@@ -16,31 +16,6 @@
 #include <cstdint>
 
 namespace runnel::inline RUNNEL_ABI::detail {
-
-/// Queries the runtime. Requires: the stream's device is current if its handle needs that.
-[[nodiscard]] inline backend::status query_capture(native::stream handle,
-                                                   bool& capturing) noexcept {
-  const backend::status s = backend::stream_is_capturing(handle, capturing);
-  if (s == backend::ok && capturing) [[unlikely]]
-    note_capture();
-  return s;
-}
-
-enum class CaptureState { none, active, unknown };
-
-/// The noexcept form: clears an error of the runtime.
-[[nodiscard]] inline CaptureState capture_state(native::stream handle) noexcept {
-  bool capturing = false;
-  if (!succeeded_or_note_capture(query_capture(handle, capturing))) return CaptureState::unknown;
-  return capturing ? CaptureState::active : CaptureState::none;
-}
-
-/// The number of the capture that the stream takes part in. 0 if there is none, or the runtime does
-/// not report it.
-[[nodiscard]] inline std::uint64_t capture_number_of(native::stream handle) noexcept {
-  std::uint64_t number = 0;
-  return succeeded_or_forget(backend::stream_capture_number(handle, number)) ? number : 0;
-}
 
 /// In this scope, no capture begins or ends on the stream through the library, on runtimes that
 /// crash if another thread queries the stream meanwhile. Covers the capture check and the query
@@ -103,19 +78,12 @@ class CaptureChangeLock {
 [[noreturn]] void throw_broken_capture(const char* operation, int native_code = 0,
                                        const char* native_name = "");
 
-/// Whether the stream is being captured, so that the operation becomes a node of the graph.
-/// Requires: the stream's device is current if its handle needs that.
-/// @throws errc::capture if the operation is not allowed in a capture
-[[nodiscard]] inline bool becomes_node(const Slot& slot, const char* operation, CaptureCase what) {
-  if (!is_capturing(slot, operation)) [[likely]]
-    return false;
-  const CaptureRule& rule = capture_rule(what);
-  if (rule.happens == InACapture::refused) throw_in_capture(slot, operation, rule.reason);
-  return true;
-}
-/// The same for an operation that is never allowed in a capture.
-inline void refuse_in_capture(const Slot& slot, const char* operation, CaptureCase what) {
-  static_cast<void>(becomes_node(slot, operation, what));
+/// For an operation that is not allowed in a capture. Requires: the stream's device is current if
+/// its handle needs that.
+/// @throws errc::capture with the reason, one of refusals.hpp
+inline void refuse_in_capture(const Slot& slot, const char* operation, const char* reason) {
+  if (is_capturing(slot, operation)) [[unlikely]]
+    throw_in_capture(slot, operation, reason);
 }
 
 /// Refuses work on a default stream that would invalidate the capture of a blocking stream.
@@ -124,6 +92,16 @@ inline void refuse_beside_capture(const Slot& slot, const char* operation) {
   if (!are_captures_open() || !is_legacy_default(slot)) return;
   const ScopedDevice on{slot.device, operation};
   static_cast<void>(is_capturing(slot, operation));
+}
+
+/// Whether a stream of the device takes part in an open capture of the library: waiting for the
+/// device would break it, on any thread. Misses streams that the library does not own and that
+/// joined a capture of another device.
+[[nodiscard]] bool takes_part_in_capture(int device) noexcept;
+/// @throws errc::capture
+inline void refuse_wait_in_capture(int device, const char* operation) {
+  if (takes_part_in_capture(device)) [[unlikely]]
+    throw_error(errc::capture, operation, refusal::device_wait);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

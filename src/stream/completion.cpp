@@ -65,7 +65,7 @@ class SubmitScope {
 void submit_completion(StreamRef stream, Completion* raw) {
   OwnedCompletion completion = own(raw);
   const StreamCall call{stream, submitting};
-  refuse_in_capture(call.slot(), submitting, CaptureCase::submit_completion);
+  refuse_in_capture(call.slot(), submitting, refusal::nothing_completes);
   watcher().start(submitting);
   const SubmitScope submit_scope{call.slot()};
   EventRef event = take_event(call.slot().device, {}, submitting);

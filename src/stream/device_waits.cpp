@@ -9,7 +9,7 @@
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
-#include "stream/open_captures.hpp"
+#include "stream/capture.hpp"
 
 #include <runnel/detail/checking.hpp>
 #include <runnel/device.hpp>

@@ -75,7 +75,7 @@ CurrentNode waitable_node(const EventBase& event, const char* operation) {
   const bool is_captured = node && node->is_captured.load(std::memory_order_relaxed);
   if (is_captured || (node && are_captures_open() && is_event_of_open_capture(node.get())))
       [[unlikely]]
-    throw_error(errc::capture, operation, capture_rule(CaptureCase::ask_captured_event).reason);
+    throw_error(errc::capture, operation, refusal::captured_event);
   return node;
 }
 
@@ -179,7 +179,7 @@ void EventBase::record(StreamRef stream) {
             std::memory_order_relaxed);
       });
   if (are_captures_open()) [[unlikely]]
-    note_event(slot, node.handle);
+    note_event(call.handle(), node.handle);
   call.emit_record(node.handle);
 }
 

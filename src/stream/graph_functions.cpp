@@ -6,7 +6,6 @@
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
-#include "stream/open_captures.hpp"
 
 #include <runnel/detail/host_function.hpp>
 
@@ -204,63 +203,6 @@ void GraphFunctions::undo_launch() noexcept {
   host_writers().end_functions(functions_.size());
 }
 
-namespace {
-
-struct OpenCaptures {
-  sync::Mutex beginning;  // locked while a capture is added to the list
-  SpinLock lock;          // protects the rest
-  std::vector<OpenCapture> all;
-  std::uint64_t announced = 0;
-};
-OpenCaptures& captures() { return never_destroyed<OpenCaptures>(); }
-
-/// Requires: the lock is held.
-void note_open_captures() noexcept {
-  if (!captures().all.empty())
-    slow_path_reasons.fetch_or(slow_path_captures, std::memory_order_relaxed);
-  else
-    slow_path_reasons.fetch_and(~slow_path_captures, std::memory_order_relaxed);
-}
-
-template <class IsWanted>
-[[nodiscard]] OpenCapture find(IsWanted is_wanted) noexcept {
-  const std::lock_guard lock{captures().lock};
-  const auto found = std::find_if(captures().all.begin(), captures().all.end(), is_wanted);
-  return found == captures().all.end() ? OpenCapture{} : *found;
-}
-
-}  // namespace
-
-std::unique_lock<sync::Mutex> block_new_captures() noexcept {
-  return std::unique_lock{captures().beginning};
-}
-
-std::uint64_t announce_capture(OpenCapture capture) {
-  constexpr std::uint64_t no_runtimes = std::uint64_t{1} << 63;  // runtimes count captures from 1
-  const std::lock_guard beginning{captures().beginning};
-  const std::lock_guard lock{captures().lock};
-  capture.number = no_runtimes | captures().announced++;
-  captures().all.push_back(std::move(capture));
-  note_open_captures();
-  return captures().all.back().number;
-}
-
-void number_capture(std::uint64_t announced, std::uint64_t number) noexcept {
-  const std::lock_guard lock{captures().lock};
-  for (OpenCapture& each : captures().all)
-    if (each.number == announced) each.number = number;
-}
-
-OpenCapture find_capture(std::uint64_t number) noexcept {
-  return find([&](const OpenCapture& each) { return each.number == number; });
-}
-
-namespace {
-[[nodiscard]] OpenCapture find_own() noexcept {
-  return find([](const OpenCapture& each) { return each.thread == std::this_thread::get_id(); });
-}
-}  // namespace
-
 std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call) {
   std::uint64_t number = 0;
   call.check(backend::stream_capture_number(call.handle(), number));
@@ -354,52 +296,11 @@ void add_to_capture(const StreamCall& call, Kept* object) {
   owned->object = object;
 }
 
-OpenCapture capture_begun_on(StreamUse stream) noexcept {
-  return find([&](const OpenCapture& each) { return each.stream == stream; });
-}
-
-void refuse_in_own_capture(const char* operation) {
-  if (find_own().number != 0)
-    throw_error(errc::capture, operation, capture_rule(CaptureCase::overlap).reason);
-}
-
-std::vector<OpenCapture> open_captures() {
-  const std::lock_guard lock{captures().lock};
-  return captures().all;
-}
-
-void note_event(const Slot& slot, native::event event) noexcept try {
-  const std::uint64_t number = capture_number_of(slot.handle);
-  const std::lock_guard lock{captures().lock};
-  for (OpenCapture& each : captures().all)
-    if (std::erase(each.events, event); number != 0 && each.number == number)
-      each.events.push_back(event);
-} catch (const std::bad_alloc&) {  // then only the recording object rejects queries
-}
-
-bool is_event_of_open_capture(native::event event) noexcept {
-  const std::lock_guard lock{captures().lock};
-  return std::any_of(captures().all.begin(), captures().all.end(), [=](const OpenCapture& each) {
-    return std::find(each.events.begin(), each.events.end(), event) != each.events.end();
-  });
-}
-
-void note_broken(std::uint64_t number, const char* operation) noexcept {
-  const std::lock_guard lock{captures().lock};
-  for (OpenCapture& each : captures().all)
-    if (each.number == number && each.broken_by == nullptr) each.broken_by = operation;
-}
-
-void close_capture(std::uint64_t number) noexcept {
-  const OpenCapture closed = find_capture(number);  // destroys the functions outside the lock
-  if (closed.number == 0) return;
-  const std::lock_guard lock{captures().lock};
-  std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; });
-  note_open_captures();
-}
-
-bool takes_part_in_open_capture(int device) noexcept try {
-  if (find([&](const OpenCapture& each) { return each.stream.slot->device == device; }).number != 0)
+bool takes_part_in_capture(int device) noexcept try {
+  if (!are_captures_open()) return false;
+  const std::vector<OpenCapture> open = open_captures();
+  if (std::any_of(open.begin(), open.end(),
+                  [=](const OpenCapture& each) { return each.slot->device == device; }))
     return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const auto takes_part = [&](const LiveStream& each) {
@@ -428,7 +329,7 @@ void discard_native_capture(Slot& slot) noexcept {
 }
 
 void abandon_capture(StreamUse stream) noexcept {
-  const OpenCapture capture = capture_begun_on(stream);
+  const OpenCapture capture = capture_begun_on(stream.id);
   if (capture.number == 0) return;
   // The handle must belong to this thread's view of the stream.
   const bool is_other_threads =
@@ -438,10 +339,10 @@ void abandon_capture(StreamUse stream) noexcept {
 }
 
 void abandon_own_captures() noexcept {
-  for (OpenCapture own = find_own(); own.number != 0; own = find_own()) {
-    if (const HandleLock locked{own.stream}) {
+  for (OpenCapture own = own_capture(); own.number != 0; own = own_capture()) {
+    if (const HandleLock locked{begun_on(own)}) {
       const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
-      abandon_capture(own.stream);
+      abandon_capture(begun_on(own));
     } else {
       close_capture(own.number);
     }
@@ -449,8 +350,7 @@ void abandon_own_captures() noexcept {
 }
 
 void forget_capture(StreamUse stream) noexcept {
-  if (const OpenCapture capture = capture_begun_on(stream); capture.number != 0)
-    close_capture(capture.number);
+  close_capture(capture_begun_on(stream.id).number);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -4,6 +4,7 @@
 
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
+#include "capture/open_captures.hpp"
 #include "stream/event_node.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/stream_call.hpp"
@@ -15,8 +16,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -109,28 +108,6 @@ class GraphFunctions {
   std::vector<Launches> launches_;
 };
 
-/// A capture that was begun through the library and is still open.
-struct OpenCapture {
-  // The runtime's number, or that of announce_capture(). 0: there is no such capture.
-  std::uint64_t number = 0;
-  StreamUse stream{};        // that it was begun on
-  std::thread::id thread{};  // that has begun it
-  std::shared_ptr<GraphFunctions> functions{};
-  std::vector<native::event> events{};  // recorded in the capture
-  const char* broken_by = nullptr;      // the operation that has broken it, if known
-};
-/// Registers a capture that is about to begin, so that no thread starts to wait for its device.
-/// Returns a provisional number until number_capture().
-/// @throws std::bad_alloc
-[[nodiscard]] std::uint64_t announce_capture(OpenCapture capture);
-/// While the lock is held, no capture begins through the library.
-[[nodiscard]] std::unique_lock<sync::Mutex> block_new_captures() noexcept;
-/// Stores the runtime's number of a capture that has begun.
-void number_capture(std::uint64_t announced, std::uint64_t number) noexcept;
-/// @throws errc::capture if the calling thread has an open capture
-void refuse_in_own_capture(const char* operation);
-/// The open capture with this number.
-[[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
 /// The functions and objects of the graph that the stream's capture builds; null if other code has
 /// begun the capture. Requires: the stream is being captured.
 /// @throws errc::capture if the capture is broken
@@ -147,20 +124,9 @@ void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writ
 void add_to_capture(const StreamCall& call, EventUse use);
 void add_to_capture(const StreamCall& call, Kept* object);
 ///@}
-/// The open capture that was begun on the stream.
-[[nodiscard]] OpenCapture capture_begun_on(StreamUse stream) noexcept;
-/// All open captures.
-/// @throws std::bad_alloc
-[[nodiscard]] std::vector<OpenCapture> open_captures();
-/// Stores that the event was recorded on the stream. Only the last record counts, inside an open
-/// capture or outside of all.
-void note_event(const Slot& slot, native::event event) noexcept;
-/// Whether the event was last recorded in an open capture. Querying the runtime instead would break
-/// the capture.
-[[nodiscard]] bool is_event_of_open_capture(native::event event) noexcept;
-/// Stores that this operation has broken the capture, unless an earlier one has.
-void note_broken(std::uint64_t number, const char* operation) noexcept;
-void close_capture(std::uint64_t number) noexcept;
+[[nodiscard]] inline StreamUse begun_on(const OpenCapture& capture) noexcept {
+  return {static_cast<Slot*>(capture.slot), capture.stream};
+}
 /// Ends the stream's native capture, with one retry. After an error `graph` is null. Requires: as
 /// abandon_capture().
 [[nodiscard]] backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept;

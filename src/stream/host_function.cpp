@@ -147,7 +147,7 @@ void run_ticket(void* data) noexcept {
 /// Enqueues the function, or adds it as a node to the graph that the stream is being captured into.
 void enqueue(const StreamCall& call, OwnedFunction function) {
   const bool is_writer = std::exchange(function->is_writer, false);
-  if (becomes_node(call.slot(), call.operation(), CaptureCase::launch_host_function)) [[unlikely]]
+  if (is_capturing(call.slot(), call.operation())) [[unlikely]]
     return add_to_capture(call, std::move(function), is_writer);
   if (is_writer) {
     host_writers().begin_functions(1);

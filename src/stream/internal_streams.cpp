@@ -6,7 +6,7 @@
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/open_captures.hpp"
+#include "stream/capture.hpp"
 
 #include <runnel/detail/access.hpp>
 

@@ -17,14 +17,14 @@ constexpr const char* keeping = "keep an object for a stream";
 
 void prepare_to_keep(StreamRef stream) {
   const StreamCall call{stream, keeping};
-  if (!becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[likely]]
+  if (!is_capturing(call.slot(), keeping)) [[likely]]
     watcher().start(keeping);
 }
 
 void keep_object(StreamRef stream, Kept* object) {
   {
     const StreamCall call{stream, keeping};
-    if (becomes_node(call.slot(), keeping, CaptureCase::keep_object)) [[unlikely]]
+    if (is_capturing(call.slot(), keeping)) [[unlikely]]
       return add_to_capture(call, object);
   }
   submit_completion(

@@ -40,7 +40,7 @@ namespace {
   const StreamQueryLock beside_captures{call.slot()};
   if (any_capture_seen())
     // The failing query would invalidate the capture.
-    refuse_in_capture(call.slot(), call.operation(), CaptureCase::query_stream);
+    refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
   return has_finished_beside_captures(call.slot(), call.operation());
 }
 
@@ -58,7 +58,7 @@ constexpr const char* waiting = "wait for a stream";
 Slot& synchronize_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
+  refuse_in_capture(call.slot(), waiting, refusal::nothing_runs);
   {
     const ScopedWait wait{waiting, {.stream = stream.id()}};
     call.check(backend::stream_synchronize(call.handle()));
@@ -72,7 +72,7 @@ Slot& synchronize_slot(StreamRef stream) {
 Slot& waitable_slot(StreamRef stream) {
   enter(waiting);
   const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call.slot(), waiting, CaptureCase::wait_for_stream);
+  refuse_in_capture(call.slot(), waiting, refusal::nothing_runs);
   return call.slot();
 }
 

@@ -8,8 +8,8 @@
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
-#include "stream/open_captures.hpp"
 #include "stream/operations.hpp"
 
 #include <chrono>

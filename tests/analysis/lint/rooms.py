@@ -8,7 +8,7 @@ import re
 
 import repository
 
-FLOORS = ['base', 'checker', 'device', 'stream', 'observe', 'pool', 'memory', 'copy', 'overlap', 'graph', 'comm']
+FLOORS = ['base', 'checker', 'device', 'capture', 'stream', 'observe', 'pool', 'memory', 'copy', 'overlap', 'graph', 'comm']
 COLLECTIVES = 'comm/ccl.hpp'
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 

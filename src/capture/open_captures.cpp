@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/open_captures.hpp"
+
+#include "base/never_destroyed.hpp"
+#include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
+#include "base/spin_lock.hpp"
+#include "capture/state.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+namespace {
+
+struct OpenCaptures {
+  sync::Mutex beginning;  // locked while a capture is added to the list
+  SpinLock lock;          // protects the rest
+  std::vector<OpenCapture> all;
+  std::uint64_t announced = 0;
+};
+OpenCaptures& captures() { return never_destroyed<OpenCaptures>(); }
+
+/// Requires: the lock is held.
+void note_open_captures() noexcept {
+  const bool is_open = !captures().all.empty();
+  capture_history.store(is_open ? CaptureHistory::open : CaptureHistory::seen,
+                        std::memory_order_relaxed);
+  if (is_open)
+    slow_path_reasons.fetch_or(slow_path_captures, std::memory_order_relaxed);
+  else
+    slow_path_reasons.fetch_and(~slow_path_captures, std::memory_order_relaxed);
+}
+
+template <class IsWanted>
+[[nodiscard]] OpenCapture find(IsWanted is_wanted) noexcept {
+  const std::lock_guard lock{captures().lock};
+  const auto found = std::find_if(captures().all.begin(), captures().all.end(), is_wanted);
+  return found == captures().all.end() ? OpenCapture{} : *found;
+}
+
+}  // namespace
+
+std::unique_lock<sync::Mutex> block_new_captures() noexcept {
+  return std::unique_lock{captures().beginning};
+}
+
+std::uint64_t announce_capture(OpenCapture capture) {
+  constexpr std::uint64_t no_runtimes = std::uint64_t{1} << 63;  // runtimes count captures from 1
+  const std::lock_guard beginning{captures().beginning};
+  const std::lock_guard lock{captures().lock};
+  capture.number = no_runtimes | captures().announced++;
+  captures().all.push_back(std::move(capture));
+  note_open_captures();
+  return captures().all.back().number;
+}
+
+void number_capture(std::uint64_t announced, std::uint64_t number) noexcept {
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (each.number == announced) each.number = number;
+}
+
+OpenCapture find_capture(std::uint64_t number) noexcept {
+  return find([&](const OpenCapture& each) { return each.number == number; });
+}
+
+OpenCapture own_capture() noexcept {
+  return find([](const OpenCapture& each) { return each.thread == std::this_thread::get_id(); });
+}
+
+OpenCapture capture_begun_on(std::uint64_t stream) noexcept {
+  return find([&](const OpenCapture& each) { return each.stream == stream; });
+}
+
+std::vector<OpenCapture> open_captures() {
+  const std::lock_guard lock{captures().lock};
+  return captures().all;
+}
+
+void note_event(native::stream handle, native::event event) noexcept try {
+  const std::uint64_t number = capture_number_of(handle);
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (std::erase(each.events, event); number != 0 && each.number == number)
+      each.events.push_back(event);
+} catch (const std::bad_alloc&) {  // then only the recording object rejects queries
+}
+
+bool is_event_of_open_capture(native::event event) noexcept {
+  const std::lock_guard lock{captures().lock};
+  return std::any_of(captures().all.begin(), captures().all.end(), [=](const OpenCapture& each) {
+    return std::find(each.events.begin(), each.events.end(), event) != each.events.end();
+  });
+}
+
+void note_broken(std::uint64_t number, const char* operation) noexcept {
+  const std::lock_guard lock{captures().lock};
+  for (OpenCapture& each : captures().all)
+    if (each.number == number && each.broken_by == nullptr) each.broken_by = operation;
+}
+
+void close_capture(std::uint64_t number) noexcept {
+  const OpenCapture closed = find_capture(number);  // destroys the functions outside the lock
+  if (closed.number == 0) return;
+  const std::lock_guard lock{captures().lock};
+  std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; });
+  note_open_captures();
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -736,6 +736,7 @@ TEST_P(ForeignCaptures, NoOperationBreaksOne) {
   return name_of(std::get<0>(info.param).name) + "_" +
          names[static_cast<int>(std::get<1>(info.param))];
 }
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ForeignCaptures);
 /// None on the host backend, where every capture is one of the library.
 [[nodiscard]] std::vector<test_support::CaptureMode> modes() {
   using enum test_support::CaptureMode;

@@ -13,7 +13,7 @@ import sys
 
 HEADINGS = ('h1', 'h2', 'h3')
 # Pages that only list what others explain.
-LISTS = re.compile(r'(annotated|classes|files|functions.*|globals.*|hierarchy|namespace.*|pages|topics|modules|dir_.*|.*-members|.*_source|.*_8hpp)\.html')
+LISTS = re.compile(r'(section_.*|annotated|classes|files|functions.*|globals.*|hierarchy|namespace.*|pages|topics|modules|dir_.*|.*-members|.*_source|.*_8hpp)\.html')
 
 
 class Texts(html.parser.HTMLParser):

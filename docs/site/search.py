@@ -68,6 +68,8 @@ def sections(name, text):
     title = ' '.join(re.sub(r'[◆§]', '', page.title).split())
     if name.startswith('group__'):
         title += ' (reference)'
+    elif name.startswith('decision_'):
+        title += ' (decisions)'
     for heading, place, words in page.sections:
         heading, words = ' '.join(re.sub(r'[◆§]', '', heading).split()), ' '.join(words.split())
         if title and (heading or words):

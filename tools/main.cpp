@@ -200,10 +200,17 @@ std::string named(const CLI::App& app) {
 /// The text of CLI11, except for a word that is not a subcommand: then the text names it.
 std::string reason_of(const CLI::ParseError& error, const CLI::App& app) {
   const auto words = app.remaining();
-  if (!app.get_subcommands().empty() || words.empty() || words.front().starts_with('-'))
-    return error.what();
-  std::string reason =
-      "there is no subcommand " + tool::in_quotes(words.front()) + "; choose one of";
+  if (!app.get_subcommands().empty()) {
+    if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+    auto extra = app.remaining(true);
+    std::string reason = named(app) + " does not know";
+    for (const std::string& word : extra) reason += " " + tool::in_quotes(word);
+    return reason;
+  }
+  if (!words.empty() && words.front().starts_with('-')) return error.what();
+  std::string reason = words.empty() ? "write what to do, one of"
+                                     : "there is no subcommand " + tool::in_quotes(words.front()) +
+                                           "; choose one of";
   const char* separator = " ";
   for (const CLI::App* const each : app.get_subcommands({}))
     reason += std::exchange(separator, ", ") + each->get_name();

@@ -93,7 +93,7 @@ status launch_host_func(native::stream stream, void (*function)(void*), void* da
 // called.
 bool forgets_host_functions() noexcept { return true; }
 
-// NVIDIA's driver 580 crashes (docs/decisions/questions-beside-a-capture.md). AMD's runtime is
+// NVIDIA's driver 580 crashes (docs/decisions/captures.md). AMD's runtime is
 // assumed to crash, too.
 bool can_query_beside_begin_of_capture() noexcept { return false; }
 

@@ -4,7 +4,7 @@
 
 usage: filter.py FILE
 
-A header: what it declares goes into the topic that its first comment names by an ingroup command, without the inline namespace, and with
+topics.dox also gets a page for each section of that list, which the site's tree shows. A header: what it declares goes into the topic that its first comment names by an ingroup command, without the inline namespace, and with
 words in place of types that users do not name. A guide: its headings get the anchors that they have on code hosts, and its links lead to
 pages of the site."""
 import pathlib
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SINCE = '0.1'  # of everything that does not name another version itself
 
 LONG = 4  # sections
-LIST = '## All pages'  # in the index: the pages below it are the guides, in this order
+LIST = '## All pages'  # in the index: the pages below it are the guides, in this order, in sections
 
 # Types that users do not name, and what the reference shows in their place.
 SHOWN = [
@@ -221,17 +221,35 @@ def guide(path, text):
     # A long page begins with a table of its contents.
     if not is_index and len(re.findall(r'^## ', text, re.MULTILINE)) >= LONG:
         text = re.sub(r'^(# .*)\n', r'\1\n[TOC]\n', text, count=1, flags=re.MULTILINE)
+    if label == 'decisions':
+        text = with_links(text, True)
     # Blocks of code stay as they are.
     blocks = re.split(r'(^```.*?^```$|(?<=\n\n)(?:    [^\n]*\n)+)', text, flags=re.MULTILINE | re.DOTALL)
     for number in range(0, len(blocks), 2):
         before, mark, after = blocks[number].partition(LIST if is_index else '\0')
-        blocks[number] = re.sub(r'^(#+) (.*)$', heading, with_links(before, False) + mark + with_links(after, True), flags=re.MULTILINE)
+        after = re.sub(r'^### (.*)$', lambda match: f'**\\subpage {section_label(match.group(1))} "{match.group(1)}"**', after, flags=re.MULTILINE)
+        blocks[number] = re.sub(r'^(#+) (.*)$', heading, with_links(before + mark + after, False), flags=re.MULTILINE)
     return ''.join(blocks)
+
+
+def section_label(name):
+    return 'section_' + re.sub(r'\W+', '_', name.lower())
+
+
+def section_pages():
+    """A page for each section of the list of guides, with the guides below it."""
+    index = ROOT / 'docs/index.md'
+    for name, table in re.findall(r'^### (.*)\n((?:(?!^###).*\n?)*)', index.read_text().partition(LIST)[2], re.MULTILINE):
+        rows = re.findall(r'^\| (\[.*?\]\(.*?\)) \| (.*) \|$', table, re.MULTILINE)
+        lines = [' * - ' + re.sub(r'\[(.*)\]\((.*)\)', lambda match: link(index, *match.groups(), True), page) + ': ' + words for page, words in rows]
+        yield '\n'.join([f'/** \\page {section_label(name)} {name}', *lines, ' */', ''])
 
 
 def main():
     path = pathlib.Path(sys.argv[1]).resolve()
     text = path.read_text()
+    if path.suffix == '.dox':
+        text += '\n' + '\n'.join(section_pages())
     change = {'.hpp': header, '.md': guide}.get(path.suffix)
     sys.stdout.write(change(path, text) if change else text)
 

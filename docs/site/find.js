@@ -27,13 +27,21 @@ function findSections(sections, typed) {
   return found.slice(0, 40).map(each => each.section);
 }
 
+// The text around the first word that was typed.
+function excerptOf(text, typed) {
+  const word = typed.toLowerCase().split(/\s+/).filter(each => each).find(each => text.toLowerCase().includes(each));
+  if (!word) return '';
+  const at = text.toLowerCase().indexOf(word), from = Math.max(0, text.lastIndexOf(' ', at - 40) + 1);
+  return (from > 0 ? '... ' : '') + text.slice(from, at + word.length + 60) + ' ...';
+}
+
 // Each page once, with its sections below it.
-function showFound(list, found) {
+function showFound(list, found, typed) {
   list.replaceChildren();
   const pages = new Map();
-  for (const [title, heading, address] of found) {
+  for (const [title, heading, address, text] of found) {
     if (!pages.has(title)) pages.set(title, {address: address.split('#')[0], sections: []});
-    if (heading && heading !== title) pages.get(title).sections.push([heading, address]);
+    pages.get(title).sections.push([heading && heading !== title ? heading : '', address, excerptOf(text, typed)]);
   }
   const link = (words, address, kind) => {
     const line = document.createElement('a');
@@ -44,12 +52,52 @@ function showFound(list, found) {
   };
   for (const [title, page] of pages) {
     link(title, page.address, 'page');
-    for (const [heading, address] of page.sections) link(heading, address, 'section');
+    for (const [heading, address, excerpt] of page.sections) {
+      if (heading) link(heading, address, 'section');
+      if (excerpt) link(excerpt, address, 'excerpt');
+    }
   }
   if (!pages.size) list.textContent = 'nothing found';
 }
 
+// A button on each block of code that copies it, as far as the browser permits that.
+function addCopyButtons() {
+  for (const block of document.querySelectorAll('div.fragment, pre.fragment')) {
+    const button = document.createElement('button');
+    button.textContent = 'Copy';
+    button.className = 'copy-code';
+    button.addEventListener('click', () => {
+      const lines = [...block.querySelectorAll('.line')].map(line => line.textContent);
+      navigator.clipboard.writeText(lines.length ? lines.join('\n') : block.firstChild.textContent);
+      button.textContent = 'Copied';
+      setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+    });
+    block.append(button);
+  }
+}
+
+// The page of a class begins with a list of its members.
+function addMembers() {
+  const titles = /\/(class|struct)[^/]*$/.test(location.pathname) ? [...document.querySelectorAll('h2.memtitle')] : [];
+  if (titles.length < 4) return;
+  const list = document.createElement('div');
+  list.className = 'members';
+  const seen = new Set();
+  for (const title of titles) {
+    const name = title.textContent.replace(/[◆§]|\[.*/g, '').trim(), place = title.querySelector('a');
+    if (!place || seen.has(name)) continue;
+    seen.add(name);
+    const link = document.createElement('a');
+    link.href = place.getAttribute('href');
+    link.textContent = name;
+    list.append(link, ' ');
+  }
+  document.querySelector('div.contents').prepend(list);
+}
+
 if (typeof document !== 'undefined') {
+  addCopyButtons();
+  addMembers();
   const box = document.createElement('div');
   box.id = 'find';
   box.innerHTML = '<input type="search" placeholder="Search all texts" aria-label="Search all texts"><div id="found" hidden></div>';
@@ -58,7 +106,7 @@ if (typeof document !== 'undefined') {
   let sections = null;
   const search = () => {
     list.hidden = !input.value.trim();
-    if (!list.hidden && sections) showFound(list, findSections(sections, input.value));
+    if (!list.hidden && sections) showFound(list, findSections(sections, input.value), input.value);
   };
   input.addEventListener('input', search);
   input.addEventListener('focus', () => {

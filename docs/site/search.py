@@ -13,7 +13,7 @@ import sys
 
 HEADINGS = ('h1', 'h2', 'h3')
 # Pages that only list what others explain.
-LISTS = re.compile(r'(annotated|classes|files|functions.*|globals.*|hierarchy|namespace.*|pages|topics|modules|dir_.*|.*-members|.*_source|.*_8hpp)\.html')
+LISTS = re.compile(r'(section_.*|annotated|classes|files|functions.*|globals.*|hierarchy|namespace.*|pages|topics|modules|dir_.*|.*-members|.*_source|.*_8hpp)\.html')
 
 
 class Texts(html.parser.HTMLParser):
@@ -68,6 +68,8 @@ def sections(name, text):
     title = ' '.join(re.sub(r'[◆§]', '', page.title).split())
     if name.startswith('group__'):
         title += ' (reference)'
+    elif name.startswith('decision_'):
+        title += ' (decisions)'
     for heading, place, words in page.sections:
         heading, words = ' '.join(re.sub(r'[◆§]', '', heading).split()), ' '.join(words.split())
         if title and (heading or words):

@@ -196,7 +196,7 @@ template <class R>
     return std::nullopt;
 }
 
-void require_same_size(std::size_t to, std::size_t from);
+void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream = nullptr);
 void require_index(std::size_t index, std::size_t size);
 CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind,
                       const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes,
@@ -217,7 +217,7 @@ void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, co
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
   using T = detail::element_of<To>;
-  detail::require_same_size(std::size(to), std::size(from));
+  detail::require_same_size(std::size(to), std::size(from), &stream);
   return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from),
                             detail::kind_by_type<From>(),
                             detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
@@ -228,7 +228,7 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = defaul
 template <class To, detail::CopiedTo<To> From>
 CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
   using T = detail::element_of<To>;
-  detail::require_same_size(std::size(to), std::size(from));
+  detail::require_same_size(std::size(to), std::size(from), &stream);
   CopyOptions known = options;
   if (detail::kind_by_type<To>()) known.to_kind = detail::kind_by_type<To>();
   if (detail::kind_by_type<From>()) known.from_kind = detail::kind_by_type<From>();
@@ -347,6 +347,11 @@ template <class A, class B, detail::WrongCopy<detail::Fault::stream_order, A, B>
           class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED("the stream comes first: the order is copy(stream, to, from)", A&&,
                                B&&, C&&, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::scattered, A, B> C = detail::Absent,
+          class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED(
+    "the elements are not in one block: use a std::vector, not of bool, or a std::array", A&&, B&&,
+    C&& = {}, D&& = {});
 template <class A, class B, detail::WrongCopy<detail::Fault::kokkos, A, B> C = detail::Absent,
           class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED(
@@ -365,6 +370,15 @@ template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = det
           class D = detail::Absent>
 void fill RUNNEL_REFUSED("a pointer has no size: write fill_bytes(stream, to, value, bytes)", A&&,
                          B&&, C&& = {}, D&& = {});
+template <class A, detail::WrongFill<detail::Fault::scattered, A> B, class C = detail::Absent>
+void fill RUNNEL_REFUSED(
+    "the elements are not in one block: use a std::vector, not of bool, or a std::array", A&&, B&&,
+    C&& = {});
+template <class To, detail::NoElementOf<To> Value>
+void fill RUNNEL_REFUSED("the value does not convert to the type of the elements", StreamRef, To&&,
+                         Value&&);
+template <class To, detail::NoElementOf<To> Value>
+void fill RUNNEL_REFUSED("the value does not convert to the type of the elements", To&&, Value&&);
 template <class A, detail::StreamBehind<A> B, class C>
 void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, value)", A&&, B&&,
                          C&&);

@@ -68,7 +68,7 @@ void set_by_synchronize(std::error_code& code, const Waited& waited) noexcept {
 
 /// The base class of every exception that runnel throws. The thrown object is also a
 /// `std::system_error`, or, for out of memory, a `std::bad_alloc`. So
-/// `catch (const std::exception&)` catches all of them. (docs/decisions/error-is-an-interface.md
+/// `catch (const std::exception&)` catches all of them. (docs/decisions/errors-and-exceptions.md
 /// says why.)
 class Error {
  public:

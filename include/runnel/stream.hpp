@@ -29,6 +29,7 @@ class Event;
 class TimedEvent;
 
 namespace detail {
+class EventBase;
 struct FunctionWithoutOutcome;  // Defined in <runnel/completion.hpp>.
 /// True if <runnel/completion.hpp> was not included. T makes the check depend on a template
 /// parameter, so that it is evaluated at the call.
@@ -186,6 +187,10 @@ class StreamRef {
   /// Work submitted to this stream from now on runs after everything submitted to `other` so far.
   /// The streams may be of different devices. Does nothing if `other` is this stream.
   void wait_stream(StreamRef other) const;
+  /// @cond
+  static void wait_stream RUNNEL_REFUSED("write wait_event(event)", const detail::EventBase&);
+  static void wait_event RUNNEL_REFUSED("write wait_stream(stream)", StreamRef);
+  /// @endcond
   /// A new event that records everything submitted so far.
   [[nodiscard]] Event record_event() const;
   ///@{ Records everything submitted so far in `event`, and replaces its previous record.

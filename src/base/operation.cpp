@@ -3,6 +3,7 @@
 
 #include "base/process.hpp"
 #include "base/sync.hpp"
+#include "base/unknown_variables.hpp"
 
 #include <exception>
 #include <new>
@@ -30,6 +31,7 @@ void number(Operation& operation) noexcept {
 }  // namespace
 
 void start_observers() noexcept {
+  name_unknown_variables();
   for (const Observer* const each : all_observers())
     if (each->is_requested != nullptr && each->is_requested()) set_observer(each->bit, true);
 }

@@ -66,11 +66,12 @@ void read_element(StreamRef stream, void* to, const void* from, std::optional<Me
   stream.synchronize();
 }
 
-void require_same_size(std::size_t to, std::size_t from) {
+void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream) {
   if (to == from) return;
-  char reason[120];
-  std::snprintf(reason, sizeof reason, "the source has %zu elements, the destination %zu", from,
-                to);
+  char reason[200];
+  std::snprintf(reason, sizeof reason, "the source has %zu elements, the destination %zu%s%s", from,
+                to, stream == nullptr ? "" : ", in ",
+                stream == nullptr ? "" : to_string(*stream).c_str());
   throw_error(errc::invalid_argument, operation, reason);
 }
 

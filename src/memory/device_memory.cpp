@@ -32,6 +32,7 @@
 #include <bit>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -55,6 +56,33 @@ struct Usage {
 };
 constinit Usage usage[max_devices];
 
+[[noreturn]] void refuse_beyond_limit(std::size_t bytes, std::size_t used, std::size_t limit) {
+  if (limit == no_limit)
+    throw_error(errc::out_of_memory, operation, "the size is beyond any device's memory");
+  char reason[200];
+  std::snprintf(reason, sizeof reason,
+                "%zu bytes were asked for, %zu are in use, and the limit that "
+                "DeviceResource::set_limit() has set is %zu",
+                bytes, used, limit);
+  throw_error(errc::out_of_memory, operation, reason);
+}
+
+/// Says how much was asked for and how much is free.
+[[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes, int device) {
+  std::size_t free = 0, total = 0;
+  const backend::status asked =
+      internal_call([&] { return backend::memory_info(free, total); }, any_capture_seen());
+  if (backend::classify(refusal) != errc::out_of_memory || asked != backend::ok)
+    throw_status(refusal, operation);
+  backend::forget_error(refusal);
+  char reason[200];
+  std::snprintf(
+      reason, sizeof reason,
+      "%zu bytes were asked for, and %zu of %zu are free on device %d: use smaller pieces", bytes,
+      free, total, device);
+  throw_error(errc::out_of_memory, operation, reason, refusal, backend::error_name(refusal));
+}
+
 /// Adds to the bytes in use before the allocation, so that concurrent allocations together do not
 /// exceed the limit.
 void reserve(int device, std::size_t bytes) {
@@ -62,11 +90,7 @@ void reserve(int device, std::size_t bytes) {
   const std::size_t limit = u.limit.load(std::memory_order_relaxed);
   std::size_t used = u.in_use.load(std::memory_order_relaxed);
   do {
-    if (used > limit || bytes > limit - used)
-      throw_error(errc::out_of_memory, operation,
-                  limit == no_limit
-                      ? "the size is beyond any device's memory"
-                      : "the limit that DeviceResource::set_limit() has set leaves no room for it");
+    if (used > limit || bytes > limit - used) refuse_beyond_limit(bytes, used, limit);
   } while (!u.in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
 }
 void cancel_reservation(int device, std::size_t bytes) noexcept {
@@ -107,7 +131,7 @@ void count_out(int device, std::size_t bytes) noexcept {
     s = try_allocate();
     if (!is_freed) break;
   }
-  check(s, operation);
+  if (s != backend::ok) throw_no_room(s, bytes, device);
   return block;
 }
 

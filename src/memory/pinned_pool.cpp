@@ -18,6 +18,7 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -137,8 +138,12 @@ void* allocate_new(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
   }
   if (memory != nullptr) return add_block(std::move(block), memory);
   check(refusal, operation);
-  throw_error(errc::out_of_memory, operation,
-              "the limit that PinnedPool::set_limit() has set leaves no room for it");
+  char reason[200];
+  std::snprintf(reason, sizeof reason,
+                "%zu bytes were asked for, %zu are in use, and the limit that "
+                "PinnedPool::set_limit() has set is %zu",
+                bytes, PinnedPool::statistics().in_use, PinnedPool::limit());
+  throw_error(errc::out_of_memory, operation, reason);
 }
 
 }  // namespace

@@ -14,8 +14,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <set>
@@ -203,9 +205,10 @@ void collect(const Operation& operation) noexcept {
 
 /// Reports once that the file cannot be written.
 bool report_unwritable(Recording& r) noexcept {
+  const char* const reason = std::strerror(errno);
   if (!std::exchange(r.is_unwritable_reported, true)) {
     const std::string& file = r.file;
-    std::fprintf(stderr, "runnel: the trace cannot be written to %s\n", file.c_str());
+    std::fprintf(stderr, "runnel: the trace cannot be written to %s: %s\n", file.c_str(), reason);
   }
   return false;
 }

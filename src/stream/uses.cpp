@@ -45,7 +45,7 @@ void store_end(Slot& slot, StreamEnd end) noexcept {
 
 /// Enqueues an empty host function after the unfinished work of a thread's default stream. Without
 /// it, CUDA's handler at the thread's exit hangs if the stream has allocated memory, or waited for
-/// a stream that has: see docs/decisions/thread-ends-with-work.md.
+/// a stream that has: see docs/decisions/threads.md.
 void work_around_thread_exit_hang(const Slot& slot) noexcept {
   if (!can_record(slot)) return;
   const sync::TsanIgnore ignore;  // The user has not requested the query.

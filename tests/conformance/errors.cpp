@@ -155,6 +155,28 @@ TEST_F(Errors, ErrorsStayOnTheirThread) {
   });
 }
 
+TEST_F(Errors, TextsOfSizesHaveTheNumbersAndTheStream) {
+  Stream stream{device(), {.name = "named"}};
+  const std::vector<int> five(5);
+  std::vector<int> six(6);
+  const auto text_of = [](const std::function<void()>& fail) -> std::string {
+    try {
+      fail();
+    } catch (const runnel::Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  const std::string mismatch = text_of([&] { copy(stream, six, five); });
+  EXPECT_NE(mismatch.find("the source has 5 elements, the destination 6"), std::string::npos);
+  EXPECT_NE(mismatch.find(to_string(stream)), std::string::npos) << mismatch;
+  const std::size_t more = device().memory_info().total + 4096;
+  const std::string device_text =
+      text_of([&] { DeviceBuffer<unsigned char> buffer(more, stream); });
+  EXPECT_NE(device_text.find(std::to_string(more) + " bytes were asked for"), std::string::npos)
+      << device_text;
+}
+
 TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
   Stream stream;
   Stream moved{std::move(stream)};

@@ -714,8 +714,10 @@ int hang_report_of_a_copy() {
 
 int no_hang_report() {
   setenv("RUNNEL_HANG_REPORT", "soon", 1);
+  setenv("RUNNEL_HANG_REPORTS", "1", 1);
   const CapturedErrors errors;
-  expect(works(Stream{}), "a stream works");
+  expect(works(Stream{}) && works(Stream{}), "a stream works");
+  expect(errors.count("there is no variable RUNNEL_HANG_REPORTS, so") == 1, "a misspelt variable");
   expect(errors.count("RUNNEL_HANG_REPORT=soon is not understood") == 1, "the value is refused");
   return finish();
 }

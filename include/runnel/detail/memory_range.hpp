@@ -47,10 +47,18 @@ concept KokkosArray = requires(std::remove_cvref_t<R>& range) { range.span_is_co
                         range.view_host();
                       };
 
+/// A container whose elements are not in one block. An mdspan is none: it has copies of its own.
+template <class R>
+concept Scattered = !memory_range<R> && !KokkosArray<R> && requires(R& range) {
+  range.begin();
+  range.size();
+};
+
 /// The first mistake in the types of a call.
 enum class Fault {
   none,
   no_range,      ///< not refused with a text: the compiler's own error is as good
+  scattered,     ///< a container without data(), as std::list and std::vector<bool>
   stream_order,  ///< the stream comes after the destination
   kokkos,
   pointer,
@@ -67,7 +75,7 @@ template <class To>
   else if constexpr (KokkosArray<To>)
     return Fault::kokkos;
   else if constexpr (!memory_range<To>)
-    return Fault::no_range;
+    return Scattered<To> ? Fault::scattered : Fault::no_range;
   else if constexpr (owning_temporary<To>)
     return Fault::temporary;
   else if constexpr (std::is_const_v<element_of<To>>)
@@ -83,7 +91,7 @@ template <class To, class From>
   else if constexpr (KokkosArray<To> || KokkosArray<From>)
     return Fault::kokkos;
   else if constexpr (!memory_range<To> || !memory_range<From>)
-    return Fault::no_range;
+    return Scattered<To> || Scattered<From> ? Fault::scattered : Fault::no_range;
   else if constexpr (owning_temporary<From>)
     return Fault::temporary;
   else if constexpr (fault_of_destination<To>() == Fault::none)
@@ -126,7 +134,8 @@ concept TakenOverBy = fault_of_copy_that_keeps<To, From>() == Fault::none &&
 template <class A, class B, class C>
 [[nodiscard]] consteval Fault fault_of_copy_call() {
   if constexpr (!std::is_convertible_v<A, StreamRef>)
-    return std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent>
+    return (std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent>) ||
+                   std::is_convertible_v<C, StreamRef>
                ? Fault::stream_order
                : fault_of_copy_that_keeps<A, B>();
   else if constexpr (!std::is_same_v<C, Absent>)
@@ -147,6 +156,9 @@ template <class A, class B>
   else
     return fault_of_destination<A>();
 }
+/// Matches fill(stream, to, value) and fill(to, value) with a value of another kind.
+template <class Value, class To>
+concept NoElementOf = Filled<To> && !std::is_convertible_v<Value, element_of<To>>;
 template <class B, Fault fault, class A>
 concept WrongFill = fault_of_fill_call<A, B>() == fault;
 

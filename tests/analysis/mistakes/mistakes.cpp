@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 #include <initializer_list>
+#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,16 +31,38 @@ struct OwnView {
   int* data() const;
   std::size_t size() const;
 };
+[[maybe_unused]] void waits(Stream& s, StreamRef other, Event& event, TimedEvent& timed) {
+  s.wait_stream(event);  // error: write wait_event(event)
+  s.wait_stream(timed);  // error: write wait_event(event)
+  s.wait_event(other);   // error: write wait_stream(stream)
+  s.wait_event(s);       // error: write wait_stream(stream)
+  event - event;         // error: an Event has no time: write TimedEvent
+  event - timed;         // error: an Event has no time: write TimedEvent
+  timed - event;         // error: an Event has no time: write TimedEvent
+}
+
 [[maybe_unused]] void copies(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v, int* p,
                              const void* q, std::string& text) {
-  copy(s, p, p);        // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, p, 12);    // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, p);        // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, v);        // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, q, 12);    // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, nullptr);  // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, p);           // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, v, 12);       // error: write copy_bytes(stream, to, from, bytes)
+  copy(d, v, s);                   // error: the stream comes first
+  copy(d, v, s, Pageable::block);  // error: the stream comes first
+  std::vector<bool> bits(5);
+  std::list<int> list(5);
+  copy(s, d, bits);      // error: the elements are not in one block
+  copy(s, list, d);      // error: the elements are not in one block
+  copy(d, list);         // error: the elements are not in one block
+  fill(s, bits, 1);      // error: the elements are not in one block
+  fill(s, d, "1");       // error: the value does not convert to the type of the elements
+  fill(d, v);            // error: the value does not convert to the type of the elements
+  d[0] = 1;              // error: the host cannot read device memory: write get(stream, x, i)
+  DeviceSpan<int>{}[0];  // error: the host cannot read device memory: write get(stream, x, i)
+  copy(s, p, p);         // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, p, 12);     // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, p);         // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, v);         // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, q, 12);     // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, nullptr);   // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, p);            // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, v, 12);        // error: write copy_bytes(stream, to, from, bytes)
   // error: a braced list ends before the copy: give it a name
   copy(s, d, {1, 2, 3});
   // error: a braced list ends before the copy: give it a name

@@ -38,6 +38,10 @@ with tool.scratch() as directory:
     misspelt = tool.run('overlaps', *upper, source, target)
     tool.expect(misspelt.returncode == 2 and b"there is no subcommand 'overlaps'; choose one of info, overlap, histogram, sum, bench" in misspelt.stderr,
                 f'a subcommand that does not exist: {misspelt}')
+    alone = tool.run()
+    tool.expect(alone.returncode == 2 and b'one of info, overlap, histogram, sum, bench' in alone.stderr, f'no subcommand: {alone}')
+    unknown = tool.run('info', '--device', '3')
+    tool.expect(unknown.returncode == 2 and b"info does not know '--device' '3'" in unknown.stderr, f'an option that is not there: {unknown}')
     refuses('name with a line break', *upper, 'a\nb', target, says=['a?b'])
     refuses('option with a code for the terminal', *upper, '--\x1b[31mred', source, target, says=['--?[31mred'], status=2)
     refuses('number with a code for the terminal', *upper, '--in-flight', '\x1b[31m\r9', source, target, says=['--in-flight', '?[31m?9'], status=2)

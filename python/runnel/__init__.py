@@ -77,6 +77,7 @@ def _finish() -> None:
             pass
     except (Error, KeyboardInterrupt):  # a forked child has none of its parent's threads
         pass
+    _core._show_exceptions()
     try:
         while not _core._close(0.02):
             pass

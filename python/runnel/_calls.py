@@ -36,7 +36,7 @@ class HasDLPack(Protocol):
 Array = Union["Buffer", HasDLPack, HasCudaArrayInterface]
 
 
-def copy(dst: Array, src: Array, stream: Stream | None = None, *, pageable: Pageable | None = None, any_time: bool = False,
+def copy(dst: Array, src: Array, stream: Stream | None = None, *, pageable: Pageable | None = None, any_time: bool | None = None,
          unsafe: bool = False, non_blocking: bool = True) -> Copy:
     """Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` (default: the current stream; if none
     is set, the stream of the arrays' framework). Returns at once, also for memory that is not pinned. The result is a
@@ -51,8 +51,11 @@ def copy(dst: Array, src: Array, stream: Stream | None = None, *, pageable: Page
     ``unsafe=True`` says that the bytes go as they are. Arrays that are not contiguous go as rows and slices.
 
     ``pageable``: ``'stage'`` (default) goes through pinned memory; ``'block'`` holds the caller; ``'refuse'`` raises.
-    ``any_time=True``: nothing that is enqueued writes ``src``, so that a busy stream does not delay the reading.
     ``non_blocking=False`` waits for the copy.
+
+    ``any_time``: None (default) reads a pageable ``src`` in the order of the stream while work that runnel knows of may
+    write it, and else at once. True reads it at once: nothing that is enqueued writes it. False reads it in the order of
+    the stream, as is needed where a host function that other code enqueued by itself, as CuPy's, writes it.
 
     Raises ValueError (sizes, types, shapes), BufferError (``dst`` is read-only), TypeError (no array), InvalidArgument,
     Error.
@@ -88,7 +91,7 @@ class Copies(dict[str, int]):
         return self._handle.__await__()
 
 
-def copy_many(copies: Iterable[tuple[Array, Array]], stream: Stream | None = None, *, pageable: Pageable | None = None, any_time: bool = False,
+def copy_many(copies: Iterable[tuple[Array, Array]], stream: Stream | None = None, *, pageable: Pageable | None = None, any_time: bool | None = None,
               unsafe: bool = False) -> Copies:
     """All copies of a list of pairs ``(dst, src)``, as one job, in no order among themselves: none may write what another
     uses. The result is a handle, and a dict of how many went which way, by the words of ``copy()``. Arrays that are not

@@ -160,6 +160,8 @@ void bind_completions(nb::module_& module) {
   module.def("_drop", &drop_now, "Drops what copies no longer need.");
   module.def("_before_fork", &before_fork, "No thread state is made from now on.");
   module.def("_after_fork", &after_fork, "In the parent and in the child.");
+  module.def("_show_exceptions", &PythonFailure::show_all,
+             "Shows the exceptions of host functions that nobody has collected.");
   module.def("_park", &park_threads, "From now on other threads do not come back from a call.");
   module.def(
       "_close", [](double seconds) { return close_interpreter(duration_of(seconds)); },

@@ -13,6 +13,7 @@
 #include <runnel/event.hpp>
 #include <runnel/memory_kind.hpp>
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -33,10 +34,12 @@ namespace {
   if (text == "refuse") return runnel::Pageable::refuse;
   refuse_value("pageable is 'stage', 'block' or 'refuse'");
 }
-[[nodiscard]] runnel::CopyOptions options_of(nb::handle pageable, bool any_time) {
+[[nodiscard]] runnel::CopyOptions options_of(nb::handle pageable, std::optional<bool> any_time) {
   runnel::CopyOptions options;
   if (!pageable.is_none()) options.pageable = pageable_of(pageable);
-  if (any_time) options.source = runnel::SourceAccess::any_time;
+  if (any_time)
+    options.source =
+        *any_time ? runnel::SourceAccess::any_time : runnel::SourceAccess::stream_order;
   return options;
 }
 
@@ -201,7 +204,7 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
 }
 
 [[nodiscard]] nb::object copy(nb::handle to, nb::handle from, nb::handle stream,
-                              nb::handle pageable, bool any_time, bool is_unsafe) {
+                              nb::handle pageable, std::optional<bool> any_time, bool is_unsafe) {
   drop_now();
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(to, true);
@@ -280,7 +283,7 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
 
 /// The counts and the handle.
 [[nodiscard]] nb::tuple copy_many(nb::handle copies, nb::handle stream, nb::handle pageable,
-                                  bool any_time, bool is_unsafe) {
+                                  std::optional<bool> any_time, bool is_unsafe) {
   drop_now();
   auto kept = std::make_unique<KeptPairs>();
   for (nb::handle each : nb::iter(copies))
@@ -350,14 +353,15 @@ void fill(nb::handle array, int value, nb::handle stream) {
 // runnel/_calls.py has their documentation.
 void bind_copies(nb::module_& module) {
   module.def("copy", &copy, nb::arg("dst").none(), nb::arg("src").none(), nb::arg("stream").none(),
-             nb::arg("pageable").none(), nb::arg("any_time"), nb::arg("unsafe"),
+             nb::arg("pageable").none(), nb::arg("any_time").none(), nb::arg("unsafe"),
              nb::sig("def copy(dst: object, src: object, stream: Stream | None, pageable: str | "
-                     "None, any_time: bool, unsafe: bool) -> Copy"));
-  module.def("copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream").none(),
-             nb::arg("pageable").none(), nb::arg("any_time"), nb::arg("unsafe"),
-             nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], "
-                     "stream: Stream | None, pageable: str | None, any_time: bool, unsafe: bool) "
-                     "-> tuple[dict[str, int], Copy]"));
+                     "None, any_time: bool | None, unsafe: bool) -> Copy"));
+  module.def(
+      "copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream").none(),
+      nb::arg("pageable").none(), nb::arg("any_time").none(), nb::arg("unsafe"),
+      nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], "
+              "stream: Stream | None, pageable: str | None, any_time: bool | None, unsafe: bool) "
+              "-> tuple[dict[str, int], Copy]"));
   module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"), nb::arg("stream").none(),
              nb::sig("def fill(array: object, value: int, stream: Stream | None) -> None"));
   module.def("_check", &check, nb::arg("dst").none(), nb::arg("src").none(),

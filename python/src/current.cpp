@@ -80,12 +80,27 @@ void set(nb::handle value) {
     const nb::object fast = nb::getattr(torch->attr("_C"), "_cuda_getCurrentRawStream", nb::none());
     return new nb::object{fast};
   }();
-  const nb::object handle =
+  static const nb::object* const ids = [] {
+    const nb::object found = nb::getattr(torch->attr("_C"), "_cuda_getCurrentStream", nb::none());
+    return new nb::object{found};
+  }();
+  static auto* const known = new std::map<std::pair<int, std::int64_t>, runnel::ForeignStream>;
+  static std::mutex mutex;
+  // The streams of torch's pools have odd ids, and never end: they are looked at once.
+  std::int64_t id = 0;
+  if (!ids->is_none()) id = nb::cast<std::int64_t>(nb::object((*ids)(device)[0]));
+  if (id % 2 != 0) {
+    const std::lock_guard lock{mutex};
+    if (const auto found = known->find({device, id}); found != known->end()) return found->second;
+  }
+  const nb::object number =
       raw->is_none() ? torch->attr("cuda").attr("current_stream")(device).attr("cuda_stream")
                      : (*raw)(device);
-  return runnel::StreamRef::from_native(
-      reinterpret_cast<runnel::native::stream>(nb::cast<std::uintptr_t>(handle)),
-      runnel::Device{device});
+  const auto handle = reinterpret_cast<runnel::native::stream>(nb::cast<std::uintptr_t>(number));
+  if (id % 2 == 0) return runnel::StreamRef::from_native(handle, runnel::Device{device});
+  runnel::ForeignStream wrapped{handle, runnel::Device{device}, share(*torch)};
+  const std::lock_guard lock{mutex};
+  return known->emplace(std::pair{device, id}, std::move(wrapped)).first->second;
 }
 [[nodiscard]] runnel::StreamRef cupy_stream() {
   const nb::object stream = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();

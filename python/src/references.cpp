@@ -6,6 +6,7 @@
 
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace binding {
 namespace detail {
@@ -131,20 +132,60 @@ PythonFailure PythonFailure::fetch() {
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
   Py_XDECREF(type);
-  const nb::object exception = nb::steal(value);
-  const nb::object at = trace != nullptr ? nb::steal(trace) : nb::none();
-  std::string text = "a Python function raised an exception";
-  if (PyObject* const described = PyObject_Repr(exception.ptr())) {
-    if (const char* const bytes = PyUnicode_AsUTF8AndSize(described, nullptr)) text = bytes;
+  std::shared_ptr<Raised> raised{new Raised, [](Raised* holder) { drop_later(holder); }};
+  raised->exception = nb::steal(value);
+  raised->trace = trace != nullptr ? nb::steal(trace) : nb::none();
+  raised->text = "a Python function raised an exception";
+  if (PyObject* const described = PyObject_Repr(raised->exception.ptr())) {
+    if (const char* const bytes = PyUnicode_AsUTF8AndSize(described, nullptr)) raised->text = bytes;
     Py_DECREF(described);
   }
   PyErr_Clear();
-  return {share(exception), share(at), std::move(text)};
+  return PythonFailure{std::move(raised)};
+}
+
+std::mutex PythonFailure::mutex;
+std::set<PythonFailure::Raised*>& PythonFailure::living() {
+  static auto* const made = new std::set<Raised*>;  // threads may outlive static objects
+  return *made;
+}
+
+PythonFailure::Raised::Raised() {
+  const std::lock_guard lock{mutex};
+  living().insert(this);
+}
+
+PythonFailure::Raised::~Raised() {
+  {
+    const std::lock_guard lock{mutex};
+    living().erase(this);
+  }
+  show();
+}
+
+void PythonFailure::show_all() noexcept {
+  std::vector<Raised*> all;
+  {
+    const std::lock_guard lock{mutex};
+    all.assign(living().begin(), living().end());
+  }
+  for (Raised* const each : all) each->show();
+}
+
+void PythonFailure::Raised::show() noexcept {
+  if (!exception.is_valid() || is_collected.exchange(true) || born != forks()) return;
+  PyException_SetTraceback(exception.ptr(), trace.ptr());
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  const nb::str where{
+      "a function that a runnel.Stream called; no synchronize() and no await of that stream has "
+      "raised it"};
+  PyErr_WriteUnraisable(where.ptr());
 }
 
 nb::object PythonFailure::exception() const {
-  PyException_SetTraceback(exception_->object.ptr(), trace_->object.ptr());
-  return exception_->object;
+  raised_->is_collected = true;
+  PyException_SetTraceback(raised_->exception.ptr(), raised_->trace.ptr());
+  return raised_->exception;
 }
 
 void PythonFailure::restore() const {

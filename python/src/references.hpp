@@ -10,6 +10,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -106,12 +108,15 @@ decltype(auto) unlocked(F&& function) {
   return std::forward<F>(function)();
 }
 
-/// A Python exception on its way through the library.
+/// A Python exception on its way through the library. If nobody collects it, it is shown as one
+/// that is ignored, with its traceback.
 class PythonFailure : public std::exception {
  public:
   /// Takes the exception that is set. Requires: the interpreter's lock, and an exception.
   [[nodiscard]] static PythonFailure fetch();
-  [[nodiscard]] const char* what() const noexcept override { return text_->c_str(); }
+  [[nodiscard]] const char* what() const noexcept override { return raised_->text.c_str(); }
+  /// Shows what nobody has collected so far. Requires: the interpreter's lock.
+  static void show_all() noexcept;
   /// Sets it again. Requires: the interpreter's lock.
   void restore() const;
   /// The exception, with the traceback that it was raised with: each `raise` of it adds to that.
@@ -119,13 +124,20 @@ class PythonFailure : public std::exception {
   [[nodiscard]] nb::object exception() const;
 
  private:
-  PythonFailure(SharedObject exception, SharedObject trace, std::string text)
-      : exception_{std::move(exception)},
-        trace_{std::move(trace)},
-        text_{std::make_shared<const std::string>(std::move(text))} {}
-  SharedObject exception_;
-  SharedObject trace_;
-  std::shared_ptr<const std::string> text_;
+  struct Raised : Holder {
+    Raised();
+    ~Raised() override;
+    /// Shows it, unless it has been collected.
+    void show() noexcept;
+    nb::object exception, trace;
+    std::string text;
+    std::atomic<bool> is_collected = false;
+    const int born = forks();  // a parent's is the parent's
+  };
+  static std::mutex mutex;  // guards the next one
+  static std::set<Raised*>& living();
+  explicit PythonFailure(std::shared_ptr<Raised> raised) noexcept : raised_{std::move(raised)} {}
+  std::shared_ptr<Raised> raised_;
 };
 
 /// Calls a Python function on a thread of the library. What the call returns or throws is dropped

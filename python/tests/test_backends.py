@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conftest import ON_HOST, check_python
 from runnel import _backend
 
 Devices = dict[str, int | Exception]  # of each backend that is built; an exception where its runtime does not load
@@ -77,3 +78,46 @@ def test_a_runtime_that_is_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         _backend._load_runtime("cuda12", "libcudart.so.12")
     with pytest.raises(ImportError, match="libamdhip64.so.5 was not found: it comes with ROCm"):
         _backend._load_runtime("hip", "libamdhip64.so.5")
+
+
+@pytest.mark.skipif(ON_HOST, reason="there torch has no streams")
+def test_copies_of_tensors_go_to_the_current_stream_of_torch() -> None:
+    check_python("""
+        import sys, types
+        import runnel
+        torch, memory = types.ModuleType("torch"), runnel.empty(1 << 20)
+        pool, external = runnel.Stream(), runnel.Stream()
+        now, asked = [pool], []
+
+        class Tensor:  # of torch, as far as a copy asks
+            is_cuda, nbytes, shape, dtype, device = True, 1 << 20, (1 << 20,), "torch.uint8", types.SimpleNamespace(index=0)
+            def data_ptr(self): return memory.ptr
+            def is_contiguous(self): return True
+
+        def raw(device):
+            asked.append(now[0])
+            return now[0].handle
+
+        torch.Tensor = Tensor
+        # The stream of a pool has an odd number; that of other code has its handle.
+        torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=raw, _cuda_getCurrentStream=lambda d: (3 if now[0] is pool else now[0].handle, d, 1))
+        sys.modules["torch"] = torch
+        import threading
+        for stream, count in ((pool, 1), (external, 3)):
+            now[0] = stream
+            for _ in range(3):
+                gate = threading.Event()
+                stream.launch_host_func(gate.wait)
+                runnel.copy(Tensor(), bytes(1 << 20), pageable="stage")
+                gate.set()
+                stream.synchronize()
+            assert asked.count(stream) == count, asked
+        for call in (lambda: runnel.copy(bytearray(1 << 20), Tensor()), lambda: runnel.fill(Tensor(), 0)):
+            now[0] = pool
+            gate = threading.Event()
+            pool.launch_host_func(gate.wait)
+            call()
+            assert not pool.query() and external.query()
+            gate.set()
+            pool.synchronize()
+    """)

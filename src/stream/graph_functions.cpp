@@ -276,7 +276,8 @@ void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writ
     return graph->capture(call, std::move(function));
   function->operation = 0;
   function->epoch = after_all_completions;
-  const auto shared = std::make_shared<FunctionOfOthers>(GraphFunctions::share(std::move(function)));
+  const auto shared =
+      std::make_shared<FunctionOfOthers>(GraphFunctions::share(std::move(function)));
   if (is_writer) shared->begin_writing();
   give_to_graph(call, shared, "function");
   call.check(backend::launch_host_func(call.handle(), run_again, shared->called.get()));

@@ -11,6 +11,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <string>
 
 namespace binding {
@@ -116,8 +117,16 @@ void refuse_unknown(const PyCopy& copy) {
 /// Waits at most that long, and tells whether the copy is complete. Requires: not the interpreter's
 /// lock. @throws what failed
 [[nodiscard]] bool wait_some(PyCopy& copy, std::chrono::steady_clock::duration time) {
-  if (copy.progress == nullptr)
-    return !copy.is_left_to_stream || mark_of(copy).synchronize_for(time);
+  if (copy.progress == nullptr) {
+    if (!copy.is_left_to_stream) return true;
+    // Of a stream that has ended nobody can ask but the device.
+    const bool can_ask = copy.stream.is_valid() || copy.mark.has_value();
+    constexpr std::chrono::steady_clock::duration least = std::chrono::milliseconds{2};
+    const bool is_complete = can_ask ? mark_of(copy).synchronize_for(time)
+                                     : copy.device.synchronize_for(std::max(time, least));
+    if (is_complete) copy.is_left_to_stream = false;
+    return is_complete;
+  }
   if (!copy.progress->wait_for(time)) {
     if (copy.progress->born != forks())
       runnel::detail::throw_error(runnel::errc::forked, "wait for a copy",

@@ -8,6 +8,7 @@
 #include <runnel/copy.hpp>
 #include <runnel/event.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -50,14 +51,19 @@ class Progress {
 struct PyCopy {
   PyCopy(runnel::CopyResult how, runnel::StreamRef of, std::shared_ptr<Progress> under_way,
          bool is_left)
-      : result{how}, stream{of}, progress{std::move(under_way)}, is_left_to_stream{is_left} {}
+      : result{how},
+        stream{of},
+        device{of.device()},
+        progress{std::move(under_way)},
+        is_left_to_stream{is_left} {}
   PyCopy(const PyCopy&) = delete;
   PyCopy& operator=(const PyCopy&) = delete;
 
   runnel::CopyResult result;
   runnel::StreamRef stream;
-  std::shared_ptr<Progress> progress;  // null: the call needed neither array any more
-  bool is_left_to_stream;              // it was small: the bytes are on their way to the device
+  runnel::Device device;
+  std::shared_ptr<Progress> progress;   // null: the call needed neither array any more
+  std::atomic<bool> is_left_to_stream;  // it was small: the bytes are on their way to the device
 
   std::mutex mutex;                   // guards the event
   std::optional<runnel::Event> mark;  // of a small one, made when somebody asks

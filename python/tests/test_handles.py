@@ -94,6 +94,18 @@ def test_a_handle_keeps_no_array_and_no_stream(gate: Gate) -> None:
     assert eventually(lambda: gone() is None)
 
 
+def test_a_small_copy_of_a_stream_that_has_ended() -> None:
+    stream = runnel.Stream()
+    block = runnel.empty(64, stream)
+    handles = [runnel.copy(block, bytes(64), stream) for _ in range(2)]
+    handles[0].done()
+    del stream
+    gc.collect()
+    for handle in handles:
+        handle.wait(60)
+        assert handle.done()
+
+
 def test_what_failed_before_is_raised(stream: runnel.Stream) -> None:
     stream.launch_host_func(lambda: 1 / 0)
     handle = up(stream)

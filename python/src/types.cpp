@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "types.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>

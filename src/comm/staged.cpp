@@ -8,6 +8,7 @@
 #include "comm/mpi_state.hpp"
 
 #include "base/polling.hpp"
+#include "memory/values.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/copy.hpp>
@@ -264,7 +265,7 @@ void Stager::run(const StagedOperation& operation) noexcept {
 }
 
 void Stager::enqueue_wait(const StagedOperation& operation, std::uint32_t number) {
-  if (operation.waits_for_numbers) return operation.stream.wait_value(finished(), number);
+  if (operation.waits_for_numbers) return wait_for_own_value(operation.stream, finished(), number);
   operation.stream.launch_host_func([self = shared_from_this(), number] {
     const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
     block_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); },

@@ -7,6 +7,7 @@
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
+#include "memory/values.hpp"
 #include "stream/capture.hpp"
 #include "stream/host_writers.hpp"
 #include "stream/stream_call.hpp"
@@ -60,15 +61,19 @@ void require_kind(MemoryKind kind, const char* operation) {
 }
 
 }  // namespace
+
+void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::uint32_t value) {
+  const StreamCall call{stream, "make a stream wait for a value"};
+  const BlockingEnqueue enqueued;
+  call.check(backend::stream_wait_value(call.handle(), location_on_device(call, location), value));
+  emit([&] { return call.about(OperationKind::value_awaited); });
+}
+
 }  // namespace detail
 
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
-  const detail::StreamCall call{*this, "make a stream wait for a value"};
-  const detail::BlockingEnqueue enqueued;
-  call.check(
-      backend::stream_wait_value(call.handle(), detail::location_on_device(call, location), value));
+  detail::wait_for_own_value(*this, location, value);
   detail::host_writers().note_outside_wait(detail::use_of(*this));
-  detail::emit([&] { return call.about(detail::OperationKind::value_awaited); });
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {

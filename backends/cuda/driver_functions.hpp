@@ -121,8 +121,8 @@ inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept
   if (e == cudaSuccess) e = driver_push_context(context);
   if (e != cudaSuccess) return e;
   e = driver_context_device(device);
-  static_cast<void>(driver_pop_context(&context));
-  return e;
+  const cudaError_t popped = driver_pop_context(&context);
+  return e == cudaSuccess ? popped : e;
 }
 
 #if CUDART_VERSION < 13000

@@ -69,7 +69,7 @@ class ShortRing {
   sync::Atomic<std::uint64_t> stream_id{0};  // the stream that owns the memory; 0: none
 
   /// Makes the ring one of the stream. False if there is no memory.
-  [[nodiscard]] bool own(StreamUse use) noexcept try {
+  [[nodiscard]] bool own(StreamUse use) try {
     if (stream_id.load(std::memory_order_relaxed) == use.id) [[likely]]
       return true;
     give_back();

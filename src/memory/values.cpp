@@ -73,7 +73,7 @@ void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::ui
 
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
   detail::wait_for_own_value(*this, location, value);
-  detail::host_writers().note_outside_wait(detail::use_of(*this));
+  detail::host_writers().note_outside_wait();
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {

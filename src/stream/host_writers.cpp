@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <new>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -50,52 +49,19 @@ void HostWriters::end_range(Range* range) noexcept {
   unfinished_.fetch_sub(one_listed, std::memory_order_release);
 }
 
-void HostWriters::note_outside_wait(StreamUse stream) noexcept {
-  if (!is_needed()) return;
-  try {
-    std::list<StreamPoint> added;
-    added.emplace_back(stream);
-    const std::lock_guard lock{lock_};
-    // The new point is later than an earlier one of the same stream, which it replaces.
-    for (StreamPoint& each : waits_)
-      if (each.stream() == stream) return swap(each, added.front());
-    waits_.splice(waits_.end(), added);
-    unfinished_.fetch_add(one_listed, std::memory_order_relaxed);
-  } catch (const std::bad_alloc&) {  // From now on all copies read in stream order.
-    unfinished_.fetch_add(one_function, std::memory_order_relaxed);
-  }
+void HostWriters::note_outside_wait() noexcept {
+  if (!has_outside_waits_.exchange(true, std::memory_order_relaxed)) begin_functions(1);
 }
 
 bool HostWriters::look(const void* begin, std::size_t bytes) noexcept {
   const std::uint64_t unfinished = unfinished_.load(std::memory_order_acquire);
-  return unfinished % one_listed != 0 || has_range(address_of(begin), address_of(begin) + bytes) ||
-         has_outside_wait();
+  return unfinished % one_listed != 0 || has_range(address_of(begin), address_of(begin) + bytes);
 }
 
 bool HostWriters::has_range(std::uintptr_t begin, std::uintptr_t end) noexcept {
   const std::lock_guard lock{lock_};
   return std::any_of(ranges_.begin(), ranges_.end(),
                      [=](const Range& each) { return each.begin < end && begin < each.end; });
-}
-
-/// Polls the points outside of the lock. Meanwhile other threads get the answer true.
-bool HostWriters::has_outside_wait() noexcept {
-  std::list<StreamPoint> polled;
-  {
-    const std::lock_guard lock{lock_};
-    if (is_polling_) return true;
-    if (waits_.empty()) return false;
-    is_polling_ = true;
-    polled.swap(waits_);
-  }
-  const std::size_t before = polled.size();
-  static_cast<void>(advance(polled));
-  const std::size_t left = polled.size();
-  const std::lock_guard lock{lock_};
-  is_polling_ = false;
-  waits_.splice(waits_.end(), polled);
-  unfinished_.fetch_sub((before - left) * one_listed, std::memory_order_release);
-  return !waits_.empty();
 }
 
 RangeWriter::RangeWriter(const void* begin, std::size_t bytes, HostWriters& of) noexcept {

@@ -11,7 +11,6 @@
 
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "stream/stream_point.hpp"
 
 #include <runnel/config.hpp>
 
@@ -19,7 +18,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -30,13 +28,10 @@ class HostWriters {
   void begin_functions(std::size_t count) noexcept;
   void end_functions(std::size_t count) noexcept;
   ///@}
-  /// The stream waits for something outside of the library, such as another process, which may
-  /// write shared memory before. Call it after the wait was enqueued: its entry lasts until all
-  /// work that the stream has then is complete.
-  void note_outside_wait(StreamUse stream) noexcept;
-  /// Whether an outside wait is not over. Called when a stream ends, too, so that no entry keeps
-  /// the stream's last event until somebody asks.
-  bool has_outside_wait() noexcept;
+  /// A stream waits for something outside of the library, such as another process, which may write
+  /// shared memory before. It counts for good: the end of such writes cannot be told from that of
+  /// the next ones.
+  void note_outside_wait() noexcept;
   /// Whether an unfinished writer may write the bytes.
   [[nodiscard]] bool may_write(const void* begin, std::size_t bytes) noexcept {
     return unfinished_.load(std::memory_order_acquire) != 0 && look(begin, bytes);
@@ -47,7 +42,7 @@ class HostWriters {
   struct Range {
     std::uintptr_t begin = 0, end = 0;  // empty: unused
   };
-  // One number counts the host functions (below), and the ranges and outside waits.
+  // One number counts the host functions (below), and the ranges.
   static constexpr std::uint64_t one_function = 1, one_listed = std::uint64_t{1} << 32;
   static constexpr std::size_t max_ranges = 64;
 
@@ -57,10 +52,9 @@ class HostWriters {
   void end_range(Range* range) noexcept;
 
   sync::Atomic<std::uint64_t> unfinished_{0};
+  sync::Atomic<bool> has_outside_waits_{false};
   SpinLock lock_;  // guards the rest
   std::array<Range, max_ranges> ranges_{};
-  std::list<StreamPoint> waits_;  // an open or recorded point for each stream
-  bool is_polling_ = false;       // a thread has taken waits_
 };
 [[nodiscard]] HostWriters& host_writers() noexcept;
 

@@ -425,7 +425,7 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
     call.wait_for(node.get());
   else
     wait_from_device(call, Device{node->device}, node.get());
-  detail::host_writers().note_outside_wait(detail::use_of(stream));
+  detail::host_writers().note_outside_wait();
 }
 
 /// The event that wait_stream() records on the awaited stream: the stream's own event, or a pooled

@@ -10,7 +10,6 @@
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/host_writers.hpp"
 #include "stream/operations.hpp"
 #include "stream/stream_point.hpp"
 
@@ -89,7 +88,6 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
   const bool owned = slot.owned;
   const int device = slot.device;
   emit_lost_exception(id, finish_slot(slot));
-  static_cast<void>(host_writers().has_outside_wait());
   if (!owned) return;
   if (const backend::status s = backend::stream_destroy(handle); s != backend::ok)
     discard_if_forgotten(s, device);

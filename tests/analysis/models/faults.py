@@ -46,7 +46,6 @@ FAULTS = [
     weaker(CACHE, 'compare_exchange_strong(none, rest, {}', REL, NONE, 'base', 'batch_cache_at_thread_end'),
     weaker(WRITERS, 'fetch_sub(count * one_function, {})', REL, NONE, 'points', 'writers_of_any_memory'),
     weaker(WRITERS, 'fetch_sub(one_listed, {})', REL, NONE, 'points', 'writers_of_a_range'),
-    (WRITERS, '  if (is_polling_) return true;\n', '', 'points', 'outside_waits'),
     weaker(RING, '{{*address_}}.load({})', ACQ, NONE, 'staging', 'to_host'),
     weaker(RING, '{{*address_}}.store(static_cast<std::uint32_t>(number),\n                                                    {})', REL, NONE, 'staging', 'to_device'),
     weaker(JOB, 'announced.load({})', ACQ, NONE, 'staging', 'to_device'),

@@ -184,19 +184,6 @@ void writers_of_a_range() {
       [&] { const runnel::detail::RangeWriter other{&w, 1, w.writers}; });
 }
 
-/// The wait of a stream for something outside, and two threads that ask about it at a time.
-void outside_waits() {
-  auto& w = busy_world();
-  auto& writers = lasting<runnel::detail::HostWriters>();
-  const StreamUse use{&w.a, 1};
-  writers.note_outside_wait(use);
-  const auto ask = [&] {
-    if (!writers.may_write(w.number, sizeof *w.number))
-      expect(*w.number == 1, "a copy reads before the awaited work has written");
-  };
-  together(ask, ask, [&] { synchronize(w.a.handle); });
-}
-
 constexpr model::Check checks_of_points[] = {
     {"poll", poll},
     {"stream_ends", stream_ends},
@@ -206,7 +193,6 @@ constexpr model::Check checks_of_points[] = {
     {"marks", marks},
     {"writers_of_any_memory", writers_of_any_memory},
     {"writers_of_a_range", writers_of_a_range},
-    {"outside_waits", outside_waits},
 };
 
 }  // namespace

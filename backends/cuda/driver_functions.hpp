@@ -115,13 +115,18 @@ inline constinit DriverFunction<cudaStream_t, void**> driver_stream_context{"cuS
 inline constinit DriverFunction<void*> driver_push_context{"cuCtxPushCurrent"};
 inline constinit DriverFunction<void**> driver_pop_context{"cuCtxPopCurrent"};
 inline constinit DriverFunction<int*> driver_context_device{"cuCtxGetDevice"};
+inline constinit DriverFunction<void**> driver_current_context{"cuCtxGetCurrent"};
 inline cudaError_t cuda_stream_device(cudaStream_t stream, int* device) noexcept {
   void* context = nullptr;
   cudaError_t e = driver_stream_context(stream, &context);
   if (e == cudaSuccess) e = driver_push_context(context);
   if (e != cudaSuccess) return e;
   e = driver_context_device(device);
-  const cudaError_t popped = driver_pop_context(&context);
+  void* last = nullptr;
+  const cudaError_t popped = driver_pop_context(&last);
+  // The call may have taken effect in spite of the error.
+  if (popped != cudaSuccess && driver_current_context(&last) == cudaSuccess && last == context)
+    static_cast<void>(driver_pop_context(&last));
   return e == cudaSuccess ? popped : e;
 }
 

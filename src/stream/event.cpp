@@ -286,10 +286,18 @@ IpcEventHandle EventBase::export_event() {
   if (node && node->is_shared && node->origin == EventNode::Origin::taken)
     throw_error(errc::invalid_argument, operation,
                 "the event is another process's: send on the handle that it was opened by");
-  if (!node) node = publish_first(nodes_, take_node(Device::current().ordinal(), operation));
-  const IpcEventHandle handle = export_native(node.get(), node->device, operation);
+  const bool is_first = !node;
+  if (is_first) node = take_node(Device::current().ordinal(), operation);
+  IpcEventHandle handle = export_native(node.get(), node->device, operation);
   // From now on the runtime is queried: another process may record the event.
   node->is_shared = true;
+  if (is_first) {
+    const native::event exported = node.get();
+    node = publish_first(nodes_, std::move(node));
+    // Another thread has recorded the event meanwhile.
+    if (node.get() != exported) handle = export_native(node.get(), node->device, operation);
+    node->is_shared = true;
+  }
   emit_adopted(node.get());
   return handle;
 }

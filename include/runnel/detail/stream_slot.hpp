@@ -22,17 +22,21 @@ class Atomic {
   Atomic(const Atomic&) = delete;
   Atomic& operator=(const Atomic&) = delete;
   [[nodiscard]] T load(auto order) const noexcept {
-    return __atomic_load_n(&value_, static_cast<int>(order));
+    T value{};
+    __atomic_load(&value_, &value, static_cast<int>(order));
+    return value;
   }
   void store(T value, auto order) noexcept {
-    __atomic_store_n(&value_, value, static_cast<int>(order));
+    __atomic_store(&value_, &value, static_cast<int>(order));
   }
   T exchange(T value, auto order) noexcept {
-    return __atomic_exchange_n(&value_, value, static_cast<int>(order));
+    T before{};
+    __atomic_exchange(&value_, &value, &before, static_cast<int>(order));
+    return before;
   }
   bool compare_exchange_weak(T& expected, T value, auto order) noexcept {
-    return __atomic_compare_exchange_n(&value_, &expected, value, true, static_cast<int>(order),
-                                       __ATOMIC_RELAXED);
+    return __atomic_compare_exchange(&value_, &expected, &value, true, static_cast<int>(order),
+                                     __ATOMIC_RELAXED);
   }
 
  private:

@@ -261,7 +261,8 @@ void EventBase::adopt(native::event handle, Device device, Ownership ownership) 
       handle, device.ordinal(),
       ownership == Ownership::take ? EventNode::Origin::taken : EventNode::Origin::borrowed);
   node->kind.interprocess = options_.interprocess;
-  node->is_shared = options_.interprocess;  // so that it is not exported again
+  node->is_shared.store(options_.interprocess,
+                        std::memory_order_relaxed);  // so that it is not exported again
   static_cast<void>(publish_first(nodes_, std::move(node)));
   emit_adopted(handle);
 }
@@ -283,20 +284,21 @@ IpcEventHandle EventBase::export_event() {
     throw_error(errc::invalid_argument, operation,
                 "it was made without EventOptions{.interprocess = true}");
   EventRef node = CurrentNode{nodes_}.reference();
-  if (node && node->is_shared && node->origin == EventNode::Origin::taken)
+  if (node && node->is_shared.load(std::memory_order_relaxed) &&
+      node->origin == EventNode::Origin::taken)
     throw_error(errc::invalid_argument, operation,
                 "the event is another process's: send on the handle that it was opened by");
   const bool is_first = !node;
   if (is_first) node = take_node(Device::current().ordinal(), operation);
   IpcEventHandle handle = export_native(node.get(), node->device, operation);
   // From now on the runtime is queried: another process may record the event.
-  node->is_shared = true;
+  node->is_shared.store(true, std::memory_order_relaxed);
   if (is_first) {
     const native::event exported = node.get();
     node = publish_first(nodes_, std::move(node));
     // Another thread has recorded the event meanwhile.
     if (node.get() != exported) handle = export_native(node.get(), node->device, operation);
-    node->is_shared = true;
+    node->is_shared.store(true, std::memory_order_relaxed);
   }
   emit_adopted(node.get());
   return handle;

@@ -31,7 +31,8 @@ struct EventNode {
   int device = 0;
   backend::EventKind kind{};
   Origin origin = Origin::pool;
-  bool is_shared = false;  // with other processes, which have opened this native event
+  // with other processes, which have opened this native event
+  sync::Atomic<bool> is_shared{false};
   sync::Atomic<bool> is_captured{false};  // recorded in a capture
   // A graph's launches record it or wait for it, so no other node can replace it.
   sync::Atomic<bool> is_in_graph{false};
@@ -169,7 +170,8 @@ inline void share_records(EventNode& node) noexcept {
 /// Whether a record must reuse the node although others refer to it, because other code or a graph
 /// uses the native event.
 [[nodiscard]] inline bool must_reuse(const EventNode& node) noexcept {
-  return node.origin == EventNode::Origin::borrowed || node.is_shared ||
+  return node.origin == EventNode::Origin::borrowed ||
+         node.is_shared.load(std::memory_order_relaxed) ||
          node.is_in_graph.load(std::memory_order_relaxed);
 }
 /// Makes `fresh` the first node of an event that has none. Returns a reference to the first node,

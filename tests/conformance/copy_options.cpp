@@ -40,9 +40,12 @@ constexpr std::size_t kib = 1024;
 
 TEST_F(CopyOptionsCases, SmallSourcesAreReadAtTheCallOnABusyStream) {
   if (reads_pageable_itself(device())) GTEST_SKIP() << "the stream reads pageable memory itself";
+  // Without stream values nothing tells which part of its ring a busy stream has passed.
+  const CopyResult early =
+      device().has_stream_memory_operations() ? CopyResult::inlined : CopyResult::staged;
   for (const std::size_t bytes : {std::size_t{1}, 4 * kib, 32 * kib}) {
     EXPECT_EQ(copied_behind_gate(bytes, {}), CopyResult::staged) << bytes;
-    EXPECT_EQ(copied_behind_gate(bytes, any_time()), CopyResult::inlined) << bytes;
+    EXPECT_EQ(copied_behind_gate(bytes, any_time()), early) << bytes;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes to write and digests to compare. Printed programs contain this text.
+/// Bytes to write and digests to compare.
 #pragma once
 
 #include <cstddef>

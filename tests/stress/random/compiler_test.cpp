@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Units of the compiler of random programs: what lower() adds to a list of operations, what
-/// interpret() notices, what print() writes, and what shrink() leaves. The programs here are
+/// interpret() notices, what to_text() writes, and what shrink() leaves. The programs here are
 /// written by hand.
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 #include "child.hpp"
 #include "interpret.hpp"
 #include "lower.hpp"
-#include "print.hpp"
 #include "shrink.hpp"
+#include "text.hpp"
 
 namespace {
 using namespace random_programs;
@@ -150,7 +150,7 @@ TEST(Lower, OperationsOnBuffersThatAreNotThereAreLeftOut) {
 
 TEST(Lower, TheSameProgramGivesTheSameCalls) {
   const Program program = generate(17, {});
-  EXPECT_EQ(print(program, lower(program, {})), print(program, lower(program, {})));
+  EXPECT_EQ(to_text(program, lower(program, {})), to_text(program, lower(program, {})));
 }
 
 /// A program whose last call compares what two copies on two streams have left.
@@ -195,14 +195,15 @@ TEST(Interpret, NoticesAnExceptionThatDoesNotArrive) {
   EXPECT_NE(complaint(writer.program(), calls), "");
 }
 
-TEST(Print, WritesEachCopyAndWhatItsThreadCompares) {
+TEST(ToText, NamesEachCallWithItsNumbers) {
   const Writer writer = there_and_back();
-  const std::string text = print(writer.program(), writer.calls());
+  const std::string text = to_text(writer.program(), writer.calls());
   for (const char* const expected :
-       {"#include <runnel/runnel.hpp>", "int main() {", "std::optional<Stream> s0;",
-        "std::optional<Stream> s1;", "std::optional<DeviceBuffer<unsigned char>> b2;"})
+       {"stream 1: own, device 0\n", "buffer 2: device, device 0, 1000 bytes\n",
+        "  copy stream=0 buffer=2 source=0 mark=3 bytes=1000 value=10", "operation 5, thread 0\n",
+        "  compare stream=1 buffer=1 mark=5 bytes=1000"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << " is missing in\n" << text;
-  EXPECT_EQ(text.find("s2"), std::string::npos) << "a stream that the program does not have";
+  EXPECT_EQ(text.find("stream 2"), std::string::npos) << "a stream that the program does not have";
 }
 
 TEST(Shrink, LeavesOnlyWhatIsNeededToFail) {
@@ -220,10 +221,10 @@ TEST(Shrink, LeavesOnlyWhatIsNeededToFail) {
 }
 
 TEST(Generate, TheSameSeedGivesTheSameProgram) {
-  EXPECT_EQ(print(generate(3, {}), lower(generate(3, {}), {})),
-            print(generate(3, {}), lower(generate(3, {}), {})));
-  EXPECT_NE(print(generate(3, {}), lower(generate(3, {}), {})),
-            print(generate(4, {}), lower(generate(4, {}), {})));
+  EXPECT_EQ(to_text(generate(3, {}), lower(generate(3, {}), {})),
+            to_text(generate(3, {}), lower(generate(3, {}), {})));
+  EXPECT_NE(to_text(generate(3, {}), lower(generate(3, {}), {})),
+            to_text(generate(4, {}), lower(generate(4, {}), {})));
 }
 
 }  // namespace

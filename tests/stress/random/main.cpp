@@ -13,8 +13,8 @@
 #include "child.hpp"
 #include "interpret.hpp"
 #include "lower.hpp"
-#include "print.hpp"
 #include "shrink.hpp"
+#include "text.hpp"
 
 namespace {
 using namespace random_programs;
@@ -27,6 +27,7 @@ struct Options {
   int repeats = 1;
   bool shrinks = false;
   bool prints = false;
+  bool here = false;
   bool small = false;
   Limits limits;
   Machine machine;
@@ -86,7 +87,9 @@ void report(const Ended& ended, const Options& options) {
   }
   program = shrink(program, [&](const Program& candidate) { return fails(candidate, options); });
   std::printf("shrunk to %zu operations:\n%s", program.operations.size(),
-              print(program, lower_program(program, options)).c_str());
+              to_text(program, lower_program(program, options)).c_str());
+  std::fflush(stdout);
+  if (options.here) run_one(program, options);
 }
 
 int run_all(const Options& options) {
@@ -139,9 +142,11 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--repeats", options.repeats, "How often a program is tried while it is shrunk")
       ->capture_default_str();
-  app.add_flag("--shrink", options.shrinks, "Shrink a failing program and print it as C++");
+  app.add_flag("--shrink", options.shrinks, "Shrink a failing program and print its calls");
   app.add_flag("--print", options.prints,
-               "Print the program of --seed as C++ instead of running it");
+               "Print the calls of the program of --seed instead of running it");
+  app.add_flag("--here", options.here,
+               "Run what --shrink leaves in this process, too: for a debugger");
   app.add_flag("--small", options.small, "No copies of several MiB");
   app.add_flag("--rows", options.limits.rows,
                "Mostly rows and lists of copies between pageable and device memory");
@@ -154,5 +159,5 @@ int main(int argc, char** argv) {
   look_at_machine(options, one_host_function);
   if (!options.prints) return run_all(options);
   const Program program = generate(options.seed, options.limits);
-  std::fputs(print(program, lower_program(program, options)).c_str(), stdout);
+  std::fputs(to_text(program, lower_program(program, options)).c_str(), stdout);
 }

@@ -399,7 +399,7 @@ void Checker::check_device_memory() {
   if (inspect_ != nullptr) return;
   for (int i = 0; i < Device::count(); ++i) {
     const Device device{i};
-    static_cast<void>(attempt("DeviceBuffer at the end",
+    static_cast<void>(is_done("DeviceBuffer at the end",
                               [&] { const DeviceBuffer<int> buffer{1, device.default_stream()}; }));
     const exhaustion::Pause pause;
     device.synchronize();
@@ -439,13 +439,13 @@ void Checker::finish() {
     }));
   check_communicators();
   // Freeing pinned blocks returns the events that guard their reuse.
-  static_cast<void>(attempt("PinnedPool::trim", [] {
+  static_cast<void>(is_done("PinnedPool::trim", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
     Staging::trim();
     PinnedPool::trim();
   }));
   // So is device memory whose free waits for a stream.
-  static_cast<void>(attempt("DeviceResource::trim", [] {
+  static_cast<void>(is_done("DeviceResource::trim", [] {
     for (int i = 0; i < Device::count(); ++i) DeviceResource{Device{i}}.trim();
   }));
   const StandinView now = view();

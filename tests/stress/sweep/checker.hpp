@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <runnel/runnel.hpp>
 #include <string>
 #include <utility>
@@ -60,6 +61,9 @@ class Callable {
   bool destroyed_ = false;
 };
 
+/// Ends a scenario: the runtime is lost, or all memory or threads are.
+struct Over {};
+
 class Checker {
  public:
   Checker();
@@ -69,7 +73,21 @@ class Checker {
   /// scenario should end. If one allocation or thread start is to fail, it fails in several calls
   /// in turn, so that a call which leaves a block of memory behind each time is found.
   template <class F>
-  [[nodiscard]] bool attempt(const char* what, F&& f);
+  [[nodiscard]] bool is_done(const char* what, F&& f);
+  /// The same. @throws Over if the scenario should end
+  template <class F>
+  void attempt(const char* what, F&& f) {
+    if (!is_done(what, std::forward<F>(f))) throw Over{};
+  }
+  /// Attempts to make an object of the scenario's, and to wait for one.
+  template <class T, class... Arguments>
+  void make(const char* what, std::optional<T>& object, const Arguments&... arguments) {
+    attempt(what, [&] { object.emplace(arguments...); });
+  }
+  template <class T>
+  void synchronize(const T& object) {
+    attempt("synchronize", [&] { object.synchronize(); });
+  }
   /// Reports a violation.
   [[gnu::format(printf, 2, 3)]] void violation(const char* format, ...);
   void require(bool holds, const char* what) {
@@ -185,7 +203,7 @@ class Checker {
 };
 
 template <class F>
-bool Checker::attempt(const char* what, F&& f) {
+bool Checker::is_done(const char* what, F&& f) {
   const int rounds = exhaustion::is_planned() ? 2 + repeated_faults_while_growing : 2;
   for (int round = 0; round < rounds; ++round) {
     const Snapshot before = snapshot();

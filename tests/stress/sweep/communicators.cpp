@@ -55,12 +55,12 @@ struct Member {
   std::optional<PinnedBuffer<int>> result;
   std::optional<Communicator> all;
 
-  bool start(Checker& c, Device device, std::size_t count) {
-    return c.attempt("Stream", [&] { a.emplace(device); }) &&
-           c.attempt("Stream", [&] { b.emplace(device); }) &&
-           c.attempt("DeviceBuffer", [&] { x.emplace(count, *a); }) &&
-           c.attempt("DeviceBuffer", [&] { y.emplace(count, *b); }) &&
-           c.attempt("PinnedBuffer", [&] { result.emplace(64U); });
+  void start(Checker& c, Device device, std::size_t count) {
+    c.make("Stream", a, device);
+    c.make("Stream", b, device);
+    c.make("DeviceBuffer", x, count, *a);
+    c.make("DeviceBuffer", y, count, *b);
+    c.make("PinnedBuffer", result, 64U);
   }
   /// After a call has failed: the streams may also say why the communicator broke.
   void forget_errors() const {
@@ -81,18 +81,17 @@ struct Member {
       return true;
     }
   }
-  [[nodiscard]] bool has(Checker& c, int value) {
+  void has(Checker& c, int value) {
     const bool had_faulted = c.faulted();
     const int thrown = c.thrown();
-    if (!c.attempt("copy", [&] { copy(*a, *result, x->span().subspan(x->size() - 64, 64)); }) ||
-        !c.attempt("synchronize", [&] { a->synchronize(); }))
-      return false;
+    c.attempt("copy", [&] { copy(*a, *result, x->span().subspan(x->size() - 64, 64)); });
+    c.synchronize(*a);
     if (c.thrown() != thrown) forget_errors();
     // an operation may have failed, and so have no result
-    if (c.thrown() != thrown || (c.faulted() && !had_faulted)) return c.sound();
+    if (c.thrown() != thrown || (c.faulted() && !had_faulted)) return;
     c.require(std::all_of(result->begin(), result->end(), [&](int each) { return each == value; }),
               "an operation gave wrong numbers");
-    return c.attempt("synchronize", [&] { b->synchronize(); });
+    c.synchronize(*b);
   }
 };
 
@@ -102,19 +101,20 @@ class Alone : public Member {
  public:
   Alone(Checker& checker, const Make& make, CommunicatorOptions options)
       : c_{checker}, make_{make}, options_{options} {}
-  bool start(std::size_t count = few) {
+  void start(std::size_t count = few) {
     c_.communicates(1);
     c_.keeps_streams(4);    // on which memory and graphs are freed that may be in use
     c_.enqueues_several();  // a gate's function, and then the operation
-    return c_.attempt("current_stream", [] { static_cast<void>(current_stream()); }) &&
-           Member::start(c_, Device{0}, count) && attempt("Communicator", [] {});
+    c_.attempt("current_stream", [] { return current_stream(); });
+    Member::start(c_, Device{0}, count);
+    attempt("Communicator", [] {});
   }
   /// As Checker::attempt(), with a communicator that is whole.
   template <class F>
-  bool attempt(const char* what, F f) {
+  void attempt(const char* what, F f) {
     hear_of_breakage();
     bool is_first = true;
-    return c_.attempt(what, [&] {
+    c_.attempt(what, [&] {
       if (!std::exchange(is_first, false)) forget_errors();
       if (!all || is_broken(*all)) {
         if (all) c_.is_told();
@@ -142,54 +142,48 @@ class Alone : public Member {
 
 void operations(Checker& c, const Make& make, CommunicatorOptions options, std::size_t count) {
   Alone one{c, make, options};
-  if (!one.start(count)) return;
+  one.start(count);
   std::optional<Communicator> part;
-  if (!one.attempt("all_reduce", [&] {
-        fill(*one.a, *one.x, 1);
-        one.all->all_reduce(*one.a, *one.x);
-      }))
-    return;
-  if (!one.attempt("broadcast in another stream", [&] { one.all->broadcast(*one.b, *one.y); }))
-    return;
-  if (!one.attempt("split", [&] { part.emplace(one.all->split(0)); })) return;
-  if (!one.attempt("a part that ends with an operation under way", [&] {
-        if (!part || is_broken(*part)) part.emplace(one.all->split(0));
-        Gate gate;
-        fill(*one.a, *one.x, 1);
-        gate.close_on(*one.a);
-        part->all_gather(*one.a, *one.x, *one.x);
-        part.reset();
-        one.all->barrier(*one.b);
-      }))
-    return;
+  one.attempt("all_reduce", [&] {
+    fill(*one.a, *one.x, 1);
+    one.all->all_reduce(*one.a, *one.x);
+  });
+  one.attempt("broadcast in another stream", [&] { one.all->broadcast(*one.b, *one.y); });
+  one.attempt("split", [&] { part.emplace(one.all->split(0)); });
+  one.attempt("a part that ends with an operation under way", [&] {
+    if (!part || is_broken(*part)) part.emplace(one.all->split(0));
+    Gate gate;
+    fill(*one.a, *one.x, 1);
+    gate.close_on(*one.a);
+    part->all_gather(*one.a, *one.x, *one.x);
+    part.reset();
+    one.all->barrier(*one.b);
+  });
   // The next operation comes after it, whether the call worked or not.
-  if (!one.attempt("a stream that ends with an operation under way", [&] {
-        const Stream brief;
-        one.all->barrier(brief);
-      }))
-    return;
-  if (!one.attempt("barrier", [&] { one.all->barrier(*one.b); })) return;
-  if (!one.has(c, 1)) return;
-  if (!one.attempt("check", [&] { one.all->check(); })) return;
+  one.attempt("a stream that ends with an operation under way", [&] {
+    const Stream brief;
+    one.all->barrier(brief);
+  });
+  one.attempt("barrier", [&] { one.all->barrier(*one.b); });
+  one.has(c, 1);
+  one.attempt("check", [&] { one.all->check(); });
   bool is_told = false;
   c.aborts();
-  if (!one.attempt("abort", [&] {
-        Gate gate;
-        gate.close_on(*one.a);
-        one.all->all_reduce(*one.a, *one.x);
-        one.all->abort();
-        gate.open();
-        if (one.tells(errc::communicator_broken)) is_told = true;
-        one.forget_errors();
-      }))
-    return;
+  one.attempt("abort", [&] {
+    Gate gate;
+    gate.close_on(*one.a);
+    one.all->all_reduce(*one.a, *one.x);
+    one.all->abort();
+    gate.open();
+    if (one.tells(errc::communicator_broken)) is_told = true;
+    one.forget_errors();
+  });
   c.require(is_told || c.faulted(), "the stream does not say that the communicator was aborted");
-  if (!one.attempt("all_reduce", [&] {
-        fill(*one.a, *one.x, 2);
-        one.all->all_reduce(*one.a, *one.x);
-      }))
-    return;
-  static_cast<void>(one.has(c, 2));
+  one.attempt("all_reduce", [&] {
+    fill(*one.a, *one.x, 2);
+    one.all->all_reduce(*one.a, *one.x);
+  });
+  one.has(c, 2);
 }
 
 #ifdef SWEEP_MPI
@@ -230,19 +224,19 @@ void ccl_operations(Checker& c) { operations(c, over_ccl, {.timeout = 60s, .name
 void ccl_captured(Checker& c) {
   const Make make{over_ccl};
   Alone one{c, make, {}};
-  if (!one.start()) return;
+  one.start();
   std::optional<Graph> graph;
   const auto work = [&] {
     fill(*one.a, *one.x, 5);
     one.all->all_reduce(*one.a, *one.x);
   };
-  if (!one.attempt("capture", [&] { graph = capture(*one.a, work); })) return;
-  if (!c.attempt("launch", [&] { graph->launch(*one.a); })) return;
+  one.attempt("capture", [&] { graph = capture(*one.a, work); });
+  c.attempt("launch", [&] { graph->launch(*one.a); });
   // The library does not watch operations of a graph, so that the program has to look for their
   // errors.
   static_cast<void>(
       eventually([&] { return is_broken(*one.all) || ask([&] { return one.a->query(); }); }));
-  static_cast<void>(one.has(c, 5));
+  one.has(c, 5);
 }
 
 namespace {
@@ -251,19 +245,18 @@ namespace {
 class Pair {
  public:
   Pair(Checker& checker, CommunicatorOptions options) : c_{checker}, options_{options} {}
-  bool start() {
+  void start() {
     c_.communicates(2);
     c_.keeps_streams(4);
-    if (!c_.attempt("current_stream", [] { static_cast<void>(current_stream()); })) return false;
-    for (std::size_t i = 0; i < 2; ++i)
-      if (!members[i].start(c_, devices_[i], few)) return false;
-    return attempt("of_devices", [] {});
+    c_.attempt("current_stream", [] { return current_stream(); });
+    for (std::size_t i = 0; i < 2; ++i) members[i].start(c_, devices_[i], few);
+    attempt("of_devices", [] {});
   }
   /// As Checker::attempt(), with communicators that are whole.
   template <class F>
-  bool attempt(const char* what, F f) {
+  void attempt(const char* what, F f) {
     bool is_first = true;
-    return c_.attempt(what, [&] {
+    c_.attempt(what, [&] {
       if (!std::exchange(is_first, false)) forget_errors();
       if (is_any_broken()) {
         if (members.front().all) c_.is_told();
@@ -277,32 +270,27 @@ class Pair {
     });
   }
   /// Adds up over the ranks, into `x` of each.
-  bool sum(const char* what) {
-    return attempt(what,
-                   [&] {
-                     for (Member& each : members) fill(*each.a, *each.x, each.all->rank() + 1);
-                     Communicator::together([&] {
-                       for (Member& each : members) {
-                         each.all->all_reduce(*each.a, *each.x);
-                         each.all->broadcast(*each.b, *each.y);
-                       }
-                     });
-                   }) &&
-           have(3);
-  }
-  [[nodiscard]] bool have(int value) {
+  void sum(const char* what) {
+    attempt(what, [&] {
+      for (Member& each : members) fill(*each.a, *each.x, each.all->rank() + 1);
+      Communicator::together([&] {
+        for (Member& each : members) {
+          each.all->all_reduce(*each.a, *each.x);
+          each.all->broadcast(*each.b, *each.y);
+        }
+      });
+    });
     const int thrown = c_.thrown();
     for (Member& each : members) {
       // Only a watched operation ends by itself after an error.
       if (options_.timeout.count() == 0)
         static_cast<void>(
             eventually([&] { return is_any_broken() || ask([&] { return each.a->query(); }); }));
-      if (!each.has(c_, value)) return false;
+      each.has(c_, 3);
       if (c_.thrown() == thrown) continue;
       forget_errors();
-      return c_.sound();
+      return;
     }
-    return true;
   }
   /// Or there is none.
   [[nodiscard]] bool is_any_broken() const {
@@ -325,43 +313,43 @@ class Pair {
 
 void ccl_devices(Checker& c) {
   Pair two{c, {.concurrent = true}};
-  if (two.start()) static_cast<void>(two.sum("together"));
+  two.start();
+  two.sum("together");
 }
 
 void ccl_verbs(Checker& c) {
   Pair two{c, {.timeout = 60s}};
-  if (!two.start()) return;
-  if (!two.attempt("every verb", [&] {
-        Communicator::together([&] {
-          for (Member& each : two.members) {
-            const auto half = [](DeviceBuffer<int>& all) {
-              return all.span().subspan(0, all.size() / 2);
-            };
-            const Communicator& own = *each.all;
-            const int other = 1 - own.rank();
-            own.reduce(*each.a, *each.x, *each.y);
-            own.reduce_scatter(*each.a, *each.x, half(*each.y));
-            own.all_gather(*each.b, half(*each.x), *each.y);
-            own.all_to_all(*each.b, *each.x, *each.y);
-            own.barrier(*each.a);
-            own.group(*each.a, [&](Communicator::Group& group) {
-              group.send(*each.x, other);
-              group.receive(*each.y, other);
-            });
-            if (own.rank() == 0)
-              own.send(*each.a, *each.x, other);
-            else
-              own.receive(*each.a, *each.y, other);
-          }
+  two.start();
+  two.attempt("every verb", [&] {
+    Communicator::together([&] {
+      for (Member& each : two.members) {
+        const auto half = [](DeviceBuffer<int>& all) {
+          return all.span().subspan(0, all.size() / 2);
+        };
+        const Communicator& own = *each.all;
+        const int other = 1 - own.rank();
+        own.reduce(*each.a, *each.x, *each.y);
+        own.reduce_scatter(*each.a, *each.x, half(*each.y));
+        own.all_gather(*each.b, half(*each.x), *each.y);
+        own.all_to_all(*each.b, *each.x, *each.y);
+        own.barrier(*each.a);
+        own.group(*each.a, [&](Communicator::Group& group) {
+          group.send(*each.x, other);
+          group.receive(*each.y, other);
         });
-      }))
-    return;
-  static_cast<void>(two.sum("together"));
+        if (own.rank() == 0)
+          own.send(*each.a, *each.x, other);
+        else
+          own.receive(*each.a, *each.y, other);
+      }
+    });
+  });
+  two.sum("together");
 }
 
 void ccl_parts(Checker& c) {
   Pair two{c, {.timeout = 2s}};
-  if (!two.start()) return;
+  two.start();
   std::optional<Communicator> parts[2];
   // Each rank waits for the other one.
   const auto split = [&] {
@@ -390,38 +378,36 @@ void ccl_parts(Checker& c) {
   const auto forget_parts = [&] {
     for (auto& each : parts) each.reset();
   };
-  if (!two.attempt("parts that end with an operation under way", [&] {
-        try {
-          split();
-          Gate gates[2];
-          for (std::size_t i = 0; i < 2; ++i) gates[i].close_on(*two.members[i].a);
-          Communicator::together([&] {
-            for (std::size_t i = 0; i < 2; ++i)
-              parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
-          });
-          forget_parts();
-        } catch (const Error&) {
-          forget_parts();
-          throw;
-        }
-      }))
-    return;
-  static_cast<void>(two.sum("together"));
+  two.attempt("parts that end with an operation under way", [&] {
+    try {
+      split();
+      Gate gates[2];
+      for (std::size_t i = 0; i < 2; ++i) gates[i].close_on(*two.members[i].a);
+      Communicator::together([&] {
+        for (std::size_t i = 0; i < 2; ++i)
+          parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
+      });
+      forget_parts();
+    } catch (const Error&) {
+      forget_parts();
+      throw;
+    }
+  });
+  two.sum("together");
 }
 
 void ccl_timeout(Checker& c) {
   Pair two{c, {.timeout = 1s}};
-  if (!two.start()) return;
+  two.start();
   bool is_told = false;
   c.aborts();
-  if (!two.attempt("a timeout", [&] {
-        two.members[0].all->all_reduce(*two.members[0].a, *two.members[0].x);
-        if (two.members[0].tells(errc::timed_out)) is_told = true;
-        two.forget_errors();
-      }))
-    return;
+  two.attempt("a timeout", [&] {
+    two.members[0].all->all_reduce(*two.members[0].a, *two.members[0].x);
+    if (two.members[0].tells(errc::timed_out)) is_told = true;
+    two.forget_errors();
+  });
   c.require(is_told || c.faulted(), "the stream does not say that the time is over");
-  static_cast<void>(two.sum("together"));
+  two.sum("together");
 }
 
 void ccl_error(Checker& c) {
@@ -435,19 +421,18 @@ void ccl_error(Checker& c) {
     }
   };
   Alone one{c, make, {.timeout = 60s}};
-  if (!one.start()) return;
+  one.start();
   bool is_told = false;
-  if (!one.attempt("all_reduce", [&] {
-        one.all->all_reduce(*one.a, *one.x);
-        try {
-          one.a->synchronize();
-        } catch (const Error& error) {
-          if (error.code() != errc::peer_lost) throw;
-          is_told = true;
-          c.is_told();
-        }
-      }))
-    return;
+  one.attempt("all_reduce", [&] {
+    one.all->all_reduce(*one.a, *one.x);
+    try {
+      one.a->synchronize();
+    } catch (const Error& error) {
+      if (error.code() != errc::peer_lost) throw;
+      is_told = true;
+      c.is_told();
+    }
+  });
   c.require(is_told || c.faulted(), "the stream does not say what an operation has met");
 }
 

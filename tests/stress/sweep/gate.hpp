@@ -11,8 +11,8 @@ namespace sweep {
 class Gate : public test_support::Gate {
  public:
   Gate() : test_support::Gate{patience} {}
-  bool close_on(Checker& c, runnel::StreamRef stream) {
-    return c.attempt("close a gate", [&] { close_on(stream); });
+  void close_on(Checker& c, runnel::StreamRef stream) {
+    c.attempt("close a gate", [&] { close_on(stream); });
   }
   /// Within an attempt.
   void close_on(runnel::StreamRef stream) {

@@ -2,9 +2,11 @@
 // The site's search: all texts of guides and reference. docs/site/search.py writes find-index.js: [title, heading, address, text] of each section.
 'use strict';
 
-// 0 for a guide, 1 for the reference, 2 for a decision.
+// 0 for a guide, 1 for the first page, which lists the guides, 2 for the reference, 3 for a decision.
 function kindOf(address) {
-  return address.startsWith('decision_') ? 2 : /^(class|struct|group__|namespace|concept)|_8hpp|-example/.test(address) ? 1 : 0;
+  if (address.startsWith('decision_')) return 3;
+  if (/^(class|struct|group__|namespace|concept)|_8hpp|-example/.test(address)) return 2;
+  return address.startsWith('index.html') ? 1 : 0;
 }
 
 // The sections in which every word occurs: first those whose heading has them, then those whose text has words that begin so, then the others.

@@ -50,6 +50,8 @@ class Texts(html.parser.HTMLParser):
             self.skipped -= 1
         if tag in HEADINGS:
             self.in_heading = False
+        if tag in ('td', 'th') and self.inside and not self.skipped:
+            self.sections[-1][2] += ' · '
         if tag == 'div':
             self.is_title = False
 

@@ -6,9 +6,9 @@ usage: doc_examples.py INCLUDE-FOLDER -- COMPILER...
 
 A block with an #include or a main() is a file of its own. Other blocks of a page compile in place of the line "// a block of this page" in
 a program near the page's beginning, so that readers who paste them there have all that they need.
-A block that needs another library says so in a comment before it, which readers do not see: <!-- needs: kokkos; given: int n = 1; -->. It is
-the body of a function with `using namespace runnel` and the declarations that are given. The first form leaves such blocks out. The
-second form writes only them into a file, for a build that has the library; one of them with an #include is what the file begins with."""
+A block that needs another library says so in a comment before it, which readers do not see: <!-- needs: kokkos -->. It compiles in the page's
+program, too, or, if the page has none, in a function. The first form leaves such blocks out. The second form writes only them into a file,
+for a build that has the library; one of them with an #include is what the file begins with."""
 import concurrent.futures
 import os
 import pathlib
@@ -18,7 +18,10 @@ import sys
 
 import repository
 
-BLOCK = re.compile(r"^(?:<!-- (?:needs: (\w+)(?:; )?)?(?:given: (.*?))? ?-->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:<!-- needs: (\w+) -->\n)?```cpp\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HERE = "// a block of this page"
+# A block may declare what the program declares as well, and need not use all of it.
+ALLOWED = '#pragma GCC diagnostic ignored "-Wshadow"\n#pragma GCC diagnostic ignored "-Wunused-parameter"\n#pragma GCC diagnostic ignored "-Wunused-variable"\n'
 PRELUDE = """#include <runnel/communicator.hpp>
 #include <runnel/foreign_stream.hpp>
 #include <runnel/overlap_bytes.hpp>
@@ -40,45 +43,7 @@ using namespace runnel;
 using namespace std::chrono_literals;
 """
 PRELUDES = {
-    # The declarations that docs/kokkos.md states for all its blocks. The functors are not local types, because nvcc does not launch those.
-    "kokkos": """#include <runnel/kokkos.hpp>
-#include <runnel/mdspan.hpp>
-#include <runnel/runnel.hpp>
-#include <Kokkos_Random.hpp>
-#include <iostream>
-#include <stdexcept>
-using Space = RUNNEL_TEST_SPACE;
-using View = Kokkos::View<double*, Space>;
-struct Scale {
-  KOKKOS_FUNCTION void operator()(std::size_t i) const { y(i) = 2 * x(i); }
-  View x, y;
-};
-struct ScaleChunk {
-  KOKKOS_FUNCTION void operator()(std::size_t i) const { y(i) = 2 * x(i); }
-  Kokkos::View<const double*, Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>> x;
-  Kokkos::View<double*, Space::memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>> y;
-};
-struct Checked {
-  KOKKOS_FUNCTION void operator()(std::size_t i) const {
-    KOKKOS_IF_ON_HOST((if (x(i) < 0) throw std::domain_error("a negative number");))
-    x(i) = Kokkos::sqrt(x(i));
-  }
-  View x;
-};
-struct Noise {
-  KOKKOS_FUNCTION void operator()(std::size_t i) const {
-    auto generator = pool.get_state();
-    x(i) = generator.drand();
-    pool.free_state(generator);
-  }
-  View x;
-  Kokkos::Random_XorShift64_Pool<Space> pool;
-};
-struct Boundary {
-  KOKKOS_FUNCTION void operator()(std::size_t i) const { x(i) = 0; }
-  View x;
-};
-""",
+    "kokkos": "",
     "torch": "#include <ATen/ATen.h>\n#include <c10/cuda/CUDAStream.h>\n" + PRELUDE,
     "mpi": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/mpi.hpp>\n#include <runnel/runnel.hpp>"),
     "stdexec": PRELUDE.replace("#include <runnel/runnel.hpp>", "#include <runnel/execution.hpp>\n#include <runnel/runnel.hpp>"),
@@ -87,30 +52,30 @@ struct Boundary {
 
 def frame_of(text):
     """The program in which the blocks of a page stand: what is before its main(), the parameters, the body up to a block, and the rest."""
-    found = re.search(r"^```cpp\n((?:(?!^```).)*)^int main(\([^)]*\)) (\{(?:(?!^```).)*)^ *// a block of this page\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^```cpp\n((?:(?!^```).)*)^int main(\([^)]*\)) (\{{(?:(?!^```).)*)^ *{HERE}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return found and found.groups()
 
 
 def sources(page, wanted=None):
     """Returns the files to compile for a page: its whole programs, and one file with all its snippets, each in a function of its own."""
     text = page.read_text()
-    frame = frame_of(text) if wanted is None else None
-    snippets, programs = [PRELUDES[wanted] if wanted else frame[0] if frame else ""], []
+    frame = frame_of(text) or (wanted and ("", "()", "{", "}\n"))
+    if frame and wanted == "kokkos":  # the tests compile the blocks for each space
+        frame = (frame[0].replace("Kokkos::DefaultExecutionSpace", "RUNNEL_TEST_SPACE"), *frame[1:])
+    end = frame[3].removesuffix("}\n") + "return 0;\n}\n" if frame else ""
+    snippets, programs = [(ALLOWED + PRELUDES[wanted] if wanted else "") + (frame[0] if frame else "")], []
     for number, block in enumerate(BLOCK.finditer(text)):
-        needs, words, code = block.groups()
-        if needs != wanted:
+        needs, code = block.groups()
+        if needs != wanted or HERE in code:
             continue
-        place = f'#line {text[:block.start(3)].count(chr(10)) + 1} "{page.relative_to(repository.ROOT)}"\n'
+        place = f'#line {text[:block.start(2)].count(chr(10)) + 1} "{page.relative_to(repository.ROOT)}"\n'
         if wanted and "#include" in code:
-            snippets[0] = place + code  # what such a page begins with
+            snippets[0] = ALLOWED + place + code  # what such a page begins with
         elif "#include" in code or "int main(" in code:
             programs.append(place + code)
-        elif not wanted:
-            assert frame, f"{page.name}: {code}: readers cannot compile this; write a program with '// a block of this page' at the beginning"
-            assert not words, f"{page.name}: {words}: readers do not see this; write it into the program at the page's beginning, or into the block"
-            snippets.append(f"[[maybe_unused]] static int block_{number}{frame[1]} {frame[2]}\n{place}{code}{frame[3]}")  # int, as main()
         else:
-            snippets.append(f"[[maybe_unused]] static void block_{number}() {{\n{words or ''}\n{{\n{place}{code}}}\n}}\n")
+            assert frame, f"{page.name}: {code}: readers cannot compile this; write a program with '{HERE}' at the end"
+            snippets.append(f"[[maybe_unused]] static int block_{number}{frame[1]} {frame[2]}\n{place}{code}{end}")  # int, as main()
     return programs + (["".join(snippets)] if len(snippets) > 1 else [])
 
 

@@ -93,7 +93,8 @@ struct Foreign {
   return text + ">";
 }
 
-void launch_host_func(PyStream& stream, nb::callable function, nb::args arguments) {
+void launch_host_func(PyStream& stream, nb::callable function, nb::args arguments,
+                      bool writes_host_memory) {
   struct Call {
     SharedObject function;
     SharedObject arguments;
@@ -107,7 +108,9 @@ void launch_host_func(PyStream& stream, nb::callable function, nb::args argument
   };
   drop_now();
   Call call{share(function), share(arguments)};
-  unlocked([&] { stream.ref.launch_host_func(std::move(call)); });
+  unlocked([&] {
+    stream.ref.launch_host_func(std::move(call), {.writes_host_memory = writes_host_memory});
+  });
 }
 
 void bind_properties(nb::class_<PyStream>& stream) {
@@ -215,13 +218,17 @@ void bind_order(nb::class_<PyStream>& stream) {
           "TimeoutError when\n"
           "the time has run out, and KeyboardInterrupt at Ctrl-C; the work goes on.")
       .def("launch_host_func", &launch_host_func, nb::arg("function"), nb::arg("args"),
+           nb::arg("writes_host_memory") = true,
            nb::sig("def launch_host_func(self, function: typing.Callable[..., object], *args: "
-                   "object) -> None"),
+                   "object, writes_host_memory: bool = True) -> None"),
            "Enqueues ``function(*args)``: it runs once, on a thread of the runtime, after the work "
            "so far\n"
            "and before later work. It must not use streams. ``synchronize()`` and ``await`` raise "
            "the first\n"
-           "exception.");
+           "exception. While it is unfinished, copies from pageable memory read their source in "
+           "stream order,\n"
+           "which is slower: ``writes_host_memory=False`` says that it writes no memory which a "
+           "later copy reads.");
 }
 
 /// Calls a function whose exceptions become Python's. False: one is set.

@@ -6,6 +6,7 @@ import array
 import ctypes
 import mmap
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,22 @@ def test_every_kind_of_memory_is_a_source(kind: str, tmp_path: Path, stream: run
     with stream:
         block = runnel.to_device(memories(size, tmp_path)[kind])
     assert on_host(block, stream).tobytes() == content(size)
+
+
+@pytest.mark.skipif(not runnel.backend.startswith("cuda"), reason="only CUDA reads a busy stream's small source at the call")
+def test_a_host_function_that_writes_nothing_delays_no_copy(stream: runnel.Stream, gate: Gate) -> None:
+    block = runnel.empty(64, stream)
+    gate.close(stream)
+    assert runnel.copy(block, bytes(64), stream) == "staged"
+    gate.open()
+    stream.synchronize()
+    other = threading.Event()
+    stream.launch_host_func(other.wait, writes_host_memory=False)
+    try:
+        assert runnel.copy(block, bytes(64), stream) == "inlined"
+    finally:
+        other.set()
+    stream.synchronize()
 
 
 def test_a_copy_returns_before_the_work_is_done(stream: runnel.Stream, gate: Gate) -> None:

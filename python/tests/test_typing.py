@@ -47,6 +47,7 @@ async def main() -> None:
 
 null: runnel.Stream = runnel.Stream.null
 stream.launch_host_func(print, 1, 2)
+stream.launch_host_func(print, 1, writes_host_memory=False)
 stream.on_done(lambda error: print(error))
 """
 WRONG = """

@@ -207,9 +207,8 @@ class StreamRef {
   void launch_host_func(F&& function, HostFunctionOptions options = {}) const {
     if (detail::is_empty_callable(function))
       detail::throw_invalid_argument("launch a host function", "the function is null");
-    detail::HostFunction* const made = detail::make_host_function(std::forward<F>(function));
-    made->is_writer = options.writes_host_memory;
-    detail::launch(slot_, id_, made);
+    detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)),
+                   options.writes_host_memory);
   }
   /// @cond
   static void on_complete

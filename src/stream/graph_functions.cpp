@@ -80,24 +80,39 @@ void GraphFunctions::keep(Kept* object) {
 }
 
 namespace {
-/// The last part of a run that a launch has made pending.
+/// Ends a run that a launch of the library has made pending.
 class PendingRun {
  public:
-  PendingRun() = default;
+  explicit PendingRun(bool is_pending) noexcept : is_pending_{is_pending} {}
   PendingRun(const PendingRun&) = delete;
   PendingRun& operator=(const PendingRun&) = delete;
   ~PendingRun() {
+    if (!is_pending_) return;
     host_writers().end_functions(1);
     counters.graph_runs.fetch_sub(1, std::memory_order_release);
   }
+
+ private:
+  bool is_pending_;
 };
 }  // namespace
+
+/// Other code has launched the native graph. An exception goes to the stream of the capture.
+GraphFunctions::Launches GraphFunctions::launched_elsewhere(const HostFunction* function) noexcept {
+  if (function == nullptr) return {};
+  return {0,
+          {static_cast<Slot*>(function->slot), function->id},
+          function->label,
+          after_all_completions};
+}
 
 /// Begins the next run of the function.
 GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
   const std::lock_guard lock{lock_};
   sync::happens_after(&function);
-  const std::uint64_t number = function.runs.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::uint64_t number = function.runs.load(std::memory_order_relaxed) + 1;
+  if (number > count_) return {launched_elsewhere(function.called.get()), function.called};
+  function.runs.store(number, std::memory_order_relaxed);
   const auto later = std::find_if(launches_.begin(), launches_.end(),
                                   [&](const Launches& each) { return each.first > number; });
   return {*std::prev(later), function.called};
@@ -107,7 +122,7 @@ GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
   auto [launch, function] = called.graph.begin_run(called);
-  const PendingRun due;
+  const PendingRun due{launch.first != 0};
   const InHostFunction within{0};
   if (function != nullptr) call(*function, launch);
   function = nullptr;

@@ -78,7 +78,7 @@ class GraphFunctions {
   };
   /// Consecutive launches on one stream, with one label and in one epoch.
   struct Launches {
-    std::uint64_t first;
+    std::uint64_t first;  // 0: not launched by the library
     StreamUse stream;
     std::uint64_t label;  // host_function_label
     std::uint64_t epoch;  // Slot::completions
@@ -92,6 +92,7 @@ class GraphFunctions {
   };
   static void run(void* function) noexcept;
   static void call(HostFunction& function, const Launches& launch) noexcept;
+  [[nodiscard]] static Launches launched_elsewhere(const HostFunction* function) noexcept;
   [[nodiscard]] Run begin_run(Function& function) noexcept;
   void forget_old_launches() noexcept;
 

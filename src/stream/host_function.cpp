@@ -145,8 +145,7 @@ void run_ticket(void* data) noexcept {
 }
 
 /// Enqueues the function, or adds it as a node to the graph that the stream is being captured into.
-void enqueue(const StreamCall& call, OwnedFunction function) {
-  const bool is_writer = std::exchange(function->is_writer, false);
+void enqueue(const StreamCall& call, OwnedFunction function, bool is_writer) {
   if (is_capturing(call.slot(), call.operation())) [[unlikely]]
     return add_to_capture(call, std::move(function), is_writer);
   if (is_writer) {
@@ -164,7 +163,7 @@ void run_again(void* function) noexcept {
   call(*static_cast<HostFunction*>(function), unobserved);
 }
 
-void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
+void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw, bool writes_host_memory) {
   count_function(Count::made_functions);
   OwnedFunction function{raw};
   const StreamCall call{Access::ref(base, id), "launch a host function"};
@@ -175,7 +174,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw) {
   ScopedEvent event{[&] { return call.about(OperationKind::host_function); }};
   if (const Operation* const operation = event.operation()) [[unlikely]]
     function->operation = operation->number;
-  enqueue(call, std::move(function));
+  enqueue(call, std::move(function), writes_host_memory);
 }
 
 OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept try {

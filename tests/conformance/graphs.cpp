@@ -1273,6 +1273,36 @@ TEST_F(ForeignGraphs, AnExceptionReachesTheStreamOfTheCapture) {
   borrowed.synchronize();
 }
 
+TEST_F(ForeignGraphs, LaunchesOfTheNativeGraphRunItsFunctions) {
+  const Stream stream, other;
+  int runs = 0;
+  const Graph graph = capture(stream, [&] {
+    stream.launch_host_func([&] {
+      if (++runs == 3) throw std::runtime_error{"third"};
+    });
+  });
+  const auto launch_elsewhere = [&] {
+    EXPECT_EQ(test_support::vendor("GraphLaunch", graph.native_executable(), other.native()), 0);
+    other.synchronize();
+  };
+  launch_elsewhere();
+  graph.launch(stream);
+  stream.synchronize();
+  EXPECT_EQ(runs, 2);
+  launch_elsewhere();
+  EXPECT_THROW(stream.synchronize(), std::runtime_error);
+  // A launch of the library still counts as a writer of host memory.
+  std::vector<unsigned char> bytes(64);
+  DeviceBuffer<unsigned char> there{64, stream};
+  Gate gate;
+  gate.close_on(stream, {.writes_host_memory = false});
+  graph.launch(stream);
+  EXPECT_EQ(copy_bytes(stream, there.data(), bytes.data(), 64), CopyResult::staged);
+  gate.open();
+  stream.synchronize();
+  EXPECT_EQ(runs, 4);
+}
+
 TEST_F(ForeignGraphs, TheKindOfAStreamIsLearntAfterTheCapture) {
   test_support::ForeignCapture captured{test_support::CaptureMode::global};
   const Stream borrowed = Stream::from_native(captured.stream(), Ownership::borrow);

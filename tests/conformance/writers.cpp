@@ -167,6 +167,15 @@ TEST_F(Writers, OnlyAFunctionThatMayWriteDelaysTheReading) {
   EXPECT_TRUE(early == CopyResult::inlined || early == CopyResult::staged);
 }
 
+TEST_F(Writers, ARefusedFunctionEndsNoOther) {
+  if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
+  const Stream stream;
+  const StreamRef ended = StreamRef{Stream{}};
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(code_of([&] { ended.launch_host_func([] {}); }), errc::invalid_handle);
+  EXPECT_EQ(copied_behind(stream, 4 * kib, {}), CopyResult::staged);
+}
+
 TEST_F(Writers, NeitherTheHandleNorAHookChangesTheWay) {
   const Stream own, given;
   EXPECT_NE(given.native(), nullptr);

@@ -40,7 +40,7 @@ struct HostFunction {
   std::uint64_t label = 0;  // The host_function_label of the thread that launched the function.
   // `epoch`: see Slot::completions. `operation`: the number of the launch if it was observed, or 0.
   std::uint64_t epoch = 0, operation = 0;
-  bool is_writer = false;  // May write host memory. From its enqueue on the library counts it.
+  bool is_writer = false;  // The library counts it as an unfinished writer of host memory.
 };
 
 // Host functions are created on one thread and destroyed on another, at a high rate, so they have
@@ -93,6 +93,6 @@ template <class F>
 }
 
 /// Enqueues the function. Takes ownership of it, also if the call throws.
-void launch(StreamSlot* slot, std::uint64_t id, HostFunction* function);
+void launch(StreamSlot* slot, std::uint64_t id, HostFunction* function, bool writes_host_memory);
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -27,50 +27,26 @@ struct Scratch {
   unsigned char map[256];
 };
 
-template <class Team>
-TOOL_KERNEL void clear_counts(Team team, Scratch& scratch) {
-  for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size())
-    scratch.counts[i] = 0;
-}
-template <class Team>
-TOOL_KERNEL void count_byte(Team team, Scratch& scratch, std::size_t at, unsigned char byte) {
-  team.add(scratch.counts[at % Scratch::lanes * 256 + byte], 1U);
-}
-template <class Team>
-TOOL_KERNEL void add_counts(Team team, const Scratch& scratch, ByteCount* counts) {
-  for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size())
-    team.add(counts[i % 256], ByteCount{scratch.counts[i]});
-}
-
 /// The kernel of `runnel overlap` on a GPU. It maps `size` bytes and adds the number of each input
 /// byte to the 256 `counts`. `team` identifies the calling thread.
 template <class Team>
 TOOL_KERNEL void map_and_count(Team team, Scratch& scratch, const unsigned char* in,
                                unsigned char* out, std::size_t size, const ByteMap& map,
                                ByteCount* counts) {
-  clear_counts(team, scratch);
+  for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size())
+    scratch.counts[i] = 0;
   for (unsigned i = team.rank_in_block(); i < 256; i += team.block_size())
     scratch.map[i] = map.to[i];
   team.synchronize_block();
 
   for (std::size_t i = team.rank(); i < size; i += team.size()) {
     const unsigned char byte = in[i];
-    count_byte(team, scratch, i, byte);
+    team.add(scratch.counts[i % Scratch::lanes * 256 + byte], 1U);
     out[i] = scratch.map[byte];
   }
   team.synchronize_block();
-  add_counts(team, scratch, counts);
-}
-
-/// The kernel of `runnel histogram` on a GPU: the same without the map.
-template <class Team>
-TOOL_KERNEL void count_bytes(Team team, Scratch& scratch, const unsigned char* in, std::size_t size,
-                             ByteCount* counts) {
-  clear_counts(team, scratch);
-  team.synchronize_block();
-  for (std::size_t i = team.rank(); i < size; i += team.size()) count_byte(team, scratch, i, in[i]);
-  team.synchronize_block();
-  add_counts(team, scratch, counts);
+  for (unsigned i = team.rank_in_block(); i < Scratch::lanes * 256; i += team.block_size())
+    team.add(counts[i % 256], ByteCount{scratch.counts[i]});
 }
 
 /// The kernel of `runnel bench`. It computes 2 * x + 1 of each byte, eight bytes at a time, and

@@ -87,7 +87,6 @@ InputFile::InputFile(const std::filesystem::path& path) : path_{path} {
     ::close(descriptor_);
     throw Failure(in_quotes(path.native()) + " is a directory; name a file to read");
   }
-  can_be_opened_again_ = !S_ISFIFO(status.st_mode);
   // Files under /proc report size 0 and have content.
   if (S_ISREG(status.st_mode) && status.st_size > 0)
     size_ = static_cast<std::uint64_t>(status.st_size);
@@ -98,24 +97,16 @@ InputFile::~InputFile() { ::close(descriptor_); }
 
 std::size_t InputFile::read(std::span<unsigned char> buffer) {
   std::size_t done = 0;
-  const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), end_ - at_));
-  while (done < wanted) {
+  while (done < buffer.size()) {
     const auto got =
-        retry([&] { return ::read(descriptor_, buffer.data() + done, wanted - done); });
+        retry([&] { return ::read(descriptor_, buffer.data() + done, buffer.size() - done); });
     if (got < 0) fail(errno);
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
   }
   at_ += done;
-  if (done < wanted) require_whole();
+  if (done < buffer.size()) require_whole();
   return done;
-}
-
-void InputFile::restrict_to(std::uint64_t first, std::uint64_t last) {
-  at_ = first;
-  end_ = last;
-  if (size_.value_or(0) < last) fail_shorter();
-  if (::lseek(descriptor_, static_cast<::off_t>(first), SEEK_SET) < 0) fail(errno);
 }
 
 void InputFile::require_whole() const {
@@ -124,17 +115,13 @@ void InputFile::require_whole() const {
   if (!size_ || at_ >= *size_ || ::fstat(descriptor_, &now) != 0 ||
       static_cast<std::uint64_t>(now.st_size) >= *size_)
     return;
-  fail_shorter();
+  throw Failure("cannot read " + in_quotes(path_.native()) +
+                ": it became shorter while it was read, and was read to byte " +
+                std::to_string(at_) + "; run again when nothing changes it");
 }
 
 void InputFile::fail(int error) const {
   throw Failure("cannot read " + in_quotes(path_.native()) + ": " + reason(error) + advice(error));
-}
-
-void InputFile::fail_shorter() const {
-  throw Failure("cannot read " + in_quotes(path_.native()) +
-                ": it became shorter while it was read, and was read to byte " +
-                std::to_string(at_) + "; run again when nothing changes it");
 }
 
 bool InputFile::is(const std::filesystem::path& path) const {

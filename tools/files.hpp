@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,15 +27,8 @@ class InputFile {
   /// @throws Failure if reading fails, or if the file has become shorter since it was opened
   [[nodiscard]] std::size_t read(std::span<unsigned char> buffer);
 
-  /// Restricts reading to the bytes [first, last). Requires: nothing was read yet. @throws Failure
-  /// if the file is shorter
-  void restrict_to(std::uint64_t first, std::uint64_t last);
-
   /// The size of the file; empty for a pipe, and for a file that reports no size.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
-  /// Whether another InputFile with the same path reads the same bytes. This is false for a pipe,
-  /// whose bytes can be read only once.
-  [[nodiscard]] bool can_be_opened_again() const noexcept { return can_be_opened_again_; }
   /// Whether `path` refers to the same regular file, under this or another name. Always false for
   /// devices, because writing to a device does not change what is read from it.
   [[nodiscard]] bool is(const std::filesystem::path& path) const;
@@ -45,14 +37,11 @@ class InputFile {
  private:
   void require_whole() const;
   [[noreturn]] void fail(int error) const;
-  [[noreturn]] void fail_shorter() const;
 
   std::filesystem::path path_;
   int descriptor_;
-  bool can_be_opened_again_;
   std::optional<std::uint64_t> size_;
   std::uint64_t at_ = 0;  // The offset of the next byte to read.
-  std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// Writes to a temporary file in the target's folder. `commit()` replaces the target by it; until

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "histogram.hpp"
 
-#include "json.hpp"
-#include "launch_byte_kernel.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -33,20 +30,6 @@ std::string name_of_byte(std::size_t byte) {
   return text;
 }
 
-void print_table(const Histogram& histogram, std::uint64_t bytes) {
-  for (std::size_t byte = 0; byte < histogram.size(); ++byte)
-    if (histogram[byte] > 0)
-      std::printf("  %3zu  %-6s %15llu  %5.1f %%\n", byte, name_of_byte(byte).c_str(),
-                  static_cast<unsigned long long>(histogram[byte]),
-                  100 * static_cast<double>(histogram[byte]) / static_cast<double>(bytes));
-}
-
-void print_json(const Histogram& histogram, const ReadingSummary& summary) {
-  Json json = summary.to_json();
-  json["counts"] = histogram;
-  std::printf("%s\n", to_line(json).c_str());
-}
-
 }  // namespace
 
 void print_most_frequent(std::FILE* to, const Histogram& histogram, std::size_t bytes) {
@@ -63,24 +46,6 @@ void print_most_frequent(std::FILE* to, const Histogram& histogram, std::size_t 
                  static_cast<unsigned long long>(histogram[order[i]]),
                  100 * count / static_cast<double>(bytes), bar.c_str());
   }
-}
-
-void histogram(const ReadingCommand& command, Processes& processes) {
-  Reading reading{command, 1, processes};
-  Histogram own{};
-  reading.run<unsigned char, ByteCount>(256, launch_count, [&](std::span<const ByteCount> counts) {
-    for (std::size_t byte = 0; byte < own.size(); ++byte) own[byte] += counts[byte];
-  });
-
-  Histogram all{};
-  for (const Histogram& each : reading.gather(own))
-    for (std::size_t byte = 0; byte < all.size(); ++byte) all[byte] += each[byte];
-  if (processes.rank() != 0) return;
-  const ReadingSummary summary =
-      reading.summary(std::accumulate(all.begin(), all.end(), std::uint64_t{0}));
-  if (command.json) return print_json(all, summary);
-  summary.print();
-  print_table(all, summary.bytes);
 }
 
 }  // namespace tool

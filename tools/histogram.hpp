@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `runnel histogram` counts how often each byte occurs in files. All processes that were started
-/// share the work.
+/// How often each byte occurs.
 #pragma once
 
-#include "processes.hpp"
-#include "reading.hpp"
-
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 
@@ -16,8 +13,5 @@ using Histogram = std::array<std::uint64_t, 256>;
 
 /// Prints the eight most frequent bytes, each with a bar.
 void print_most_frequent(std::FILE* to, const Histogram& histogram, std::size_t bytes);
-
-/// @throws Failure, or an exception of runnel
-void histogram(const ReadingCommand& command, Processes& processes);
 
 }  // namespace tool

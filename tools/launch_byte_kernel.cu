@@ -4,8 +4,6 @@
 
 #include "failure.hpp"
 
-#include <runnel/copy.hpp>
-
 namespace tool {
 
 namespace {
@@ -27,20 +25,6 @@ __global__ void map_and_count_kernel(const unsigned char* in, unsigned char* out
                                      ByteMap map, ByteCount* counts) {
   __shared__ Scratch scratch;
   map_and_count(Grid{}, scratch, in, out, size, map, counts);
-}
-__global__ void count_bytes_kernel(const unsigned char* in, std::size_t size, ByteCount* counts) {
-  __shared__ Scratch scratch;
-  count_bytes(Grid{}, scratch, in, size, counts);
-}
-
-// Constants, so that the sum of floating-point numbers is the same on every GPU.
-constexpr unsigned sum_blocks = 256, sum_threads = 256;
-
-template <class Number>
-__global__ void sum_numbers_kernel(const Number* in, std::size_t size, SumOf<Number>* sums) {
-  // Declared as bytes, because shared memory of a block cannot have constructors.
-  __shared__ alignas(SumOf<Number>) unsigned char scratch[sum_threads * sizeof(SumOf<Number>)];
-  sum_numbers(Grid{}, reinterpret_cast<SumOf<Number>*>(scratch), in, size, sums);
 }
 __global__ void double_and_add_one_kernel(const unsigned char* in, unsigned char* out,
                                           std::size_t size, unsigned rounds) {
@@ -67,36 +51,6 @@ void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const uns
       in.data(), out.data(), in.size(), map, counts.data());
   require_launched();
 }
-
-void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
-                  runnel::DeviceSpan<ByteCount> counts) {
-  const runnel::DeviceGuard with{stream.device()};
-  runnel::fill(stream, counts, ByteCount{0});
-  count_bytes_kernel<<<blocks_on(stream.device()), 512, 0, stream.native()>>>(in.data(), in.size(),
-                                                                              counts.data());
-  require_launched();
-}
-
-std::size_t sums_of_a_chunk() noexcept { return sum_blocks; }
-
-template <class Number>
-void launch_sum(runnel::StreamRef stream, runnel::DeviceSpan<const Number> in,
-                runnel::DeviceSpan<SumOf<Number>> sums) {
-  const runnel::DeviceGuard with{stream.device()};
-  sum_numbers_kernel<<<sum_blocks, sum_threads, 0, stream.native()>>>(in.data(), in.size(),
-                                                                      sums.data());
-  require_launched();
-}
-template void launch_sum<std::uint8_t>(runnel::StreamRef, runnel::DeviceSpan<const std::uint8_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int32_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int32_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int64_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int64_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<float>(runnel::StreamRef, runnel::DeviceSpan<const float>,
-                                runnel::DeviceSpan<FloatSum>);
-template void launch_sum<double>(runnel::StreamRef, runnel::DeviceSpan<const double>,
-                                 runnel::DeviceSpan<FloatSum>);
 
 void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
                                runnel::DeviceSpan<unsigned char> out, unsigned rounds) {

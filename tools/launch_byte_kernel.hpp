@@ -4,7 +4,6 @@
 #pragma once
 
 #include "byte_kernel.hpp"
-#include "number_kernel.hpp"
 
 #include <runnel/memory.hpp>
 #include <runnel/stream.hpp>
@@ -18,16 +17,6 @@ namespace tool {
 void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
                           runnel::DeviceSpan<unsigned char> out, const ByteMap& map,
                           runnel::DeviceSpan<ByteCount> counts);
-/// Sets the 256 counts to the number of each byte. Requires: as `launch_map_and_count`.
-void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
-                  runnel::DeviceSpan<ByteCount> counts);
-/// The number of sums for a chunk: one for each block.
-[[nodiscard]] std::size_t sums_of_a_chunk() noexcept;
-/// Enqueues `sum_numbers`, for std::uint8_t, std::int32_t, std::int64_t, float and double.
-/// Requires: at most 2^31 numbers, and `sums` has sums_of_a_chunk() elements.
-template <class Number>
-void launch_sum(runnel::StreamRef stream, runnel::DeviceSpan<const Number> in,
-                runnel::DeviceSpan<SumOf<Number>> sums);
 /// Enqueues `double_and_add_one`.
 void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
                                runnel::DeviceSpan<unsigned char> out, unsigned rounds);

@@ -100,15 +100,8 @@ void map_and_count(const unsigned char* in, unsigned char* out, std::size_t size
 }
 
 struct OneThread {
-  static unsigned rank_in_block() { return 0; }
-  static unsigned block_size() { return 1; }
   static std::size_t rank() { return 0; }
   static std::size_t size() { return 1; }
-  static void synchronize_block() {}
-  template <class T>
-  static void add(T& to, T number) {
-    to += number;
-  }
 };
 }  // namespace
 
@@ -120,37 +113,6 @@ void launch_map_and_count(runnel::StreamRef stream, runnel::DeviceSpan<const uns
   stream.launch_host_func(
       [=] { map_and_count(in.data(), out.data(), in.size(), map, counts.data()); });
 }
-
-void launch_count(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
-                  runnel::DeviceSpan<ByteCount> counts) {
-  stream.launch_host_func([=] {
-    std::fill_n(counts.data(), counts.size(), ByteCount{0});
-    const auto counted = std::make_unique<PairCounts>();
-    counted->add(in.data(), in.size());
-    counted->add_to(counts.data());
-  });
-}
-
-std::size_t sums_of_a_chunk() noexcept { return 1; }
-
-template <class Number>
-void launch_sum(runnel::StreamRef stream, runnel::DeviceSpan<const Number> in,
-                runnel::DeviceSpan<SumOf<Number>> sums) {
-  stream.launch_host_func([=] {
-    SumOf<Number> scratch;
-    sum_numbers(OneThread{}, &scratch, in.data(), in.size(), sums.data());
-  });
-}
-template void launch_sum<std::uint8_t>(runnel::StreamRef, runnel::DeviceSpan<const std::uint8_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int32_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int32_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int64_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int64_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<float>(runnel::StreamRef, runnel::DeviceSpan<const float>,
-                                runnel::DeviceSpan<FloatSum>);
-template void launch_sum<double>(runnel::StreamRef, runnel::DeviceSpan<const double>,
-                                 runnel::DeviceSpan<FloatSum>);
 
 void launch_double_and_add_one(runnel::StreamRef stream, runnel::DeviceSpan<const unsigned char> in,
                                runnel::DeviceSpan<unsigned char> out, unsigned rounds) {

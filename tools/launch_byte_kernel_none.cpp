@@ -20,29 +20,6 @@ void launch_map_and_count(runnel::StreamRef, runnel::DeviceSpan<const unsigned c
   throw Failure(why_no_byte_kernel());
 }
 
-void launch_count(runnel::StreamRef, runnel::DeviceSpan<const unsigned char>,
-                  runnel::DeviceSpan<ByteCount>) {
-  throw Failure(why_no_byte_kernel());
-}
-
-std::size_t sums_of_a_chunk() noexcept { return 1; }
-
-template <class Number>
-void launch_sum(runnel::StreamRef, runnel::DeviceSpan<const Number>,
-                runnel::DeviceSpan<SumOf<Number>>) {
-  throw Failure(why_no_byte_kernel());
-}
-template void launch_sum<std::uint8_t>(runnel::StreamRef, runnel::DeviceSpan<const std::uint8_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int32_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int32_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<std::int64_t>(runnel::StreamRef, runnel::DeviceSpan<const std::int64_t>,
-                                       runnel::DeviceSpan<IntegerSum>);
-template void launch_sum<float>(runnel::StreamRef, runnel::DeviceSpan<const float>,
-                                runnel::DeviceSpan<FloatSum>);
-template void launch_sum<double>(runnel::StreamRef, runnel::DeviceSpan<const double>,
-                                 runnel::DeviceSpan<FloatSum>);
-
 void launch_double_and_add_one(runnel::StreamRef, runnel::DeviceSpan<const unsigned char>,
                                runnel::DeviceSpan<unsigned char>, unsigned) {
   throw Failure(why_no_byte_kernel());

@@ -3,11 +3,8 @@
 #include "bench.hpp"
 #include "complaint.hpp"
 #include "failure.hpp"
-#include "histogram.hpp"
 #include "info.hpp"
 #include "overlap.hpp"
-#include "processes.hpp"
-#include "sum.hpp"
 
 #include <runnel/config.hpp>
 
@@ -65,7 +62,7 @@ CLI::App* add_info(CLI::App& app, bool& why_only) {
   return info;
 }
 
-void add_streaming(CLI::App& command, tool::StreamingOptions& options, const char* default_device) {
+void add_streaming(CLI::App& command, tool::StreamingOptions& options) {
   command.add_option("--chunk", options.chunk, "Bytes of a chunk, as in 512K, 16M, 1G")
       ->type_name("BYTES")
       ->capture_default_str();
@@ -85,7 +82,7 @@ void add_streaming(CLI::App& command, tool::StreamingOptions& options, const cha
       ->capture_default_str();
   command.add_option("--device", options.device, "Which device")
       ->type_name("ORDINAL")
-      ->default_str(default_device);
+      ->default_str("0");
 }
 
 void add_overlap(CLI::App& app, tool::OverlapCommand& command) {
@@ -96,7 +93,7 @@ void add_overlap(CLI::App& app, tool::OverlapCommand& command) {
                    "How each byte is changed: upper, lower, invert or rot13")
       ->type_name("NAME")
       ->required();
-  add_streaming(*overlap, command.streaming, "0");
+  add_streaming(*overlap, command.streaming);
   overlap->add_option("--timeline", command.timeline, "Draw a timeline into this SVG file")
       ->type_name("FILE")
       ->check(not_empty());
@@ -109,32 +106,6 @@ void add_overlap(CLI::App& app, tool::OverlapCommand& command) {
   overlap->add_option("OUT", command.out, "The file to write; it appears when it is complete")
       ->type_name("")
       ->required();
-}
-
-void add_reading(CLI::App& command, tool::ReadingCommand& arguments) {
-  add_streaming(command, arguments.streaming, "the processes of a machine take turns");
-  command.add_flag("--json", arguments.json, "Print JSON instead of a table");
-  command.add_flag("--progress", arguments.progress,
-                   "Show the progress also if standard error is not a terminal, as under mpirun");
-  command.add_option("FILE", arguments.files, "The files to read")->type_name("")->required();
-}
-
-CLI::App* add_histogram(CLI::App& app, tool::ReadingCommand& arguments) {
-  auto* histogram = app.add_subcommand(
-      "histogram",
-      "Count each byte of files, which may be larger than memory; mpirun shares the work");
-  add_reading(*histogram, arguments);
-  return histogram;
-}
-
-CLI::App* add_sum(CLI::App& app, tool::ReadingCommand& arguments) {
-  auto* sum = app.add_subcommand(
-      "sum", "Sum, minimum and maximum of the numbers of binary files; mpirun shares the work");
-  sum->add_option("--type", arguments.type, "What the files have: u8, i32, i64, f32 or f64")
-      ->type_name("NAME")
-      ->required();
-  add_reading(*sum, arguments);
-  return sum;
 }
 
 void add_comparison(CLI::App& bench, tool::BenchCommand& command) {
@@ -229,7 +200,7 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
   return arguments;
 }
 
-int run(int argc, char** argv, tool::Processes& processes) {
+int run(int argc, char** argv) {
   CLI::App app{
       "Asynchronous streams on CUDA, HIP and the host: shows the devices, and what streams do on "
       "them.",
@@ -238,12 +209,9 @@ int run(int argc, char** argv, tool::Processes& processes) {
   app.require_subcommand(1);
   bool why_only = false;
   tool::OverlapCommand overlap_command;
-  tool::ReadingCommand reading_command;
   tool::BenchCommand bench_command;
   const auto* info = add_info(app, why_only);
   add_overlap(app, overlap_command);
-  const auto* histogram = add_histogram(app, reading_command);
-  const auto* sum = add_sum(app, reading_command);
   const auto* bench = add_bench(app, bench_command);
 
   try {
@@ -252,15 +220,13 @@ int run(int argc, char** argv, tool::Processes& processes) {
     // Not std::cout, which does not preserve the reason of a failure.
     std::ostringstream text;
     const int status = app.exit(asked, text);
-    if (processes.rank() == 0) std::fputs(text.str().c_str(), stdout);
+    std::fputs(text.str().c_str(), stdout);
     return status;
   } catch (const CLI::ParseError& error) {
     throw tool::Misuse(reason_of(error, app) + " (see: runnel --help, runnel " + named(app) +
                        " --help)");
   }
   if (info->parsed()) return tool::info(why_only);
-  if (histogram->parsed()) return tool::histogram(reading_command, processes), 0;
-  if (sum->parsed()) return tool::sum(reading_command, processes), 0;
   return bench->parsed() ? tool::bench(bench_command) : tool::overlap(overlap_command);
 }
 
@@ -270,8 +236,7 @@ int main(int argc, char** argv) try {
   // If the reader of a pipe has ended, or a file must not become larger, the write fails, and the
   // command reports that. By default these signals would terminate it first.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
-  tool::Processes processes{argv};
-  return processes.together([&] { return flush_output(run(argc, argv, processes)); });
+  return flush_output(run(argc, argv));
 } catch (...) {
   return print(tool::complaint_of(std::current_exception()));
 }

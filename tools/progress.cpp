@@ -11,8 +11,8 @@
 
 namespace tool {
 
-Progress::Progress(std::optional<std::uint64_t> total, bool always)
-    : total_{total}, shown_{always || ::isatty(STDERR_FILENO) == 1} {}
+Progress::Progress(std::optional<std::uint64_t> total)
+    : total_{total}, shown_{::isatty(STDERR_FILENO) == 1} {}
 
 Progress::~Progress() {
   if (shown_ && drawn_ != clock::time_point{}) std::fputs("\r\033[K", stderr);

@@ -10,9 +10,8 @@ namespace tool {
 
 class Progress {
  public:
-  /// Without a total, shows only a count. If standard error is not a terminal, prints nothing,
-  /// unless `always`.
-  explicit Progress(std::optional<std::uint64_t> total, bool always = false);
+  /// Without a total, shows only a count. If standard error is not a terminal, prints nothing.
+  explicit Progress(std::optional<std::uint64_t> total);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   /// Removes the bar.

@@ -40,9 +40,8 @@ runnel::Device chosen_device(int ordinal) {
 }
 
 runnel::OverlapOptions overlap_options_for(const StreamingOptions& given, runnel::Device device,
-                                           std::optional<std::uint64_t> size, std::size_t width) {
+                                           std::optional<std::uint64_t> size) {
   std::uint64_t chunk = parse_size("--chunk", given.chunk);
-  chunk = std::max<std::uint64_t>(width, chunk - chunk % width);
   // A chunk needs memory for its input and its output, on the host and on the device. On the host
   // backend both are host memory.
   const std::uint64_t on_device = device.memory_info().free / 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The common options of the commands that stream files through a device, and their checks.
+/// The options of a command that streams a file through a device, and their checks.
 #pragma once
 
 #include "backend.hpp"
@@ -27,14 +27,13 @@ struct StreamingOptions {
 /// @throws Failure if there is no such device
 [[nodiscard]] runnel::Device chosen_device(int ordinal);
 
-/// The options for overlap(), with the chunk size in bytes: a multiple of `width`, at least one
-/// item. Checks the sizes before any allocation, because a system may grant more memory than it
-/// has, and then kill the process. If `size` is empty or 0, the chunks have the requested size.
+/// The options for overlap(), with the chunk size in bytes. Checks the sizes before any allocation,
+/// because a system may grant more memory than it has, and then kill the process. If `size` is
+/// empty or 0, the chunks have the requested size.
 /// @throws Failure
 [[nodiscard]] runnel::OverlapOptions overlap_options_for(const StreamingOptions& given,
                                                          runnel::Device device,
-                                                         std::optional<std::uint64_t> size,
-                                                         std::size_t width = 1);
+                                                         std::optional<std::uint64_t> size);
 
 /// Throws the nested Failure of a file, without the number of the chunk, or rethrows any other
 /// error. Requires: called in the handler of `error`.

@@ -3,17 +3,13 @@
 /// barriers.
 #include "../../../tools/byte_kernel.hpp"
 #include "../../../tools/byte_map.hpp"
-#include "../../../tools/number_kernel.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <barrier>
-#include <cmath>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -39,10 +35,10 @@ struct Team {
 
 /// Calls `kernel(team, scratch)` in each thread. The threads of a block share one scratch buffer,
 /// which other blocks do not use.
-template <class Scratch, class Kernel>
+template <class Kernel>
 void launch(Kernel kernel) {
   std::vector<std::unique_ptr<std::barrier<>>> meetings;
-  std::vector<Scratch> scratches(blocks);
+  std::vector<tool::Scratch> scratches(blocks);
   std::vector<std::jthread> running;
   for (unsigned block = 0; block < blocks; ++block) {
     meetings.push_back(std::make_unique<std::barrier<>>(threads));
@@ -53,77 +49,29 @@ void launch(Kernel kernel) {
   }
 }
 
-template <class Number>
-std::vector<Number> numbers(std::size_t count) {
+std::vector<unsigned char> bytes(std::size_t count) {
   std::mt19937_64 random{count};
-  std::vector<Number> made(count);
-  for (Number& each : made)
-    each = std::is_integral_v<Number>
-               ? static_cast<Number>(random())
-               : static_cast<Number>(static_cast<double>(random() >> 40) / 64 - 1e5);
+  std::vector<unsigned char> made(count);
+  for (unsigned char& each : made) each = static_cast<unsigned char>(random());
   return made;
 }
 
-TEST(Kernels, CountBytes) {
+TEST(Kernels, MapAndCountBytes) {
   for (const std::size_t size : {0U, 1U, 23U, 10'007U}) {
-    const auto in = numbers<unsigned char>(size);
-    std::vector<tool::ByteCount> counts(256), mapped_counts(256);
+    const auto in = bytes(size);
+    std::vector<tool::ByteCount> counts(256);
     std::vector<unsigned char> out(size);
-    launch<tool::Scratch>([&](Team team, tool::Scratch& scratch) {
-      tool::count_bytes(team, scratch, in.data(), size, counts.data());
-    });
     const tool::ByteMap map = tool::byte_map("invert");
-    launch<tool::Scratch>([&](Team team, tool::Scratch& scratch) {
-      tool::map_and_count(team, scratch, in.data(), out.data(), size, map, mapped_counts.data());
+    launch([&](Team team, tool::Scratch& scratch) {
+      tool::map_and_count(team, scratch, in.data(), out.data(), size, map, counts.data());
     });
     for (std::size_t byte = 0; byte < 256; ++byte)
       EXPECT_EQ(counts[byte], static_cast<tool::ByteCount>(
                                   std::ranges::count(in, static_cast<unsigned char>(byte))));
-    EXPECT_EQ(mapped_counts, counts);
     EXPECT_TRUE(std::ranges::equal(in, out, [](unsigned char a, unsigned char b) {
       return b == static_cast<unsigned char>(~a);
     }));
   }
-}
-
-template <class Number>
-class SumNumbers : public testing::Test {};
-using Types = testing::Types<std::uint8_t, std::int32_t, std::int64_t, float, double>;
-TYPED_TEST_SUITE(SumNumbers, Types);
-
-TYPED_TEST(SumNumbers, IsTheSumOfAllBlocks) {
-  using Sum = tool::SumOf<TypeParam>;
-  using Scratch = std::array<Sum, threads>;
-  for (const std::size_t size : {1U, 23U, 10'007U}) {
-    const auto in = numbers<TypeParam>(size);
-    std::vector<Sum> sums(blocks);
-    launch<Scratch>([&](Team team, Scratch& scratch) {
-      tool::sum_numbers(team, scratch.data(), in.data(), size, sums.data());
-    });
-    Sum all;
-    for (const Sum& each : sums) all.add(each);
-    EXPECT_EQ(all.least, *std::ranges::min_element(in));
-    EXPECT_EQ(all.most, *std::ranges::max_element(in));
-    if constexpr (std::is_integral_v<TypeParam>) {
-      __extension__ using Exact = __int128;
-      Exact wanted = 0;
-      for (const TypeParam each : in) wanted += each;
-      EXPECT_TRUE(Exact{all.high} * (Exact{1} << 32) + all.low == wanted);
-    } else {
-      // multiples of 1/64, so that nothing is rounded
-      EXPECT_EQ(all.sum, std::accumulate(in.begin(), in.end(), 0.0));
-      EXPECT_EQ(all.nans, 0U);
-    }
-  }
-}
-
-TEST(FloatSum, CountsNans) {
-  tool::FloatSum sum;
-  for (const double each : {1.0, std::nan(""), -2.0}) sum.add(each);
-  EXPECT_TRUE(std::isnan(sum.sum));
-  EXPECT_EQ(sum.nans, 1U);
-  EXPECT_EQ(sum.least, -2);
-  EXPECT_EQ(sum.most, 1);
 }
 
 }  // namespace

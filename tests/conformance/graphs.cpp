@@ -1274,7 +1274,7 @@ TEST_F(ForeignGraphs, AnExceptionReachesTheStreamOfTheCapture) {
 }
 
 TEST_F(ForeignGraphs, LaunchesOfTheNativeGraphRunItsFunctions) {
-  const Stream stream, other;
+  const Stream other;
   int runs = 0;
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([&] {

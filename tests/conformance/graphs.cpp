@@ -1274,10 +1274,10 @@ TEST_F(ForeignGraphs, AnExceptionReachesTheStreamOfTheCapture) {
 }
 
 TEST_F(ForeignGraphs, LaunchesOfTheNativeGraphRunItsFunctions) {
-  const Stream other;
+  const Stream own, other;
   int runs = 0;
-  const Graph graph = capture(stream, [&] {
-    stream.launch_host_func([&] {
+  const Graph graph = capture(own, [&] {
+    own.launch_host_func([&] {
       if (++runs == 3) throw std::runtime_error{"third"};
     });
   });
@@ -1286,20 +1286,20 @@ TEST_F(ForeignGraphs, LaunchesOfTheNativeGraphRunItsFunctions) {
     other.synchronize();
   };
   launch_elsewhere();
-  graph.launch(stream);
-  stream.synchronize();
+  graph.launch(own);
+  own.synchronize();
   EXPECT_EQ(runs, 2);
   launch_elsewhere();
-  EXPECT_THROW(stream.synchronize(), std::runtime_error);
+  EXPECT_THROW(own.synchronize(), std::runtime_error);
   // A launch of the library still counts as a writer of host memory.
   std::vector<unsigned char> bytes(64);
-  DeviceBuffer<unsigned char> there{64, stream};
+  DeviceBuffer<unsigned char> there{64, own};
   Gate gate;
-  gate.close_on(stream, {.writes_host_memory = false});
-  graph.launch(stream);
-  EXPECT_EQ(copy_bytes(stream, there.data(), bytes.data(), 64), CopyResult::staged);
+  gate.close_on(own, {.writes_host_memory = false});
+  graph.launch(own);
+  EXPECT_EQ(copy_bytes(own, there.data(), bytes.data(), 64), CopyResult::staged);
   gate.open();
-  stream.synchronize();
+  own.synchronize();
   EXPECT_EQ(runs, 4);
 }
 

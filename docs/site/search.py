@@ -22,7 +22,7 @@ class Texts(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.title, self.sections, self.place = '', [['', '', '']], ''
-        self.inside, self.in_heading, self.is_title, self.skipped = False, False, False, 0
+        self.inside, self.in_heading, self.is_title, self.in_cell, self.skipped = False, False, False, False, 0
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -33,6 +33,8 @@ class Texts(html.parser.HTMLParser):
         if kind == 'title':
             self.is_title = True
         self.inside |= kind == 'contents'
+        if tag in ('td', 'th'):
+            self.in_cell = kind.startswith('markdownTable')  # of a guide's table
         if tag in ('script', 'style') or kind == 'toc':
             self.skipped += 1
         elif self.skipped and tag == 'div':
@@ -50,7 +52,7 @@ class Texts(html.parser.HTMLParser):
             self.skipped -= 1
         if tag in HEADINGS:
             self.in_heading = False
-        if tag in ('td', 'th') and self.inside and not self.skipped:
+        if tag in ('td', 'th') and self.in_cell:
             self.sections[-1][2] += ' · '
         if tag == 'div':
             self.is_title = False

@@ -28,8 +28,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// How the steps of a chunk are distributed over streams.
 enum class OverlapStrategy {
-  automatic,         ///< the strategy that choose_overlap_strategy() returns; a long run from or to
-                     ///< pageable memory tries both
+  automatic,         ///< the strategy that choose_overlap_strategy() returns
   stream_per_chunk,  ///< A: each chunk in flight has a stream, which carries out all three steps of
                      ///< the chunk
   copy_compute_copy,  ///< B: one stream for each step; events order the steps of a chunk
@@ -91,10 +90,9 @@ struct OverlapResult {
   std::chrono::nanoseconds time{};  ///< duration of the run
 
   // The sizes and the strategy that were used: those of the options, or those that overlap() chose.
-  OverlapStrategy strategy =
-      OverlapStrategy::automatic;  ///< A or B, not automatic; the faster one if both were tried
-  std::size_t chunk = 0;           ///< items in a chunk
-  std::size_t in_flight = 0;       ///< chunks in flight on each device
+  OverlapStrategy strategy = OverlapStrategy::automatic;  ///< A or B, not automatic
+  std::size_t chunk = 0;                                  ///< items in a chunk
+  std::size_t in_flight = 0;                              ///< chunks in flight on each device
 
   /// The times of the chunks, in order, if OverlapOptions::record_times is true; at most those of
   /// the first 2^20 chunks.
@@ -128,8 +126,7 @@ class OverlapError : public Error, public std::nested_exception {
 /// streams; or 64 MiB if a range is in pageable memory, because threads stage its copies, and one
 /// smaller copy in each direction does not keep them busy. `chunk_bytes`: bytes of a chunk, in and
 /// out; `in_flight`: chunks on the device at one time. In pageable memory the host determines which
-/// strategy is faster: a run of at least 64 chunks for each chunk in flight (of all devices) tries
-/// both, unless it records times, and continues with the faster one.
+/// strategy is faster: `runnel bench` measures both.
 [[nodiscard]] OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
                                                       std::size_t in_flight, bool pageable_memory);
 

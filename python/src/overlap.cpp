@@ -257,7 +257,7 @@ void bind_result(nb::module_& module) {
           [](const Result& r) {
             return r.strategy == runnel::OverlapStrategy::copy_compute_copy ? "B" : "A";
           },
-          "``'A'`` or ``'B'``; the faster one if both were tried.")
+          "``'A'`` or ``'B'``.")
       .def_prop_ro(
           "hidden", [](const Result& r) { return runnel::measure_overlap(r.times).hidden_share(); },
           "How much of the transfer time computing hid, 0 to 1, with ``record_times=True``.")

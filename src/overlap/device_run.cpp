@@ -2,6 +2,7 @@
 #include "overlap/device_run.hpp"
 
 #include "base/check.hpp"
+#include "base/not_copied.hpp"
 #include "copy/staging/workers.hpp"
 #include "observe/trace_times.hpp"
 #include "overlap/streams.hpp"
@@ -23,12 +24,10 @@ using namespace std::chrono_literals;
 
 /// While it lives, host functions that this thread launches and copies that it stages have the
 /// chunk as their label, so that their errors can be assigned to the chunk.
-class ChunkLabel {
+class ChunkLabel : NotCopied {
  public:
   explicit ChunkLabel(std::size_t chunk) noexcept
       : before_{std::exchange(host_function_label, chunk + 1)} {}
-  ChunkLabel(const ChunkLabel&) = delete;
-  ChunkLabel& operator=(const ChunkLabel&) = delete;
   ~ChunkLabel() { host_function_label = before_; }
 
  private:
@@ -60,12 +59,11 @@ void record_timestamp(const std::unique_ptr<ChunkRecord::Timestamps>& timestamps
 DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times,
                      OverlapClock::time_point start)
     : plan_{plan},
+      stream_per_step_{plan.strategy == OverlapStrategy::copy_compute_copy},
       index_{index},
       device_{plan.devices[index]},
       policy_{default_pageable()},
       records_(plan.max_enqueued()) {
-  for (ChunkRecord& record : records_)
-    record.stream_per_step = plan.strategy == OverlapStrategy::copy_compute_copy;
   for (std::size_t i = 0; i < plan.streams; ++i)
     streams_.push_back(acquire_overlap_stream(device_));
   try {
@@ -123,7 +121,7 @@ void DeviceRun::start_copy(std::size_t n) noexcept try {
   const std::size_t chunk = index_ + n * plan_.devices.size();
   const std::size_t first = chunk * plan_.chunk;
   // Two chunks of one stream run one after the other.
-  const bool has_own_stream = here.stream_per_step || n < plan_.chunk_streams;
+  const bool has_own_stream = stream_per_step_ || n < plan_.chunk_streams;
   if (plan_.needs_host() || plan_.staged || here.timestamps != nullptr || !has_own_stream ||
       first >= *plan_.items)
     return;
@@ -196,7 +194,7 @@ void DeviceRun::match_clocks(OverlapClock::time_point start) {
 }
 
 DeviceRun::Steps DeviceRun::steps_of(std::size_t n) const noexcept {
-  if (records_[n % records_.size()].stream_per_step) return {streams_[0], streams_[1], streams_[2]};
+  if (stream_per_step_) return {streams_[0], streams_[1], streams_[2]};
   const StreamRef stream = streams_[n % plan_.chunk_streams];
   return {stream, stream, stream};
 }
@@ -209,9 +207,11 @@ void DeviceRun::copy_in(const ChunkRecord& here, ChunkBuffers& buffers, StreamRe
     const bool source = end.kind == OverlapEnd::Kind::function;
     const void* const from =
         source ? here.in[i].data() : bytes_at(end.data, (chunk.first - chunk.before) * item);
-    copy_known(stream, buffers.in[i].data(), MemoryKind::device, from,
-               source ? MemoryKind::pinned : end.memory,
-               (chunk.before + chunk.count + chunk.after) * item, policy_);
+    copy_bytes(stream, buffers.in[i].data(), from,
+               (chunk.before + chunk.count + chunk.after) * item,
+               {.pageable = policy_,
+                .to_kind = MemoryKind::device,
+                .from_kind = source ? MemoryKind::pinned : end.memory});
   }
 }
 
@@ -221,7 +221,7 @@ void DeviceRun::copy_in(const ChunkRecord& here, ChunkBuffers& buffers, StreamRe
 void DeviceRun::enqueue_copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
   copy_in(here, buffers, stream);
   record_timestamp(here.timestamps, &ChunkRecord::Timestamps::copy_in_end, stream);
-  if (here.stream_per_step) stream.record_event(here.copied_in);
+  if (stream_per_step_) stream.record_event(here.copied_in);
 }
 
 void DeviceRun::compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream,
@@ -256,8 +256,10 @@ void DeviceRun::copy_out(ChunkRecord& here, ChunkBuffers& buffers, StreamRef str
   const OverlapEnd& end = plan_.output;
   void* const to =
       plan_.has_sink() ? here.out.data() : bytes_at(end.data, here.out_first * end.element_bytes);
-  copy_known(stream, to, plan_.has_sink() ? MemoryKind::pinned : end.memory, buffers.out->data(),
-             MemoryKind::device, here.out_elements * end.element_bytes, policy_);
+  copy_bytes(stream, to, buffers.out->data(), here.out_elements * end.element_bytes,
+             {.pageable = policy_,
+              .to_kind = plan_.has_sink() ? MemoryKind::pinned : end.memory,
+              .from_kind = MemoryKind::device});
 }
 
 /// The record of the previous chunk in the same buffers, if it may still be in flight; otherwise
@@ -276,7 +278,7 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   const ChunkLabel label{here.chunk->index};
   const ChunkRecord* const before = previous_user(n);
 
-  if (before != nullptr && before->stream_per_step && here.stream_per_step)
+  if (before != nullptr && stream_per_step_)
     step.in.wait_event(before->computed);
   else if (before != nullptr && steps_of(n - buffers_.size()).out != step.in)
     step.in.wait_event(before->copied_out);
@@ -286,7 +288,7 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   else if (n + 1 == copies_started_ && start_error_ != nullptr)
     std::rethrow_exception(start_error_);
 
-  if (here.stream_per_step) {
+  if (stream_per_step_) {
     step.compute.wait_event(here.copied_in);
     if (before != nullptr && buffers.out) step.compute.wait_event(before->copied_out);
   }
@@ -294,7 +296,7 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
   compute(here, buffers, step.compute, function);
   record_timestamp(here.timestamps, &Timestamps::compute_end, step.compute);
 
-  if (here.stream_per_step) {
+  if (stream_per_step_) {
     step.compute.record_event(here.computed);
     step.out.wait_event(here.computed);
   }

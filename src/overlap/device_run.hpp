@@ -2,6 +2,7 @@
 /// One device's part of a run of overlap(): its streams, its memory, and the steps of a chunk.
 #pragma once
 
+#include "base/not_copied.hpp"
 #include "overlap/plan.hpp"
 
 #include <runnel/copy.hpp>
@@ -24,8 +25,6 @@ using OverlapClock = std::chrono::steady_clock;
 /// The host's record of a chunk in flight. The records of a device are reused in turn.
 struct ChunkRecord {
   std::optional<OverlapChunk> chunk;
-  bool stream_per_step =
-      false;  // Strategy B: a stream for each step. Otherwise one stream for the chunk.
   std::size_t out_elements = 0;
   std::size_t out_first = 0;                // The index of the first of them in an output range.
   std::vector<PinnedBuffer<std::byte>> in;  // Filled by sources; empty for ranges.
@@ -45,7 +44,7 @@ struct OverlapShortage {
   std::exception_ptr cause;  // An Error, or a std::bad_alloc for host memory.
 };
 
-class DeviceRun {
+class DeviceRun : NotCopied {
  public:
   /// Acquires streams of the plan's device with this index, and allocates all memory. If the
   /// constructor throws, it has waited for its streams, so that memory that this or an earlier run
@@ -53,8 +52,6 @@ class DeviceRun {
   /// events
   DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_times,
             OverlapClock::time_point start);
-  DeviceRun(const DeviceRun&) = delete;
-  DeviceRun& operator=(const DeviceRun&) = delete;
   /// Waits until no chunk is in flight, unless the device is lost.
   ~DeviceRun();
 
@@ -113,6 +110,7 @@ class DeviceRun {
   void record_all_streams() noexcept;
 
   const OverlapPlan& plan_;
+  const bool stream_per_step_;  // Strategy B. Otherwise each chunk has one stream.
   std::size_t index_;
   Device device_;
   Pageable policy_;  // Of the calling thread.

@@ -9,7 +9,6 @@
 #include "overlap/device_run.hpp"
 #include "overlap/error.hpp"
 #include "overlap/plan.hpp"
-#include "overlap/trial.hpp"
 #include "stream/graph_functions.hpp"
 
 #include <algorithm>
@@ -55,7 +54,6 @@ class OverlapRun {
   }
 
   OverlapResult run() {
-    if (plan_.tries_both) trial_.emplace(plan_.strategy, max_enqueued());
     if (plan_.needs_host() || options_.progress) {
       const std::jthread finisher = start_finisher();
       submit_all();
@@ -67,7 +65,7 @@ class OverlapRun {
     if (failure_.cause != nullptr)
       throw_overlap_error(failure_.chunk, failure_.step, failure_.cause);
     result_.time = OverlapClock::now() - start_;
-    result_.strategy = trial_ ? trial_->strategy(result_.chunks) : plan_.strategy;
+    result_.strategy = plan_.strategy;
     result_.chunk = plan_.chunk;
     result_.in_flight = plan_.in_flight;
     return std::move(result_);
@@ -206,8 +204,6 @@ class OverlapRun {
   /// the input.
   [[nodiscard]] bool begin(std::size_t chunk) {
     ChunkRecord& here = record(chunk);
-    if (trial_)
-      here.stream_per_step = trial_->strategy(chunk) == OverlapStrategy::copy_compute_copy;
     here.times = {.chunk = chunk,
                   .buffer = index_in_run(chunk) % plan_.buffers,
                   .device = run_of(chunk).device().ordinal()};
@@ -329,7 +325,6 @@ class OverlapRun {
       write(here.out.data(), here.out_elements);
       here.times.write = {writing, since_start()};
     }
-    if (trial_) trial_->finished(chunk, since_start());
     ++result_.chunks;
     result_.items += here.chunk->count;
     result_.written += here.out_elements;
@@ -415,8 +410,6 @@ class OverlapRun {
     bool ended = false;
   };
   std::vector<Read> read_;  // For each input.
-
-  std::optional<StrategyTrial> trial_;  // Set if the plan tries both strategies.
 
   // In elements. Used by the thread that enqueues the copies to the host: the finisher for filters,
   // otherwise the calling thread.

@@ -3,7 +3,6 @@
 
 #include "base/check.hpp"
 #include "device/device_table.hpp"
-#include "overlap/trial.hpp"
 
 #include <runnel/memory_kind.hpp>
 
@@ -223,29 +222,14 @@ void check_chunk_count(const OverlapPlan& plan) {
   return in_flight > 1 && chunk_bytes >= smallest_chunk_bytes && device.async_engine_count() > 1;
 }
 
-/// Whether the run tries both strategies. Which one is faster from pageable memory depends on the
-/// host's cores and memory, and in a long run the trial is worth its cost. Not if times are
-/// recorded: these belong to the streams of one strategy.
-[[nodiscard]] bool is_worth_a_trial(const OverlapPlan& plan, const OverlapOptions& options) {
-  if (options.strategy != OverlapStrategy::automatic || !plan.staged || !plan.items ||
-      options.record_times)
-    return false;
-  if (!StrategyTrial::is_long_enough(divided_up(*plan.items, plan.chunk),
-                                     plan.max_enqueued_on_all()))
-    return false;
-  return can_use_steps(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk), plan.buffers);
-}
-
 void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
   plan.strategy = options.strategy;
   if (plan.strategy == OverlapStrategy::automatic)
     plan.strategy = choose_overlap_strategy(plan.devices[0], chunk_buffer_bytes(plan, plan.chunk),
                                             plan.buffers, plan.staged);
-  plan.tries_both = is_worth_a_trial(plan, options);
   plan.chunk_streams =
       options.streams != 0 ? std::min(options.streams, plan.buffers) : plan.buffers;
   plan.streams = plan.strategy == OverlapStrategy::copy_compute_copy ? 3 : plan.chunk_streams;
-  if (plan.tries_both) plan.streams = std::max<std::size_t>(3, plan.chunk_streams);
 }
 
 }  // namespace

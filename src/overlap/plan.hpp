@@ -20,8 +20,6 @@ struct OverlapPlan {
   OverlapEnd output;  // Its `width` is not 0.
   std::vector<Device> devices;
   OverlapStrategy strategy = OverlapStrategy::automatic;  // A or B, once chosen.
-  // The run also tries the other strategy, and continues with the faster one.
-  bool tries_both = false;
   // At least one range is in pageable memory, so that its copies are staged.
   bool staged = false;
   std::size_t halo = 0;

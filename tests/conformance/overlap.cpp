@@ -728,33 +728,6 @@ TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), chunk, 4, false));
 }
 
-/// Chunks of strategy A alternate between streams, those of strategy B all compute in one.
-TEST_F(Overlap, ALongRunFromPageableMemoryTriesBothStrategies) {
-  if (device().can_use_host_page_tables())
-    GTEST_SKIP() << "copies of pageable memory are not staged here";
-  constexpr std::size_t in_flight = 2;
-  constexpr std::size_t chunk = std::size_t{1} << 17;  // 1 MiB, in and out
-  const Numbers in = numbered(64 * in_flight * chunk);
-  for (const bool by_two_threads : {false, true}) {
-    Numbers out(in.size(), -1);
-    std::vector<StreamRef> streams;
-    OverlapOptions options{.chunk = chunk, .in_flight = in_flight};
-    if (by_two_threads) options.progress = [](const OverlapProgress&) {};
-    const OverlapResult result = overlap(
-        in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
-          streams.push_back(stream);
-          copy(stream, to, from);
-        });
-    EXPECT_TRUE(out == in);
-    if (device().async_engine_count() < 2) continue;
-    constexpr std::size_t period = 2 * in_flight;
-    EXPECT_EQ(result.strategy == OverlapStrategy::copy_compute_copy,
-              streams[streams.size() - 2] == streams.back());
-    for (std::size_t i = 1; i < 4 * period; ++i)
-      EXPECT_TRUE(i == 2 * period || (streams[i - 1] == streams[i]) == (i > 2 * period)) << i;
-  }
-}
-
 TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   const Numbers in = numbered(100);
   Numbers out(100);

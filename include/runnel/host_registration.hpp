@@ -47,13 +47,13 @@ class HostRegistration {
  public:
   /// Pins nothing.
   HostRegistration() noexcept = default;
-  /// Pins `bytes` bytes. If some pages are pinned already, by another object or by other code, this
-  /// object pins only the others, and later unpins only those. Requires: the existing registration
-  /// of those pages outlives this object.
+  /// Pins `bytes` bytes. If other objects have pinned some of the pages already, this object pins
+  /// only the others, and later unpins only those; memory whose first and last byte other code or a
+  /// pool has pinned stays as it is. Requires: what has pinned those pages outlives this object.
   /// @throws errc::invalid_argument for null, for 0 bytes, and for memory of which a part is
   /// managed memory, device memory, or not mapped; errc::not_supported for read-only pages if
   /// Device::can_pin_read_only_memory() is false for the current device; the runtime's own error
-  /// for memory that it cannot pin
+  /// for memory that it cannot pin, such as memory of which other code has pinned a part
   HostRegistration(const void* pointer, std::size_t bytes);
   /// @cond
   template <detail::PinnableTemporary R>

@@ -38,7 +38,6 @@ constexpr const char* operation = "pin memory that is there already";
 
 struct Range {
   std::uintptr_t begin, end;
-  friend bool operator==(Range, Range) = default;
   [[nodiscard]] void* pointer() const noexcept { return reinterpret_cast<void*>(begin); }
   [[nodiscard]] std::size_t bytes() const noexcept { return end - begin; }
 };
@@ -110,15 +109,6 @@ void remove(std::uintptr_t begin) noexcept {
   return gaps;
 }
 
-/// Replaces an entered range by parts of it.
-void replace_by_parts(Range whole, const std::vector<Range>& parts, std::uint64_t owner) {
-  Registrations& known = registrations();
-  const std::lock_guard lock{known.mutex};
-  known.all.erase(whole.begin);
-  for (const Range part : parts)
-    known.all.emplace(part.begin, Registrations::Entry{part.end, owner});
-}
-
 void mark_registered(Range range) noexcept {
   const std::lock_guard lock{registrations().mutex};
   registrations().all.find(range.begin)->second.is_registered = true;
@@ -167,17 +157,13 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
   }
 }
 
-[[nodiscard]] MemoryKind kind_at(std::uintptr_t address) {
-  return runnel::pointer_info(reinterpret_cast<const void*>(address)).kind;
-}
-
-/// Whether the first or the last byte is pinned already, by other code or by a pool. @throws
-/// errc::invalid_argument if one of them is device or managed memory
-[[nodiscard]] bool is_pinned_at_an_end(Range gap, std::uintptr_t begin) {
-  bool is_pinned = false;
+/// Whether other code or a pool has pinned the first and the last byte.
+/// @throws errc::invalid_argument if one of them is device or managed memory
+[[nodiscard]] bool is_pinned_already(Range gap, std::uintptr_t begin) {
+  bool is_pinned = true;
   for (const std::uintptr_t at : {gap.begin, gap.end - 1}) {
-    const MemoryKind kind = kind_at(at);
-    is_pinned |= kind == MemoryKind::pinned;
+    const MemoryKind kind = pointer_info(reinterpret_cast<const void*>(at)).kind;
+    is_pinned = is_pinned && kind == MemoryKind::pinned;
     if (kind == MemoryKind::pageable || kind == MemoryKind::pinned) continue;
     char reason[100];
     std::snprintf(reason, sizeof reason, "byte %zu of it is %s",
@@ -186,22 +172,6 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
     detail::throw_error(errc::invalid_argument, operation, reason);
   }
   return is_pinned;
-}
-
-/// The parts of the range that are pageable, found by a query for each page.
-[[nodiscard]] std::vector<Range> pageable_parts(Range gap) {
-  std::vector<Range> parts;
-  bool was_pageable = false;
-  for (std::uintptr_t at = gap.begin; at < gap.end; at = next_page(at)) {
-    const bool is_pageable = kind_at(at) == MemoryKind::pageable;
-    const std::uintptr_t end = std::min(next_page(at), gap.end);
-    if (is_pageable && was_pageable)
-      parts.back().end = end;
-    else if (is_pageable)
-      parts.push_back({at, end});
-    was_pageable = is_pageable;
-  }
-  return parts;
 }
 
 /// Whether the process may read all pages and may not write at least one of them. It parses the
@@ -249,29 +219,12 @@ void register_pages(Range range) {
 }
 
 /// Pins a range that was entered.
-void pin_all(Range range) {
+void pin(Range range) {
   const detail::ScopedEvent event{
       [&] { return about(detail::OperationKind::allocation, operation, range); }};
   detail::populate_for_registration(range.pointer(), range.bytes());
   register_pages(range);
   mark_registered(range);
-}
-
-/// Pins the pageable part of a range that was entered. Queries each page only if there is a sign
-/// that a part is pinned already.
-void pin(Range gap, std::uintptr_t begin, std::uint64_t owner) {
-  const bool in_parts = is_pinned_at_an_end(gap, begin);
-  std::vector<Range> parts;
-  if (!in_parts) try {
-      return pin_all(gap);
-    } catch (const Error& error) {
-      if (error.code() != errc::invalid_argument) throw;
-      parts = pageable_parts(gap);
-      if (parts == std::vector{gap}) throw;
-    }
-  if (in_parts) parts = pageable_parts(gap);
-  replace_by_parts(gap, parts, owner);
-  for (const Range part : parts) pin_all(part);
 }
 
 /// Whether all of these addresses are mapped.
@@ -306,7 +259,8 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
   std::uint64_t owner = 0;
   const std::vector<Range> gaps = reserve_gaps(range, owner);
   try {
-    for (const Range gap : gaps) pin(gap, begin, owner);
+    for (const Range gap : gaps)
+      if (!is_pinned_already(gap, begin)) pin(gap);
   } catch (...) {
     unregister_all(owner, range);
     throw;

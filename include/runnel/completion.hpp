@@ -93,15 +93,6 @@ template <class F>
 concept OutcomeCallable = std::is_invocable_v<std::decay_t<F>&, const Outcome&> &&
                           std::is_constructible_v<std::decay_t<F>, F>;
 
-/// Matches a function that takes no Outcome, which on_complete() refuses with a text of its own.
-template <class F>
-concept WithoutOutcome =
-    std::is_invocable_v<std::decay_t<F>&> && !std::is_invocable_v<std::decay_t<F>&, const Outcome&>;
-struct FunctionWithoutOutcome {
-  template <WithoutOutcome F>
-  FunctionWithoutOutcome(F&&);
-};
-
 template <OutcomeCallable F>
 [[nodiscard]] Completion* make_completion(F&& function) {
   if (is_empty_callable(function))

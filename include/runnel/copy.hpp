@@ -18,7 +18,6 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <type_traits>
@@ -63,7 +62,7 @@ enum class SourceAccess {
   any_time,      ///< at any time from the call on: no running or enqueued work writes the source
 };
 
-/// Options of a copy. All of them have defaults.
+/// Options of a copy. All of them have defaults. A policy alone converts: `{Pageable::block}`.
 struct CopyOptions {
   /// How pageable memory is copied (default: the thread's policy).
   Pageable pageable = default_pageable();
@@ -95,22 +94,16 @@ enum class CopyResult {
 /// pointers may be null. Both sides must stay alive, and the source unchanged, until the stream has
 /// completed the copy. Returns how the copy was carried out.
 /// @throws errc::invalid_argument for a null pointer unless `bytes` is 0, and for ranges that
-/// overlap in part; for pageable memory errc::not_permitted if `policy` refuses it, and
+/// overlap in part; for pageable memory errc::not_permitted if the policy refuses it, and
 /// errc::capture in a capture, except between two host memories
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
-                      Pageable policy = default_pageable());
+                      const CopyOptions& options = {});
 /// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
 /// copy is complete.
 inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes,
-                             Pageable policy = default_pageable()) {
-  return copy_bytes(current_stream(), to, from, bytes, policy);
+                             const CopyOptions& options = {}) {
+  return copy_bytes(current_stream(), to, from, bytes, options);
 }
-
-/// The same with options, as in
-/// `copy_bytes(stream, to, from, bytes, {.source = SourceAccess::any_time})`. Both sides must stay
-/// alive, and the source unchanged, until the copy is complete.
-CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
-                      const CopyOptions& options);
 
 /// Copies `height` rows of `width` bytes; on each side, row i starts i * pitch bytes after the
 /// first. Both sides must stay alive, and the source unchanged, until the stream has completed the
@@ -119,20 +112,13 @@ CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t 
 /// that overflow
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
                    std::size_t from_pitch, std::size_t width, std::size_t height,
-                   Pageable policy = default_pageable());
+                   const CopyOptions& options = {});
 /// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
 /// copy is complete.
 inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                          std::size_t width, std::size_t height,
-                          Pageable policy = default_pageable()) {
-  return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, policy);
+                          std::size_t width, std::size_t height, const CopyOptions& options = {}) {
+  return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, options);
 }
-
-/// The same with options. Both sides must stay alive, and the source unchanged, until the copy is
-/// complete.
-CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
-                   std::size_t from_pitch, std::size_t width, std::size_t height,
-                   const CopyOptions& options);
 
 /// The distances between rows and between slices, in bytes.
 struct Pitches {
@@ -154,15 +140,12 @@ struct Extent {
 /// @throws errc::invalid_argument as copy_2d(), and for a slice pitch that is smaller than the rows
 /// of a slice
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
-                   Pitches from_pitches, Extent extent, Pageable policy = default_pageable());
-/// The same with options.
-CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
-                   Pitches from_pitches, Extent extent, const CopyOptions& options);
+                   Pitches from_pitches, Extent extent, const CopyOptions& options = {});
 /// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
 /// copy is complete.
 inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches,
-                          Extent extent, Pageable policy = default_pageable()) {
-  return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, policy);
+                          Extent extent, const CopyOptions& options = {}) {
+  return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, options);
 }
 
 /// Sets `bytes` bytes at `to`, in any memory, to `value`. Does nothing for 0 bytes.
@@ -198,9 +181,6 @@ template <class R>
 
 void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream = nullptr);
 void require_index(std::size_t index, std::size_t size);
-CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind,
-                      const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes,
-                      Pageable policy);
 /// Copies, and waits for the stream. @throws errc::capture in a capture
 void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind,
                   std::size_t bytes);
@@ -212,28 +192,17 @@ void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, co
 /// Copies all elements of `from` to `to`, which has the same number of elements of the same type.
 /// Both may be vectors, arrays, spans or buffers, in host or device memory. Views may be
 /// temporaries. Both sides must stay alive, and the source unchanged, until the stream has
-/// completed the copy. Returns how the copy was carried out.
+/// completed the copy. Returns how the copy was carried out. A kind of memory that follows from a
+/// type takes precedence over the one in the options.
 /// @throws as copy_bytes(); errc::invalid_argument for sizes that differ
 template <class To, detail::CopiedTo<To> From>
-CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
+CopyResult copy(StreamRef stream, To&& to, From&& from, CopyOptions options = {}) {
   using T = detail::element_of<To>;
   detail::require_same_size(std::size(to), std::size(from), &stream);
-  return detail::copy_known(stream, std::data(to), detail::kind_by_type<To>(), std::data(from),
-                            detail::kind_by_type<From>(),
-                            detail::byte_size(std::size(from), sizeof(T), "copy"), policy);
-}
-/// The same with options. A kind of memory that follows from a type takes precedence over the one
-/// in the options. Both sides must stay alive, and the source unchanged, until the copy is
-/// complete.
-template <class To, detail::CopiedTo<To> From>
-CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
-  using T = detail::element_of<To>;
-  detail::require_same_size(std::size(to), std::size(from), &stream);
-  CopyOptions known = options;
-  if (detail::kind_by_type<To>()) known.to_kind = detail::kind_by_type<To>();
-  if (detail::kind_by_type<From>()) known.from_kind = detail::kind_by_type<From>();
+  if (detail::kind_by_type<To>()) options.to_kind = detail::kind_by_type<To>();
+  if (detail::kind_by_type<From>()) options.from_kind = detail::kind_by_type<From>();
   return copy_bytes(stream, std::data(to), std::data(from),
-                    detail::byte_size(std::size(from), sizeof(T), "copy"), known);
+                    detail::byte_size(std::size(from), sizeof(T), "copy"), options);
 }
 /// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
 /// copy is complete.
@@ -245,11 +214,11 @@ CopyResult copy(To&& to, From&& from) {
 namespace detail {
 /// Takes over the owner before the copy is enqueued: the copy needs the final address of its
 /// elements.
-template <class To, class From, class How>
-CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
+template <class To, class From>
+CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const CopyOptions& options) {
   Keeping<From> keeping{from};
   prepare_to_keep(stream);
-  const CopyResult done = runnel::copy(stream, to, keeping.object(), how);
+  const CopyResult done = runnel::copy(stream, to, keeping.object(), options);
   try {
     keeping.keep(stream);
   } catch (...) {
@@ -266,16 +235,12 @@ CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const How& how) {
 /// completed the copy, as by keep(). If copy() throws, the container is unchanged, and no copy is
 /// in progress. Arrays are refused, because moving one copies it.
 template <class To, detail::TakenOverBy<To> From>
-CopyResult copy(StreamRef stream, To&& to, From&& from, Pageable policy = default_pageable()) {
-  return detail::copy_and_keep(stream, to, from, policy);
-}
-template <class To, detail::TakenOverBy<To> From>
-CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options) {
+CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options = {}) {
   return detail::copy_and_keep(stream, to, from, options);
 }
 template <class To, detail::TakenOverBy<To> From>
 CopyResult copy(To&& to, From&& from) {
-  return detail::copy_and_keep(current_stream(), to, from, default_pageable());
+  return detail::copy_and_keep(current_stream(), to, from, {});
 }
 ///@}
 
@@ -329,73 +294,27 @@ CopyResult copy RUNNEL_REFUSED(
     "passed, or copy from std::move(vector), "
     "which the stream keeps",
     A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)",
-                               A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::other_type, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy
-    RUNNEL_REFUSED("source and destination have different element types: copy converts nothing",
-                   A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::not_bytes, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy
-    RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be copied as bytes",
-                   A&&, B&&, C&& = {}, D&& = {});
 template <class A, class B, detail::WrongCopy<detail::Fault::stream_order, A, B> C,
           class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED("the stream comes first: the order is copy(stream, to, from)", A&&,
                                B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::scattered, A, B> C = detail::Absent,
+template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C = detail::Absent,
           class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED(
-    "the elements are not in one block: use a std::vector, not of bool, or a std::array", A&&, B&&,
-    C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::kokkos, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED(
-    "a Kokkos view: write kokkos::copy_async(stream, to, from), or pass kokkos::span(view)", A&&,
-    B&&, C&& = {}, D&& = {});
-template <class To, class T>
-CopyResult copy RUNNEL_REFUSED(
-    "a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
-    StreamRef, To&&, std::initializer_list<T>&&, Pageable = {});
-template <class To, class T>
-CopyResult copy RUNNEL_REFUSED(
-    "a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
-    To&&, std::initializer_list<T>&&);
+CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)",
+                               A&&, B&&, C&& = {}, D&& = {});
 
 template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent,
           class D = detail::Absent>
 void fill RUNNEL_REFUSED("a pointer has no size: write fill_bytes(stream, to, value, bytes)", A&&,
                          B&&, C&& = {}, D&& = {});
-template <class A, detail::WrongFill<detail::Fault::scattered, A> B, class C = detail::Absent>
-void fill RUNNEL_REFUSED(
-    "the elements are not in one block: use a std::vector, not of bool, or a std::array", A&&, B&&,
-    C&& = {});
-template <class To, detail::NoElementOf<To> Value>
-void fill RUNNEL_REFUSED("the value does not convert to the type of the elements", StreamRef, To&&,
-                         Value&&);
-template <class To, detail::NoElementOf<To> Value>
-void fill RUNNEL_REFUSED("the value does not convert to the type of the elements", To&&, Value&&);
-template <class A, detail::StreamBehind<A> B, class C>
-void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, value)", A&&, B&&,
-                         C&&);
-template <class A, detail::WrongFill<detail::Fault::kokkos, A> B, class C = detail::Absent>
-void fill RUNNEL_REFUSED(
-    "a Kokkos view: write Kokkos::deep_copy(exec, view, value), or pass kokkos::span(view)", A&&,
-    B&&, C&& = {});
 template <class A, detail::WrongFill<detail::Fault::temporary, A> B, class C = detail::Absent>
 void fill RUNNEL_REFUSED(
     "a temporary container ends before the fill: give it a name and keep it until the stream has "
     "passed",
     A&&, B&&, C&& = {});
-template <class A, detail::WrongFill<detail::Fault::read_only, A> B, class C = detail::Absent>
-void fill RUNNEL_REFUSED("the destination is read-only", A&&, B&&, C&& = {});
-template <class A, detail::WrongFill<detail::Fault::not_bytes, A> B, class C = detail::Absent>
-void fill RUNNEL_REFUSED("the elements are not trivially copyable, so they cannot be set as bytes",
-                         A&&, B&&, C&& = {});
+template <class A, detail::StreamBehind<A> B, class C>
+void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, value)", A&&, B&&,
+                         C&&);
 /// @endcond
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -7,7 +7,6 @@
 #include <runnel/copy.hpp>
 
 #include <cstddef>
-#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -40,8 +39,6 @@ template <class To, detail::CopiedTo<To> From>
 template <class To, detail::WronglyCopiedTo<detail::Fault::pointer, To> From>
 CopyOperation copy_operation
     RUNNEL_REFUSED("a pointer has no size: write CopyOperation{to, from, bytes}", To&&, From&&);
-template <class To, detail::WronglyCopiedTo<detail::Fault::kokkos, To> From>
-CopyOperation copy_operation RUNNEL_REFUSED("a Kokkos view: pass kokkos::span(view)", To&&, From&&);
 template <class To, detail::WronglyCopiedTo<detail::Fault::temporary, To> From>
 CopyOperation copy_operation RUNNEL_REFUSED(
     "a temporary container ends before the copy: give it a name and keep it until the stream has "
@@ -50,16 +47,6 @@ CopyOperation copy_operation RUNNEL_REFUSED(
 template <class To, detail::WronglyCopiedTo<detail::Fault::read_only, To> From>
 CopyOperation copy_operation RUNNEL_REFUSED(
     "the destination is read-only: the order is copy_operation(to, from)", To&&, From&&);
-template <class To, detail::WronglyCopiedTo<detail::Fault::other_type, To> From>
-CopyOperation copy_operation RUNNEL_REFUSED(
-    "source and destination have different element types: copies convert nothing", To&&, From&&);
-template <class To, detail::WronglyCopiedTo<detail::Fault::not_bytes, To> From>
-CopyOperation copy_operation RUNNEL_REFUSED(
-    "the elements are not trivially copyable, so they cannot be copied as bytes", To&&, From&&);
-template <class To, class T>
-CopyOperation copy_operation RUNNEL_REFUSED(
-    "a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
-    To&&, std::initializer_list<T>&&);
 /// @endcond
 
 /// The number of a batch's operations with each CopyResult. They are counted, and not reduced to
@@ -81,16 +68,13 @@ struct CopyBatchResult {
 /// memory and a device are staged together, in one group for each direction; fewer than 8 of them
 /// with at most 256 KiB in total are copied one by one, as by copy_bytes(). Both sides of each
 /// operation must stay alive, and the source unchanged, until the stream has completed the batch.
+/// The options apply to each operation, whose own kinds of memory take precedence over theirs.
 /// @throws errc::invalid_argument and, for Pageable::refuse, errc::not_permitted, before anything
 /// is enqueued. The text names the operation, as in "operations[3] of 8". Memory that spans two
 /// registrations is detected only when the runtime refuses it: then, and after other errors of the
 /// runtime, some operations may have been enqueued, so wait for the stream before you use their
 /// memory
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
-                           Pageable policy = default_pageable());
-/// The same with options, which apply to each operation. An operation's own kinds of memory take
-/// precedence over those in the options.
-CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
-                           const CopyOptions& options);
+                           const CopyOptions& options = {});
 
 }  // namespace runnel::inline RUNNEL_ABI

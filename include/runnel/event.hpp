@@ -104,13 +104,6 @@ class EventBase {
       -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
-  /// @cond
-  static void on_complete
-      RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
-                     detail::FunctionWithoutOutcome);
-  template <WithoutCompletion F>
-  static void on_complete RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", F&&);
-  /// @endcond
 
   /// The vendor's handle; null until the first record.
   [[nodiscard]] native::event native() const;
@@ -232,15 +225,6 @@ class TimedEvent : public detail::EventBase {
     return elapsed(start, stop);
   }
 };
-
-/// @cond
-RUNNEL_REFUSED_OPERATOR("an Event has no time: write TimedEvent", operator-(const Event&,
-                                                                            const Event&));
-RUNNEL_REFUSED_OPERATOR("an Event has no time: write TimedEvent", operator-(const TimedEvent&,
-                                                                            const Event&));
-RUNNEL_REFUSED_OPERATOR("an Event has no time: write TimedEvent", operator-(const Event&,
-                                                                            const TimedEvent&));
-/// @endcond
 
 static_assert(std::is_nothrow_move_constructible_v<Event> &&
               std::is_nothrow_move_assignable_v<Event>);

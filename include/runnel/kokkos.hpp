@@ -29,7 +29,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -96,8 +95,6 @@ namespace detail {
 /// A function that launches kernels on an instance.
 template <class F, class E>
 concept LaunchableOn = std::invocable<F&, const E&>;
-template <class F, class E>
-concept NotLaunchableOn = !LaunchableOn<F, E>;
 }  // namespace detail
 
 /// The current stream's instance, as fenced_exec_space().
@@ -159,13 +156,6 @@ void launch(StreamRef stream, F function) {
           std::move(pending), *kept.exec, std::move(function), detail::Counted{*kept.work}});
   }
 }
-/// @cond
-template <execution_space E = DefaultSpace, detail::NotLaunchableOn<E> F>
-void launch RUNNEL_REFUSED(
-    "the function takes the instance of the space: write launch<Space>(stream, [=](const Space& "
-    "exec) { ... }), and launch kernels in it",
-    StreamRef, F);
-/// @endcond
 
 namespace detail {
 template <class P>
@@ -276,12 +266,6 @@ template <execution_space E>
   return ExecStream<E>{exec};
 }
 
-/// @cond
-template <std::convertible_to<StreamRef> S>
-StreamRef as_stream RUNNEL_REFUSED(
-    "it is a stream already; kokkos::fenced_exec_space(stream) is its instance", const S&);
-/// @endcond
-
 /// Kernels launched on `waiting` from now on run after the kernels launched on `other` before, on
 /// the instance itself or by launch() on its stream. If both are device instances, the call does
 /// not wait. Otherwise it waits, because kernels of a host space run in the thread that launches
@@ -298,13 +282,6 @@ void wait(const Waiting& waiting, const Other& other) {
     other.fence("runnel: an instance waits for another");
   }
 }
-/// @cond
-template <class Waiting, detail::OneIsStream<Waiting> Other>
-void wait RUNNEL_REFUSED(
-    "both are instances: for a stream write stream.wait_stream(as_stream(exec).stream()), or "
-    "as_stream(exec).wait_stream(stream)",
-    const Waiting&, const Other&);
-/// @endcond
 
 /// A stream together with an instance of its own.
 template <execution_space E>
@@ -350,7 +327,7 @@ class [[nodiscard]] ExecGuard {
 };
 
 /// Copies all elements of `src` to `dst` in stream order. It returns before the data has moved, for
-/// any kind of host memory (for other policies see `Pageable`). Requires: both sides stay alive,
+/// any kind of host memory (for others see `CopyOptions`). Requires: both sides stay alive,
 /// and the source unchanged, until the copy has completed. The views have the same extents and
 /// element type, and their elements form rows with one stride, or planes of such rows: contiguous
 /// views, subviews of rows, columns, faces and blocks, padded views. Strided single elements are
@@ -359,7 +336,7 @@ class [[nodiscard]] ExecGuard {
 /// for layouts that would need a transposition
 template <detail::KokkosView Dst, detail::KokkosView Src>
 CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
-                      Pageable policy = default_pageable()) {
+                      const CopyOptions& options = {}) {
   static_assert(Dst::rank() == Src::rank(), "copy_async: the views have different ranks");
   static_assert(!std::is_const_v<typename Dst::value_type>,
                 "copy_async: the destination is read-only");
@@ -369,9 +346,9 @@ CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
   static_assert(std::is_trivially_copyable_v<typename Dst::value_type>,
                 "copy_async: only trivially copyable elements can be moved as bytes");
   if (device_space<Kokkos::DefaultExecutionSpace> || !Kokkos::is_initialized())
-    return detail::copy_views(stream, dst, src, policy);
+    return detail::copy_views(stream, dst, src, options);
   detail::Work& work = detail::work_of(stream);
-  const CopyResult result = detail::copy_views(stream, dst, src, policy);
+  const CopyResult result = detail::copy_views(stream, dst, src, options);
   if (result != CopyResult::nothing) detail::note_copy(work, stream);
   return result;
 }
@@ -387,30 +364,29 @@ using ElementOf = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
 ///@{ The same with a vector, a span or a buffer on one side.
 template <detail::KokkosViewOf<1> Dst, detail::Elementwise R>
 CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from,
-                      Pageable policy = default_pageable()) {
-  return copy_async(stream, dst,
-                    detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), policy);
+                      const CopyOptions& options = {}) {
+  return copy_async(
+      stream, dst, detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), options);
 }
 template <detail::LastingElementwise R, detail::KokkosViewOf<1> Src>
-CopyResult copy_async(StreamRef stream, R&& to, const Src& src,
-                      Pageable policy = default_pageable()) {
+CopyResult copy_async(StreamRef stream, R&& to, const Src& src, const CopyOptions& options = {}) {
   return copy_async(
       stream, detail::Elements<detail::ElementOf<std::remove_reference_t<R>>>(to.data(), to.size()),
-      src, policy);
+      src, options);
 }
 /// @} @{ The same with a variable of the caller on one side, and a view of rank 0 on the other.
 /// Requires: the variable lives until the copy has completed.
 template <detail::KokkosViewOf<0> Dst>
 CopyResult copy_async(StreamRef stream, const Dst& dst,
                       const typename Dst::non_const_value_type& from,
-                      Pageable policy = default_pageable()) {
+                      const CopyOptions& options = {}) {
   return copy_async(stream, dst, detail::Scalar<const typename Dst::non_const_value_type>(&from),
-                    policy);
+                    options);
 }
 template <detail::KokkosViewOf<0> Src>
 CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, const Src& src,
-                      Pageable policy = default_pageable()) {
-  return copy_async(stream, detail::Scalar<typename Src::non_const_value_type>(&to), src, policy);
+                      const CopyOptions& options = {}) {
+  return copy_async(stream, detail::Scalar<typename Src::non_const_value_type>(&to), src, options);
 }
 ///@}
 
@@ -419,7 +395,7 @@ CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, 
 template <detail::KokkosViewOf<0> Dst>
 CopyResult copy_async RUNNEL_REFUSED(
     "a temporary ends before the copy: give it a name and keep it until the stream has passed",
-    StreamRef, const Dst&, typename Dst::non_const_value_type&&, Pageable = {});
+    StreamRef, const Dst&, typename Dst::non_const_value_type&&, const CopyOptions& = {});
 template <class A, class B, detail::WrongCopy<detail::Mistake::temporary, A, B> C,
           class D = runnel::detail::Absent>
 CopyResult copy_async RUNNEL_REFUSED(
@@ -432,28 +408,10 @@ template <class A, class B,
 CopyResult copy_async
     RUNNEL_REFUSED("the stream comes first: the order is copy_async(stream, to, from)", A&&, B&&,
                    C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::dual_view, A, B> C,
-          class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED(
-    "a DualView is two views: pass dual.view_device() or dual.view_host(), and call its modify "
-    "functions",
-    A&&, B&&, C&&, D&& = {});
 template <class A, class B, detail::WrongCopy<detail::Mistake::pointer, A, B> C,
           class D = runnel::detail::Absent>
 CopyResult copy_async RUNNEL_REFUSED("a pointer has no size: pass a std::span or an unmanaged view",
                                      A&&, B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::no_view, A, B> C,
-          class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED(
-    "neither side is a Kokkos view: write runnel::copy(stream, to, from)", A&&, B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Mistake::rank, A, B> C,
-          class D = runnel::detail::Absent>
-CopyResult copy_async RUNNEL_REFUSED(
-    "a vector, a span or a buffer is copied from or to a view of rank 1", A&&, B&&, C&&, D&& = {});
-template <class To, class T>
-CopyResult copy_async RUNNEL_REFUSED(
-    "a braced list ends before the copy: give it a name, as in const std::array values{1, 2, 3}",
-    StreamRef, To&&, std::initializer_list<T>&&, Pageable = {});
 /// @endcond
 
 namespace detail {

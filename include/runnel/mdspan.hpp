@@ -37,8 +37,6 @@ concept MdspanCopiedTo =
     !std::is_const_v<typename To::element_type> &&
     std::is_same_v<typename To::element_type, std::remove_const_t<typename From::element_type>> &&
     std::is_trivially_copyable_v<typename To::element_type>;
-template <class From, class To>
-concept MdspanWronglyCopiedTo = Mdspan<To> && Mdspan<From> && !MdspanCopiedTo<From, To>;
 
 template <class M>
 [[nodiscard]] std::string extents_of(const M& view) {
@@ -85,13 +83,7 @@ CopyResult copy_mdspan(StreamRef stream, const To& to, const From& from,
 /// @throws as copy_bytes(); errc::invalid_argument also for extents that differ, and for layouts
 /// without strides or in another order
 template <class To, detail::MdspanCopiedTo<To> From>
-CopyResult copy(StreamRef stream, const To& to, const From& from,
-                Pageable policy = default_pageable()) {
-  return detail::copy_mdspan(stream, to, from, CopyOptions{.pageable = policy});
-}
-/// The same with options.
-template <class To, detail::MdspanCopiedTo<To> From>
-CopyResult copy(StreamRef stream, const To& to, const From& from, const CopyOptions& options) {
+CopyResult copy(StreamRef stream, const To& to, const From& from, const CopyOptions& options = {}) {
   return detail::copy_mdspan(stream, to, from, options);
 }
 /// On the current stream.
@@ -99,13 +91,5 @@ template <class To, detail::MdspanCopiedTo<To> From>
 CopyResult copy(const To& to, const From& from) {
   return detail::copy_mdspan(current_stream(), to, from, CopyOptions{});
 }
-
-/// @cond
-template <class To, detail::MdspanWronglyCopiedTo<To> From>
-CopyResult copy RUNNEL_REFUSED(
-    "the mdspans must have as many dimensions and the same trivially copyable elements, and the "
-    "destination must be writable",
-    StreamRef, const To&, const From&, const CopyOptions& = {});
-/// @endcond
 
 }  // namespace runnel::inline RUNNEL_ABI

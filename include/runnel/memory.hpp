@@ -156,11 +156,6 @@ class DeviceSpan {
     return {data_ + (size_ - count), count};
   }
   ///@}
-  /// @cond
-  RUNNEL_REFUSED_OPERATOR(
-      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value)",
-      operator[](std::size_t) const);
-  /// @endcond
 
  private:
   static constexpr void require_part(bool is_within) {
@@ -247,15 +242,6 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   DeviceBuffer RUNNEL_REFUSED(
       "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
       const DeviceBuffer&, S&&);
-  template <class R>
-    requires(!detail::ResourceHandle<R>)
-  DeviceBuffer RUNNEL_REFUSED(
-      "a resource has allocate(stream, bytes, alignment) and deallocate(stream, pointer, bytes, "
-      "alignment)",
-      std::size_t, R, StreamRef);
-  RUNNEL_REFUSED_OPERATOR(
-      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value)",
-      operator[](std::size_t) const);
   /// @endcond
   /// Allocates as many elements as `other` has, from the same resource, on the stream's device, and
   /// enqueues a copy of them on the stream. Requires: work that writes `other` is ordered before
@@ -347,8 +333,8 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
               {stream, stream.device().ordinal(), std::move(extras)}} {}
   void copy_front(const DeviceBuffer& from, StreamRef stream) {
     const std::size_t bytes = std::min(from.size(), this->size()) * sizeof(T);
-    detail::copy_known(stream, this->data(), MemoryKind::device, from.data(), MemoryKind::device,
-                       bytes, Pageable::stage);
+    copy_bytes(stream, this->data(), from.data(), bytes,
+               {.to_kind = MemoryKind::device, .from_kind = MemoryKind::device});
   }
 };
 

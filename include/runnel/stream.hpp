@@ -30,11 +30,6 @@ class TimedEvent;
 
 namespace detail {
 class EventBase;
-struct FunctionWithoutOutcome;  // Defined in <runnel/completion.hpp>.
-/// True if <runnel/completion.hpp> was not included. T makes the check depend on a template
-/// parameter, so that it is evaluated at the call.
-template <class T, class OfCompletion = FunctionWithoutOutcome>
-concept WithoutCompletion = !requires { sizeof(OfCompletion); };
 template <class T>
 concept KokkosInstance =
     std::is_same_v<typename T::execution_space, T> || requires { &T::unfenced_stream; };
@@ -79,9 +74,6 @@ enum class Ownership {
 class StreamRef {
  public:
   /// @cond
-  StreamRef RUNNEL_REFUSED("write device.default_stream()", std::nullptr_t);
-  StreamRef RUNNEL_REFUSED("write device.default_stream() or StreamRef::per_thread_default(device)",
-                           int);
   template <detail::KokkosInstance E>
   StreamRef RUNNEL_REFUSED(
       "a Kokkos instance is no stream: write kokkos::as_stream(exec).stream(), of an ExecStream "
@@ -187,10 +179,6 @@ class StreamRef {
   /// Work submitted to this stream from now on runs after everything submitted to `other` so far.
   /// The streams may be of different devices. Does nothing if `other` is this stream.
   void wait_stream(StreamRef other) const;
-  /// @cond
-  static void wait_stream RUNNEL_REFUSED("write wait_event(event)", const detail::EventBase&);
-  static void wait_event RUNNEL_REFUSED("write wait_stream(stream)", StreamRef);
-  /// @endcond
   /// A new event that records everything submitted so far.
   [[nodiscard]] Event record_event() const;
   ///@{ Records everything submitted so far in `event`, and replaces its previous record.
@@ -210,20 +198,6 @@ class StreamRef {
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)),
                    options.writes_host_memory);
   }
-  /// @cond
-  static void on_complete
-      RUNNEL_REFUSED("the function takes the outcome: write [](const Outcome& outcome) { ... }",
-                     detail::FunctionWithoutOutcome);
-  template <detail::WithoutCompletion F>
-  static void on_complete RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", F&&);
-  template <detail::WithoutCompletion View = StreamRef>
-  static void future RUNNEL_REFUSED_MEMBER("include <runnel/completion.hpp>", View* = nullptr);
-  static void launch_host_func RUNNEL_REFUSED(
-      "a host function has no parameters: let it capture what it needs, as in [x] { ... }",
-      detail::FunctionWithParameters);
-  static void launch_host_func RUNNEL_REFUSED(
-      "the function cannot be copied: write std::move(function)", detail::UncopiedFunction);
-  /// @endcond
 
   /// Work submitted to this stream from now on waits until the number at `location` is at least
   /// `value`, compared cyclically: `static_cast<std::int32_t>(*location - value) >= 0`. The
@@ -308,12 +282,6 @@ class Stream : public StreamRef {
   /// Creates a stream on `device`, and does not change the current device. @throws errc::no_device,
   /// errc::invalid_device; errc::invalid_argument for a partition of another device
   explicit Stream(Device device, StreamOptions options = {});
-  /// @cond
-  explicit Stream RUNNEL_REFUSED(
-      "write Stream{Device{n}} for device n, or Stream{{.priority = n}} for a priority", int);
-  template <detail::ConvertibleTo<Priority> P>
-  Stream RUNNEL_REFUSED("write Stream{device, {.priority = n}}", Device, P);
-  /// @endcond
   ///@{ The other object is moved-from afterwards.
   Stream(Stream&& other) noexcept : StreamRef{other}, held_{other.held_.take()} { other.forget(); }
   Stream& operator=(Stream&& other) noexcept;

@@ -20,20 +20,9 @@ Pageable default_pageable() noexcept { return detail::policy_of_thread; }
 void set_default_pageable(Pageable policy) noexcept { detail::policy_of_thread = policy; }
 
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
-                      Pageable policy) {
-  return detail::copy_known(stream, to, std::nullopt, from, std::nullopt, bytes, policy);
-}
-
-CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       const CopyOptions& options) {
   const detail::Transfer row = detail::single_row(to, from, bytes);
   return detail::copy_request(stream, detail::request_of(row, options), operation);
-}
-
-CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
-                   std::size_t from_pitch, std::size_t width, std::size_t height, Pageable policy) {
-  return copy_2d(stream, to, to_pitch, from, from_pitch, width, height,
-                 CopyOptions{.pageable = policy});
 }
 
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
@@ -50,19 +39,13 @@ CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void*
 
 namespace detail {
 
-CopyResult copy_known(StreamRef stream, void* to, std::optional<MemoryKind> to_kind,
-                      const void* from, std::optional<MemoryKind> from_kind, std::size_t bytes,
-                      Pageable policy) {
-  return copy_request(stream, {single_row(to, from, bytes), to_kind, from_kind, policy}, operation);
-}
-
 void read_element(StreamRef stream, void* to, const void* from, std::optional<MemoryKind> from_kind,
                   std::size_t bytes) {
   {
     const StreamCall call{stream, "read an element"};
     refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
   }
-  copy_known(stream, to, std::nullopt, from, from_kind, bytes, Pageable::stage);
+  copy_bytes(stream, to, from, bytes, {.pageable = Pageable::stage, .from_kind = from_kind});
   stream.synchronize();
 }
 

@@ -159,11 +159,6 @@ void for_each_operation(std::size_t count, F f) {
 }  // namespace detail
 
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
-                           Pageable policy) {
-  return copy_batch(stream, operations, CopyOptions{.pageable = policy});
-}
-
-CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
                            const CopyOptions& options) {
   using namespace detail;
   CopyCall call{stream, detail::operation};

@@ -172,10 +172,4 @@ CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* f
   return detail::copy_strided(stream, to, from, extent.width, dimensions, options, operation);
 }
 
-CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
-                   Pitches from_pitches, Extent extent, Pageable policy) {
-  return copy_3d(stream, to, to_pitches, from, from_pitches, extent,
-                 CopyOptions{.pageable = policy});
-}
-
 }  // namespace runnel::inline RUNNEL_ABI

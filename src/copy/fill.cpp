@@ -76,12 +76,12 @@ void fill_by_copies(const CopyCall& call, const FillRequest& request) {
   PinnedBuffer<unsigned char> seed(seed_count * request.element_bytes);
   repeat(seed.data(), request.element, request.element_bytes, seed.size());
   const StreamRef stream = call.stream();
-  copy_known(stream, request.to, request.to_kind, seed.data(), MemoryKind::pinned, seed.size(),
-             Pageable::stage);
+  copy_bytes(stream, request.to, seed.data(), seed.size(),
+             {.to_kind = request.to_kind, .from_kind = MemoryKind::pinned});
   for (std::size_t done = seed.size(); done < request.width;) {
     const std::size_t next = std::min(done, request.width - done);
-    copy_known(stream, request.to + done, request.to_kind, request.to, request.to_kind, next,
-               Pageable::stage);
+    copy_bytes(stream, request.to + done, request.to, next,
+               {.to_kind = request.to_kind, .from_kind = request.to_kind});
     done += next;
   }
 }

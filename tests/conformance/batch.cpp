@@ -100,10 +100,10 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   EXPECT_EQ(refused({memory.data(), memory.data() + 1, 8}), errc::invalid_argument);
   std::vector<int> ordinary(100);
   const std::vector<CopyOperation> with_ordinary{fine, copy_operation(memory, ordinary)};
-  EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, Pageable::refuse); }),
+  EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, {Pageable::refuse}); }),
             errc::not_permitted);
   try {
-    copy_batch(stream, with_ordinary, Pageable::refuse);
+    copy_batch(stream, with_ordinary, {Pageable::refuse});
     ADD_FAILURE() << "was not refused";
   } catch (const Error& error) {
     EXPECT_EQ(

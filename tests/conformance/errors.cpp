@@ -311,12 +311,12 @@ std::vector<BadCall> bad_calls() {
       add(std::string{"copy_bytes_"} + range.name + policy_name, errc::invalid_argument,
           [range, pageable = policy](Things& on) {
             const auto [to, from] = range.pointers(on);
-            copy_bytes(on.stream, to, from, range.bytes, pageable);
+            copy_bytes(on.stream, to, from, range.bytes, {pageable});
           });
       add(std::string{"copy_2d_"} + range.name + policy_name, errc::invalid_argument,
           [range, pageable = policy](Things& on) {
             const auto [to, from] = range.pointers(on);
-            copy_2d(on.stream, to, range.bytes, from, range.bytes, range.bytes, 2, pageable);
+            copy_2d(on.stream, to, range.bytes, from, range.bytes, range.bytes, 2, {pageable});
           });
     }
   add("copy_bytes_current_Null", errc::invalid_argument,

@@ -707,7 +707,7 @@ int hang_report_of_a_copy() {
   stream.synchronize();
   std::optional<StreamRef> held;
   expect_report(
-      errors, "to copy (stream id ", [&] { copy(*held, values, buffer, Pageable::block); },
+      errors, "to copy (stream id ", [&] { copy(*held, values, buffer, {Pageable::block}); },
       [&](StreamRef holder) { held = holder; });
   return finish();
 }

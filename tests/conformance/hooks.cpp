@@ -561,7 +561,7 @@ TEST_F(Hooks, RefusedCopiesAndFillsAreNotReported) {
   std::vector<Triple> pageable(100);
   DeviceBuffer<Triple> on_device{100, stream};
   set_hook(remember);
-  EXPECT_EQ(code_of([&] { copy(stream, on_device, pageable, Pageable::refuse); }),
+  EXPECT_EQ(code_of([&] { copy(stream, on_device, pageable, {Pageable::refuse}); }),
             errc::not_permitted);
   const Graph graph = capture(stream, [&] {
     EXPECT_EQ(code_of([&] { fill(stream, on_device, Triple{1, 2, 3}); }), errc::capture);

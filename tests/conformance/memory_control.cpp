@@ -287,19 +287,19 @@ TEST_F(MemoryControl, PitchedFormsTakeTheCurrentStreamAndAPolicy) {
   fill_bytes(memory.data(), 1, 600);
   fill_2d(memory.data(), 20, 2, 10, 30);
   gate.open();
-  copy_bytes(result.data(), memory.data(), 600, Pageable::stage);
+  copy_bytes(result.data(), memory.data(), 600, {Pageable::stage});
   stream.synchronize();
   EXPECT_EQ(result[9], 2);
   EXPECT_EQ(result[10], 1);
-  copy_2d(memory.data(), 20, source.data(), 20, 10, 30, Pageable::stage);
-  copy_3d(result.data(), {20, 200}, memory.data(), {20, 200}, {10, 10, 3}, Pageable::block);
+  copy_2d(memory.data(), 20, source.data(), 20, 10, 30, {Pageable::stage});
+  copy_3d(result.data(), {20, 200}, memory.data(), {20, 200}, {10, 10, 3}, {Pageable::block});
   EXPECT_EQ(code_of([&] {
-              return copy_2d(memory.data(), 20, source.data(), 20, 10, 30, Pageable::refuse);
+              return copy_2d(memory.data(), 20, source.data(), 20, 10, 30, {Pageable::refuse});
             }),
             errc::not_permitted);
   EXPECT_EQ(code_of([&] {
               return copy_3d(memory.data(), {20, 200}, source.data(), {20, 200}, {10, 10, 3},
-                             Pageable::refuse);
+                             {Pageable::refuse});
             }),
             errc::not_permitted);
   stream.synchronize();

@@ -879,7 +879,7 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
     EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pinned);
     EXPECT_NE(pin.device_pointer(), nullptr);
     DeviceBuffer<unsigned char> there{size, stream};
-    EXPECT_EQ(copy(stream, there, memory, Pageable::refuse), CopyResult::direct);
+    EXPECT_EQ(copy(stream, there, memory, {Pageable::refuse}), CopyResult::direct);
     copy(stream, result, there);
     stream.synchronize();
   }
@@ -927,16 +927,16 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
         const HostRegistration pin{memory + begin, registered};
         const std::span all{memory, bytes};
         DeviceBuffer<unsigned char> there{bytes, stream};
-        copy(stream, there, all, policy);
+        copy(stream, there, all, {policy});
         copy(stream, back, there);
         stream.synchronize();
         EXPECT_EQ(std::count(back.begin(), back.end(), 7), static_cast<std::ptrdiff_t>(bytes));
         fill_bytes(stream, there.data(), 5, bytes);
-        copy(stream, all, there, policy);
+        copy(stream, all, there, {policy});
         stream.synchronize();
         EXPECT_EQ(std::count(all.begin(), all.end(), 5), static_cast<std::ptrdiff_t>(bytes));
         fill_bytes(stream, memory, 3, bytes);
-        copy(stream, back, all, policy);  // between two host memories
+        copy(stream, back, all, {policy});  // between two host memories
         stream.synchronize();
         EXPECT_EQ(std::count(back.begin(), back.end(), 3), static_cast<std::ptrdiff_t>(bytes));
       }
@@ -1046,10 +1046,10 @@ TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
     const HostRegistration pin = make(view);
     EXPECT_EQ(pin.data(), same.data());
     EXPECT_NE(pin.device_pointer<const unsigned char>(), nullptr);
-    EXPECT_EQ(copy(stream, there, same, Pageable::refuse), CopyResult::direct);
+    EXPECT_EQ(copy(stream, there, same, {Pageable::refuse}), CopyResult::direct);
     fill(stream, there, static_cast<unsigned char>(4));
     // its pages are writable
-    EXPECT_EQ(copy(stream, memory, there, Pageable::refuse), CopyResult::direct);
+    EXPECT_EQ(copy(stream, memory, there, {Pageable::refuse}), CopyResult::direct);
     stream.synchronize();
     EXPECT_EQ(std::count(memory.begin(), memory.end(), 4), static_cast<std::ptrdiff_t>(size));
   }
@@ -1102,7 +1102,7 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
       const HostRegistration pin{content};
       EXPECT_EQ(pin.data(), file.data());
       EXPECT_EQ(pointer_info(file.data() + bytes - 1).kind, MemoryKind::pinned);
-      EXPECT_EQ(copy(stream, there, content, Pageable::refuse), CopyResult::direct);
+      EXPECT_EQ(copy(stream, there, content, {Pageable::refuse}), CopyResult::direct);
       copy(stream, back, there);
       stream.synchronize();
       EXPECT_EQ(std::count(back.begin(), back.end(), 6), static_cast<std::ptrdiff_t>(bytes));

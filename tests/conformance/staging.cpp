@@ -53,9 +53,10 @@ class RoundTrip {
     to_pitch_ = width_ + (flat ? 0 : random() % 64);
     source_ = noise().data() + random() % mib;
     std::memset(back_.data(), 0xEE, to_pitch_ * height_);
-    copy_2d(up, there_.data(), width_, source_, from_pitch_, width_, height_, Pageable::stage);
+    copy_2d(up, there_.data(), width_, source_, from_pitch_, width_, height_, {Pageable::stage});
     down.wait_stream(up);
-    copy_2d(down, back_.data(), to_pitch_, there_.data(), width_, width_, height_, Pageable::stage);
+    copy_2d(down, back_.data(), to_pitch_, there_.data(), width_, width_, height_,
+            {Pageable::stage});
     up.wait_stream(down);
   }
   [[nodiscard]] bool arrived() const {
@@ -98,8 +99,8 @@ TEST_F(Staging, SixteenThreadsOn32StreamsKeepEveryByte) {
 struct Line {
   explicit Line(std::size_t bytes) : size{bytes}, there{bytes, stream}, back(bytes) {}
   void enqueue() {
-    copy_bytes(stream, there.data(), noise().data(), size, Pageable::stage);
-    copy_bytes(stream, back.data(), there.data(), size, Pageable::stage);
+    copy_bytes(stream, there.data(), noise().data(), size, {Pageable::stage});
+    copy_bytes(stream, back.data(), there.data(), size, {Pageable::stage});
   }
   void expect_arrived() {
     ASSERT_TRUE(stream.synchronize_for(2 * patience))
@@ -212,8 +213,8 @@ void expect_carried_up(std::span<const unsigned char> source) {
   Stream stream;
   DeviceBuffer<unsigned char> there{source.size(), stream};
   Bytes back(source.size());
-  EXPECT_NE(copy(stream, there, source, Pageable::stage), CopyResult::blocked);
-  copy(stream, back, there, Pageable::stage);
+  EXPECT_NE(copy(stream, there, source, {Pageable::stage}), CopyResult::blocked);
+  copy(stream, back, there, {Pageable::stage});
   stream.synchronize();
   EXPECT_TRUE(back == expected);
 }
@@ -222,8 +223,8 @@ void expect_carried_down(std::span<unsigned char> destination) {
   std::memset(destination.data(), 0, destination.size());
   Stream stream;
   DeviceBuffer<unsigned char> there{destination.size(), stream};
-  copy_bytes(stream, there.data(), noise().data(), destination.size(), Pageable::stage);
-  EXPECT_NE(copy(stream, destination, there, Pageable::stage), CopyResult::blocked);
+  copy_bytes(stream, there.data(), noise().data(), destination.size(), {Pageable::stage});
+  EXPECT_NE(copy(stream, destination, there, {Pageable::stage}), CopyResult::blocked);
   stream.synchronize();
   EXPECT_EQ(std::memcmp(destination.data(), noise().data(), destination.size()), 0);
 }
@@ -362,7 +363,7 @@ TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
               CopyResult::staged);
     EXPECT_EQ(code_of([&] {
                 return copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size,
-                                  Pageable::refuse);
+                                  {Pageable::refuse});
               }),
               errc::not_permitted);
     stream.synchronize();
@@ -433,9 +434,9 @@ void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool 
     else
       gate.close_on(stream);
     if (up)
-      copy_bytes(stream, there.data(), memory.data(), memory.size(), Pageable::stage);
+      copy_bytes(stream, there.data(), memory.data(), memory.size(), {Pageable::stage});
     else
-      copy_bytes(stream, memory.data(), there.data(), memory.size(), Pageable::stage);
+      copy_bytes(stream, memory.data(), there.data(), memory.size(), {Pageable::stage});
     stream.launch_host_func([&] { went_on = true; });
     if (!idle) spoil();
     gate.open();

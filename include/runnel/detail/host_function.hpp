@@ -17,21 +17,6 @@ template <class F>
 concept HostCallable =
     std::is_invocable_v<std::decay_t<F>&> && std::is_constructible_v<std::decay_t<F>, F>;
 
-template <class F>
-concept WithParameters = !std::is_invocable_v<std::decay_t<F>&>;
-template <class F>
-concept Uncopied = std::is_invocable_v<std::decay_t<F>&> && !HostCallable<F>;
-// The arguments that launch_host_func() refuses convert to one of these. (For a refused member
-// template clang 14 prints its error twice.)
-struct FunctionWithParameters {
-  template <WithParameters F>
-  FunctionWithParameters(F&&);
-};
-struct UncopiedFunction {
-  template <Uncopied F>
-  UncopiedFunction(F&&);
-};
-
 struct HostFunction {
   void (*run)(HostFunction&);  // May throw.
   void (*destroy)(HostFunction*) noexcept;

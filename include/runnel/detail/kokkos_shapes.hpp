@@ -38,7 +38,8 @@ template <class Dst, class Src>
 }
 
 template <class Dst, class Src>
-CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable policy) {
+CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src,
+                      const CopyOptions& options) {
   constexpr std::size_t size = sizeof(typename Dst::value_type);
   std::array<runnel::detail::StridedDimension, Dst::rank()> dimensions;
   for (unsigned i = 0; i < Dst::rank(); ++i) {
@@ -46,8 +47,8 @@ CopyResult copy_views(StreamRef stream, const Dst& dst, const Src& src, Pageable
     dimensions[i] = {dst.extent(i), dst.stride(i) * size, src.stride(i) * size};
   }
   try {
-    return runnel::detail::copy_strided(stream, dst.data(), src.data(), size, dimensions,
-                                        {.pageable = policy}, "copy");
+    return runnel::detail::copy_strided(stream, dst.data(), src.data(), size, dimensions, options,
+                                        "copy");
   } catch (const Error& error) {
     if (error.code() != errc::invalid_argument) throw;
     const std::string_view text{error.what()};

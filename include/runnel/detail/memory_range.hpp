@@ -6,6 +6,7 @@
 #include <runnel/stream.hpp>
 
 #include <cstddef>
+#include <initializer_list>
 #include <iterator>
 #include <span>
 #include <type_traits>
@@ -25,13 +26,16 @@ concept memory_range =
 template <class R>
 using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 
-/// A range that does not own its elements. The standard's views declare this. It is assumed of any
-/// other trivially copyable type whose constness does not extend to the elements, except arrays.
 template <class R>
-concept memory_view = std::ranges::enable_borrowed_range<R> ||
-                      (std::is_trivially_copyable_v<R> && !std::is_array_v<R> && !requires {
-                        std::tuple_size<R>::value;
-                      } && std::is_same_v<element_of<R>, element_of<const R>>);
+concept array_like = std::is_array_v<R> || requires { std::tuple_size<R>::value; } ||
+                     std::is_same_v<R, std::initializer_list<std::remove_const_t<element_of<R>>>>;
+/// A range that does not own its elements. The standard's views declare this. It is assumed of any
+/// other trivially copyable type whose constness does not extend to the elements, except arrays and
+/// braced lists.
+template <class R>
+concept memory_view =
+    std::ranges::enable_borrowed_range<R> || (std::is_trivially_copyable_v<R> && !array_like<R> &&
+                                              std::is_same_v<element_of<R>, element_of<const R>>);
 /// R is as a forwarding reference deduces it.
 template <class R>
 concept owning_temporary = !std::is_reference_v<R> && !memory_view<std::remove_cv_t<R>>;
@@ -39,65 +43,41 @@ template <class R>
 concept pointer_like =
     std::is_pointer_v<std::remove_cvref_t<R>> || std::is_null_pointer_v<std::remove_cvref_t<R>>;
 
-/// A Kokkos view, or a DualView.
-template <class R>
-concept KokkosArray = requires(std::remove_cvref_t<R>& range) { range.span_is_contiguous(); } ||
-                      requires(std::remove_cvref_t<R>& range) {
-                        range.view_device();
-                        range.view_host();
-                      };
-
-/// A container whose elements are not in one block. An mdspan is none: it has copies of its own.
-template <class R>
-concept Scattered = !memory_range<R> && !KokkosArray<R> && requires(R& range) {
-  range.begin();
-  range.size();
-};
-
 /// The first mistake in the types of a call.
 enum class Fault {
   none,
-  no_range,      ///< not refused with a text: the compiler's own error is as good
-  scattered,     ///< a container without data(), as std::list and std::vector<bool>
+  other,         ///< not refused with a text: the compiler's own error is as good
   stream_order,  ///< the stream comes after the destination
-  kokkos,
   pointer,
   temporary,
   read_only,
-  other_type,
-  not_bytes,
 };
 
 template <class To>
 [[nodiscard]] consteval Fault fault_of_destination() {
   if constexpr (pointer_like<To>)
     return Fault::pointer;
-  else if constexpr (KokkosArray<To>)
-    return Fault::kokkos;
   else if constexpr (!memory_range<To>)
-    return Scattered<To> ? Fault::scattered : Fault::no_range;
+    return Fault::other;
   else if constexpr (owning_temporary<To>)
     return Fault::temporary;
   else if constexpr (std::is_const_v<element_of<To>>)
     return Fault::read_only;
   else
-    return std::is_trivially_copyable_v<element_of<To>> ? Fault::none : Fault::not_bytes;
+    return std::is_trivially_copyable_v<element_of<To>> ? Fault::none : Fault::other;
 }
 
 template <class To, class From>
 [[nodiscard]] consteval Fault fault_of_copy() {
   if constexpr (pointer_like<To> || pointer_like<From>)
     return Fault::pointer;
-  else if constexpr (KokkosArray<To> || KokkosArray<From>)
-    return Fault::kokkos;
   else if constexpr (!memory_range<To> || !memory_range<From>)
-    return Scattered<To> || Scattered<From> ? Fault::scattered : Fault::no_range;
+    return Fault::other;
   else if constexpr (owning_temporary<From>)
     return Fault::temporary;
   else if constexpr (fault_of_destination<To>() == Fault::none)
-    return std::is_same_v<element_of<To>, std::remove_const_t<element_of<From>>>
-               ? Fault::none
-               : Fault::other_type;
+    return std::is_same_v<element_of<To>, std::remove_const_t<element_of<From>>> ? Fault::none
+                                                                                 : Fault::other;
   else
     return fault_of_destination<To>();
 }
@@ -141,7 +121,7 @@ template <class A, class B, class C>
   else if constexpr (!std::is_same_v<C, Absent>)
     return fault_of_copy_that_keeps<B, C>();
   else
-    return Fault::no_range;
+    return Fault::other;
 }
 template <class C, Fault fault, class A, class B>
 concept WrongCopy = fault_of_copy_call<A, B, C>() == fault;
@@ -156,9 +136,6 @@ template <class A, class B>
   else
     return fault_of_destination<A>();
 }
-/// Matches fill(stream, to, value) and fill(to, value) with a value of another kind.
-template <class Value, class To>
-concept NoElementOf = Filled<To> && !std::is_convertible_v<Value, element_of<To>>;
 template <class B, Fault fault, class A>
 concept WrongFill = fault_of_fill_call<A, B>() == fault;
 

@@ -32,19 +32,9 @@ concept ConvertibleTo = std::is_convertible_v<From, To>;
 // write", int, bool). Clang does not print a deleted function's parameters, but prints the reason
 // of an unavailable function and treats the call as invalid. g++ 12 treats a call of an unavailable
 // function as valid, and prints the error twice. docs/decisions/interface.md discusses
-// alternatives. RUNNEL_REFUSED_MEMBER is for templates of member functions, for which clang would
-// print twice that they are unavailable. Its other attribute has no effect on constructors.
-// RUNNEL_REFUSED_OPERATOR is for operators, which have a fixed number of parameters: g++ also
-// prints the type of the result.
+// alternatives. For a template of a member function clang prints twice that it is unavailable.
 #ifdef __clang__
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) __attribute__((unavailable(reason)))
-#define RUNNEL_REFUSED_MEMBER(reason, ...)                 \
-  (__VA_ARGS__) _Pragma("clang diagnostic push")           \
-      _Pragma("clang diagnostic ignored \"-Wgcc-compat\"") \
-          __attribute__((diagnose_if(true, reason, "error"))) _Pragma("clang diagnostic pop")
-#define RUNNEL_REFUSED_OPERATOR(reason, ...) int& __VA_ARGS__ __attribute__((unavailable(reason)))
 #else
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__, ::runnel::detail::Because<reason> = {}) = delete
-#define RUNNEL_REFUSED_MEMBER(reason, ...) RUNNEL_REFUSED(reason, __VA_ARGS__)
-#define RUNNEL_REFUSED_OPERATOR(reason, ...) ::runnel::detail::Because<reason> __VA_ARGS__ = delete
 #endif

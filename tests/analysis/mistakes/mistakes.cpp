@@ -8,7 +8,6 @@
 #include <array>
 #include <functional>
 #include <initializer_list>
-#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,7 +21,6 @@ struct NotBytes {
 };
 std::vector<int> make_vector();
 std::array<int, 3> make_array();
-std::unique_ptr<std::vector<NotBytes>> not_bytes();
 
 namespace {
 
@@ -31,44 +29,17 @@ struct OwnView {
   int* data() const;
   std::size_t size() const;
 };
-[[maybe_unused]] void waits(Stream& s, StreamRef other, Event& event, TimedEvent& timed) {
-  s.wait_stream(event);  // error: write wait_event(event)
-  s.wait_stream(timed);  // error: write wait_event(event)
-  s.wait_event(other);   // error: write wait_stream(stream)
-  s.wait_event(s);       // error: write wait_stream(stream)
-  event - event;         // error: an Event has no time: write TimedEvent
-  event - timed;         // error: an Event has no time: write TimedEvent
-  timed - event;         // error: an Event has no time: write TimedEvent
-}
-
 [[maybe_unused]] void copies(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v, int* p,
                              const void* q, std::string& text) {
-  copy(d, v, s);                   // error: the stream comes first
-  copy(d, v, s, Pageable::block);  // error: the stream comes first
-  std::vector<bool> bits(5);
-  std::list<int> list(5);
-  copy(s, d, bits);      // error: the elements are not in one block
-  copy(s, list, d);      // error: the elements are not in one block
-  copy(d, list);         // error: the elements are not in one block
-  fill(s, bits, 1);      // error: the elements are not in one block
-  fill(s, d, "1");       // error: the value does not convert to the type of the elements
-  fill(d, v);            // error: the value does not convert to the type of the elements
-  d[0] = 1;              // error: the host cannot read device memory: write get(stream, x, i)
-  DeviceSpan<int>{}[0];  // error: the host cannot read device memory: write get(stream, x, i)
-  copy(s, p, p);         // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, p, 12);     // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, p);         // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, v);         // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, q, 12);     // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, nullptr);   // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, p);            // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, v, 12);        // error: write copy_bytes(stream, to, from, bytes)
-  // error: a braced list ends before the copy: give it a name
-  copy(s, d, {1, 2, 3});
-  // error: a braced list ends before the copy: give it a name
-  copy(s, d, {1, 2, 3}, Pageable::block);
-  // error: a braced list ends before the copy: give it a name
-  copy(d, {1, 2, 3});
+  copy(d, v, s);        // error: the stream comes first
+  copy(s, p, p);        // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, p, 12);    // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, p);        // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, v);        // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, q, 12);    // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, nullptr);  // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, p);           // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, v, 12);       // error: write copy_bytes(stream, to, from, bytes)
   // error: a temporary container ends before the copy: give it a name
   copy(s, make_vector(), d);
   // error: a temporary container ends before the copy: give it a name
@@ -79,15 +50,8 @@ struct OwnView {
   copy(s, d, make_array());
   // error: a temporary container ends before the copy: give it a name
   copy(d, make_array());
-  // error: source and destination have different element types
-  copy(s, text, make_vector());
   copy(s, std::as_const(v), d);           // error: the destination is read-only
   copy(s, std::string_view{text}, text);  // error: the destination is read-only
-  // error: source and destination have different element types
-  copy(s, d, text);
-  // error: source and destination have different element types
-  copy(d, text);
-  copy(s, *not_bytes(), *not_bytes());  // error: the elements are not trivially copyable
 }
 
 [[maybe_unused]] void kept(StreamRef s, std::vector<int>& v, const std::unique_ptr<int> owner,
@@ -99,23 +63,14 @@ struct OwnView {
   keep(s, make_array());      // error: keep takes an owner over: write std::move(owner)
 }
 
-[[maybe_unused]] void batches(DeviceBuffer<int>& d, std::vector<int>& v, int* p,
-                              std::string& text) {
+[[maybe_unused]] void batches(DeviceBuffer<int>& d, int* p) {
   // error: write CopyOperation{to, from, bytes}
   static_cast<void>(copy_operation(p, p));
-  // error: a braced list ends before the copy: give it a name
-  static_cast<void>(copy_operation(d, {1, 2, 3}));
   // error: a temporary container ends before the copy: give it a name
   static_cast<void>(copy_operation(d, make_vector()));
-  // error: the destination is read-only
-  static_cast<void>(copy_operation(std::as_const(v), d));
-  // error: source and destination have different element types
-  static_cast<void>(copy_operation(d, text));
-  // error: the elements are not trivially copyable
-  static_cast<void>(copy_operation(*not_bytes(), *not_bytes()));
 }
 
-[[maybe_unused]] void fills(StreamRef s, std::vector<int>& v, int* p) {
+[[maybe_unused]] void fills(StreamRef s, int* p) {
   fill(s, p, 1);      // error: write fill_bytes(stream, to, value, bytes)
   fill(s, p, 1, 12);  // error: write fill_bytes(stream, to, value, bytes)
   fill(p, 1);         // error: write fill_bytes(stream, to, value, bytes)
@@ -123,33 +78,6 @@ struct OwnView {
   fill(s, make_vector(), 1);
   // error: a temporary container ends before the fill: give it a name
   fill(make_vector(), 1);
-  fill(s, std::as_const(v), 1);        // error: the destination is read-only
-  fill(s, *not_bytes(), not_bytes());  // error: the elements are not trivially copyable
-}
-
-[[maybe_unused]] void streams(Device device, StreamRef s, int number) {
-  Stream a{1};                                     // error: write Stream{Device{n}} for device n
-  Stream b(number);                                // error: write Stream{Device{n}} for device n
-  Stream c{Device{0}, -1};                         // error: write Stream{device, {.priority = n}}
-  Stream d(device, Priority::high);                // error: write Stream{device, {.priority = n}}
-  StreamRef e{nullptr};                            // error: write device.default_stream()
-  StreamRef f{0};                                  // error: write device.default_stream()
-  s.launch_host_func([](int) {});                  // error: a host function has no parameters
-  s.launch_host_func(std::function<void(int)>{});  // error: a host function has no parameters
-  auto moved = [owned = std::make_unique<int>(1)] {};
-  s.launch_host_func(moved);  // error: the function cannot be copied: write std::move(function)
-}
-
-[[maybe_unused]] void resources(StreamRef s, Device device) {
-  struct OfOtherForm {
-    void* allocate(std::size_t);
-  };
-  // error: a resource has allocate(stream, bytes, alignment)
-  DeviceBuffer<int> a{3, OfOtherForm{}, s};
-  // error: a resource has allocate(stream, bytes, alignment)
-  DeviceBuffer<int> b{3, device, s};
-  // error: a resource has allocate(stream, bytes, alignment)
-  DeviceBuffer<int> c{3, 4, s};
 }
 
 [[maybe_unused]] void temporaries(StreamRef s, StreamPool& pool, DeviceBuffer<int>& buffer,
@@ -193,19 +121,8 @@ struct OwnView {
 [[maybe_unused]] void orders(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v) {
   // error: the stream comes first: the order is copy(stream, to, from)
   copy(d, s, v);
-  // error: the stream comes first: the order is copy(stream, to, from)
-  copy(d, s, v, Pageable::refuse);
   // error: the stream comes first: the order is fill(stream, to, value)
   fill(v, s, 1);
-}
-
-[[maybe_unused]] void completions(StreamRef s, Event& event) {
-  // error: the function takes the outcome: write [](const Outcome& outcome)
-  s.on_complete([] {});
-  // error: the function takes the outcome: write [](const Outcome& outcome)
-  event.on_complete([] {});
-  // error: the function takes the outcome: write [](const Outcome& outcome)
-  s.on_complete(std::function<void()>{});
 }
 
 [[maybe_unused]] void guards(StreamRef s, Device device, const StreamContext& context) {

@@ -522,7 +522,7 @@ CopyResult Interpreter::enqueue_copy(const Step& step) {
     return result.inlined + result.nothing == 2 ? CopyResult::inlined : CopyResult::direct;
   }
   return copy_bytes(on, target, source, step.bytes,
-                    step.form == 4 ? Pageable::block : default_pageable());
+                    {step.form == 4 ? Pageable::block : default_pageable()});
 }
 
 /// If the copy says that it was done at the call, the destination can be read and the source can be

@@ -246,7 +246,7 @@ void copies_pinned(Checker& c) {
   c.attempt("copy, unknown kinds",
             [&] { copy_bytes(*b.stream, one->data(), in->data(), in->size_bytes()); });
   c.attempt("copy, device to device", [&] { copy(*b.stream, *two, *one); });
-  c.attempt("copy, block", [&] { copy(*b.stream, *out, *two, Pageable::block); });
+  c.attempt("copy, block", [&] { copy(*b.stream, *out, *two, {Pageable::block}); });
   c.attempt("copy, host to host", [&] { copy_bytes(*b.stream, out->data(), in->data(), 64); });
   c.synchronize(*b.stream);
   c.require(std::equal(in->begin(), in->end(), out->begin()), "wrong bytes");
@@ -265,7 +265,7 @@ void copies_small(Checker& c) {
   c.synchronize(*b.stream);
   c.attempt("copy in", [&] { copy(*b.stream, *on_device, in); });
   c.attempt("copy out", [&] { copy(*b.stream, out, *on_device); });
-  c.attempt("copy, block", [&] { copy(*b.stream, out, *on_device, Pageable::block); });
+  c.attempt("copy, block", [&] { copy(*b.stream, out, *on_device, {Pageable::block}); });
   c.attempt("copy, host to host",
             [&] { copy(*b.stream, std::span{out}.first(10), std::span{in}.first(10)); });
   c.synchronize(*b.stream);

@@ -8,6 +8,8 @@
 #include "base/announce_races.hpp"
 #else
 
+#include "base/not_copied.hpp"
+
 #include <runnel/config.hpp>
 
 #include <cstddef>
@@ -40,11 +42,9 @@ struct Token {
 
 /// In this scope, ThreadSanitizer ignores the calling thread: its accesses are not checked, and its
 /// synchronization orders nothing.
-class TsanIgnore {
+class TsanIgnore : detail::NotCopied {
  public:
   TsanIgnore() noexcept {}
-  TsanIgnore(const TsanIgnore&) = delete;
-  TsanIgnore& operator=(const TsanIgnore&) = delete;
 };
 
 /// The call stacks that enqueued some tasks. Race reports show them as the callers of the tasks.

@@ -3,6 +3,8 @@
 /// if the program is linked with it, and do nothing otherwise.
 #pragma once
 
+#include "base/not_copied.hpp"
+
 #include <runnel/config.hpp>
 
 #include <array>
@@ -36,11 +38,9 @@ class Token {
   std::shared_ptr<const void> address_;
 };
 
-class TsanIgnore {
+class TsanIgnore : detail::NotCopied {
  public:
   TsanIgnore() noexcept;
-  TsanIgnore(const TsanIgnore&) = delete;
-  TsanIgnore& operator=(const TsanIgnore&) = delete;
   ~TsanIgnore();
 };
 
@@ -54,11 +54,9 @@ struct CallStack {
 };
 
 /// In this scope, ThreadSanitizer sees these functions as the callers of what the thread does.
-class CalledBy {
+class CalledBy : detail::NotCopied {
  public:
   explicit CalledBy(const CallStack& stack) noexcept;
-  CalledBy(const CalledBy&) = delete;
-  CalledBy& operator=(const CalledBy&) = delete;
   ~CalledBy();
 
  private:

@@ -4,6 +4,7 @@
 
 #include "base/announce.hpp"
 #include "base/max_devices.hpp"
+#include "base/not_copied.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/config.hpp>
@@ -72,11 +73,9 @@ inline void count_ended(Count which) noexcept {
 }
 
 /// In this scope, a call of user code counts as a running function.
-class CountedCall {
+class CountedCall : NotCopied {
  public:
   explicit CountedCall(Count made) noexcept : made_{made} { count_function(made); }
-  CountedCall(const CountedCall&) = delete;
-  CountedCall& operator=(const CountedCall&) = delete;
   ~CountedCall() { count_ended(static_cast<Count>(static_cast<std::size_t>(made_) + 1)); }
 
  private:
@@ -91,15 +90,13 @@ class CountedCall {
 extern constinit sync::Atomic<bool> is_memory_untouchable;
 /// The scope in which a thread of the library, or of a runtime, moves bytes of the user's memory
 /// for a copy. Once the process exits, no thread may: static objects free their memory then.
-class UserAccess {
+class UserAccess : NotCopied {
  public:
   UserAccess() noexcept : counts_{own_counts != nullptr ? *own_counts : counts_slowly()} {
     // Either this thread sees that the process exits, or the exiting thread sees the count.
     counts_[Count::accesses].fetch_add(1, std::memory_order_seq_cst);
     is_allowed_ = !is_memory_untouchable.load(std::memory_order_seq_cst);
   }
-  UserAccess(const UserAccess&) = delete;
-  UserAccess& operator=(const UserAccess&) = delete;
   ~UserAccess() { counts_[Count::accesses].fetch_sub(1, std::memory_order_release); }
   [[nodiscard]] bool is_allowed() const noexcept { return is_allowed_; }
 

@@ -4,6 +4,7 @@
 /// ScopedEvent around it. Without observers this costs one load.
 #pragma once
 
+#include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 
 #include <runnel/config.hpp>
@@ -134,7 +135,7 @@ void emit(F describe) noexcept {
 
 /// An operation with a begin and an end. Before begin() it costs one store. Whatever else the
 /// thread does in this scope is a part of the operation.
-class ScopedEvent {
+class ScopedEvent : NotCopied {
  public:
   ScopedEvent() noexcept : nothing_{} {}
   template <std::invocable F>
@@ -142,8 +143,6 @@ class ScopedEvent {
     if (is_observed()) [[unlikely]]
       begin_described(describe);
   }
-  ScopedEvent(const ScopedEvent&) = delete;
-  ScopedEvent& operator=(const ScopedEvent&) = delete;
   ~ScopedEvent() {
     if (is_begun_) [[unlikely]]
       end();
@@ -173,11 +172,9 @@ class ScopedEvent {
 };
 
 /// In this scope, whatever the thread does is a part of an operation that is emitted elsewhere.
-class SuppressEvents {
+class SuppressEvents : NotCopied {
  public:
   SuppressEvents() noexcept;
-  SuppressEvents(const SuppressEvents&) = delete;
-  SuppressEvents& operator=(const SuppressEvents&) = delete;
   ~SuppressEvents();
 };
 

@@ -3,6 +3,7 @@
 /// calling thread.
 #pragma once
 
+#include "base/not_copied.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/native.hpp>
@@ -54,11 +55,9 @@ inline void refuse_in_child(const char* operation) {
 
 /// In this scope, operations that other threads begin block in enter(). Operations that have begun
 /// continue.
-class BlockOperations {
+class BlockOperations : NotCopied {
  public:
   BlockOperations() noexcept;
-  BlockOperations(const BlockOperations&) = delete;
-  BlockOperations& operator=(const BlockOperations&) = delete;
   ~BlockOperations();
 };
 
@@ -68,11 +67,9 @@ class BlockOperations {
 /// waits until operations are not blocked. A thread that blocks operations checks
 /// is_blocking_enqueue_in_progress() before it looks at the streams, so that it sees all work that
 /// was enqueued.
-class BlockingEnqueue {
+class BlockingEnqueue : NotCopied {
  public:
   BlockingEnqueue() noexcept;
-  BlockingEnqueue(const BlockingEnqueue&) = delete;
-  BlockingEnqueue& operator=(const BlockingEnqueue&) = delete;
   ~BlockingEnqueue();
 };
 [[nodiscard]] bool is_blocking_enqueue_in_progress() noexcept;

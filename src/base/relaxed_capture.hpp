@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/not_copied.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 
@@ -39,7 +40,7 @@ inline bool succeeded_or_note_capture(backend::status status) noexcept {
 
 /// In this scope, no call of this thread invalidates a capture. Costs two runtime calls, or none
 /// inside another such scope.
-class RelaxedCapture {
+class RelaxedCapture : NotCopied {
  public:
   // A failed call is tried once more. It may have taken effect in spite of the failure; the
   // previous mode that the second call returns shows that.
@@ -47,8 +48,6 @@ class RelaxedCapture {
     for (int attempt = 0; needed && !is_relaxed && attempt < 2; ++attempt)
       is_relaxed = is_outermost_ = exchange(found_) || found_ != backend::CaptureMode::relaxed;
   }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
   ~RelaxedCapture() {
     if (!is_outermost_) return;
     is_relaxed = false;

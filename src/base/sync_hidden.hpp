@@ -6,6 +6,8 @@
 /// instrumented.
 #pragma once
 
+#include "base/not_copied.hpp"
+
 #include <runnel/config.hpp>
 
 #include <atomic>
@@ -17,11 +19,9 @@
 
 namespace runnel::inline RUNNEL_ABI::sync {
 
-class Mutex {
+class Mutex : detail::NotCopied {
  public:
   constexpr Mutex() noexcept = default;
-  Mutex(const Mutex&) = delete;
-  Mutex& operator=(const Mutex&) = delete;
 
   void lock() noexcept {
     if (try_lock()) return;
@@ -50,11 +50,9 @@ class SharedMutex : public Mutex {
 };
 
 /// Works with locks of any type. Requires: a thread that changes the condition owns the lock.
-class ConditionVariableAny {
+class ConditionVariableAny : detail::NotCopied {
  public:
   constexpr ConditionVariableAny() noexcept = default;
-  ConditionVariableAny(const ConditionVariableAny&) = delete;
-  ConditionVariableAny& operator=(const ConditionVariableAny&) = delete;
 
   void notify_one() noexcept { notify_all(); }
   void notify_all() noexcept {

@@ -2,6 +2,8 @@
 /// The use of MPI that all communicators of a process share.
 #pragma once
 
+#include "base/not_copied.hpp"
+
 #include <runnel/config.hpp>
 
 #include <mpi.h>
@@ -16,11 +18,9 @@ void prepare_mpi(const char* operation, const char* library_of_program);
 /// @throws errc::not_permitted once MPI is finalized
 void require_mpi(const char* operation);
 /// While it lives, MPI_Finalize() waits. @throws errc::not_permitted once MPI is finalized
-class MpiUse {
+class MpiUse : NotCopied {
  public:
   explicit MpiUse(const char* operation);
-  MpiUse(const MpiUse&) = delete;
-  MpiUse& operator=(const MpiUse&) = delete;
   ~MpiUse();
 };
 /// Frees both, unless MPI is finalized, which has freed them.

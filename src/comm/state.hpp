@@ -2,6 +2,7 @@
 /// The part of a communicator that is common to all engines.
 #pragma once
 
+#include "base/not_copied.hpp"
 #include "base/sync.hpp"
 #include "comm/serial_order.hpp"
 
@@ -29,10 +30,8 @@ struct Breakage {
 };
 
 /// The interface that an engine implements.
-struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
+struct CommunicatorState : std::enable_shared_from_this<CommunicatorState>, NotCopied {
   CommunicatorState(Engine of, const CommunicatorOptions& given);
-  CommunicatorState(const CommunicatorState&) = delete;
-  CommunicatorState& operator=(const CommunicatorState&) = delete;
   virtual ~CommunicatorState() = default;
 
   /// @throws if the engine was finalized

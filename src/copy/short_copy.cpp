@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/never_destroyed.hpp"
+#include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "copy/route.hpp"
@@ -148,13 +149,11 @@ struct ShortRings {
 ShortRings& short_rings() { return never_destroyed<ShortRings>(); }
 
 /// Locks a ring during a scope. Empty if another thread has locked it.
-class LockedRing {
+class LockedRing : NotCopied {
  public:
   explicit LockedRing(ShortRing& ring) noexcept {
     if (!ring.locked.exchange(true, std::memory_order_acquire)) ring_ = &ring;
   }
-  LockedRing(const LockedRing&) = delete;
-  LockedRing& operator=(const LockedRing&) = delete;
   ~LockedRing() {
     if (ring_ != nullptr) ring_->locked.store(false, std::memory_order_release);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/not_copied.hpp"
 #include "device/device_table.hpp"
 
 #include <runnel/config.hpp>
@@ -17,7 +18,7 @@ inline void restore_device(int device) noexcept {
   }
 }
 
-class ScopedDevice {
+class ScopedDevice : NotCopied {
  public:
   struct NoThrow {};
   static constexpr NoThrow no_throw{};
@@ -40,8 +41,6 @@ class ScopedDevice {
     else
       succeeded_or_forget(backend::set_device(device));
   }
-  ScopedDevice(const ScopedDevice&) = delete;
-  ScopedDevice& operator=(const ScopedDevice&) = delete;
   ~ScopedDevice() {
     if (found_ >= 0) restore_device(found_);
   }

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -37,12 +38,10 @@ constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
 constinit sync::Atomic<bool> has_blocks{false};
 
 /// A reservation for one block, which the destructor cancels unless commit() was called.
-class Reservation {
+class Reservation : NotCopied {
  public:
   explicit Reservation(std::size_t bytes)
       : bytes_{bytes}, is_reserved_{pinned_shelves().try_reserve(bytes)} {}
-  Reservation(const Reservation&) = delete;
-  Reservation& operator=(const Reservation&) = delete;
   ~Reservation() {
     if (is_reserved_) pinned_shelves().cancel_reservation(bytes_);
   }

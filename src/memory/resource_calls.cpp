@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
+#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "device/scoped_device.hpp"
 
@@ -15,11 +16,9 @@ namespace {
 
 thread_local constinit bool in_resource = false;
 
-class InResource {
+class InResource : NotCopied {
  public:
   InResource() noexcept : outer_{std::exchange(in_resource, true)} {}
-  InResource(const InResource&) = delete;
-  InResource& operator=(const InResource&) = delete;
   ~InResource() { in_resource = outer_; }
 
  private:

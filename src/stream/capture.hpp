@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "capture/refusals.hpp"
@@ -20,7 +21,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// In this scope, no capture begins or ends on the stream through the library, on runtimes that
 /// crash if another thread queries the stream meanwhile. Covers the capture check and the query
 /// that depends on it. Neither of them blocks.
-class StreamQueryLock {
+class StreamQueryLock : NotCopied {
  public:
   explicit StreamQueryLock(Slot& slot) noexcept
       : slot_{backend::can_query_beside_begin_of_capture() ? nullptr : &slot} {
@@ -30,8 +31,6 @@ class StreamQueryLock {
       sync::yield();
     }
   }
-  StreamQueryLock(const StreamQueryLock&) = delete;
-  StreamQueryLock& operator=(const StreamQueryLock&) = delete;
   ~StreamQueryLock() {
     if (slot_ != nullptr) slot_->questions.fetch_sub(2, std::memory_order_release);
   }
@@ -41,14 +40,12 @@ class StreamQueryLock {
 };
 
 /// The exclusive counterpart of StreamQueryLock, for the call that begins or ends a capture.
-class CaptureChangeLock {
+class CaptureChangeLock : NotCopied {
  public:
   explicit CaptureChangeLock(Slot& slot) noexcept : slot_{slot} {
     while ((slot_.questions.fetch_or(1, std::memory_order_acquire) & 1U) != 0) sync::yield();
     while (slot_.questions.load(std::memory_order_acquire) != 1) sync::yield();
   }
-  CaptureChangeLock(const CaptureChangeLock&) = delete;
-  CaptureChangeLock& operator=(const CaptureChangeLock&) = delete;
   ~CaptureChangeLock() { slot_.questions.fetch_and(~std::uint32_t{1}, std::memory_order_release); }
 
  private:

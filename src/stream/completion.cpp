@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/counters.hpp"
+#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -39,12 +40,10 @@ constexpr const char* submitting = "report the completion of a stream";
 /// The scope in which a thread submits a completion. If another thread is submitting to the same
 /// stream, is_alone() is false: the order of the two records is unspecified, so the completion must
 /// not be queued behind the other thread's.
-class SubmitScope {
+class SubmitScope : NotCopied {
  public:
   explicit SubmitScope(Slot& slot) noexcept
       : slot_{slot}, is_alone_{!slot.completion_busy.exchange(true, std::memory_order_acquire)} {}
-  SubmitScope(const SubmitScope&) = delete;
-  SubmitScope& operator=(const SubmitScope&) = delete;
   ~SubmitScope() {
     if (is_alone_) slot_.completion_busy.store(false, std::memory_order_release);
   }

@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/never_destroyed.hpp"
+#include "base/not_copied.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -81,11 +82,9 @@ void GraphFunctions::keep(Kept* object) {
 
 namespace {
 /// Ends a run that a launch of the library has made pending.
-class PendingRun {
+class PendingRun : NotCopied {
  public:
   explicit PendingRun(bool is_pending) noexcept : is_pending_{is_pending} {}
-  PendingRun(const PendingRun&) = delete;
-  PendingRun& operator=(const PendingRun&) = delete;
   ~PendingRun() {
     if (!is_pending_) return;
     host_writers().end_functions(1);
@@ -252,13 +251,11 @@ void give_to_graph(const StreamCall& call, std::shared_ptr<void> object, const c
 }
 
 /// A function of a graph whose launches the library does not see: it may run as long as it lives.
-struct FunctionOfOthers {
+struct FunctionOfOthers : NotCopied {
   GraphFunctions::SharedFunction called;
   bool is_writer = false;
   explicit FunctionOfOthers(GraphFunctions::SharedFunction function) noexcept
       : called{std::move(function)} {}
-  FunctionOfOthers(const FunctionOfOthers&) = delete;
-  FunctionOfOthers& operator=(const FunctionOfOthers&) = delete;
   ~FunctionOfOthers() {
     if (is_writer) host_writers().end_functions(1);
   }
@@ -268,11 +265,9 @@ struct FunctionOfOthers {
   }
 };
 
-struct OwnedObject {
+struct OwnedObject : NotCopied {
   Kept* object;
   explicit OwnedObject(Kept* owned) noexcept : object{owned} {}
-  OwnedObject(const OwnedObject&) = delete;
-  OwnedObject& operator=(const OwnedObject&) = delete;
   ~OwnedObject() {
     if (object != nullptr) object->destroy(object);
   }

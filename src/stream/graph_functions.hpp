@@ -2,6 +2,7 @@
 /// The host functions of graphs. They live as long as the graph, and run once for each launch.
 #pragma once
 
+#include "base/not_copied.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "capture/open_captures.hpp"
@@ -29,16 +30,12 @@ struct EventUse {
 
 /// The host functions of one graph, and the streams of its launches. Launches of a graph run one
 /// after the other, so the n-th run of a function belongs to the n-th launch.
-class GraphFunctions {
+class GraphFunctions : NotCopied {
  public:
   /// Shared: several launches and several graphs may call the same function.
   using SharedFunction = std::shared_ptr<HostFunction>;
   /// Makes the function one of a graph: it does not count as an enqueued one.
   [[nodiscard]] static SharedFunction share(OwnedFunction function);
-
-  GraphFunctions() = default;
-  GraphFunctions(const GraphFunctions&) = delete;
-  GraphFunctions& operator=(const GraphFunctions&) = delete;
 
   ~GraphFunctions();
 

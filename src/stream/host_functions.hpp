@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/counters.hpp"
+#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "stream/host_writers.hpp"
 
@@ -19,12 +20,10 @@ extern thread_local constinit std::uint64_t host_function_label;
 
 /// The scope of a host function, on a thread of the runtime. Resets the thread's
 /// settings at the end, so that the next function does not see them.
-class InHostFunction {
+class InHostFunction : NotCopied {
  public:
   /// `launch`: the number of its launch; 0 for one of a graph, and if the launch was not observed.
   explicit InHostFunction(std::uint64_t launch) noexcept;
-  InHostFunction(const InHostFunction&) = delete;
-  InHostFunction& operator=(const InHostFunction&) = delete;
   ~InHostFunction();
 };
 

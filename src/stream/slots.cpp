@@ -3,6 +3,7 @@
 
 #include "base/announce.hpp"
 #include "base/max_devices.hpp"
+#include "base/not_copied.hpp"
 #include "base/spin_lock.hpp"
 #include "stream/handle_table.hpp"
 #include "stream/operations.hpp"
@@ -62,11 +63,8 @@ void make_free(Slot& slot) noexcept {
 }
 
 /// Retires the slots of orphaned views after the lock is released.
-class OrphanedSlots {
+class OrphanedSlots : NotCopied {
  public:
-  OrphanedSlots() = default;
-  OrphanedSlots(const OrphanedSlots&) = delete;
-  OrphanedSlots& operator=(const OrphanedSlots&) = delete;
   ~OrphanedSlots() {
     while (first_ != nullptr) retire_orphaned_slot(std::exchange(first_, first_->next_free));
   }

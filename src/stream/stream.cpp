@@ -7,6 +7,7 @@
 #include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "device/device_table.hpp"
@@ -94,11 +95,9 @@ Slot& waitable_slot(StreamRef stream) {
 
 /// Reserves a slot before the native stream is created, so that no later step can fail. Returns the
 /// slot if it was not used.
-class SlotReservation {
+class SlotReservation : NotCopied {
  public:
   explicit SlotReservation(int device) : slot_{take_slot(device)} {}
-  SlotReservation(const SlotReservation&) = delete;
-  SlotReservation& operator=(const SlotReservation&) = delete;
   ~SlotReservation() {
     if (slot_ != nullptr) return_slot(slot_);
   }
@@ -431,7 +430,7 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
 /// The event that wait_stream() records on the awaited stream: the stream's own event, or a pooled
 /// one while another thread uses the own one. Two threads that shared an event would still get a
 /// correct order, but a stream could wait for more work than necessary.
-class WaitEvent {
+class WaitEvent : detail::NotCopied {
  public:
   WaitEvent(detail::Slot& slot, const char* operation)
       : slot_{slot}, own_{!slot.wait_event_busy.exchange(true, std::memory_order_acquire)} {
@@ -445,8 +444,6 @@ class WaitEvent {
       throw;
     }
   }
-  WaitEvent(const WaitEvent&) = delete;
-  WaitEvent& operator=(const WaitEvent&) = delete;
   ~WaitEvent() {
     if (!own_) return;
     slot_.wait_event = std::move(event_);

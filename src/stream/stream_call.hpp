@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/not_copied.hpp"
 #include "base/process.hpp"
 #include "stream/enter_stream.hpp"
 #include "stream/operations.hpp"
@@ -16,7 +17,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// The scope of one operation on a stream. The runtime may be called, the stream is live, and its
 /// device is current if its handle needs that. Stores the operation's name for error texts.
-class StreamCall {
+class StreamCall : NotCopied {
  public:
   /// Requires: `operation` is a literal, as in "wait for a stream".
   StreamCall(StreamRef stream, const char* operation)
@@ -24,8 +25,6 @@ class StreamCall {
   /// Requires: enter() was called, and the slot is live.
   StreamCall(Slot& slot, const char* operation)
       : operation_{operation}, slot_{slot}, device_{slot, operation} {}
-  StreamCall(const StreamCall&) = delete;
-  StreamCall& operator=(const StreamCall&) = delete;
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] Slot& slot() const noexcept { return slot_; }

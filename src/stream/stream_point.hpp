@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/announce.hpp"
+#include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "stream/capture.hpp"
 #include "stream/uses.hpp"
@@ -43,14 +44,12 @@ enum class InCapture { never, allowed };
 
 /// Blocks the destruction of a stream's handle in this scope. Keep the scope short: a few runtime
 /// calls.
-class HandleLock {
+class HandleLock : NotCopied {
  public:
   explicit HandleLock(StreamUse use) noexcept;
   /// Locks the stream of an open point. Empties the point if the stream has not ended and is
   /// reachable.
   explicit HandleLock(StreamPoint& ending) noexcept;
-  HandleLock(const HandleLock&) = delete;
-  HandleLock& operator=(const HandleLock&) = delete;
   ~HandleLock() {
     if (slot_ != nullptr) slot_->handle_locks.fetch_sub(1, std::memory_order_release);
   }

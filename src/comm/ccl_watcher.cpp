@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The threads for communicators: one that watches for operations that exceed their timeout, and
 /// one for each call that may hang.
+#include "base/start_thread.hpp"
 #include "comm/ccl_state.hpp"
 
 #include "base/never_destroyed.hpp"
@@ -16,7 +17,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -48,15 +48,12 @@ void stop() noexcept {
 /// Runs `call()` on a thread of its own, unless the process exits. Returns false if no thread can
 /// be started.
 template <class F>
-[[nodiscard]] bool run_in_background(F call) noexcept try {
-  sync::Thread{[call = std::move(call)]() mutable {
+[[nodiscard]] bool run_in_background(F call) noexcept {
+  return start_thread([call = std::move(call)]() mutable {
     ++process().busy;
     if (!process().is_over) internal_call(std::move(call));
     --process().busy;
-  }}.detach();
-  return true;
-} catch (const std::exception&) {
-  return false;
+  });
 }
 
 [[nodiscard]] std::vector<std::shared_ptr<CclState>> live_states() {
@@ -133,12 +130,9 @@ void watch() noexcept {
 void start_watching(const char* operation) {
   const std::lock_guard lock{process().lock};
   if (process().is_started) return;
-  try {
-    sync::Thread{watch}.detach();
-  } catch (const std::system_error&) {
+  if (!start_thread(watch))
     throw_error(errc::out_of_memory, operation,
                 "the system has no thread to watch for the timeout");
-  }
   process().is_started = true;
 }
 

@@ -5,9 +5,11 @@
 /// Two counters in pinned memory pass pieces from the stream to a thread that calls MPI, and back;
 /// the calling thread does not wait. If streams cannot wait for values in memory, host functions
 /// wait, which a runtime may run one at a time.
+#include "base/start_thread.hpp"
 #include "comm/mpi_state.hpp"
 
 #include "base/polling.hpp"
+#include "copy/staging/ring.hpp"
 #include "memory/values.hpp"
 #include "stream/slots.hpp"
 
@@ -20,7 +22,6 @@
 #include <condition_variable>
 #include <exception>
 #include <list>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,10 +32,6 @@ constexpr std::size_t slots = 4;
 constexpr std::size_t slot_bytes = std::size_t{4} << 20;  // For an operation of all processes.
 // For a send or a receive. It is the same on both sides, independent of the other steps of a group.
 constexpr std::size_t message_bytes = std::size_t{1} << 19;
-
-[[nodiscard]] bool has_reached(std::uint32_t number, std::uint32_t goal) noexcept {
-  return static_cast<std::int32_t>(number - goal) >= 0;
-}
 
 /// How long a wait spins. A device or another process often answers within this time, and waking up
 /// takes longer.
@@ -150,8 +147,8 @@ class Stager : public std::enable_shared_from_this<Stager> {
 
   /// @{ The number of pieces that the stream has copied into the ring, and the number that MPI has
   /// finished.
-  [[nodiscard]] std::uint32_t* ready() noexcept { return numbers_.data(); }
-  [[nodiscard]] std::uint32_t* finished() noexcept { return numbers_.data() + 32; }
+  [[nodiscard]] Value ready() noexcept { return Value{numbers_.data()}; }
+  [[nodiscard]] Value finished() noexcept { return Value{numbers_.data() + 32}; }
   ///@}
   [[nodiscard]] std::byte* slot(const StagedOperation& operation,
                                 std::size_t piece) const noexcept {
@@ -193,12 +190,8 @@ void Stager::require_ring(std::size_t bytes) {
 }
 
 void Stager::start_thread() {
-  if (is_started_) return;
-  try {
-    sync::Thread{[self = shared_from_this()] { self->work(); }}.detach();
-  } catch (const std::system_error&) {
+  if (!is_started_ && !detail::start_thread([self = shared_from_this()] { self->work(); }))
     throw std::bad_alloc{};
-  }
   is_started_ = true;
 }
 
@@ -230,11 +223,7 @@ void Stager::work() noexcept {
 
 void Stager::run_piece(const StagedOperation& operation, std::size_t piece) {
   const std::uint32_t goal = operation.first + static_cast<std::uint32_t>(piece) + 1;
-  const sync::AtomicRef<std::uint32_t> number{*ready()};
-  const auto is_ready = [&] {
-    return has_reached(number.load(std::memory_order_acquire), goal) ||
-           operation.state->is_broken();
-  };
+  const auto is_ready = [&] { return ready().has_reached(goal) || operation.state->is_broken(); };
   block_until(is_ready, spin_time);
   operation.state->check();
   std::vector<Exchange> steps;
@@ -245,12 +234,10 @@ void Stager::run_piece(const StagedOperation& operation, std::size_t piece) {
 
 /// Sets the counter to the last piece in any case, so that the stream continues.
 void Stager::run(const StagedOperation& operation) noexcept {
-  const sync::AtomicRef<std::uint32_t> number{*finished()};
   try {
     for (std::size_t piece = 0; piece < operation.pieces; ++piece) {
       run_piece(operation, piece);
-      number.store(operation.first + static_cast<std::uint32_t>(piece) + 1,
-                   std::memory_order_release);
+      finished().set(operation.first + piece + 1);
     }
   } catch (...) {
     // Has no effect if MPI has failed: the communicator is broken then.
@@ -259,25 +246,22 @@ void Stager::run(const StagedOperation& operation) noexcept {
     if (abandoned_.load(std::memory_order_relaxed) != operation.first)
       keep_failure(Access::slot(operation.stream), operation.stream.id(),
                    {.exception = std::current_exception(), .epoch = operation.epoch});
-    number.store(operation.first + static_cast<std::uint32_t>(operation.pieces),
-                 std::memory_order_release);
+    finished().set(operation.first + operation.pieces);
   }
 }
 
 void Stager::enqueue_wait(const StagedOperation& operation, std::uint32_t number) {
-  if (operation.waits_for_numbers) return wait_for_own_value(operation.stream, finished(), number);
+  if (operation.waits_for_numbers)
+    return wait_for_own_value(operation.stream, finished().address(), number);
   operation.stream.launch_host_func([self = shared_from_this(), number] {
-    const sync::AtomicRef<std::uint32_t> reached{*self->finished()};
-    block_until([&] { return has_reached(reached.load(std::memory_order_acquire), number); },
-                spin_time);
+    block_until([&] { return self->finished().has_reached(number); }, spin_time);
   });
 }
 
 void Stager::enqueue_ready(const StagedOperation& operation, std::uint32_t number) {
-  if (operation.waits_for_numbers) return operation.stream.write_value(ready(), number);
-  operation.stream.launch_host_func([self = shared_from_this(), number] {
-    sync::AtomicRef<std::uint32_t>{*self->ready()}.store(number, std::memory_order_release);
-  });
+  if (operation.waits_for_numbers) return operation.stream.write_value(ready().address(), number);
+  operation.stream.launch_host_func(
+      [self = shared_from_this(), number] { self->ready().set(number); });
 }
 
 void Stager::enqueue_pieces(const StagedOperation& operation) {

@@ -4,9 +4,9 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/never_destroyed.hpp"
-#include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "base/try_flag.hpp"
 #include "copy/route.hpp"
 #include "copy/staging/ring.hpp"
 #include "copy/streaming_copy.hpp"
@@ -148,23 +148,6 @@ struct ShortRings {
 };
 ShortRings& short_rings() { return never_destroyed<ShortRings>(); }
 
-/// Locks a ring during a scope. Empty if another thread has locked it.
-class LockedRing : NotCopied {
- public:
-  explicit LockedRing(ShortRing& ring) noexcept {
-    if (!ring.locked.exchange(true, std::memory_order_acquire)) ring_ = &ring;
-  }
-  ~LockedRing() {
-    if (ring_ != nullptr) ring_->locked.store(false, std::memory_order_release);
-  }
-  [[nodiscard]] ShortRing* operator->() const noexcept { return ring_; }
-  [[nodiscard]] ShortRing& operator*() const noexcept { return *ring_; }
-  [[nodiscard]] explicit operator bool() const noexcept { return ring_ != nullptr; }
-
- private:
-  ShortRing* ring_ = nullptr;
-};
-
 /// Whether the ring may be used now. Without stream values only an idle stream shows that it has
 /// passed the ring's memory.
 [[nodiscard]] bool is_usable(ShortRing& ring, const CopyCall& call, Direction direction) {
@@ -252,17 +235,18 @@ struct Arriving {
 }  // namespace
 
 bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
-  const LockedRing ring{short_rings().of(call.use)};
-  if (!ring || !ring->own(call.use)) return false;
+  ShortRing& ring = short_rings().of(call.use);
+  const TryFlag locked{ring.locked};
+  if (!locked || !ring.own(call.use)) return false;
   // After the lock: before that, another thread may enqueue a copy that uses the ring.
-  if (!is_usable(*ring, call, direction)) return false;
-  return direction == Direction::to_device ? copy_to_device(*ring, call, transfer)
-                                           : copy_to_host(*ring, call, transfer);
+  if (!is_usable(ring, call, direction)) return false;
+  return direction == Direction::to_device ? copy_to_device(ring, call, transfer)
+                                           : copy_to_host(ring, call, transfer);
 }
 
 void give_back_short_copy_rings() noexcept {
   for (ShortRing& ring : short_rings().all)
-    if (const LockedRing locked{ring}) locked->give_back();
+    if (const TryFlag locked{ring.locked}) ring.give_back();
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

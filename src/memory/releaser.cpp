@@ -8,6 +8,7 @@
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/relaxed_capture.hpp"
+#include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
@@ -125,13 +126,7 @@ class Releaser {
 
  private:
   [[nodiscard]] bool start() noexcept {
-    try {
-      sync::Thread{[this] { work(); }}.detach();
-    } catch (const std::system_error&) {
-      return false;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
+    if (!start_thread([this] { work(); })) return false;
     call_at_exit([]() noexcept { never_destroyed<Releaser>().stop(); });
     return started_ = true;
   }

@@ -4,6 +4,7 @@
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
+#include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "device/internal_calls.hpp"
 #include "stream/capture.hpp"
@@ -24,7 +25,6 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <system_error>
 #include <unordered_map>
 #include <vector>
 
@@ -152,13 +152,7 @@ class HangReporter {
     char text[200]{};
   };
   [[nodiscard]] bool start() noexcept {
-    try {
-      sync::Thread{[this] { work(); }}.detach();
-    } catch (const std::system_error&) {  // Nothing is reported then.
-      return false;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
+    if (!start_thread([this] { work(); })) return false;  // Nothing is reported then.
     call_at_exit([]() noexcept { never_destroyed<HangReporter>().stop(); });
     return started_ = true;
   }

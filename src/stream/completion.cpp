@@ -3,11 +3,11 @@
 
 #include "base/announce.hpp"
 #include "base/counters.hpp"
-#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
+#include "base/try_flag.hpp"
 #include "stream/event_node.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/watcher.hpp"
@@ -37,23 +37,6 @@ namespace {
 
 constexpr const char* submitting = "report the completion of a stream";
 
-/// The scope in which a thread submits a completion. If another thread is submitting to the same
-/// stream, is_alone() is false: the order of the two records is unspecified, so the completion must
-/// not be queued behind the other thread's.
-class SubmitScope : NotCopied {
- public:
-  explicit SubmitScope(Slot& slot) noexcept
-      : slot_{slot}, is_alone_{!slot.completion_busy.exchange(true, std::memory_order_acquire)} {}
-  ~SubmitScope() {
-    if (is_alone_) slot_.completion_busy.store(false, std::memory_order_release);
-  }
-  [[nodiscard]] bool is_alone() const noexcept { return is_alone_; }
-
- private:
-  Slot& slot_;
-  bool is_alone_;
-};
-
 [[nodiscard]] OwnedCompletion own(Completion* completion) noexcept {
   count_function(Count::made_completions);
   return OwnedCompletion{completion};
@@ -66,13 +49,15 @@ void submit_completion(StreamRef stream, Completion* raw) {
   const StreamCall call{stream, submitting};
   refuse_in_capture(call.slot(), submitting, refusal::nothing_completes);
   watcher().start(submitting);
-  const SubmitScope submit_scope{call.slot()};
+  // If another thread is submitting to the same stream, the order of the two records is
+  // unspecified, so this completion is not queued behind the other thread's.
+  const TryFlag is_alone{call.slot().completion_busy};
   EventRef event = take_event(call.slot().device, {}, submitting);
   call.record(event.get());
   completion->event = event.release();
   completion->slot = &call.slot();
   completion->stream_id = stream.id();
-  if (submit_scope.is_alone()) completion->line = &call.slot();
+  if (is_alone) completion->line = &call.slot();
   completion->epoch = call.slot().completions.fetch_add(1, std::memory_order_relaxed) + 1;
   watcher().add(std::move(completion));
 }

@@ -65,13 +65,11 @@ StreamRef default_stream_of(int device) {
   sync::Atomic<Slot*>& entry = default_slots[device];
   Slot* slot = entry.load(std::memory_order_acquire);
   if (slot == nullptr) {
-    Slot* const fresh = take_slot(device);
+    FreshSlot fresh = take_slot(device);
     make_default(*fresh, backend::default_stream());
-    publish_default(fresh);
-    if (entry.compare_exchange_strong(slot, fresh, std::memory_order_acq_rel))
-      emit_default_made(*(slot = fresh));
-    else
-      return_slot(fresh);
+    publish_default(fresh.get());
+    if (entry.compare_exchange_strong(slot, fresh.get(), std::memory_order_acq_rel))
+      emit_default_made(*(slot = fresh.release()));
   }
   return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
 }
@@ -82,7 +80,7 @@ StreamRef StreamRef::per_thread_default(Device device) {
   const detail::DeviceCall call{device.ordinal(), "get the thread's default stream"};
   detail::Slot*& slot = detail::this_threads_defaults()[static_cast<std::size_t>(call.device())];
   if (slot == nullptr) {
-    detail::Slot* const fresh = detail::take_slot(call.device());
+    detail::Slot* const fresh = detail::take_slot(call.device()).release();
     detail::make_default(*fresh, backend::per_thread_default_stream());
     fresh->thread = detail::this_thread_id();
     detail::publish_default(fresh);

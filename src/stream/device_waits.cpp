@@ -7,6 +7,7 @@
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
+#include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
 #include "stream/capture.hpp"
@@ -18,7 +19,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <system_error>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -32,15 +32,10 @@ class DeviceWaiter {
   /// @throws errc::out_of_memory if the system has no thread
   [[nodiscard]] std::uint64_t request(const DeviceCall& call) {
     const std::lock_guard lock{mutex_};
-    if (!is_waiting_) {
-      try {
-        sync::Thread{[this, device = call.device()] { work(device); }}.detach();
-      } catch (const std::system_error&) {
-        throw_error(errc::out_of_memory, call.operation(),
-                    "the system has no thread to wait for the device");
-      }
-      is_waiting_ = true;
-    }
+    if (!is_waiting_ && !start_thread([this, device = call.device()] { work(device); }))
+      throw_error(errc::out_of_memory, call.operation(),
+                  "the system has no thread to wait for the device");
+    is_waiting_ = true;
     return ++requested_;
   }
   /// The result of this wait or a later one; nothing if it has not completed.

@@ -3,7 +3,6 @@
 
 #include "base/announce.hpp"
 #include "base/never_destroyed.hpp"
-#include "base/not_copied.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -32,7 +31,9 @@ GraphFunctions::~GraphFunctions() {
 GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
   struct End {
     void operator()(HostFunction* ended) const noexcept {
+      const bool is_writer = ended->is_writer;
       ended->destroy(ended);
+      if (is_writer) host_writers().end_functions(1);
       count_down(counters.graph_functions);
     }
   };
@@ -71,30 +72,9 @@ void GraphFunctions::emit_events(const StreamCall& call) const noexcept {
 
 void GraphFunctions::keep(Kept* object) {
   const std::lock_guard lock{capturing_};
-  std::unique_ptr<Kept, DestroyKept> owned{object};
-  try {
-    kept_.emplace_back(std::move(owned));
-  } catch (...) {
-    static_cast<void>(owned.release());
-    throw;
-  }
+  kept_.push_back(std::make_shared<OwnedObject>());
+  *kept_.back() = OwnedObject{object};
 }
-
-namespace {
-/// Ends a run that a launch of the library has made pending.
-class PendingRun : NotCopied {
- public:
-  explicit PendingRun(bool is_pending) noexcept : is_pending_{is_pending} {}
-  ~PendingRun() {
-    if (!is_pending_) return;
-    host_writers().end_functions(1);
-    counters.graph_runs.fetch_sub(1, std::memory_order_release);
-  }
-
- private:
-  bool is_pending_;
-};
-}  // namespace
 
 /// Other code has launched the native graph. An exception goes to the stream of the capture.
 GraphFunctions::Launches GraphFunctions::launched_elsewhere(const HostFunction* function) noexcept {
@@ -120,12 +100,18 @@ GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
 /// The runtime's callback. No exception may leave it.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
-  auto [launch, function] = called.graph.begin_run(called);
-  const PendingRun due{launch.first != 0};
-  const InHostFunction within{0};
-  if (function != nullptr) call(*function, launch);
-  function = nullptr;
-  sync::happens_before(&called);
+  bool is_pending = false;
+  {
+    auto [launch, function] = called.graph.begin_run(called);
+    is_pending = launch.first != 0;
+    const InHostFunction within{0};
+    if (function != nullptr) call(*function, launch);
+    function = nullptr;
+    sync::happens_before(&called);
+  }
+  if (!is_pending) return;
+  host_writers().end_functions(1);
+  counters.graph_runs.fetch_sub(1, std::memory_order_release);
 }
 
 void GraphFunctions::call(HostFunction& function, const Launches& launch) noexcept {
@@ -175,7 +161,7 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
   const std::size_t events = events_.size();
   events_.reserve(events + child.events_.size());
   for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
-  std::list<std::shared_ptr<Kept>> kept{child.kept_};
+  std::list<std::shared_ptr<OwnedObject>> kept{child.kept_};
   const backend::status s =
       backend::capture_graph(call.handle(), graph, &Adopted<Function>::relink, &adopted);
   if (s != backend::ok) {
@@ -250,29 +236,6 @@ void give_to_graph(const StreamCall& call, std::shared_ptr<void> object, const c
   throw_without_owner(call, what);
 }
 
-/// A function of a graph whose launches the library does not see: it may run as long as it lives.
-struct FunctionOfOthers : NotCopied {
-  GraphFunctions::SharedFunction called;
-  bool is_writer = false;
-  explicit FunctionOfOthers(GraphFunctions::SharedFunction function) noexcept
-      : called{std::move(function)} {}
-  ~FunctionOfOthers() {
-    if (is_writer) host_writers().end_functions(1);
-  }
-  void begin_writing() noexcept {
-    host_writers().begin_functions(1);
-    is_writer = true;
-  }
-};
-
-struct OwnedObject : NotCopied {
-  Kept* object;
-  explicit OwnedObject(Kept* owned) noexcept : object{owned} {}
-  ~OwnedObject() {
-    if (object != nullptr) object->destroy(object);
-  }
-};
-
 }  // namespace
 
 std::shared_ptr<GraphFunctions> require_own_capture(const StreamCall& call, const char* what) {
@@ -286,11 +249,12 @@ void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writ
     return graph->capture(call, std::move(function));
   function->operation = 0;
   function->epoch = after_all_completions;
-  const auto shared =
-      std::make_shared<FunctionOfOthers>(GraphFunctions::share(std::move(function)));
-  if (is_writer) shared->begin_writing();
+  const GraphFunctions::SharedFunction shared = GraphFunctions::share(std::move(function));
+  // The library does not see the launches: it may run as long as the graph lives.
+  if (is_writer) host_writers().begin_functions(1);
+  shared->is_writer = is_writer;
   give_to_graph(call, shared, "function");
-  call.check(backend::launch_host_func(call.handle(), run_again, shared->called.get()));
+  call.check(backend::launch_host_func(call.handle(), run_again, shared.get()));
 }
 
 void add_to_capture(const StreamCall& call, EventUse use) {
@@ -302,9 +266,9 @@ void add_to_capture(const StreamCall& call, EventUse use) {
 
 void add_to_capture(const StreamCall& call, Kept* object) {
   if (const auto graph = functions_of_capture(call)) return graph->keep(object);
-  const auto owned = std::make_shared<OwnedObject>(nullptr);
+  const auto owned = std::make_shared<OwnedObject>();
   give_to_graph(call, owned, "object");
-  owned->object = object;
+  owned->reset(object);
 }
 
 bool takes_part_in_capture(int device) noexcept try {

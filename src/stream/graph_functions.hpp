@@ -28,6 +28,12 @@ struct EventUse {
   bool records;
 };
 
+struct DestroyKept {
+  void operator()(Kept* object) const noexcept { object->destroy(object); }
+};
+/// An object that graphs keep.
+using OwnedObject = std::unique_ptr<Kept, DestroyKept>;
+
 /// The host functions of one graph, and the streams of its launches. Launches of a graph run one
 /// after the other, so the n-th run of a function belongs to the n-th launch.
 class GraphFunctions : NotCopied {
@@ -93,13 +99,10 @@ class GraphFunctions : NotCopied {
   [[nodiscard]] Run begin_run(Function& function) noexcept;
   void forget_old_launches() noexcept;
 
-  struct DestroyKept {
-    void operator()(Kept* object) const noexcept { object->destroy(object); }
-  };
   // Protects the lists while they grow: several threads may submit to streams of one capture.
   sync::Mutex capturing_;
   std::list<Function> functions_;
-  std::list<std::shared_ptr<Kept>> kept_;
+  std::list<std::shared_ptr<OwnedObject>> kept_;
   std::vector<EventUse> events_;
   SpinLock lock_;  // protects the rest
   std::uint64_t count_ = 0;

@@ -46,14 +46,7 @@ native::stream pick_internal_stream(int device) noexcept {
 }
 
 StreamRef view_internal_stream(native::stream stream, int device) {
-  const NativeStream own{stream, device, Blocking::no};
-  Slot* slot = nullptr;
-  if (wrap_handle(slot, own, Wrap::view) == Wrapped::needs_slot) {
-    Slot* const fresh = take_slot(device);
-    slot = fresh;
-    // Another thread has published a slot first.
-    if (wrap_handle(slot, own, Wrap::view) != Wrapped::published) return_slot(fresh);
-  }
+  Slot* const slot = wrap_handle({stream, device, Blocking::no}, Wrap::view).slot;
   return Access::ref(slot, slot->id.load(std::memory_order_acquire));
 }
 

@@ -130,22 +130,22 @@ void add_reference(Slot& slot, Wrap wrap) noexcept {
 
 const void* this_thread_id() noexcept { return &thread_mark; }
 
-Slot* take_slot(int device) {
+FreshSlot take_slot(int device) {
   Slot*& free = free_slots[device];
   {
     const std::lock_guard lock{slots_lock};
     if (free != nullptr) [[likely]]
-      return std::exchange(free, free->next_free);
+      return FreshSlot{std::exchange(free, free->next_free)};
   }
   SlotBatch* const fresh = new SlotBatch;
   for (Slot& each : fresh->slots) each.device = device;
   const std::lock_guard lock{slots_lock};
   fresh->next = std::exchange(batches, fresh);
   for (std::size_t i = 1; i < fresh->slots.size(); ++i) make_free(fresh->slots[i]);
-  return &fresh->slots[0];
+  return FreshSlot{&fresh->slots[0]};
 }
 
-void return_slot(Slot* slot) noexcept {
+void ReturnSlot::operator()(Slot* slot) const noexcept {
   const std::lock_guard lock{slots_lock};
   make_free(*slot);
 }
@@ -167,19 +167,18 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept {
   begin_stream(*slot, stream, true);
 }
 
-Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept {
+WrappedSlot wrap_handle(const NativeStream& stream, Wrap wrap) {
+  FreshSlot fresh = take_slot(stream.device);  // Outside the lock.
   OrphanedSlots lost;
   const std::lock_guard lock{slots_lock};
   if (Slot* const live = find_slot(stream, lost); live != nullptr) {
-    if (wrap == Wrap::take && live->owned) return Wrapped::has_owner;
+    if (wrap == Wrap::take && live->owned) return {live, Wrapped::has_owner};
     add_reference(*live, wrap);
-    slot = live;
-    return Wrapped::joined;
+    return {live, Wrapped::joined};
   }
-  if (slot == nullptr) return Wrapped::needs_slot;
-  begin_stream(*slot, stream, wrap == Wrap::take);
-  slot->viewed = wrap == Wrap::view;
-  return Wrapped::published;
+  begin_stream(*fresh, stream, wrap == Wrap::take);
+  fresh->viewed = wrap == Wrap::view;
+  return {fresh.release(), Wrapped::published};
 }
 
 bool drop_reference(Slot& slot, bool owner) noexcept {

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -127,12 +128,15 @@ struct NativeStream {
   return blocking ? Blocking::yes : Blocking::no;
 }
 
+/// Returns a slot that was never published.
+struct ReturnSlot {
+  void operator()(Slot* slot) const noexcept;
+};
+using FreshSlot = std::unique_ptr<Slot, ReturnSlot>;
 /// Reserves a free slot of the device. Its id stays 0 until it is published. Call this first, so
 /// that no later step can fail.
 /// @throws std::bad_alloc
-[[nodiscard]] Slot* take_slot(int device);
-/// Returns a slot that was never published.
-void return_slot(Slot* slot) noexcept;
+[[nodiscard]] FreshSlot take_slot(int device);
 /// Frees a slot when its last point is gone.
 void free_waiting_slot(Slot& slot) noexcept;
 /// Makes the slot of a default stream live. It is in no table, and no Stream refers to it.
@@ -142,17 +146,21 @@ void publish_default(Slot* slot) noexcept;
 void publish_created(Slot* slot, const NativeStream& stream) noexcept;
 
 enum class Wrapped {
-  joined,      ///< the handle had a slot, which `slot` now points to
-  published,   ///< the given slot is now the slot of the handle
-  needs_slot,  ///< nothing was done: call again with a slot
-  has_owner,   ///< nothing was done: a Stream owns the handle already
+  joined,     ///< the handle had a slot
+  published,  ///< the handle has a new slot
+  has_owner,  ///< nothing was done: a Stream owns the handle already
+};
+struct WrappedSlot {
+  Slot* slot;
+  Wrapped answer;
 };
 /// For a Stream that borrows the handle, for one that takes it, or for views.
 enum class Wrap : unsigned char { borrow, take, view };
-/// Finds the live slot of a handle, or else uses `slot` if it is not null. Adds a reference for a
-/// Stream. All views together share one reference; they need none if a Stream owns the handle,
-/// because they end with it.
-[[nodiscard]] Wrapped wrap_handle(Slot*& slot, const NativeStream& stream, Wrap wrap) noexcept;
+/// Finds the live slot of a handle, or publishes a new one. Adds a reference for a Stream. All
+/// views together share one reference; they need none if a Stream owns the handle, because they end
+/// with it.
+/// @throws std::bad_alloc
+[[nodiscard]] WrappedSlot wrap_handle(const NativeStream& stream, Wrap wrap);
 
 /// Removes a reference. True if the slot must be retired now: its owner has ended, or it has no
 /// owner and this was the last reference.

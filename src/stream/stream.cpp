@@ -10,6 +10,7 @@
 #include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
+#include "base/try_flag.hpp"
 #include "device/device_table.hpp"
 #include "device/partition.hpp"
 #include "stream/capture.hpp"
@@ -93,21 +94,6 @@ Slot& waitable_slot(StreamRef stream) {
   return true;
 }
 
-/// Reserves a slot before the native stream is created, so that no later step can fail. Returns the
-/// slot if it was not used.
-class SlotReservation : NotCopied {
- public:
-  explicit SlotReservation(int device) : slot_{take_slot(device)} {}
-  ~SlotReservation() {
-    if (slot_ != nullptr) return_slot(slot_);
-  }
-  [[nodiscard]] Slot* get() const noexcept { return slot_; }
-  Slot* use() noexcept { return std::exchange(slot_, nullptr); }
-
- private:
-  Slot* slot_;
-};
-
 /// Requires: the device is current.
 [[nodiscard]] NativeStream create_native(int device, const PartitionData* part, bool blocking,
                                          int priority, const char* operation) {
@@ -133,11 +119,11 @@ Slot* create_stream(Device device, const StreamOptions& options) {
   const PartitionData* const part = Access::data(options.partition);
   if (part != nullptr && part->device != device.ordinal())
     throw_error(errc::invalid_argument, operation, "the partition is of another device");
-  SlotReservation reservation{device.ordinal()};
+  FreshSlot fresh = take_slot(device.ordinal());
   const ScopedDevice on{device.ordinal(), operation};
   const NativeStream made = create_native(device.ordinal(), part, options.blocking,
                                           range.clamp(options.priority).value, operation);
-  Slot* const slot = reservation.use();
+  Slot* const slot = fresh.release();
   slot->part = part;
   publish_created(slot, made);
   if (options.name != nullptr) {
@@ -191,15 +177,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
   enter(wrapping);
   const NativeStream stream = native_stream_of(handle, device);
   if (wrap == Wrap::take) watch_main_thread();
-  Slot* slot = nullptr;
-  Wrapped answer = wrap_handle(slot, stream, wrap);
-  if (answer == Wrapped::needs_slot) {
-    SlotReservation reservation{stream.device};
-    slot = reservation.get();
-    // Another thread may have wrapped the handle meanwhile.
-    answer = wrap_handle(slot, stream, wrap);
-    if (answer == Wrapped::published) reservation.use();
-  }
+  const auto [slot, answer] = wrap_handle(stream, wrap);
   if (answer == Wrapped::has_owner)
     throw_error(errc::invalid_argument, wrapping,
                 "a Stream owns the handle already: borrow it, or release() it there first");
@@ -433,28 +411,20 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
 class WaitEvent : detail::NotCopied {
  public:
   WaitEvent(detail::Slot& slot, const char* operation)
-      : slot_{slot}, own_{!slot.wait_event_busy.exchange(true, std::memory_order_acquire)} {
-    if (own_) event_ = std::move(slot.wait_event);
-    if (event_) [[likely]]
-      return;
-    try {
+      : slot_{slot}, is_own_{slot.wait_event_busy} {
+    if (is_own_) event_ = std::move(slot.wait_event);
+    if (!event_) [[unlikely]]
       event_ = detail::take_event(slot.device, {}, operation);
-    } catch (...) {
-      if (own_) slot.wait_event_busy.store(false, std::memory_order_release);
-      throw;
-    }
   }
   ~WaitEvent() {
-    if (!own_) return;
-    slot_.wait_event = std::move(event_);
-    slot_.wait_event_busy.store(false, std::memory_order_release);
+    if (is_own_) slot_.wait_event = std::move(event_);
   }
   [[nodiscard]] native::event get() const noexcept { return event_.get(); }
 
  private:
   detail::Slot& slot_;
+  detail::TryFlag is_own_;
   detail::EventRef event_{};
-  bool own_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
+#include "base/start_thread.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
@@ -16,7 +17,6 @@
 #include <exception>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -91,12 +91,9 @@ void Watcher::start(const char* operation) {
   const std::lock_guard lock{starting_};
   if (started_) [[likely]]
     return;
-  try {
-    sync::Thread{[this] { work(); }}.detach();
-  } catch (const std::system_error&) {
+  if (!start_thread([this] { work(); }))
     throw_error(errc::out_of_memory, operation,
                 "the system has no thread to watch for the completion");
-  }
   started_ = true;
   call_at_exit([]() noexcept { watcher().stop(); });
 }

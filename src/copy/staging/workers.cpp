@@ -3,6 +3,7 @@
 
 #include "base/never_destroyed.hpp"
 #include "base/relax.hpp"
+#include "base/start_thread.hpp"
 #include "base/sync.hpp"
 
 #include <algorithm>
@@ -24,11 +25,7 @@ StagingWorkers& staging_workers() { return never_destroyed<StagingWorkers>(); }
 
 bool StagingWorkers::start(int count) noexcept {
   int started = 0;
-  try {
-    for (; started < count; ++started) sync::Thread{[this] { work(); }}.detach();
-  } catch (const std::system_error&) {  // The system has no more threads.
-  } catch (const std::bad_alloc&) {
-  }
+  while (started < count && start_thread([this] { work(); })) ++started;
   return started > 0;
 }
 

@@ -9,7 +9,7 @@ import repository
 LOCK = re.compile(r'\bstd::(?:lock_guard|unique_lock|scoped_lock)\b[^;{}()]*?(\w+)\s*[{(]([^;]*);')
 RUNTIME = re.compile(r'\b(?:backend|ccl)::(\w+)\(')
 CALL = re.compile(r'([.>]|\b(?:\w+::)+)?\b(\w+)\s*(?:<[^<>();{}]*>)?\(')
-THREAD = re.compile(r'sync::Thread\{.*?\}\.detach', re.DOTALL)  # another thread runs that
+THREAD = re.compile(r'start_thread\(\[.*?\}\)', re.DOTALL)  # another thread runs that
 # These functions of the backends answer without a call of the runtime.
 NO_CALL = {'is_not_ready', 'classify', 'error_name', 'error_text', 'forget_error', 'default_stream', 'per_thread_default_stream', 'forgets_host_functions',
            'frees_wait_for_devices', 'orders_graph_launches', 'copies_pageable_asynchronously', 'prefers_registered_pages',

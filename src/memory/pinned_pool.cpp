@@ -124,6 +124,26 @@ struct FoundMemory {
   return found;
 }
 
+/// Says how much was asked for, and what to do. `refusal` is ok if the limit is in the way.
+[[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes) {
+  const std::size_t in_use = PinnedPool::statistics().in_use;
+  char reason[200];
+  if (refusal == backend::ok) {
+    std::snprintf(reason, sizeof reason,
+                  "%zu bytes were asked for, %zu are in use, and the limit that "
+                  "PinnedPool::set_limit() has set is %zu",
+                  bytes, in_use, PinnedPool::limit());
+    throw_error(errc::out_of_memory, operation, reason);
+  }
+  if (backend::classify(refusal) != errc::out_of_memory) throw_status(refusal, operation);
+  backend::forget_error(refusal);
+  std::snprintf(reason, sizeof reason,
+                "%zu bytes were asked for, and %zu are in use: use smaller pieces, or call "
+                "Staging::trim()",
+                bytes, in_use);
+  throw_error(errc::out_of_memory, operation, reason, refusal, backend::error_name(refusal));
+}
+
 /// Allocates a new block from the runtime. Waits for a limited time if there is not enough memory.
 void* allocate_new(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
   auto block =
@@ -136,13 +156,7 @@ void* allocate_new(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
     memory = found.memory;
   }
   if (memory != nullptr) return add_block(std::move(block), memory);
-  check(refusal, operation);
-  char reason[200];
-  std::snprintf(reason, sizeof reason,
-                "%zu bytes were asked for, %zu are in use, and the limit that "
-                "PinnedPool::set_limit() has set is %zu",
-                bytes, PinnedPool::statistics().in_use, PinnedPool::limit());
-  throw_error(errc::out_of_memory, operation, reason);
+  throw_no_room(refusal, bytes);
 }
 
 }  // namespace

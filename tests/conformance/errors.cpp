@@ -175,6 +175,9 @@ TEST_F(Errors, TextsOfSizesHaveTheNumbersAndTheStream) {
       text_of([&] { DeviceBuffer<unsigned char> buffer(more, stream); });
   EXPECT_NE(device_text.find(std::to_string(more) + " bytes were asked for"), std::string::npos)
       << device_text;
+  const std::string pinned_text =
+      text_of([] { PinnedBuffer<unsigned char> buffer(std::size_t{1} << 46); });
+  EXPECT_NE(pinned_text.find("bytes were asked for"), std::string::npos) << pinned_text;
 }
 
 TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {

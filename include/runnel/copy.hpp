@@ -302,6 +302,11 @@ template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C 
           class D = detail::Absent>
 CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)",
                                A&&, B&&, C&& = {}, D&& = {});
+template <class A, class B, detail::WrongCopy<detail::Fault::scattered, A, B> C = detail::Absent,
+          class D = detail::Absent>
+CopyResult copy RUNNEL_REFUSED(
+    "the elements are not in one block: use a std::vector, not of bool, or a std::array", A&&, B&&,
+    C&& = {}, D&& = {});
 
 template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent,
           class D = detail::Absent>
@@ -312,6 +317,9 @@ void fill RUNNEL_REFUSED(
     "a temporary container ends before the fill: give it a name and keep it until the stream has "
     "passed",
     A&&, B&&, C&& = {});
+template <class To, detail::NoElementOf<To> Value>
+void fill RUNNEL_REFUSED("the value does not convert to the type of the elements", StreamRef, To&&,
+                         Value&&);
 template <class A, detail::StreamBehind<A> B, class C>
 void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, value)", A&&, B&&,
                          C&&);

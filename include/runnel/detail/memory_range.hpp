@@ -43,6 +43,13 @@ template <class R>
 concept pointer_like =
     std::is_pointer_v<std::remove_cvref_t<R>> || std::is_null_pointer_v<std::remove_cvref_t<R>>;
 
+/// A container whose elements are not in one block, as std::list and std::vector<bool>.
+template <class R>
+concept Scattered = !memory_range<R> && requires(R& range) {
+  range.begin();
+  range.size();
+};
+
 /// The first mistake in the types of a call.
 enum class Fault {
   none,
@@ -51,6 +58,7 @@ enum class Fault {
   pointer,
   temporary,
   read_only,
+  scattered,
 };
 
 template <class To>
@@ -58,7 +66,7 @@ template <class To>
   if constexpr (pointer_like<To>)
     return Fault::pointer;
   else if constexpr (!memory_range<To>)
-    return Fault::other;
+    return Scattered<To> ? Fault::scattered : Fault::other;
   else if constexpr (owning_temporary<To>)
     return Fault::temporary;
   else if constexpr (std::is_const_v<element_of<To>>)
@@ -72,7 +80,7 @@ template <class To, class From>
   if constexpr (pointer_like<To> || pointer_like<From>)
     return Fault::pointer;
   else if constexpr (!memory_range<To> || !memory_range<From>)
-    return Fault::other;
+    return Scattered<To> || Scattered<From> ? Fault::scattered : Fault::other;
   else if constexpr (owning_temporary<From>)
     return Fault::temporary;
   else if constexpr (fault_of_destination<To>() == Fault::none)
@@ -86,6 +94,8 @@ template <class From, class To>
 concept CopiedTo = fault_of_copy<To, From>() == Fault::none;
 template <class To>
 concept Filled = fault_of_destination<To>() == Fault::none;
+template <class Value, class To>
+concept NoElementOf = Filled<To> && !std::is_convertible_v<Value, element_of<To>>;
 
 // Matched by the refused overloads.
 template <class From, Fault fault, class To>

@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 #include <initializer_list>
+#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,7 +32,12 @@ struct OwnView {
 };
 [[maybe_unused]] void copies(StreamRef s, DeviceBuffer<int>& d, std::vector<int>& v, int* p,
                              const void* q, std::string& text) {
-  copy(d, v, s);        // error: the stream comes first
+  copy(d, v, s);  // error: the stream comes first
+  std::vector<bool> bits(5);
+  std::list<int> list(5);
+  copy(s, d, bits);     // error: the elements are not in one block
+  copy(d, list);        // error: the elements are not in one block
+  fill(s, d, "1");      // error: the value does not convert to the type of the elements
   copy(s, p, p);        // error: write copy_bytes(stream, to, from, bytes)
   copy(s, p, p, 12);    // error: write copy_bytes(stream, to, from, bytes)
   copy(s, d, p);        // error: write copy_bytes(stream, to, from, bytes)

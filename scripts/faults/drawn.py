@@ -24,7 +24,7 @@ SLOW = 'BlockedFunctions.*:MissingWait.*:Stress.*:QueueBound.*:Staging.*'
 RUNS = (('NoDevice.*', '0', None), ('OverlapInLittleMemory.*', '1', '64'), ('*-' + SLOW, '1', None), ('*Two*:MultiDevice.*', '2', None),
         (SLOW, '1', None))
 # Reusing memory is the work of the host backend, and of the runtime on other devices.
-RUNS_BY_BACKEND = {'host': (('MemoryReuse.*:DeviceMemory.*', '1', '256'), *RUNS), 'cuda': RUNS}
+RUNS_BY_BACKEND = {'host': (('MemoryReuse.*:DeviceMemory.*:RecordedUses.*', '1', '256'), *RUNS), 'cuda': RUNS}
 
 
 # draw

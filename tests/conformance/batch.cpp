@@ -100,8 +100,7 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   EXPECT_EQ(refused({memory.data(), memory.data() + 1, 8}), errc::invalid_argument);
   std::vector<int> ordinary(100);
   const std::vector<CopyOperation> with_ordinary{fine, copy_operation(memory, ordinary)};
-  EXPECT_EQ(code_of([&] { return copy_batch(stream, with_ordinary, {Pageable::refuse}); }),
-            errc::not_permitted);
+  EXPECT_ERROR(not_permitted, copy_batch(stream, with_ordinary, {Pageable::refuse}));
   try {
     copy_batch(stream, with_ordinary, {Pageable::refuse});
     ADD_FAILURE() << "was not refused";
@@ -114,7 +113,7 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   stream.synchronize();
   EXPECT_EQ(memory[0], 1);
   const std::vector<int> shorter(99);
-  EXPECT_EQ(code_of([&] { return copy_operation(memory, shorter); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, copy_operation(memory, shorter));
 }
 
 TEST_F(Batch, CopiesNoneOrOneOperation) {

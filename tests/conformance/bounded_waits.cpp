@@ -156,8 +156,8 @@ TEST_F(SynchronizeFor, EightThreadsWaitForOneDevice) {
 }
 
 TEST_F(SynchronizeFor, AnUnknownDeviceIsRefused) {
-  EXPECT_EQ(code_of([] { return Device{1000}.synchronize_for(1s); }), errc::invalid_device);
-  EXPECT_EQ(code_of([] { return Device{-1}.synchronize_for(1s); }), errc::invalid_device);
+  EXPECT_ERROR(invalid_device, Device{1000}.synchronize_for(1s));
+  EXPECT_ERROR(invalid_device, Device{-1}.synchronize_for(1s));
 }
 
 TEST_F(SynchronizeForTwo, AnotherDevicesWorkIsNotAwaited) {
@@ -198,7 +198,7 @@ TEST_F(AcquireFor, TimesOutWhileAllStreamsAreLeased) {
   ASSERT_TRUE(next);
   EXPECT_EQ(*next, first_leased);
   StreamPool moved{std::move(pool)};
-  EXPECT_EQ(code_of([&] { return pool.acquire_for(1s); }), errc::invalid_handle);  // NOLINT
+  EXPECT_ERROR(invalid_handle, pool.acquire_for(1s));  // NOLINT
 }
 
 }  // namespace

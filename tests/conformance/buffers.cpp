@@ -107,7 +107,7 @@ TEST_F(Buffers, AnElementIsNotReadInACapture) {
   const Stream stream;
   DeviceBuffer<int> buffer{4, stream};
   const Graph graph = capture(stream, [&] {
-    EXPECT_EQ(code_of([&] { return get(stream, buffer, 1); }), errc::capture);
+    EXPECT_ERROR(capture, get(stream, buffer, 1));
     fill(stream, buffer, 5);
   });
   EXPECT_EQ(graph.node_count(), 1U) << "the copy of the element is in the graph";
@@ -129,7 +129,7 @@ TEST_F(Buffers, ARefusedResizeChangesNothing) {
   DeviceBuffer<int> buffer{3, stream};
   fill(stream, buffer, 9);
   const int* const place = buffer.data();
-  EXPECT_EQ(code_of([&] { return buffer.resize(SIZE_MAX / 2), 0; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, buffer.resize(SIZE_MAX / 2));
   EXPECT_EQ(buffer.data(), place);
   EXPECT_EQ(read(stream, buffer), std::vector<int>(3, 9));
 }
@@ -178,9 +178,9 @@ TEST_F(Buffers, SingleElementsAreSetAndRead) {
   std::vector<short> host(2);
   set(stream, host, 1, 12);
   EXPECT_EQ(get(stream, host, 1), 12);
-  EXPECT_EQ(code_of([&] { return set(stream, buffer, 3, 1), 0; }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return get(stream, buffer, 3); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return get(stream, DeviceSpan<int>{}, 0); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, set(stream, buffer, 3, 1));
+  EXPECT_ERROR(invalid_argument, get(stream, buffer, 3));
+  EXPECT_ERROR(invalid_argument, get(stream, DeviceSpan<int>{}, 0));
 }
 
 TEST_F(Buffers, AnElementIsReadAfterEarlierWork) {
@@ -215,8 +215,7 @@ TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
     former.synchronize();
     latter.synchronize();
   }
-  EXPECT_EQ(std::count(result.begin(), result.end(), 5),
-            static_cast<std::ptrdiff_t>(result.size()));
+  EXPECT_EQ(others(result, 5), 0);
 }
 
 TEST_F(Buffers, TheStreamMayChangeBackAndForth) {
@@ -245,7 +244,7 @@ TEST_F(Buffers, ABufferOutlivesItsStreamByAnotherOne) {
     fill(first, buffer, 8);
     next.wait_stream(first);
   }
-  EXPECT_EQ(code_of([&] { return buffer.resize(8), 0; }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, buffer.resize(8));
   buffer.set_stream(next);
   buffer.resize(8);
   EXPECT_EQ(get(next, buffer, 3), 8);
@@ -254,7 +253,7 @@ TEST_F(Buffers, ABufferOutlivesItsStreamByAnotherOne) {
 TEST_F(BuffersTwo, AStreamOfAnotherDeviceIsRefused) {
   Stream here{Device{0}}, there{Device{1}};
   DeviceBuffer<int> buffer{4, here};
-  EXPECT_EQ(code_of([&] { return buffer.set_stream(there), 0; }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, buffer.set_stream(there));
   EXPECT_EQ(buffer.stream(), here);
 }
 
@@ -296,11 +295,11 @@ TEST_F(Buffers, PartsOfSpansAndBuffersAreAsOfAStdSpan) {
   EXPECT_TRUE(is_part(constant.subspan(2, 5), data + 2, 5));
   EXPECT_TRUE(is_part(constant.first(4), data, 4) && is_part(constant.last(4), data + 6, 4));
   EXPECT_TRUE(DeviceBuffer<int>{}.first(0).empty() && DeviceSpan<int>{}.last(0).empty());
-  EXPECT_EQ(code_of([&] { return all.first(11); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return all.last(11); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return buffer.subspan(11); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return constant.subspan(2, 9); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return buffer.first(11); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, all.first(11));
+  EXPECT_ERROR(invalid_argument, all.last(11));
+  EXPECT_ERROR(invalid_argument, buffer.subspan(11));
+  EXPECT_ERROR(invalid_argument, constant.subspan(2, 9));
+  EXPECT_ERROR(invalid_argument, buffer.first(11));
   EXPECT_NE(
       text_of([&] { static_cast<void>(constant.last(11)); }).find("the part ends beyond the span"),
       std::string::npos);

@@ -143,7 +143,7 @@ TEST_F(CallbacksTwo, HostFunctionsFindTheFirstDeviceCurrent) {
     auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
     stream.launch_host_func([&, guard] {
       if (current_stream() != standard) ++wrong;
-      EXPECT_EQ(code_of([&] { there.use(); }), errc::not_permitted);
+      EXPECT_ERROR(not_permitted, there.use());
       guard->reset();  // it restores the second device
     });
     stream.synchronize();

@@ -129,10 +129,9 @@ TEST_F(Coroutines, CoAwaitThrowsTheErrorOfARefusedWait) {
     const Stream stream;
     view = stream;
   }
-  EXPECT_EQ(code_of([&] { wait_for(view).get(); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, wait_for(view).get());
   Stream stream;
-  const Graph graph =
-      capture(stream, [&] { EXPECT_EQ(code_of([&] { wait_for(stream).get(); }), errc::capture); });
+  const Graph graph = capture(stream, [&] { EXPECT_ERROR(capture, wait_for(stream).get()); });
 }
 
 Task wait_on(StreamRef stream, Executor executor, std::thread::id& resumed) {

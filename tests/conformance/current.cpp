@@ -187,7 +187,7 @@ TEST_F(Current, ARefusedResetLeavesTheGuardAsItWas) {
   const StreamGuard outer{a};
   {
     StreamGuard with{b};
-    EXPECT_EQ(code_of([&] { with.reset(stale); }), errc::invalid_handle);
+    EXPECT_ERROR(invalid_handle, with.reset(stale));
     EXPECT_EQ(current_stream(), b);
   }
   EXPECT_EQ(current_stream(), a);
@@ -452,7 +452,7 @@ TEST_F(Current, AContextWithAThreadsDefaultStreamIsForThatThread) {
     }
     on_thread([&] {
       const StreamRef found = current_stream();
-      EXPECT_EQ(code_of([&] { const StreamContext::Guard carried{here}; }), errc::invalid_argument);
+      EXPECT_ERROR(invalid_argument, StreamContext::Guard{here});
       EXPECT_EQ(current_stream(), found);
     });
   });
@@ -483,8 +483,7 @@ TEST_F(Current, IsSetWithoutUse) {
   }
   EXPECT_EQ(current_stream(), before) << "a stream that was destroyed is not current";
   Stream gone, taken{std::move(gone)};
-  EXPECT_EQ(code_of([&] { return set_current_stream(gone), 0; }),
-            errc::invalid_handle);  // NOLINT: this is what is tested
+  EXPECT_ERROR(invalid_handle, set_current_stream(gone));  // NOLINT: this is what is tested
 }
 
 TEST_F(CurrentTwo, ADevicesStreamIsSetWithoutSwitchingDevice) {

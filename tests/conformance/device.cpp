@@ -30,20 +30,20 @@ TEST(NoDevice, CountStaysZeroAfterAFailure) {
 
 TEST(NoDevice, EveryOtherCallThrowsNoDevice) {
   if (Device::count() != 0) GTEST_SKIP() << "there is a device";
-  EXPECT_EQ(code_of([] { return Device::current(); }), errc::no_device);
-  EXPECT_EQ(code_of([] { Device{0}.use(); }), errc::no_device);
-  EXPECT_EQ(code_of([] { return Device{0}.name(); }), errc::no_device);
-  EXPECT_EQ(code_of([] { return Device{0}.memory_info(); }), errc::no_device);
-  EXPECT_EQ(code_of([] { return Device{0}.priority_range(); }), errc::no_device);
-  EXPECT_EQ(code_of([] { return Device{0}.default_stream(); }), errc::no_device);
-  EXPECT_EQ(code_of([] { return StreamRef::per_thread_default(Device{0}); }), errc::no_device);
-  EXPECT_EQ(code_of([] { return current_stream(); }), errc::no_device);
-  EXPECT_EQ(code_of([] { DeviceGuard with{Device{0}}; }), errc::no_device);
+  EXPECT_ERROR(no_device, Device::current());
+  EXPECT_ERROR(no_device, Device{0}.use());
+  EXPECT_ERROR(no_device, Device{0}.name());
+  EXPECT_ERROR(no_device, Device{0}.memory_info());
+  EXPECT_ERROR(no_device, Device{0}.priority_range());
+  EXPECT_ERROR(no_device, Device{0}.default_stream());
+  EXPECT_ERROR(no_device, StreamRef::per_thread_default(Device{0}));
+  EXPECT_ERROR(no_device, current_stream());
+  EXPECT_ERROR(no_device, DeviceGuard{Device{0}});
   EXPECT_EQ(code_of([] { Stream stream; }), errc::no_device);
-  EXPECT_EQ(code_of([] { Stream stream{Device{0}}; }), errc::no_device);
-  EXPECT_EQ(code_of([] { StreamPool pool{Device{0}}; }), errc::no_device);
-  EXPECT_EQ(code_of([] { PinnedBuffer<int> buffer{1}; }), errc::no_device);
-  EXPECT_EQ(code_of([] { DeviceBuffer<int> buffer{1}; }), errc::no_device);
+  EXPECT_ERROR(no_device, Stream{Device{0}});
+  EXPECT_ERROR(no_device, StreamPool{Device{0}});
+  EXPECT_ERROR(no_device, PinnedBuffer<int>{1});
+  EXPECT_ERROR(no_device, DeviceBuffer<int>{1});
 }
 
 TEST_F(Devices, UseMakesADeviceCurrent) {
@@ -58,9 +58,9 @@ TEST_F(Devices, UnknownOrdinalsAreRefusedAndChangeNothing) {
   const Device before = device();
   for (const int ordinal : {-1, Device::count(), INT_MAX, INT_MIN}) {
     const Device unknown{ordinal};
-    EXPECT_EQ(code_of([&] { unknown.use(); }), errc::invalid_device) << ordinal;
-    EXPECT_EQ(code_of([&] { DeviceGuard with{unknown}; }), errc::invalid_device) << ordinal;
-    EXPECT_EQ(code_of([&] { Stream stream{unknown}; }), errc::invalid_device) << ordinal;
+    EXPECT_ERROR(invalid_device, unknown.use()) << ordinal;
+    EXPECT_ERROR(invalid_device, DeviceGuard{unknown}) << ordinal;
+    EXPECT_ERROR(invalid_device, Stream{unknown}) << ordinal;
     EXPECT_EQ(Device::current(), before) << ordinal;
   }
 }
@@ -190,7 +190,7 @@ TEST_F(Devices, ADeviceIsFoundByItsUuid) {
     EXPECT_EQ(Device::from_uuid("GPU-" + uuid), Device{i});
   }
   for (const char* const unknown : {"", "GPU-", "ffffffff-ffff-ffff-ffff-ffffffffffff"})
-    EXPECT_EQ(code_of([&] { return Device::from_uuid(unknown); }), errc::invalid_device);
+    EXPECT_ERROR(invalid_device, Device::from_uuid(unknown));
 }
 
 TEST_F(Devices, ADeviceIsFoundByItsPlaceOnTheBus) {
@@ -208,14 +208,14 @@ TEST_F(Devices, ADeviceIsFoundByItsPlaceOnTheBus) {
     }
   }
   for (const char* const unknown : {"", "0000:", "ffff:ff:1f.7"})
-    EXPECT_EQ(code_of([&] { return Device::from_pci_bus_id(unknown); }), errc::invalid_device);
+    EXPECT_ERROR(invalid_device, Device::from_pci_bus_id(unknown));
 }
 
 TEST_F(Devices, ADeviceSaysHowTheHostWaits) {
   const HostWait before = device().host_wait();
   for (const HostWait wait : {HostWait::spin, HostWait::yield, HostWait::block}) {
     if (streams_are_threads()) {
-      EXPECT_EQ(code_of([&] { return device().set_host_wait(wait), 0; }), errc::not_supported);
+      EXPECT_ERROR(not_supported, device().set_host_wait(wait));
       continue;
     }
     device().set_host_wait(wait);

@@ -534,9 +534,9 @@ TEST_F(Hooks, MovesAndMovedFromStreamsAreNotReported) {
   Stream stream;
   set_hook(remember);
   const Stream moved{std::move(stream)};
-  EXPECT_EQ(code_of([&] { stream.launch_host_func([] {}); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { stream.synchronize(); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { return DeviceBuffer<int>{1, stream}; }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, stream.launch_host_func([] {}));
+  EXPECT_ERROR(invalid_handle, stream.synchronize());
+  EXPECT_ERROR(invalid_handle, DeviceBuffer<int>{1, stream});
   EXPECT_TRUE(told.empty());
   expect_told_of(moved);
 }
@@ -544,10 +544,9 @@ TEST_F(Hooks, MovesAndMovedFromStreamsAreNotReported) {
 TEST_F(Hooks, AFailedCallIsReported) {
   Stream stream;
   set_hook(remember);
-  EXPECT_EQ(code_of([&] { return DeviceBuffer<char>{std::size_t{1} << 60, stream}; }),
-            errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, DeviceBuffer<char>{std::size_t{1} << 60, stream});
   // refused before anything is enqueued
-  EXPECT_EQ(code_of([&] { copy_bytes(stream, nullptr, nullptr, 8); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, copy_bytes(stream, nullptr, nullptr, 8));
   set_hook(nullptr);
   EXPECT_TRUE(pair(HookKind::allocation).failed);
   EXPECT_TRUE(all(HookKind::copy).empty());
@@ -561,11 +560,9 @@ TEST_F(Hooks, RefusedCopiesAndFillsAreNotReported) {
   std::vector<Triple> pageable(100);
   DeviceBuffer<Triple> on_device{100, stream};
   set_hook(remember);
-  EXPECT_EQ(code_of([&] { copy(stream, on_device, pageable, {Pageable::refuse}); }),
-            errc::not_permitted);
-  const Graph graph = capture(stream, [&] {
-    EXPECT_EQ(code_of([&] { fill(stream, on_device, Triple{1, 2, 3}); }), errc::capture);
-  });
+  EXPECT_ERROR(not_permitted, copy(stream, on_device, pageable, {Pageable::refuse}));
+  const Graph graph =
+      capture(stream, [&] { EXPECT_ERROR(capture, fill(stream, on_device, Triple{1, 2, 3})); });
   set_hook(nullptr);
   EXPECT_TRUE(all(HookKind::copy).empty());
   EXPECT_TRUE(all(HookKind::fill).empty());

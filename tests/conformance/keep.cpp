@@ -131,8 +131,8 @@ TEST_F(Keep, AfterARefusalTheObjectIsTheCallers) {
   {
     Watched object{seen};
     std::vector<int> values(10, 1);
-    EXPECT_EQ(code_of([&] { keep(ended, std::move(object)); }), errc::invalid_handle);
-    EXPECT_EQ(code_of([&] { keep(ended, std::move(values)); }), errc::invalid_handle);
+    EXPECT_ERROR(invalid_handle, keep(ended, std::move(object)));
+    EXPECT_ERROR(invalid_handle, keep(ended, std::move(values)));
     EXPECT_EQ(object.seen, &seen);
     EXPECT_EQ(values.size(), 10U);
     EXPECT_FALSE(seen.ended);
@@ -280,8 +280,7 @@ TEST_F(Keep, ARefusedCopyLeavesTheVectorAlone) {
   const Stream stream;
   DeviceBuffer<int> there{9, stream};
   std::vector<int> source(10, 3);
-  EXPECT_EQ(code_of([&] { return copy(stream, there, std::move(source)); }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, copy(stream, there, std::move(source)));
   EXPECT_EQ(source, std::vector<int>(10, 3));
   stream.synchronize();
 }

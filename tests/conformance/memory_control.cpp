@@ -46,14 +46,14 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
       EXPECT_NE(std::string{dynamic_cast<const Error&>(refused).what()}.find("set_limit"),
                 std::string::npos);
     }
-    EXPECT_EQ(code_of([&] { return resource.allocate(stream, 1); }), errc::out_of_memory);
+    EXPECT_ERROR(out_of_memory, resource.allocate(stream, 1));
     EXPECT_EQ(resource.statistics().in_use, used + size);
     resource.set_limit(0);
     fill_bytes(stream, const_cast<unsigned char*>(exact.data()), 1, size);  // what is in use stays
     resource.set_limit(used + size);
   }
   EXPECT_EQ(code_of([&] { const Buffer again{size, stream}; }), nothing_thrown);
-  EXPECT_EQ(code_of([&] { const Buffer most{unlimited, stream}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{unlimited, stream});
   stream.synchronize();
 }
 
@@ -129,7 +129,7 @@ TEST_F(MemoryControl, PeaksCanBeReset) {
     const PinnedBuffer<char> buffer{4096};
   }
   EXPECT_EQ(PinnedPool::statistics().peak, in_use + 4096);
-  EXPECT_EQ(code_of([] { DeviceResource{Device{1000}}.reset_peak(); }), errc::invalid_device);
+  EXPECT_ERROR(invalid_device, DeviceResource{Device{1000}}.reset_peak());
 }
 
 TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
@@ -137,7 +137,7 @@ TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
   const DeviceResource resource{device()};
   const Buffer buffer{size, stream};
   if (!device().has_memory_pools()) {
-    EXPECT_EQ(code_of([&] { return resource.reserved(); }), errc::not_supported);
+    EXPECT_ERROR(not_supported, resource.reserved());
     return;
   }
   EXPECT_GE(resource.reserved(), size);
@@ -145,9 +145,9 @@ TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
 
 TEST_F(MemoryControl, LimitsAndPeaksOfNoDeviceAreRefused) {
   const DeviceResource nowhere{Device{1000}};
-  EXPECT_EQ(code_of([&] { nowhere.set_limit(1); }), errc::invalid_device);
-  EXPECT_EQ(code_of([&] { return nowhere.limit(); }), errc::invalid_device);
-  EXPECT_EQ(code_of([&] { return nowhere.reserved(); }), errc::invalid_device);
+  EXPECT_ERROR(invalid_device, nowhere.set_limit(1));
+  EXPECT_ERROR(invalid_device, nowhere.limit());
+  EXPECT_ERROR(invalid_device, nowhere.reserved());
 }
 
 /// Managed memory, or nothing if the device has none.
@@ -184,19 +184,17 @@ TEST_F(MemoryControl, PrefetchAndAdviceRefuseOtherMemoryAndPlaces) {
   const Stream stream;
   const Buffer buffer{16, stream};
   std::vector<int> pageable(16);
-  EXPECT_EQ(code_of([&] { prefetch(stream, buffer, device()); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, device()); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, device()); }),
-            errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { prefetch_bytes(stream, nullptr, 1, device()); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, Device{1000}); }), errc::invalid_device);
-  EXPECT_EQ(code_of([&] { prefetch(stream, pageable, Device{-1}); }), errc::invalid_device)
+  EXPECT_ERROR(invalid_argument, prefetch(stream, buffer, device()));
+  EXPECT_ERROR(invalid_argument, prefetch(stream, pageable, device()));
+  EXPECT_ERROR(invalid_argument, advise(pageable, MemoryAdvice::mostly_read, device()));
+  EXPECT_ERROR(invalid_argument, prefetch_bytes(stream, nullptr, 1, device()));
+  EXPECT_ERROR(invalid_device, prefetch(stream, pageable, Device{1000}));
+  EXPECT_ERROR(invalid_device, prefetch(stream, pageable, Device{-1}))
       << "not the host by accident";
-  EXPECT_EQ(code_of([&] { advise(pageable, MemoryAdvice::mostly_read, Device{1000}); }),
-            errc::invalid_device);
+  EXPECT_ERROR(invalid_device, advise(pageable, MemoryAdvice::mostly_read, Device{1000}));
   Stream moved;
   const Stream taken{std::move(moved)};
-  EXPECT_EQ(code_of([&] { prefetch_bytes(moved, nullptr, 0, device()); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, prefetch_bytes(moved, nullptr, 0, device()));
 }
 
 TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
@@ -205,7 +203,7 @@ TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
   if (!memory) GTEST_SKIP() << "the device has no managed memory";
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([] {});
-    EXPECT_EQ(code_of([&] { prefetch(stream, *memory, device()); }), errc::capture);
+    EXPECT_ERROR(capture, prefetch(stream, *memory, device()));
     EXPECT_EQ(code_of([&] { advise(*memory, MemoryAdvice::mostly_read, device()); }),
               nothing_thrown);
     stream.launch_host_func([] {});
@@ -293,15 +291,10 @@ TEST_F(MemoryControl, PitchedFormsTakeTheCurrentStreamAndAPolicy) {
   EXPECT_EQ(result[10], 1);
   copy_2d(memory.data(), 20, source.data(), 20, 10, 30, {Pageable::stage});
   copy_3d(result.data(), {20, 200}, memory.data(), {20, 200}, {10, 10, 3}, {Pageable::block});
-  EXPECT_EQ(code_of([&] {
-              return copy_2d(memory.data(), 20, source.data(), 20, 10, 30, {Pageable::refuse});
-            }),
-            errc::not_permitted);
-  EXPECT_EQ(code_of([&] {
-              return copy_3d(memory.data(), {20, 200}, source.data(), {20, 200}, {10, 10, 3},
-                             {Pageable::refuse});
-            }),
-            errc::not_permitted);
+  EXPECT_ERROR(not_permitted,
+               copy_2d(memory.data(), 20, source.data(), 20, 10, 30, {Pageable::refuse}));
+  EXPECT_ERROR(not_permitted, copy_3d(memory.data(), {20, 200}, source.data(), {20, 200},
+                                      {10, 10, 3}, {Pageable::refuse}));
   stream.synchronize();
   EXPECT_TRUE(std::equal(source.begin() + 580, source.begin() + 590, result.begin() + 580));
 }
@@ -309,7 +302,7 @@ TEST_F(MemoryControl, PitchedFormsTakeTheCurrentStreamAndAPolicy) {
 TEST_F(MemoryControlTwo, EachDeviceHasItsOwnLimit) {
   const Limit limit{DeviceResource{first}, 0};
   const Stream one{first}, two{second};
-  EXPECT_EQ(code_of([&] { const Buffer buffer{1, one}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{1, one});
   EXPECT_EQ(code_of([&] { const Buffer buffer{1, two}; }), nothing_thrown);
 }
 

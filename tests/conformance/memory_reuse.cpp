@@ -92,8 +92,8 @@ TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
     const Buffer buffer{percent(60), stream};
   }
   const Buffer next{percent(60), stream};
-  EXPECT_EQ(code_of([&] { const Buffer more{percent(60), stream}; }), errc::out_of_memory);
-  EXPECT_EQ(code_of([&] { const Buffer more{percent(60), other}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{percent(60), stream});
+  EXPECT_ERROR(out_of_memory, Buffer{percent(60), other});
   EXPECT_TRUE(runs(other)) << "a refused allocation made the stream wait for a free";
   gate.open();
   stream.synchronize();
@@ -122,7 +122,7 @@ TEST_F(MemoryReuse, TheRestOfAPendingFreeIsReusedOnlyOnce) {
     const Buffer buffer{percent(60), stream};
   }
   const Buffer next{percent(60), stream};  // takes what is free, and a third of the buffer
-  EXPECT_EQ(code_of([&] { const Buffer more{percent(50), stream}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{percent(50), stream});
   const Buffer rest{percent(30), stream};
   gate.open();
   stream.synchronize();
@@ -224,13 +224,13 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
 
 TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
   const Stream stream;
-  EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{total_ + 1, stream});
   Gate gate;
   gate.close_on(stream);
   {
     const Buffer buffer{percent(90), stream};
   }
-  EXPECT_EQ(code_of([&] { const Buffer buffer{total_ + 1, stream}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{total_ + 1, stream});
   gate.open();
   stream.synchronize();
 }

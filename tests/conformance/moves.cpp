@@ -113,7 +113,7 @@ TEST_F(Moves, EveryMemberOfAMovedFromStreamThrows) {
   Stream stream;
   Stream moved{std::move(stream)};
   expect_all_throw(stream, moved);
-  EXPECT_EQ(code_of([&] { static_cast<void>(stream.release()); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, stream.release());
   EXPECT_TRUE(runs(moved));
 }
 
@@ -140,15 +140,15 @@ TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
 template <class E>
 void expect_all_members_throw(E& event, StreamRef stream) {
   EXPECT_FALSE(event.is_valid());
-  EXPECT_EQ(code_of([&] { event.record(stream); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { stream.record_event(event); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { stream.wait_event(event); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { return event.query(); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { event.synchronize(); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { return event.synchronize_for(patience); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { return event.native(); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { return event.device(); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { return event.release(); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, event.record(stream));
+  EXPECT_ERROR(invalid_handle, stream.record_event(event));
+  EXPECT_ERROR(invalid_handle, stream.wait_event(event));
+  EXPECT_ERROR(invalid_handle, event.query());
+  EXPECT_ERROR(invalid_handle, event.synchronize());
+  EXPECT_ERROR(invalid_handle, event.synchronize_for(patience));
+  EXPECT_ERROR(invalid_handle, event.native());
+  EXPECT_ERROR(invalid_handle, event.device());
+  EXPECT_ERROR(invalid_handle, event.release());
 }
 
 TEST_F(Moves, EveryMemberOfAMovedFromEventThrows) {
@@ -160,8 +160,8 @@ TEST_F(Moves, EveryMemberOfAMovedFromEventThrows) {
   expect_all_members_throw(event, stream);
   expect_all_members_throw(timed, stream);
   moved_timed.synchronize();
-  EXPECT_EQ(code_of([&] { return timed - moved_timed; }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { return moved_timed - timed; }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, timed - moved_timed);
+  EXPECT_ERROR(invalid_handle, moved_timed - timed);
 }
 
 TEST_F(Moves, AMovedFromObjectCanBeAssignedTo) {

@@ -136,9 +136,8 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
     const auto two = pool.acquire();
   }
   EXPECT_TRUE(same()) << "pool";
-  EXPECT_EQ(code_of([&] { copy_bytes(stream, nullptr, host.data(), 4); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { DeviceBuffer<char> too_large{SIZE_MAX / 2, stream}; }),
-            errc::out_of_memory);
+  EXPECT_ERROR(invalid_argument, copy_bytes(stream, nullptr, host.data(), 4));
+  EXPECT_ERROR(out_of_memory, DeviceBuffer<char>{SIZE_MAX / 2, stream});
   EXPECT_TRUE(same()) << "refusals";
   {
     const Stream dies = std::move(stream);

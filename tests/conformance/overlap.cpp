@@ -19,7 +19,7 @@
 namespace {
 
 using namespace runnel;
-using conformance::code_of, conformance::text_of;
+using conformance::code_of, conformance::others, conformance::text_of;
 using conformance::Conformance;
 using conformance::eventually;
 using conformance::nothing_thrown;
@@ -310,8 +310,7 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
     EXPECT_EQ(streamed, expected);
 
     Numbers small(expected.size() - 1);
-    EXPECT_EQ(code_of([&] { overlap(in, filtered(small), options, first_few); }),
-              errc::invalid_argument);
+    EXPECT_ERROR(invalid_argument, overlap(in, filtered(small), options, first_few));
   }
   table[1] = 101;
   Numbers out(in.size());
@@ -520,8 +519,8 @@ TEST_P(OverlapStrategies, GoOnWhereAFunctionReadsOrWritesAPart) {
   const OverlapResult result = overlap(source, sink(5), options, same);
   EXPECT_EQ(out, in);
   EXPECT_EQ(result.written, in.size());
-  EXPECT_EQ(code_of([&] { overlap(in, sink(0), options, same); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(in, sink(-1), options, same); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, overlap(in, sink(0), options, same));
+  EXPECT_ERROR(invalid_argument, overlap(in, sink(-1), options, same));
 }
 
 TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
@@ -532,13 +531,9 @@ TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
               overlap(in, out, {.chunk = 100, .strategy = GetParam()}, same);
             }),
             errc::not_permitted);
-  EXPECT_EQ(code_of([&] {
-              overlap(in, out, {.chunk = 100, .strategy = GetParam()},
-                      [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
-                        copy(stream, y, x.subspan(1));
-                      });
-            }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, overlap(in, out, {.chunk = 100, .strategy = GetParam()},
+                                         [](StreamRef stream, DeviceSpan<const int> x,
+                                            DeviceSpan<int> y) { copy(stream, y, x.subspan(1)); }));
 }
 
 /// Memory from mmap(), so that the test can change the permissions of a page.
@@ -753,13 +748,10 @@ TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   EXPECT_TRUE(refused(out, out, {.halo = 1}));
   EXPECT_TRUE(refused(out, filtered(out)));
   EXPECT_TRUE(refused(from_source<int>([](std::span<int> to) { return to.size(); }, 0), no_output));
-  EXPECT_EQ(code_of([&] { overlap(in, out, {.devices = {Device{1000}}}, never); }),
-            errc::invalid_device);
+  EXPECT_ERROR(invalid_device, overlap(in, out, {.devices = {Device{1000}}}, never));
   constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
-  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge / 8}, never); }),
-            errc::out_of_memory);
-  EXPECT_EQ(code_of([&] { overlap(counting(1), no_output, {.chunk = huge}, never); }),
-            errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, overlap(counting(1), no_output, {.chunk = huge / 8}, never));
+  EXPECT_ERROR(out_of_memory, overlap(counting(1), no_output, {.chunk = huge}, never));
   EXPECT_THROW(overlap(counting(1), no_output, {.chunk = 1000, .in_flight = huge}, never),
                std::bad_alloc);
 }
@@ -794,25 +786,18 @@ TEST_F(Overlap, ARefusedDeviceIsNamedInItsOwnWords) {
 TEST_F(Overlap, RefusesSourcesThatReturnWrongCounts) {
   const Numbers in = numbered(100);
   const auto nothing = [](StreamRef, auto...) {};
-  EXPECT_EQ(code_of([&] {
-              overlap(from_source<int>([](std::span<int> to) { return to.size() + 1; }), no_output,
-                      {.chunk = 10}, nothing);
-            }),
-            errc::invalid_argument);
-  EXPECT_EQ(code_of([&] {
-              overlap(from_source<int>([](std::span<int>) { return std::size_t{3}; }, 2), no_output,
-                      {.chunk = 10}, nothing);
-            }),
-            errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { overlap(zipped(in, counting(99)), no_output, {.chunk = 10}, nothing); }),
-            errc::invalid_argument);
-  EXPECT_EQ(code_of([&] {
-              overlap(zipped(counting(25), counting(24)), no_output, {.chunk = 10}, nothing);
-            }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument,
+               overlap(from_source<int>([](std::span<int> to) { return to.size() + 1; }), no_output,
+                       {.chunk = 10}, nothing));
+  EXPECT_ERROR(invalid_argument,
+               overlap(from_source<int>([](std::span<int>) { return std::size_t{3}; }, 2),
+                       no_output, {.chunk = 10}, nothing));
+  EXPECT_ERROR(invalid_argument,
+               overlap(zipped(in, counting(99)), no_output, {.chunk = 10}, nothing));
+  EXPECT_ERROR(invalid_argument,
+               overlap(zipped(counting(25), counting(24)), no_output, {.chunk = 10}, nothing));
   Numbers small(99);
-  EXPECT_EQ(code_of([&] { overlap(counting(100), small, {.chunk = 10}, same); }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, overlap(counting(100), small, {.chunk = 10}, same));
   EXPECT_EQ(code_of([&] {
               overlap(zipped(counting(25), counting(25)), no_output, {.chunk = 10}, nothing);
             }),
@@ -843,8 +828,8 @@ TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
   EXPECT_THROW(failing(used_up), OverlapError);
   EXPECT_THROW(failing(used_up), std::exception);
   EXPECT_THROW(failing(on_the_host), OverlapError);
-  EXPECT_EQ(code_of([&] { failing(used_up); }), errc::out_of_memory);
-  EXPECT_EQ(code_of([&] { failing(on_the_host); }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, failing(used_up));
+  EXPECT_ERROR(out_of_memory, failing(on_the_host));
   try {
     failing(used_up);
   } catch (const std::bad_alloc& error) {
@@ -963,7 +948,7 @@ TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
   overlap(all, all, [](StreamRef stream, DeviceSpan<const char>, DeviceSpan<char> out) {
     fill(stream, out, 'x');
   });
-  EXPECT_EQ(std::count(all.begin(), all.end(), 'x'), static_cast<std::ptrdiff_t>(all.size()));
+  EXPECT_EQ(others(all, 'x'), 0);
 
   std::size_t left = 3 * memory, written = 0;
   bool right = true;

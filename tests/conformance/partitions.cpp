@@ -21,7 +21,7 @@ using NoPartitions = Conformance;
 
 TEST_F(NoPartitions, ADeviceWithoutPartitionsRefuses) {
   if (device().has_partitions()) GTEST_SKIP() << "the device can be divided";
-  EXPECT_EQ(code_of([&] { return partition(device(), 1); }), errc::not_supported);
+  EXPECT_ERROR(not_supported, partition(device(), 1));
 }
 
 TEST_F(NoPartitions, AStreamWithoutAPartHasAllMultiprocessors) {
@@ -30,7 +30,7 @@ TEST_F(NoPartitions, AStreamWithoutAPartHasAllMultiprocessors) {
   EXPECT_EQ(device().default_stream().multiprocessors(), device().multiprocessor_count());
   EXPECT_FALSE(Partition{});
   Stream moved{std::move(stream)};
-  EXPECT_EQ(code_of([&] { return stream.multiprocessors(); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, stream.multiprocessors());
 }
 
 TEST_F(Partitions, PartsHaveWhatWasAskedForAndTheRest) {
@@ -96,21 +96,17 @@ TEST_F(Partitions, AStreamOfAPartCanBeCapturedAndDestroyed) {
 }
 
 TEST_F(Partitions, WrongNumbersAreRefused) {
-  EXPECT_EQ(code_of([&] { return partition(device(), 0); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return partition(device(), -1); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return partition(device(), all); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return partition(device(), all / 2, all / 2 + 1); }),
-            errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { return partition(device(), std::numeric_limits<int>::max()); }),
-            errc::invalid_argument);
-  EXPECT_EQ(code_of([] { return partition(Device{99}, 1); }), errc::invalid_device);
+  EXPECT_ERROR(invalid_argument, partition(device(), 0));
+  EXPECT_ERROR(invalid_argument, partition(device(), -1));
+  EXPECT_ERROR(invalid_argument, partition(device(), all));
+  EXPECT_ERROR(invalid_argument, partition(device(), all / 2, all / 2 + 1));
+  EXPECT_ERROR(invalid_argument, partition(device(), std::numeric_limits<int>::max()));
+  EXPECT_ERROR(invalid_device, partition(Device{99}, 1));
   Partition one;
-  EXPECT_EQ(code_of([&] { partition(device(), std::array{1}, std::span{&one, 1}); }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, partition(device(), std::array{1}, std::span{&one, 1}));
   if (Device::count() < 2) return;
   const auto parts = partition(Device{1}, 1);
-  EXPECT_EQ(code_of([&] { return Stream{Device{0}, {.partition = parts[0]}}; }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, Stream{Device{0}, {.partition = parts[0]}});
 }
 
 }  // namespace

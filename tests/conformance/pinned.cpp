@@ -75,6 +75,15 @@ class PinnedMemory : public Conformance {
                        [&](const Buffer& buffer) { return buffer.data() == address; });
   }
 
+  /// Expects the block to stay until the gate opens and `user` is complete.
+  template <class User>
+  static void expect_kept_behind(Gate& gate, const User& user, const void* address) {
+    EXPECT_FALSE(can_get(address));
+    gate.open();
+    user.synchronize();
+    EXPECT_TRUE(can_get(address));
+  }
+
  private:
   PinnedStatistics found_{};
 };
@@ -131,9 +140,9 @@ TEST_F(PinnedMemory, ZeroBytesCanBeAllocated) {
 }
 
 TEST_F(PinnedMemory, TooLargeSizesThrowBadAlloc) {
-  EXPECT_EQ(code_of([] { const PinnedBuffer<double> overflow(huge); }), errc::out_of_memory);
-  EXPECT_EQ(code_of([] { const Buffer most(huge); }), errc::out_of_memory);
-  EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, PinnedBuffer<double>(huge));
+  EXPECT_ERROR(out_of_memory, Buffer(huge));
+  EXPECT_ERROR(out_of_memory, Buffer(huge / 2));
   EXPECT_THROW(const Buffer again(huge / 2), std::bad_alloc);
   EXPECT_THROW(static_cast<void>(pinned_resource()->allocate(huge / 2)), std::bad_alloc);
   EXPECT_THROW((std::vector<int, PinnedAllocator<int>>(huge / 64)), std::bad_alloc);
@@ -142,7 +151,7 @@ TEST_F(PinnedMemory, TooLargeSizesThrowBadAlloc) {
 TEST_F(PinnedMemory, AfterOutOfMemoryAnAllocationWorks) {
   Stream stream;
   const PinnedStatistics before = since();
-  EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer(huge / 2));
   EXPECT_EQ(since().in_use, before.in_use);
   EXPECT_EQ(since().cached, before.cached);
   PinnedBuffer<int> source{100}, result{100};
@@ -161,7 +170,7 @@ TEST_F(PinnedMemory, BlocksAreAlignedAtSizesUpTo4097) {
   void* const aligned = pinned_resource()->allocate(100, 256);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 256, 0U);
   pinned_resource()->deallocate(aligned, 100, 256);
-  EXPECT_EQ(code_of([] { return pinned_resource()->allocate(100, 512); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, pinned_resource()->allocate(100, 512));
 }
 
 TEST_F(PinnedMemory, PointersAreReportedAsPinned) {
@@ -240,10 +249,7 @@ TEST_P(PinnedMemoryWays, ABlockIsReusedOnlyOnceItsUseIsComplete) {
     held = buffer.data();
     use(stream, buffer, there, other);
   }
-  EXPECT_FALSE(can_get(held));
-  gate.open();
-  stream.synchronize();
-  EXPECT_TRUE(can_get(held));
+  expect_kept_behind(gate, stream, held);
 }
 INSTANTIATE_TEST_SUITE_P(Uses, PinnedMemoryWays,
                          testing::Values(Way::from, Way::to, Way::bytes, Way::plane, Way::fill,
@@ -331,10 +337,7 @@ TEST_F(PinnedMemory, ABlockUsedByTwoStreamsIsReusedAfterBoth) {
     copy(first, there, buffer);
   }
   first.synchronize();
-  EXPECT_FALSE(can_get(held));
-  gate.open();
-  second.synchronize();
-  EXPECT_TRUE(can_get(held));
+  expect_kept_behind(gate, second, held);
 }
 
 TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
@@ -359,7 +362,7 @@ TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
   runs_on.synchronize();
   const Buffer next{size};
   EXPECT_EQ(next.data(), passed);
-  EXPECT_EQ(code_of([] { const Buffer another{size}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{size});
 }
 
 class PinnedMemoryTwo : public PinnedMemory {
@@ -385,10 +388,7 @@ TEST_F(PinnedMemoryTwo, ABlockUsedOnAnotherDeviceIsReusedAfterItsStream) {
     copy(stream, there, buffer);
   }
   EXPECT_EQ(Device::current(), Device{0});
-  EXPECT_FALSE(can_get(held));
-  gate.open();
-  stream.synchronize();
-  EXPECT_TRUE(can_get(held));
+  expect_kept_behind(gate, stream, held);
 }
 
 TEST_F(PinnedMemory, UsesOfInteriorPointersAreRecorded) {
@@ -408,10 +408,7 @@ TEST_F(PinnedMemory, UsesOfInteriorPointersAreRecorded) {
       else
         record_stream(stream, buffer.data() + size / 2);
     }
-    EXPECT_FALSE(can_get(held));
-    gate.open();
-    stream.synchronize();
-    EXPECT_TRUE(can_get(held));
+    expect_kept_behind(gate, stream, held);
   }
 }
 
@@ -429,10 +426,7 @@ TEST_F(PinnedMemory, ARecordedUseLastsUntilTheBlockIsFreed) {
     Gate gate;
     gate.close_on(stream);  // later than the record
     buffer.reset();
-    EXPECT_FALSE(can_get(held));
-    gate.open();
-    stream.synchronize();
-    EXPECT_TRUE(can_get(held));
+    expect_kept_behind(gate, stream, held);
   }
 }
 
@@ -444,17 +438,16 @@ TEST_F(PinnedMemory, RecordStreamRefusesForeignPointers) {
   for (const void* pointer :
        {static_cast<const void*>(nullptr), static_cast<const void*>(&variable),
         static_cast<const void*>(ordinary.data()), freed})
-    EXPECT_EQ(code_of([&] { record_stream(stream, pointer); }), errc::invalid_argument);
+    EXPECT_ERROR(invalid_argument, record_stream(stream, pointer));
   const Buffer buffer{size};
   // If the runtime allocated another block right behind this one, the address belongs to that
   // block.
   if (pointer_info(buffer.data() + block).kind == MemoryKind::pageable) {
-    EXPECT_EQ(code_of([&] { record_stream(stream, buffer.data() + block); }),
-              errc::invalid_argument)
+    EXPECT_ERROR(invalid_argument, record_stream(stream, buffer.data() + block))
         << "one past the end";
   }
   const Stream moved{std::move(stream)};
-  EXPECT_EQ(code_of([&] { buffer.record_stream(stream); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, buffer.record_stream(stream));
 }
 
 TEST_F(PinnedMemory, ABlockOutlivesTheStreamThatUsedIt) {
@@ -471,10 +464,7 @@ TEST_F(PinnedMemory, ABlockOutlivesTheStreamThatUsedIt) {
     }
     EXPECT_TRUE(gate.reached());
   }
-  EXPECT_FALSE(can_get(held));
-  gate.open();
-  device().synchronize();
-  EXPECT_TRUE(can_get(held));
+  expect_kept_behind(gate, device(), held);
 }
 
 // A host function cannot mark the end of a foreign stream, and afterwards that stream belongs to
@@ -568,7 +558,7 @@ TEST_F(PinnedMemory, TrimFreesIdleBlocksOnly) {
   EXPECT_EQ(since().cached_blocks, 0U);
   EXPECT_EQ(since().cached, 0U);
   EXPECT_EQ(since().blocks, 1U);
-  EXPECT_EQ(std::count(stays.begin(), stays.end(), 5), static_cast<std::ptrdiff_t>(size));
+  EXPECT_EQ(others(stays, 5), 0);
 }
 
 TEST_F(PinnedMemory, TrimKeepsABlockWithAPendingCopy) {
@@ -654,7 +644,7 @@ TEST_F(PinnedMemory, DoubleFreeIsRefused) {
   std::pmr::memory_resource* const resource = pinned_resource();
   void* const memory = resource->allocate(size);
   resource->deallocate(memory, size);
-  EXPECT_EQ(code_of([&] { resource->deallocate(memory, size); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, resource->deallocate(memory, size));
   EXPECT_EQ(since().cached_blocks, 1U);
   const Buffer one{size}, two{size};
   EXPECT_NE(one.data(), two.data());
@@ -679,7 +669,7 @@ TEST_F(PinnedMemory, FreeOfAForeignPointerIsRefused) {
   // No null pointer: the standard library declares the argument as non-null.
   for (void* pointer : {static_cast<void*>(&variable), static_cast<void*>(ordinary.data()),
                         static_cast<void*>(static_cast<char*>(memory) + 1)})
-    EXPECT_EQ(code_of([&] { resource->deallocate(pointer, 4); }), errc::invalid_argument);
+    EXPECT_ERROR(invalid_argument, resource->deallocate(pointer, 4));
   EXPECT_EQ(since().blocks, 1U);
   resource->deallocate(memory, size);
 }
@@ -706,7 +696,7 @@ TEST_F(PinnedMemory, AFailedAllocationEmptiesTheCacheAndIsRetried) {
   next_block(size);
   next_block(std::size_t{1} << 20);
   EXPECT_EQ(since().cached_blocks, 2U);
-  EXPECT_EQ(code_of([] { const Buffer half(huge / 2); }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer(huge / 2));
   EXPECT_EQ(since().cached_blocks, 0U);
   // An allocation that fits only after the cache is emptied. A limit stands for a machine without
   // free memory.
@@ -725,15 +715,15 @@ TEST_F(PinnedMemory, TheLimitIsRespectedAndFreedBytesCountAgain) {
   {
     std::vector<Buffer> buffers;
     for (int i = 0; i < 4; ++i) buffers.emplace_back(size);
-    EXPECT_EQ(code_of([] { const Buffer one_more{size}; }), errc::out_of_memory);
-    EXPECT_EQ(code_of([] { const Buffer tiny{1}; }), errc::out_of_memory);
+    EXPECT_ERROR(out_of_memory, Buffer{size});
+    EXPECT_ERROR(out_of_memory, Buffer{1});
     buffers.pop_back();
     EXPECT_EQ(code_of([] { const Buffer tiny{1}; }), std::error_code{})
         << "a cached block makes room";
     EXPECT_EQ(code_of([] { const Buffer back{size}; }), std::error_code{});
   }
   EXPECT_EQ(code_of([] { const Buffer all{4 * block}; }), std::error_code{});
-  EXPECT_EQ(code_of([] { const Buffer too_much{4 * block + 1}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{4 * block + 1});
   PinnedPool::set_limit(now.in_use + now.cached);
   EXPECT_EQ(since().cached, 0U) << "a lower limit gives cached blocks back";
   PinnedPool::set_limit(huge);
@@ -751,7 +741,7 @@ TEST_F(PinnedMemory, ALowerLimitHoldsForBlocksThatAreFreedLater) {
   idle.reset();  // returns at once: to give the block back would wait for the device
   gate.open();
   stream.synchronize();
-  EXPECT_EQ(code_of([] { const Buffer more{size}; }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, Buffer{size});
   EXPECT_EQ(since().cached, 0U);
 }
 
@@ -819,8 +809,7 @@ TEST_F(PinnedMemory, ThreadsExchangeBlocks) {
       Buffer mine{size};
       std::memset(mine.data(), index + 1, size);
       if (i % 8 == 0) copy(stream, there, mine);
-      EXPECT_EQ(std::count(mine.begin(), mine.end(), index + 1), static_cast<std::ptrdiff_t>(size))
-          << "two owners of one block";
+      EXPECT_EQ(others(mine, index + 1), 0) << "two owners of one block";
       const std::lock_guard lock{mutex};
       exchanged.push_back(std::move(mine));
       if (exchanged.size() > 8) exchanged.erase(exchanged.begin());
@@ -845,10 +834,7 @@ TEST_F(PinnedMemory, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
     stream.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
   }
   EXPECT_TRUE(stream.synchronize_for(patience));
-  EXPECT_FALSE(can_get(held));
-  gate.open();
-  other.synchronize();
-  EXPECT_TRUE(can_get(held));
+  expect_kept_behind(gate, other, held);
 }
 
 TEST_F(PinnedMemory, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
@@ -860,7 +846,7 @@ TEST_F(PinnedMemory, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
       std::memset(mine.data(), index + 1, size);
       if (i % 2 == 0) copy(stream, there, mine);
       PinnedPool::trim();
-      EXPECT_EQ(std::count(mine.begin(), mine.end(), index + 1), static_cast<std::ptrdiff_t>(size));
+      EXPECT_EQ(others(mine, index + 1), 0);
     }
   });
   stream.synchronize();
@@ -930,15 +916,15 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
         copy(stream, there, all, {policy});
         copy(stream, back, there);
         stream.synchronize();
-        EXPECT_EQ(std::count(back.begin(), back.end(), 7), static_cast<std::ptrdiff_t>(bytes));
+        EXPECT_EQ(others(back, 7), 0);
         fill_bytes(stream, there.data(), 5, bytes);
         copy(stream, all, there, {policy});
         stream.synchronize();
-        EXPECT_EQ(std::count(all.begin(), all.end(), 5), static_cast<std::ptrdiff_t>(bytes));
+        EXPECT_EQ(others(all, 5), 0);
         fill_bytes(stream, memory, 3, bytes);
         copy(stream, back, all, {policy});  // between two host memories
         stream.synchronize();
-        EXPECT_EQ(std::count(back.begin(), back.end(), 3), static_cast<std::ptrdiff_t>(bytes));
+        EXPECT_EQ(others(back, 3), 0);
       }
 }
 
@@ -986,7 +972,7 @@ TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
   std::vector<unsigned char> back(8 * page);
   copy(stream, back, there);
   stream.synchronize();
-  EXPECT_EQ(std::count(back.begin(), back.end(), 6), static_cast<std::ptrdiff_t>(8 * page));
+  EXPECT_EQ(others(back, 6), 0);
 }
 
 /// Where a registration ends within a page, the rest of that page stays as it is: the runtimes pin
@@ -1021,13 +1007,12 @@ TEST_F(Registration, InvalidRangesAreRefused) {
   DeviceBuffer<int> there{100, stream};
   stream.synchronize();
   int variable = 0;
-  EXPECT_EQ(code_of([] { const HostRegistration null(nullptr, 4); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { const HostRegistration none(&variable, 0); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { const HostRegistration device(there.data(), 400); }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, HostRegistration(nullptr, 4));
+  EXPECT_ERROR(invalid_argument, HostRegistration(&variable, 0));
+  EXPECT_ERROR(invalid_argument, HostRegistration(there.data(), 400));
   const std::string text = text_of([&] { const HostRegistration device(there.data(), 400); });
   EXPECT_NE(text.find("byte 0 of it is a device's memory"), std::string::npos) << text;
-  EXPECT_EQ(code_of([&] { const HostRegistration past(&variable, huge); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, HostRegistration(&variable, huge));
 }
 
 TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
@@ -1051,7 +1036,7 @@ TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
     // its pages are writable
     EXPECT_EQ(copy(stream, memory, there, {Pageable::refuse}), CopyResult::direct);
     stream.synchronize();
-    EXPECT_EQ(std::count(memory.begin(), memory.end(), 4), static_cast<std::ptrdiff_t>(size));
+    EXPECT_EQ(others(memory, 4), 0);
   }
   EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
 }
@@ -1093,7 +1078,7 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
     DeviceBuffer<unsigned char> there{bytes, stream};
     std::vector<unsigned char> back(bytes);
     if (!device().can_pin_read_only_memory() && !device().can_use_host_page_tables()) {
-      EXPECT_EQ(code_of([&] { const HostRegistration pin{content}; }), errc::not_supported);
+      EXPECT_ERROR(not_supported, HostRegistration{content});
       const std::string text = text_of([&] { const HostRegistration pin{content}; });
       EXPECT_NE(text.find("a part of it is read-only, and device 0 cannot pin such memory"),
                 std::string::npos)
@@ -1105,13 +1090,13 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
       EXPECT_EQ(copy(stream, there, content, {Pageable::refuse}), CopyResult::direct);
       copy(stream, back, there);
       stream.synchronize();
-      EXPECT_EQ(std::count(back.begin(), back.end(), 6), static_cast<std::ptrdiff_t>(bytes));
+      EXPECT_EQ(others(back, 6), 0);
     }
     EXPECT_EQ(pointer_info(file.data()).kind, MemoryKind::pageable);
     copy(stream, there, content);  // nothing is left of either
     copy(stream, back, there);
     stream.synchronize();
-    EXPECT_EQ(std::count(back.begin(), back.end(), 6), static_cast<std::ptrdiff_t>(bytes));
+    EXPECT_EQ(others(back, 6), 0);
   }
 }
 
@@ -1122,10 +1107,9 @@ TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
   ASSERT_NE(mapped, MAP_FAILED);
   auto* const begin = static_cast<std::byte*>(mapped);
   ASSERT_EQ(munmap(begin + page, page), 0);
-  EXPECT_EQ(code_of([&] { const HostRegistration none(begin + page, 8); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { const HostRegistration hole(begin, 3 * page); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { const HostRegistration behind(begin + page - 8, 9); }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, HostRegistration(begin + page, 8));
+  EXPECT_ERROR(invalid_argument, HostRegistration(begin, 3 * page));
+  EXPECT_ERROR(invalid_argument, HostRegistration(begin + page - 8, 9));
   {
     const HostRegistration there{begin + 8, page - 8};  // nothing of the refused ones is left
     EXPECT_EQ(pointer_info(begin + 8).kind, MemoryKind::pinned);

@@ -41,12 +41,11 @@ TEST_F(ResourceAdaptors, CopiesOfALimitShareIt) {
   EXPECT_TRUE(copy == limited);
   void* const block = limited.allocate(stream, size);
   fill_bytes(stream, block, 1, size);
-  EXPECT_EQ(code_of([&] { return copy.allocate(stream, 1); }), errc::out_of_memory);
-  EXPECT_EQ(code_of([&] { return copy.allocate(stream, ~std::size_t{0}); }), errc::out_of_memory);
+  EXPECT_ERROR(out_of_memory, copy.allocate(stream, 1));
+  EXPECT_ERROR(out_of_memory, copy.allocate(stream, ~std::size_t{0}));
   copy.deallocate(stream, block, size);
   EXPECT_EQ(limited.in_use(), 0U);
-  EXPECT_EQ(code_of([&] { return limited.allocate(stream, 16, 3); }), errc::invalid_argument)
-      << "what the resource throws";
+  EXPECT_ERROR(invalid_argument, limited.allocate(stream, 16, 3)) << "what the resource throws";
   EXPECT_EQ(limited.in_use(), 0U) << "a refused allocation counts";
   limited.deallocate(stream, nullptr, size);
   EXPECT_EQ(limited.in_use(), 0U) << "no block was given back";
@@ -79,7 +78,7 @@ TEST_F(ResourceAdaptors, StatisticsCountWhatGoesThroughThem) {
   EXPECT_EQ(counted.statistics().peak, 1024U);
   counted.reset_peak();
   EXPECT_EQ(counted.statistics().peak, 24U);
-  EXPECT_EQ(code_of([&] { return counted.allocate(stream, 16, 3); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, counted.allocate(stream, 16, 3));
   EXPECT_EQ(counted.allocate(stream, 0), nullptr);
   counted.deallocate(stream, nullptr, 0);
   EXPECT_EQ(counted.statistics().blocks, 1U);
@@ -94,7 +93,7 @@ TEST_F(ResourceAdaptors, TheLogHasEveryCallInOrder) {
                          [&](const ResourceCall& call) { calls.push_back(call); }};
   void* const block = logged.allocate(stream, 100, 64);
   logged.deallocate(stream, block, 100, 64);
-  EXPECT_EQ(code_of([&] { return logged.allocate(stream, 16, 3); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, logged.allocate(stream, 16, 3));
   ASSERT_EQ(calls.size(), 3U);
   EXPECT_EQ(calls[0].kind, ResourceCall::Kind::allocate);
   EXPECT_EQ(calls[0].pointer, block);

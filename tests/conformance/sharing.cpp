@@ -29,7 +29,7 @@ TEST_F(Sharing, ASharedBufferIsDeviceMemory) {
     SharedBuffer<int> moved{std::move(memory)};
     EXPECT_TRUE(memory.empty());
     EXPECT_EQ(moved.ipc_handle(), moved.ipc_handle());
-    EXPECT_EQ(code_of([&] { return memory.ipc_handle(); }), errc::invalid_argument);
+    EXPECT_ERROR(invalid_argument, memory.ipc_handle());
   }
   EXPECT_EQ(live_objects().device_blocks, before.device_blocks);
 }
@@ -37,13 +37,11 @@ TEST_F(Sharing, ASharedBufferIsDeviceMemory) {
 TEST_F(Sharing, EmptyAndImpossibleSizes) {
   const SharedBuffer<int> none{0}, empty;
   EXPECT_EQ(none.data(), nullptr);
-  EXPECT_EQ(code_of([&] { return none.ipc_handle(); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([] { return SharedBuffer<char>{std::numeric_limits<std::size_t>::max()}; }),
-            errc::out_of_memory);
-  EXPECT_EQ(code_of([] { return SharedBuffer<int>{std::numeric_limits<std::size_t>::max()}; }),
-            errc::out_of_memory);
-  EXPECT_EQ(code_of([] { return SharedBuffer<int>{std::size_t{1} << 60}; }), errc::out_of_memory);
-  EXPECT_EQ(code_of([] { return SharedBuffer<int>{4, Device{99}}; }), errc::invalid_device);
+  EXPECT_ERROR(invalid_argument, none.ipc_handle());
+  EXPECT_ERROR(out_of_memory, SharedBuffer<char>{std::numeric_limits<std::size_t>::max()});
+  EXPECT_ERROR(out_of_memory, SharedBuffer<int>{std::numeric_limits<std::size_t>::max()});
+  EXPECT_ERROR(out_of_memory, SharedBuffer<int>{std::size_t{1} << 60});
+  EXPECT_ERROR(invalid_device, SharedBuffer<int>{4, Device{99}});
 }
 
 TEST_F(Sharing, ADestructorWaitsForTheWork) {
@@ -72,9 +70,9 @@ TEST_F(Sharing, ABufferMayBeDroppedInAHostFunction) {
 
 TEST_F(Sharing, OnlyAnInterprocessEventIsShared) {
   Event plain;
-  EXPECT_EQ(code_of([&] { return plain.ipc_handle(); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, plain.ipc_handle());
   Event moved{std::move(plain)};
-  EXPECT_EQ(code_of([&] { return plain.ipc_handle(); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, plain.ipc_handle());
 }
 
 TEST_F(Sharing, AssigningAnEventAssignsWhetherItIsShared) {
@@ -88,7 +86,7 @@ TEST_F(Sharing, AssigningAnEventAssignsWhetherItIsShared) {
   event.synchronize();
   event = Event{};
   event.record(stream);
-  EXPECT_EQ(code_of([&] { return event.ipc_handle(); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, event.ipc_handle());
 }
 
 TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
@@ -161,7 +159,7 @@ TEST_F(SharingTwo, ASharedEventStaysOnItsDevice) {
   Event event{EventOptions{.interprocess = true}};
   static_cast<void>(event.ipc_handle());
   EXPECT_EQ(event.device(), first);
-  EXPECT_EQ(code_of([&] { event.record(there); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, event.record(there));
   event.record(here);
   there.wait_event(event);
   there.synchronize();
@@ -209,8 +207,7 @@ TEST_F(SharingTwo, TheDefaultStreamsOfAnotherDeviceWaitForASharedEvent) {
 TEST_F(SharingTwo, ACapturedStreamRefusesASharedEventAndGoesOn) {
   Stream here{first}, there{second};
   const Event event{here, EventOptions{.interprocess = true}};
-  EXPECT_EQ(code_of([&] { return capture(there, [&] { there.wait_event(event); }); }),
-            errc::capture);
+  EXPECT_ERROR(capture, capture(there, [&] { there.wait_event(event); }));
   EXPECT_TRUE(runs(there));
   EXPECT_TRUE(runs(here));
 }

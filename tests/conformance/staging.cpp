@@ -361,11 +361,8 @@ TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
               CopyResult::staged);
     EXPECT_EQ(copy_bytes(stream, memory.begin(), there.data(), PartlyRegistered::size),
               CopyResult::staged);
-    EXPECT_EQ(code_of([&] {
-                return copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size,
-                                  {Pageable::refuse});
-              }),
-              errc::not_permitted);
+    EXPECT_ERROR(not_permitted, copy_bytes(stream, there.data(), memory.begin(),
+                                           PartlyRegistered::size, {Pageable::refuse}));
     stream.synchronize();
   }
 }

@@ -86,7 +86,7 @@ TEST_F(StoppableWaits, ExceptionsAndRefusalsAreThrown) {
   EXPECT_TRUE(refused);
   const StreamRef ended = stream;
   stream = Stream{};
-  EXPECT_EQ(code_of([&] { return synchronize(ended, std::stop_token{}); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, synchronize(ended, std::stop_token{}));
 }
 
 }  // namespace

@@ -10,9 +10,8 @@ using namespace conformance;
 using StreamPools = Conformance;
 
 TEST_F(StreamPools, InvalidSizesAreRefused) {
-  EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 0}}; }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { StreamPool pool{device(), {.size = 3, .max = 2}}; }),
-            errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, StreamPool{device(), {.size = 0}});
+  EXPECT_ERROR(invalid_argument, StreamPool{device(), {.size = 3, .max = 2}});
 }
 
 TEST_F(StreamPools, ReturnedStreamsAreReusedOldestFirst) {
@@ -35,7 +34,7 @@ TEST_F(StreamPools, APoolGrowsToItsMaximumWhenAllAreLeased) {
     auto c = pool.acquire();
     EXPECT_EQ(pool.size(), 3U);
     EXPECT_EQ(pool.leased(), 3U);
-    EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
+    EXPECT_ERROR(pool_exhausted, pool.acquire());
     EXPECT_EQ(pool.leased(), 3U);
   }
   auto again = pool.acquire();
@@ -124,7 +123,7 @@ TEST_F(StreamPools, LeasesMoveAndOutliveThePool) {
     EXPECT_TRUE(runs(lease));
     StreamLease moved{std::move(lease)};
     EXPECT_FALSE(lease.is_valid());  // NOLINT: this test uses moved-from objects
-    EXPECT_EQ(code_of([&] { lease.synchronize(); }), errc::invalid_handle);
+    EXPECT_ERROR(invalid_handle, lease.synchronize());
     EXPECT_TRUE(runs(moved));
   }
   EXPECT_EQ(live_objects().streams, before);
@@ -139,7 +138,7 @@ TEST_F(StreamPools, ALeaseThatEndsInACaptureLeavesNoneToTheNextHolder) {
   }
   const auto next = pool.acquire();
   EXPECT_FALSE(next.is_capturing());
-  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(next)); }), errc::capture);
+  EXPECT_ERROR(capture, end_capture(next));
   EXPECT_TRUE(runs(next));
 }
 
@@ -151,7 +150,7 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
   std::thread{[&] { lease.reset(); }}.join();
   EXPECT_EQ(pool.size(), 0U);
   EXPECT_EQ(pool.leased(), 0U);
-  EXPECT_EQ(code_of([&] { static_cast<void>(end_capture(captured)); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, end_capture(captured));
   const auto next = pool.acquire_for(std::chrono::milliseconds{10});
   ASSERT_TRUE(next.has_value());
   EXPECT_FALSE(next->is_capturing());
@@ -159,7 +158,7 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
   // the thread that began the capture is in none any more
   const DeviceBuffer<int> memory{100, StreamRef{*next}};
   const PinnedBuffer<int> pinned{1 << 20};
-  EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
+  EXPECT_ERROR(pool_exhausted, pool.acquire());
 }
 
 TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBeforeItsEnd) {
@@ -180,7 +179,7 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
       EXPECT_NE(other.id(), used);
       EXPECT_FALSE(other.is_capturing());
       EXPECT_TRUE(runs(other));
-      EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::pool_exhausted);
+      EXPECT_ERROR(pool_exhausted, pool.acquire());
       EXPECT_EQ(pool.leased(), 1U);
     }}.join();
     const auto other = pool.acquire_for(patience);
@@ -201,8 +200,8 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
 TEST_F(StreamPools, AMovedFromPoolThrows) {
   StreamPool pool{device(), {.size = 1}};
   StreamPool moved{std::move(pool)};
-  EXPECT_EQ(code_of([&] { return pool.acquire(); }), errc::invalid_handle);  // NOLINT
-  EXPECT_EQ(code_of([&] { return pool.size(); }), errc::invalid_handle);     // NOLINT
+  EXPECT_ERROR(invalid_handle, pool.acquire());  // NOLINT
+  EXPECT_ERROR(invalid_handle, pool.size());     // NOLINT
   EXPECT_TRUE(runs(moved.acquire()));
 }
 

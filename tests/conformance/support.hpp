@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <latch>
 #include <memory>
 #include <mutex>
@@ -119,6 +120,17 @@ template <class F>
   } catch (const runnel::Error& error) {
     return error.what();
   }
+}
+
+/// Expects the expression to throw a runnel::Error with this code, and the error to say what it
+/// should: EXPECT_ERROR(invalid_argument, copy(stream, to, from)).
+#define EXPECT_ERROR(code, ...) \
+  EXPECT_EQ(code_of([&] { static_cast<void>(__VA_ARGS__); }), runnel::errc::code)
+
+/// How many elements are not `value`.
+template <class Range, class T>
+[[nodiscard]] std::ptrdiff_t others(const Range& range, const T& value) {
+  return std::ssize(range) - std::count(std::begin(range), std::end(range), value);
 }
 
 /// Waits until `holds()` is true. Returns false if that takes longer than `patience`.

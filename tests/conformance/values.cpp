@@ -115,8 +115,8 @@ TEST_F(Values, OneStreamWaitsForWhatAnotherWrites) {
 TEST_F(Values, DeviceMemoryIsRefused) {
   const Stream stream;
   DeviceBuffer<std::uint32_t> numbers{4, stream};
-  EXPECT_EQ(code_of([&] { stream.wait_value(numbers.data(), 1); }), errc::invalid_argument);
-  EXPECT_EQ(code_of([&] { stream.write_value(numbers.data(), 1); }), errc::invalid_argument);
+  EXPECT_ERROR(invalid_argument, stream.wait_value(numbers.data(), 1));
+  EXPECT_ERROR(invalid_argument, stream.write_value(numbers.data(), 1));
   EXPECT_TRUE(stream.synchronize_for(patience));
 }
 
@@ -217,8 +217,8 @@ TEST_F(Values, ACaptureRefusesValuesAndGoesOn) {
   Stream stream;
   int ran = 0;
   const Graph graph = capture(stream, [&] {
-    EXPECT_EQ(code_of([&] { stream.wait_value(place(), 1); }), errc::capture);
-    EXPECT_EQ(code_of([&] { stream.write_value(place(), 1); }), errc::capture);
+    EXPECT_ERROR(capture, stream.wait_value(place(), 1));
+    EXPECT_ERROR(capture, stream.write_value(place(), 1));
     stream.launch_host_func([&] { ++ran; });
   });
   graph.launch(stream);
@@ -234,8 +234,8 @@ TEST_F(Values, AHostFunctionAndAMovedFromStreamAreRefused) {
   stream.synchronize();
   EXPECT_EQ(code, errc::not_permitted);
   Stream other{std::move(stream)};
-  EXPECT_EQ(code_of([&] { stream.wait_value(place(), 0); }), errc::invalid_handle);
-  EXPECT_EQ(code_of([&] { stream.write_value(place(), 0); }), errc::invalid_handle);
+  EXPECT_ERROR(invalid_handle, stream.wait_value(place(), 0));
+  EXPECT_ERROR(invalid_handle, stream.write_value(place(), 0));
 }
 
 TEST_F(ValuesTwo, StreamsOfTwoDevicesMeetInPinnedMemory) {
@@ -256,8 +256,8 @@ TEST_F(NoValues, ADeviceWithoutValuesRefuses) {
     GTEST_SKIP() << "the device has stream memory operations";
   Stream stream;
   PinnedBuffer<std::uint32_t> number{1};
-  EXPECT_EQ(code_of([&] { stream.wait_value(number.data(), 0); }), errc::not_supported);
-  EXPECT_EQ(code_of([&] { stream.write_value(number.data(), 0); }), errc::not_supported);
+  EXPECT_ERROR(not_supported, stream.wait_value(number.data(), 0));
+  EXPECT_ERROR(not_supported, stream.write_value(number.data(), 0));
   EXPECT_TRUE(runs(stream));
 }
 

@@ -106,9 +106,9 @@ TEST_F(WaitStream, OneStreamWaitsForMany) {
 TEST_F(WaitStream, MovedFromStreamsAreRefusedOnEitherSide) {
   Stream gone, stream;
   Stream moved{std::move(gone)};
-  EXPECT_EQ(code_of([&] { stream.wait_stream(gone); }), errc::invalid_handle);  // NOLINT
-  EXPECT_EQ(code_of([&] { gone.wait_stream(stream); }), errc::invalid_handle);  // NOLINT
-  EXPECT_EQ(code_of([&] { gone.wait_stream(gone); }), errc::invalid_handle);    // NOLINT
+  EXPECT_ERROR(invalid_handle, stream.wait_stream(gone));  // NOLINT
+  EXPECT_ERROR(invalid_handle, gone.wait_stream(stream));  // NOLINT
+  EXPECT_ERROR(invalid_handle, gone.wait_stream(gone));    // NOLINT
   EXPECT_TRUE(runs(stream));
 }
 

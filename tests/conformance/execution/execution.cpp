@@ -308,7 +308,7 @@ TEST_F(Senders, AHostFunctionStartsNoSender) {
   const Stream stream, other;
   auto operation = operation_of(schedule(scheduler(other)));
   stream.launch_host_func([&] { operation.start(); });
-  EXPECT_EQ(code_of([&] { operation.get(); }), errc::not_permitted);
+  EXPECT_ERROR(not_permitted, operation.get());
   stream.synchronize();
 }
 

@@ -93,7 +93,7 @@ TEST_F(Capture, WaitingForACapturedStreamIsRefusedAndKeepsTheCapture) {
               return 0;
             }),
             errc::capture);
-  EXPECT_EQ(code_of([&] { return stream().synchronize_for(1ms); }), errc::capture);
+  EXPECT_ERROR(capture, stream().synchronize_for(1ms));
   end();
   stream().synchronize();
 }
@@ -110,8 +110,7 @@ TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
   const CopyOperation direct = copy_operation(there, pinned);
   const CopyOperation refused = copy_operation(there, pageable);
   begin();
-  EXPECT_EQ(code_of([&] { return copy_batch(stream(), std::vector{direct, refused}); }),
-            errc::capture);
+  EXPECT_ERROR(capture, copy_batch(stream(), std::vector{direct, refused}));
   EXPECT_EQ(copy_batch(stream(), std::vector{direct}).direct, 1U);
   EXPECT_EQ(end(), 1U);
 }
@@ -175,8 +174,7 @@ TEST_F(Capture, AGraphThatOwnsWhatItsNodesUseIsNoNode) {
       capture(stream(), [&] { stream().wait_event(event); }),
   };
   begin();
-  for (const Graph& graph : graphs)
-    EXPECT_EQ(code_of([&] { graph.launch(stream()); }), errc::capture);
+  for (const Graph& graph : graphs) EXPECT_ERROR(capture, graph.launch(stream()));
   EXPECT_EQ(end(), 0U);
 }
 
@@ -185,7 +183,7 @@ TEST_F(Capture, AGraphThatOwnsWhatItsNodesUseIsNoNode) {
 TEST_F(Capture, QueriesAreRefusedAndKeepTheCapture) {
   begin();
   EXPECT_TRUE(stream().is_capturing());  // from now on the library asks before it queries
-  EXPECT_EQ(code_of([&] { return stream().query(); }), errc::capture);
+  EXPECT_ERROR(capture, stream().query());
   EXPECT_EQ(end(), 0U);
 }
 
@@ -199,8 +197,8 @@ TEST_F(Capture, PageableCopiesAreRefusedAndKeepTheCapture) {
     stream().synchronize();
     begin();
     EXPECT_EQ(copy(stream(), there, pinned), CopyResult::direct);
-    EXPECT_EQ(code_of([&] { return copy(stream(), there, source); }), errc::capture);
-    EXPECT_EQ(code_of([&] { return copy(stream(), source, there); }), errc::capture);
+    EXPECT_ERROR(capture, copy(stream(), there, source));
+    EXPECT_ERROR(capture, copy(stream(), source, there));
     EXPECT_EQ(code_of([&] { fill(stream(), source, 1); }),
               has_user_objects ? std::error_code{} : errc::capture);
     EXPECT_EQ(copy(stream(), pinned, there), CopyResult::direct);
@@ -398,8 +396,7 @@ TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
       const PinnedBuffer<unsigned char> fresh{size};
     }
     PinnedPool::trim();
-    EXPECT_EQ(code_of([] { return PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size(); }),
-              errc::out_of_memory);
+    EXPECT_ERROR(out_of_memory, PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size());
     Mode found = API(StreamCaptureModeGlobal);
     ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&found), API(Success));
     EXPECT_EQ(found, mode);

@@ -13,10 +13,9 @@ using namespace runnel::detail;
 
 namespace {
 
-constexpr MemoryKind pageable = MemoryKind::pageable;
-constexpr MemoryKind pinned = MemoryKind::pinned;
-constexpr MemoryKind device = MemoryKind::device;
-constexpr MemoryKind managed = MemoryKind::managed;
+using enum Route;
+constexpr MemoryKind pageable = MemoryKind::pageable, pinned = MemoryKind::pinned,
+                     device = MemoryKind::device, managed = MemoryKind::managed;
 
 /// Fixed answers of a stream, which note the questions that choose_route() asks.
 struct KnownStream {
@@ -70,123 +69,85 @@ template <class AnyRow>
 
 TEST(Routes, EachKindOfCopyHasItsRoute) {
   const std::vector<Row> table{
-      {"no bytes", request_of(0), {}, Route::nothing},
+      {"no bytes", request_of(0), {}, nothing},
       {"one row onto itself, with different pitches",
        {{source, 5, source, 7, 5, 1}, {}, {}, Pageable::stage},
        {},
-       Route::nothing},
-      {"onto itself", {{source, 5, source, 5, 5, 1}, {}, {}, Pageable::stage}, {}, Route::nothing},
-      {"device to device", request_of(large), {.to = device, .from = device}, Route::direct},
+       nothing},
+      {"onto itself", {{source, 5, source, 5, 5, 1}, {}, {}, Pageable::stage}, {}, nothing},
+      {"device to device", request_of(large), {device, device}, direct},
       {"device to another device",
        request_of(large),
        {.to = device, .from = device, .two_devices = true},
-       Route::peer},
-      {"pinned to device", request_of(large), {.to = device, .from = pinned}, Route::direct},
-      {"device to pinned", request_of(large), {.to = pinned, .from = device}, Route::direct},
-      {"managed to device", request_of(large), {.to = device, .from = managed}, Route::direct},
-      {"pinned to managed", request_of(large), {.to = managed, .from = pinned}, Route::direct},
-      {"pageable to device", request_of(large), {.to = device, .from = pageable}, Route::staged},
-      {"device to pageable", request_of(large), {.to = pageable, .from = device}, Route::staged},
-      {"pageable to managed", request_of(large), {.to = managed, .from = pageable}, Route::staged},
-      {"pageable to device, medium",
-       request_of(medium),
-       {.to = device, .from = pageable},
-       Route::short_copy},
-      {"device to pageable, medium",
-       request_of(medium),
-       {.to = pageable, .from = device},
-       Route::short_copy},
-      {"device to pageable, small",
-       request_of(small),
-       {.to = pageable, .from = device},
-       Route::short_copy},
-      {"pageable to device, small",
-       request_of(small),
-       {.to = device, .from = pageable},
-       Route::short_copy},
-      {"pageable to managed, small",
-       request_of(small),
-       {.to = managed, .from = pageable},
-       Route::short_copy},
-      {"pageable to pageable",
-       request_of(small),
-       {.to = pageable, .from = pageable},
-       Route::host_function},
-      {"pinned to pageable",
-       request_of(large),
-       {.to = pageable, .from = pinned},
-       Route::host_function},
-      {"pinned to pinned", request_of(small), {.to = pinned, .from = pinned}, Route::host_function},
+       peer},
+      {"pinned to device", request_of(large), {device, pinned}, direct},
+      {"device to pinned", request_of(large), {pinned, device}, direct},
+      {"managed to device", request_of(large), {device, managed}, direct},
+      {"pinned to managed", request_of(large), {managed, pinned}, direct},
+      {"pageable to device", request_of(large), {device, pageable}, staged},
+      {"device to pageable", request_of(large), {pageable, device}, staged},
+      {"pageable to managed", request_of(large), {managed, pageable}, staged},
+      {"pageable to device, medium", request_of(medium), {device, pageable}, short_copy},
+      {"device to pageable, medium", request_of(medium), {pageable, device}, short_copy},
+      {"device to pageable, small", request_of(small), {pageable, device}, short_copy},
+      {"pageable to device, small", request_of(small), {device, pageable}, short_copy},
+      {"pageable to managed, small", request_of(small), {managed, pageable}, short_copy},
+      {"pageable to pageable", request_of(small), {pageable, pageable}, host_function},
+      {"pinned to pageable", request_of(large), {pageable, pinned}, host_function},
+      {"pinned to pinned", request_of(small), {pinned, pinned}, host_function},
       {"the device reads page tables",
        request_of(large),
        {.to = device, .from = pageable, .reads_pageable = true},
-       Route::direct},
+       direct},
       {"the runtime takes any memory",
        request_of(large),
        {.to = device, .from = pageable, .any_memory = true},
-       Route::direct},
+       direct},
   };
   for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
 }
 
 TEST(Routes, ThePolicyMattersForPageableMemoryOnly) {
   const std::vector<Row> table{
-      {"block",
-       request_of(large, Pageable::block),
-       {.to = device, .from = pageable},
-       Route::blocked},
-      {"block, between hosts",
-       request_of(large, Pageable::block),
-       {.to = pinned, .from = pageable},
-       Route::blocked},
-      {"block, pinned",
-       request_of(large, Pageable::block),
-       {.to = device, .from = pinned},
-       Route::direct},
+      {"block", request_of(large, Pageable::block), {device, pageable}, blocked},
+      {"block, between hosts", request_of(large, Pageable::block), {pinned, pageable}, blocked},
+      {"block, pinned", request_of(large, Pageable::block), {device, pinned}, direct},
       {"block, between pinned",
        request_of(large, Pageable::block),
-       {.to = pinned, .from = pinned},
-       Route::host_function},
+       {pinned, pinned},
+       host_function},
       {"block, any memory",
        request_of(large, Pageable::block),
        {.to = device, .from = pageable, .any_memory = true},
-       Route::blocked},
-      {"refuse",
-       request_of(small, Pageable::refuse),
-       {.to = device, .from = pageable},
-       Route::refused_by_policy},
+       blocked},
+      {"refuse", request_of(small, Pageable::refuse), {device, pageable}, refused_by_policy},
       {"refuse, any memory",
        request_of(small, Pageable::refuse),
        {.to = pageable, .from = device, .any_memory = true},
-       Route::refused_by_policy},
-      {"refuse, pinned",
-       request_of(small, Pageable::refuse),
-       {.to = pinned, .from = device},
-       Route::direct},
+       refused_by_policy},
+      {"refuse, pinned", request_of(small, Pageable::refuse), {pinned, device}, direct},
       {"refuse, any memory, pinned",
        request_of(small, Pageable::refuse),
        {.to = pinned, .from = device, .any_memory = true},
-       Route::direct},
+       direct},
   };
   for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
 }
 
 TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
   constexpr KnownStream captured{.capturing = true};
-  constexpr Sides up{.to = device, .from = pageable}, down{.to = pageable, .from = device};
-  constexpr Sides pinned_hosts{.to = pinned, .from = pinned};
-  constexpr Sides pageable_hosts{.to = pageable, .from = pageable};
+  constexpr Sides up{device, pageable}, down{pageable, device};
+  constexpr Sides pinned_hosts{pinned, pinned};
+  constexpr Sides pageable_hosts{pageable, pageable};
   for (const std::size_t bytes : {small, medium, large}) {
     const std::vector<Row> table{
-        {"up", request_of(bytes), up, Route::refused_in_capture, captured},
-        {"down", request_of(bytes), down, Route::refused_in_capture, captured},
-        {"a host function is a node", request_of(bytes), pinned_hosts, Route::host_function,
-         captured},
-        {"between pageable memories", request_of(bytes), pageable_hosts, Route::host_function,
-         captured},
-        {"pinned", request_of(bytes), {.to = device, .from = pinned}, Route::direct, captured},
-        {"two devices", request_of(bytes), {.two_devices = true}, Route::direct, captured},
-        {"block", request_of(bytes, Pageable::block), up, Route::blocked, captured},
+        {"up", request_of(bytes), up, refused_in_capture, captured},
+        {"down", request_of(bytes), down, refused_in_capture, captured},
+        {"a host function is a node", request_of(bytes), pinned_hosts, host_function, captured},
+        {"between pageable memories", request_of(bytes), pageable_hosts, host_function, captured},
+        {"pinned", request_of(bytes), {device, pinned}, direct, captured},
+        {"two devices", request_of(bytes), {.two_devices = true}, direct, captured},
+        {"block", request_of(bytes, Pageable::block), up, blocked, captured},
     };
     for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
   }
@@ -194,43 +155,34 @@ TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
 
 TEST(Routes, ACopyThatTheRuntimeRefusesTakesAnother) {
   const std::vector<Row> table{
-      {"pinned in parts", request_of(large), {.to = device, .from = pinned}, Route::staged},
-      {"medium", request_of(medium), {.to = device, .from = pinned}, Route::short_copy},
-      {"small", request_of(small), {.to = device, .from = pinned}, Route::short_copy},
+      {"pinned in parts", request_of(large), {device, pinned}, staged},
+      {"medium", request_of(medium), {device, pinned}, short_copy},
+      {"small", request_of(small), {device, pinned}, short_copy},
       {"in a capture",
        request_of(large),
-       {.to = device, .from = pinned},
-       Route::refused_in_capture,
+       {device, pinned},
+       refused_in_capture,
        {.capturing = true}},
       {"the device reads page tables",
        request_of(large),
        {.to = device, .from = pinned, .reads_pageable = true},
-       Route::staged},
-      {"policy block",
-       request_of(large, Pageable::block),
-       {.to = device, .from = pinned},
-       Route::staged},
-      {"policy refuse",
-       request_of(large, Pageable::refuse),
-       {.to = device, .from = pinned},
-       Route::refused_by_policy},
+       staged},
+      {"policy block", request_of(large, Pageable::block), {device, pinned}, staged},
+      {"policy refuse", request_of(large, Pageable::refuse), {device, pinned}, refused_by_policy},
       {"pinned at its beginning, policy block",
        request_of(large, Pageable::block),
-       {.to = device, .from = pageable},
-       Route::staged},
+       {device, pageable},
+       staged},
       {"pinned at its beginning, between hosts, policy block",
        request_of(large, Pageable::block),
-       {.to = pageable, .from = pinned},
-       Route::host_function},
+       {pageable, pinned},
+       host_function},
       {"pinned at its beginning, policy block, in a capture",
        request_of(large, Pageable::block),
-       {.to = device, .from = pageable},
-       Route::refused_in_capture,
+       {device, pageable},
+       refused_in_capture,
        {.capturing = true}},
-      {"the driver refused to read",
-       request_of(small),
-       {.to = device, .from = pageable},
-       Route::short_copy},
+      {"the driver refused to read", request_of(small), {device, pageable}, short_copy},
   };
   for (Row row : table)
     EXPECT_EQ(choose_fallback(row.request, row.sides.facts(), row.stream), row.expected)
@@ -239,16 +191,16 @@ TEST(Routes, ACopyThatTheRuntimeRefusesTakesAnother) {
 
 TEST(Routes, AStreamIsAskedOnlyIfTheAnswerMatters) {
   const auto asks = [](Pageable policy, const Sides& sides) {
-    Row row{"", request_of(large, policy), sides, Route::nothing};
+    Row row{"", request_of(large, policy), sides, nothing};
     static_cast<void>(route_of(row));
     return row.stream.asked;
   };
   EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pageable, .any_memory = true}));
-  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pinned}));
-  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = device}));
-  EXPECT_FALSE(asks(Pageable::block, {.to = device, .from = pageable}));
+  EXPECT_FALSE(asks(Pageable::stage, {device, pinned}));
+  EXPECT_FALSE(asks(Pageable::stage, {device, device}));
+  EXPECT_FALSE(asks(Pageable::block, {device, pageable}));
   EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pageable, .reads_pageable = true}));
-  EXPECT_TRUE(asks(Pageable::stage, {.to = pageable, .from = device}));
+  EXPECT_TRUE(asks(Pageable::stage, {pageable, device}));
 }
 
 TEST(Routes, EachKindOfFillHasItsRoute) {
@@ -260,42 +212,28 @@ TEST(Routes, EachKindOfFillHasItsRoute) {
     KnownStream stream{};
   };
   const std::vector<FillRow> table{
-      {"no bytes", {destination, 0, 0, 1, source, 1, {}}, {}, Route::nothing},
-      {"one byte", fill_of(1), {.to = device}, Route::direct},
-      {"two bytes", fill_of(2), {.to = managed}, Route::direct},
-      {"four bytes", fill_of(4), {.to = pinned}, Route::direct},
-      {"four bytes in a capture", fill_of(4), {.to = device}, Route::direct, {.capturing = true}},
-      {"three bytes", fill_of(3), {.to = device}, Route::seeded},
-      {"eight bytes", fill_of(8), {.to = pinned}, Route::seeded},
-      {"eight bytes in a capture",
-       fill_of(8),
-       {.to = device},
-       Route::refused_in_capture,
-       {.capturing = true}},
-      {"four bytes, not aligned",
-       {destination + 1, 128, 128, 1, source, 4, {}},
-       {.to = device},
-       Route::seeded},
-      {"pageable", fill_of(1), {.to = pageable}, Route::host_function},
-      {"pageable, eight bytes", fill_of(8), {.to = pageable}, Route::host_function},
-      {"pageable in a capture",
-       fill_of(1),
-       {.to = pageable},
-       Route::host_function,
-       {.capturing = true}},
+      {"no bytes", {destination, 0, 0, 1, source, 1, {}}, {}, nothing},
+      {"one byte", fill_of(1), {device}, direct},
+      {"two bytes", fill_of(2), {managed}, direct},
+      {"four bytes", fill_of(4), {pinned}, direct},
+      {"four bytes in a capture", fill_of(4), {device}, direct, {.capturing = true}},
+      {"three bytes", fill_of(3), {device}, seeded},
+      {"eight bytes", fill_of(8), {pinned}, seeded},
+      {"eight bytes in a capture", fill_of(8), {device}, refused_in_capture, {.capturing = true}},
+      {"four bytes, not aligned", {destination + 1, 128, 128, 1, source, 4, {}}, {device}, seeded},
+      {"pageable", fill_of(1), {pageable}, host_function},
+      {"pageable, eight bytes", fill_of(8), {pageable}, host_function},
+      {"pageable in a capture", fill_of(1), {pageable}, host_function, {.capturing = true}},
       {"pageable in a capture, eight bytes",
        fill_of(8),
-       {.to = pageable},
-       Route::host_function,
+       {pageable},
+       host_function,
        {.capturing = true}},
-      {"the runtime takes any memory",
-       fill_of(1),
-       {.to = device, .any_memory = true},
-       Route::direct},
+      {"the runtime takes any memory", fill_of(1), {.to = device, .any_memory = true}, direct},
       {"the runtime takes any memory, eight bytes",
        fill_of(8),
        {.to = device, .any_memory = true},
-       Route::seeded},
+       seeded},
   };
   for (FillRow row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
 }

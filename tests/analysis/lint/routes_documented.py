@@ -11,7 +11,7 @@ page = (repository.ROOT / 'docs/architecture.md').read_text()
 table = page[page.index('| `Route` |'):].split('\n\n')[0]
 documented = re.findall(r'^\| `(\w+)` \|', table, re.MULTILINE)[1:]
 tested = (repository.ROOT / 'tests/unit/routes.cpp').read_text()
-complaints = [f'Route::{route} is not expected by any row of tests/unit/routes.cpp' for route in routes if f'Route::{route}' not in tested]
+complaints = [f'Route::{route} is not expected by any row of tests/unit/routes.cpp' for route in routes if not re.search(rf',\s+{route}[,}}]', tested)]
 if routes != documented:
     complaints.append(f'docs/architecture.md has the routes {documented}, src/copy/route.hpp has {routes}')
 if len(routes) < 5:

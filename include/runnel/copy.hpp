@@ -17,6 +17,7 @@
 
 #include <array>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -62,7 +63,8 @@ enum class SourceAccess {
   any_time,      ///< at any time from the call on: no running or enqueued work writes the source
 };
 
-/// Options of a copy. All of them have defaults. A policy alone converts: `{Pageable::block}`.
+/// Options of a copy. All of them have defaults. Where a copy takes options, it also takes a policy
+/// alone, as in `copy(stream, to, from, Pageable::block)`.
 struct CopyOptions {
   /// How pageable memory is copied (default: the thread's policy).
   Pageable pageable = default_pageable();
@@ -77,6 +79,13 @@ struct CopyOptions {
   /// The same for the source.
   std::optional<MemoryKind> from_kind = std::nullopt;
 };
+
+namespace detail {
+template <class O>
+concept CopyPolicy = std::same_as<O, CopyOptions> || std::same_as<O, Pageable>;
+[[nodiscard]] inline CopyOptions options_of(Pageable policy) { return {.pageable = policy}; }
+[[nodiscard]] inline const CopyOptions& options_of(const CopyOptions& options) { return options; }
+}  // namespace detail
 
 /// How a copy was carried out. It tells the caller when its memory may be used again, and whether
 /// the call blocked. Internally the library distinguishes more routes: docs/architecture.md has a
@@ -98,10 +107,14 @@ enum class CopyResult {
 /// errc::capture in a capture, except between two host memories
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       const CopyOptions& options = {});
+template <std::same_as<Pageable> P>
+CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, P policy) {
+  return copy_bytes(stream, to, from, bytes, detail::options_of(policy));
+}
 /// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
 /// copy is complete.
-inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes,
-                             const CopyOptions& options = {}) {
+template <detail::CopyPolicy O = CopyOptions>
+CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, const O& options = {}) {
   return copy_bytes(current_stream(), to, from, bytes, options);
 }
 
@@ -113,10 +126,16 @@ inline CopyResult copy_bytes(void* to, const void* from, std::size_t bytes,
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
                    std::size_t from_pitch, std::size_t width, std::size_t height,
                    const CopyOptions& options = {});
+template <std::same_as<Pageable> P>
+CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
+                   std::size_t from_pitch, std::size_t width, std::size_t height, P policy) {
+  return copy_2d(stream, to, to_pitch, from, from_pitch, width, height, detail::options_of(policy));
+}
 /// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
 /// copy is complete.
-inline CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                          std::size_t width, std::size_t height, const CopyOptions& options = {}) {
+template <detail::CopyPolicy O = CopyOptions>
+CopyResult copy_2d(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                   std::size_t width, std::size_t height, const O& options = {}) {
   return copy_2d(current_stream(), to, to_pitch, from, from_pitch, width, height, options);
 }
 
@@ -141,10 +160,16 @@ struct Extent {
 /// of a slice
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
                    Pitches from_pitches, Extent extent, const CopyOptions& options = {});
+template <std::same_as<Pageable> P>
+CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
+                   Pitches from_pitches, Extent extent, P policy) {
+  return copy_3d(stream, to, to_pitches, from, from_pitches, extent, detail::options_of(policy));
+}
 /// The same on the current stream. Both sides must stay alive, and the source unchanged, until the
 /// copy is complete.
-inline CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches,
-                          Extent extent, const CopyOptions& options = {}) {
+template <detail::CopyPolicy O = CopyOptions>
+CopyResult copy_3d(void* to, Pitches to_pitches, const void* from, Pitches from_pitches,
+                   Extent extent, const O& options = {}) {
   return copy_3d(current_stream(), to, to_pitches, from, from_pitches, extent, options);
 }
 
@@ -195,9 +220,10 @@ void fill_pattern(StreamRef stream, void* to, std::optional<MemoryKind> kind, co
 /// completed the copy. Returns how the copy was carried out. A kind of memory that follows from a
 /// type takes precedence over the one in the options.
 /// @throws as copy_bytes(); errc::invalid_argument for sizes that differ
-template <class To, detail::CopiedTo<To> From>
-CopyResult copy(StreamRef stream, To&& to, From&& from, CopyOptions options = {}) {
+template <class To, detail::CopiedTo<To> From, detail::CopyPolicy O = CopyOptions>
+CopyResult copy(StreamRef stream, To&& to, From&& from, const O& policy = {}) {
   using T = detail::element_of<To>;
+  CopyOptions options = detail::options_of(policy);
   detail::require_same_size(std::size(to), std::size(from), &stream);
   if (detail::kind_by_type<To>()) options.to_kind = detail::kind_by_type<To>();
   if (detail::kind_by_type<From>()) options.from_kind = detail::kind_by_type<From>();
@@ -234,9 +260,9 @@ CopyResult copy_and_keep(StreamRef stream, To& to, From& from, const CopyOptions
 /// `copy(stream, to, std::move(values))`: the container is kept alive until the stream has
 /// completed the copy, as by keep(). If copy() throws, the container is unchanged, and no copy is
 /// in progress. Arrays are refused, because moving one copies it.
-template <class To, detail::TakenOverBy<To> From>
-CopyResult copy(StreamRef stream, To&& to, From&& from, const CopyOptions& options = {}) {
-  return detail::copy_and_keep(stream, to, from, options);
+template <class To, detail::TakenOverBy<To> From, detail::CopyPolicy O = CopyOptions>
+CopyResult copy(StreamRef stream, To&& to, From&& from, const O& options = {}) {
+  return detail::copy_and_keep(stream, to, from, detail::options_of(options));
 }
 template <class To, detail::TakenOverBy<To> From>
 CopyResult copy(To&& to, From&& from) {

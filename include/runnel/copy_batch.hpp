@@ -6,6 +6,7 @@
 
 #include <runnel/copy.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -76,5 +77,9 @@ struct CopyBatchResult {
 /// memory
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
                            const CopyOptions& options = {});
+template <std::same_as<Pageable> P>
+CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, P policy) {
+  return copy_batch(stream, operations, detail::options_of(policy));
+}
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -226,6 +226,15 @@ class TimedEvent : public detail::EventBase {
   }
 };
 
+/// @cond
+RUNNEL_REFUSED_OPERATOR("an Event has no time: write TimedEvent", operator-(const Event&,
+                                                                            const Event&));
+RUNNEL_REFUSED_OPERATOR("an Event has no time: write TimedEvent", operator-(const TimedEvent&,
+                                                                            const Event&));
+RUNNEL_REFUSED_OPERATOR("an Event has no time: write TimedEvent", operator-(const Event&,
+                                                                            const TimedEvent&));
+/// @endcond
+
 static_assert(std::is_nothrow_move_constructible_v<Event> &&
               std::is_nothrow_move_assignable_v<Event>);
 static_assert(sizeof(Event) == sizeof(detail::EventBase) &&

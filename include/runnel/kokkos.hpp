@@ -334,9 +334,9 @@ class [[nodiscard]] ExecGuard {
 /// slow on a device.
 /// @throws errc::invalid_argument, with a text that names both views, for different extents, and
 /// for layouts that would need a transposition
-template <detail::KokkosView Dst, detail::KokkosView Src>
-CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
-                      const CopyOptions& options = {}) {
+template <detail::KokkosView Dst, detail::KokkosView Src,
+          runnel::detail::CopyPolicy O = CopyOptions>
+CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src, const O& options = {}) {
   static_assert(Dst::rank() == Src::rank(), "copy_async: the views have different ranks");
   static_assert(!std::is_const_v<typename Dst::value_type>,
                 "copy_async: the destination is read-only");
@@ -346,9 +346,10 @@ CopyResult copy_async(StreamRef stream, const Dst& dst, const Src& src,
   static_assert(std::is_trivially_copyable_v<typename Dst::value_type>,
                 "copy_async: only trivially copyable elements can be moved as bytes");
   if (device_space<Kokkos::DefaultExecutionSpace> || !Kokkos::is_initialized())
-    return detail::copy_views(stream, dst, src, options);
+    return detail::copy_views(stream, dst, src, runnel::detail::options_of(options));
   detail::Work& work = detail::work_of(stream);
-  const CopyResult result = detail::copy_views(stream, dst, src, options);
+  const CopyResult result =
+      detail::copy_views(stream, dst, src, runnel::detail::options_of(options));
   if (result != CopyResult::nothing) detail::note_copy(work, stream);
   return result;
 }
@@ -362,30 +363,30 @@ template <class R>
 using ElementOf = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
 }  // namespace detail
 ///@{ The same with a vector, a span or a buffer on one side.
-template <detail::KokkosViewOf<1> Dst, detail::Elementwise R>
-CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from,
-                      const CopyOptions& options = {}) {
+template <detail::KokkosViewOf<1> Dst, detail::Elementwise R,
+          runnel::detail::CopyPolicy O = CopyOptions>
+CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from, const O& options = {}) {
   return copy_async(
       stream, dst, detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), options);
 }
-template <detail::LastingElementwise R, detail::KokkosViewOf<1> Src>
-CopyResult copy_async(StreamRef stream, R&& to, const Src& src, const CopyOptions& options = {}) {
+template <detail::LastingElementwise R, detail::KokkosViewOf<1> Src,
+          runnel::detail::CopyPolicy O = CopyOptions>
+CopyResult copy_async(StreamRef stream, R&& to, const Src& src, const O& options = {}) {
   return copy_async(
       stream, detail::Elements<detail::ElementOf<std::remove_reference_t<R>>>(to.data(), to.size()),
       src, options);
 }
 /// @} @{ The same with a variable of the caller on one side, and a view of rank 0 on the other.
 /// Requires: the variable lives until the copy has completed.
-template <detail::KokkosViewOf<0> Dst>
+template <detail::KokkosViewOf<0> Dst, runnel::detail::CopyPolicy O = CopyOptions>
 CopyResult copy_async(StreamRef stream, const Dst& dst,
-                      const typename Dst::non_const_value_type& from,
-                      const CopyOptions& options = {}) {
+                      const typename Dst::non_const_value_type& from, const O& options = {}) {
   return copy_async(stream, dst, detail::Scalar<const typename Dst::non_const_value_type>(&from),
                     options);
 }
-template <detail::KokkosViewOf<0> Src>
+template <detail::KokkosViewOf<0> Src, runnel::detail::CopyPolicy O = CopyOptions>
 CopyResult copy_async(StreamRef stream, typename Src::non_const_value_type& to, const Src& src,
-                      const CopyOptions& options = {}) {
+                      const O& options = {}) {
   return copy_async(stream, detail::Scalar<typename Src::non_const_value_type>(&to), src, options);
 }
 ///@}

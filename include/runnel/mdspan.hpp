@@ -82,9 +82,9 @@ CopyResult copy_mdspan(StreamRef stream, const To& to, const From& from,
 /// has completed the copy.
 /// @throws as copy_bytes(); errc::invalid_argument also for extents that differ, and for layouts
 /// without strides or in another order
-template <class To, detail::MdspanCopiedTo<To> From>
-CopyResult copy(StreamRef stream, const To& to, const From& from, const CopyOptions& options = {}) {
-  return detail::copy_mdspan(stream, to, from, options);
+template <class To, detail::MdspanCopiedTo<To> From, detail::CopyPolicy O = CopyOptions>
+CopyResult copy(StreamRef stream, const To& to, const From& from, const O& options = {}) {
+  return detail::copy_mdspan(stream, to, from, detail::options_of(options));
 }
 /// On the current stream.
 template <class To, detail::MdspanCopiedTo<To> From>

@@ -156,6 +156,11 @@ class DeviceSpan {
     return {data_ + (size_ - count), count};
   }
   ///@}
+  /// @cond
+  RUNNEL_REFUSED_OPERATOR(
+      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value)",
+      operator[](std::size_t) const);
+  /// @endcond
 
  private:
   static constexpr void require_part(bool is_within) {
@@ -242,6 +247,9 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   DeviceBuffer RUNNEL_REFUSED(
       "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
       const DeviceBuffer&, S&&);
+  RUNNEL_REFUSED_OPERATOR(
+      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value)",
+      operator[](std::size_t) const);
   /// @endcond
   /// Allocates as many elements as `other` has, from the same resource, on the stream's device, and
   /// enqueues a copy of them on the stream. Requires: work that writes `other` is ordered before

@@ -179,6 +179,10 @@ class StreamRef {
   /// Work submitted to this stream from now on runs after everything submitted to `other` so far.
   /// The streams may be of different devices. Does nothing if `other` is this stream.
   void wait_stream(StreamRef other) const;
+  /// @cond
+  static void wait_stream RUNNEL_REFUSED("write wait_event(event)", const detail::EventBase&);
+  static void wait_event RUNNEL_REFUSED("write wait_stream(stream)", StreamRef);
+  /// @endcond
   /// A new event that records everything submitted so far.
   [[nodiscard]] Event record_event() const;
   ///@{ Records everything submitted so far in `event`, and replaces its previous record.

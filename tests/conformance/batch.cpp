@@ -100,9 +100,9 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   EXPECT_EQ(refused({memory.data(), memory.data() + 1, 8}), errc::invalid_argument);
   std::vector<int> ordinary(100);
   const std::vector<CopyOperation> with_ordinary{fine, copy_operation(memory, ordinary)};
-  EXPECT_ERROR(not_permitted, copy_batch(stream, with_ordinary, {Pageable::refuse}));
+  EXPECT_ERROR(not_permitted, copy_batch(stream, with_ordinary, Pageable::refuse));
   try {
-    copy_batch(stream, with_ordinary, {Pageable::refuse});
+    copy_batch(stream, with_ordinary, Pageable::refuse);
     ADD_FAILURE() << "was not refused";
   } catch (const Error& error) {
     EXPECT_EQ(

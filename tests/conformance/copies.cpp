@@ -89,8 +89,8 @@ TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
   unsigned char byte = 0;
   EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0), CopyResult::nothing);
   EXPECT_EQ(copy_bytes(stream, &byte, nullptr, 0), CopyResult::nothing);
-  EXPECT_EQ(copy_bytes(stream, nullptr, &byte, 0, {Pageable::block}), CopyResult::nothing);
-  EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0, {Pageable::refuse}), CopyResult::nothing);
+  EXPECT_EQ(copy_bytes(stream, nullptr, &byte, 0, Pageable::block), CopyResult::nothing);
+  EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0, Pageable::refuse), CopyResult::nothing);
   std::vector<int> no_elements;
   EXPECT_EQ(copy(stream, no_elements, no_elements), CopyResult::nothing);
   fill_bytes(stream, nullptr, 1, 0);
@@ -157,7 +157,7 @@ TEST_F(Copies, PinnedCopiesReturnAtOnceBothWays) {
   gate.close_on(stream);
   EXPECT_EQ(copy(stream, there, source), CopyResult::direct);
   EXPECT_EQ(copy(stream, result, there), CopyResult::direct);
-  EXPECT_EQ(copy(stream, result, there, {Pageable::refuse}), CopyResult::direct);
+  EXPECT_EQ(copy(stream, result, there, Pageable::refuse), CopyResult::direct);
   EXPECT_FALSE(stream.query());
   EXPECT_EQ(result[0], 0);
   gate.open();
@@ -174,8 +174,8 @@ TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
     Bytes result(size);
     Gate gate;
     gate.close_on(stream);
-    const CopyResult up = copy(stream, there, source, {Pageable::stage});
-    const CopyResult down = copy(stream, result, there, {Pageable::stage});
+    const CopyResult up = copy(stream, there, source, Pageable::stage);
+    const CopyResult down = copy(stream, result, there, Pageable::stage);
     EXPECT_FALSE(stream.query());
     EXPECT_FALSE(gate.is_open());
     for (const CopyResult did : {up, down}) {
@@ -217,7 +217,7 @@ TEST_F(Copies, BlockingDeviceToHostCopiesReturnWhenTheBytesHaveArrived) {
   Gate gate;
   gate.close_on(stream);
   CopyResult did{};
-  EXPECT_TRUE(held_by(gate, [&] { did = copy(stream, result, there, {Pageable::block}); }));
+  EXPECT_TRUE(held_by(gate, [&] { did = copy(stream, result, there, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
   EXPECT_TRUE(result == source);
 }
@@ -233,7 +233,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   CopyResult did{};
   // A driver that copies the source within the call need not block the caller until the bytes have
   // arrived.
-  static_cast<void>(held_by(gate, [&] { did = copy(stream, there, source, {Pageable::block}); }));
+  static_cast<void>(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
   std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
   copy(stream, result, there);
@@ -254,7 +254,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
     gate.close_on(writer);
     writer.launch_host_func(
         [&expected, to = source.data()] { std::copy(expected.begin(), expected.end(), to); });
-    EXPECT_TRUE(held_by(gate, [&] { copy(stream, there, source, {Pageable::block}); }));
+    EXPECT_TRUE(held_by(gate, [&] { copy(stream, there, source, Pageable::block); }));
     copy(stream, result, there);
     stream.synchronize();
     EXPECT_TRUE(result == expected);
@@ -266,8 +266,8 @@ TEST_F(Copies, RefusedPageableCopiesEnqueueNothing) {
   Bytes host(page);
   DeviceBuffer<unsigned char> there{page, stream};
   fill(stream, there, 3);
-  EXPECT_ERROR(not_permitted, copy(stream, there, host, {Pageable::refuse}));
-  EXPECT_ERROR(not_permitted, copy(stream, host, there, {Pageable::refuse}));
+  EXPECT_ERROR(not_permitted, copy(stream, there, host, Pageable::refuse));
+  EXPECT_ERROR(not_permitted, copy(stream, host, there, Pageable::refuse));
   stream.synchronize();
   EXPECT_EQ(host[0], 0);
   copy(stream, host, there);
@@ -442,12 +442,12 @@ TEST_F(Copies, RowsMayBeFurtherApartThanARuntimeTakes) {
     rows[row * pitch] = static_cast<unsigned char>(row + 1);
   const Stream stream;
   DeviceBuffer<unsigned char> packed{height, stream};
-  EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, {Pageable::block}),
+  EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, Pageable::block),
             CopyResult::blocked);
   for (std::size_t row = 0; row < height; ++row) EXPECT_EQ(get(stream, packed, row), row + 1);
   set(stream, packed, 2, 9);
   EXPECT_EQ(copy_3d(stream, rows, {pitch, pitch * height}, packed.data(), {1, height},
-                    {1, height, 1}, {Pageable::block}),
+                    {1, height, 1}, Pageable::block),
             CopyResult::blocked);
   EXPECT_EQ(rows[2 * pitch], 9);
   munmap(mapped, pitch * height);

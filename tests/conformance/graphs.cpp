@@ -852,8 +852,8 @@ TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
 TEST_F(Graphs, BlockingCopiesOfPageableMemoryAreNodes) {
   std::vector<int> pageable(count, 3), back(count);
   const Graph graph = capture(*stream, [&] {
-    EXPECT_EQ(copy(*stream, *on_device, pageable, {Pageable::block}), CopyResult::blocked);
-    copy(*stream, back, *on_device, {Pageable::block});
+    EXPECT_EQ(copy(*stream, *on_device, pageable, Pageable::block), CopyResult::blocked);
+    copy(*stream, back, *on_device, Pageable::block);
   });
   EXPECT_EQ(graph.node_count(), 2U);
   pageable.assign(count, 4);

@@ -33,8 +33,12 @@ concept ConvertibleTo = std::is_convertible_v<From, To>;
 // of an unavailable function and treats the call as invalid. g++ 12 treats a call of an unavailable
 // function as valid, and prints the error twice. docs/decisions/interface.md discusses
 // alternatives. For a template of a member function clang prints twice that it is unavailable.
+// RUNNEL_REFUSED_OPERATOR is for operators, which have a fixed number of parameters: there g++
+// prints the type of the result.
 #ifdef __clang__
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) __attribute__((unavailable(reason)))
+#define RUNNEL_REFUSED_OPERATOR(reason, ...) int& __VA_ARGS__ __attribute__((unavailable(reason)))
 #else
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__, ::runnel::detail::Because<reason> = {}) = delete
+#define RUNNEL_REFUSED_OPERATOR(reason, ...) ::runnel::detail::Because<reason> __VA_ARGS__ = delete
 #endif

@@ -19,6 +19,9 @@ LIST = '## All pages'  # in the index: the pages below it are the guides, in thi
 
 # Types that users do not name, and what the reference shows in their place.
 SHOWN = [
+    (r'template <detail::CopyPolicy O = CopyOptions>', ''),
+    (r',(\s+)(?:runnel::)?detail::CopyPolicy O = CopyOptions>', r'>\1'),
+    (r'const O& (options|policy) = \{\}', 'const CopyOptions& options = {}'),
     (r'template <execution_space E = DefaultSpace, [\w:]+<E> F>', 'template <execution_space E = DefaultSpace, class F>'),
     (r'detail::uses_device_memory E', 'execution_space E'),
     (r'detail::\w+(?:<[^<>]*>)? (?=\w+[,>])', 'class '),

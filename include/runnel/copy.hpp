@@ -107,6 +107,7 @@ enum class CopyResult {
 /// errc::capture in a capture, except between two host memories
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       const CopyOptions& options = {});
+/// The same with a policy alone.
 template <std::same_as<Pageable> P>
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes, P policy) {
   return copy_bytes(stream, to, from, bytes, detail::options_of(policy));
@@ -126,6 +127,7 @@ CopyResult copy_bytes(void* to, const void* from, std::size_t bytes, const O& op
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
                    std::size_t from_pitch, std::size_t width, std::size_t height,
                    const CopyOptions& options = {});
+/// The same with a policy alone.
 template <std::same_as<Pageable> P>
 CopyResult copy_2d(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
                    std::size_t from_pitch, std::size_t width, std::size_t height, P policy) {
@@ -160,6 +162,7 @@ struct Extent {
 /// of a slice
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
                    Pitches from_pitches, Extent extent, const CopyOptions& options = {});
+/// The same with a policy alone.
 template <std::same_as<Pageable> P>
 CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* from,
                    Pitches from_pitches, Extent extent, P policy) {

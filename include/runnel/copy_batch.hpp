@@ -77,6 +77,7 @@ struct CopyBatchResult {
 /// memory
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
                            const CopyOptions& options = {});
+/// The same with a policy alone.
 template <std::same_as<Pageable> P>
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations, P policy) {
   return copy_batch(stream, operations, detail::options_of(policy));

@@ -168,17 +168,20 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept {
 }
 
 WrappedSlot wrap_handle(const NativeStream& stream, Wrap wrap) {
-  FreshSlot fresh = take_slot(stream.device);  // Outside the lock.
-  OrphanedSlots lost;
-  const std::lock_guard lock{slots_lock};
-  if (Slot* const live = find_slot(stream, lost); live != nullptr) {
-    if (wrap == Wrap::take && live->owned) return {live, Wrapped::has_owner};
-    add_reference(*live, wrap);
-    return {live, Wrapped::joined};
+  // A new slot is taken outside of the lock, and only if the handle has none.
+  for (FreshSlot fresh;; fresh = take_slot(stream.device)) {
+    OrphanedSlots lost;
+    const std::lock_guard lock{slots_lock};
+    if (Slot* const live = find_slot(stream, lost); live != nullptr) {
+      if (wrap == Wrap::take && live->owned) return {live, Wrapped::has_owner};
+      add_reference(*live, wrap);
+      return {live, Wrapped::joined};
+    }
+    if (fresh == nullptr) continue;
+    begin_stream(*fresh, stream, wrap == Wrap::take);
+    fresh->viewed = wrap == Wrap::view;
+    return {fresh.release(), Wrapped::published};
   }
-  begin_stream(*fresh, stream, wrap == Wrap::take);
-  fresh->viewed = wrap == Wrap::view;
-  return {fresh.release(), Wrapped::published};
 }
 
 bool drop_reference(Slot& slot, bool owner) noexcept {

@@ -147,6 +147,8 @@ def main():
         repository.skip('doxygen is not installed')
     with tempfile.TemporaryDirectory() as written:
         complaints = write(written)
+        if complaints:  # there is no search then
+            repository.finish(complaints)
         folder = pathlib.Path(written) / 'html'
         pages = {path.name: Page(path.read_text()) for path in folder.glob('*.html')}
         complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *led_astray(folder), *without_topic(), *without_example(), *hidden_names(pages)]

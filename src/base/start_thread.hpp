@@ -12,7 +12,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// Calls `work()` on a new thread, which nobody joins. False if the system has no thread, or no
+/// Calls `work()` on a new, detached thread. Returns false if the system has no thread, or no
 /// memory for one.
 template <class F>
 [[nodiscard]] bool start_thread(F work) noexcept try {

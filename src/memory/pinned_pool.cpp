@@ -124,7 +124,8 @@ struct FoundMemory {
   return found;
 }
 
-/// Says how much was asked for, and what to do. `refusal` is ok if the limit is in the way.
+/// Throws an error that says how much was asked for, and what to do. `refusal` is the runtime's
+/// status, or ok if the pool's limit refused the block.
 [[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes) {
   const std::size_t in_use = PinnedPool::statistics().in_use;
   char reason[200];

@@ -29,8 +29,8 @@ class HostWriters {
   void end_functions(std::size_t count) noexcept;
   ///@}
   /// A stream waits for something outside of the library, such as another process, which may write
-  /// shared memory before. It counts for good: the end of such writes cannot be told from that of
-  /// the next ones.
+  /// shared memory before. From then on it counts as an unfinished writer until the process ends,
+  /// because the library does not see when other code has finished writing.
   void note_outside_wait() noexcept;
   /// Whether an unfinished writer may write the bytes.
   [[nodiscard]] bool may_write(const void* begin, std::size_t bytes) noexcept {

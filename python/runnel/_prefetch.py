@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from runnel import _core, _interop, _transfer
@@ -30,7 +30,7 @@ class Prefetch(Generic[T]):
 
     def __iter__(self) -> Iterator[Any]:
         stream = _core.Stream(self.device)
-        ahead: collections.deque[tuple[Any, Copy | Copies]] = collections.deque()
+        ahead: collections.deque[Callable[[], Any]] = collections.deque()
         source, last = iter(self.batches), None
         while True:
             while len(ahead) < self.depth and source is not None:
@@ -41,31 +41,37 @@ class Prefetch(Generic[T]):
                 except StopIteration:
                     source = None  # type: ignore[assignment]
                     break
-                moved, last = self._send(batch, stream)
-                ahead.append((moved, last))
+                arrives, last = self._send(batch, stream)
+                ahead.append(arrives)
             if not ahead:
                 return
-            yield self._hand_over(*ahead.popleft(), stream)
+            yield ahead.popleft()()
 
-    def _send(self, batch: Any, stream: Stream) -> tuple[Any, Copy | Copies]:
-        """A batch on the device, whose memory is the stream's."""
-        if self.like is not None and _interop.name_of(self.like) == "cupy":
-            # CuPy gives memory out again as soon as Python has dropped it.
-            stream.wait_stream(_interop.current_of(self.like, stream.device)[0])
-        with _interop.current_in_frameworks(stream):
-            moved: tuple[Any, Copy | Copies] = _transfer.to_device(batch, self.like, stream, handle=True)
+    def _send(self, batch: Any, stream: Stream) -> tuple[Callable[[], Any], Copy | Copies]:
+        """Enqueues the copy of a batch: what hands it over, and the copy."""
+        if self.like is not None and _interop.ON_HOST:
+            moved, copied = _transfer.to_device(batch, self.like, stream, handle=True)
+
+            def wait() -> Any:
+                copied.wait()  # the host's arrays have no stream
+                return moved
+
+            return wait, copied
+        # The memory of torch and CuPy belongs to the consumer's stream, which gives it out again without waiting: so the copy waits for
+        # what uses it there. This also keeps the copies from running further ahead than `depth`.
+        current, allocated_in = _interop.current_of(self.like, stream.device)
+        stream.wait_stream(current)
+        moved, copied = _transfer.to_device(batch, self.like, stream, handle=True)
+        arrived = stream.record_event()
+
+        def hand_over() -> Any:
+            current, theirs = _interop.current_of(self.like, stream.device)
+            current.wait_event(arrived)
+            if self.like is None or (theirs != allocated_in and _interop.name_of(self.like) == "torch"):
+                _transfer._map(lambda array: array.record_stream(theirs), moved)
             return moved
 
-    def _hand_over(self, batch: Any, handle: Copy | Copies, stream: Stream) -> Any:
-        """Lets the consumer's current stream wait for the batch, and its memory for what the consumer does with it."""
-        if self.like is not None and _interop.ON_HOST:
-            handle.wait()  # the host's arrays have no stream
-            return batch
-        current, theirs = _interop.current_of(self.like, stream.device)
-        current.wait_stream(stream)
-        if self.like is None or _interop.name_of(self.like) == "torch":
-            _transfer._map(lambda array: array.record_stream(theirs), batch)
-        return batch
+        return hand_over, copied
 
 
 def prefetch(batches: Iterable[T], device: Any = None, depth: int = 2, like: Any = None) -> Prefetch[T]:
@@ -74,9 +80,9 @@ def prefetch(batches: Iterable[T], device: Any = None, depth: int = 2, like: Any
         for images, labels in runnel.prefetch(loader, "cuda:0", like=torch): ...
 
     A batch is what ``to_device()`` takes, pinned or not; ``like`` is what its arrays become: ``torch``, ``cupy``, or None
-    for Blocks. ``depth`` batches are on the device or on their way, beside the one in use. Their copies are on a stream
-    of their own; the consumer's current stream (torch's, CuPy's or runnel's, as ``like`` says) waits for each, and the
-    host does not. Before the next batch is asked for, the last one's memory on the host has been read, so that a source
+    for Blocks. ``depth`` batches are on the device or on their way, beside those in use. Their copies are on a stream
+    of their own, and begin after what the consumer's current stream (torch's, CuPy's or runnel's, as ``like`` says) had
+    been given when the copy was enqueued; that stream waits for each batch, and the host does not. Before the next batch is asked for, the last one's memory on the host has been read, so that a source
     may use it again. Exceptions of the source arrive in the loop. A loop that ends early waits for nothing.
     """
     if operator.index(depth) < 1:

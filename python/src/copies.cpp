@@ -126,25 +126,46 @@ void squeeze(Array& array) {
   return result.direct + result.staged > 0;
 }
 
-/// Enqueues a copy and keeps its arrays if it is under way then, in one go without the
-/// interpreter's lock.
+/// Collects what a thread's copies note of their sources.
+class NotedSources {
+ public:
+  NotedSources() noexcept { runnel::detail::noted_sources() = &sources_; }
+  NotedSources(const NotedSources&) = delete;
+  NotedSources& operator=(const NotedSources&) = delete;
+  ~NotedSources() { runnel::detail::noted_sources() = nullptr; }
+  /// Those of copies of that many bytes, if they are all.
+  [[nodiscard]] runnel::detail::StagedSources all_of(std::size_t bytes) const noexcept {
+    return sources_.bytes == bytes ? sources_ : runnel::detail::StagedSources{};
+  }
+
+ private:
+  runnel::detail::StagedSources sources_;
+};
+
+/// Enqueues a copy of so many bytes and keeps its arrays if it is under way then, in one go without
+/// the interpreter's lock.
 template <class Result>
 struct Enqueued {
   Result result;
   std::shared_ptr<Progress> progress;
 };
 template <class F>
-[[nodiscard]] auto enqueue(runnel::StreamRef stream, Kept& arrays, F&& copy) {
+[[nodiscard]] auto enqueue(runnel::StreamRef stream, Kept& arrays, std::size_t bytes, F&& copy) {
   return unlocked([&] {
+    const NotedSources noted;
     Enqueued<decltype(copy())> made{copy(), nullptr};
-    if (is_pending(made.result)) made.progress = keep_arrays(stream, arrays);
+    if (is_pending(made.result)) {
+      made.progress = keep_arrays(stream, arrays);
+      made.progress->sources = noted.all_of(bytes);
+    }
     return made;
   });
 }
 /// The same for a copy of several parts: where one fails, those before it are under way.
 template <class F>
-[[nodiscard]] auto enqueue_parts(runnel::StreamRef stream, Kept& arrays, F&& copy) {
-  return enqueue(stream, arrays, [&] {
+[[nodiscard]] auto enqueue_parts(runnel::StreamRef stream, Kept& arrays, std::size_t bytes,
+                                 F&& copy) {
+  return enqueue(stream, arrays, bytes, [&] {
     try {
       return copy();
     } catch (...) {
@@ -221,13 +242,14 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
   const Dimensions dimensions = is_flat ? Dimensions{} : dimensions_of(into, out_of);
   into.count_write();
   const bool is_to_device = into.is_on_device;
+  const std::size_t bytes = into.bytes;
   Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
   auto [result, progress] =
       is_flat
           ? enqueue(
-                in, kept,
-                [&] { return runnel::copy_bytes(in, into.data, out_of.data, into.bytes, options); })
-          : enqueue_parts(in, kept,
+                in, kept, bytes,
+                [&] { return runnel::copy_bytes(in, into.data, out_of.data, bytes, options); })
+          : enqueue_parts(in, kept, bytes,
                           [&] { return copy_strided(in, into, out_of, dimensions, options); });
   return handle_of(in, result, std::move(progress), is_to_device);
 }
@@ -306,9 +328,13 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
   std::vector<const Array*> arrays;
   for (const auto& pair : kept->pairs) arrays.insert(arrays.end(), {&pair->to, &pair->from});
   wait_ahead(in, arrays, options);
-  for (const auto& pair : kept->pairs) pair->to.count_write();
+  std::size_t bytes = 0;
+  for (const auto& pair : kept->pairs) {
+    pair->to.count_write();
+    bytes += pair->to.bytes;
+  }
   Kept holder{kept.release()};
-  auto [result, progress] = enqueue_parts(in, holder, [&] {
+  auto [result, progress] = enqueue_parts(in, holder, bytes, [&] {
     runnel::CopyBatchResult made = runnel::copy_batch(in, operations, options);
     for (const auto& [pair, dimensions] : strided) {
       runnel::CopyOptions known = options;

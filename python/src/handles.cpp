@@ -143,7 +143,10 @@ void refuse_unknown(const PyCopy& copy) {
   return unlocked([&] { return wait_some(copy, {}); });
 }
 [[nodiscard]] bool is_source_done(PyCopy& copy) {
-  return copy.progress == nullptr || is_done(copy);
+  if (copy.progress == nullptr) return true;
+  const runnel::detail::StagedSources& sources = copy.progress->sources;
+  if (sources.bytes != 0 && copy.progress->born == forks() && sources.are_read()) return true;
+  return is_done(copy);
 }
 
 void bind_as_text(nb::class_<PyCopy>& type) {
@@ -191,7 +194,10 @@ void bind_handles(nb::module_& module) {
   type.def("done", &is_done,
            "Whether the copy is complete. Never waits. Raises what failed, as ``wait()``.")
       .def("source_done", &is_source_done,
-           "Whether the source may be written again: at once where a small copy has read it.\n"
+           "Whether the source may be written again: at once where a small copy has read it, for "
+           "a large\n"
+           "copy from memory that is not pinned once that has been read, and else when the copy "
+           "is complete.\n"
            "Never waits.")
       .def(
           "wait",

@@ -6,6 +6,7 @@
 
 #include <runnel/completion.hpp>
 #include <runnel/copy.hpp>
+#include <runnel/detail/staged_sources.hpp>
 #include <runnel/event.hpp>
 
 #include <atomic>
@@ -33,6 +34,7 @@ class Progress {
   void when_complete(Done done);
 
   Kept arrays;
+  runnel::detail::StagedSources sources;  // of 0 bytes: only the end of the copy is known
   const int born = forks();
   bool is_captured = false;  // it is complete when a graph has run, which nobody tells
 

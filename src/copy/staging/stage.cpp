@@ -9,6 +9,7 @@
 #include "device/device_table.hpp"
 
 #include <runnel/detail/backend.hpp>
+#include <runnel/detail/staged_sources.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -166,7 +167,27 @@ void stage_with_host_functions(const JobPtr& job, native::stream stream, const c
   throw;
 }
 
+void note_sources(const Job& job) noexcept {
+  StagedSources* const noted = noted_sources();
+  if (noted == nullptr || job.direction() != Direction::to_device) return;
+  // One number cannot stand for two rings: then some bytes are missing in the sum.
+  const std::uint32_t* const filled = job.ring.filled().address();
+  if (noted->filled != nullptr && noted->filled != filled) return;
+  noted->filled = filled;
+  noted->end = static_cast<std::uint32_t>(job.first_piece + job.count());
+  noted->bytes += job.work.bytes();
+}
+
 }  // namespace
+
+bool StagedSources::are_read() const noexcept {
+  return Value{const_cast<std::uint32_t*>(filled)}.has_reached(end);
+}
+
+StagedSources*& noted_sources() noexcept {
+  thread_local constinit StagedSources* noted = nullptr;
+  return noted;
+}
 
 void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
   // This query can throw. It comes first, while there is nothing to undo.
@@ -182,11 +203,9 @@ void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
     const JobPtr job =
         make_job(slot, std::move(work), ring,
                  may_read_now && work.direction == Direction::to_device, with_values);
-    if (with_values)
-      stage_with_values(job, slot.handle, operation);
-    else
-      stage_with_host_functions(job, slot.handle, operation);
-    return;
+    if (!with_values) return stage_with_host_functions(job, slot.handle, operation);
+    stage_with_values(job, slot.handle, operation);
+    return note_sources(*job);
   }
 }
 

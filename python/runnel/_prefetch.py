@@ -82,8 +82,9 @@ def prefetch(batches: Iterable[T], device: Any = None, depth: int = 2, like: Any
     A batch is what ``to_device()`` takes, pinned or not; ``like`` is what its arrays become: ``torch``, ``cupy``, or None
     for Blocks. ``depth`` batches are on the device or on their way, beside those in use. Their copies are on a stream
     of their own, and begin after what the consumer's current stream (torch's, CuPy's or runnel's, as ``like`` says) had
-    been given when the copy was enqueued; that stream waits for each batch, and the host does not. Before the next batch is asked for, the last one's memory on the host has been read, so that a source
-    may use it again. Exceptions of the source arrive in the loop. A loop that ends early waits for nothing.
+    been given when the copy was enqueued; that stream waits for each batch, and the host does not. Before the next batch
+    is asked for, the last one's memory on the host has been read, so that a source may use it again. Exceptions of the
+    source arrive in the loop. A loop that ends early waits for nothing.
     """
     if operator.index(depth) < 1:
         raise ValueError(f"depth is 1 or more, not {depth}")

@@ -159,6 +159,8 @@ def header(path, text):
     for pattern, words in BASES.get(path.relative_to(ROOT / 'include/runnel').as_posix(), []):
         text = re.sub(pattern, words, text)
     text = PRIVATE.sub(blank, SPECIALISATIONS.sub(blank, text))
+    guides = re.compile(r'\bdocs/((?:decisions/)?[\w-]+\.md)\b')
+    text = re.sub('///.*', lambda comment: guides.sub(lambda name: link(ROOT / 'docs/index.md', '.md', name[1], False), comment[0]), text)
     topic = topic_of(text)
     text = with_versions(text, topic)
     for pattern, words in SHOWN:
@@ -186,6 +188,10 @@ def example_page(path):
     return ''.join({'.': '_8', '/': '_2'}.get(letter, letter) for letter in name) + '-example.html'
 
 
+def title_of(path):
+    return re.search('^# (.*)$', path.read_text(), re.MULTILINE).group(1)
+
+
 def link(page, words, target, listed):
     """A link of a guide, as the site has it. `listed`: it puts the page below this one, in the order of the links."""
     if re.match('[a-z]+:', target):
@@ -195,6 +201,8 @@ def link(page, words, target, listed):
     inside = path.parent in (ROOT / 'docs', ROOT / 'docs/decisions') or path == ROOT / 'CHANGELOG.md'
     if path.suffix == '.md' and inside:
         label = page_label(path)
+        if words.endswith('.md'):
+            words = title_of(path)
         if listed and not heading:
             return f'\\subpage {label} "{words}"'
         return f'<a href="{label}.html{f"#{label}_{heading}" if heading else ""}">{words}</a>'
@@ -204,6 +212,19 @@ def link(page, words, target, listed):
         return f'<a href="reference.html">{words}</a>'
     place = path.relative_to(ROOT).as_posix()
     return f'`{place}`' if words in (place, name) else f'{words} (`{place}`)'
+
+
+def words_of_markdown(text):
+    """What Doxygen reads otherwise than code hosts: an apostrophe ends a code span of one backtick, and what follows shows as raw HTML; bold
+    words that begin or end with code show their asterisks."""
+
+    def change(match):
+        if match['bold']:
+            return f'<b>{words_of_markdown(match["bold"])}</b>'
+        return f'`{match[0]}`' if "'" in match[0] and not match[0].startswith('``') else match[0]
+
+    inside = r'(?:[^`\n]|\n(?!\n))+'
+    return re.sub(rf'``{inside}``|`{inside}`|\*\*(?P<bold>(?:[^*`\n]|`[^`\n]+`)+)\*\*', change, text)
 
 
 def guide(path, text):
@@ -231,7 +252,7 @@ def guide(path, text):
     for number in range(0, len(blocks), 2):
         before, mark, after = blocks[number].partition(LIST if is_index else '\0')
         after = re.sub(r'^### (.*)$', lambda match: f'**\\subpage {section_label(match.group(1))} "{match.group(1)}"**', after, flags=re.MULTILINE)
-        blocks[number] = re.sub(r'^(#+) (.*)$', heading, with_links(before + mark + after, False), flags=re.MULTILINE)
+        blocks[number] = re.sub(r'^(#+) (.*)$', heading, words_of_markdown(with_links(before + mark + after, False)), flags=re.MULTILINE)
     return ''.join(blocks)
 
 

@@ -39,7 +39,7 @@
 /// | find missing waits | race_checker.hpp |
 /// | find leaks, name things for a profiler | statistics.hpp, profiler.hpp |
 ///
-/// README.md shows a whole program; docs/index.md lists the guides.
+/// docs/index.md shows a whole program and lists the guides.
 #pragma once
 
 #include <runnel/completion.hpp>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Doxygen writes the site (docs/Doxyfile) without warnings, so every public name is documented. Each link within the site leads to a file
 and a place that are there, the search finds each guide and leads to its sections, it finds each task of the first page and some words that
-users look for, each header is in a topic, each topic leads to examples in guides, and no signature shows a name of detail."""
+users look for, each header is in a topic, each topic leads to examples in guides, no signature shows a name of detail, and no page shows raw marks."""
 import collections
 import html.parser
 import importlib.util
@@ -18,25 +18,36 @@ import urllib.parse
 import repository
 
 HIDDEN = re.compile(r'detail::\w+|RUNNEL_ABI|RUNNEL_REFUSED')
+# What a reader sees where Doxygen took a part of a guide for something else.
+GARBLED = re.compile(r'\\ilinebr|</\w+>|<(?:td|tr|code|p)\b|\*\*|\b[\w-]+\.md\b|[\u2018\u2019\u201c\u201d\u2013\u2014]')
 # Headers of which nobody would look for a single name.
 WITHOUT_TOPIC = ('runnel.hpp',)
 
 
 class Page(html.parser.HTMLParser):
-    """The places of a page, and where its links lead."""
+    """The places of a page, where its links lead, its words, and those of them that are no code."""
 
     def __init__(self, text):
         super().__init__()
-        self.places, self.targets, self.words = set(), [], []
+        self.places, self.targets, self.words, self.prose, self.within = set(), [], [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
+        code = tag in ('code', 'pre', 'script', 'style') or values.get('class') == 'fragment'
+        if code or tag in self.within:
+            self.within.append(tag)
         self.places.update(values[key] for key in ('id', 'name') if values.get(key))
         self.targets += [values[key] for key in ('href', 'src', 'data') if values.get(key)]
 
+    def handle_endtag(self, tag):
+        if self.within[-1:] == [tag]:
+            self.within.pop()
+
     def handle_data(self, data):
         self.words.append(data)
+        if not self.within:
+            self.prose.append(data)
 
 
 def write(folder):
@@ -130,6 +141,15 @@ def hidden_names(pages):
                 yield f'{name}: {found}: docs/site/filter.py does not know what to show in its place'
 
 
+def garbled(pages):
+    """Raw marks, names of files of which the site has a page, and quotes and dashes that Doxygen made of those in the source, so that a line does not work as pasted."""
+    for name, page in pages.items():
+        text = ''.join(page.prose)
+        for found in list(GARBLED.finditer(text))[:3]:
+            around = ' '.join(text[max(0, found.start() - 60):found.end() + 20].split())
+            yield f'{name}: {found.group(0)!r} shows in "{around}": docs/site/filter.py has to write that otherwise'
+
+
 def without_example():
     """Topics in which nothing leads to a block of code of a guide."""
     of_site = filter_of_site()
@@ -151,7 +171,7 @@ def main():
             repository.finish(complaints)
         folder = pathlib.Path(written) / 'html'
         pages = {path.name: Page(path.read_text()) for path in folder.glob('*.html')}
-        complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *led_astray(folder), *without_topic(), *without_example(), *hidden_names(pages)]
+        complaints += [*broken_links(folder, pages), *not_found_by_search(folder), *led_astray(folder), *without_topic(), *without_example(), *hidden_names(pages), *garbled(pages)]
     print(f'{len(pages)} pages, {sum(len(page.targets) for page in pages.values())} links')
     repository.finish(complaints if pages else complaints + ['doxygen wrote no page'])
 

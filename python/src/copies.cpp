@@ -251,6 +251,7 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
                 [&] { return runnel::copy_bytes(in, into.data, out_of.data, bytes, options); })
           : enqueue_parts(in, kept, bytes,
                           [&] { return copy_strided(in, into, out_of, dimensions, options); });
+  if (progress == nullptr) delete kept.release();  // not later: nobody else has them
   return handle_of(in, result, std::move(progress), is_to_device);
 }
 

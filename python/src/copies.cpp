@@ -246,9 +246,8 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
   Kept kept{arrays.release()};  // from here on it is dropped by whoever has it last
   auto [result, progress] =
       is_flat
-          ? enqueue(
-                in, kept, bytes,
-                [&] { return runnel::copy_bytes(in, into.data, out_of.data, bytes, options); })
+          ? enqueue(in, kept, bytes,
+                    [&] { return runnel::copy_bytes(in, into.data, out_of.data, bytes, options); })
           : enqueue_parts(in, kept, bytes,
                           [&] { return copy_strided(in, into, out_of, dimensions, options); });
   if (progress == nullptr) delete kept.release();  // not later: nobody else has them

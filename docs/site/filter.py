@@ -12,6 +12,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = (ROOT / 'examples', ROOT / 'python/examples')
 SINCE = '0.1'  # of everything that does not name another version itself
 
 LONG = 4  # sections
@@ -179,12 +180,16 @@ def anchor(heading):
 
 
 def page_label(path):
-    return ('decision_' if path.parent.name == 'decisions' else '') + path.stem.lower().replace('.', '_')
+    if path.name == 'README.md':
+        return 'python_package'
+    # Doxygen writes examples.html itself: a bare list, to which nothing leads.
+    words = 'example_programs' if path.name == 'examples.md' else path.stem.lower().replace('.', '_')
+    return ('decision_' if path.parent.name == 'decisions' else '') + words
 
 
 def example_page(path):
     """The page that Doxygen makes for an example."""
-    name = path.relative_to(ROOT / 'examples').as_posix()
+    name = path.relative_to(next(folder for folder in EXAMPLES if folder in path.parents)).as_posix()
     return ''.join({'.': '_8', '/': '_2'}.get(letter, letter) for letter in name) + '-example.html'
 
 
@@ -198,7 +203,7 @@ def link(page, words, target, listed):
         return f'[{words}]({target})'
     name, _, heading = target.partition('#')
     path = (page.parent / name).resolve() if name else page
-    inside = path.parent in (ROOT / 'docs', ROOT / 'docs/decisions') or path == ROOT / 'CHANGELOG.md'
+    inside = path.parent in (ROOT / 'docs', ROOT / 'docs/decisions') or path in (ROOT / 'CHANGELOG.md', ROOT / 'python/README.md')
     if path.suffix == '.md' and inside:
         label = page_label(path)
         if words.endswith('.md'):
@@ -206,7 +211,7 @@ def link(page, words, target, listed):
         if listed and not heading:
             return f'\\subpage {label} "{words}"'
         return f'<a href="{label}.html{f"#{label}_{heading}" if heading else ""}">{words}</a>'
-    if ROOT / 'examples' in path.parents:
+    if any(folder in path.parents for folder in EXAMPLES):
         return f'<a href="{example_page(path)}">{words}</a>'
     if path == ROOT / 'include/runnel':
         return f'<a href="reference.html">{words}</a>'

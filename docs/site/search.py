@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Gives the site a search over all of its texts: writes find-index.js, which has each section of each page, and adds docs/site/find.js to
-the pages. Its menu leads to the list of guides on the first page, because Doxygen's own list has only what no other page contains.
+the pages. It takes wrong links out of blocks of code. Its menu leads to the list of guides on the first page, because Doxygen's own list has only what no other page contains.
 
 usage: search.py HTML-FOLDER"""
 import html.parser
@@ -13,7 +13,7 @@ import sys
 
 HEADINGS = ('h1', 'h2', 'h3')
 # Pages that only list what others explain.
-LISTS = re.compile(r'(section_.*|annotated|classes|files|functions.*|globals.*|hierarchy|namespace.*|pages|topics|modules|dir_.*|.*-members|.*_source|.*_8hpp)\.html')
+LISTS = re.compile(r'(section_.*|examples|annotated|classes|files|functions.*|globals.*|hierarchy|namespace.*|pages|topics|modules|dir_.*|.*-members|.*_source|.*_8hpp)\.html')
 
 
 class Texts(html.parser.HTMLParser):
@@ -80,6 +80,23 @@ def sections(name, text):
             yield [title, heading, f'{name}#{place}' if place else name, words]
 
 
+LINK = re.compile(r'<a class="code hl_(\w+)" href="([^"]*)">([^<]*)</a>')
+
+
+def without_guesses(page, text):
+    """Doxygen links each word of a block of code that is also a name of the library. Left out are those of Python, those of other libraries,
+    and words that are mostly variables of the program."""
+
+    def change(match):
+        kind, target, words = match.groups()
+        is_variable = '::' not in words and kind in ('typedef', 'enumvalue', 'variable')
+        is_special = '::' not in words and re.search('kokkos|communicator', target) and not re.search('kokkos|beyond', page)
+        is_foreign = re.match('std::|Kokkos::', words) or page.startswith('python') or page.endswith('_8py-example.html')
+        return words if is_variable or is_special or is_foreign else match[0]
+
+    return LINK.sub(change, text)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     found, script = [], '<script src="find.js"></script>\n</body>'
@@ -88,7 +105,7 @@ def main():
         if not LISTS.fullmatch(path.name):
             found += sections(path.name, text)
         if script not in text:
-            path.write_text(text.replace('</body>', script))
+            path.write_text(without_guesses(path.name, text).replace('</body>', script))
     menu = folder / 'menudata.js'
     menu.write_text(menu.read_text().replace('"pages.html"', '"index.html#index_all-pages"'))
     (folder / 'find-index.js').write_text('window.findIndex = ' + json.dumps(found, ensure_ascii=False, separators=(',', ':')) + ';\n')

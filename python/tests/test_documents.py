@@ -2,6 +2,7 @@
 """The programs in the guide and in the README, as they stand there."""
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -34,3 +35,14 @@ def test_block_runs(block: str) -> None:
 
 def test_there_are_blocks() -> None:
     assert len(BLOCKS) >= 7
+
+
+def test_the_guide_lists_each_function_as_it_is() -> None:
+    table = (ROOT / "docs/python.md").read_text(encoding="utf-8").partition("## All functions")[2]
+    cells = "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
+    listed = dict(re.findall(r"`(\w+)\((.*?)\)`", cells))
+    there = {name: inspect.signature(getattr(runnel, name)) for name in runnel.__all__ if inspect.isfunction(getattr(runnel, name))}
+    assert listed == {
+        name: str(signature.replace(parameters=[p.replace(annotation=p.empty) for p in signature.parameters.values()], return_annotation=signature.empty))[1:-1]
+        for name, signature in there.items()
+    }

@@ -6,7 +6,7 @@ import repository
 
 page = (repository.ROOT / 'docs/environment.md').read_text()
 read = {}
-for path in repository.files('include', 'src', 'backends', 'tools', endings=('.cpp', '.hpp', '.cu')):
+for path in repository.files('include', 'src', 'backends', 'tools', 'python/runnel', endings=('.cpp', '.hpp', '.cu', '.py')):
     text = path.read_text()
     for variable in re.findall(r'"(RUNNEL_[A-Z][A-Z_]*|[A-Z]+_(?:MAX|HW)_[A-Z_]+)"', text):
         read.setdefault(variable, repository.name(path))

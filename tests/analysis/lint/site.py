@@ -88,7 +88,8 @@ def in_search(folder):
 
 def led_astray(folder):
     """Sections of guides to which the search does not lead."""
-    of_site, guides = filter_of_site(), {path.stem.lower() for path in (repository.ROOT / 'docs').glob('*.md')}
+    of_site = filter_of_site()
+    guides = {of_site.page_label(path) for path in (repository.ROOT / 'docs').glob('*.md')}
     for title, heading, address, text in in_search(folder):
         page, _, place = address.partition('#')
         guide = page.removesuffix('.html')
@@ -104,7 +105,7 @@ LOOKED_FOR = {'RUNNEL_CHECK': 'race-checker', 'cudaMemcpyAsync': 'porting', 'dea
 
 def not_found_by_search(folder):
     """Guides that the search does not know, or knows twice, and tasks of the first page that it does not find by their last word."""
-    sections = in_search(folder)
+    of_site, sections = filter_of_site(), in_search(folder)
 
     def finds(typed, guide):
         """As docs/site/find.js: every word occurs in one section."""
@@ -114,7 +115,7 @@ def not_found_by_search(folder):
 
     titles = {address.split('#')[0]: title for title, heading, address, text in sections}
     for guide in sorted((repository.ROOT / 'docs').glob('*.md')):
-        if f'{guide.stem.lower()}.html' not in titles:
+        if f'{of_site.page_label(guide)}.html' not in titles:
             yield f'docs/{guide.name}: the search does not know the page'
     for title, count in collections.Counter(titles.values()).items():
         if count > 1:

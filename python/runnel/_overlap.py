@@ -213,7 +213,7 @@ def _function(fn: Callable[..., Any], ends: list[_End], out: _Results | None, li
 
     def call(chunk: Chunk, *blocks: Block) -> None:
         if on_stream:
-            chunk.stream.launch_host_func(work, chunk, blocks)
+            chunk.stream._launch_of_overlap(work, chunk, blocks)
             return
         with _interop.current_in_frameworks(chunk.stream):
             work(chunk, blocks)

@@ -127,7 +127,7 @@ bool close_interpreter(std::chrono::steady_clock::duration time) {
   });
 }
 
-PythonFailure PythonFailure::fetch() {
+PythonFailure PythonFailure::fetch(Uncollected uncollected) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
@@ -135,6 +135,7 @@ PythonFailure PythonFailure::fetch() {
   std::shared_ptr<Raised> raised{new Raised, [](Raised* holder) { drop_later(holder); }};
   raised->exception = nb::steal(value);
   raised->trace = trace != nullptr ? nb::steal(trace) : nb::none();
+  raised->is_collected = uncollected == Uncollected::dropped;
   raised->text = "a Python function raised an exception";
   if (PyObject* const described = PyObject_Repr(raised->exception.ptr())) {
     if (const char* const bytes = PyUnicode_AsUTF8AndSize(described, nullptr)) raised->text = bytes;
@@ -193,14 +194,15 @@ void PythonFailure::restore() const {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
 }
 
-void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call) {
+void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call,
+                 Uncollected uncollected) {
   const Interpreter interpreter;
   if (!interpreter) return;
   try {
     static_cast<void>(call(function->object));
   } catch (nb::python_error& error) {
     error.restore();
-    throw PythonFailure::fetch();
+    throw PythonFailure::fetch(uncollected);
   }
   drop_now();
 }

@@ -108,12 +108,16 @@ decltype(auto) unlocked(F&& function) {
   return std::forward<F>(function)();
 }
 
+/// Who tells of an exception that nobody collects: we do, or the caller, as overlap() whose first
+/// failure stands for all.
+enum class Uncollected { shown, dropped };
+
 /// A Python exception on its way through the library. If nobody collects it, it is shown as one
 /// that is ignored, with its traceback.
 class PythonFailure : public std::exception {
  public:
   /// Takes the exception that is set. Requires: the interpreter's lock, and an exception.
-  [[nodiscard]] static PythonFailure fetch();
+  [[nodiscard]] static PythonFailure fetch(Uncollected uncollected);
   [[nodiscard]] const char* what() const noexcept override { return raised_->text.c_str(); }
   /// Shows what nobody has collected so far. Requires: the interpreter's lock.
   static void show_all() noexcept;
@@ -143,6 +147,7 @@ class PythonFailure : public std::exception {
 /// Calls a Python function on a thread of the library. What the call returns or throws is dropped
 /// under the lock.
 /// @throws PythonFailure
-void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call);
+void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call,
+                 Uncollected uncollected = Uncollected::shown);
 
 }  // namespace binding

@@ -93,17 +93,19 @@ struct Foreign {
   return text + ">";
 }
 
+template <Uncollected uncollected>
 void launch_host_func(PyStream& stream, nb::callable function, nb::args arguments,
                       bool writes_host_memory) {
   struct Call {
     SharedObject function;
     SharedObject arguments;
     void operator()() const {
-      call_python(function, [this](nb::handle f) {
+      const auto run = [this](nb::handle f) {
         PyObject* const result = PyObject_Call(f.ptr(), arguments->object.ptr(), nullptr);
         if (result == nullptr) throw nb::python_error();
         return nb::steal(result);
-      });
+      };
+      call_python(function, run, uncollected);
     }
   };
   drop_now();
@@ -217,8 +219,12 @@ void bind_order(nb::class_<PyStream>& stream) {
           "raises the first exception of a host function, if there was one, once. Raises "
           "TimeoutError when\n"
           "the time has run out, and KeyboardInterrupt at Ctrl-C; the work goes on.")
-      .def("launch_host_func", &launch_host_func, nb::arg("function"), nb::arg("args"),
-           nb::arg("writes_host_memory") = true,
+      .def("_launch_of_overlap", &launch_host_func<Uncollected::dropped>, nb::arg("function"),
+           nb::arg("args"), nb::arg("writes_host_memory") = true,
+           nb::sig("def _launch_of_overlap(self, function: typing.Callable[..., object], *args: "
+                   "object, writes_host_memory: bool = True) -> None"))
+      .def("launch_host_func", &launch_host_func<Uncollected::shown>, nb::arg("function"),
+           nb::arg("args"), nb::arg("writes_host_memory") = true,
            nb::sig("def launch_host_func(self, function: typing.Callable[..., object], *args: "
                    "object, writes_host_memory: bool = True) -> None"),
            "Enqueues ``function(*args)``: it runs once, on a thread of the runtime, after the work "

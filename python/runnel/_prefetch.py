@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -34,8 +35,8 @@ class Prefetch(Generic[T]):
         source, last = iter(self.batches), None
         while True:
             while len(ahead) < self.depth and source is not None:
-                if last is not None:
-                    last.wait()  # the source may use the memory of its batches again
+                while last is not None and not last.source_done():  # then the source may use its memory again
+                    time.sleep(50e-6)
                 try:
                     batch = next(source)
                 except StopIteration:

@@ -312,36 +312,32 @@ void fill(To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
 
 /// @cond
 // Overloads that refuse common mistakes, each with a text that says what to write instead.
-template <class A, class B, detail::WrongCopy<detail::Fault::pointer, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("a pointer has no size: write copy_bytes(stream, to, from, bytes)",
-                               A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::temporary, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED(
-    "a temporary container ends before the copy: give it a name and keep it until the stream has "
-    "passed, or copy from std::move(vector), "
-    "which the stream keeps",
-    A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::stream_order, A, B> C,
-          class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("the stream comes first: the order is copy(stream, to, from)", A&&,
-                               B&&, C&&, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::read_only, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED("the destination is read-only: the order is copy(stream, to, from)",
-                               A&&, B&&, C&& = {}, D&& = {});
-template <class A, class B, detail::WrongCopy<detail::Fault::scattered, A, B> C = detail::Absent,
-          class D = detail::Absent>
-CopyResult copy RUNNEL_REFUSED(
-    "the elements are not in one block: use a std::vector, not of bool, or a std::array", A&&, B&&,
-    C&& = {}, D&& = {});
+#define RUNNEL_REFUSED_COPY(fault, reason)                                                      \
+  template <class A, class B, detail::WrongCopy<detail::Fault::fault, A, B> C = detail::Absent, \
+            class D = detail::Absent>                                                           \
+  CopyResult copy RUNNEL_REFUSED(reason, A&&, B&&, C&& = {}, D&& = {})
+RUNNEL_REFUSED_COPY(pointer, "a pointer has no size: write copy_bytes(stream, to, from, bytes)");
+RUNNEL_REFUSED_COPY(
+    temporary,
+    "a temporary container ends before the copy: give it a name and keep it until "
+    "the stream has passed, or copy from std::move(vector), which the stream keeps");
+RUNNEL_REFUSED_COPY(lost, "the destination is a temporary, which ends before the copy: name it");
+RUNNEL_REFUSED_COPY(stream_order, "the stream comes first: the order is copy(stream, to, from)");
+RUNNEL_REFUSED_COPY(read_only, "the destination is read-only: the order is copy(stream, to, from)");
+RUNNEL_REFUSED_COPY(types, "the elements have two types, and a copy converts nothing");
+RUNNEL_REFUSED_COPY(
+    scattered,
+    "the elements are not in one block: use a std::vector, not of bool, or a std::array");
+#undef RUNNEL_REFUSED_COPY
+template <class To, class T>
+CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a name", StreamRef,
+                               To&&, std::initializer_list<T>&&);
 
 template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent,
           class D = detail::Absent>
 void fill RUNNEL_REFUSED("a pointer has no size: write fill_bytes(stream, to, value, bytes)", A&&,
                          B&&, C&& = {}, D&& = {});
-template <class A, detail::WrongFill<detail::Fault::temporary, A> B, class C = detail::Absent>
+template <class A, detail::WrongFill<detail::Fault::lost, A> B, class C = detail::Absent>
 void fill RUNNEL_REFUSED(
     "a temporary container ends before the fill: give it a name and keep it until the stream has "
     "passed",

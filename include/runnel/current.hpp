@@ -57,8 +57,7 @@ void set_if_failed(std::error_code& code) noexcept;
 void set_current_stream(StreamRef stream);
 /// @cond
 template <detail::TemporaryStream S>
-void set_current_stream RUNNEL_REFUSED(
-    "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+void set_current_stream RUNNEL_REFUSED_TEMPORARY_STREAM(S&&);
 /// @endcond
 
 /// Waits for the current stream. @throws as StreamRef::synchronize()
@@ -95,14 +94,9 @@ class [[nodiscard]] StreamGuard {
   void reset(StreamRef stream);
   /// @cond
   template <detail::TemporaryStream S>
-  explicit StreamGuard RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
-  void reset RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
-      Stream&&);
-  void reset RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
-      StreamLease&&);
+  explicit StreamGuard RUNNEL_REFUSED_TEMPORARY_STREAM(S&&);
+  void reset RUNNEL_REFUSED_TEMPORARY_STREAM(Stream&&);
+  void reset RUNNEL_REFUSED_TEMPORARY_STREAM(StreamLease&&);
   /// @endcond
   /// The stream that the guard will restore.
   [[nodiscard]] StreamRef original_stream() const;

@@ -311,8 +311,7 @@ inline detail::execution::StreamSender<detail::execution::ScheduleStep> StreamSc
 }
 /// @cond
 template <detail::TemporaryStream S>
-StreamScheduler scheduler RUNNEL_REFUSED(
-    "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+StreamScheduler scheduler RUNNEL_REFUSED_TEMPORARY_STREAM(S&&);
 /// @endcond
 
 /// An adaptor that calls `function(StreamRef)` in start(). The function enqueues kernels, copies or

@@ -107,8 +107,7 @@ class Graph {
 void begin_capture(StreamRef stream);
 /// @cond
 template <detail::TemporaryStream S>
-void begin_capture RUNNEL_REFUSED(
-    "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+void begin_capture RUNNEL_REFUSED_TEMPORARY_STREAM(S&&);
 /// @endcond
 /// Ends the capture that this thread has begun on the stream, and returns its graph. Also if it
 /// throws, no stream takes part in the capture any more.

@@ -87,8 +87,7 @@ template <execution_space E = DefaultSpace>
 
 /// @cond
 template <execution_space E = DefaultSpace, runnel::detail::TemporaryStream S>
-const E& fenced_exec_space RUNNEL_REFUSED(
-    "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&);
+const E& fenced_exec_space RUNNEL_REFUSED_TEMPORARY_STREAM(S&&);
 /// @endcond
 
 namespace detail {

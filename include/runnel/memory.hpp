@@ -158,7 +158,8 @@ class DeviceSpan {
   ///@}
   /// @cond
   RUNNEL_REFUSED_OPERATOR(
-      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value)",
+      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value); in a "
+      "kernel, or a function of launch_host_func, x.data()[i]",
       operator[](std::size_t) const);
   /// @endcond
 
@@ -236,19 +237,14 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
                      stream} {}
   /// @cond
   template <detail::TemporaryStream S>
-  DeviceBuffer RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
-      std::size_t, S&&);
+  DeviceBuffer RUNNEL_REFUSED_TEMPORARY_STREAM(std::size_t, S&&);
   template <detail::ResourceHandle R, detail::TemporaryStream S>
-  DeviceBuffer RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
-      std::size_t, R, S&&);
+  DeviceBuffer RUNNEL_REFUSED_TEMPORARY_STREAM(std::size_t, R, S&&);
   template <detail::TemporaryStream S>
-  DeviceBuffer RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
-      const DeviceBuffer&, S&&);
+  DeviceBuffer RUNNEL_REFUSED_TEMPORARY_STREAM(const DeviceBuffer&, S&&);
   RUNNEL_REFUSED_OPERATOR(
-      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value)",
+      "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value); in a "
+      "kernel, or a function of launch_host_func, x.data()[i]",
       operator[](std::size_t) const);
   /// @endcond
   /// Allocates as many elements as `other` has, from the same resource, on the stream's device, and
@@ -302,12 +298,8 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
     this->stream_ = stream;
   }
   /// @cond
-  void set_stream RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
-      Stream&&);
-  void set_stream RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it",
-      StreamLease&&);
+  void set_stream RUNNEL_REFUSED_TEMPORARY_STREAM(Stream&&);
+  void set_stream RUNNEL_REFUSED_TEMPORARY_STREAM(StreamLease&&);
   /// @endcond
   /// Changes the number of elements. They are copied to another block of the same resource: the
   /// first elements keep their values, new ones are uninitialised, and pointers into the buffer

@@ -66,6 +66,11 @@ enum class Ownership {
   take,    ///< the wrapping object destroys it
 };
 
+namespace detail {
+template <class H>
+concept RawHandle = std::is_same_v<H, native::stream>;
+}
+
 /// A view of a stream: it is cheap to copy and owns nothing. Using a view after its stream was
 /// destroyed throws `errc::invalid_handle`, even if the runtime has reused the handle for a new
 /// stream. Unless documented otherwise, a member throws `errc::not_permitted` inside a host
@@ -79,6 +84,8 @@ class StreamRef {
       "a Kokkos instance is no stream: write kokkos::as_stream(exec).stream(), of an ExecStream "
       ".stream()",
       const E&);
+  template <detail::RawHandle H>
+  StreamRef RUNNEL_REFUSED("write StreamRef::from_native(handle, device)", H);
   /// @endcond
 
   /// The calling thread's own default stream on that device. The view is valid until the thread

@@ -45,9 +45,7 @@ class [[nodiscard]] TraceRange {
   }
   /// @cond
   template <detail::TemporaryStream S>
-  TraceRange RUNNEL_REFUSED(
-      "a temporary stream ends at once: give it a name, and keep it as long as what uses it", S&&,
-      const char*);
+  TraceRange RUNNEL_REFUSED_TEMPORARY_STREAM(S&&, const char*);
   /// @endcond
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;

@@ -161,7 +161,8 @@ constexpr const char* counting = "count the devices";
   if (has_driver)
     return "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES "
            "does not hide it";
-  return "install the device's driver, or build runnel with -Dgpu_backend=host";
+  return "in a container, start it with its devices (--gpus all, or --device /dev/kfd --device "
+         "/dev/dri); else install the device's driver, or build runnel with -Dgpu_backend=host";
 }
 
 /// Formats a uuid, as in "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44".
@@ -216,7 +217,9 @@ std::string Device::why_no_device() {
   if (s == backend::ok)
     return "the runtime shows no device: check that one is there, and that neither "
            "*_VISIBLE_DEVICES nor RUNNEL_HOST_DEVICES hides it";
-  std::string reason = backend::error_text(s);
+  // Without a driver the runtime says that the driver is too old.
+  const bool has_driver = runnel::runtime_version().driver > 0;
+  std::string reason = has_driver ? backend::error_text(s) : "there is no driver";
   reason += " (";
   reason += backend::error_name(s);
   reason += ", " + std::to_string(s) + "): ";

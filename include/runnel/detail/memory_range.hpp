@@ -57,7 +57,9 @@ enum class Fault {
   stream_order,  ///< the stream comes after the destination
   pointer,
   temporary,
+  lost,  ///< the destination is a temporary
   read_only,
+  types,
   scattered,
 };
 
@@ -68,7 +70,7 @@ template <class To>
   else if constexpr (!memory_range<To>)
     return Scattered<To> ? Fault::scattered : Fault::other;
   else if constexpr (owning_temporary<To>)
-    return Fault::temporary;
+    return Fault::lost;
   else if constexpr (std::is_const_v<element_of<To>>)
     return Fault::read_only;
   else
@@ -85,7 +87,7 @@ template <class To, class From>
     return Fault::temporary;
   else if constexpr (fault_of_destination<To>() == Fault::none)
     return std::is_same_v<element_of<To>, std::remove_const_t<element_of<From>>> ? Fault::none
-                                                                                 : Fault::other;
+                                                                                 : Fault::types;
   else
     return fault_of_destination<To>();
 }
@@ -100,6 +102,9 @@ concept NoElementOf = Filled<To> && !std::is_convertible_v<Value, element_of<To>
 // Matched by the refused overloads.
 template <class From, Fault fault, class To>
 concept WronglyCopiedTo = fault_of_copy<To, From>() == fault;
+/// A stream, or a handle, which the constructor of StreamRef refuses.
+template <class S>
+concept StreamLike = std::is_convertible_v<S, StreamRef> || RawHandle<std::remove_cvref_t<S>>;
 /// The type of parameters that a call omits.
 struct Absent {};
 
@@ -123,9 +128,8 @@ concept TakenOverBy = fault_of_copy_that_keeps<To, From>() == Fault::none &&
 /// also with more arguments, such as a size.
 template <class A, class B, class C>
 [[nodiscard]] consteval Fault fault_of_copy_call() {
-  if constexpr (!std::is_convertible_v<A, StreamRef>)
-    return (std::is_convertible_v<B, StreamRef> && !std::is_same_v<C, Absent>) ||
-                   std::is_convertible_v<C, StreamRef>
+  if constexpr (!StreamLike<A>)
+    return (StreamLike<B> && !std::is_same_v<C, Absent>) || StreamLike<C>
                ? Fault::stream_order
                : fault_of_copy_that_keeps<A, B>();
   else if constexpr (!std::is_same_v<C, Absent>)
@@ -137,11 +141,11 @@ template <class C, Fault fault, class A, class B>
 concept WrongCopy = fault_of_copy_call<A, B, C>() == fault;
 /// Matches fill(to, stream, value).
 template <class B, class A>
-concept StreamBehind = !std::is_convertible_v<A, StreamRef> && std::is_convertible_v<B, StreamRef>;
+concept StreamBehind = !StreamLike<A> && StreamLike<B>;
 /// The mistake of a call fill(to, value) or fill(stream, to, value).
 template <class A, class B>
 [[nodiscard]] consteval Fault fault_of_fill_call() {
-  if constexpr (std::is_convertible_v<A, StreamRef>)
+  if constexpr (StreamLike<A>)
     return fault_of_destination<B>();
   else
     return fault_of_destination<A>();

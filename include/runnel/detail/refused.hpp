@@ -34,11 +34,17 @@ concept ConvertibleTo = std::is_convertible_v<From, To>;
 // function as valid, and prints the error twice. docs/decisions/interface.md discusses
 // alternatives. For a template of a member function clang prints twice that it is unavailable.
 // RUNNEL_REFUSED_OPERATOR is for operators, which have a fixed number of parameters: there g++
-// prints the type of the result.
-#ifdef __clang__
+// prints the type of the result. nvcc would print the reason letter by letter; g++, to which it
+// passes the host's code, prints an attribute's. There `requires` finds that such a call is valid.
+#if defined __clang__ || __CUDACC_VER_MAJOR__ >= 13
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__) __attribute__((unavailable(reason)))
 #define RUNNEL_REFUSED_OPERATOR(reason, ...) int& __VA_ARGS__ __attribute__((unavailable(reason)))
 #else
 #define RUNNEL_REFUSED(reason, ...) (__VA_ARGS__, ::runnel::detail::Because<reason> = {}) = delete
 #define RUNNEL_REFUSED_OPERATOR(reason, ...) ::runnel::detail::Because<reason> __VA_ARGS__ = delete
 #endif
+#define RUNNEL_REFUSED_TEMPORARY_STREAM(...)                                          \
+  RUNNEL_REFUSED(                                                                     \
+      "a temporary stream ends at once: give it a name, and keep it as long as what " \
+      "uses it",                                                                      \
+      __VA_ARGS__)

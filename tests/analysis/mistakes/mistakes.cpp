@@ -59,15 +59,17 @@ struct OwnView {
   copy(p, p);            // error: write copy_bytes(stream, to, from, bytes)
   copy(p, v, 12);        // error: write copy_bytes(stream, to, from, bytes)
   // error: a temporary container ends before the copy: give it a name
-  copy(s, make_vector(), d);
-  // error: a temporary container ends before the copy: give it a name
-  copy(make_vector(), d);
-  // error: a temporary container ends before the copy: give it a name
   copy(s, d, std::move(std::as_const(v)));
   // error: a temporary container ends before the copy: give it a name
   copy(s, d, make_array());
   // error: a temporary container ends before the copy: give it a name
   copy(d, make_array());
+  copy(s, make_vector(), d);  // error: the destination is a temporary, which ends
+  copy(make_vector(), d);     // error: the destination is a temporary, which ends
+  copy(s, d, {1, 2});         // error: a braced list ends before the copy
+  std::vector<double> doubles;
+  copy(s, d, doubles);                    // error: the elements have two types
+  copy(d, doubles);                       // error: the elements have two types
   copy(s, std::as_const(v), d);           // error: the destination is read-only
   copy(s, std::string_view{text}, text);  // error: the destination is read-only
 }
@@ -126,6 +128,18 @@ struct OwnView {
   s.wait_stream(pool.acquire());
 }
 
+[[maybe_unused]] void handles(native::stream q, DeviceBuffer<int>& d, std::vector<int>& v,
+                              Stream& stream, void (*f)(StreamRef)) {
+  copy(q, d, v);                         // error: write StreamRef::from_native(handle, device)
+  copy_bytes(q, v.data(), d.data(), 4);  // error: write StreamRef::from_native(handle, device)
+  fill(q, d, 1);                         // error: write StreamRef::from_native(handle, device)
+  f(q);                                  // error: write StreamRef::from_native(handle, device)
+  stream.wait_stream(q);                 // error: write StreamRef::from_native(handle, device)
+  const StreamGuard with{q};             // error: write StreamRef::from_native(handle, device)
+  const StreamRef view = q;              // error: write StreamRef::from_native(handle, device)
+  const DeviceBuffer<int> buffer{3, q};  // error: write StreamRef::from_native(handle, device)
+}
+
 [[maybe_unused]] const std::vector<int> make_const_vector() { return {1, 2, 3}; }
 [[maybe_unused]] void registrations(std::vector<int>& v, const void* p, const int* q) {
   const HostRegistration a{std::as_const(v)}, b{p, 12}, c(q, 12), d{std::span<const int>{v}};
@@ -150,6 +164,7 @@ struct OwnView {
   StreamContext::Guard{context};  // warning: nodiscard
 }
 
+#ifndef __CUDACC__  // for nvcc a refused call is valid, until the host's compiler sees it
 // What is possible, and what is not: `requires` answers truly.
 template <class To, class From>
 concept Copied = requires(StreamRef s, To&& to, From&& from) {
@@ -242,6 +257,8 @@ static_assert(!std::is_constructible_v<Stream, Device, Priority> &&
 static_assert(!std::is_convertible_v<int, Stream> && !std::is_convertible_v<int, StreamRef>);
 static_assert(std::is_constructible_v<Stream, Device> &&
               std::is_constructible_v<Stream, Device, StreamOptions>);
+
+#endif
 
 [[maybe_unused]] void braced(Device device) {
   Stream a{device, {}};

@@ -94,6 +94,8 @@ def without_guesses(page, text):
         is_foreign = re.match('std::|Kokkos::', words) or page.startswith('python') or page.endswith('_8py-example.html')
         return words if is_variable or is_special or is_foreign else match[0]
 
+    if page.startswith('python'):  # whose words are names of the C++ library, too
+        text = re.sub(r'<a class="el" href="(?:group__|class|struct)[^"]*">([^<]*)</a>', r'\1', text)
     return LINK.sub(change, text)
 
 

@@ -26,7 +26,8 @@ struct Misuse : Failure {
 }
 
 [[nodiscard]] inline std::string in_quotes(std::string_view text) {
-  return "'" + printable(text) + "'";
+  std::string out = "'";  // g++ 12 warns of "'" + a std::string (GCC's bug 105329)
+  return (out += printable(text)) += '\'';
 }
 
 }  // namespace tool

@@ -95,7 +95,9 @@ def without_guesses(page, text):
         return words if is_variable or is_special or is_foreign else match[0]
 
     if page.startswith('python'):  # whose words are names of the C++ library, too
-        text = re.sub(r'<a class="el" href="(?:group__|class|struct)[^"]*">([^<]*)</a>', r'\1', text)
+        text = re.sub(r'<a class="el" href="(?:group__|class|struct|namespace)[^"]*">([^<]*)</a>', r'\1', text)
+    elif not re.search('kokkos|beyond', page):
+        text = re.sub(r'<a class="el" href="[^"]*(?:kokkos|communicator)[^"]*">([\w.]+\(\))</a>', r'\1', text)
     return LINK.sub(change, text)
 
 

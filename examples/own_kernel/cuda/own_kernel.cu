@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 using namespace runnel;
@@ -20,6 +21,9 @@ void scale(StreamRef stream, DeviceSpan<float> x, float factor) {
   stream.writes(x);
   const auto blocks = static_cast<unsigned>((x.size() + 255) / 256);
   scale_kernel<<<blocks, 256, 0, stream.native()>>>(x.data(), x.size(), factor);
+  if (const cudaError_t code = cudaGetLastError();
+      code != cudaSuccess)  // the launch returns nothing
+    throw std::runtime_error{cudaGetErrorString(code)};
 }
 
 int main() {

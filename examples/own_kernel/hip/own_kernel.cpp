@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 using namespace runnel;
@@ -21,6 +22,8 @@ void scale(StreamRef stream, DeviceSpan<float> x, float factor) {
   stream.writes(x);
   const auto blocks = static_cast<unsigned>((x.size() + 255) / 256);
   scale_kernel<<<blocks, 256, 0, stream.native()>>>(x.data(), x.size(), factor);
+  if (const hipError_t code = hipGetLastError(); code != hipSuccess)  // the launch returns nothing
+    throw std::runtime_error{hipGetErrorString(code)};
 }
 
 int main() {

@@ -21,8 +21,8 @@ void scale(StreamRef stream, DeviceSpan<float> x, float factor) {
   stream.writes(x);
   const auto blocks = static_cast<unsigned>((x.size() + 255) / 256);
   scale_kernel<<<blocks, 256, 0, stream.native()>>>(x.data(), x.size(), factor);
-  if (const cudaError_t code = cudaGetLastError();
-      code != cudaSuccess)  // the launch returns nothing
+  // The launch itself returns nothing.
+  if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess)
     throw std::runtime_error{cudaGetErrorString(code)};
 }
 

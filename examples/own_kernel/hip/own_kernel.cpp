@@ -22,7 +22,8 @@ void scale(StreamRef stream, DeviceSpan<float> x, float factor) {
   stream.writes(x);
   const auto blocks = static_cast<unsigned>((x.size() + 255) / 256);
   scale_kernel<<<blocks, 256, 0, stream.native()>>>(x.data(), x.size(), factor);
-  if (const hipError_t code = hipGetLastError(); code != hipSuccess)  // the launch returns nothing
+  // The launch itself returns nothing.
+  if (const hipError_t code = hipGetLastError(); code != hipSuccess)
     throw std::runtime_error{hipGetErrorString(code)};
 }
 

@@ -124,8 +124,8 @@ struct FoundMemory {
   return found;
 }
 
-/// Throws an error that says how much was asked for, and what to do. `refusal` is the runtime's
-/// status, or ok if the pool's limit refused the block.
+/// Throws for an allocation of `bytes`. The text gives that size, the bytes in use, and the limit
+/// or advice. `refusal` is the runtime's status, or ok if the block would exceed the pool's limit.
 [[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes) {
   const std::size_t in_use = PinnedPool::statistics().in_use;
   char reason[200];

@@ -151,12 +151,11 @@ namespace {
 constexpr const char* counting = "count the devices";
 
 /// Advice for a runtime that reports no device.
-[[nodiscard]] const char* advice_for(errc code) {
-  const auto [runtime_version, driver_version] = runnel::runtime_version();
-  const bool has_driver = driver_version > 0;
+[[nodiscard]] const char* advice_for(errc code, RuntimeVersion version) {
+  const bool has_driver = version.driver > 0;
   // CUDA returns the same code for a driver that is too old and for a missing one.
   if (code == errc::driver_too_old ||
-      (has_driver && (code != errc::no_device || driver_version < runtime_version)))
+      (has_driver && (code != errc::no_device || version.driver < version.runtime)))
     return "install a newer driver, or build runnel with an older toolkit";
   if (has_driver)
     return "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES "
@@ -218,12 +217,12 @@ std::string Device::why_no_device() {
     return "the runtime shows no device: check that one is there, and that neither "
            "*_VISIBLE_DEVICES nor RUNNEL_HOST_DEVICES hides it";
   // Without a driver the runtime says that the driver is too old.
-  const bool has_driver = runnel::runtime_version().driver > 0;
-  std::string reason = has_driver ? backend::error_text(s) : "there is no driver";
+  const RuntimeVersion version = runtime_version();
+  std::string reason = version.driver > 0 ? backend::error_text(s) : "there is no driver";
   reason += " (";
   reason += backend::error_name(s);
   reason += ", " + std::to_string(s) + "): ";
-  return reason + detail::advice_for(backend::classify(s));
+  return reason + detail::advice_for(backend::classify(s), version);
 }
 
 Device Device::current() {

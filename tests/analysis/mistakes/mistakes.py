@@ -27,12 +27,13 @@ def flags_of(source):
 
 def complaints_of(compiler, given):
     """Yields what is wrong with the lines that the compiler gives."""
-    flags = ['-std=c++20', '-Wall', '-Wextra', '-Wno-unused-variable', '-fsyntax-only', f'-I{HERE.parents[2] / "include"}', *given]
-    flags.append('-ferror-limit=0' if 'clang' in compiler else '-fmax-errors=0')
     # nvcc passes the host's code to g++, which prints an unavailable template twice.
     is_nvcc = compiler.endswith('nvcc')
+    flags = ['-std=c++20', f'-I{HERE.parents[2] / "include"}', *given]
     if is_nvcc:
-        flags = ['-x', 'cu', '-std=c++20', '-c', '-o', os.devnull, *[flag for flag in flags if flag.startswith('-I')]]
+        flags += ['-x', 'cu', '-c', '-o', os.devnull]
+    else:
+        flags += ['-Wall', '-Wextra', '-Wno-unused-variable', '-fsyntax-only', '-ferror-limit=0' if 'clang' in compiler else '-fmax-errors=0']
     output = subprocess.run([*compiler.split(), *flags, SOURCE], capture_output=True, text=True, env={**os.environ, 'LC_ALL': 'C'}).stderr
     expected = {n + line.lstrip().startswith('//'): m.groups()
                 for n, line in enumerate(SOURCE.read_text().splitlines(), 1) if (m := EXPECTED.search(line))}

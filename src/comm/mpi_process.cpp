@@ -13,7 +13,9 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <utility>
+#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -23,8 +25,15 @@ struct MpiProcess {
   bool is_prepared = false;
   sync::Atomic<bool> is_finalized{false};
   sync::Atomic<int> uses{0};
+  std::vector<MPI_Comm> dropped;  // By free_communicators(), and guarded by `lock`.
 };
 MpiProcess& process() { return never_destroyed<MpiProcess>(); }
+
+/// Requires: the caller has the lock.
+void free_dropped() noexcept {
+  for (MPI_Comm& each : process().dropped) MPI_Comm_free(&each);
+  process().dropped.clear();
+}
 
 constexpr const char* finalized = "MPI is finalized";
 
@@ -39,6 +48,7 @@ int wait_for_operations(MPI_Comm, int, void*, void*) {
   const std::lock_guard lock{process().lock};
   process().is_finalized = true;
   block_until([] { return process().uses == 0; });
+  free_dropped();
   return MPI_SUCCESS;
 }
 
@@ -107,13 +117,19 @@ MpiUse::MpiUse(const char* operation) {
   --process().uses;
   throw_error(errc::not_permitted, operation, finalized);
 }
-MpiUse::~MpiUse() { --process().uses; }
+MpiUse::~MpiUse() {
+  if (--process().uses != 0) return;
+  const std::lock_guard lock{process().lock};
+  if (process().uses == 0) free_dropped();
+}
 
-void free_communicators(MPI_Comm& a, MPI_Comm& b) noexcept {
+void free_communicators(MPI_Comm a, MPI_Comm b) noexcept try {
   const std::lock_guard lock{process().lock};
   if (process().is_finalized.load(std::memory_order_relaxed)) return;
-  for (MPI_Comm* const each : {&a, &b})
-    if (*each != MPI_COMM_NULL) MPI_Comm_free(each);
+  for (MPI_Comm each : {a, b})
+    if (each != MPI_COMM_NULL) process().dropped.push_back(each);
+  if (process().uses == 0) free_dropped();
+} catch (const std::bad_alloc&) {  // Leaked, as said.
 }
 
 std::string text_of(int result) {

@@ -34,6 +34,7 @@ std::shared_ptr<CommunicatorState> make_mpi_state(const World& world,
 bool do_share_devices(const World& world) {
   if (!is_of_mpi(world)) return false;
   prepare_mpi(making_communicator, world.mpi_library);
+  const MpiUse use{making_communicator};
   using Name = std::array<char, 64>;
   Name own{};
   Device::current().uuid().copy(own.data(), own.size());
@@ -48,6 +49,7 @@ bool do_share_devices(const World& world) {
 
 MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given)
     : CommunicatorState{Engine::mpi, given} {
+  const MpiUse use{making_communicator};
   check_mpi(MPI_Comm_dup(parent, &operations), making_communicator);
   check_mpi(MPI_Comm_dup(parent, &calls), making_communicator);
   for (MPI_Comm each : {operations, calls})
@@ -89,10 +91,14 @@ void MpiState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
 }
 
 std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {
+  constexpr const char* operation = "split a communicator";
   MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(calls, color, key, &part), "split a communicator");
+  {
+    const MpiUse use{operation};
+    check_mpi(MPI_Comm_split(calls, color, key, &part), operation);
+  }
   auto made = std::make_shared<MpiState>(part, options);
-  MPI_Comm_free(&part);
+  free_communicators(part, MPI_COMM_NULL);
   return made;
 }
 

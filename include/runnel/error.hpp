@@ -13,7 +13,7 @@ namespace runnel::inline RUNNEL_ABI {
 
 /// Portable error codes, the same on every backend.
 enum class errc {
-  no_device = 1,      ///< no device, or no driver for it
+  no_device = 1,      ///< no device, no driver, or a driver that is too old for all calls
   invalid_device,     ///< no device has this ordinal
   invalid_argument,   ///< refused before anything was enqueued
   invalid_handle,     ///< a moved-from object, or a view of something that was destroyed
@@ -25,7 +25,7 @@ enum class errc {
   forked,             ///< a forked child used a runtime that its parent had initialized
   capture,            ///< the stream is being captured, and this operation cannot be captured
   peer_access,        ///< the devices cannot reach each other's memory this way
-  driver_too_old,     ///< the installed driver is older than the runtime needs
+  driver_too_old,     ///< this call needs a newer driver
   device_lost,        ///< the device failed; every later call on it fails too
   unreadable_source,  ///< the bytes to copy could not be read
   unwritable_destination,  ///< the bytes to copy could not be written
@@ -78,7 +78,7 @@ class Error {
   /// One line of text: the operation, the reason, and the runtime's own name and number if the
   /// runtime returned an error.
   [[nodiscard]] virtual const char* what() const noexcept = 0;
-  /// The runtime's own error number; 0 if the error does not come from the runtime.
+  /// The runtime's own error number; 0 if runnel refused the operation, as without a device.
   [[nodiscard]] int native_code() const noexcept { return native_code_; }
   /// The runtime's own name for that number; "" if the error does not come from the runtime.
   [[nodiscard]] const char* native_name() const noexcept { return native_name_; }

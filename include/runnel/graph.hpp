@@ -48,16 +48,16 @@ class Graph {
   }
 
   /// Enqueues the work: it runs after the work submitted to the stream so far, after the graph's
-  /// earlier launches, and before later work of the stream. The first exception that leaves one of
-  /// its host functions is thrown by the next `synchronize()` of that stream. On a stream that is
-  /// being captured, the graph becomes one node of the new graph, with its current work and
-  /// functions: later changes do not affect the new graph, and this graph may be destroyed.
-  /// Requires: the program orders launches of this graph and launches of graphs that contain it, if
-  /// they use the same memory.
-  /// @throws errc::invalid_argument for a stream of another device; in a capture
-  /// errc::not_supported if memory is allocated or freed in the graph, and errc::capture if other
-  /// code has begun the capture. Only CUDA may then take a graph as a node that has neither host
-  /// functions nor external events nor objects that were passed to keep().
+  /// earlier launches, and before later work of the stream. The next `synchronize()` of the stream
+  /// throws the first exception that has left one of the graph's host functions.
+  ///
+  /// On a stream that is being captured, the graph becomes one node of the new graph, with its
+  /// current work and functions. This graph may then be changed or destroyed. Requires: launches of
+  /// this graph and of graphs that contain it use no memory in common, or the program orders them.
+  /// @throws errc::invalid_argument for a stream of another device. In a capture
+  /// errc::not_supported if the graph allocates or frees memory. In a capture that other code has
+  /// begun errc::capture, except on CUDA for a graph without host functions, external events and
+  /// objects that were passed to keep().
   void launch(StreamRef stream) const;
   /// The same on the current stream.
   void launch() const { launch(current_stream()); }

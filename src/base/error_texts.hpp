@@ -27,7 +27,7 @@ inline constexpr std::array<ErrorText, 21> error_texts{{
     {"forked", "used in a forked child"},
     {"capture", "cannot be captured"},
     {"peer_access", "no peer access"},
-    {"driver_too_old", "the driver is too old"},
+    {"driver_too_old", "this call needs a newer driver"},
     {"device_lost", "the device was lost"},
     {"unreadable_source", "the source cannot be read"},
     {"unwritable_destination", "the destination cannot be written"},

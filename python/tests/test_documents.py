@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import runnel
+from conftest import LIMIT
 
 ROOT = Path(__file__).parent.parent.parent
 BLOCKS = [
@@ -28,7 +29,7 @@ def test_block_runs(block: str) -> None:
             pytest.skip("torch sees no device")
     if "like=np" in block and runnel.backend != "host":
         pytest.skip("NumPy computes on the host backend only")
-    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr or "progress=True" in block
 

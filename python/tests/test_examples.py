@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from conftest import LIMIT
+
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("program", EXAMPLES, ids=lambda path: path.stem)
 def test_example(program: Path) -> None:
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout and not done.stderr
 

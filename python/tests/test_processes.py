@@ -11,7 +11,7 @@ import time
 import pytest
 
 import runnel
-from conftest import check_python, run_python
+from conftest import LIMIT, check_python, run_python
 
 EXITS = {
     "with work in a stream": "runnel.copy(bytearray(10_000_000), bytes(10_000_000), s)",
@@ -59,19 +59,22 @@ def test_ctrl_c_ends_a_wait(wait: str) -> None:
 import runnel, threading, sys
 s = runnel.Stream(); gate = threading.Event(); s.launch_host_func(gate.wait); e = s.record_event()
 pool = runnel.StreamPool(size=1, max=1); lease = pool.acquire(); x = bytes(1 << 20); b = runnel.empty(len(x), s)
-print("waits", flush=True)
 try:
+    print("waits", flush=True)
     {wait}
 except KeyboardInterrupt:
     print("interrupted")
 gate.set()
 """
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "waits\n"
-    time.sleep(0.05)  # into the wait; a signal before it is seen as well
-    process.send_signal(signal.SIGINT)
-    assert process.stdout.read() == "interrupted\n"
-    assert process.wait(60) == 0
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "waits\n"
+        time.sleep(0.05)  # into the wait; a signal before it is seen as well
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=LIMIT)[0] == "interrupted\n" and process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_ctrl_c_twice_ends_a_process_whose_host_function_does_not_end() -> None:

@@ -21,8 +21,8 @@ if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ON_HOST = runnel.backend == "host"
-# Ends a process that hangs. CPython 3.13t yields the processor 10,000 times while it starts (it spins for locks that it holds itself, gh-114203
-# and gh-135871), so that on a busy machine a start takes a minute.
+# Ends a process that hangs. CPython 3.13t yields the processor 10,000 times while it starts, because it spins for locks that it holds itself
+# (gh-114203). On a busy machine a start takes up to a minute.
 LIMIT = 240
 
 

@@ -98,6 +98,8 @@ enum class CopyResult {
             ///< microseconds
   blocked,  ///< the calling thread was blocked, see `Pageable::block`
 };
+/// The result's identifier, as in "staged".
+[[nodiscard]] const char* name(CopyResult result) noexcept;
 
 /// Copies `bytes` bytes from `from` to `to`, in any memory. For 0 bytes it does nothing, and
 /// pointers may be null. Both sides must stay alive, and the source unchanged, until the stream has
@@ -332,6 +334,8 @@ RUNNEL_REFUSED_COPY(
 template <class To, class T>
 CopyResult copy RUNNEL_REFUSED("a braced list ends before the copy: give it a name", StreamRef,
                                To&&, std::initializer_list<T>&&);
+CopyResult copy_bytes RUNNEL_REFUSED("the order is copy_bytes(stream, to, from, bytes)", StreamRef,
+                                     std::size_t, const void*, const void*);
 
 template <class A, detail::WrongFill<detail::Fault::pointer, A> B, class C = detail::Absent,
           class D = detail::Absent>

@@ -209,6 +209,11 @@ class StreamRef {
     detail::launch(slot_, id_, detail::make_host_function(std::forward<F>(function)),
                    options.writes_host_memory);
   }
+  /// @cond
+  static void launch_host_func RUNNEL_REFUSED(
+      "a host function has no parameters, and is moved or copied: write [x] { use(x); }",
+      detail::Anything, HostFunctionOptions = {});
+  /// @endcond
 
   /// Work submitted to this stream from now on waits until the number at `location` is at least
   /// `value`, compared cyclically: `static_cast<std::int32_t>(*location - value) >= 0`. The

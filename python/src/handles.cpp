@@ -87,14 +87,12 @@ std::shared_ptr<Progress> keep_arrays(runnel::StreamRef stream, Kept& arrays) {
 
 namespace {
 
-constexpr const char* result_names[] = {"nothing", "direct", "staged", "inlined", "blocked"};
-static_assert(static_cast<int>(runnel::CopyResult::nothing) == 0 &&
-              static_cast<int>(runnel::CopyResult::blocked) == 4);
 [[nodiscard]] nb::handle name_of(runnel::CopyResult result) {
   static const auto* const made = [] {
     auto* const names = new std::vector<nb::object>;
-    for (const char* const name : result_names)
-      names->push_back(nb::steal(PyUnicode_InternFromString(name)));
+    for (int i = 0; i <= static_cast<int>(runnel::CopyResult::blocked); ++i)
+      names->push_back(
+          nb::steal(PyUnicode_InternFromString(name(static_cast<runnel::CopyResult>(i)))));
     return names;
   }();
   return (*made)[static_cast<std::size_t>(result)];

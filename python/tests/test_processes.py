@@ -250,9 +250,11 @@ def test_the_backend_is_chosen_by_name() -> None:
 
 
 def test_without_a_device_the_host_is_used() -> None:
-    out = check_python("import runnel; print(runnel.backend); print(runnel.why_no_device())", RUNNEL_BACKEND="", STANDIN_DEVICES="0", LD_LIBRARY_PATH="")
-    if out.startswith("host"):
-        assert out.split("\n")[1] != ""
+    program = "import runnel; print(runnel.backend); print(runnel.why_no_device()); runnel.Stream()"
+    done = run_python(program, RUNNEL_BACKEND="", STANDIN_DEVICES="0", LD_LIBRARY_PATH="", RUNNEL_TYPO="1")
+    if done.stdout.startswith("host"):
+        assert done.stdout.split("\n")[1] != ""
+    assert done.stderr.count("RUNNEL_TYPO") == 1  # by one of the libraries that were loaded
 
 
 def test_a_host_function_gets_the_lock_while_others_wait() -> None:

@@ -19,6 +19,11 @@ constexpr const char* operation = "copy";
 Pageable default_pageable() noexcept { return detail::policy_of_thread; }
 void set_default_pageable(Pageable policy) noexcept { detail::policy_of_thread = policy; }
 
+const char* name(CopyResult result) noexcept {
+  constexpr const char* names[] = {"nothing", "direct", "staged", "inlined", "blocked"};
+  return names[static_cast<int>(result)];
+}
+
 CopyResult copy_bytes(StreamRef stream, void* to, const void* from, std::size_t bytes,
                       const CopyOptions& options) {
   const detail::Transfer row = detail::single_row(to, from, bytes);

@@ -97,6 +97,11 @@ TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
   fill(stream, std::span<int>{}, 1);
 }
 
+TEST_F(Copies, AResultHasAName) {
+  EXPECT_STREQ(name(CopyResult::nothing), "nothing");
+  EXPECT_STREQ(name(CopyResult::blocked), "blocked");
+}
+
 TEST_F(Copies, NullPointersWithASizeAreRefused) {
   Stream stream;
   std::vector<int> host(4);

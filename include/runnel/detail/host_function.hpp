@@ -17,6 +17,12 @@ template <class F>
 concept HostCallable =
     std::is_invocable_v<std::decay_t<F>&> && std::is_constructible_v<std::decay_t<F>, F>;
 
+/// For a refused overload: what no other overload takes.
+struct Anything {
+  template <class T>
+  Anything(const T&) noexcept {}
+};
+
 struct HostFunction {
   void (*run)(HostFunction&);  // May throw.
   void (*destroy)(HostFunction*) noexcept;

@@ -62,6 +62,7 @@ EXCUSED = {
     'Trace': PROCESS,
     'set_hook': PROCESS,
     'to_string': VALUE,
+    'name': VALUE,
 }
 
 

@@ -26,13 +26,15 @@ std::array<int, 3> make_array();
 namespace {
 
 [[maybe_unused]] void waits(Stream& s, StreamRef other, Event& event, TimedEvent& timed) {
-  s.wait_stream(event);  // error: write wait_event(event)
-  s.wait_stream(timed);  // error: write wait_event(event)
-  s.wait_event(other);   // error: write wait_stream(stream)
-  s.wait_event(s);       // error: write wait_stream(stream)
-  event - event;         // error: an Event has no time: write TimedEvent
-  event - timed;         // error: an Event has no time: write TimedEvent
-  timed - event;         // error: an Event has no time: write TimedEvent
+  s.launch_host_func([](int) {});      // error: a host function has no parameters
+  other.launch_host_func([](int) {});  // error: a host function has no parameters
+  s.wait_stream(event);                // error: write wait_event(event)
+  s.wait_stream(timed);                // error: write wait_event(event)
+  s.wait_event(other);                 // error: write wait_stream(stream)
+  s.wait_event(s);                     // error: write wait_stream(stream)
+  event - event;                       // error: an Event has no time: write TimedEvent
+  event - timed;                       // error: an Event has no time: write TimedEvent
+  timed - event;                       // error: an Event has no time: write TimedEvent
 }
 
 /// A view as other libraries have them: it says nothing of itself.
@@ -45,19 +47,20 @@ struct OwnView {
   copy(d, v, s);  // error: the stream comes first
   std::vector<bool> bits(5);
   std::list<int> list(5);
-  copy(s, d, bits);      // error: the elements are not in one block
-  copy(d, list);         // error: the elements are not in one block
-  fill(s, d, "1");       // error: the value does not convert to the type of the elements
-  d[0] = 1;              // error: the host cannot read device memory: write get(stream, x, i)
-  DeviceSpan<int>{}[0];  // error: the host cannot read device memory: write get(stream, x, i)
-  copy(s, p, p);         // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, p, 12);     // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, p);         // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, v);         // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, p, q, 12);     // error: write copy_bytes(stream, to, from, bytes)
-  copy(s, d, nullptr);   // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, p);            // error: write copy_bytes(stream, to, from, bytes)
-  copy(p, v, 12);        // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, bits);        // error: the elements are not in one block
+  copy(d, list);           // error: the elements are not in one block
+  fill(s, d, "1");         // error: the value does not convert to the type of the elements
+  d[0] = 1;                // error: the host cannot read device memory: write get(stream, x, i)
+  DeviceSpan<int>{}[0];    // error: the host cannot read device memory: write get(stream, x, i)
+  copy(s, p, p);           // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, p, 12);       // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, p);           // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, v);           // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, p, q, 12);       // error: write copy_bytes(stream, to, from, bytes)
+  copy(s, d, nullptr);     // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, p);              // error: write copy_bytes(stream, to, from, bytes)
+  copy(p, v, 12);          // error: write copy_bytes(stream, to, from, bytes)
+  copy_bytes(s, 8, p, p);  // error: the order is copy_bytes(stream, to, from, bytes)
   // error: a temporary container ends before the copy: give it a name
   copy(s, d, std::move(std::as_const(v)));
   // error: a temporary container ends before the copy: give it a name

@@ -3,7 +3,6 @@
 
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "base/unknown_variables.hpp"
 
 #include <exception>
 #include <new>
@@ -31,7 +30,6 @@ void number(Operation& operation) noexcept {
 }  // namespace
 
 void start_observers() noexcept {
-  name_unknown_variables();
   for (const Observer* const each : all_observers())
     if (each->is_requested != nullptr && each->is_requested()) set_observer(each->bit, true);
 }

@@ -4,6 +4,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "base/unknown_variables.hpp"
 #include "device/current_device.hpp"
 #include "device/device_call.hpp"
 #include "device/device_table.hpp"
@@ -30,7 +31,9 @@ backend::status count_devices(int& count) noexcept {
     count = 0;
   }
   count = std::clamp(count, 0, max_devices);
-  known_device_count.store(count, std::memory_order_relaxed);
+  // A library that finds no device reports nothing: the program may load that of another backend.
+  if (known_device_count.exchange(count, std::memory_order_relaxed) == 0 && count > 0)
+    name_unknown_variables();
   return s;
 }
 

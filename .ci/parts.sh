@@ -132,7 +132,7 @@ part_scripts_test() {
   need_mpi
   # Debian has no stdexec.
   CXX=g++ set_up_build build -Dwerror=true "${quick[@]}" -Dstdexec=disabled -Dmpi=enabled
-  MESON_TESTTHREADS=$((2 * $(nproc))) ./scripts/test --all --no-suite consumers
+  ./scripts/test --all --no-suite consumers
   nothing_skipped build
   ./scripts/demo
 }

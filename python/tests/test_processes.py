@@ -26,6 +26,8 @@ EXITS = {
     "with a current stream": "s.use(); t = runnel.Stream().__enter__(); runnel.copy(bytearray(100_000), bytes(100_000))",
     "in a generator that is within a stream": "g = within(s); next(g)",
     "with overlap() on a thread": "threading.Thread(target=runnel.overlap, args=(bytes(1_000_000), None, slow), kwargs={'chunk': 100_000}, daemon=True).start(); time.sleep(0.05)",
+    "with prefetch() that has begun": "p = iter(runnel.prefetch([bytes(1_000_000)] * 9)); next(p)",
+    "with prefetch() on a thread": "threading.Thread(target=lambda: [b for b in runnel.prefetch(bytes(100_000) for _ in iter(int, 1))], daemon=True).start(); time.sleep(0.05)",
     "with a list of copies, behind a host function": "s.launch_host_func(time.sleep, 0.1); runnel.copy_many([(bytearray(70_000), bytes(70_000)) for _ in range(50)], s)",
     "while a loop waits": "l = asyncio.new_event_loop(); s.launch_host_func(time.sleep, 0.1); l.create_task(wait(s)).cancel(); l.run_until_complete(asyncio.sleep(0)); l.close()",
     "in a loop of asyncio": "asyncio.new_event_loop().run_until_complete(wait(s))",

@@ -55,12 +55,12 @@ class Outcome {
 
 namespace detail {
 
-/// A function that waits for completion. The watcher, a thread of the library
-/// (src/stream/watcher.hpp), calls it and owns it once it is submitted.
+/// A function that waits for completion. The service thread of the library
+/// (src/stream/reclaimer.hpp), calls it and owns it once it is submitted.
 struct Completion {
   void (*call)(Completion&, const Outcome&);  // May throw.
   void (*destroy)(Completion*) noexcept;
-  // The following members are the watcher's.
+  // The following members are that thread's.
   EventNode* event = nullptr;  // A counted reference; null if nothing was recorded.
   StreamSlot* slot = nullptr;  // The stream whose work is waited for; null for an event.
   // The stream whose earlier completions are called before this one; null if there are none.
@@ -100,7 +100,7 @@ template <OutcomeCallable F>
   return new CompletionOf<std::decay_t<F>>{std::forward<F>(function)};
 }
 
-/// Submits the function to the watcher. Takes ownership of it, also if the call throws.
+/// Submits the function to the service thread. Takes ownership of it, also if the call throws.
 void submit_completion(StreamRef stream, Completion* completion);
 /// The same for the work recorded by an event.
 void submit_completion(const EventBase& event, Completion* completion);

@@ -5,7 +5,6 @@
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/exit_notice.hpp"
-#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/sync.hpp"
@@ -19,11 +18,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
-#include <new>
-#include <span>
 #include <utility>
-#include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -41,17 +36,8 @@ constinit sync::Atomic<void (*)() noexcept> fork_hook{nullptr};
 constinit std::array<sync::Atomic<void (*)() noexcept>, 5> exit_hooks{};
 constinit sync::Atomic<std::size_t> exit_hook_count{0};
 
-struct Backlog {
-  sync::Mutex mutex;
-  std::vector<Postponed> items;
-  std::array<Postponed, 32> spare{};  // for items that arrive while there is no memory
-  std::size_t spares = 0;
-};
-Backlog& backlog() { return never_destroyed<Backlog>(); }
-
 void set_phase(Phase next) noexcept {
   phase.store(next, std::memory_order_release);
-  // The backlog's bit stays as it is: another thread may be setting it.
   if (next == Phase::live)
     slow_path_reasons.fetch_and(~slow_path_phase, std::memory_order_release);
   else
@@ -114,23 +100,6 @@ void start(const char* operation) {
   }
   refuse_in_child(operation);
   watch_main_thread();
-}
-
-void drain_backlog() noexcept {
-  std::vector<Postponed> items;
-  decltype(Backlog::spare) spare;
-  std::size_t spares = 0;
-  {
-    const std::lock_guard lock{backlog().mutex};
-    items.swap(backlog().items);
-    spare = backlog().spare;
-    spares = std::exchange(backlog().spares, 0);
-    slow_path_reasons.fetch_and(~slow_path_backlog, std::memory_order_release);
-  }
-  // This thread has no order with the host functions that dropped the objects.
-  const sync::TsanIgnore ignore;
-  for (const Postponed& item : items) item.release(item);
-  for (const Postponed& item : std::span{spare}.first(spares)) item.release(item);
 }
 
 }  // namespace
@@ -203,8 +172,6 @@ void enter_slowly(const char* operation) {
       start(operation);
       break;
     case Phase::live:
-      if ((slow_path_reasons.load(std::memory_order_relaxed) & slow_path_backlog) != 0)
-        drain_backlog();
       if (!blocks_operations) block_until([] { return !are_operations_blocked(); });
       break;
     case Phase::forked:
@@ -220,10 +187,7 @@ void enter_slowly(const char* operation) {
 Release release_mode_slowly() noexcept {
   switch (phase.load(std::memory_order_acquire)) {
     case Phase::live:
-      if (in_host_function) return Release::later;
-      if ((slow_path_reasons.load(std::memory_order_relaxed) & slow_path_backlog) != 0)
-        drain_backlog();
-      return Release::now;
+      return in_host_function ? Release::later : Release::now;
     default:
       return Release::never;
   }
@@ -232,32 +196,6 @@ Release release_mode_slowly() noexcept {
 Release release_mode_of_wait() noexcept {
   if (phase.load(std::memory_order_acquire) == Phase::live && is_called_by_exit()) begin_exit();
   return release_mode();
-}
-
-void postpone(Postponed item) noexcept {
-  Backlog& log = backlog();
-  const std::lock_guard lock{log.mutex};
-  try {
-    log.items.push_back(item);
-  } catch (const std::bad_alloc&) {
-    // The object leaks: it must not be destroyed here.
-    if (log.spares == log.spare.size()) return;
-    log.spare[log.spares++] = item;
-  }
-  slow_path_reasons.fetch_or(slow_path_backlog, std::memory_order_release);
-}
-
-void release(const Postponed& item) noexcept {
-  switch (release_mode()) {
-    case Release::now:
-      item.release(item);
-      break;
-    case Release::later:
-      postpone(item);
-      break;
-    case Release::never:
-      break;
-  }
 }
 
 void watch_main_thread() {

@@ -14,8 +14,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Why the next operation must take the slow path; 0 if it need not.
-inline constexpr unsigned slow_path_phase = 1;    // first use, a forked child, or exit
-inline constexpr unsigned slow_path_backlog = 2;  // objects wait for their destruction
+inline constexpr unsigned slow_path_phase = 1;  // first use, a forked child, or exit
 // This is a forked child. Always set together with slow_path_phase.
 inline constexpr unsigned slow_path_forked = 4;
 // An observer wants OperationKind::entered.
@@ -30,7 +29,7 @@ extern thread_local constinit bool in_host_function;
 /// The calling thread runs the user's hook or report handler.
 extern thread_local constinit bool in_hook;
 
-/// The slow path of enter(): first use, fork, exit, backlog, or inside a host function.
+/// The slow path of enter(): first use, fork, exit, or inside a host function.
 void enter_slowly(const char* operation);
 
 /// Each operation that calls the runtime begins with this.
@@ -77,25 +76,13 @@ class BlockingEnqueue : NotCopied {
 /// When a destructor may call the runtime. `later`: not now, because this is a host function.
 /// `never`: in a forked child, while the process exits, and before first use.
 enum class Release { now, later, never };
-/// The slow path of release_mode(): first use, fork, exit, backlog, or inside a host function.
+/// The slow path of release_mode(): first use, fork, exit, or inside a host function.
 [[nodiscard]] Release release_mode_slowly() noexcept;
 [[nodiscard]] inline Release release_mode() noexcept {
   return slow_path_reasons.load(std::memory_order_relaxed) == 0 && !in_host_function
              ? Release::now
              : release_mode_slowly();
 }
-
-/// A native object whose destruction may have to wait until the runtime may be called.
-struct Postponed {
-  // Destroys the object. Called when the runtime may be called.
-  void (*release)(const Postponed&) noexcept;
-  void* handle;
-  int device;
-  std::uint64_t id = 0;
-};
-void postpone(Postponed item) noexcept;
-/// Calls `item.release` now, later or never, according to release_mode().
-void release(const Postponed& item) noexcept;
 
 /// Adds a function to call when the process begins to exit, on the exiting thread. Requires: at
 /// most five are added.

@@ -76,9 +76,13 @@ bool are_host_functions_under_way() noexcept {
 }
 
 bool are_functions_under_way() noexcept {
-  // Read first: a completion function that has ended since may have enqueued a host function.
-  return are_under_way(Count::made_completions, Count::ended_completions) ||
-         are_host_functions_under_way();
+  // Each kind may leave the other behind: a completion function enqueues a host function, which
+  // drops a graph.
+  const auto are_completions_under_way = [] {
+    return are_under_way(Count::made_completions, Count::ended_completions);
+  };
+  return are_completions_under_way() || are_host_functions_under_way() ||
+         are_completions_under_way();
 }
 
 constinit sync::Atomic<bool> is_memory_untouchable{false};

@@ -37,18 +37,4 @@ bool call_quietly(int device, F call) noexcept {
   return succeeded_or_note_capture(internal_call(device, ScopedDevice::no_throw, call));
 }
 
-/// The deferred destruction of a native object by `destroy`.
-template <class Handle, backend::status (*destroy)(Handle) noexcept>
-[[nodiscard]] Postponed native_release(Handle handle, int device) noexcept {
-  const auto release_now = [](const Postponed& item) noexcept {
-    call_quietly(item.device, [&] { return destroy(static_cast<Handle>(item.handle)); });
-  };
-  return {release_now, handle, device};
-}
-/// Destroys a native object as soon as the runtime may be called.
-template <class Handle, backend::status (*destroy)(Handle) noexcept>
-void release_native(Handle handle, int device) noexcept {
-  release(native_release<Handle, destroy>(handle, device));
-}
-
 }  // namespace runnel::inline RUNNEL_ABI::detail

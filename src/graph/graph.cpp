@@ -8,11 +8,12 @@
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
+#include "stream/device_waits.hpp"
 #include "stream/event_node.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/internal_streams.hpp"
 #include "stream/operations.hpp"
+#include "stream/reclaimer.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
 
@@ -29,7 +30,7 @@
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 
-struct GraphState {
+struct GraphState : DeferredWork {
   int device = 0;
   native::graph graph{};
   native::executable_graph executable{};
@@ -49,8 +50,11 @@ constexpr const char* launching = "launch a graph";
 constexpr const char* beginning = "begin a capture";
 constexpr const char* ending = "end a capture";
 
-void destroy_handles(GraphState* state) noexcept {
+/// Destroys the graph. Requires: its launches are complete.
+void destroy(GraphState* state) noexcept {
   const std::unique_ptr<GraphState> owned{state};
+  state->events = state->functions->take_events();
+  state->functions = nullptr;
   if (state->executable != nullptr)
     call_quietly(state->device,
                  [&] { return backend::executable_graph_destroy(state->executable); });
@@ -58,60 +62,12 @@ void destroy_handles(GraphState* state) noexcept {
     call_quietly(state->device, [&] { return backend::graph_destroy(state->graph); });
 }
 
-/// Requires: the graph's launches are complete.
-struct FinishGraph {
-  void operator()(GraphState* state) const noexcept {
-    state->events = state->functions->take_events();
-    state->functions = nullptr;
-    release(Postponed{[](const Postponed& item) noexcept {
-                        destroy_handles(static_cast<GraphState*>(item.handle));
-                      },
-                      state, state->device});
-  }
-};
-using CompleteGraph = std::unique_ptr<GraphState, FinishGraph>;
-
-/// A host function after a graph's launches. Its destructor destroys the graph, after it has run or
-/// instead of a run.
-struct Finish {
-  CompleteGraph graph{};
-  void operator()() const noexcept {}
-};
-
 /// Makes the stream wait for the last launch. False if that is not possible.
 [[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state,
                                       const StreamPoint& last) noexcept {
   if (state.end)
     return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end.get()));
   return last.make_wait(stream, InCapture::never);
-}
-
-/// Whether the graph may be destroyed by a host function on the stream of its last launch. A wait
-/// for that stream then also covers the destruction of the graph's functions, as it does for plain
-/// host functions.
-[[nodiscard]] bool can_finish_on(const HandleLock& last, const GraphState& state) noexcept {
-  return !state.functions->is_empty() && last && last.is_reachable() &&
-         capture_state(last.handle()) == CaptureState::none;
-}
-
-/// False if the function could not be enqueued.
-[[nodiscard]] bool enqueue_finish(GraphState* state, const StreamPoint& point) noexcept {
-  const ScopedDevice on{state->device, ScopedDevice::no_throw};
-  const HandleLock last{point.stream()};
-  const bool on_last = can_finish_on(last, *state);
-  const native::stream stream = on_last ? last.handle() : pick_internal_stream(state->device);
-  if (!on_last && (stream == nullptr || !make_wait_for_last(stream, *state, point))) return false;
-  HostFunctionOf<Finish>* finish = nullptr;
-  try {
-    finish = new HostFunctionOf<Finish>{Finish{}};
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  count_function(Count::made_functions);
-  finish->function.graph.reset(state);
-  const OwnedFunction refused = try_launch(stream, state->device, OwnedFunction{finish});
-  if (refused != nullptr) static_cast<void>(finish->function.graph.release());
-  return refused == nullptr;
 }
 
 /// Whether the graph's launches are known to be complete. Does not query a default stream, because
@@ -124,27 +80,26 @@ struct Finish {
   return last.is_over();
 }
 
-/// Destroys the graph after its launches: at once if they are complete. If their completion can
-/// never be known, leaks everything but the host functions.
-void destroy_after_launches(GraphState* state) noexcept {
-  const StreamPoint last = std::move(state->last);
-  const bool is_done = is_complete(last);
-  // The enqueued function may already have destroyed the graph.
-  const bool is_enqueued = !is_done && enqueue_finish(state, last);
-  if (is_done) return FinishGraph{}(state);
-  if (is_enqueued) return;
-  const ScopedWait wait{"destroy a graph", {.device = state->device}};
-  if (wait_for_device(state->device))
-    FinishGraph{}(state);
+/// Destroys the graph on the service thread. If the completion of its launches can never be known,
+/// everything but the host functions leaks.
+void destroy_deferred(Deferred& deferred) noexcept {
+  auto& state = static_cast<GraphState&>(deferred);
+  if (state.is_unknown)
+    state.functions->discard();
   else
-    state->functions->discard();
+    destroy(&state);
+  count_ended(Count::ended_completions);
 }
 
+/// Destroys the graph after its launches: at once if they are complete.
 void release_graph(GraphState* state) noexcept {
-  release(Postponed{[](const Postponed& item) noexcept {
-                      destroy_after_launches(static_cast<GraphState*>(item.handle));
-                    },
-                    state, state->device});
+  const Release mode = release_mode();
+  if (mode == Release::never) return;
+  if (mode == Release::now && is_complete(state->last)) return destroy(state);
+  state->own = state->end ? StreamPoint{std::move(state->end)} : std::move(state->last);
+  state->run = destroy_deferred;
+  count_function(Count::made_completions);
+  run_after(*state);
 }
 
 struct ReleaseGraph {
@@ -315,7 +270,9 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
     StreamUse stream;
     ~Abandon() { abandon_capture(stream); }
   } const abandon{begun_on(capture)};
-  OwnedGraph state{new GraphState{.device = call.slot().device, .functions = capture.functions}};
+  OwnedGraph state{new GraphState};
+  state->device = call.slot().device;
+  state->functions = capture.functions;
   state->graph = end_native(call, capture);
   return state;
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Frees a block of device memory after the work of all streams that use it.
+/// Frees a block of device memory after the work of all streams that use it. A dropped block has
+/// one of four fates:
 ///
-/// * If a stream can be made to wait for all of them, the free is enqueued: on the block's stream
-/// if it is the only user, otherwise on one of the library's own streams, so that the block's
-/// stream is not delayed.
-/// * Otherwise, if waiting for the device is not allowed or not sufficient, the free is deferred:
-/// see deferred_frees.hpp.
-/// * Otherwise a thread of the library waits for the devices and then frees the block.
-/// * Memory that a capture uses is leaked: waiting for the device would break the capture, and the
-/// graph may run later.
+/// * Only its own stream uses it: the free is enqueued there.
+/// * It is used in a capture of its own stream: the free becomes a node of the graph.
+/// * Another stream uses it, or nothing can be enqueued on its own: the free is deferred. The
+/// service thread frees the block once the work of all of them is complete.
+/// * Another stream uses it in a capture: it is never freed, because the graph may run at any time.
 #pragma once
 
-#include "stream/stream_point.hpp"
+#include "base/sync.hpp"
+#include "stream/reclaimer.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -26,15 +25,13 @@ struct BlockExtras {
   SharedResource resource{};        // Null: the device's own memory.
 };
 
-/// A block to be freed: immediately, postponed by a host function, or deferred. Moving it allocates
-/// nothing.
-struct BlockFree {
+/// A block to be freed. `own` is the stream in whose order it is freed.
+struct BlockFree : DeferredWork {
   void* pointer = nullptr;
   int device = 0;
   std::size_t bytes = 0;
   SharedResource resource{};  // Null: the device's own memory.
-  StreamPoint owner{};        // The stream in whose order the block is freed.
-  std::list<StreamPoint> others{};
+  StreamUse owner{};          // the stream of `own`
 };
 
 /// Whether the stream is being captured. Returns false if it has ended, or if this thread cannot
@@ -43,8 +40,18 @@ struct BlockFree {
 /// Frees the block, and drops its points or moves them into a deferred free. Allocates nothing
 /// unless the free is deferred.
 void free_block(BlockFree& block) noexcept;
-/// Postpones the free until the runtime may be called, for use in a host function. Leaks the block
-/// if there is no memory for that.
-void free_block_later(BlockFree& block) noexcept;
+/// Defers the free. Without memory for that, the block is freed after a wait for the devices, or
+/// leaks if this is a host function.
+void defer_free(BlockFree& block) noexcept;
+
+/// The numbers of frees that were deferred, and of those that were made since.
+inline constinit sync::Atomic<std::size_t> frees_deferred{0}, frees_made{0};
+[[nodiscard]] inline bool has_deferred_frees() noexcept {
+  return frees_made.load(std::memory_order_acquire) !=
+         frees_deferred.load(std::memory_order_acquire);
+}
+/// Waits for a limited time until more than `made` frees were made. If none is, waits for all
+/// devices, and for the frees, and returns false.
+[[nodiscard]] bool wait_for_deferred_free(std::size_t made) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

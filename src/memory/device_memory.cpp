@@ -13,12 +13,10 @@
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/block_free.hpp"
-#include "memory/deferred_frees.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
-#include "stream/internal_streams.hpp"
 #include "stream/operations.hpp"
 #include "stream/stream_device.hpp"
 #include "stream/uses.hpp"
@@ -42,6 +40,9 @@
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
+
+using namespace std::chrono_literals;
+
 namespace detail {
 namespace {
 
@@ -110,6 +111,11 @@ void count_out(int device, std::size_t bytes) noexcept {
   usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+/// Whether memory was freed since `made` frees were made, or a free is deferred.
+[[nodiscard]] bool may_come(std::size_t made) noexcept {
+  return has_deferred_frees() || frees_made.load(std::memory_order_acquire) != made;
+}
+
 /// Allocates in stream order if the device has memory pools. If there is no memory, waits for
 /// deferred frees and tries again.
 [[nodiscard]] void* allocate_on(native::stream stream, int device, std::size_t bytes) {
@@ -122,16 +128,19 @@ void count_out(int device, std::size_t bytes) noexcept {
                      : allocate_behind_releases(
                            operation, [&] { return backend::malloc_device(block, bytes); });
   };
-  backend::status s = try_allocate();
-  while (s != backend::ok && has_deferred_frees() && backend::classify(s) == errc::out_of_memory) {
-    backend::forget_error(s);
-    const ScopedWait wait{operation, {.device = device}};
-    const bool is_freed = wait_for_deferred_free();
-    if (!is_freed) run_all_frees();
-    s = try_allocate();
-    if (!is_freed) break;
+  for (;;) {
+    const std::size_t made = frees_made.load(std::memory_order_acquire);
+    backend::status s = try_allocate();
+    if (s == backend::ok) break;
+    if (backend::classify(s) == errc::out_of_memory && may_come(made)) {
+      backend::forget_error(s);
+      const ScopedWait wait{operation, {.device = device}};
+      if (wait_for_deferred_free(made)) continue;
+      s = try_allocate();
+    }
+    if (s != backend::ok) throw_no_room(s, bytes, device);
+    break;
   }
-  if (s != backend::ok) throw_no_room(s, bytes, device);
   return block;
 }
 
@@ -148,29 +157,19 @@ void count_out(int device, std::size_t bytes) noexcept {
   }
 }
 
-/// Prepares for a call of the program's resource. Creates the slot of the default stream, so that
-/// freeing the block later allocates nothing.
-void prepare_for_resource(int device) {
-  if (has_deferred_frees(FreeKind::resource)) run_complete_resource_frees();
-  static_cast<void>(default_stream_of(device));
-}
-
 /// Allocates from the resource. If the resource has no memory, waits for a short time until
 /// deferred frees are deallocated to resources, and tries again: a block that was freed on an idle
 /// stream can be deallocated once its event is complete, which takes the device some microseconds.
 [[nodiscard]] void* allocate_with_retry(AnyResource& resource, StreamRef stream,
                                         std::size_t bytes) {
+  const std::size_t made = frees_made.load(std::memory_order_acquire);
   try {
     return allocate_from_resource(resource, stream, bytes, operation);
   } catch (const std::bad_alloc&) {
-    if (!has_deferred_frees(FreeKind::resource) || is_in_resource()) throw;
+    if (!may_come(made) || is_in_resource()) throw;
   }
-  const auto gives_all_back = [] {
-    run_complete_resource_frees();
-    return !has_deferred_frees(FreeKind::resource);
-  };
   const ScopedWait wait{operation, {.stream = stream.id()}};
-  try_for(short_timeout, gives_all_back);
+  try_for(short_timeout, [] { return !has_deferred_frees(); });
   return allocate_from_resource(resource, stream, bytes, operation);
 }
 
@@ -183,7 +182,7 @@ void prepare_for_resource(int device) {
 }
 
 [[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
-  const StreamUse owner = block.owner.stream();
+  const StreamUse owner = block.owner;
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
   return {.kind = OperationKind::deallocation,
           .captured = is_captured(HandleLock{owner}),
@@ -207,10 +206,9 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   watch_main_thread();
   if (is_mark_requested(slot)) [[unlikely]]
     record_mark(slot);
-  if (has_deferred_frees()) [[unlikely]]
-    run_complete_frees();
   const int device = slot.device;
-  if (resource != nullptr) prepare_for_resource(device);
+  // Creates the slot of the default stream, so that freeing the block later allocates nothing.
+  if (resource != nullptr) static_cast<void>(default_stream_of(device));
   StreamPoint owner{{&slot, stream.id()}};
   if (!owner) throw_dead_stream(stream.id());
   ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
@@ -289,23 +287,19 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
     count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  BlockFree block{.pointer = pointer,
-                  .device = device,
-                  .bytes = bytes,
-                  .owner = StreamPoint::adopt(use_of(stream))};
+  BlockFree block;
+  block.pointer = pointer;
+  block.device = device;
+  block.bytes = bytes;
+  block.owner = use_of(stream);
+  block.own = StreamPoint::adopt(block.owner);
   if (extras != nullptr) {
     block.resource = std::move(extras->resource);
     block.others.splice(block.others.end(), extras->others);
   }
   block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, use_of(stream)));
   emit([&] { return about_free(block); });
-  if (mode == Release::later) return free_block_later(block);
-  // Allocates nothing, so that memory can be freed even when none is left.
-  if (has_deferred_frees()) [[unlikely]]
-    run_complete_frees();
-  free_block(block);
-  if (has_resource && has_deferred_frees(FreeKind::resource)) [[unlikely]]
-    run_complete_resource_frees();
+  mode == Release::later ? defer_free(block) : free_block(block);
 }
 
 namespace {
@@ -388,8 +382,7 @@ void DeviceResource::set_release_threshold(std::size_t bytes) const {
 
 void DeviceResource::trim() const {
   const detail::InternalDeviceCall call{device_.ordinal(), "give unused device memory back"};
-  if (detail::has_deferred_frees()) detail::run_complete_frees();
-  if (detail::has_deferred_frees(detail::FreeKind::resource)) detail::run_complete_resource_frees();
+  detail::try_for(1ms, [] { return !detail::has_deferred_frees(); });
   if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 

@@ -143,9 +143,10 @@ void mark_registered(Range range) noexcept {
 
 /// Removes the entry only after the runtime's call: until then the runtime would refuse a new
 /// registration of the memory.
-void unregister(const detail::Postponed& item) noexcept {
-  detail::call_quietly(item.device, [&] { return backend::unregister_host(item.handle); });
-  remove(reinterpret_cast<std::uintptr_t>(item.handle));
+backend::status unregister(void* memory) noexcept {
+  const backend::status s = backend::unregister_host(memory);
+  remove(reinterpret_cast<std::uintptr_t>(memory));
+  return s;
 }
 
 /// Unregisters all ranges of the owner.

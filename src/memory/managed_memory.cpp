@@ -78,7 +78,7 @@ void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
   count_down(counters.shared_and_managed_blocks);
   if (is_observed() && release_mode_of_wait() != Release::never) [[unlikely]]
     emit_free("free managed memory", MemoryKind::managed, pointer, bytes, device);
-  release_on_thread(native_release<void*, backend::free_device>(pointer, device));
+  release_on_thread({backend::free_device, pointer, device});
 }
 
 }  // namespace detail

@@ -14,7 +14,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 struct PinnedShelf;
-struct PinnedBlock {
+struct PinnedBlock : Deferred {
   enum class State {
     in_use,
     idle,     // In its shelf's `idle`: no stream uses it.
@@ -36,7 +36,6 @@ struct PinnedBlock {
   std::vector<StreamPoint> users{};
   std::size_t prune_at = 16;  // With this many users, prune() runs.
   PinnedBlock* next = nullptr;
-  QueuedRelease queued{};  // Used when the block is returned to the runtime.
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -147,8 +147,7 @@ struct FoundMemory {
 
 /// Allocates a new block from the runtime. Waits for a limited time if there is not enough memory.
 void* allocate_new(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
-  auto block =
-      std::make_unique<PinnedBlock>(PinnedBlock{.begin = 0, .bytes = bytes, .shelf = &shelf});
+  auto block = std::make_unique<PinnedBlock>(PinnedBlock{{}, 0, bytes, &shelf});
   backend::status refusal = backend::ok;
   void* memory = try_allocate(bytes, write_combined, refusal);
   if (memory == nullptr) {

@@ -15,13 +15,13 @@ using State = PinnedBlock::State;
 
 namespace {
 
-void release_block(const Postponed& item) noexcept {
-  const auto* const block = static_cast<PinnedBlock*>(item.handle);
+void release_block(Deferred& released) noexcept {
+  const auto* const block = static_cast<PinnedBlock*>(&released);
   sync::happens_after(block);
   void* const memory = reinterpret_cast<void*>(block->begin);
   const std::size_t bytes = block->bytes;
   delete block;
-  call_quietly(item.device, [memory] { return free_pinned_pages(memory); });
+  call_quietly(0, [memory] { return free_pinned_pages(memory); });
   pinned_shelves().count_released(bytes);
 }
 
@@ -29,8 +29,8 @@ void release_block(const Postponed& item) noexcept {
 /// first, because the runtime can reuse the address for another thread as soon as it has the
 /// memory.
 void free_removed(PinnedBlock* block) noexcept {
-  block->queued.item = {release_block, block, 0};
-  release_on_thread(block->queued);
+  block->run = release_block;
+  release_on_thread(*block);
 }
 
 }  // namespace

@@ -11,16 +11,18 @@
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/reclaimer.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_point.hpp"
-#include "stream/watcher.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -98,7 +100,7 @@ template <class F>
 class Releaser {
  public:
   /// Returns false if no thread can be started.
-  [[nodiscard]] bool try_add(QueuedRelease& queued) noexcept {
+  [[nodiscard]] bool try_add(Deferred& queued) noexcept {
     sync::happens_before(&queued);
     const std::lock_guard lock{mutex_};
     if (!started_ && !start()) return false;
@@ -135,9 +137,9 @@ class Releaser {
     changed_.wait(lock, [this] { return first_ != nullptr; });
   }
   /// Null if the list is empty.
-  [[nodiscard]] QueuedRelease* take() noexcept {
+  [[nodiscard]] Deferred* take() noexcept {
     const std::lock_guard lock{mutex_};
-    QueuedRelease* const taken = first_;
+    Deferred* const taken = first_;
     if (taken != nullptr) first_ = taken->next;
     return taken;
   }
@@ -159,19 +161,18 @@ class Releaser {
   void release_all() noexcept {
     const auto end = sync::Clock::now() + 20ms;
     while (sync::Clock::now() < end && !stopped_.load(std::memory_order_seq_cst)) {
-      QueuedRelease* const queued = take();
+      Deferred* const queued = take();
       if (queued == nullptr) return;
       sync::happens_after(queued);
-      const Postponed item = queued->item;
-      item.release(item);
+      queued->run(*queued);
       done_.fetch_add(1, std::memory_order_release);
     }
   }
 
   sync::Mutex mutex_;  // Guards the list and `started_`.
   sync::ConditionVariable changed_;
-  QueuedRelease* first_ = nullptr;
-  QueuedRelease* last_ = nullptr;
+  Deferred* first_ = nullptr;
+  Deferred* last_ = nullptr;
   bool started_ = false;
   sync::Atomic<std::uint64_t> added_{0};
   sync::Atomic<std::uint64_t> done_{0};
@@ -180,49 +181,45 @@ class Releaser {
 };
 Releaser& releaser() noexcept { return never_destroyed<Releaser>(); }
 
-/// A release together with its list entry.
-struct AllocatedRelease {
-  QueuedRelease queued;
-  Postponed item;
-};
-void run_allocated(const Postponed& outer) noexcept {
-  auto* const own = static_cast<AllocatedRelease*>(outer.handle);
-  const Postponed item = own->item;
-  delete own;
-  item.release(item);
+void make(const MemoryRelease& release) noexcept {
+  call_quietly(release.device, [&] { return release.call(release.memory); });
 }
+
+/// A release together with its list entry.
+struct DeferredRelease : Deferred {
+  explicit DeferredRelease(const MemoryRelease& of) noexcept
+      : Deferred{[](Deferred& own) noexcept {
+          const std::unique_ptr<DeferredRelease> owned{static_cast<DeferredRelease*>(&own)};
+          make(owned->release);
+        }},
+        release{of} {}
+  MemoryRelease release;
+};
 
 }  // namespace
 
-void release_on_thread(QueuedRelease& queued) noexcept {
-  if (release_mode_of_wait() == Release::never || releaser().try_add(queued)) return;
-  const Postponed item = queued.item;
-  release(item);
+void release_on_thread(Deferred& object) noexcept {
+  if (release_mode_of_wait() == Release::never || releaser().try_add(object)) return;
+  run_or_defer(object);
 }
 
-void release_on_thread(const Postponed& item) noexcept {
+void release_on_thread(const MemoryRelease& release) noexcept {
   if (release_mode_of_wait() == Release::never) return;
-  AllocatedRelease* own = nullptr;
-  try {
-    own = new AllocatedRelease{{}, item};
-  } catch (const std::bad_alloc&) {
-    return release(item);
-  }
-  own->queued.item = {run_allocated, own, item.device};
-  release_on_thread(own->queued);
+  if (auto* const own = new (std::nothrow) DeferredRelease{release}) return release_on_thread(*own);
+  if (!in_host_function) make(release);
 }
 
-void release_and_wait(const char* operation, const Postponed& item, int device) noexcept {
-  if (in_host_function) return release_on_thread(item);
+void release_and_wait(const char* operation, const MemoryRelease& release, int device) noexcept {
+  if (in_host_function) return release_on_thread(release);
   if (release_mode_of_wait() == Release::never) return;
-  const auto try_release = [&] { return do_if_idle([&] { item.release(item); }); };
-  if (is_watcher_thread()) return try_release() ? void() : release_on_thread(item);
+  const auto try_release = [&] { return do_if_idle([&] { make(release); }); };
+  if (is_service_thread()) return try_release() ? void() : release_on_thread(release);
   const ScopedWait wait{operation, {.device = device}};
   // While the runtime waits, it also blocks other threads, so that streams which wait for those
   // threads would never become idle. Hence the wait for idle devices comes first. If the streams of
   // a program are never idle, the release is made anyway, and the runtime waits.
   const auto deadline = sync::Clock::now() + idle_timeout;
-  if (!poll_until(deadline, try_release)) item.release(item);
+  if (!poll_until(deadline, try_release)) make(release);
 }
 
 bool are_releases_pending() noexcept { return releaser().done() != releaser().added(); }
@@ -235,7 +232,7 @@ void wait_for_releases(const char* operation, std::chrono::nanoseconds at_most) 
 }
 
 void wait_after_trim(const char* operation) noexcept {
-  if (!is_watcher_thread()) wait_for_releases(operation, short_timeout);
+  if (!is_service_thread()) wait_for_releases(operation, short_timeout);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

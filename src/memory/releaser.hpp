@@ -6,7 +6,7 @@
 /// The first release starts it.
 #pragma once
 
-#include "base/process.hpp"
+#include "base/deferred.hpp"
 #include "base/relaxed_capture.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -15,10 +15,11 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// A release in the thread's list. `item.release` makes the runtime call, and destroys the object.
-struct QueuedRelease {
-  Postponed item{};
-  QueuedRelease* next = nullptr;
+/// A call that returns memory to the runtime.
+struct MemoryRelease {
+  backend::status (*call)(void* memory) noexcept;
+  void* memory;
+  int device;
 };
 
 /// How long an allocation waits for memory that is being returned to the runtime, if there is no
@@ -29,20 +30,19 @@ inline constexpr std::chrono::milliseconds release_timeout{1000};
 /// millisecond, but on a busy machine a thread may not be scheduled for tens of milliseconds.
 inline constexpr std::chrono::milliseconds short_timeout{100};
 
-/// Adds the release to the thread's list, and returns. May be called in a host function. If no
+/// Adds the object to the thread's list, and returns. May be called in a host function. If no
 /// thread can be started, the calling thread makes the release, and waits. Releases nothing in a
-/// forked child and while the process exits. Requires: `item.release` also frees `queued`, or the
-/// object that contains it.
-void release_on_thread(QueuedRelease& queued) noexcept;
+/// forked child and while the process exits.
+void release_on_thread(Deferred& object) noexcept;
 /// The same, but allocates the list entry. If there is no memory for it, the calling thread makes
 /// the release.
-void release_on_thread(const Postponed& item) noexcept;
+void release_on_thread(const MemoryRelease& release) noexcept;
 
 /// Makes a release, and returns when it is complete, because the caller may depend on that. In a
 /// host function, and in a completion function while a device is busy, it adds the release to the
 /// thread's list instead, and does not wait. `device`: the device that the release waits for; -1:
 /// all devices.
-void release_and_wait(const char* operation, const Postponed& item, int device) noexcept;
+void release_and_wait(const char* operation, const MemoryRelease& release, int device) noexcept;
 
 [[nodiscard]] bool are_releases_pending() noexcept;
 /// Waits, for at most `at_most`, until all releases that were added before the call are complete.

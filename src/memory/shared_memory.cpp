@@ -11,7 +11,7 @@
 #include "device/ipc.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
-#include "stream/internal_streams.hpp"
+#include "stream/device_waits.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -23,10 +23,12 @@ namespace {
 /// CUDA shares whole blocks of 2 MiB, and several smaller allocations would be in one block.
 constexpr std::size_t step = std::size_t{2} << 20;
 
-void close_now(const Postponed& item) noexcept {
+/// Requires: the memory's device is current.
+backend::status close_after_wait(void* memory) noexcept {
   // Closing does not wait for work. If the wait for the device fails, the memory stays open.
-  if (wait_for_device(item.device))
-    call_quietly(item.device, [&] { return backend::close_memory(item.handle); });
+  int device = 0;
+  const backend::status s = backend::get_device(device);
+  return s == backend::ok && wait_for_device(device) ? backend::close_memory(memory) : s;
 }
 
 }  // namespace
@@ -89,9 +91,7 @@ void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noex
   emit_free(operation, MemoryKind::device, pointer, 0, device);
   static_cast<void>(take_recorded_uses(
       pointer, bytes, {}));  // The points are not needed: the release waits for the device.
-  const Postponed close{close_now, pointer, device};
-  release_and_wait(operation,
-                   opened ? close : native_release<void*, backend::free_device>(pointer, device),
+  release_and_wait(operation, {opened ? close_after_wait : backend::free_device, pointer, device},
                    device);
 }
 

@@ -18,13 +18,14 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// In this scope, no capture begins or ends on the stream through the library, on runtimes that
-/// crash if another thread queries the stream meanwhile. Covers the capture check and the query
-/// that depends on it. Neither of them blocks.
+/// In this scope, no capture begins or ends on the stream through the library. Covers the capture
+/// check and the call that depends on it. Neither of them blocks. For a query, only runtimes need
+/// it that crash if another thread queries the stream meanwhile.
 class StreamQueryLock : NotCopied {
  public:
-  explicit StreamQueryLock(Slot& slot) noexcept
-      : slot_{backend::can_query_beside_begin_of_capture() ? nullptr : &slot} {
+  explicit StreamQueryLock(const Slot& slot,
+                           bool needed = !backend::can_query_beside_begin_of_capture()) noexcept
+      : slot_{needed ? &slot : nullptr} {
     if (slot_ == nullptr) return;
     while ((slot_->questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
       slot_->questions.fetch_sub(2, std::memory_order_relaxed);
@@ -36,7 +37,7 @@ class StreamQueryLock : NotCopied {
   }
 
  private:
-  Slot* const slot_;
+  const Slot* const slot_;
 };
 
 /// The exclusive counterpart of StreamQueryLock, for the call that begins or ends a capture.

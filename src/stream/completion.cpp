@@ -9,8 +9,8 @@
 #include "base/sync.hpp"
 #include "base/try_flag.hpp"
 #include "stream/event_node.hpp"
+#include "stream/reclaimer.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/watcher.hpp"
 
 #include <runnel/event.hpp>
 
@@ -48,7 +48,7 @@ void submit_completion(StreamRef stream, Completion* raw) {
   OwnedCompletion completion = own(raw);
   const StreamCall call{stream, submitting};
   refuse_in_capture(call.slot(), submitting, refusal::nothing_completes);
-  watcher().start(submitting);
+  reclaimer().start(submitting);
   // If another thread is submitting to the same stream, the order of the two records is
   // unspecified, so this completion is not queued behind the other thread's.
   const TryFlag is_alone{call.slot().completion_busy};
@@ -59,10 +59,10 @@ void submit_completion(StreamRef stream, Completion* raw) {
   completion->stream_id = stream.id();
   if (is_alone) completion->line = &call.slot();
   completion->epoch = call.slot().completions.fetch_add(1, std::memory_order_relaxed) + 1;
-  watcher().add(std::move(completion));
+  reclaimer().add(std::move(completion));
 }
 
-/// Shared by the watcher and all copies of the future.
+/// Shared by the service thread and all copies of the future.
 struct FutureState {
   sync::Atomic<int> references{1};
   sync::Atomic<std::uint32_t> is_ready{0};
@@ -105,7 +105,7 @@ constexpr const char* waiting = "wait for a future";
 /// Refuses a wait that could never return. Requires: the outcome is not set.
 void refuse_endless_wait() {
   enter(waiting);  // refuses forked children and host functions
-  if (is_watcher_thread())
+  if (is_service_thread())
     throw_error(errc::not_permitted, waiting, "this is the thread that has to bring the outcome");
 }
 
@@ -130,14 +130,14 @@ void submit_completion(const EventBase& event, Completion* raw) {
     completion->epoch = node->number;
   }
   completion->event = node.release();
-  watcher().start(submitting);
-  watcher().add(std::move(completion));
+  reclaimer().start(submitting);
+  reclaimer().add(std::move(completion));
 }
 
 bool quiesce_to(std::chrono::steady_clock::time_point deadline) {
   constexpr const char* operation = "wait until all functions have ended";
   enter(operation);
-  if (is_watcher_thread())
+  if (is_service_thread())
     throw_error(errc::not_permitted, operation,
                 "this is a completion function, which would wait for itself");
   const ScopedWait wait{operation};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits for devices. No runtime has a bounded device wait, or a query. So a library thread waits
 // for the device, and the caller polls the result of that thread.
+#include "stream/device_waits.hpp"
+
 #include "base/announce.hpp"
 #include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
@@ -10,6 +12,7 @@
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
+#include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 
 #include <runnel/detail/checking.hpp>
@@ -78,6 +81,14 @@ class DeviceWaiter {
 constinit std::array<DeviceWaiter, max_devices> waiters{};
 
 }  // namespace
+
+bool wait_for_device(int device) noexcept {
+  if (takes_part_in_capture(device)) return false;
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  return succeeded_or_forget(backend::device_synchronize()) ||
+         succeeded_or_forget(backend::device_synchronize());
+}
+
 }  // namespace detail
 
 void Device::synchronize() const {

@@ -49,7 +49,7 @@ EventRef take_event(int device, backend::EventKind kind, const char* operation) 
     FreeList& free_list = pool().free_lists[device][kind.timed];
     const std::lock_guard lock{free_list.mutex};
     if (EventNode* const node = free_list.first; node != nullptr) {
-      free_list.first = node->next;
+      free_list.first = static_cast<EventNode*>(node->next);
       node->references.store(1, std::memory_order_relaxed);
       count_down(counters.pooled_events);
       return EventRef::adopt(node);
@@ -96,9 +96,11 @@ void EventRef::drop(EventNode* node) noexcept {
     node->next = std::exchange(free_list.first, node);
     return count_up(counters.pooled_events);
   }
-  const std::unique_ptr<EventNode> owned{node};
-  if (node->origin != EventNode::Origin::borrowed)
-    release_native<native::event, backend::event_destroy>(node->handle, node->device);
+  node->run = [](Deferred& ended) noexcept {
+    const std::unique_ptr<EventNode> owned{static_cast<EventNode*>(&ended)};
+    call_quietly(owned->device, [&] { return backend::event_destroy(owned->handle); });
+  };
+  if (node->origin == EventNode::Origin::borrowed || !run_or_defer(*node)) delete node;
 }
 
 void CurrentNode::reference_later(const EventNodes& nodes) noexcept {

@@ -5,6 +5,7 @@
 /// runtime binds the wait to the record that was current at the call.
 #pragma once
 
+#include "base/deferred.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -18,7 +19,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 inline constexpr std::uint64_t several_threads = ~std::uint64_t{0};
 
-struct EventNode {
+struct EventNode : Deferred {
   /// Where the native event comes from. This decides how it is released.
   enum class Origin : unsigned char {
     pool,      ///< created by the library
@@ -37,7 +38,6 @@ struct EventNode {
   // A graph's launches record it or wait for it, so no other node can replace it.
   sync::Atomic<bool> is_in_graph{false};
   sync::Atomic<int> references{1};
-  EventNode* next = nullptr;  // in the pool
 
   /// The number of the only thread that has recorded the event, or `several_threads`.
   sync::Atomic<std::uint64_t> thread{several_threads};

@@ -177,13 +177,6 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw, bool writes_h
   enqueue(call, std::move(function), writes_host_memory);
 }
 
-OwnedFunction try_launch(native::stream stream, int device, OwnedFunction function) noexcept try {
-  succeeded_or_forget(launch_native(stream, device, function));
-  return function;
-} catch (const std::bad_alloc&) {  // thrown before the function is enqueued
-  return function;
-}
-
 void discard_host_functions(int device) noexcept {
   for (std::size_t batch = 0;; ++batch) {
     Ticket* first = nullptr;

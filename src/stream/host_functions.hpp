@@ -44,10 +44,6 @@ using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 /// An exception goes to the next wait for the stream on which the function was launched.
 void run_again(void* function) noexcept;
 
-/// Enqueues the function on an internal stream of the device. Returns the function if that fails.
-[[nodiscard]] OwnedFunction try_launch(native::stream stream, int device,
-                                       OwnedFunction function) noexcept;
-
 /// Destroys the functions that are pending in streams of the device. Requires: the device is lost.
 void discard_host_functions(int device) noexcept;
 

@@ -3,8 +3,8 @@
 
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/reclaimer.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/watcher.hpp"
 
 #include <runnel/completion.hpp>
 
@@ -18,7 +18,7 @@ constexpr const char* keeping = "keep an object for a stream";
 void prepare_to_keep(StreamRef stream) {
   const StreamCall call{stream, keeping};
   if (!is_capturing(call.slot(), keeping)) [[likely]]
-    watcher().start(keeping);
+    reclaimer().start(keeping);
 }
 
 void keep_object(StreamRef stream, Kept* object) {

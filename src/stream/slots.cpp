@@ -7,8 +7,8 @@
 #include "base/spin_lock.hpp"
 #include "stream/handle_table.hpp"
 #include "stream/operations.hpp"
+#include "stream/reclaimer.hpp"
 #include "stream/uses.hpp"
-#include "stream/watcher.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
@@ -268,7 +268,7 @@ void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept 
   Slot& slot = static_cast<Slot&>(*base);
   const bool is_kept = keep_first(slot, id, failure);
   // Last: work that is submitted from now on finds the exception in the slot.
-  watcher().note_failure(id, failure);
+  reclaimer().note_failure(id, failure);
   if (!is_kept) emit_lost_exception(id, failure.exception);
 }
 

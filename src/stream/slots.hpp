@@ -2,6 +2,7 @@
 /// The slots behind StreamRef, with the members that only the library's sources use.
 #pragma once
 
+#include "base/deferred.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "stream/event_node.hpp"
@@ -59,7 +60,7 @@ struct OperationNotes {
   sync::Atomic<std::uint32_t> next{0};
 };
 
-struct Slot : StreamSlot {
+struct Slot : StreamSlot, Deferred {
   /// The event that wait_stream() records on this stream, again and again. A thread that finds it
   /// busy uses a pooled event.
   EventRef wait_event{};
@@ -69,18 +70,22 @@ struct Slot : StreamSlot {
 
   /// Bit 0: a capture begins or ends on the stream. The bits above: the number of threads that
   /// query the stream (stream/capture.hpp).
-  sync::Atomic<std::uint32_t> questions{0};
+  mutable sync::Atomic<std::uint32_t> questions{0};
 
   /// For the race checker: the stream's id if all its operations are known to be complete, else 0.
   /// Always 0 for a blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
 
-  /// The number of submitted completions (watcher.hpp). A host function stores the number at its
+  /// The number of submitted completions (reclaimer.hpp). A host function stores the number at its
   /// launch, so that its exception goes only to later completions.
   sync::Atomic<std::uint64_t> completions{0};
   sync::Atomic<bool> completion_busy{false};
-  Completion* last_completion = nullptr;           // used by the watcher
-  Completion* last_completion_of_event = nullptr;  // used by the watcher
+  // The service thread uses the following members, up to `pending_in`.
+  Completion* last_completion = nullptr;
+  Completion* last_completion_of_event = nullptr;
+  std::uint64_t pending_in = 0;  // the last round in which it found work of the stream pending
+
+  std::uint64_t ended_id = 0;  // The stream has ended, and its end is deferred.
 
   // The lock in slots.cpp protects the following members, up to next_free.
   // The first exception of a host function since the last synchronize().

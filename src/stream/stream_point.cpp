@@ -75,6 +75,8 @@ void StreamPoint::record() noexcept {
 EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
   std::optional<ScopedDevice> on;
   if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
+  // Otherwise the event could become a part of a capture that another thread begins meanwhile.
+  const StreamQueryLock beside_captures{slot, in_capture == InCapture::never};
   if (in_capture == InCapture::never && !can_record(slot)) return {};
   EventRef event = try_take_event(slot.device, {}, "mark a point of a stream");
   if (event && !succeeded_or_forget(backend::event_record(event.get(), slot.handle))) event = {};

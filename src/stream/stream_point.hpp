@@ -76,6 +76,8 @@ class StreamPoint {
   StreamPoint() noexcept = default;
   /// An open point. Empty if the stream has ended.
   explicit StreamPoint(StreamUse stream) noexcept;
+  /// A point that is bound to the event already, which is not empty.
+  explicit StreamPoint(EventRef event) noexcept : event_{std::move(event)} {}
   StreamPoint(StreamPoint&& other) noexcept
       : stream_{std::exchange(other.stream_, {})},
         event_{std::move(other.event_)},
@@ -98,8 +100,10 @@ class StreamPoint {
   [[nodiscard]] StreamPoint again() const noexcept;
 
   /// False for an empty point.
-  [[nodiscard]] explicit operator bool() const noexcept { return stream_.slot != nullptr; }
-  /// The point's stream, which may have ended.
+  [[nodiscard]] explicit operator bool() const noexcept {
+    return stream_.slot != nullptr || event_;
+  }
+  /// The point's stream, which may have ended; empty for a point that was made of an event.
   [[nodiscard]] StreamUse stream() const noexcept { return stream_; }
 
   /// Records an event for an open point, or requests a mark. Does nothing if that is not possible

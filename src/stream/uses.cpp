@@ -115,13 +115,13 @@ void retire_slot(Slot* slot) noexcept {
   // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
   // it then.
   if (mode == Release::later && !slot->owned) store_end(*slot, {Progress::unknown, {}});
-  if (mode == Release::now)
-    finish_retiring(*slot, id);
-  else
-    postpone({[](const Postponed& item) noexcept {
-                finish_retiring(*static_cast<Slot*>(item.handle), item.id);
-              },
-              slot, slot->device, id});
+  if (mode == Release::now) return finish_retiring(*slot, id);
+  slot->ended_id = id;
+  slot->run = [](Deferred& ended) noexcept {
+    auto& of = static_cast<Slot&>(ended);
+    finish_retiring(of, of.ended_id);
+  };
+  run_later(*slot);
 }
 
 void retire_orphaned_slot(Slot* slot) noexcept {

@@ -35,8 +35,7 @@ struct StreamUse {
 /// Ends a stream: ends all views of the slot, stores an event for the points, destroys the
 /// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
 /// the remaining Stream objects. Inside a host function only the views end at once, and the end of
-/// a borrowed stream stays unknown; the other steps are deferred to the next call of another
-/// thread.
+/// a borrowed stream stays unknown; the service thread takes the other steps.
 void retire_slot(Slot* slot) noexcept;
 /// The same for a slot whose native stream other code has destroyed. Nothing can be recorded on it,
 /// so its end stays unknown.

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "stream/internal_streams.hpp"
 #include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>

@@ -235,8 +235,7 @@ void StagingRings::trim() {
       ring->set_memory(nullptr, 0);
     }
   }
-  for (void* const block : unused)
-    release_on_thread(native_release<void*, free_pinned_pages>(block, 0));
+  for (void* const block : unused) release_on_thread({free_pinned_pages, block, 0});
 }
 
 }  // namespace detail

@@ -36,7 +36,6 @@ EXCUSED = {
     'src/graph/graph.cpp: Graph::launch': GRAPH,
     'src/graph/graph.cpp: Graph::node_count': GRAPH,
     'src/graph/graph.cpp: become_node': GRAPH,
-    'src/memory/deferred_frees.cpp: run_all_frees': QUERY,
     'src/memory/pinned_shelves.cpp: PinnedShelves::try_add_use': QUERY,
     'src/memory/pinned_shelves.hpp: note_use': QUERY,
     'src/memory/recorded_uses.cpp: add_recorded_use': QUERY,
@@ -52,7 +51,6 @@ EXCUSED = {
     'src/overlap/overlap.cpp: wait_for_record': '`record()` names a place in an array there',
     'src/overlap/streams.cpp: acquire_overlap_stream': 'asks what kind of stream a handle is, which does not block',
     'src/stream/graph_functions.cpp: GraphFunctions::capture': CAPTURE,
-    'src/stream/watcher.cpp: Watcher::work': THREAD_OF_LIBRARY,
 }
 
 bodies = {}  # by function

@@ -210,10 +210,9 @@ std::uint64_t next_operation_number() noexcept { return 1; }
 
 Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_of_wait() noexcept { return Release::now; }
-void release(const Postponed& item) noexcept { item.release(item); }
-void postpone(Postponed item) noexcept { item.release(item); }
+[[gnu::weak]] void run_later(Deferred& object) noexcept { object.run(object); }  // reclaimer.cpp
 void watch_main_thread() {}
-void release_on_thread(QueuedRelease& queued) noexcept { queued.item.release(queued.item); }
+void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
 void forget_capture(StreamUse) noexcept {}

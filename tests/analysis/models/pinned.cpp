@@ -25,7 +25,7 @@ struct World {
   World() {
     const model::Calm calm;
     expect(shelves().try_reserve(bytes), "there is no limit");
-    shelves().add(*new PinnedBlock{reinterpret_cast<std::uintptr_t>(block), bytes, &shelf()});
+    shelves().add(*new PinnedBlock{{}, reinterpret_cast<std::uintptr_t>(block), bytes, &shelf()});
   }
   int* block = static_cast<int*>(::operator new(bytes));
   Slot& a = make_slot(1);

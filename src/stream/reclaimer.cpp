@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/watcher.hpp"
+#include "stream/reclaimer.hpp"
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
+#include "base/operation.hpp"
+#include "base/polling.hpp"
 #include "base/process.hpp"
+#include "base/relaxed_capture.hpp"
 #include "base/start_thread.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
+#include "stream/device_waits.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/operations.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -26,7 +31,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* watching = "watch for the completion of work";
 
-thread_local constinit bool is_watcher = false;
+thread_local constinit bool on_service_thread = false;
 
 /// Queries an event. Retries after an error: a transient error says nothing about the work.
 [[nodiscard]] backend::status query(native::event event) noexcept {
@@ -84,21 +89,25 @@ void deliver(OwnedCompletion completion) noexcept {
 
 }  // namespace
 
-Watcher& watcher() noexcept { return never_destroyed<Watcher>(); }
-bool is_watcher_thread() noexcept { return is_watcher; }
+Reclaimer& reclaimer() noexcept { return never_destroyed<Reclaimer>(); }
+bool is_service_thread() noexcept { return on_service_thread; }
 
-void Watcher::start(const char* operation) {
+bool Reclaimer::try_start() noexcept {
   const std::lock_guard lock{starting_};
   if (started_) [[likely]]
-    return;
-  if (!start_thread([this] { work(); }))
-    throw_error(errc::out_of_memory, operation,
-                "the system has no thread to watch for the completion");
-  started_ = true;
-  call_at_exit([]() noexcept { watcher().stop(); });
+    return true;
+  started_ = start_thread([this] { work(); });
+  if (started_) call_at_exit([]() noexcept { reclaimer().stop(); });
+  return started_;
 }
 
-void Watcher::add(OwnedCompletion owned) noexcept {
+void Reclaimer::start(const char* operation) {
+  if (!try_start())
+    throw_error(errc::out_of_memory, operation,
+                "the system has no thread to watch for the completion");
+}
+
+void Reclaimer::add(OwnedCompletion owned) noexcept {
   Completion* const completion = owned.release();
   {
     const std::lock_guard lock{mutex_};
@@ -110,12 +119,42 @@ void Watcher::add(OwnedCompletion owned) noexcept {
   wake();
 }
 
-void Watcher::wake() noexcept {
+void Reclaimer::add(Deferred& object) noexcept {
+  sync::happens_before(&object);
+  {
+    const std::lock_guard lock{mutex_};
+    object.next = std::exchange(new_due_, &object);
+  }
+  wake();
+}
+
+void Reclaimer::add(DeferredWork& object) noexcept {
+  sync::happens_before(&object);
+  {
+    const std::lock_guard lock{mutex_};
+    object.number = ++numbers_;
+    object.next = new_work_;
+    new_work_ = &object;
+  }
+  wake();
+}
+
+std::uint64_t Reclaimer::last_number() noexcept {
+  const std::lock_guard lock{mutex_};
+  return numbers_;
+}
+void Reclaimer::note_complete(std::uint64_t number) noexcept {
+  for (std::uint64_t known = known_complete_.load(std::memory_order_relaxed); known < number;)
+    if (known_complete_.compare_exchange_weak(known, number, std::memory_order_release))
+      return wake();
+}
+
+void Reclaimer::wake() noexcept {
   signal_.fetch_add(1, std::memory_order_seq_cst);
   if (asleep_.load(std::memory_order_seq_cst)) signal_.notify_one();
 }
 
-void Watcher::note_failure(std::uint64_t stream_id, const Failure& failure) noexcept {
+void Reclaimer::note_failure(std::uint64_t stream_id, const Failure& failure) noexcept {
   if (failure.epoch == after_all_completions) return;
   const std::lock_guard lock{mutex_};
   const auto note = [&](Completion* each) {
@@ -131,13 +170,15 @@ void Watcher::note_failure(std::uint64_t stream_id, const Failure& failure) noex
   for (Completion* line = lines_; line != nullptr; line = line->next_line) note(line);
 }
 
-void Watcher::stop() noexcept {
-  const std::lock_guard lock{calling_};
-  stopped_ = true;
+void Reclaimer::stop() noexcept {
+  stopped_.store(true, std::memory_order_seq_cst);
+  // The exiting thread may be the service thread itself.
+  if (!on_service_thread)
+    try_for(200ms, [this] { return !calling_.load(std::memory_order_seq_cst); });
 }
 
 /// Appends new completions to the queues of their streams, or starts new queues.
-void Watcher::sort_new() noexcept {
+void Reclaimer::sort_new() noexcept {
   const std::lock_guard lock{mutex_};
   Completion* oldest = nullptr;
   while (new_ != nullptr) {
@@ -157,7 +198,7 @@ void Watcher::sort_new() noexcept {
 }
 
 /// Removes the first completion of a queue.
-void Watcher::remove(Completion*& link) noexcept {
+void Reclaimer::remove(Completion*& link) noexcept {
   const std::lock_guard lock{mutex_};
   Completion* const removed = link;
   if (removed->line != nullptr && last_of_line(*removed) == removed)
@@ -169,7 +210,7 @@ void Watcher::remove(Completion*& link) noexcept {
 
 /// Returns the completions whose events are complete or have failed, oldest first, linked by
 /// `next`.
-Completion* Watcher::query_all() noexcept {
+Completion* Reclaimer::query_all() noexcept {
   Completion* first = nullptr;
   Completion** end = &first;
   for (Completion** link = &lines_; *link != nullptr;) {
@@ -191,38 +232,106 @@ Completion* Watcher::query_all() noexcept {
   return first;
 }
 
+/// Whether the object's points are complete. Asks each stream once in a round: of the objects that
+/// wait for a stream, the oldest is asked for first.
+bool Reclaimer::is_due(DeferredWork& object) noexcept {
+  const bool is_complete = object.number <= known_complete_.load(std::memory_order_acquire);
+  const auto is_over = [&](StreamPoint& point) {
+    Slot* const slot = point.stream().slot;
+    if (!is_complete && point) {
+      if (slot != nullptr && slot->pending_in == round_) return false;
+      const Progress progress = point.poll();
+      object.is_unknown |= progress == Progress::unknown;
+      if (progress == Progress::pending || progress == Progress::stalled) {
+        if (slot != nullptr) slot->pending_in = round_;
+        return false;
+      }
+    }
+    point = {};
+    return true;
+  };
+  while (!object.others.empty() && is_over(object.others.front())) object.others.pop_front();
+  return object.others.empty() && is_over(object.own);
+}
+
+/// Returns the objects that can be run now, linked by `next`.
+Deferred* Reclaimer::take_due() noexcept {
+  Deferred* due = nullptr;
+  Deferred* fresh = nullptr;  // the oldest first
+  {
+    const std::lock_guard lock{mutex_};
+    due = std::exchange(new_due_, nullptr);
+    for (Deferred* each = std::exchange(new_work_, nullptr); each != nullptr;) {
+      Deferred* const next = each->next;
+      each->next = std::exchange(fresh, each);
+      each = next;
+    }
+  }
+  ++round_;
+  Deferred** link = &waiting_;
+  while (*link != nullptr || fresh != nullptr) {
+    if (*link == nullptr) *link = std::exchange(fresh, nullptr);
+    if (!is_due(static_cast<DeferredWork&>(**link))) {
+      link = &(*link)->next;
+      continue;
+    }
+    Deferred* const taken = *link;
+    *link = taken->next;
+    taken->next = std::exchange(due, taken);
+  }
+  return due;
+}
+
 /// Pauses between two rounds; longer if the work takes long.
-void Watcher::pause(sync::Clock::duration unsuccessful) noexcept {
+void Reclaimer::pause(sync::Clock::duration unsuccessful) noexcept {
   if (unsuccessful < 200us)
     sync::yield();
   else
     sync::sleep_for(unsuccessful < 20ms ? 50us : unsuccessful < 1s ? 200us : 1000us);
 }
 
-void Watcher::work() noexcept {
-  is_watcher = true;
+void Reclaimer::deliver_all(Completion* complete) noexcept {
+  while (complete != nullptr) {
+    // Resetting may destroy user objects, too.
+    const CountedCall until_reset{Count::made_completions};
+    deliver(OwnedCompletion{std::exchange(complete, complete->next)});
+    reset_thread();
+  }
+}
+
+/// Returns false once the process exits.
+bool Reclaimer::run_all(Deferred* due) noexcept {
+  if (due == nullptr) return true;
+  while (due != nullptr) {
+    Deferred& object = *std::exchange(due, due->next);
+    if (release_mode() != Release::now) return false;
+    sync::happens_after(&object);
+    object.run(object);
+  }
+  reset_thread();
+  return true;
+}
+
+void Reclaimer::work() noexcept {
+  on_service_thread = true;
   // Queries must not invalidate a capture on any thread.
   backend::CaptureMode mode = backend::CaptureMode::relaxed;
   auto last_success = sync::Clock::now();
   for (bool is_first = true;; is_first = false) {
     const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
     sort_new();
-    Completion* complete = nullptr;
-    {
-      const std::lock_guard lock{calling_};
-      if (stopped_) return;
-      if (is_first) succeeded_or_forget(backend::exchange_capture_mode(mode));
-      complete = query_all();
-    }
-    if (complete != nullptr || signal_.load(std::memory_order_relaxed) != seen)
+    calling_.store(true, std::memory_order_seq_cst);
+    if (stopped_.load(std::memory_order_seq_cst)) return calling_.store(false);
+    if (is_first) succeeded_or_forget(backend::exchange_capture_mode(mode));
+    Completion* const complete = query_all();
+    Deferred* const due = take_due();
+    if (complete != nullptr || due != nullptr || signal_.load(std::memory_order_relaxed) != seen)
       last_success = sync::Clock::now();
-    while (complete != nullptr) {
-      const CountedCall until_reset{
-          Count::made_completions};  // Resetting may destroy user objects, too.
-      deliver(OwnedCompletion{std::exchange(complete, complete->next)});
-      reset_thread();
-    }
-    if (lines_ != nullptr) {
+    const bool goes_on = run_all(due);
+    calling_.store(false, std::memory_order_seq_cst);
+    if (!goes_on) return;
+    deliver_all(complete);
+    if (lines_ != nullptr || waiting_ != nullptr) {
       pause(sync::Clock::now() - last_success);
     } else if (sync::Clock::now() - last_success < 200us) {
       sync::yield();  // Wakeup takes longer than short work, so it stays awake for a while.
@@ -233,6 +342,38 @@ void Watcher::work() noexcept {
       last_success = sync::Clock::now();
     }
   }
+}
+
+void run_later(Deferred& object) noexcept {
+  static_cast<void>(reclaimer().try_start());  // Otherwise the next object starts the thread.
+  reclaimer().add(object);
+}
+
+void run_after(DeferredWork& object) noexcept {
+  const bool is_started = reclaimer().try_start();
+  if (in_host_function) return reclaimer().add(object);
+  internal_call([&] {
+    for (StreamPoint& point : object.others) point.record();
+    object.own.record();
+  });
+  if (is_started) return reclaimer().add(object);
+  const ScopedWait wait{"give back what streams use"};
+  const auto is_over = [&](StreamPoint& point) {
+    const Progress progress = point ? point.poll() : Progress::complete;
+    object.is_unknown |= progress == Progress::unknown || progress == Progress::stalled;
+    return progress != Progress::pending;
+  };
+  block_until([&] { return std::ranges::all_of(object.others, is_over) && is_over(object.own); });
+  object.run(object);
+}
+
+bool complete_deferred_work() noexcept {
+  if (any_capture_seen()) return false;
+  const std::uint64_t number = reclaimer().last_number();
+  for (int device = 0; device < device_count(); ++device)
+    if (!wait_for_device(device)) return false;
+  reclaimer().note_complete(number);
+  return true;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

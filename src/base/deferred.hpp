@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What happens later, on a thread of the library: objects are given back or destroyed there.
+#pragma once
+
+#include "base/process.hpp"
+
+#include <runnel/config.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Embedded in what is deferred, so that deferring allocates nothing.
+struct Deferred {
+  void (*run)(Deferred&) noexcept = nullptr;  // May destroy the object.
+  Deferred* next = nullptr;                   // in the list of the thread
+};
+/// Calls `object.run` on the service thread (stream/reclaimer.hpp).
+void run_later(Deferred& object) noexcept;
+/// Calls `object.run` now, or later if this is a host function. Returns false, and does nothing, if
+/// the runtime must not be called any more.
+inline bool run_or_defer(Deferred& object) noexcept {
+  const Release mode = release_mode();
+  if (mode == Release::now)
+    object.run(object);
+  else if (mode == Release::later)
+    run_later(object);
+  return mode != Release::never;
+}
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Waits for devices on behalf of the library.
+#pragma once
+
+#include <runnel/config.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Blocks until the device is idle. Tries a second time after a failure, since an error of earlier
+/// work may be reported only once. False if work may still run. Returns false at once if the wait
+/// would break a capture.
+[[nodiscard]] bool wait_for_device(int device) noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The service thread. Everything that happens later happens on it: it calls completion functions,
+/// and gives back what streams still used when it was dropped. It queries events. A host function
+/// would not do: it is not called after a device is lost, and it would delay the stream's later
+/// work. The thread starts with the first such object. It holds no lock while it calls functions
+/// of the program. What must wait for idle devices has a thread of its own (memory/releaser.hpp),
+/// because the runtime may block that one for long.
+#pragma once
+
+#include "base/counters.hpp"
+#include "base/deferred.hpp"
+#include "base/sync.hpp"
+#include "stream/event_node.hpp"
+#include "stream/slots.hpp"
+#include "stream/stream_point.hpp"
+
+#include <runnel/completion.hpp>
+
+#include <cstdint>
+#include <list>
+#include <memory>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+struct DestroyCompletion {
+  void operator()(Completion* completion) const noexcept {
+    const EventRef event = EventRef::adopt(completion->event);
+    completion->destroy(completion);
+    count_ended(Count::ended_completions);
+  }
+};
+using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;
+
+/// An object that is given back once the work before its points is complete.
+struct DeferredWork : Deferred {
+  StreamPoint own{};
+  std::list<StreamPoint> others{};
+  // That can never be determined. run() then leaks what the work uses.
+  bool is_unknown = false;
+  std::uint64_t number = 0;  // of the object among all, in the order in which they were deferred
+};
+/// Records the points, unless this is a host function, and calls `object.run` on the service thread
+/// once they are complete. Without a thread the caller waits for them.
+void run_after(DeferredWork& object) noexcept;
+/// Waits for all devices: all work that was deferred before is complete then. Returns false if that
+/// is not known. Does not wait if that could break a capture.
+bool complete_deferred_work() noexcept;
+
+class Reclaimer {
+ public:
+  /// @throws errc::out_of_memory if the system has no thread
+  void start(const char* operation);
+  /// Returns whether the thread runs.
+  [[nodiscard]] bool try_start() noexcept;
+  /// Adds a completion. It receives the exception that is stored in its slot. Requires: start() was
+  /// called, and the completion's event is recorded.
+  void add(OwnedCompletion completion) noexcept;
+  /// Adds what can be run at once, or after its points.
+  void add(Deferred& object) noexcept;
+  void add(DeferredWork& object) noexcept;
+  /// Passes an exception of work on the stream to the completions that were submitted after that
+  /// work.
+  void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
+  /// The number of the object that was deferred last.
+  [[nodiscard]] std::uint64_t last_number() noexcept;
+  /// The work of all objects up to this one is complete.
+  void note_complete(std::uint64_t number) noexcept;
+  /// Stops the thread's runtime calls. Called when the process begins to exit.
+  void stop() noexcept;
+
+ private:
+  void work() noexcept;
+  void wake() noexcept;
+  void sort_new() noexcept;
+  [[nodiscard]] Completion* query_all() noexcept;
+  void remove(Completion*& link) noexcept;
+  [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
+  [[nodiscard]] Deferred* take_due() noexcept;
+  void deliver_all(Completion* complete) noexcept;
+  [[nodiscard]] bool run_all(Deferred* due) noexcept;
+  void pause(sync::Clock::duration unsuccessful) noexcept;
+
+  sync::Mutex starting_;
+  bool started_ = false;
+  sync::Atomic<bool> calling_{false};  // The thread may be making runtime calls of its own.
+  sync::Atomic<bool> stopped_{false};
+  // The thread locks it to change the lists. Other threads lock it to read the lists and to change
+  // their entries.
+  sync::Mutex mutex_;
+  Completion* new_ = nullptr;  // the newest first, linked by `next`
+  Completion* lines_ = nullptr;
+  Deferred* new_due_ = nullptr;       // the newest first
+  DeferredWork* new_work_ = nullptr;  // the newest first
+  std::uint64_t numbers_ = 0;
+  Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first; only the thread uses it
+  std::uint64_t round_ = 0;
+  sync::Atomic<std::uint64_t> known_complete_{0};
+  sync::Atomic<std::uint32_t> signal_{0};  // changes with each addition
+  sync::Atomic<bool> asleep_{false};
+};
+[[nodiscard]] Reclaimer& reclaimer() noexcept;
+
+/// True on the service thread.
+[[nodiscard]] bool is_service_thread() noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checks of the service thread: deferred work runs once, after the work before its points, and no
+/// wake-up is lost. What a stream writes and what runs later are plain data: work that runs too
+/// early is a race.
+#include "stream/reclaimer.hpp"
+
+#include "base/operation.hpp"
+#include "device.hpp"
+
+#include <iterator>
+#include <utility>
+
+runnel::Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {}
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+void ScopedEvent::begin(const Operation&) noexcept {}
+void ScopedEvent::end() noexcept {}
+void call_at_exit(void (*)() noexcept) noexcept {}
+void abandon_own_captures() noexcept {}
+void reset_thread_settings() noexcept {}
+bool takes_part_in_open_capture(int) noexcept { return false; }
+std::exception_ptr kept_failure(Slot&) noexcept { return nullptr; }
+bool wait_for_device(int) noexcept { return true; }
+int count_devices() noexcept { return 1; }
+
+}  // namespace runnel::inline RUNNEL_ABI::detail
+
+namespace {
+
+using namespace checks;
+using model::expect;
+using runnel::detail::Deferred;
+using runnel::detail::DeferredWork;
+using runnel::detail::Slot;
+using runnel::detail::StreamPoint;
+using runnel::detail::StreamUse;
+
+struct Work : DeferredWork {
+  Work() { run = count; }
+  static void count(Deferred& self) noexcept {
+    auto& work = static_cast<Work&>(self);
+    if (work.written != nullptr) expect(*work.written == 1, "it ran too early");
+    ++work.runs;
+    work.done.open();
+  }
+  int* written = nullptr;
+  int runs = 0;
+  Gate done;
+};
+
+struct World {
+  World() { a.owned = true; }
+  Slot& a = make_slot(1);
+  Slot& b = make_slot(2);
+  int* number = new int{0};
+  Work first, second;
+};
+
+void write_in(World& w) {
+  submit(w.a.handle, [number = w.number] { *number = 1; });
+}
+
+/// Two threads defer work, one of them behind two streams.
+void after_points() {
+  auto& w = lasting<World>();
+  w.first.written = w.number;
+  w.first.own = StreamPoint{StreamUse{&w.a, 1}};
+  w.first.others.push_back(StreamPoint{StreamUse{&w.b, 2}});
+  w.second.own = StreamPoint{StreamUse{&w.b, 2}};
+  together([&] { write_in(w), run_after(w.first); }, [&] { run_after(w.second); });
+  w.first.done.wait();
+  w.second.done.wait();
+  expect(w.first.runs == 1 && w.second.runs == 1, "it did not run once");
+}
+
+/// The stream ends while the thread polls it.
+void stream_ends() {
+  auto& w = lasting<World>();
+  w.first.written = w.number;
+  w.first.own = StreamPoint{StreamUse{&w.a, 1}};
+  w.second.own = StreamPoint{StreamUse{&w.a, 1}};
+  write_in(w);
+  together([&] { run_after(w.first); }, [&] { retire_slot(&w.a); });
+  run_after(w.second);
+  w.first.done.wait();
+  w.second.done.wait();
+}
+
+/// The thread is about to sleep.
+void wake() {
+  auto& w = lasting<World>();
+  run_later(w.first);
+  w.first.done.wait();
+  for (int i = 0; i < 3; ++i) sync::yield();
+  run_later(w.second);
+  w.second.done.wait();
+}
+
+constexpr model::Check checks_of_the_reclaimer[] = {
+    {"after_points", after_points},
+    {"stream_ends", stream_ends},
+    {"wake", wake},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return model::explore(argc, argv, checks_of_the_reclaimer, std::size(checks_of_the_reclaimer));
+}

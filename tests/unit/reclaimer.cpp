@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Tests of deferred work with streams of the host backend: when it runs, and on which thread.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "stream/reclaimer.hpp"
+
+#include <runnel/detail/access.hpp>
+#include <runnel/runnel.hpp>
+
+#include "../support/eventually.hpp"
+#include "../support/gate.hpp"
+
+namespace {
+
+using namespace runnel;
+using detail::Deferred;
+using detail::DeferredWork;
+using detail::StreamPoint;
+using test_support::eventually;
+
+constexpr std::chrono::seconds patience{30};
+
+struct Gate : test_support::Gate {
+  Gate() : test_support::Gate{patience} {}
+  void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
+};
+
+[[nodiscard]] StreamPoint point_of(StreamRef stream) { return StreamPoint{detail::use_of(stream)}; }
+
+/// Says that it has run, and where.
+struct Work : DeferredWork {
+  Work() { run = said; }
+  static void said(Deferred& self) noexcept {
+    auto& work = static_cast<Work&>(self);
+    work.on_service_thread = detail::is_service_thread();
+    work.has_run = true;
+  }
+  std::atomic<bool> has_run{false};
+  bool on_service_thread = false;
+};
+[[nodiscard]] bool comes(const Work& work) {
+  return eventually(patience, [&] { return work.has_run.load(); });
+}
+
+class Reclaiming : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count() == 0) GTEST_SKIP() << "there is no device";
+  }
+};
+
+TEST_F(Reclaiming, WorkRunsOnceAllItsPointsAreComplete) {
+  const Stream first, second, other;
+  Gate one, two;
+  one.close_on(first);
+  two.close_on(second);
+  Work work, free;
+  work.own = point_of(first);
+  work.others.push_back(point_of(second));
+  free.own = point_of(other);
+  run_after(work);
+  run_after(free);
+  EXPECT_TRUE(comes(free)) << "work of a stream that is idle waited for another stream";
+  EXPECT_TRUE(free.on_service_thread);
+  one.open();
+  first.synchronize();
+  EXPECT_FALSE(work.has_run);
+  two.open();
+  EXPECT_TRUE(comes(work));
+  EXPECT_FALSE(work.is_unknown);
+}
+
+TEST_F(Reclaiming, WorkThatComesLaterIsNotWaitedFor) {
+  const Stream stream;
+  Gate before, after;
+  before.close_on(stream);
+  Work first, second;
+  first.own = point_of(stream);
+  run_after(first);
+  after.close_on(stream);
+  second.own = point_of(stream);
+  run_after(second);
+  before.open();
+  EXPECT_TRUE(comes(first));
+  EXPECT_FALSE(second.has_run);
+  after.open();
+  EXPECT_TRUE(comes(second));
+}
+
+TEST_F(Reclaiming, TheEndOfAStreamIsWaitedFor) {
+  Work work;
+  Gate gate;
+  {
+    const Stream stream;
+    gate.close_on(stream);
+    work.own = point_of(stream);
+  }
+  run_after(work);
+  EXPECT_TRUE(gate.reached());
+  EXPECT_FALSE(work.has_run);
+  gate.open();
+  EXPECT_TRUE(comes(work));
+}
+
+TEST_F(Reclaiming, AHostFunctionMayDefer) {
+  const Stream stream, used;
+  Gate gate;
+  gate.close_on(used);
+  Work work, at_once;
+  work.own = point_of(used);
+  stream.launch_host_func([&] {
+    run_after(work);
+    run_later(at_once);
+  });
+  EXPECT_TRUE(comes(at_once));
+  EXPECT_FALSE(work.has_run);
+  gate.open();
+  EXPECT_TRUE(comes(work));
+}
+
+/// Nobody can record on the default stream of a thread that does nothing any more with it.
+TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNobodyCanReport) {
+  Work work;
+  std::atomic<bool> is_over{false};
+  Gate gate;
+  std::atomic<bool> is_held{false};
+  std::thread owner{[&] {
+    const StreamRef own = StreamRef::per_thread_default(Device{0});
+    own.launch_host_func([] {});
+    work.own = point_of(own);
+    is_held = true;
+    while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }};
+  while (!is_held) std::this_thread::yield();
+  run_after(work);
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  EXPECT_FALSE(work.has_run);
+  if (detail::complete_deferred_work())
+    EXPECT_TRUE(comes(work));
+  else
+    GTEST_LOG_(INFO) << "an earlier test has captured a stream";
+  is_over = true;
+  owner.join();
+  EXPECT_TRUE(comes(work));
+}
+
+/// Only the first of a stream's is asked for in a round.
+TEST_F(Reclaiming, ManyThatWaitForOneStreamAreCheap) {
+  constexpr int count = 20'000;
+  const Stream stream;
+  std::vector<Work> all(count);
+  Gate gate;
+  gate.close_on(stream);
+  for (Work& work : all) {
+    work.own = point_of(stream);
+    run_after(work);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  gate.open();
+  for (const Work& work : all) EXPECT_TRUE(comes(work));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{5});
+}
+
+}  // namespace

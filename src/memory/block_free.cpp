@@ -92,21 +92,27 @@ namespace {
   return stream;
 }
 
+/// A view of that stream, or the default stream if there is none.
+[[nodiscard]] StreamRef view_or_default(native::stream stream, int device) noexcept try {
+  if (stream == nullptr) return default_stream_of(device);
+  Slot* const slot = wrap_handle({stream, device, Blocking::no}, Wrap::view).slot;
+  return view_of({slot, slot->id.load(std::memory_order_acquire)});
+} catch (const std::bad_alloc&) {
+  return default_stream_of(device);
+}
+
 /// Frees memory that no stream uses.
 void free_unused(const BlockFree& block) noexcept {
-  if (block.resource) {
-    const HandleLock own{block.owner};
-    const bool is_usable = own && !own.is_default() && own.is_reachable() &&
-                           capture_state(own.handle()) == CaptureState::none;
-    return deallocate_to_resource(
-        *block.resource, is_usable ? view_of(block.owner) : default_stream_of(block.device),
-        block.pointer, block.bytes);
-  }
+  // The block's own stream may end meanwhile.
+  const native::stream stream =
+      block.resource || has_memory_pools(block.device) ? stream_for_frees(block.device) : nullptr;
+  if (block.resource)
+    return deallocate_to_resource(*block.resource, view_or_default(stream, block.device),
+                                  block.pointer, block.bytes);
   // Without memory pools the runtime waits for the device.
-  const native::stream own =
-      has_memory_pools(block.device) ? stream_for_frees(block.device) : nullptr;
-  if (own == nullptr) return release_on_thread({backend::free_device, block.pointer, block.device});
-  call_quietly(block.device, [&] { return backend::free_async(block.pointer, own); });
+  if (stream == nullptr)
+    return release_on_thread({backend::free_device, block.pointer, block.device});
+  call_quietly(block.device, [&] { return backend::free_async(block.pointer, stream); });
 }
 
 void run_deferred(Deferred& deferred) noexcept {

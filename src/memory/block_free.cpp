@@ -46,7 +46,7 @@ namespace {
 
 /// Enqueues the free on the block's own stream, which may be captured. Returns false, and enqueues
 /// no free, if that is not possible or not right.
-[[nodiscard]] bool free_in_stream_order(BlockFree& block) noexcept {
+[[nodiscard]] bool free_on_own_stream(BlockFree& block) noexcept {
   const StreamUse owner = block.owner;
   const HandleLock own = block.others.empty() ? HandleLock{block.own} : HandleLock{owner};
   if (!own || !own.is_reachable()) return false;
@@ -78,10 +78,13 @@ namespace {
       block.others, [](const StreamPoint& user) { return is_captured(HandleLock{user.stream()}); });
 }
 
-/// A stream of the device that has no other work than frees. Null if it cannot be created.
-[[nodiscard]] native::stream stream_for_frees(int device) noexcept {
-  static constinit std::array<sync::Atomic<native::stream>, max_devices> streams{};
-  sync::Atomic<native::stream>& place = streams[static_cast<std::size_t>(device)];
+/// Streams of the library, which have no other work. Those of `resources` also wait for the users.
+enum class FreeStream { own_memory, resources };
+/// Null if it cannot be created.
+[[nodiscard]] native::stream stream_for_frees(FreeStream kind, int device) noexcept {
+  static constinit std::array<sync::Atomic<native::stream>, 2 * max_devices> streams{};
+  sync::Atomic<native::stream>& place = streams[static_cast<std::size_t>(2 * device) +
+                                                (kind == FreeStream::resources ? 1 : 0)];
   native::stream stream = place.load(std::memory_order_acquire);
   if (stream != nullptr) return stream;
   native::stream fresh{};
@@ -92,24 +95,36 @@ namespace {
   return stream;
 }
 
-/// A view of that stream, or the default stream if there is none.
-[[nodiscard]] StreamRef view_or_default(native::stream stream, int device) noexcept try {
-  if (stream == nullptr) return default_stream_of(device);
-  Slot* const slot = wrap_handle({stream, device, Blocking::no}, Wrap::view).slot;
-  return view_of({slot, slot->id.load(std::memory_order_acquire)});
+/// Deallocates on the library's stream for it: the block's own may end meanwhile.
+[[nodiscard]] bool deallocate(const BlockFree& block, bool waits) noexcept try {
+  const native::stream stream = stream_for_frees(FreeStream::resources, block.device);
+  if (stream == nullptr) return false;
+  const auto make_wait = [&](const StreamPoint& user) {
+    return !user || user.make_wait(stream, InCapture::never);
+  };
+  if (waits && !(make_wait(block.own) && std::ranges::all_of(block.others, make_wait)))
+    return false;
+  Slot* const slot = wrap_handle({stream, block.device, Blocking::no}, Wrap::view).slot;
+  deallocate_to_resource(*block.resource,
+                         view_of({slot, slot->id.load(std::memory_order_acquire)}), block.pointer,
+                         block.bytes);
+  return true;
 } catch (const std::bad_alloc&) {
-  return default_stream_of(device);
+  return false;
 }
 
 /// Frees memory that no stream uses.
 void free_unused(const BlockFree& block) noexcept {
-  // The block's own stream may end meanwhile.
-  const native::stream stream =
-      block.resource || has_memory_pools(block.device) ? stream_for_frees(block.device) : nullptr;
-  if (block.resource)
-    return deallocate_to_resource(*block.resource, view_or_default(stream, block.device),
-                                  block.pointer, block.bytes);
+  if (block.resource) {
+    if (!deallocate(block, false))
+      deallocate_to_resource(*block.resource, default_stream_of(block.device), block.pointer,
+                             block.bytes);
+    return;
+  }
   // Without memory pools the runtime waits for the device.
+  const native::stream stream = has_memory_pools(block.device)
+                                    ? stream_for_frees(FreeStream::own_memory, block.device)
+                                    : nullptr;
   if (stream == nullptr)
     return release_on_thread({backend::free_device, block.pointer, block.device});
   call_quietly(block.device, [&] { return backend::free_async(block.pointer, stream); });
@@ -131,7 +146,9 @@ bool is_captured(const HandleLock& stream) noexcept {
 void free_block(BlockFree& block) noexcept {
   const bool is_in_order =
       (block.resource || has_memory_pools(block.device)) && !would_break_capture(block);
-  if ((is_in_order && free_in_stream_order(block)) || has_captured_user(block)) return;
+  if ((is_in_order && free_on_own_stream(block)) || has_captured_user(block)) return;
+  // The program may destroy what the resource uses once the buffer has ended.
+  if (is_in_order && block.resource && deallocate(block, true)) return;
   defer_free(block);
 }
 

@@ -7,6 +7,9 @@
 /// * Another stream uses it, or nothing can be enqueued on its own: the free is deferred. The
 /// service thread frees the block once the work of all of them is complete.
 /// * Another stream uses it in a capture: it is never freed, because the graph may run at any time.
+///
+/// Memory of the program's resources is deallocated at once, if that is possible: on a stream of the
+/// library that waits for the other users.
 #pragma once
 
 #include "base/sync.hpp"

@@ -83,8 +83,8 @@ enum class FreeStream { own_memory, resources };
 /// Null if it cannot be created.
 [[nodiscard]] native::stream stream_for_frees(FreeStream kind, int device) noexcept {
   static constinit std::array<sync::Atomic<native::stream>, 2 * max_devices> streams{};
-  sync::Atomic<native::stream>& place = streams[static_cast<std::size_t>(2 * device) +
-                                                (kind == FreeStream::resources ? 1 : 0)];
+  sync::Atomic<native::stream>& place =
+      streams[static_cast<std::size_t>(2 * device) + (kind == FreeStream::resources ? 1 : 0)];
   native::stream stream = place.load(std::memory_order_acquire);
   if (stream != nullptr) return stream;
   native::stream fresh{};
@@ -105,9 +105,8 @@ enum class FreeStream { own_memory, resources };
   if (waits && !(make_wait(block.own) && std::ranges::all_of(block.others, make_wait)))
     return false;
   Slot* const slot = wrap_handle({stream, block.device, Blocking::no}, Wrap::view).slot;
-  deallocate_to_resource(*block.resource,
-                         view_of({slot, slot->id.load(std::memory_order_acquire)}), block.pointer,
-                         block.bytes);
+  deallocate_to_resource(*block.resource, view_of({slot, slot->id.load(std::memory_order_acquire)}),
+                         block.pointer, block.bytes);
   return true;
 } catch (const std::bad_alloc&) {
   return false;

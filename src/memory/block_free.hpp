@@ -8,8 +8,8 @@
 /// service thread frees the block once the work of all of them is complete.
 /// * Another stream uses it in a capture: it is never freed, because the graph may run at any time.
 ///
-/// Memory of the program's resources is deallocated at once, if that is possible: on a stream of the
-/// library that waits for the other users.
+/// Memory of the program's resources is deallocated at once, if that is possible: on a stream of
+/// the library that waits for the other users.
 #pragma once
 
 #include "base/sync.hpp"

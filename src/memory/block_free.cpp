@@ -163,6 +163,7 @@ void defer_free(BlockFree& block) noexcept {
 }
 
 bool wait_for_deferred_free(std::size_t made) noexcept {
+  record_marks_of_this_thread();
   const auto wait_for = [made](std::chrono::nanoseconds time) {
     bool is_made = false;
     try_for(time, [&] {

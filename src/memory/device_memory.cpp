@@ -169,6 +169,7 @@ void count_out(int device, std::size_t bytes) noexcept {
     if (!may_come(made) || is_in_resource()) throw;
   }
   const ScopedWait wait{operation, {.stream = stream.id()}};
+  record_marks_of_this_thread();
   try_for(short_timeout, [] { return !has_deferred_frees(); });
   return allocate_from_resource(resource, stream, bytes, operation);
 }

@@ -10,6 +10,7 @@
 #include "device/device_call.hpp"
 #include "stream/operations.hpp"
 #include "stream/slots.hpp"
+#include "stream/stream_point.hpp"
 #include "stream/uses.hpp"
 
 #include <array>
@@ -72,6 +73,12 @@ StreamRef default_stream_of(int device) {
       emit_default_made(*(slot = fresh.release()));
   }
   return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+}
+
+void record_marks_of_this_thread() noexcept {
+  if (thread_defaults == nullptr) return;
+  for (Slot* slot : *thread_defaults)
+    if (slot != nullptr && is_mark_requested(*slot)) record_mark(*slot);
 }
 
 }  // namespace detail

@@ -144,6 +144,8 @@ class StreamPoint {
 void record_mark(Slot& slot) noexcept;
 /// Records a requested mark, if the calling thread owns the stream.
 void record_requested_mark(StreamUse use) noexcept;
+/// The same for the calling thread's own default streams, which no other thread reaches.
+void record_marks_of_this_thread() noexcept;
 /// Adds a mark without an event: all work of the stream so far is complete. Requires: the calling
 /// thread owns the stream.
 void complete_mark(Slot& slot) noexcept;

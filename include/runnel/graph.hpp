@@ -39,10 +39,8 @@ class Graph {
     return *this;
   }
   /// @} Returns at once; launches that were enqueued complete. The graph's host functions are
-  /// destroyed after them, in the order of the stream of the last launch: when a later
-  /// `synchronize()` of that stream returns, they are destroyed. If that stream was destroyed, is
-  /// being captured, or is another thread's default stream, they are destroyed at an unspecified
-  /// time after the last launch.
+  /// destroyed in this call if the launches are complete; otherwise a thread of the library
+  /// destroys them soon after, and quiesce_for() waits for that.
   ~Graph() {
     if (state_ != nullptr) drop();
   }

@@ -337,8 +337,13 @@ void Checker::absorbed(const char* what, const StandinView& now) {
                                   [&](const char* each) { return ends_with(call, each); });
   const bool is_first_use = during == "per_thread_default" &&
                             ends_with(call, "StreamGetPriority");  // called for its side effect
-  // The thread that watches for completions queries again.
-  const bool watches = watches_ && ends_with(call, "EventQuery");
+  // The service thread queries and records again, and frees in another way.
+  constexpr const char* served[] = {"EventQuery", "EventCreateWithFlags", "EventRecord",
+                                    "StreamIsCapturing", "StreamCreateWithPriority"};
+  const bool watches =
+      (watches_ && ends_with(call, "EventQuery")) ||
+      (now.fault_elsewhere && std::any_of(std::begin(served), std::end(served),
+                                          [&](const char* each) { return ends_with(call, each); }));
   // The function's own exception goes before what becomes of the start.
   const bool throws_itself = during == "chain that throws";
   // The stream between the two devices is destroyed all the same.

@@ -11,7 +11,6 @@
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
-#include "stream/device_waits.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/backend.hpp>
@@ -130,20 +129,9 @@ void free_unused(const BlockFree& block) noexcept {
   call_quietly(block.device, [&] { return backend::free_async(block.pointer, stream); });
 }
 
-/// Leaks the memory if work may still be running. free_device() alone is not enough: it waits only
-/// for its own device, and not at all if the memory came from a pool.
-backend::status free_after_wait(void* memory) noexcept {
-  for (int i = 0; i < device_count(); ++i)
-    if (!wait_for_device(i)) return backend::ok;
-  return backend::free_device(memory);
-}
-
 void run_deferred(Deferred& deferred) noexcept {
   auto* const block = static_cast<BlockFree*>(&deferred);
-  if (!block->is_unknown)
-    free_unused(*block);
-  else if (!block->resource)
-    release_on_thread({free_after_wait, block->pointer, block->device});
+  if (!block->is_unknown) free_unused(*block);
   delete block;
   frees_made.fetch_add(1, std::memory_order_release);
 }

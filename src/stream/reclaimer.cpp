@@ -11,6 +11,7 @@
 #include "base/start_thread.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
+#include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/device_waits.hpp"
@@ -78,6 +79,25 @@ void deliver(OwnedCompletion completion) noexcept {
   }
 }
 
+/// False if the device was lost. A capture allows this call.
+[[nodiscard]] bool has_events(int device) noexcept {
+  native::event probe{};
+  return call_quietly(device, [&] { return backend::event_create(probe, {}); }) &&
+         call_quietly(device, [&] { return backend::event_destroy(probe); });
+}
+
+/// False if work may still run, or if a capture would break.
+[[nodiscard]] bool wait_for_all_devices() noexcept {
+  bool is_known = true;
+  for (int device = 0; device < device_count(); ++device) is_known &= wait_for_device(device);
+  return is_known;
+}
+[[nodiscard]] bool is_any_device_in_capture() noexcept {
+  for (int device = 0; device < device_count(); ++device)
+    if (takes_part_in_capture(device)) return true;
+  return false;
+}
+
 [[nodiscard]] Completion*& last_of_line(const Completion& completion) noexcept {
   Slot& slot = static_cast<Slot&>(*completion.line);
   return completion.thread == 0 ? slot.last_completion : slot.last_completion_of_event;
@@ -143,10 +163,10 @@ std::uint64_t Reclaimer::last_number() noexcept {
   const std::lock_guard lock{mutex_};
   return numbers_;
 }
-void Reclaimer::note_complete(std::uint64_t number) noexcept {
-  for (std::uint64_t known = known_complete_.load(std::memory_order_relaxed); known < number;)
-    if (known_complete_.compare_exchange_weak(known, number, std::memory_order_release))
-      return wake();
+void Reclaimer::note_complete(std::uint64_t number, bool is_known) noexcept {
+  sync::Atomic<std::uint64_t>& last = is_known ? known_complete_ : unknown_;
+  for (std::uint64_t known = last.load(std::memory_order_relaxed); known < number;)
+    if (last.compare_exchange_weak(known, number, std::memory_order_release)) return wake();
 }
 
 void Reclaimer::wake() noexcept {
@@ -237,12 +257,16 @@ Completion* Reclaimer::query_all() noexcept {
 bool Reclaimer::is_due(DeferredWork& object) noexcept {
   const bool is_complete = object.number <= known_complete_.load(std::memory_order_acquire);
   const auto is_over = [&](StreamPoint& point) {
-    Slot* const slot = point.stream().slot;
     if (!is_complete && point) {
+      Slot* const slot = point.stream().slot;
       if (slot != nullptr && slot->pending_in == round_) return false;
       const Progress progress = point.poll();
-      object.is_unknown |= progress == Progress::unknown;
-      if (progress == Progress::pending || progress == Progress::stalled) {
+      const bool is_lost = progress == Progress::unknown ||
+                           (progress == Progress::stalled && !has_events(point.device()));
+      const bool is_unknown = is_lost && object.number <= unknown_.load(std::memory_order_acquire);
+      object.is_unknown |= is_unknown;
+      if (progress != Progress::complete && !is_unknown) {
+        needs_devices_ |= is_lost;
         if (slot != nullptr) slot->pending_in = round_;
         return false;
       }
@@ -252,6 +276,18 @@ bool Reclaimer::is_due(DeferredWork& object) noexcept {
   };
   while (!object.others.empty() && is_over(object.others.front())) object.others.pop_front();
   return object.others.empty() && is_over(object.own);
+}
+
+/// Starts a thread that waits for all devices, unless there is one. What was deferred before is
+/// complete then.
+void Reclaimer::wait_for_devices() noexcept {
+  if (!std::exchange(needs_devices_, false) || waits_for_devices_.exchange(true)) return;
+  const bool is_started = start_thread([this, number = last_number()] {
+    block_until([] { return !is_any_device_in_capture(); });
+    note_complete(number, wait_for_all_devices());
+    waits_for_devices_ = false;
+  });
+  if (!is_started) waits_for_devices_ = false;
 }
 
 /// Returns the objects that can be run now, linked by `next`.
@@ -279,6 +315,7 @@ Deferred* Reclaimer::take_due() noexcept {
     *link = taken->next;
     taken->next = std::exchange(due, taken);
   }
+  wait_for_devices();
   return due;
 }
 
@@ -364,15 +401,15 @@ void run_after(DeferredWork& object) noexcept {
     return progress != Progress::pending;
   };
   block_until([&] { return std::ranges::all_of(object.others, is_over) && is_over(object.own); });
+  if (object.is_unknown) object.is_unknown = !wait_for_all_devices();
   object.run(object);
 }
 
 bool complete_deferred_work() noexcept {
   if (any_capture_seen()) return false;
   const std::uint64_t number = reclaimer().last_number();
-  for (int device = 0; device < device_count(); ++device)
-    if (!wait_for_device(device)) return false;
-  reclaimer().note_complete(number);
+  if (!wait_for_all_devices()) return false;
+  reclaimer().note_complete(number, true);
   return true;
 }
 

@@ -35,7 +35,7 @@ using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;
 struct DeferredWork : Deferred {
   StreamPoint own{};
   std::list<StreamPoint> others{};
-  // That can never be determined. run() then leaks what the work uses.
+  // Not even a wait for the devices has told it. run() then leaks what the work uses.
   bool is_unknown = false;
   std::uint64_t number = 0;  // of the object among all, in the order in which they were deferred
 };
@@ -63,8 +63,8 @@ class Reclaimer {
   void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
   /// The number of the object that was deferred last.
   [[nodiscard]] std::uint64_t last_number() noexcept;
-  /// The work of all objects up to this one is complete.
-  void note_complete(std::uint64_t number) noexcept;
+  /// The work of all objects up to this one is complete, or will never be known to be.
+  void note_complete(std::uint64_t number, bool is_known) noexcept;
   /// Stops the thread's runtime calls. Called when the process begins to exit.
   void stop() noexcept;
 
@@ -75,6 +75,7 @@ class Reclaimer {
   [[nodiscard]] Completion* query_all() noexcept;
   void remove(Completion*& link) noexcept;
   [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
+  void wait_for_devices() noexcept;
   [[nodiscard]] Deferred* take_due() noexcept;
   void deliver_all(Completion* complete) noexcept;
   [[nodiscard]] bool run_all(Deferred* due) noexcept;
@@ -95,7 +96,10 @@ class Reclaimer {
   Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first; only the thread uses it
   std::uint64_t round_ = 0;
   sync::Atomic<std::uint64_t> known_complete_{0};
-  sync::Atomic<std::uint32_t> signal_{0};  // changes with each addition
+  bool needs_devices_ = false;  // A point has no event, and never will.
+  sync::Atomic<bool> waits_for_devices_{false};
+  sync::Atomic<std::uint64_t> unknown_{0};  // After a wait that failed, for all objects up to this
+  sync::Atomic<std::uint32_t> signal_{0};   // changes with each addition
   sync::Atomic<bool> asleep_{false};
 };
 [[nodiscard]] Reclaimer& reclaimer() noexcept;

@@ -105,6 +105,10 @@ class StreamPoint {
   }
   /// The point's stream, which may have ended; empty for a point that was made of an event.
   [[nodiscard]] StreamUse stream() const noexcept { return stream_; }
+  /// Requires: the point is not empty.
+  [[nodiscard]] int device() const noexcept {
+    return event_ ? event_->device : stream_.slot->device;
+  }
 
   /// Records an event for an open point, or requests a mark. Does nothing if that is not possible
   /// now: in a capture, or after a failure.

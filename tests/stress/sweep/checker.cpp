@@ -307,12 +307,15 @@ void Checker::absorbed(const char* what, const StandinView& now) {
                            (overlaps && ends_with(call, "MallocAsync")) ||
                            ((overlaps || frees) && ends_with(call, "Malloc")));
   // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
-  // Without memory pools a thread of the library waits for the device and frees the memory then,
-  // whatever this thread does meanwhile.
+  // Without memory pools a thread of the library frees memory after its streams' events. Without
+  // an event, another thread waits for the devices.
+  constexpr const char* marks[] = {"EventCreateWithFlags", "EventRecord", "StreamIsCapturing",
+                                   "DeviceSynchronize"};
   const bool waits_again =
       (during == "overlap, the function fails" &&
        (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
-      (frees && now.fault_elsewhere && ends_with(call, "DeviceSynchronize"));
+      (frees && std::any_of(std::begin(marks), std::end(marks),
+                            [&](const char* each) { return ends_with(call, each); }));
   // The thread that gives memory back asks whether streams are idle. A stream that it cannot ask
   // counts as idle.
   const bool asks_for_idle = now.fault_elsewhere && (ends_with(call, "StreamQuery") ||
@@ -443,6 +446,9 @@ void Checker::finish() {
              live.events <= batons_ + 2 * kept_communicators() && live.pinned_blocks == 0;
     }));
   check_communicators();
+  // The service thread gives back what other streams used.
+  if (!view().sticky)
+    static_cast<void>(eventually([&] { return live_objects().device_blocks == 0; }));
   // Freeing pinned blocks returns the events that guard their reuse.
   static_cast<void>(is_done("PinnedPool::trim", [] {
     for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
@@ -487,10 +493,10 @@ void Checker::finish() {
   // A graph that is dropped in a host function is destroyed later; without memory to note that, it
   // is leaked.
   const std::size_t allowed_graphs = exhaustion::is_planned() ? 1 : allowed;
-  if (!now.sticky && now.graphs > allowed_graphs)
-    violation("the runtime still has %zu graphs", now.graphs);
-  if (!now.sticky && now.executable_graphs > allowed_graphs)
-    violation("the runtime still has %zu executable graphs", now.executable_graphs);
+  if (!now.sticky && !eventually([&] { return view().graphs <= allowed_graphs; }))
+    violation("the runtime still has %zu graphs", view().graphs);
+  if (!now.sticky && !eventually([&] { return view().executable_graphs <= allowed_graphs; }))
+    violation("the runtime still has %zu executable graphs", view().executable_graphs);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
   const auto known = [&] {
     return live_objects().pooled_events + batons_ + kept_events_ +
@@ -500,9 +506,7 @@ void Checker::finish() {
   if (traces_)
     static_cast<void>(
         eventually([&] { return Trace::write(), view().events <= known() + allowed; }));
-  if (communicates_)
-    static_cast<void>(eventually([&] { return view().events <= known() + allowed; }));
-  if (!releases_nothing && view().events > known() + allowed)
+  if (!releases_nothing && !eventually([&] { return view().events <= known() + allowed; }))
     violation("the runtime has %zu events, the library knows of %zu", view().events, known());
 }
 

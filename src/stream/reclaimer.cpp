@@ -261,8 +261,10 @@ bool Reclaimer::is_due(DeferredWork& object) noexcept {
       Slot* const slot = point.stream().slot;
       if (slot != nullptr && slot->pending_in == round_) return false;
       const Progress progress = point.poll();
-      const bool is_lost = progress == Progress::unknown ||
-                           (progress == Progress::stalled && !has_events(point.device()));
+      // Few rounds ask whether the device is lost. Work may be stalled for long without that.
+      const bool is_lost =
+          progress == Progress::unknown ||
+          (progress == Progress::stalled && round_ % 1024 == 0 && !has_events(point.device()));
       const bool is_unknown = is_lost && object.number <= unknown_.load(std::memory_order_acquire);
       object.is_unknown |= is_unknown;
       if (progress != Progress::complete && !is_unknown) {

@@ -152,6 +152,27 @@ TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNobodyCanReport) {
   EXPECT_TRUE(comes(work));
 }
 
+/// The last Stream of a borrowed handle ends in a host function, where no event can be recorded.
+TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNoEventReports) {
+  const native::stream handle = Stream{Device{0}}.release();
+  auto borrowed = std::make_optional(Stream::from_native(handle, Device{0}, Ownership::borrow));
+  Gate gate;
+  gate.close_on(*borrowed);
+  Work work;
+  work.own = point_of(*borrowed);
+  const Stream other;
+  other.launch_host_func([&] { borrowed.reset(); });
+  other.synchronize();
+  run_after(work);
+  EXPECT_TRUE(gate.reached());
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  EXPECT_FALSE(work.has_run);
+  gate.open();
+  EXPECT_TRUE(comes(work));
+  EXPECT_FALSE(work.is_unknown);
+  const Stream ends_it = Stream::from_native(handle, Device{0}, Ownership::take);
+}
+
 /// Only the first of a stream's is asked for in a round.
 TEST_F(Reclaiming, ManyThatWaitForOneStreamAreCheap) {
   constexpr int count = 20'000;

@@ -151,12 +151,12 @@ void free_block(BlockFree& block) noexcept {
   defer_free(block);
 }
 
-void defer_free(BlockFree& block) noexcept {
+void defer_free(BlockFree& block) noexcept try {
   block.run = run_deferred;
-  if (auto* const deferred = new (std::nothrow) BlockFree{std::move(block)}) {
-    frees_deferred.fetch_add(1, std::memory_order_relaxed);
-    return run_after(*deferred);
-  }
+  auto* const deferred = new BlockFree{std::move(block)};
+  frees_deferred.fetch_add(1, std::memory_order_relaxed);
+  run_after(*deferred);
+} catch (const std::bad_alloc&) {
   if (in_host_function) return;
   const ScopedWait wait{"free device memory", {.device = block.device}};
   if (complete_deferred_work()) free_unused(block);

@@ -203,9 +203,10 @@ void release_on_thread(Deferred& object) noexcept {
   run_or_defer(object);
 }
 
-void release_on_thread(const MemoryRelease& release) noexcept {
+void release_on_thread(const MemoryRelease& release) noexcept try {
   if (release_mode_of_wait() == Release::never) return;
-  if (auto* const own = new (std::nothrow) DeferredRelease{release}) return release_on_thread(*own);
+  release_on_thread(*new DeferredRelease{release});
+} catch (const std::bad_alloc&) {
   if (!in_host_function) make(release);
 }
 

@@ -198,14 +198,16 @@ class StatisticsResource {
                   std::size_t alignment = DeviceResource::max_alignment) {
     deallocate_to(upstream_, stream, pointer, bytes, alignment);
     if (pointer == nullptr) return;
-    shared_->blocks.fetch_sub(1, std::memory_order_relaxed);
     shared_->in_use.fetch_sub(bytes, std::memory_order_relaxed);
+    shared_->blocks.fetch_sub(1, std::memory_order_release);
   }
-  /// Statistics of the memory that is allocated through this resource and its copies.
+  /// Statistics of the memory that is allocated through this resource and its copies. Once `blocks`
+  /// is 0, no thread of the library uses the resource any more.
   [[nodiscard]] DeviceStatistics statistics() const noexcept {
+    const std::size_t blocks = shared_->blocks.load(std::memory_order_acquire);
     return {.in_use = shared_->in_use.load(std::memory_order_relaxed),
             .peak = shared_->peak.load(std::memory_order_relaxed),
-            .blocks = shared_->blocks.load(std::memory_order_relaxed)};
+            .blocks = blocks};
   }
   /// Sets `peak` to the bytes in use at this moment.
   void reset_peak() noexcept {

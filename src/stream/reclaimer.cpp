@@ -283,13 +283,15 @@ bool Reclaimer::is_due(DeferredWork& object) noexcept {
 /// Starts a thread that waits for all devices, unless there is one. What was deferred before is
 /// complete then.
 void Reclaimer::wait_for_devices() noexcept {
-  if (!std::exchange(needs_devices_, false) || waits_for_devices_.exchange(true)) return;
+  if (!std::exchange(needs_devices_, false) ||
+      waits_for_devices_.exchange(true, std::memory_order_acquire))
+    return;
   const bool is_started = start_thread([this, number = last_number()] {
     block_until([] { return !is_any_device_in_capture(); });
     note_complete(number, wait_for_all_devices());
-    waits_for_devices_ = false;
+    waits_for_devices_.store(false, std::memory_order_release);
   });
-  if (!is_started) waits_for_devices_ = false;
+  if (!is_started) waits_for_devices_.store(false, std::memory_order_relaxed);
 }
 
 /// Returns the objects that can be run now, linked by `next`.

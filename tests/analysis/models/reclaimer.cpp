@@ -12,6 +12,10 @@
 
 runnel::Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {}
 
+namespace {
+runnel::native::stream awaited = nullptr;  // by a wait for the device
+}
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 void ScopedEvent::begin(const Operation&) noexcept {}
@@ -21,8 +25,9 @@ void abandon_own_captures() noexcept {}
 void reset_thread_settings() noexcept {}
 bool takes_part_in_open_capture(int) noexcept { return false; }
 std::exception_ptr kept_failure(Slot&) noexcept { return nullptr; }
-bool wait_for_device(int) noexcept { return true; }
-int count_devices() noexcept { return 1; }
+bool takes_part_in_capture(int) noexcept { return false; }
+bool wait_for_device(int) noexcept { return checks::synchronize(awaited), true; }
+int device_count() noexcept { return 1; }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail
 
@@ -87,6 +92,20 @@ void stream_ends() {
   w.second.done.wait();
 }
 
+/// No event tells when the stream's work is complete. A wait for the device does.
+void stream_is_lost() {
+  auto& w = lasting<World>();
+  awaited = w.a.handle;
+  w.a.owned = false;
+  w.first.written = w.number;
+  w.first.own = StreamPoint{StreamUse{&w.a, 1}};
+  write_in(w);
+  retire_orphaned_slot(&w.a);
+  run_after(w.first);
+  w.first.done.wait();
+  expect(!w.first.is_unknown, "the wait told nothing");
+}
+
 /// The thread is about to sleep.
 void wake() {
   auto& w = lasting<World>();
@@ -100,6 +119,7 @@ void wake() {
 constexpr model::Check checks_of_the_reclaimer[] = {
     {"after_points", after_points},
     {"stream_ends", stream_ends},
+    {"stream_is_lost", stream_is_lost},
     {"wake", wake},
 };
 

@@ -282,7 +282,7 @@ bool Reclaimer::is_due(DeferredWork& object) noexcept {
 
 /// Starts a thread that waits for all devices, unless there is one. What was deferred before is
 /// complete then.
-void Reclaimer::wait_for_devices() noexcept {
+void Reclaimer::start_device_wait() noexcept {
   if (!std::exchange(needs_devices_, false) ||
       waits_for_devices_.exchange(true, std::memory_order_acquire))
     return;
@@ -319,7 +319,7 @@ Deferred* Reclaimer::take_due() noexcept {
     *link = taken->next;
     taken->next = std::exchange(due, taken);
   }
-  wait_for_devices();
+  start_device_wait();
   return due;
 }
 

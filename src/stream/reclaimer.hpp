@@ -75,7 +75,7 @@ class Reclaimer {
   [[nodiscard]] Completion* query_all() noexcept;
   void remove(Completion*& link) noexcept;
   [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
-  void wait_for_devices() noexcept;
+  void start_device_wait() noexcept;
   [[nodiscard]] Deferred* take_due() noexcept;
   void deliver_all(Completion* complete) noexcept;
   [[nodiscard]] bool run_all(Deferred* due) noexcept;

@@ -111,9 +111,9 @@ def excuse(header, name):
 
 def complaints_about(functions):
     names, table = {name for _, name in functions}, tried()
-    excuses = {name: excuse(header, name) for header, name in functions}
+    excuses = {each: excuse(*each) for each in functions}
     yield from (f'{TABLE}: {name} ({header}) is missing, and tests/analysis/lint/never_holds.py does not excuse it'
-                for header, name in sorted(functions) if name not in table and excuses[name] is None)
+                for header, name in sorted(functions) if name not in table and excuses[header, name] is None)
     # The destructors of buffers are those of a base in detail.
     yield from (f'{TABLE}: there is no public function {name}' for name in sorted(table - names) if '::~' not in name)
     yield from (f'{key} is excused, but there is no such function' for key in EXCUSED if key not in excuses.values())

@@ -56,7 +56,7 @@ class Outcome {
 namespace detail {
 
 /// A function that waits for completion. The service thread of the library
-/// (src/stream/reclaimer.hpp), calls it and owns it once it is submitted.
+/// (src/stream/reclaimer.hpp) calls it and owns it once it is submitted.
 struct Completion {
   void (*call)(Completion&, const Outcome&);  // May throw.
   void (*destroy)(Completion*) noexcept;

@@ -107,6 +107,17 @@ void deliver(OwnedCompletion completion) noexcept {
   return next.stream_id == last.stream_id && next.thread == last.thread && next.epoch >= last.epoch;
 }
 
+/// Reverses a list that is linked by `next`.
+template <class T>
+[[nodiscard]] T* reversed(T* list) noexcept {
+  T* result = nullptr;
+  while (list != nullptr) {
+    T* const taken = std::exchange(list, list->next);
+    taken->next = std::exchange(result, taken);
+  }
+  return result;
+}
+
 }  // namespace
 
 Reclaimer& reclaimer() noexcept { return never_destroyed<Reclaimer>(); }
@@ -200,11 +211,7 @@ void Reclaimer::stop() noexcept {
 /// Appends new completions to the queues of their streams, or starts new queues.
 void Reclaimer::sort_new() noexcept {
   const std::lock_guard lock{mutex_};
-  Completion* oldest = nullptr;
-  while (new_ != nullptr) {
-    Completion* const taken = std::exchange(new_, new_->next);
-    taken->next = std::exchange(oldest, taken);
-  }
+  Completion* oldest = reversed(std::exchange(new_, nullptr));
   while (oldest != nullptr) {
     Completion* const completion = std::exchange(oldest, oldest->next);
     completion->next = nullptr;
@@ -252,8 +259,8 @@ Completion* Reclaimer::query_all() noexcept {
   return first;
 }
 
-/// Whether the object's points are complete. Asks each stream once in a round: of the objects that
-/// wait for a stream, the oldest is asked for first.
+/// Whether the object's points are complete. Polls a stream until it is found pending, and then not
+/// again in this round: the other objects that wait for it are newer.
 bool Reclaimer::is_due(DeferredWork& object) noexcept {
   const bool is_complete = object.number <= known_complete_.load(std::memory_order_acquire);
   const auto is_over = [&](StreamPoint& point) {
@@ -301,11 +308,7 @@ Deferred* Reclaimer::take_due() noexcept {
   {
     const std::lock_guard lock{mutex_};
     due = std::exchange(new_due_, nullptr);
-    for (Deferred* each = std::exchange(new_work_, nullptr); each != nullptr;) {
-      Deferred* const next = each->next;
-      each->next = std::exchange(fresh, each);
-      each = next;
-    }
+    fresh = reversed<Deferred>(std::exchange(new_work_, nullptr));
   }
   ++round_;
   Deferred** link = &waiting_;

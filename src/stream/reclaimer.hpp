@@ -35,7 +35,7 @@ using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;
 struct DeferredWork : Deferred {
   StreamPoint own{};
   std::list<StreamPoint> others{};
-  // Not even a wait for the devices has told it. run() then leaks what the work uses.
+  // A wait for the devices has failed, so the work may still run. run() then leaks what it uses.
   bool is_unknown = false;
   std::uint64_t number = 0;  // of the object among all, in the order in which they were deferred
 };

@@ -126,11 +126,10 @@ TEST_F(Reclaiming, AHostFunctionMayDefer) {
   EXPECT_TRUE(comes(work));
 }
 
-/// Nobody can record on the default stream of a thread that does nothing any more with it.
+/// Only the owning thread can record on its default stream, and this one makes no call any more.
 TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNobodyCanReport) {
   Work work;
   std::atomic<bool> is_over{false};
-  Gate gate;
   std::atomic<bool> is_held{false};
   std::thread owner{[&] {
     const StreamRef own = StreamRef::per_thread_default(Device{0});

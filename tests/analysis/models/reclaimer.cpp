@@ -92,7 +92,7 @@ void stream_ends() {
   w.second.done.wait();
 }
 
-/// No event tells when the stream's work is complete. A wait for the device does.
+/// The stream ends without an event. The service thread waits for the device instead.
 void stream_is_lost() {
   auto& w = lasting<World>();
   awaited = w.a.handle;

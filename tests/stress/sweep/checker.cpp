@@ -287,6 +287,10 @@ void Checker::absorbed(const char* what, const StandinView& now) {
     return;
   }
   const std::string_view call = now.fault_call;
+  const auto is_one_of = [&](const auto& names) {
+    return std::any_of(std::begin(names), std::end(names),
+                       [&](const char* each) { return ends_with(call, each); });
+  };
   const bool is_query = ends_with(call, "Query");
   // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot
   // query, and takes another one.
@@ -314,8 +318,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool waits_again =
       (during == "overlap, the function fails" &&
        (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
-      (frees && std::any_of(std::begin(marks), std::end(marks),
-                            [&](const char* each) { return ends_with(call, each); }));
+      (frees && is_one_of(marks));
   // The thread that gives memory back asks whether streams are idle. A stream that it cannot ask
   // counts as idle.
   const bool asks_for_idle = now.fault_elsewhere && (ends_with(call, "StreamQuery") ||
@@ -325,9 +328,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   constexpr const char* drops[] = {
       "StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
       "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};
-  const bool is_drop =
-      during == "update" && std::any_of(std::begin(drops), std::end(drops),
-                                        [&](const char* each) { return ends_with(call, each); });
+  const bool is_drop = during == "update" && is_one_of(drops);
   // AMD's launches are marked by an event. Without it, the next launch waits for more, or for the
   // device.
   const bool is_mark = during.find("launch") == 0 &&
@@ -335,18 +336,14 @@ void Checker::absorbed(const char* what, const StandinView& now) {
                         ends_with(call, "StreamWaitEvent"));
   // AMD's captures are prepared for their end (backends/hip/captures.hpp), which is tried again.
   constexpr const char* ends[] = {"GraphGetNodes", "GraphNodeGetDependentNodes"};
-  const bool is_end = (during == "capture" || during == "update") &&
-                      std::any_of(std::begin(ends), std::end(ends),
-                                  [&](const char* each) { return ends_with(call, each); });
+  const bool is_end = (during == "capture" || during == "update") && is_one_of(ends);
   const bool is_first_use = during == "per_thread_default" &&
                             ends_with(call, "StreamGetPriority");  // called for its side effect
   // The service thread queries and records again, and frees in another way.
   constexpr const char* served[] = {"EventQuery", "EventCreateWithFlags", "EventRecord",
                                     "StreamIsCapturing", "StreamCreateWithPriority"};
   const bool watches =
-      (watches_ && ends_with(call, "EventQuery")) ||
-      (now.fault_elsewhere && std::any_of(std::begin(served), std::end(served),
-                                          [&](const char* each) { return ends_with(call, each); }));
+      (watches_ && ends_with(call, "EventQuery")) || (now.fault_elsewhere && is_one_of(served));
   // The function's own exception goes before what becomes of the start.
   const bool throws_itself = during == "chain that throws";
   // The stream between the two devices is destroyed all the same.
@@ -357,10 +354,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const bool is_allocated = during != "HostRegistration" && ends_with(call, "HostRegister");
   // Threads that look after communicators query again, and free memory. An operation whose end
   // could not be recorded is waited for in another way.
-  const bool looks_after =
-      communicates_ && (ends_with(call, "EventQuery") ||
-                        std::any_of(std::begin(drops), std::end(drops),
-                                    [&](const char* each) { return ends_with(call, each); }));
+  const bool looks_after = communicates_ && (ends_with(call, "EventQuery") || is_one_of(drops));
   // At the end such a thread may still be in its call, while this thread trims.
   const bool ends_later =
       communicates_ && ends_with(during, "::trim") && ends_with(call, "GetDevice");
@@ -371,9 +365,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       "StreamQuery",       "EventCreateWithFlags", "EventRecord",
       "EventSynchronize",  "EventQuery",           "ElapsedTime",
       "StreamIsCapturing", "GetCaptureInfo_v2",    "StreamCreateWithPriority"};
-  const bool is_trace =
-      traces_ && std::any_of(std::begin(times), std::end(times),
-                             [&](const char* each) { return ends_with(call, each); });
+  const bool is_trace = traces_ && is_one_of(times);
   // Functions that are looked up in the driver. The runtime's are called instead.
   constexpr const char* twins[] = {
       "cuStreamQuery",         "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",

@@ -7,7 +7,6 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <new>
 
 // ThreadSanitizer's interface. An instrumented program defines these functions; in other programs
@@ -104,48 +103,24 @@ CalledBy::~CalledBy() {
 // library uses them for user memory only.
 using runnel::sync::TsanIgnore;
 
+/// Defines the wrapper of one function.
+#define RUNNEL_HIDE(result, name, parameters, arguments) \
+  result __real_##name parameters;                       \
+  result __wrap_##name parameters {                      \
+    const TsanIgnore ignore;                             \
+    return __real_##name arguments;                      \
+  }
+
 extern "C" {
 
-void* __real_memcpy(void*, const void*, std::size_t);
-void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
-  const TsanIgnore ignore;
-  return __real_memcpy(to, from, bytes);
-}
-void* __real_memmove(void*, const void*, std::size_t);
-void* __wrap_memmove(void* to, const void* from, std::size_t bytes) {
-  const TsanIgnore ignore;
-  return __real_memmove(to, from, bytes);
-}
-void* __real_memset(void*, int, std::size_t);
-void* __wrap_memset(void* to, int value, std::size_t bytes) {
-  const TsanIgnore ignore;
-  return __real_memset(to, value, bytes);
-}
-int __real_memcmp(const void*, const void*, std::size_t);
-int __wrap_memcmp(const void* a, const void* b, std::size_t bytes) {
-  const TsanIgnore ignore;
-  return __real_memcmp(a, b, bytes);
-}
-void* __real_memchr(const void*, int, std::size_t);
-void* __wrap_memchr(const void* bytes, int value, std::size_t size) {
-  const TsanIgnore ignore;
-  return __real_memchr(bytes, value, size);
-}
-int __real_strcmp(const char*, const char*);
-int __wrap_strcmp(const char* a, const char* b) {
-  const TsanIgnore ignore;
-  return __real_strcmp(a, b);
-}
-int __real_strncmp(const char*, const char*, std::size_t);
-int __wrap_strncmp(const char* a, const char* b, std::size_t size) {
-  const TsanIgnore ignore;
-  return __real_strncmp(a, b, size);
-}
-std::size_t __real_strlen(const char*);
-std::size_t __wrap_strlen(const char* text) {
-  const TsanIgnore ignore;
-  return __real_strlen(text);
-}
+RUNNEL_HIDE(void*, memcpy, (void* to, const void* from, std::size_t bytes), (to, from, bytes))
+RUNNEL_HIDE(void*, memmove, (void* to, const void* from, std::size_t bytes), (to, from, bytes))
+RUNNEL_HIDE(void*, memset, (void* to, int value, std::size_t bytes), (to, value, bytes))
+RUNNEL_HIDE(int, memcmp, (const void* a, const void* b, std::size_t bytes), (a, b, bytes))
+RUNNEL_HIDE(void*, memchr, (const void* in, int value, std::size_t bytes), (in, value, bytes))
+RUNNEL_HIDE(int, strcmp, (const char* a, const char* b), (a, b))
+RUNNEL_HIDE(int, strncmp, (const char* a, const char* b, std::size_t size), (a, b, size))
+RUNNEL_HIDE(std::size_t, strlen, (const char* text), (text))
 [[gnu::format(printf, 3, 4)]] int __wrap_snprintf(char* to, std::size_t size, const char* format,
                                                   ...) {
   const TsanIgnore ignore;
@@ -156,61 +131,21 @@ std::size_t __wrap_strlen(const char* text) {
   return length;
 }
 
-void* __real__Znwm(std::size_t);
-void* __wrap__Znwm(std::size_t bytes) {
-  const TsanIgnore ignore;
-  return __real__Znwm(bytes);
-}
-void* __real__ZnwmSt11align_val_t(std::size_t, std::size_t);
-void* __wrap__ZnwmSt11align_val_t(std::size_t bytes, std::size_t alignment) {
-  const TsanIgnore ignore;
-  return __real__ZnwmSt11align_val_t(bytes, alignment);
-}
-void* __real__ZnwmRKSt9nothrow_t(std::size_t, const std::nothrow_t&);
-void* __wrap__ZnwmRKSt9nothrow_t(std::size_t bytes, const std::nothrow_t& tag) {
-  const TsanIgnore ignore;
-  return __real__ZnwmRKSt9nothrow_t(bytes, tag);
-}
-void __real__ZdlPv(void*);
-void __wrap__ZdlPv(void* block) {
-  const TsanIgnore ignore;
-  __real__ZdlPv(block);
-}
-void __real__ZdlPvm(void*, std::size_t);
-void __wrap__ZdlPvm(void* block, std::size_t bytes) {
-  const TsanIgnore ignore;
-  __real__ZdlPvm(block, bytes);
-}
-void __real__ZdlPvmSt11align_val_t(void*, std::size_t, std::size_t);
-void __wrap__ZdlPvmSt11align_val_t(void* block, std::size_t bytes, std::size_t alignment) {
-  const TsanIgnore ignore;
-  __real__ZdlPvmSt11align_val_t(block, bytes, alignment);
-}
-void* __real__Znam(std::size_t);
-void* __wrap__Znam(std::size_t bytes) {
-  const TsanIgnore ignore;
-  return __real__Znam(bytes);
-}
-void __real__ZdaPv(void*);
-void __wrap__ZdaPv(void* block) {
-  const TsanIgnore ignore;
-  __real__ZdaPv(block);
-}
-void __real__ZdaPvm(void*, std::size_t);
-void __wrap__ZdaPvm(void* block, std::size_t bytes) {
-  const TsanIgnore ignore;
-  __real__ZdaPvm(block, bytes);
-}
+RUNNEL_HIDE(void*, _Znwm, (std::size_t bytes), (bytes))
+RUNNEL_HIDE(void*, _ZnwmSt11align_val_t, (std::size_t bytes, std::size_t to), (bytes, to))
+RUNNEL_HIDE(void*, _ZnwmRKSt9nothrow_t, (std::size_t bytes, const std::nothrow_t& tag),
+            (bytes, tag))
+RUNNEL_HIDE(void*, _Znam, (std::size_t bytes), (bytes))
+RUNNEL_HIDE(void, _ZdlPv, (void* block), (block))
+RUNNEL_HIDE(void, _ZdlPvm, (void* block, std::size_t bytes), (block, bytes))
+RUNNEL_HIDE(void, _ZdlPvmSt11align_val_t, (void* block, std::size_t bytes, std::size_t to),
+            (block, bytes, to))
+RUNNEL_HIDE(void, _ZdaPv, (void* block), (block))
+RUNNEL_HIDE(void, _ZdaPvm, (void* block, std::size_t bytes), (block, bytes))
 
-int __real___cxa_guard_acquire(void*);
-int __wrap___cxa_guard_acquire(void* guard) {
-  const TsanIgnore ignore;
-  return __real___cxa_guard_acquire(guard);
-}
-void __real___cxa_guard_release(void*);
-void __wrap___cxa_guard_release(void* guard) {
-  const TsanIgnore ignore;
-  __real___cxa_guard_release(guard);
-}
+RUNNEL_HIDE(int, __cxa_guard_acquire, (void* guard), (guard))
+RUNNEL_HIDE(void, __cxa_guard_release, (void* guard), (guard))
 
 }  // extern "C"
+
+#undef RUNNEL_HIDE

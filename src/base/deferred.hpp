@@ -6,6 +6,8 @@
 
 #include <runnel/config.hpp>
 
+#include <cstddef>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Embedded in what is deferred, so that deferring allocates nothing.
@@ -13,6 +15,31 @@ struct Deferred {
   void (*run)(Deferred&) noexcept = nullptr;  // May destroy the object.
   Deferred* next = nullptr;                   // in the list of the thread
 };
+/// A first-in, first-out queue.
+class DeferredQueue {
+ public:
+  void push(Deferred& object) noexcept {
+    object.next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = &object;
+    last_ = &object;
+    ++size_;
+  }
+  /// Null if it is empty.
+  [[nodiscard]] Deferred* pop() noexcept {
+    Deferred* const object = first_;
+    if (object == nullptr) return nullptr;
+    first_ = object->next;
+    --size_;
+    return object;
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  Deferred* first_ = nullptr;
+  Deferred* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
 /// Calls `object.run` on the service thread (stream/reclaimer.hpp).
 void run_later(Deferred& object) noexcept;
 /// Calls `object.run` now, or later if this is a host function. Returns false, and does nothing, if

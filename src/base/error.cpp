@@ -73,28 +73,15 @@ Text compose(const char* operation, const char* reason, const char* native_name,
   return text;
 }
 
-class SystemError final : public std::system_error, public Error {
+/// An Error that is also an exception of the standard library.
+template <class Standard>
+class Thrown final : public Standard, public Error {
  public:
-  SystemError(errc code, const char* operation, int native_code, const char* native_name,
-              const Text& text)
-      : std::system_error{make_error_code(code)},
+  Thrown(const Standard& standard, errc code, const char* operation, int native_code,
+         const char* native_name, const Text& text)
+      : Standard{standard},
         Error{operation, native_code, native_name},
-        text_{text} {}
-  [[nodiscard]] const std::error_code& code() const noexcept override {
-    return std::system_error::code();
-  }
-  [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
-
- private:
-  Text text_;
-};
-
-class OutOfMemory final : public std::bad_alloc, public Error {
- public:
-  OutOfMemory(const char* operation, int native_code, const char* native_name,
-              const Text& text) noexcept
-      : Error{operation, native_code, native_name},
-        code_{make_error_code(errc::out_of_memory)},
+        code_{make_error_code(code)},
         text_{text} {}
   [[nodiscard]] const std::error_code& code() const noexcept override { return code_; }
   [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
@@ -106,8 +93,10 @@ class OutOfMemory final : public std::bad_alloc, public Error {
 
 [[noreturn]] void raise(errc code, const char* operation, const Text& text, int native_code,
                         const char* native_name) {
-  if (code == errc::out_of_memory) throw OutOfMemory{operation, native_code, native_name, text};
-  throw SystemError{code, operation, native_code, native_name, text};
+  if (code == errc::out_of_memory)
+    throw Thrown{std::bad_alloc{}, code, operation, native_code, native_name, text};
+  throw Thrown{
+      std::system_error{make_error_code(code)}, code, operation, native_code, native_name, text};
 }
 
 }  // namespace

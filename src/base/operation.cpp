@@ -4,7 +4,6 @@
 #include "base/process.hpp"
 #include "base/sync.hpp"
 
-#include <exception>
 #include <new>
 
 namespace runnel::inline RUNNEL_ABI::detail {

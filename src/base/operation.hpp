@@ -88,7 +88,8 @@ struct Operation {
   const char* name = "";     // as in error texts; a literal, except for ranges
   OperationStream stream{};  // without a slot for an awaited stream
   std::uint64_t other_stream = 0;
-  // emit() sets it, except for parts. An operation that comes with a number is never a part.
+  // 0: emit() gives it the next number, unless it is a part. Within another operation, only one
+  // that has a number already is no part of that.
   std::uint64_t number = 0;
   int device = -1;  // of the stream's slot, if there is one
   native::event event{};

@@ -4,10 +4,8 @@
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/exit_notice.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
-#include "base/sync.hpp"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,7 +14,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -193,7 +190,7 @@ Release release_mode_slowly() noexcept {
   }
 }
 
-Release release_mode_of_wait() noexcept {
+Release release_mode_before_wait() noexcept {
   if (phase.load(std::memory_order_acquire) == Phase::live && is_called_by_exit()) begin_exit();
   return release_mode();
 }

@@ -9,7 +9,6 @@
 #include <runnel/native.hpp>
 
 #include <atomic>
-#include <cstdint>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -83,6 +82,12 @@ enum class Release { now, later, never };
              ? Release::now
              : release_mode_slowly();
 }
+
+/// As release_mode(), for destructors that may block: also detects that exit() is running this
+/// destructor, on any thread. The library's own atexit handler runs too late to detect that: exit()
+/// destroys first the static objects that were made after the library's first use. Walks the stack,
+/// which takes microseconds.
+[[nodiscard]] Release release_mode_before_wait() noexcept;
 
 /// Adds a function to call when the process begins to exit, on the exiting thread. Requires: at
 /// most five are added.

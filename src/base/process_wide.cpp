@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {

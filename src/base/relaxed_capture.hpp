@@ -45,8 +45,10 @@ class RelaxedCapture : NotCopied {
   // A failed call is tried once more. It may have taken effect in spite of the failure; the
   // previous mode that the second call returns shows that.
   explicit RelaxedCapture(bool needed = true) noexcept {
-    for (int attempt = 0; needed && !is_relaxed && attempt < 2; ++attempt)
-      is_relaxed = is_outermost_ = exchange(found_) || found_ != backend::CaptureMode::relaxed;
+    for (int attempt = 0; needed && !is_relaxed && attempt < 2; ++attempt) {
+      is_outermost_ = exchange(found_) || found_ != backend::CaptureMode::relaxed;
+      is_relaxed = is_outermost_;
+    }
   }
   ~RelaxedCapture() {
     if (!is_outermost_) return;

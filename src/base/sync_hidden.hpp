@@ -12,10 +12,7 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <stop_token>
-#include <thread>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::sync {
 

@@ -18,7 +18,6 @@ struct OpenCaptures {
   sync::Mutex beginning;  // locked while a capture is added to the list
   SpinLock lock;          // protects the rest
   std::vector<OpenCapture> all;
-  std::uint64_t announced = 0;
 };
 OpenCaptures& captures() { return never_destroyed<OpenCaptures>(); }
 
@@ -46,20 +45,18 @@ std::unique_lock<sync::Mutex> block_new_captures() noexcept {
   return std::unique_lock{captures().beginning};
 }
 
-std::uint64_t announce_capture(OpenCapture capture) {
-  constexpr std::uint64_t no_runtimes = std::uint64_t{1} << 63;  // runtimes count captures from 1
+void announce_capture(OpenCapture capture) {
+  close_capture(capture.stream);  // Other code has ended an earlier one.
   const std::lock_guard beginning{captures().beginning};
   const std::lock_guard lock{captures().lock};
-  capture.number = no_runtimes | captures().announced++;
   captures().all.push_back(std::move(capture));
   note_open_captures();
-  return captures().all.back().number;
 }
 
-void number_capture(std::uint64_t announced, std::uint64_t number) noexcept {
+void number_capture(std::uint64_t stream, std::uint64_t number) noexcept {
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
-    if (each.number == announced) each.number = number;
+    if (each.stream == stream) each.number = number;
 }
 
 OpenCapture find_capture(std::uint64_t number) noexcept {
@@ -95,17 +92,17 @@ bool is_event_of_open_capture(native::event event) noexcept {
   });
 }
 
-void note_broken(std::uint64_t number, const char* operation) noexcept {
+void note_broken(std::uint64_t stream, const char* operation) noexcept {
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
-    if (each.number == number && each.broken_by == nullptr) each.broken_by = operation;
+    if (each.stream == stream && each.broken_by == nullptr) each.broken_by = operation;
 }
 
-void close_capture(std::uint64_t number) noexcept {
-  const OpenCapture closed = find_capture(number);  // destroys the functions outside the lock
-  if (closed.number == 0) return;
+void close_capture(std::uint64_t stream) noexcept {
+  const OpenCapture closed = capture_begun_on(stream);  // destroys the functions outside the lock
+  if (!closed) return;
   const std::lock_guard lock{captures().lock};
-  std::erase_if(captures().all, [&](const OpenCapture& each) { return each.number == number; });
+  std::erase_if(captures().all, [&](const OpenCapture& each) { return each.stream == stream; });
   note_open_captures();
 }
 

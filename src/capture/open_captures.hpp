@@ -21,23 +21,23 @@ class GraphFunctions;
 
 /// A capture that was begun through the library and is still open.
 struct OpenCapture {
-  // The runtime's number, or that of announce_capture(). 0: there is no such capture.
-  std::uint64_t number = 0;
   StreamSlot* slot = nullptr;  // of the stream that it was begun on, and its id
   std::uint64_t stream = 0;
   std::thread::id thread{};  // that has begun it
   std::shared_ptr<GraphFunctions> functions{};
+  std::uint64_t number = 0;             // the runtime's; 0 until number_capture()
   std::vector<native::event> events{};  // recorded in the capture
   const char* broken_by = nullptr;      // the operation that has broken it, if known
+  /// False if there is no such capture.
+  [[nodiscard]] explicit operator bool() const noexcept { return slot != nullptr; }
 };
 /// Registers a capture that is about to begin, so that no thread starts to wait for its device.
-/// Returns a provisional number until number_capture().
 /// @throws std::bad_alloc
-[[nodiscard]] std::uint64_t announce_capture(OpenCapture capture);
+void announce_capture(OpenCapture capture);
 /// While the lock is held, no capture begins through the library.
 [[nodiscard]] std::unique_lock<sync::Mutex> block_new_captures() noexcept;
-/// Stores the runtime's number of a capture that has begun.
-void number_capture(std::uint64_t announced, std::uint64_t number) noexcept;
+/// Stores the runtime's number of a capture that has begun on the stream.
+void number_capture(std::uint64_t stream, std::uint64_t number) noexcept;
 /// The open capture with this number.
 [[nodiscard]] OpenCapture find_capture(std::uint64_t number) noexcept;
 /// The open capture of the calling thread.
@@ -53,8 +53,10 @@ void note_event(native::stream handle, native::event event) noexcept;
 /// Whether the event was last recorded in an open capture. Querying the runtime instead would break
 /// the capture.
 [[nodiscard]] bool is_event_of_open_capture(native::event event) noexcept;
-/// Stores that this operation has broken the capture, unless an earlier one has.
-void note_broken(std::uint64_t number, const char* operation) noexcept;
-void close_capture(std::uint64_t number) noexcept;
+/// Stores that this operation has broken the capture that was begun on the stream, unless an
+/// earlier one has.
+void note_broken(std::uint64_t stream, const char* operation) noexcept;
+/// Removes the capture that was begun on the stream, if there is one.
+void close_capture(std::uint64_t stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

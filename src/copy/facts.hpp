@@ -8,8 +8,6 @@
 #include "memory/memory_facts.hpp"
 #include "stream/enter_stream.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_device.hpp"
-#include "stream/uses.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/detail/access.hpp>

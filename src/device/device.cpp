@@ -10,9 +10,7 @@
 #include "device/device_table.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <string>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -37,32 +35,31 @@ backend::status count_devices(int& count) noexcept {
   return s;
 }
 
+using enum backend::Attribute;
+
 struct CachedProperties {
-  sync::Atomic<std::uint64_t> priorities{0};  // the least and the greatest, one in each half
+  sync::Atomic<int> least_priority{0}, greatest_priority{0};
   sync::Atomic<bool> has_priorities{false};
-  sync::Atomic<signed char> pools{-1}, values{-1}, page_tables{-1}, pageable{-1};
+  sync::Atomic<int> attributes[static_cast<int>(partitions) + 1]{};  // plus 1; 0: not queried yet
   sync::Atomic<std::size_t> memory{0};
 };
 constinit CachedProperties cached[max_devices];
 
-[[nodiscard]] int attribute_of(int device, backend::Attribute which, const char* operation) {
-  const DeviceCall call{device, operation};
-  int value = 0;
-  call.check(backend::device_attribute(value, which, device));
-  return value;
+/// Queries the runtime once. Requires: the device exists.
+[[nodiscard]] int known_attribute(int device, backend::Attribute which,
+                                  const char* operation = "ask what a device can do") {
+  sync::Atomic<int>& known = cached[device].attributes[static_cast<int>(which)];
+  if (known.load(std::memory_order_relaxed) == 0) {
+    int value = 0;
+    check(backend::device_attribute(value, which, device), operation);
+    known.store(value + 1, std::memory_order_relaxed);
+  }
+  return known.load(std::memory_order_relaxed) - 1;
 }
 
-/// Queries the runtime once, and caches the result.
-[[nodiscard]] bool has_attribute(sync::Atomic<signed char>& cached_answer, backend::Attribute which,
-                                 int device) {
-  signed char answer = cached_answer.load(std::memory_order_relaxed);
-  if (answer < 0) {
-    int value = 0;
-    check(backend::device_attribute(value, which, device), "ask what a device can do");
-    answer = value != 0;
-    cached_answer.store(answer, std::memory_order_relaxed);
-  }
-  return answer != 0;
+[[nodiscard]] int attribute_of(int device, backend::Attribute which, const char* operation) {
+  const DeviceCall call{device, operation};
+  return known_attribute(device, which, operation);
 }
 
 }  // namespace
@@ -96,31 +93,26 @@ PriorityRange priority_range_of(int device, const char* operation) {
   require_device(device, operation);
   CachedProperties& entry = cached[device];
   if (!entry.has_priorities.load(std::memory_order_acquire)) {
-    PriorityRange range{};
+    int least = 0, greatest = 0;
     const ScopedDevice on{device, operation};
-    check(backend::priority_range(range.least.value, range.greatest.value), operation);
-    entry.priorities.store(std::uint64_t{static_cast<std::uint32_t>(range.least.value)} << 32 |
-                               static_cast<std::uint32_t>(range.greatest.value),
-                           std::memory_order_relaxed);
+    check(backend::priority_range(least, greatest), operation);
+    entry.least_priority.store(least, std::memory_order_relaxed);
+    entry.greatest_priority.store(greatest, std::memory_order_relaxed);
     entry.has_priorities.store(true, std::memory_order_release);
   }
-  const std::uint64_t both = entry.priorities.load(std::memory_order_relaxed);
-  return {static_cast<int>(static_cast<std::uint32_t>(both >> 32)),
-          static_cast<int>(static_cast<std::uint32_t>(both))};
+  return {entry.least_priority.load(std::memory_order_relaxed),
+          entry.greatest_priority.load(std::memory_order_relaxed)};
 }
 
-bool has_memory_pools(int device) {
-  return has_attribute(cached[device].pools, backend::Attribute::memory_pools, device);
-}
+bool has_memory_pools(int device) { return known_attribute(device, memory_pools) != 0; }
 bool has_stream_values(int device) {
-  return has_attribute(cached[device].values, backend::Attribute::stream_memory_operations, device);
+  return known_attribute(device, stream_memory_operations) != 0;
 }
 bool accesses_pageable_memory(int device) {
-  return has_attribute(cached[device].pageable, backend::Attribute::pageable_memory_access, device);
+  return known_attribute(device, pageable_memory_access) != 0;
 }
 bool reads_host_page_tables(int device) {
-  return has_attribute(cached[device].page_tables,
-                       backend::Attribute::pageable_memory_access_uses_host_page_tables, device);
+  return known_attribute(device, pageable_memory_access_uses_host_page_tables) != 0;
 }
 
 std::size_t total_memory(int device) {
@@ -132,16 +124,20 @@ std::size_t total_memory(int device) {
 
 namespace {
 constinit sync::Atomic<bool> granted[max_devices][max_devices];
+
+/// Grants or revokes the device's access to the memory pool of `peer`, if it has one. Peer access
+/// alone does not cover memory that is allocated in stream order.
+void allow_pool_access(int device, int peer, bool allow, const char* operation) {
+  if (has_memory_pools(peer)) check(backend::allow_pool_access(peer, device, allow), operation);
 }
+}  // namespace
 
 void grant_pool_access(int device, int owner, const char* operation) {
   if (owner < 0 || owner == device || granted[device][owner].load(std::memory_order_acquire))
     return;
   int can = 0;
   check(backend::can_access_peer(can, device, owner), operation);
-  if (can != 0 && has_memory_pools(owner))
-    check(internal_call([&] { return backend::allow_pool_access(owner, device, true); }),
-          operation);
+  if (can != 0) internal_call([&] { allow_pool_access(device, owner, true, operation); });
   granted[device][owner].store(true, std::memory_order_release);
 }
 
@@ -197,24 +193,20 @@ template <class Matches>
   throw_error(errc::invalid_device, operation, ("no device is named " + name).c_str());
 }
 
-/// Grants or revokes the device's access to the memory pool of `peer`. Peer access alone does not
-/// cover memory that is allocated in stream order.
-void allow_pool_access(const DeviceCall& call, int peer, bool allow) {
-  if (has_memory_pools(peer)) call.check(backend::allow_pool_access(peer, call.device(), allow));
-}
-
 }  // namespace
 }  // namespace detail
 
+using namespace detail;
+
 int Device::count() {
-  detail::enter(detail::counting);
-  return detail::device_count();
+  enter(counting);
+  return device_count();
 }
 
 std::string Device::why_no_device() {
-  detail::enter(detail::counting);
+  enter(counting);
   int count = 0;
-  const backend::status s = detail::count_devices(count);
+  const backend::status s = count_devices(count);
   if (count > 0) return "";
   if (s == backend::ok)
     return "the runtime shows no device: check that one is there, and that neither "
@@ -225,22 +217,22 @@ std::string Device::why_no_device() {
   reason += " (";
   reason += backend::error_name(s);
   reason += ", " + std::to_string(s) + "): ";
-  return reason + detail::advice_for(backend::classify(s), version);
+  return reason + advice_for(backend::classify(s), version);
 }
 
 Device Device::current() {
   constexpr const char* operation = "ask for the current device";
-  detail::enter(operation);
-  return Device{detail::read_current_device(operation)};
+  enter(operation);
+  return Device{read_current_device(operation)};
 }
 
 void Device::use() const {
-  const detail::DeviceCall call{ordinal_, "make a device current"};
-  detail::change_current_device(ordinal_, call.operation());
+  const DeviceCall call{ordinal_, "make a device current"};
+  change_current_device(ordinal_, call.operation());
 }
 
 std::string Device::name() const {
-  const detail::DeviceCall call{ordinal_, "ask for a device's name"};
+  const DeviceCall call{ordinal_, "ask for a device's name"};
   char text[256] = {};
   call.check(backend::device_name(text, sizeof text, ordinal_));
   return text;
@@ -248,51 +240,51 @@ std::string Device::name() const {
 
 ComputeCapability Device::compute_capability() const {
   constexpr const char* operation = "ask for a device's compute capability";
-  return {detail::attribute_of(ordinal_, backend::Attribute::compute_capability_major, operation),
-          detail::attribute_of(ordinal_, backend::Attribute::compute_capability_minor, operation)};
+  return {attribute_of(ordinal_, backend::Attribute::compute_capability_major, operation),
+          attribute_of(ordinal_, backend::Attribute::compute_capability_minor, operation)};
 }
 
 std::string Device::uuid() const {
-  const detail::DeviceCall call{ordinal_, "ask for a device's uuid"};
+  const DeviceCall call{ordinal_, "ask for a device's uuid"};
   unsigned char bytes[16] = {};
   call.check(backend::device_uuid(bytes, ordinal_));
-  return detail::uuid_text(bytes);
+  return uuid_text(bytes);
 }
 
 std::string Device::pci_bus_id() const {
-  const detail::DeviceCall call{ordinal_, "ask for a device's place on the bus"};
+  const DeviceCall call{ordinal_, "ask for a device's place on the bus"};
   char text[32] = {};
   call.check(backend::device_pci_bus_id(text, sizeof text, ordinal_));
-  return detail::lower_case(text);
+  return lower_case(text);
 }
 
 Device Device::from_pci_bus_id(const std::string& id) {
   const bool has_domain = std::count(id.begin(), id.end(), ':') == 2;
-  const std::string wanted = detail::lower_case(has_domain ? id : "0000:" + id);
-  return detail::find_device("find a device by its PCI bus id", id,
-                             [&](Device device) { return device.pci_bus_id() == wanted; });
+  const std::string wanted = lower_case(has_domain ? id : "0000:" + id);
+  return find_device("find a device by its PCI bus id", id,
+                     [&](Device device) { return device.pci_bus_id() == wanted; });
 }
 
 Device Device::from_uuid(const std::string& uuid) {
-  const std::string wanted = detail::lower_case(uuid.rfind("GPU-", 0) == 0 ? uuid.substr(4) : uuid);
-  return detail::find_device("find a device by its uuid", uuid,
-                             [&](Device device) { return device.uuid() == wanted; });
+  const std::string wanted = lower_case(uuid.rfind("GPU-", 0) == 0 ? uuid.substr(4) : uuid);
+  return find_device("find a device by its uuid", uuid,
+                     [&](Device device) { return device.uuid() == wanted; });
 }
 
 HostWait Device::host_wait() const {
-  const detail::CurrentDeviceCall call{ordinal_, "ask how the host waits for a device"};
+  const CurrentDeviceCall call{ordinal_, "ask how the host waits for a device"};
   HostWait wait{};
   call.check(backend::host_wait(wait));
   return wait;
 }
 
 void Device::set_host_wait(HostWait wait) const {
-  const detail::CurrentDeviceCall call{ordinal_, "set how the host waits for a device"};
+  const CurrentDeviceCall call{ordinal_, "set how the host waits for a device"};
   call.check(backend::set_host_wait(wait));
 }
 
 MemoryInfo Device::memory_info() const {
-  const detail::CurrentDeviceCall call{ordinal_, "ask for a device's memory"};
+  const CurrentDeviceCall call{ordinal_, "ask for a device's memory"};
   MemoryInfo info{};
   call.check(backend::memory_info(info.free, info.total));
   return info;
@@ -300,55 +292,53 @@ MemoryInfo Device::memory_info() const {
 
 PriorityRange Device::priority_range() const {
   constexpr const char* operation = "ask for a device's priority range";
-  detail::enter(operation);
-  return detail::priority_range_of(ordinal_, operation);
+  enter(operation);
+  return priority_range_of(ordinal_, operation);
 }
 
 int Device::async_engine_count() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::async_engine_count,
-                              "ask for a device's copy engines");
+  return attribute_of(ordinal_, backend::Attribute::async_engine_count,
+                      "ask for a device's copy engines");
 }
 int Device::multiprocessor_count() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::multiprocessor_count,
-                              "ask for a device's multiprocessors");
+  return attribute_of(ordinal_, backend::Attribute::multiprocessor_count,
+                      "ask for a device's multiprocessors");
 }
 int Device::hardware_queues() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::hardware_queues,
-                              "ask for a device's queues");
+  return attribute_of(ordinal_, backend::Attribute::hardware_queues, "ask for a device's queues");
 }
 bool Device::can_map_host_memory() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::can_map_host_memory,
-                              "ask whether a device maps host memory") != 0;
+  return attribute_of(ordinal_, backend::Attribute::can_map_host_memory,
+                      "ask whether a device maps host memory") != 0;
 }
 bool Device::can_pin_read_only_memory() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::can_pin_read_only_memory,
-                              "ask whether a device pins read-only memory") != 0;
+  return attribute_of(ordinal_, backend::Attribute::can_pin_read_only_memory,
+                      "ask whether a device pins read-only memory") != 0;
 }
 bool Device::has_pageable_memory_access() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::pageable_memory_access,
-                              "ask whether a device reads pageable memory") != 0;
+  return attribute_of(ordinal_, backend::Attribute::pageable_memory_access,
+                      "ask whether a device reads pageable memory") != 0;
 }
 bool Device::can_use_host_page_tables() const {
-  return detail::attribute_of(ordinal_,
-                              backend::Attribute::pageable_memory_access_uses_host_page_tables,
-                              "ask whether a device uses the host's page tables") != 0;
+  return attribute_of(ordinal_, backend::Attribute::pageable_memory_access_uses_host_page_tables,
+                      "ask whether a device uses the host's page tables") != 0;
 }
 bool Device::has_stream_memory_operations() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::stream_memory_operations,
-                              "ask whether streams can wait for values") != 0;
+  return attribute_of(ordinal_, backend::Attribute::stream_memory_operations,
+                      "ask whether streams can wait for values") != 0;
 }
 bool Device::has_partitions() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::partitions,
-                              "ask whether a device can be divided") != 0;
+  return attribute_of(ordinal_, backend::Attribute::partitions,
+                      "ask whether a device can be divided") != 0;
 }
 bool Device::has_memory_pools() const {
-  return detail::attribute_of(ordinal_, backend::Attribute::memory_pools,
-                              "ask whether a device has memory pools") != 0;
+  return attribute_of(ordinal_, backend::Attribute::memory_pools,
+                      "ask whether a device has memory pools") != 0;
 }
 
 bool Device::can_access_peer(Device peer) const {
-  const detail::DeviceCall call{ordinal_, "ask for peer access"};
-  detail::require_device(peer.ordinal_, call.operation());
+  const DeviceCall call{ordinal_, "ask for peer access"};
+  require_device(peer.ordinal_, call.operation());
   if (ordinal_ == peer.ordinal_) return true;
   int can = 0;
   call.check(backend::can_access_peer(can, ordinal_, peer.ordinal_));
@@ -358,32 +348,32 @@ bool Device::can_access_peer(Device peer) const {
 void Device::enable_peer_access(Device peer) const {
   constexpr const char* operation = "enable peer access";
   if (!can_access_peer(peer))
-    detail::throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
+    throw_error(errc::peer_access, operation, "the device cannot reach this peer's memory");
   if (ordinal_ == peer.ordinal_) return;
-  const detail::InternalDeviceCall call{ordinal_, operation};
+  const InternalDeviceCall call{ordinal_, operation};
   call.check(backend::enable_peer_access(peer.ordinal_));
-  detail::allow_pool_access(call, peer.ordinal_, true);
+  allow_pool_access(ordinal_, peer.ordinal_, true, operation);
 }
 
 void Device::disable_peer_access(Device peer) const {
   if (!can_access_peer(peer) || ordinal_ == peer.ordinal_) return;
-  const detail::InternalDeviceCall call{ordinal_, "disable peer access"};
+  const InternalDeviceCall call{ordinal_, "disable peer access"};
   call.check(backend::disable_peer_access(peer.ordinal_));
-  detail::allow_pool_access(call, peer.ordinal_, false);
-  detail::forget_pool_access(ordinal_, peer.ordinal_);
+  allow_pool_access(ordinal_, peer.ordinal_, false, call.operation());
+  forget_pool_access(ordinal_, peer.ordinal_);
 }
 
 RuntimeVersion runtime_version() {
-  detail::enter("ask for the runtime's version");
+  enter("ask for the runtime's version");
   RuntimeVersion version{};
-  detail::succeeded_or_forget(backend::runtime_version(version.runtime));
-  detail::succeeded_or_forget(backend::driver_version(version.driver));
+  succeeded_or_forget(backend::runtime_version(version.runtime));
+  succeeded_or_forget(backend::driver_version(version.driver));
   return version;
 }
 
 DeviceGuard::DeviceGuard(Device device) : found_{Device::current()} {
   if (device != found_) device.use();
 }
-DeviceGuard::~DeviceGuard() { detail::restore_current_device(found_.ordinal()); }
+DeviceGuard::~DeviceGuard() { restore_current_device(found_.ordinal()); }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -4,7 +4,6 @@
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
-#include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
 
@@ -13,7 +12,6 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
-#include <numeric>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
@@ -82,23 +80,24 @@ Division& divide(int device, std::span<const int> wanted) {
 }  // namespace
 }  // namespace detail
 
+using namespace detail;
+
 int Partition::multiprocessors() const noexcept { return data_->multiprocessors; }
 Device Partition::device() const noexcept { return Device{data_->device}; }
 
 void partition(Device device, std::span<const int> multiprocessors, std::span<Partition> parts) {
-  const detail::DeviceCall call{device.ordinal(), detail::dividing};
+  const DeviceCall call{device.ordinal(), dividing};
   if (!device.has_partitions())
-    detail::throw_error(errc::not_supported, call.operation(),
-                        "streams of this device cannot have a part of its multiprocessors");
+    throw_error(errc::not_supported, call.operation(),
+                "streams of this device cannot have a part of its multiprocessors");
   if (parts.size() != multiprocessors.size() + 1)
-    detail::throw_error(errc::invalid_argument, call.operation(),
-                        "there must be one part more than numbers");
-  detail::require_numbers(call.device(), multiprocessors);
-  const std::lock_guard lock{detail::divisions().mutex};
-  const detail::Division& division = detail::divide(call.device(), multiprocessors);
-  std::transform(
-      division.parts.begin(), division.parts.end(), parts.begin(),
-      [](const detail::PartitionData& each) { return detail::Access::partition(&each); });
+    throw_error(errc::invalid_argument, call.operation(),
+                "there must be one part more than numbers");
+  require_numbers(call.device(), multiprocessors);
+  const std::lock_guard lock{divisions().mutex};
+  const Division& division = divide(call.device(), multiprocessors);
+  std::transform(division.parts.begin(), division.parts.end(), parts.begin(),
+                 [](const PartitionData& each) { return Access::partition(&each); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -23,8 +23,8 @@ class ScopedDevice : NotCopied {
   struct NoThrow {};
   static constexpr NoThrow no_throw{};
 
-  ScopedDevice(int device, const char* operation) {
-    if (single_device()) return;
+  ScopedDevice(int device, const char* operation, bool needed = true) {
+    if (!needed || single_device()) return;
     check(backend::get_device(found_), operation);
     if (found_ == device) {
       found_ = -1;
@@ -34,8 +34,8 @@ class ScopedDevice : NotCopied {
     }
   }
   /// For destructors: continues on the present device if it cannot switch.
-  ScopedDevice(int device, NoThrow) noexcept {
-    if (single_device()) return;
+  ScopedDevice(int device, NoThrow, bool needed = true) noexcept {
+    if (!needed || single_device()) return;
     if (!succeeded_or_forget(backend::get_device(found_)) || found_ == device)
       found_ = -1;
     else

@@ -187,8 +187,7 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
 /// The capture that this thread has begun on the stream.
 [[nodiscard]] OpenCapture require_capture(StreamUse stream) {
   OpenCapture capture = capture_begun_on(stream.id);
-  if (capture.number == 0)
-    throw_error(errc::capture, ending, "no capture was begun on this stream");
+  if (!capture) throw_error(errc::capture, ending, "no capture was begun on this stream");
   if (capture.thread != std::this_thread::get_id())
     throw_error(errc::capture, ending, "the capture was begun on another thread: end it there");
   return capture;
@@ -218,7 +217,7 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
   call.check(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
   const backend::status s = end_native_capture(call.slot(), graph);
-  close_capture(capture.number);
+  close_capture(capture.stream);
   if (s == backend::ok) return graph;
   if (backend::classify(s) != errc::capture) throw_status(s, ending);
   backend::forget_error(s);
@@ -226,29 +225,10 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
 }
 
 [[nodiscard]] const char* name_of(backend::NodeKind kind) noexcept {
-  switch (kind) {
-    case backend::NodeKind::kernel:
-      return "kernel";
-    case backend::NodeKind::copy:
-      return "copy";
-    case backend::NodeKind::fill:
-      return "fill";
-    case backend::NodeKind::host_function:
-      return "host function";
-    case backend::NodeKind::allocation:
-      return "allocation";
-    case backend::NodeKind::free:
-      return "free";
-    case backend::NodeKind::event_record:
-      return "event record";
-    case backend::NodeKind::event_wait:
-      return "event wait";
-    case backend::NodeKind::graph:
-      return "graph";
-    case backend::NodeKind::other:
-      break;
-  }
-  return "other";
+  constexpr const char* names[] = {"kernel",     "copy", "fill",         "host function",
+                                   "allocation", "free", "event record", "event wait",
+                                   "graph",      "other"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 /// Moves the work of `now` into the executable graph of `old`. False if the runtime cannot do that.
@@ -299,17 +279,17 @@ void CaptureGuard::abandon() noexcept {
 
 }  // namespace detail
 
+using namespace detail;
+
 void begin_capture(StreamRef stream) {
-  using namespace detail;
   const StreamCall call{stream, beginning};
   if (is_legacy_default(call.slot()))
     throw_error(errc::capture, beginning,
                 "the default stream cannot be captured: capture a stream of your own");
   refuse_in_capture(call.slot(), beginning, refusal::second_capture);
   note_capture();
-  const std::uint64_t announced =
-      announce_capture({0, &call.slot(), stream.id(), std::this_thread::get_id(),
-                        std::make_shared<GraphFunctions>()});
+  announce_capture(
+      {&call.slot(), stream.id(), std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
   try {
     {
       const CaptureChangeLock alone{call.slot()};
@@ -320,30 +300,27 @@ void begin_capture(StreamRef stream) {
     if (number == 0)
       throw_error(errc::capture, beginning,
                   "a call of another thread has broken the capture as it began");
-    number_capture(announced, number);
+    number_capture(stream.id(), number);
   } catch (...) {  // The first call may have taken effect in spite of the error.
     discard_native_capture(call.slot());
-    close_capture(announced);
+    close_capture(stream.id());
     throw;
   }
 }
 
 Graph end_capture(StreamRef stream) {
-  return detail::CaptureGuard::instantiated(Graph{detail::take_captured(stream).release()});
+  return CaptureGuard::instantiated(Graph{take_captured(stream).release()});
 }
 
-Graph::Graph(detail::GraphState* state) noexcept : state_{state} {
-  detail::count_up(detail::counters.graphs);
-}
+Graph::Graph(GraphState* state) noexcept : state_{state} { count_up(counters.graphs); }
 
-detail::GraphState& Graph::require(const char* operation) const {
+GraphState& Graph::require(const char* operation) const {
   if (state_ == nullptr)
-    detail::throw_error(errc::invalid_handle, operation, "the graph is empty or was moved from");
+    throw_error(errc::invalid_handle, operation, "the graph is empty or was moved from");
   return *state_;
 }
 
 void Graph::launch(StreamRef stream) const {
-  using namespace detail;
   GraphState& state = require(launching);
   const StreamCall call{stream, launching};
   if (call.slot().device != state.device)
@@ -376,7 +353,6 @@ void Graph::launch(StreamRef stream) const {
 /// The old state keeps the old host functions until the running launches are complete. Its
 /// executable graph continues with the new work.
 bool Graph::take(Graph fresh) {
-  using namespace detail;
   constexpr const char* operation = "update a graph";
   GraphState& old = require(operation);
   GraphState& now = fresh.require(operation);
@@ -387,8 +363,8 @@ bool Graph::take(Graph fresh) {
   if (is_same)
     std::swap(old.executable, now.executable);
   else
-    detail::instantiate(now, operation);
-  now.last = old.last.again();
+    instantiate(now, operation);
+  now.last = old.last.share();
   now.is_unordered = !is_same || old.is_unordered;
   now.end = old.end.share();
   std::swap(state_, fresh.state_);
@@ -396,35 +372,35 @@ bool Graph::take(Graph fresh) {
 }
 
 void Graph::drop() noexcept {
-  detail::count_down(detail::counters.graphs);
-  detail::release_graph(state_);
+  count_down(counters.graphs);
+  release_graph(state_);
 }
 
 std::size_t Graph::node_count() const {
   constexpr const char* operation = "count the nodes of a graph";
-  detail::GraphState& state = require(operation);
-  detail::enter(operation);
+  GraphState& state = require(operation);
+  enter(operation);
   const std::lock_guard lock{state.graph_mutex};
-  return detail::count_nodes(state.graph, operation);
+  return count_nodes(state.graph, operation);
 }
 
 std::string Graph::dot() const {
   constexpr const char* operation = "draw a graph";
-  detail::GraphState& state = require(operation);
-  detail::enter(operation);
+  GraphState& state = require(operation);
+  enter(operation);
   const std::lock_guard lock{state.graph_mutex};
-  const std::vector<native::graph_node> nodes = detail::nodes_of(state.graph, operation);
+  const std::vector<native::graph_node> nodes = nodes_of(state.graph, operation);
   std::string text = "digraph runnel {\n";
   std::unordered_map<native::graph_node, std::size_t> numbers;
   for (const native::graph_node node : nodes) {
-    const backend::NodeKind kind = detail::kind_of(node, operation);
+    const backend::NodeKind kind = kind_of(node, operation);
     const std::size_t number = numbers.emplace(node, numbers.size()).first->second;
-    text += "  n" + std::to_string(number) + " [label=\"" + detail::name_of(kind) + "\"];\n";
+    text += "  n" + std::to_string(number) + " [label=\"" + name_of(kind) + "\"];\n";
   }
   std::size_t count = 0;
-  detail::check(backend::graph_edges(state.graph, nullptr, nullptr, count), operation);
+  check(backend::graph_edges(state.graph, nullptr, nullptr, count), operation);
   std::vector<native::graph_node> from(count), to(count);
-  detail::check(backend::graph_edges(state.graph, from.data(), to.data(), count), operation);
+  check(backend::graph_edges(state.graph, from.data(), to.data(), count), operation);
   for (std::size_t i = 0; i < count; ++i)
     text +=
         "  n" + std::to_string(numbers[from[i]]) + " -> n" + std::to_string(numbers[to[i]]) + ";\n";

@@ -19,7 +19,6 @@
 #include <array>
 #include <cstdint>
 #include <new>
-#include <optional>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -48,10 +47,9 @@ namespace {
 /// no free, if that is not possible or not right.
 [[nodiscard]] bool free_on_own_stream(BlockFree& block) noexcept {
   const StreamUse owner = block.owner;
-  const HandleLock own = block.others.empty() ? HandleLock{block.own} : HandleLock{owner};
+  const HandleLock own{owner};
   if (!own || !own.is_reachable()) return false;
-  std::optional<ScopedDevice> on;
-  if (own.is_default()) on.emplace(block.device, ScopedDevice::no_throw);
+  const ScopedDevice on{block.device, ScopedDevice::no_throw, own.is_default()};
   if (!block.others.empty() && (!is_captured(own) || !join_users(own, block))) return false;
   if (block.resource)
     deallocate_to_resource(*block.resource, view_of(owner), block.pointer, block.bytes);
@@ -104,7 +102,8 @@ enum class FreeStream { own_memory, resources };
   };
   if (waits && !(make_wait(block.own) && std::ranges::all_of(block.others, make_wait)))
     return false;
-  Slot* const slot = wrap_handle({stream, block.device, Blocking::no}, Wrap::view).slot;
+  bool is_new = false;
+  Slot* const slot = wrap_handle({stream, block.device, Blocking::no}, Holder::views, is_new);
   deallocate_to_resource(*block.resource, view_of({slot, slot->id.load(std::memory_order_acquire)}),
                          block.pointer, block.bytes);
   return true;

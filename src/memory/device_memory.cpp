@@ -2,7 +2,6 @@
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/exit_notice.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -18,26 +17,19 @@
 #include "memory/resource_calls.hpp"
 #include "stream/capture.hpp"
 #include "stream/operations.hpp"
-#include "stream/stream_device.hpp"
-#include "stream/uses.hpp"
+#include "stream/slots.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/device_resource.hpp>
 #include <runnel/memory.hpp>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <memory>
-#include <mutex>
 #include <new>
-#include <optional>
 #include <utility>
-#include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
 
@@ -325,66 +317,68 @@ void require_resource(StreamRef stream, Device device, std::size_t alignment,
 }  // namespace
 }  // namespace detail
 
+using namespace detail;
+
 void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
-  detail::require_resource(stream, device_, alignment, detail::operation);
-  void* const block = detail::allocate_device(stream, bytes);
+  require_resource(stream, device_, alignment, operation);
+  void* const block = allocate_device(stream, bytes);
   // deallocate() begins a use of its own stream.
-  if (block != nullptr) static_cast<void>(detail::StreamPoint::adopt(detail::use_of(stream)));
+  if (block != nullptr) static_cast<void>(StreamPoint::adopt(use_of(stream)));
   return block;
 }
 
 void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes,
                                 std::size_t alignment) const {
   constexpr const char* freeing = "free device memory";
-  const detail::Release mode = detail::release_mode();
-  if (mode == detail::Release::now) detail::require_resource(stream, device_, alignment, freeing);
-  if (pointer == nullptr || mode == detail::Release::never) return;
-  detail::StreamPoint user{detail::use_of(stream)};
-  if (!user) detail::throw_dead_stream(stream.id());
+  const Release mode = release_mode();
+  if (mode == Release::now) require_resource(stream, device_, alignment, freeing);
+  if (pointer == nullptr || mode == Release::never) return;
+  StreamPoint user{use_of(stream)};
+  if (!user) throw_dead_stream(stream.id());
   static_cast<void>(user.release());
-  detail::free_device(pointer, bytes, stream, device_.ordinal(), nullptr);
+  free_device(pointer, bytes, stream, device_.ordinal(), nullptr);
 }
 
 DeviceStatistics DeviceResource::statistics() const {
-  const detail::Usage& u = detail::usage_of(device_, "ask for the use of device memory");
-  return {.in_use = detail::read_count(u.in_use),
-          .peak = detail::read_count(u.peak),
-          .blocks = detail::read_count(detail::counters.device_blocks[device_.ordinal()])};
+  const Usage& u = usage_of(device_, "ask for the use of device memory");
+  return {.in_use = read_count(u.in_use),
+          .peak = read_count(u.peak),
+          .blocks = read_count(counters.device_blocks[device_.ordinal()])};
 }
 
 void DeviceResource::reset_peak() const {
-  detail::Usage& u = detail::usage_of(device_, "forget the peak of device memory");
-  u.peak.store(detail::read_count(u.in_use), std::memory_order_relaxed);
+  Usage& u = usage_of(device_, "forget the peak of device memory");
+  u.peak.store(read_count(u.in_use), std::memory_order_relaxed);
 }
 
 void DeviceResource::set_limit(std::size_t bytes) const {
-  detail::usage_of(device_, "limit device memory").limit.store(bytes, std::memory_order_relaxed);
+  usage_of(device_, "limit device memory").limit.store(bytes, std::memory_order_relaxed);
 }
 
 std::size_t DeviceResource::limit() const {
-  return detail::read_count(detail::usage_of(device_, "ask for the limit of device memory").limit);
+  return read_count(usage_of(device_, "ask for the limit of device memory").limit);
 }
 
 std::size_t DeviceResource::reserved() const {
-  const detail::InternalDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
-  if (!detail::has_memory_pools(call.device()))
-    detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+  const InternalDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
+  if (!has_memory_pools(call.device()))
+    throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
   std::size_t bytes = 0;
   call.check(backend::pool_reserved(call.device(), bytes));
   return bytes;
 }
 
 void DeviceResource::set_release_threshold(std::size_t bytes) const {
-  const detail::InternalDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
-  if (!detail::has_memory_pools(call.device()))
-    detail::throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+  const InternalDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
+  if (!has_memory_pools(call.device()))
+    throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
   call.check(backend::set_release_threshold(call.device(), bytes));
 }
 
 void DeviceResource::trim() const {
-  const detail::InternalDeviceCall call{device_.ordinal(), "give unused device memory back"};
-  detail::try_for(1ms, [] { return !detail::has_deferred_frees(); });
-  if (detail::has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
+  const InternalDeviceCall call{device_.ordinal(), "give unused device memory back"};
+  try_for(1ms, [] { return !has_deferred_frees(); });
+  if (has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

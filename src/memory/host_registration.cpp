@@ -2,13 +2,11 @@
 #include <runnel/host_registration.hpp>
 
 #include "base/check.hpp"
-#include "base/exit_notice.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "device/internal_calls.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 
@@ -17,7 +15,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstddef>
@@ -32,6 +29,9 @@
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
+
+using namespace detail;
+
 namespace {
 
 constexpr const char* operation = "pin memory that is there already";
@@ -71,7 +71,7 @@ struct Registrations {
                                                                           : after;
   }
 };
-Registrations& registrations() { return detail::never_destroyed<Registrations>(); }
+Registrations& registrations() { return never_destroyed<Registrations>(); }
 
 void remove(std::uintptr_t begin) noexcept {
   const std::lock_guard lock{registrations().mutex};
@@ -131,8 +131,7 @@ void mark_registered(Range range) noexcept {
 }
 
 /// Describes the pinning or unpinning of memory of the program.
-[[nodiscard]] detail::Operation about(detail::OperationKind kind, const char* name,
-                                      Range range) noexcept {
+[[nodiscard]] Operation about(OperationKind kind, const char* name, Range range) noexcept {
   return {.kind = kind,
           .is_of_program = true,
           .name = name,
@@ -153,8 +152,8 @@ backend::status unregister(void* memory) noexcept {
 void unregister_all(std::uint64_t owner, Range within) noexcept {
   constexpr const char* ending = "unpin memory";
   while (const auto range = take_range(owner, within)) {
-    detail::emit([&] { return about(detail::OperationKind::deallocation, ending, *range); });
-    detail::release_and_wait(ending, {unregister, range->pointer(), 0}, -1);
+    emit([&] { return about(OperationKind::deallocation, ending, *range); });
+    release_and_wait(ending, {unregister, range->pointer(), 0}, -1);
   }
 }
 
@@ -170,7 +169,7 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
     std::snprintf(reason, sizeof reason, "byte %zu of it is %s",
                   static_cast<std::size_t>(at - begin),
                   kind == MemoryKind::managed ? "managed memory" : "a device's memory");
-    detail::throw_error(errc::invalid_argument, operation, reason);
+    throw_error(errc::invalid_argument, operation, reason);
   }
   return is_pinned;
 }
@@ -202,8 +201,8 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
 /// Registers the pages. Registers them for reading only if the process may only read them.
 void register_pages(Range range) {
   const auto plainly = [&] { return backend::register_host(range.pointer(), range.bytes()); };
-  const backend::status s = detail::allocate_behind_releases(operation, plainly);
-  if (s == backend::ok || !is_read_only(range)) return detail::check(s, operation);
+  const backend::status s = allocate_behind_releases(operation, plainly);
+  if (s == backend::ok || !is_read_only(range)) return check(s, operation);
   backend::forget_error(s);
   const Device device = Device::current();
   if (!device.can_pin_read_only_memory()) {
@@ -211,19 +210,18 @@ void register_pages(Range range) {
     std::snprintf(reason, sizeof reason,
                   "a part of it is read-only, and device %d cannot pin such memory",
                   device.ordinal());
-    detail::throw_error(errc::not_supported, operation, reason);
+    throw_error(errc::not_supported, operation, reason);
   }
   const auto for_reading = [&] {
     return backend::register_host_read_only(range.pointer(), range.bytes());
   };
-  detail::check(detail::allocate_behind_releases(operation, for_reading), operation);
+  check(allocate_behind_releases(operation, for_reading), operation);
 }
 
 /// Pins a range that was entered.
 void pin(Range range) {
-  const detail::ScopedEvent event{
-      [&] { return about(detail::OperationKind::allocation, operation, range); }};
-  detail::populate_for_registration(range.pointer(), range.bytes());
+  const ScopedEvent event{[&] { return about(OperationKind::allocation, operation, range); }};
+  populate_for_registration(range.pointer(), range.bytes());
   register_pages(range);
   mark_registered(range);
 }
@@ -238,25 +236,24 @@ void pin(Range range) {
 }  // namespace
 
 HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
-  detail::enter(operation);
-  detail::watch_main_thread();
-  detail::require_device(0, operation);
+  enter(operation);
+  watch_main_thread();
+  require_device(0, operation);
   if (pointer == nullptr || bytes == 0)
-    detail::throw_error(errc::invalid_argument, operation, "there is no memory: null, or 0 bytes");
+    throw_error(errc::invalid_argument, operation, "there is no memory: null, or 0 bytes");
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   std::uintptr_t end = 0;
   if (__builtin_add_overflow(begin, bytes, &end))
-    detail::throw_error(errc::invalid_argument, operation,
-                        "the size runs past the end of the address space");
+    throw_error(errc::invalid_argument, operation,
+                "the size runs past the end of the address space");
   if (!is_mapped(begin, end))
-    detail::throw_error(errc::invalid_argument, operation,
-                        "there is no memory at a part of these addresses");
+    throw_error(errc::invalid_argument, operation,
+                "there is no memory at a part of these addresses");
   const Range range{begin, end};
-  if (detail::are_releases_pending() && is_being_unregistered(range))
-    detail::wait_for_releases(operation, detail::release_timeout);
+  if (are_releases_pending() && is_being_unregistered(range))
+    wait_for_releases(operation, release_timeout);
   if (is_being_unregistered(range))
-    detail::throw_error(errc::invalid_argument, operation,
-                        "a part of the memory is being unpinned");
+    throw_error(errc::invalid_argument, operation, "a part of the memory is being unpinned");
   std::uint64_t owner = 0;
   const std::vector<Range> gaps = reserve_gaps(range, owner);
   try {
@@ -272,13 +269,13 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
 }
 
 HostRegistration::~HostRegistration() {
-  if (pointer_ == nullptr || detail::release_mode_of_wait() == detail::Release::never) return;
+  if (pointer_ == nullptr || release_mode_before_wait() == Release::never) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer_);
   unregister_all(owner_, {begin, begin + bytes_});
 }
 
 void* HostRegistration::device_pointer(Device device) const {
-  return pointer_ != nullptr ? detail::mapped_pointer(pointer_, device) : nullptr;
+  return pointer_ != nullptr ? mapped_pointer(pointer_, device) : nullptr;
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

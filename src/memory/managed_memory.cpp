@@ -3,7 +3,6 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/exit_notice.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -14,12 +13,9 @@
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
 #include "stream/capture.hpp"
-#include "stream/operations.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/stream_device.hpp"
 
 #include <cstddef>
-#include <optional>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {
@@ -76,33 +72,33 @@ void* allocate_managed(std::size_t bytes, Device device) {
 
 void free_managed(void* pointer, std::size_t bytes, int device) noexcept {
   count_down(counters.shared_and_managed_blocks);
-  if (is_observed() && release_mode_of_wait() != Release::never) [[unlikely]]
+  if (is_observed() && release_mode_before_wait() != Release::never) [[unlikely]]
     emit_free("free managed memory", MemoryKind::managed, pointer, bytes, device);
   release_on_thread({backend::free_device, pointer, device});
 }
 
 }  // namespace detail
 
+using namespace detail;
+
 void prefetch_bytes(StreamRef stream, const void* memory, std::size_t bytes, MemoryPlace place) {
-  const detail::StreamCall call{stream, "prefetch managed memory"};
-  detail::require_own_thread(call.slot(), call.operation());
+  const StreamCall call{stream, "prefetch managed memory"};
+  require_own_thread(call.slot(), call.operation());
   if (bytes == 0) return;
-  const int to = detail::number_of(place, call.operation());
-  const detail::ScopedDevice on{call.slot().device, call.operation()};
-  detail::require_managed(memory, bytes, call.operation());
-  detail::refuse_in_capture(call.slot(), call.operation(), detail::refusal::prefetch);
+  const int to = number_of(place, call.operation());
+  const ScopedDevice on{call.slot().device, call.operation()};
+  require_managed(memory, bytes, call.operation());
+  refuse_in_capture(call.slot(), call.operation(), refusal::prefetch);
   call.check(backend::prefetch_async(memory, bytes, to, call.handle()));
 }
 
 void advise_bytes(const void* memory, std::size_t bytes, MemoryAdvice advice, MemoryPlace place) {
   constexpr const char* operation = "advise on managed memory";
-  detail::enter(operation);
-  const int whose = detail::number_of(place, operation);
+  enter(operation);
+  const int whose = number_of(place, operation);
   if (bytes == 0) return;
-  detail::require_managed(memory, bytes, operation);
-  detail::check(
-      detail::internal_call([&] { return backend::advise(memory, bytes, advice, whose); }),
-      operation);
+  require_managed(memory, bytes, operation);
+  check(internal_call([&] { return backend::advise(memory, bytes, advice, whose); }), operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

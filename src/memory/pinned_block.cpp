@@ -2,7 +2,6 @@
 #include "memory/pinned_block.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {

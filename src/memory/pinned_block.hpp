@@ -35,7 +35,6 @@ struct PinnedBlock : Deferred {
   State state = State::in_use;
   std::vector<StreamPoint> users{};
   std::size_t prune_at = 16;  // With this many users, prune() runs.
-  PinnedBlock* next = nullptr;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -28,7 +27,7 @@ constexpr std::size_t registration_threshold = std::size_t{8}
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t page = 4096;
 constexpr std::size_t bytes_per_thread = std::size_t{4} << 20;
-constexpr std::size_t most_threads = 16;
+constexpr std::size_t max_threads = 16;
 
 /// The addresses and sizes of the blocks that map_and_register() has allocated.
 struct RegisteredBlocks {
@@ -46,7 +45,7 @@ template <class F>
 void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
   const std::size_t parts =
-      std::clamp<std::size_t>((end - begin) / bytes_per_thread, 1, std::min(most_threads, cores));
+      std::clamp<std::size_t>((end - begin) / bytes_per_thread, 1, std::min(max_threads, cores));
   const std::size_t part = round_up((end - begin) / parts, huge_page);
   std::vector<std::thread> threads;
   std::uintptr_t at = begin;

@@ -3,7 +3,7 @@
 /// runtime takes a fraction of a microsecond.
 #pragma once
 
-#include "stream/uses.hpp"
+#include "stream/slots.hpp"
 
 #include <runnel/config.hpp>
 

@@ -5,10 +5,6 @@
 #include "device/internal_calls.hpp"
 #include "memory/pinned_pages.hpp"
 
-#include <runnel/detail/backend.hpp>
-
-#include <utility>
-
 namespace runnel::inline RUNNEL_ABI::detail {
 
 using State = PinnedBlock::State;
@@ -28,9 +24,9 @@ void release_block(Deferred& released) noexcept {
 /// Returns a block to the runtime. Requires: the block was removed from known_. It must be removed
 /// first, because the runtime can reuse the address for another thread as soon as it has the
 /// memory.
-void free_removed(PinnedBlock* block) noexcept {
-  block->run = release_block;
-  release_on_thread(*block);
+void free_removed(Deferred& block) noexcept {
+  block.run = release_block;
+  release_on_thread(block);
 }
 
 }  // namespace
@@ -53,7 +49,7 @@ void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
 
 void PinnedShelves::put_pending(PinnedBlock& block) noexcept {
   block.state = State::pending;
-  block.shelf->pending.push(&block);
+  block.shelf->pending.push(block);
 }
 
 void PinnedShelves::remove_known(const PinnedBlock& block) noexcept {
@@ -134,7 +130,7 @@ bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
   } else {
     remove_known(*block);
     lock.unlock();
-    free_removed(block);
+    free_removed(*block);
   }
   return true;
 }
@@ -146,7 +142,7 @@ std::size_t PinnedShelves::count_pending(PinnedShelf& shelf) noexcept {
 
 PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf) noexcept {
   const std::lock_guard lock{lock_};
-  PinnedBlock* const block = shelf.pending.pop();
+  auto* const block = static_cast<PinnedBlock*>(shelf.pending.pop());
   if (block != nullptr) block->state = State::detached;
   return block;
 }
@@ -164,7 +160,7 @@ bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete
     uncache(block);
     remove_known(block);
     lock.unlock();
-    free_removed(&block);
+    free_removed(block);
     return false;
   }
   const bool is_reused = action == OnComplete::take && !exceeds_limit();
@@ -196,16 +192,17 @@ void* PinnedShelves::take_complete(PinnedShelf& shelf, std::size_t at_most) noex
 
 void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
   collect(shelf, std::numeric_limits<std::size_t>::max(), OnComplete::make_idle);
-  PinnedBlock* blocks = nullptr;
+  Deferred* blocks = nullptr;
   {
     const std::lock_guard lock{lock_};
     blocks = std::exchange(shelf.idle, nullptr);
-    for (PinnedBlock* block = blocks; block != nullptr; block = block->next) {
-      uncache(*block);
-      remove_known(*block);
+    for (Deferred* each = blocks; each != nullptr; each = each->next) {
+      const auto& block = static_cast<PinnedBlock&>(*each);
+      uncache(block);
+      remove_known(block);
     }
   }
-  while (blocks != nullptr) free_removed(std::exchange(blocks, blocks->next));
+  while (blocks != nullptr) free_removed(*std::exchange(blocks, blocks->next));
 }
 
 PinnedRemainder PinnedShelves::release_idle() noexcept {

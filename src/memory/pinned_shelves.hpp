@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -31,34 +30,10 @@ inline constexpr std::size_t largest_block = std::size_t{1} << 30;
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// A first-in, first-out queue.
-class BlockQueue {
- public:
-  void push(PinnedBlock* block) noexcept {
-    block->next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = block;
-    last_ = block;
-    ++size_;
-  }
-  [[nodiscard]] PinnedBlock* pop() noexcept {
-    PinnedBlock* const block = first_;
-    if (block == nullptr) return nullptr;
-    first_ = block->next;
-    --size_;
-    return block;
-  }
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-
- private:
-  PinnedBlock* first_ = nullptr;
-  PinnedBlock* last_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 /// The cached blocks of one size and kind. Requires: only PinnedShelves accesses its members.
 struct PinnedShelf {
-  PinnedBlock* idle = nullptr;
-  BlockQueue pending;
+  Deferred* idle = nullptr;
+  DeferredQueue pending;
   bool caches_blocks =
       true;  // False: its blocks are too large to be cached, and are returned to the runtime.
 };
@@ -86,7 +61,7 @@ class PinnedShelves {
   /// Allocates an idle block; returns null if there is none.
   [[nodiscard]] void* take_idle(PinnedShelf& shelf) noexcept {
     const std::lock_guard lock{lock_};
-    PinnedBlock* const block = shelf.idle;
+    auto* const block = static_cast<PinnedBlock*>(shelf.idle);
     if (block == nullptr || exceeds_limit()) return nullptr;
     shelf.idle = block->next;
     reuse_cached(*block);

@@ -13,10 +13,8 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
-#include <list>
 #include <map>
 #include <mutex>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI {
 namespace detail {

@@ -13,7 +13,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <list>
 
 namespace runnel::inline RUNNEL_ABI::detail {

@@ -3,17 +3,14 @@
 
 #include "base/announce.hpp"
 #include "base/counters.hpp"
-#include "base/exit_notice.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
-#include "base/relaxed_capture.hpp"
+#include "base/process.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
-#include "device/device_table.hpp"
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/reclaimer.hpp"
 #include "stream/slots.hpp"
@@ -25,7 +22,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <system_error>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -50,8 +46,8 @@ constexpr auto idle_timeout = 1s;
   // Includes functions of destroyed streams, which cannot be queried.
   if (are_host_functions_under_way()) return false;
   std::array<bool, max_devices> is_used{};
-  for (const LiveStream& each : live_streams()) {
-    const HandleLock stream{{each.slot, each.id}};
+  for (const StreamUse each : live_streams()) {
+    const HandleLock stream{each};
     if (!stream) continue;
     is_used[static_cast<std::size_t>(stream.device())] = true;
     if (stream.is_default() || capture_state(stream.handle()) != CaptureState::none) continue;
@@ -104,9 +100,7 @@ class Releaser {
     sync::happens_before(&queued);
     const std::lock_guard lock{mutex_};
     if (!started_ && !start()) return false;
-    queued.next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = &queued;
-    last_ = &queued;
+    queue_.push(queued);
     added_.fetch_add(1, std::memory_order_relaxed);
     changed_.notify_one();
     return true;
@@ -134,14 +128,12 @@ class Releaser {
   }
   void wait_for_items() noexcept {
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, [this] { return first_ != nullptr; });
+    changed_.wait(lock, [this] { return queue_.size() > 0; });
   }
   /// Null if the list is empty.
   [[nodiscard]] Deferred* take() noexcept {
     const std::lock_guard lock{mutex_};
-    Deferred* const taken = first_;
-    if (taken != nullptr) first_ = taken->next;
-    return taken;
+    return queue_.pop();
   }
   void work() noexcept {
     for (;;) {
@@ -169,10 +161,9 @@ class Releaser {
     }
   }
 
-  sync::Mutex mutex_;  // Guards the list and `started_`.
+  sync::Mutex mutex_;  // Guards the queue and `started_`.
   sync::ConditionVariable changed_;
-  Deferred* first_ = nullptr;
-  Deferred* last_ = nullptr;
+  DeferredQueue queue_;
   bool started_ = false;
   sync::Atomic<std::uint64_t> added_{0};
   sync::Atomic<std::uint64_t> done_{0};
@@ -199,12 +190,12 @@ struct DeferredRelease : Deferred {
 }  // namespace
 
 void release_on_thread(Deferred& object) noexcept {
-  if (release_mode_of_wait() == Release::never || releaser().try_add(object)) return;
+  if (release_mode_before_wait() == Release::never || releaser().try_add(object)) return;
   run_or_defer(object);
 }
 
 void release_on_thread(const MemoryRelease& release) noexcept try {
-  if (release_mode_of_wait() == Release::never) return;
+  if (release_mode_before_wait() == Release::never) return;
   release_on_thread(*new DeferredRelease{release});
 } catch (const std::bad_alloc&) {
   if (!in_host_function) make(release);
@@ -212,7 +203,7 @@ void release_on_thread(const MemoryRelease& release) noexcept try {
 
 void release_and_wait(const char* operation, const MemoryRelease& release, int device) noexcept {
   if (in_host_function) return release_on_thread(release);
-  if (release_mode_of_wait() == Release::never) return;
+  if (release_mode_before_wait() == Release::never) return;
   const auto try_release = [&] { return do_if_idle([&] { make(release); }); };
   if (is_service_thread()) return try_release() ? void() : release_on_thread(release);
   const ScopedWait wait{operation, {.device = device}};

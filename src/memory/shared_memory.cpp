@@ -3,19 +3,15 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/exit_notice.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
 #include "device/device_call.hpp"
-#include "device/internal_calls.hpp"
 #include "device/ipc.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
 #include "stream/device_waits.hpp"
 
-#include <algorithm>
 #include <cstddef>
-#include <iterator>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
@@ -86,7 +82,7 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
 void free_shared(void* pointer, std::size_t bytes, int device, bool opened) noexcept {
   count_down(counters.shared_and_managed_blocks);
   // In a forked child no lock may be taken.
-  if (release_mode_of_wait() == Release::never) return;
+  if (release_mode_before_wait() == Release::never) return;
   constexpr const char* operation = "free shared memory";
   emit_free(operation, MemoryKind::device, pointer, 0, device);
   static_cast<void>(take_recorded_uses(

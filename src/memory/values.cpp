@@ -22,16 +22,9 @@ namespace {
 /// write it. The rule is the same on all backends.
 void require_kind(MemoryKind kind, const char* operation) {
   // CUDA refuses memory of its pools, with an error that does not explain why.
-  if (kind == MemoryKind::device)
+  if (kind != MemoryKind::pinned)
     throw_error(errc::invalid_argument, operation,
-                "the location is in device memory: take pinned memory");
-  if (kind == MemoryKind::pageable)
-    throw_error(errc::invalid_argument, operation,
-                "the location is in pageable memory: take pinned memory");
-  if (kind == MemoryKind::managed)
-    throw_error(
-        errc::invalid_argument, operation,
-        "the location is in managed memory, where a device does not wait: take pinned memory");
+                "the location is in device, managed or pageable memory: take pinned memory");
 }
 
 /// The address of the location on the stream's device. Records a use by the stream if the location
@@ -71,16 +64,17 @@ void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::ui
 
 }  // namespace detail
 
+using namespace detail;
+
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
-  detail::wait_for_own_value(*this, location, value);
-  detail::host_writers().note_outside_wait();
+  wait_for_own_value(*this, location, value);
+  host_writers().note_outside_wait();
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {
-  const detail::StreamCall call{*this, "make a stream write a value"};
-  call.check(backend::stream_write_value(call.handle(), detail::location_on_device(call, location),
-                                         value));
-  detail::emit([&] { return call.about(detail::OperationKind::value_written); });
+  const StreamCall call{*this, "make a stream write a value"};
+  call.check(backend::stream_write_value(call.handle(), location_on_device(call, location), value));
+  emit([&] { return call.about(OperationKind::value_written); });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

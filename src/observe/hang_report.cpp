@@ -81,10 +81,9 @@ void write_stream(StreamUse use) noexcept try {
 }
 
 void write_streams() noexcept try {
-  std::vector<LiveStream> streams = live_streams();
-  std::sort(streams.begin(), streams.end(),
-            [](const LiveStream& a, const LiveStream& b) { return a.id < b.id; });
-  for (const LiveStream& each : streams) write_stream({each.slot, each.id});
+  std::vector<StreamUse> streams = live_streams();
+  std::sort(streams.begin(), streams.end(), [](StreamUse a, StreamUse b) { return a.id < b.id; });
+  for (const StreamUse each : streams) write_stream(each);
 } catch (const std::exception&) {
 }
 

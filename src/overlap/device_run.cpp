@@ -347,7 +347,7 @@ void DeviceRun::wait(std::size_t n) {
 void DeviceRun::deliver_failures(std::size_t n) {
   const Steps step = steps_of(n);
   for (const StreamRef stream : {step.in, step.compute, step.out})
-    deliver_failure_of(live_slot(stream), record(n).chunk->index + 1);
+    deliver_failure(live_slot(stream), record(n).chunk->index + 1);
 }
 
 void DeviceRun::read_times(ChunkRecord& here) const {

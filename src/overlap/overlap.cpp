@@ -434,7 +434,7 @@ OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count,
                           const OverlapEnd& output, const OverlapOptions& options,
                           OverlapFunction function) {
   enter(overlap_operation);
-  if (own_capture().number != 0) throw_error(errc::capture, overlap_operation, refusal::overlap);
+  if (own_capture()) throw_error(errc::capture, overlap_operation, refusal::overlap);
   OverlapPlan plan = plan_overlap(inputs, input_count, output, options);
   // There are no chunks.
   if (plan.buffers == 0)

@@ -163,7 +163,7 @@ template <class Predicate>
 [[nodiscard]] bool end_own_capture(StreamUse stream) noexcept {
   if (!any_capture_seen() || release_mode() != Release::now) return true;
   const OpenCapture capture = capture_begun_on(stream.id);
-  if (capture.number == 0) return true;
+  if (!capture) return true;
   if (capture.thread != std::this_thread::get_id()) return false;
   const ScopedDevice on{stream.slot->device, ScopedDevice::no_throw};
   abandon_capture(stream);

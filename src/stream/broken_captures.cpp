@@ -28,7 +28,7 @@ namespace {
 /// Called after an operation has failed: it has invalidated the captures that are newly broken.
 void note_broken_captures(const char* operation) noexcept try {
   for (const OpenCapture& each : open_captures())
-    if (each.broken_by == nullptr && is_broken(each)) note_broken(each.number, operation);
+    if (each.broken_by == nullptr && is_broken(each)) note_broken(each.stream, operation);
 } catch (const std::bad_alloc&) {  // The later error does not name the operation.
 }
 

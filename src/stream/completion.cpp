@@ -146,22 +146,24 @@ bool quiesce_to(std::chrono::steady_clock::time_point deadline) {
 
 }  // namespace detail
 
-bool Future::is_ready() const { return detail::require(state_).look(); }
+using namespace detail;
+
+bool Future::is_ready() const { return require(state_).look(); }
 
 void Future::wait() const {
-  const detail::FutureState& state = detail::require(state_);
+  const FutureState& state = require(state_);
   if (state.look()) return;
-  detail::refuse_endless_wait();
-  const detail::ScopedWait wait{detail::waiting};
+  refuse_endless_wait();
+  const ScopedWait wait{waiting};
   while (!state.look()) state.is_ready.wait(0, std::memory_order_acquire);
 }
 
 bool Future::wait_to(std::chrono::steady_clock::time_point deadline) const {
-  const detail::FutureState& state = detail::require(state_);
+  const FutureState& state = require(state_);
   if (state.look()) return true;
-  detail::refuse_endless_wait();
-  const detail::ScopedWait wait{detail::waiting};
-  return detail::poll_until(deadline, [&] { return state.look(); });
+  refuse_endless_wait();
+  const ScopedWait wait{waiting};
+  return poll_until(deadline, [&] { return state.look(); });
 }
 
 const Outcome& Future::outcome() const {

@@ -2,13 +2,10 @@
 #include <runnel/current.hpp>
 
 #include "base/catch_errors_into.hpp"
-#include "base/check.hpp"
 #include "base/process.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
-#include "device/scoped_device.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_device.hpp"
 
 #include <runnel/detail/access.hpp>
 
@@ -66,17 +63,19 @@ StreamRef resolve_current_stream() {
 
 }  // namespace detail
 
+using namespace detail;
+
 StreamRef current_stream(Device device) {
   static_cast<void>(current_stream());  // sets cached_device
-  detail::require_device(device.ordinal(), "get the current stream");
-  return detail::live_or_default(detail::stream_set_on(device.ordinal()), device.ordinal());
+  require_device(device.ordinal(), "get the current stream");
+  return live_or_default(stream_set_on(device.ordinal()), device.ordinal());
 }
 
 void set_current_stream(StreamRef stream) {
   constexpr const char* operation = "set a device's current stream";
-  const int device = detail::device_to_use(stream, operation);
-  static_cast<void>(detail::read_current_device(operation));
-  detail::set_stream_on(device, detail::parts(stream));
+  const int device = device_to_use(stream, operation);
+  static_cast<void>(read_current_device(operation));
+  set_stream_on(device, parts(stream));
 }
 
 void detail::set_if_failed(std::error_code& code) noexcept {
@@ -85,10 +84,10 @@ void detail::set_if_failed(std::error_code& code) noexcept {
 
 void StreamRef::use() const {
   constexpr const char* operation = "make a stream current";
-  const int device = detail::device_to_use(*this, operation);
-  static_cast<void>(detail::read_current_device(operation));
-  detail::change_current_device(device, operation);
-  detail::current = detail::parts(*this);
+  const int device = device_to_use(*this, operation);
+  static_cast<void>(read_current_device(operation));
+  change_current_device(device, operation);
+  current = parts(*this);
 }
 
 StreamGuard::StreamGuard(StreamRef stream) : found_device_{0} { enter(stream); }
@@ -96,70 +95,68 @@ StreamGuard::~StreamGuard() { leave(); }
 
 void StreamGuard::enter(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
-  guarded_device_ = detail::device_to_use(stream, operation);
-  if (detail::cached_device == guarded_device_ && detail::single_device()) [[likely]] {
+  guarded_device_ = device_to_use(stream, operation);
+  if (cached_device == guarded_device_ && single_device()) [[likely]] {
     found_device_ = Device{guarded_device_};
-    found_stream_ = std::exchange(detail::current, detail::parts(stream));
+    found_stream_ = std::exchange(current, parts(stream));
     return;
   }
-  found_device_ = Device{detail::read_current_device(operation)};
-  found_stream_ = detail::stream_set_on(guarded_device_);
-  if (guarded_device_ != found_device_.ordinal())
-    detail::change_current_device(guarded_device_, operation);
-  detail::current = detail::parts(stream);
+  found_device_ = Device{read_current_device(operation)};
+  found_stream_ = stream_set_on(guarded_device_);
+  if (guarded_device_ != found_device_.ordinal()) change_current_device(guarded_device_, operation);
+  current = parts(stream);
 }
 
 void StreamGuard::leave() noexcept {
-  if (detail::is_forked_child()) [[unlikely]]
+  if (is_forked_child()) [[unlikely]]
     return;  // restoring the stream would make current_stream() usable again
-  if (detail::single_device()) [[likely]] {
-    detail::current = found_stream_;
+  if (single_device()) [[likely]] {
+    current = found_stream_;
     return;
   }
-  detail::set_stream_on(guarded_device_, found_stream_);
-  detail::restore_current_device(found_device_.ordinal());
+  set_stream_on(guarded_device_, found_stream_);
+  restore_current_device(found_device_.ordinal());
 }
 
 void StreamGuard::reset(StreamRef stream) {
   constexpr const char* operation = "guard a stream";
-  const int device = detail::device_to_use(stream, operation);
+  const int device = device_to_use(stream, operation);
   // The step that can fail comes first, while the guard is unchanged.
-  if (!detail::single_device()) detail::change_current_device(device, operation);
-  detail::set_stream_on(guarded_device_, found_stream_);
-  found_stream_ = detail::stream_set_on(device);
+  if (!single_device()) change_current_device(device, operation);
+  set_stream_on(guarded_device_, found_stream_);
+  found_stream_ = stream_set_on(device);
   guarded_device_ = device;
-  detail::current = detail::parts(stream);
+  current = parts(stream);
 }
 
 StreamRef StreamGuard::original_stream() const {
-  detail::refuse_in_child("ask what a guard restores");
+  refuse_in_child("ask what a guard restores");
   const int device = found_device_.ordinal();
-  return detail::live_or_default(
-      device == guarded_device_ ? found_stream_ : detail::stream_set_on(device), device);
+  return live_or_default(device == guarded_device_ ? found_stream_ : stream_set_on(device), device);
 }
 
 StreamContext::StreamContext() : device_{current_stream().device().ordinal()} {
-  streams_ = detail::read_streams(detail::device_count());
+  streams_ = read_streams(device_count());
 }
 
 StreamContext::Guard::Guard(const StreamContext& context) {
   constexpr const char* operation = "apply a stream context";
-  detail::enter(operation);
-  found_device_ = detail::read_current_device(operation);
+  enter(operation);
+  found_device_ = read_current_device(operation);
   // The steps that can fail come first: if a constructor throws, no destructor restores the
   // streams.
-  for (const detail::CurrentStream& each : context.streams_)
-    if (detail::is_live(each.slot, each.id))
-      static_cast<void>(detail::device_to_use(detail::Access::ref(each.slot, each.id), operation));
-  found_ = detail::read_streams(static_cast<int>(context.streams_.size()));
-  detail::change_current_device(context.device_, operation);
-  detail::set_streams(context.streams_);
+  for (const CurrentStream& each : context.streams_)
+    if (is_live(each.slot, each.id))
+      static_cast<void>(device_to_use(Access::ref(each.slot, each.id), operation));
+  found_ = read_streams(static_cast<int>(context.streams_.size()));
+  change_current_device(context.device_, operation);
+  set_streams(context.streams_);
 }
 
 StreamContext::Guard::~Guard() {
-  if (detail::is_forked_child()) return;
-  detail::set_streams(found_);
-  detail::restore_current_device(found_device_);
+  if (is_forked_child()) return;
+  set_streams(found_);
+  restore_current_device(found_device_);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -4,14 +4,12 @@
 #include <runnel/stream.hpp>
 
 #include "base/check.hpp"
-#include "base/process.hpp"
 #include "base/sync.hpp"
 #include "base/thread_end.hpp"
 #include "device/device_call.hpp"
 #include "stream/operations.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_point.hpp"
-#include "stream/uses.hpp"
 
 #include <array>
 #include <atomic>
@@ -69,8 +67,10 @@ StreamRef default_stream_of(int device) {
     FreshSlot fresh = take_slot(device);
     make_default(*fresh, backend::default_stream());
     publish_default(fresh.get());
-    if (entry.compare_exchange_strong(slot, fresh.get(), std::memory_order_acq_rel))
-      emit_default_made(*(slot = fresh.release()));
+    if (entry.compare_exchange_strong(slot, fresh.get(), std::memory_order_acq_rel)) {
+      slot = fresh.release();
+      emit_default_made(*slot);
+    }
   }
   return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
 }
@@ -83,22 +83,24 @@ void record_marks_of_this_thread() noexcept {
 
 }  // namespace detail
 
+using namespace detail;
+
 StreamRef StreamRef::per_thread_default(Device device) {
-  const detail::DeviceCall call{device.ordinal(), "get the thread's default stream"};
-  detail::Slot*& slot = detail::this_threads_defaults()[static_cast<std::size_t>(call.device())];
+  const DeviceCall call{device.ordinal(), "get the thread's default stream"};
+  Slot*& slot = this_threads_defaults()[static_cast<std::size_t>(call.device())];
   if (slot == nullptr) {
-    detail::Slot* const fresh = detail::take_slot(call.device()).release();
-    detail::make_default(*fresh, backend::per_thread_default_stream());
-    fresh->thread = detail::this_thread_id();
-    detail::publish_default(fresh);
-    detail::emit_default_made(*(slot = fresh));
+    slot = take_slot(call.device()).release();
+    make_default(*slot, backend::per_thread_default_stream());
+    slot->thread = this_thread_id();
+    publish_default(slot);
+    emit_default_made(*slot);
   }
   return {slot, slot->id.load(std::memory_order_relaxed)};
 }
 
 StreamRef Device::default_stream() const {
-  const detail::DeviceCall call{ordinal_, "get a default stream"};
-  return detail::default_stream_of(call.device());
+  const DeviceCall call{ordinal_, "get a default stream"};
+  return default_stream_of(call.device());
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

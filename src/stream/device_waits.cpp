@@ -8,14 +8,12 @@
 #include "base/check.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
-#include "base/process.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 
-#include <runnel/detail/checking.hpp>
 #include <runnel/device.hpp>
 
 #include <array>
@@ -91,14 +89,16 @@ bool wait_for_device(int device) noexcept {
 
 }  // namespace detail
 
+using namespace detail;
+
 void Device::synchronize() const {
-  const detail::CurrentDeviceCall call{ordinal_, "wait for a device"};
-  detail::refuse_wait_in_capture(ordinal_, call.operation());
+  const CurrentDeviceCall call{ordinal_, "wait for a device"};
+  refuse_wait_in_capture(ordinal_, call.operation());
   {
-    const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
+    const ScopedWait wait{call.operation(), {.device = ordinal_}};
     call.check(backend::device_synchronize());
   }
-  detail::emit_complete(ordinal_);
+  emit_complete(ordinal_);
 }
 
 void detail::set_if_failed(std::error_code& code, Device device) noexcept {
@@ -106,16 +106,16 @@ void detail::set_if_failed(std::error_code& code, Device device) noexcept {
 }
 
 bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) const {
-  const detail::DeviceCall call{ordinal_, "wait for a device"};
-  detail::refuse_wait_in_capture(ordinal_, call.operation());
-  detail::DeviceWaiter& waiter = detail::waiters[static_cast<std::size_t>(ordinal_)];
+  const DeviceCall call{ordinal_, "wait for a device"};
+  refuse_wait_in_capture(ordinal_, call.operation());
+  DeviceWaiter& waiter = waiters[static_cast<std::size_t>(ordinal_)];
   const std::uint64_t number = waiter.request(call);
   std::optional<backend::status> result;
-  const detail::ScopedWait wait{call.operation(), {.device = ordinal_}};
-  if (!detail::poll_until(deadline, [&] { return (result = waiter.result(number)).has_value(); }))
+  const ScopedWait wait{call.operation(), {.device = ordinal_}};
+  if (!poll_until(deadline, [&] { return (result = waiter.result(number)).has_value(); }))
     return false;
   call.check(*result);
-  detail::emit_complete(ordinal_);
+  emit_complete(ordinal_);
   return true;
 }
 

@@ -8,18 +8,16 @@
 #include "stream/slots.hpp"
 
 #include <runnel/config.hpp>
-#include <runnel/detail/access.hpp>
 
 #include <cstdint>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Calls enter(), and returns the slot of the stream. Requires: `operation` is a literal, as in
-/// "copy". `other` or `event` is what the stream will wait for.
+/// "copy". `awaited`, a stream's id, or `event` is what the stream will wait for.
 /// @throws as enter() and live_slot()
 [[nodiscard]] inline Slot& enter_stream(StreamRef stream, const char* operation,
-                                        StreamRef other = Access::ref(nullptr, 0),
-                                        native::event event = nullptr) {
+                                        std::uint64_t awaited = 0, native::event event = nullptr) {
   if (slow_path_reasons.load(std::memory_order_relaxed) == 0 && !in_host_function) [[likely]]
     return live_slot(stream);
   enter_slowly(operation);
@@ -28,7 +26,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
     return Operation{.kind = OperationKind::entered,
                      .name = operation,
                      .stream = observed(slot),
-                     .other_stream = other.id(),
+                     .other_stream = awaited,
                      .event = event};
   });
   refuse_beside_capture(slot, operation);

@@ -31,26 +31,6 @@ void emit_adopted(native::event event) noexcept {
   emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
-/// Whether the event is complete. If so, notifies the observers: the host may use the memory of the
-/// work before it.
-[[nodiscard]] bool poll(native::event event, const char* operation) {
-  if (!has_happened_beside_captures(event, operation)) return false;
-  emit_complete(event);
-  return true;
-}
-
-[[noreturn]] void throw_wrong_device(const EventNode& node, const char* operation) {
-  if (node.origin == EventNode::Origin::borrowed)
-    throw_error(errc::invalid_argument, operation,
-                "the event was made elsewhere, for another device than the stream's");
-  if (node.is_in_graph.load(std::memory_order_relaxed))
-    throw_error(
-        errc::invalid_argument, operation,
-        "a graph records the event or waits for it, and it is of another device than the stream");
-  throw_error(errc::invalid_argument, operation,
-              "other processes share the event, which is of another device than the stream");
-}
-
 /// Requires: no other thread uses the event.
 [[nodiscard]] EventRef extract(Atomic<EventNode*>& pointer) noexcept {
   EventNode* const node = pointer.load(std::memory_order_relaxed);
@@ -148,7 +128,7 @@ void EventBase::record_as_node(const StreamCall& call) {
   const native::event event = node.get();
   node->is_captured.store(false, std::memory_order_relaxed);
   add_to_capture(call, {std::move(node), true});
-  call.emit_record(event);
+  call.emit_event(OperationKind::event_recorded, event);
 }
 
 bool Access::is_waited_for_as_node(const EventBase& event, const StreamCall& call) {
@@ -171,7 +151,9 @@ void EventBase::record(StreamRef stream) {
       nodes_, slot.device, [&] { return take_node(slot.device, operation); },
       [&](EventNode& each) {
         if (each.device != slot.device) [[unlikely]]
-          throw_wrong_device(each, operation);
+          throw_error(errc::invalid_argument, operation,
+                      "the event is of another device than the stream, and cannot be replaced: "
+                      "other code, a graph or another process uses it");
         call.check(backend::event_record(each.handle, call.handle()));
         note_record(each, slot, stream.id());
         each.is_captured.store(
@@ -180,14 +162,14 @@ void EventBase::record(StreamRef stream) {
       });
   if (are_captures_open()) [[unlikely]]
     note_event(call.handle(), node.handle);
-  call.emit_record(node.handle);
+  call.emit_event(OperationKind::event_recorded, node.handle);
 }
 
 bool EventBase::query() const {
   constexpr const char* operation = "ask whether an event has happened";
   enter(operation);
   const CurrentNode node = waitable_node(*this, operation);
-  return !node || poll(node.get(), operation);
+  return !node || has_happened(node.get(), operation);
 }
 
 void EventBase::synchronize() const {
@@ -206,11 +188,11 @@ static bool wait_for(const EventBase& event, const WaitLimit& limit) {
   constexpr const char* operation = "wait for an event";
   enter(operation);
   CurrentNode node = waitable_node(event, operation);
-  if (!node || poll(node.get(), operation)) return true;
+  if (!node || has_happened(node.get(), operation)) return true;
   // This reference keeps the node: a later record uses another node, and is not waited for.
   const EventRef reference = std::move(node).reference();
   const ScopedWait wait{operation, {.event = reference.get()}};
-  return limit.wait_until([&] { return poll(reference.get(), operation); });
+  return limit.wait_until([&] { return has_happened(reference.get(), operation); });
 }
 
 bool EventBase::synchronize_to(std::chrono::steady_clock::time_point deadline) const {

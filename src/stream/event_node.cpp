@@ -5,8 +5,6 @@
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
-#include "base/sync.hpp"
-#include "device/device_table.hpp"
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 
@@ -108,7 +106,8 @@ void CurrentNode::reference_later(const EventNodes& nodes) noexcept {
   EventNode* const later = nodes.later.load(std::memory_order_relaxed);
   if (later == nullptr) return;  // The first node was recorded again meanwhile.
   later->references.fetch_add(1, std::memory_order_seq_cst);
-  reference_ = EventRef::adopt(node_ = later);
+  node_ = later;
+  reference_ = EventRef::adopt(later);
 }
 
 EventRef CurrentNode::reference() && noexcept {

@@ -2,7 +2,6 @@
 #include "stream/graph_functions.hpp"
 
 #include "base/announce.hpp"
-#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
@@ -16,7 +15,6 @@
 #include <mutex>
 #include <new>
 #include <unordered_map>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -67,7 +65,9 @@ void GraphFunctions::capture(const StreamCall& call, EventUse use) {
 }
 
 void GraphFunctions::emit_events(const StreamCall& call) const noexcept {
-  for (const EventUse& each : events_) call.emit_of_graph(each.event.get(), each.records);
+  for (const EventUse& each : events_)
+    call.emit_event(each.records ? OperationKind::event_recorded : OperationKind::event_waited,
+                    each.event.get(), true);
 }
 
 void GraphFunctions::keep(Kept* object) {
@@ -139,31 +139,21 @@ void GraphFunctions::discard() noexcept {
   }
 }
 
-namespace {
-/// Maps the functions of a child graph to their copies in the parent graph.
-template <class Function>
-struct Adopted {
-  std::unordered_map<const void*, Function*> by_old;
-  void (*run)(void*) noexcept;
-  static void* relink(void* context, void (*function)(void*), void* data) noexcept {
-    const auto& self = *static_cast<const Adopted*>(context);
-    return function == self.run ? self.by_old.at(data) : data;
-  }
-};
-}  // namespace
-
 void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, native::graph graph) {
   std::list<Function> fresh;
-  Adopted<Function> adopted{{}, &GraphFunctions::run};
-  for (Function& each : child.functions_)
-    adopted.by_old[&each] = &fresh.emplace_back(each.called, *this);
+  // The functions of the child, and their copies in this graph.
+  using Copies = std::unordered_map<const void*, Function*>;
+  Copies copies;
+  for (Function& each : child.functions_) copies[&each] = &fresh.emplace_back(each.called, *this);
+  const auto relink = [](void* context, void (*function)(void*), void* data) noexcept -> void* {
+    return function == &GraphFunctions::run ? static_cast<const Copies*>(context)->at(data) : data;
+  };
   const std::lock_guard lock{capturing_};
   const std::size_t events = events_.size();
   events_.reserve(events + child.events_.size());
   for (const EventUse& each : child.events_) events_.push_back({each.event.share(), each.records});
   std::list<std::shared_ptr<OwnedObject>> kept{child.kept_};
-  const backend::status s =
-      backend::capture_graph(call.handle(), graph, &Adopted<Function>::relink, &adopted);
+  const backend::status s = backend::capture_graph(call.handle(), graph, relink, &copies);
   if (s != backend::ok) {
     events_.erase(events_.begin() + static_cast<std::ptrdiff_t>(events), events_.end());
     throw_status(s, call.operation());
@@ -278,12 +268,12 @@ bool takes_part_in_capture(int device) noexcept try {
                   [=](const OpenCapture& each) { return each.slot->device == device; }))
     return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  const auto takes_part = [&](const LiveStream& each) {
-    const HandleLock locked{{each.slot, each.id}};
-    return locked && each.is_owned && locked.device() == device &&
+  const auto takes_part = [&](StreamUse each) {
+    const HandleLock locked{each};
+    return locked && each.slot->owned && locked.device() == device &&
            capture_state(locked.handle()) == CaptureState::active;
   };
-  const std::vector<LiveStream> streams = live_streams();
+  const std::vector<StreamUse> streams = live_streams();
   return std::any_of(streams.begin(), streams.end(), takes_part);
 } catch (const std::bad_alloc&) {
   return true;
@@ -304,28 +294,20 @@ void discard_native_capture(Slot& slot) noexcept {
 }
 
 void abandon_capture(StreamUse stream) noexcept {
-  const OpenCapture capture = capture_begun_on(stream.id);
-  if (capture.number == 0) return;
-  // The handle must belong to this thread's view of the stream.
-  const bool is_other_threads =
-      stream.slot->thread != nullptr && stream.slot->thread != this_thread_id();
-  if (!is_other_threads) discard_native_capture(*stream.slot);
-  close_capture(capture.number);
+  if (!capture_begun_on(stream.id)) return;
+  if (is_reachable(*stream.slot)) discard_native_capture(*stream.slot);
+  close_capture(stream.id);
 }
 
 void abandon_own_captures() noexcept {
-  for (OpenCapture own = own_capture(); own.number != 0; own = own_capture()) {
+  while (const OpenCapture own = own_capture()) {
     if (const HandleLock locked{begun_on(own)}) {
       const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
       abandon_capture(begun_on(own));
     } else {
-      close_capture(own.number);
+      close_capture(own.stream);
     }
   }
-}
-
-void forget_capture(StreamUse stream) noexcept {
-  close_capture(capture_begun_on(stream.id).number);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -138,7 +138,5 @@ void discard_native_capture(Slot& slot) noexcept;
 void abandon_capture(StreamUse stream) noexcept;
 /// Ends all captures that the calling thread has begun. Requires: the runtime may be called.
 void abandon_own_captures() noexcept;
-/// As abandon_capture(), for a native stream that does not exist any more.
-void forget_capture(StreamUse stream) noexcept;
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

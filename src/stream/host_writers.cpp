@@ -53,12 +53,9 @@ void HostWriters::note_outside_wait() noexcept {
   if (!has_outside_waits_.exchange(true, std::memory_order_relaxed)) begin_functions(1);
 }
 
-bool HostWriters::look(const void* begin, std::size_t bytes) noexcept {
-  const std::uint64_t unfinished = unfinished_.load(std::memory_order_acquire);
-  return unfinished % one_listed != 0 || has_range(address_of(begin), address_of(begin) + bytes);
-}
-
-bool HostWriters::has_range(std::uintptr_t begin, std::uintptr_t end) noexcept {
+bool HostWriters::look(const void* pointer, std::size_t bytes) noexcept {
+  if (unfinished_.load(std::memory_order_acquire) % one_listed != 0) return true;
+  const std::uintptr_t begin = address_of(pointer), end = begin + bytes;
   const std::lock_guard lock{lock_};
   return std::any_of(ranges_.begin(), ranges_.end(),
                      [=](const Range& each) { return each.begin < end && begin < each.end; });

@@ -46,8 +46,7 @@ class HostWriters {
   static constexpr std::uint64_t one_function = 1, one_listed = std::uint64_t{1} << 32;
   static constexpr std::size_t max_ranges = 64;
 
-  [[nodiscard]] bool look(const void* begin, std::size_t bytes) noexcept;
-  [[nodiscard]] bool has_range(std::uintptr_t begin, std::uintptr_t end) noexcept;
+  [[nodiscard]] bool look(const void* pointer, std::size_t bytes) noexcept;
   [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
 

@@ -2,9 +2,7 @@
 /// Queries of streams and events. None of them blocks.
 #pragma once
 
-#include "base/check.hpp"
-#include "stream/capture.hpp"
-#include "stream/slots.hpp"
+#include "stream/operations.hpp"
 
 #include <runnel/config.hpp>
 
@@ -20,18 +18,14 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return false;
 }
 
-/// Whether the work before the event is complete.
+/// Whether the work before the event is complete, on behalf of the user, who may be capturing
+/// another stream. If so, notifies the observers: the host may use the memory of that work.
 [[nodiscard]] inline bool has_happened(native::event event, const char* operation) {
-  return is_complete(backend::event_query(event), operation);
-}
-/// The same on behalf of the user, who may be capturing another stream.
-[[nodiscard]] inline bool has_happened_beside_captures(native::event event, const char* operation) {
-  return is_complete(call_beside_captures([event] { return backend::event_query(event); }),
-                     operation);
-}
-/// The noexcept form: false after a failure, too.
-[[nodiscard]] inline bool has_happened(native::event event) noexcept {
-  return succeeded_or_forget(backend::event_query(event));
+  if (!is_complete(call_beside_captures([event] { return backend::event_query(event); }),
+                   operation))
+    return false;
+  emit_complete(event);
+  return true;
 }
 
 /// The progress of the work before the event.
@@ -42,35 +36,27 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return backend::is_not_ready(s) ? Progress::pending : Progress::stalled;
 }
 
-/// Whether the work of this stream is complete, on behalf of the user, who may be capturing another
-/// stream. Requires: as has_finished().
-[[nodiscard]] inline bool has_finished_beside_captures(const Slot& slot, const char* operation) {
-  return is_complete(call_beside_captures([&] { return backend::stream_query(slot.handle); }),
-                     operation);
-}
 /// Whether the work of this stream is complete. Requires: the stream's device is current if its
 /// handle needs that.
 [[nodiscard]] inline bool has_finished(const Slot& slot, const char* operation) {
   return is_complete(backend::stream_query(slot.handle), operation);
 }
 
-/// Whether the default stream is idle; false if it must not be queried. While a blocking stream is
-/// being captured, a query of the default stream would invalidate that capture in each capture
-/// mode. The runtime then also fails to report whether the default stream is being captured; that
-/// call is harmless. Requires: the device is current.
-[[nodiscard]] inline bool default_stream_has_finished(const char* operation) {
-  if (capture_state(backend::default_stream()) == CaptureState::unknown) return false;
-  return is_complete(backend::stream_query(backend::default_stream()), operation);
-}
-
 /// Whether the stream's next work would start at once: neither this stream nor a default stream
 /// that orders with it has unfinished work. The runtimes query this stream only. Requires: the
 /// stream's device is current.
 [[nodiscard]] inline bool is_idle(const Slot& slot, const char* operation) {
-  if (!may_be_blocking(slot)) [[likely]]
-    return has_finished(slot, operation);
-  if (is_legacy_default(slot)) return default_stream_has_finished(operation);
-  return has_finished(slot, operation) && default_stream_has_finished(operation);
+  if (may_be_blocking(slot)) [[unlikely]] {
+    // While a blocking stream is being captured, a query of the default stream would invalidate
+    // that capture in each capture mode. The runtime then also fails to report whether the default
+    // stream is being captured; that call is harmless.
+    const native::stream orders = backend::default_stream();
+    if (capture_state(orders) == CaptureState::unknown ||
+        !is_complete(backend::stream_query(orders), operation))
+      return false;
+    if (is_legacy_default(slot)) return true;
+  }
+  return has_finished(slot, operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

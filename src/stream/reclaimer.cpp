@@ -22,7 +22,6 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {

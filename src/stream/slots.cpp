@@ -4,16 +4,12 @@
 #include "base/announce.hpp"
 #include "base/max_devices.hpp"
 #include "base/not_copied.hpp"
-#include "base/spin_lock.hpp"
 #include "stream/handle_table.hpp"
 #include "stream/operations.hpp"
 #include "stream/reclaimer.hpp"
-#include "stream/uses.hpp"
 
 #include <runnel/detail/access.hpp>
-#include <runnel/detail/backend.hpp>
 
-#include <array>
 #include <cstddef>
 #include <mutex>
 #include <utility>
@@ -48,13 +44,6 @@ void make_live(Slot& slot) noexcept {
   slot.has_failure.store(false, std::memory_order_relaxed);
   if (slot.failure != nullptr) sync::happens_after(&slot.failure);
   return std::exchange(slot.failure, nullptr);
-}
-
-void put_failure(Slot& slot, std::exception_ptr failure, std::uint64_t label) noexcept {
-  slot.failure = std::move(failure);
-  sync::happens_before(&slot.failure);
-  slot.failure_label = label;
-  slot.has_failure.store(true, std::memory_order_release);
 }
 
 void make_free(Slot& slot) noexcept {
@@ -99,9 +88,9 @@ void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
 }
 
 /// Adds the reference that wrap_handle() promises to a live slot.
-void add_reference(Slot& slot, Wrap wrap) noexcept {
-  if (wrap == Wrap::view && (slot.owned || std::exchange(slot.viewed, true))) return;
-  slot.owned = slot.owned || wrap == Wrap::take;
+void add_reference(Slot& slot, Holder holder) noexcept {
+  if (holder == Holder::views && (slot.owned || std::exchange(slot.viewed, true))) return;
+  slot.owned = slot.owned || holder == Holder::owner;
   slot.references.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -167,20 +156,22 @@ void publish_created(Slot* slot, const NativeStream& stream) noexcept {
   begin_stream(*slot, stream, true);
 }
 
-WrappedSlot wrap_handle(const NativeStream& stream, Wrap wrap) {
+Slot* wrap_handle(const NativeStream& stream, Holder holder, bool& is_new) {
   // A new slot is taken outside of the lock, and only if the handle has none.
   for (FreshSlot fresh;; fresh = take_slot(stream.device)) {
     OrphanedSlots lost;
     const std::lock_guard lock{slots_lock};
-    if (Slot* const live = find_slot(stream, lost); live != nullptr) {
-      if (wrap == Wrap::take && live->owned) return {live, Wrapped::has_owner};
-      add_reference(*live, wrap);
-      return {live, Wrapped::joined};
+    Slot* const live = find_slot(stream, lost);
+    is_new = live == nullptr;
+    if (live != nullptr) {
+      if (holder == Holder::owner && live->owned) return nullptr;
+      add_reference(*live, holder);
+      return live;
     }
     if (fresh == nullptr) continue;
-    begin_stream(*fresh, stream, wrap == Wrap::take);
-    fresh->viewed = wrap == Wrap::view;
-    return {fresh.release(), Wrapped::published};
+    begin_stream(*fresh, stream, holder == Holder::owner);
+    fresh->viewed = holder == Holder::views;
+    return fresh.release();
   }
 }
 
@@ -212,7 +203,8 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   slot.attachments.store(nullptr, std::memory_order_relaxed);
   slot.mark = {};
   slot.mark_requested.store(false, std::memory_order_relaxed);
-  slot.marks = slot.marks_complete = 0;
+  slot.marks = 0;
+  slot.marks_complete = 0;
   slot.thread = nullptr;
   slot.part = nullptr;
   slot.name[0] = '\0';
@@ -226,8 +218,8 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   return uncollected;
 }
 
-std::vector<LiveStream> live_streams() {
-  std::vector<LiveStream> found;
+std::vector<StreamUse> live_streams() {
+  std::vector<StreamUse> found;
   const auto for_each_batch = [](auto&& call) {
     const std::lock_guard lock{slots_lock};
     for (SlotBatch* batch = batches; batch != nullptr; batch = batch->next) call(*batch);
@@ -239,7 +231,7 @@ std::vector<LiveStream> live_streams() {
     for (Slot& slot : batch.slots) {
       const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
       if (slot.state == SlotState::live && id != 0 && found.size() < most)
-        found.push_back({&slot, id, slot.owned});
+        found.push_back({&slot, id});
     }
   });
   return found;
@@ -252,21 +244,19 @@ Slot& live_slot(StreamRef stream) {
   return static_cast<Slot&>(*slot);
 }
 
-namespace {
-
-/// False if the stream with this id has ended.
-[[nodiscard]] bool keep_first(Slot& slot, std::uint64_t id, const Failure& failure) noexcept {
-  const std::lock_guard lock{slots_lock};
-  if (slot.id.load(std::memory_order_relaxed) != id) return false;
-  if (slot.failure == nullptr) put_failure(slot, failure.exception, failure.label);
-  return true;
-}
-
-}  // namespace
-
 void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept {
   Slot& slot = static_cast<Slot&>(*base);
-  const bool is_kept = keep_first(slot, id, failure);
+  bool is_kept = false;
+  {
+    const std::lock_guard lock{slots_lock};
+    is_kept = slot.id.load(std::memory_order_relaxed) == id;
+    if (is_kept && slot.failure == nullptr) {
+      slot.failure = failure.exception;
+      sync::happens_before(&slot.failure);
+      slot.failure_label = failure.label;
+      slot.has_failure.store(true, std::memory_order_release);
+    }
+  }
   // Last: work that is submitted from now on finds the exception in the slot.
   reclaimer().note_failure(id, failure);
   if (!is_kept) emit_lost_exception(id, failure.exception);
@@ -279,25 +269,15 @@ std::exception_ptr kept_failure(Slot& slot) noexcept {
   return slot.failure;
 }
 
-void deliver_failure(Slot& slot) {
+void deliver_failure(Slot& slot, std::optional<std::uint64_t> label) {
   if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
     return;
   std::exception_ptr failure;
   {
     const std::lock_guard lock{slots_lock};
-    failure = take_failure(slot);
+    if (!label || slot.failure_label == *label) failure = take_failure(slot);
   }
   if (failure != nullptr) std::rethrow_exception(std::move(failure));
-}
-
-void deliver_failure_of(Slot& slot, std::uint64_t label) {
-  if (!slot.has_failure.load(std::memory_order_acquire)) [[likely]]
-    return;
-  {
-    const std::lock_guard lock{slots_lock};
-    if (slot.failure_label != label) return;
-  }
-  deliver_failure(slot);
 }
 
 }  // namespace detail

@@ -9,13 +9,12 @@
 
 #include <runnel/current.hpp>
 #include <runnel/detail/backend.hpp>
-#include <runnel/detail/stream_slot.hpp>
-#include <runnel/stream.hpp>
 
 #include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -122,6 +121,17 @@ struct Slot : StreamSlot, Deferred {
 
 /// An address that identifies the calling thread among the live threads.
 [[nodiscard]] const void* this_thread_id() noexcept;
+/// False for another thread's default stream: its handle would mean the calling thread's stream.
+[[nodiscard]] inline bool is_reachable(const Slot& slot) noexcept {
+  return slot.thread == nullptr || slot.thread == this_thread_id();
+}
+/// @throws errc::invalid_argument for such a stream
+inline void require_own_thread(const Slot& slot, const char* operation) {
+  if (!is_reachable(slot)) [[unlikely]]
+    throw_error(errc::invalid_argument, operation,
+                "the stream is another thread's default stream, and its handle would mean this "
+                "thread's: record an event there, and use that");
+}
 
 /// A native stream and its properties, which its slot repeats.
 struct NativeStream {
@@ -150,29 +160,33 @@ void publish_default(Slot* slot) noexcept;
 /// streams with the same handle.
 void publish_created(Slot* slot, const NativeStream& stream) noexcept;
 
-enum class Wrapped {
-  joined,     ///< the handle had a slot
-  published,  ///< the handle has a new slot
-  has_owner,  ///< nothing was done: a Stream owns the handle already
-};
-struct WrappedSlot {
-  Slot* slot;
-  Wrapped answer;
-};
-/// For a Stream that borrows the handle, for one that takes it, or for views.
-enum class Wrap : unsigned char { borrow, take, view };
-/// Finds the live slot of a handle, or publishes a new one. Adds a reference for a Stream. All
-/// views together share one reference; they need none if a Stream owns the handle, because they end
-/// with it.
+/// Who refers to a handle: a Stream that borrows it, the Stream that owns it, or views.
+enum class Holder : unsigned char { borrower, owner, views };
+/// Finds the live slot of a handle, or publishes a new one; `is_new` says which. A Stream gets a
+/// reference. The views of a handle get one together, unless a Stream owns the handle: they end
+/// when that Stream ends. Returns null, and does nothing, if another Stream is to own a handle that
+/// has an owner.
 /// @throws std::bad_alloc
-[[nodiscard]] WrappedSlot wrap_handle(const NativeStream& stream, Wrap wrap);
+[[nodiscard]] Slot* wrap_handle(const NativeStream& stream, Holder holder, bool& is_new);
 
 /// Removes a reference. True if the slot must be retired now: its owner has ended, or it has no
 /// owner and this was the last reference.
 [[nodiscard]] bool drop_reference(Slot& slot, bool owner) noexcept;
 /// The owner gives up the native stream: it is borrowed from now on.
 void disown(Slot& slot) noexcept;
-/// The last step of retiring a slot: it is free when no Stream refers to it. Returns the exception
+/// Ends a stream: ends all views of the slot, stores an event for the points, destroys the
+/// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
+/// the remaining Stream objects. Inside a host function only the views end at once, and the end of
+/// a borrowed stream stays unknown; the service thread takes the other steps.
+void retire_slot(Slot* slot) noexcept;
+/// The same for a slot whose native stream other code has destroyed. Nothing can be recorded on it,
+/// so its end stays unknown.
+void retire_orphaned_slot(Slot* slot) noexcept;
+/// Whether points own the slot.
+[[nodiscard]] bool has_points(Slot& slot) noexcept;
+/// Whether no points own the slot. If some do, the last one calls free_waiting_slot().
+[[nodiscard]] bool is_free_of_points(Slot& slot) noexcept;
+/// The last step of retire_slot(): it is free when no Stream refers to it. Returns the exception
 /// that nobody has collected.
 [[nodiscard]] std::exception_ptr finish_slot(Slot& slot) noexcept;
 
@@ -194,14 +208,22 @@ void disown(Slot& slot) noexcept;
          (known == Blocking::unknown && learn_blocking(slot) != Blocking::no);
 }
 
-struct LiveStream {
-  Slot* slot;
-  std::uint64_t id;
-  bool is_owned;
+/// The identity of a stream: no other stream ever has this id.
+struct StreamUse {
+  Slot* slot = nullptr;
+  std::uint64_t id = 0;
+  friend bool operator==(const StreamUse&, const StreamUse&) noexcept = default;
 };
+[[nodiscard]] inline StreamUse use_of(StreamRef stream) noexcept {
+  return {static_cast<Slot*>(Access::slot(stream)), stream.id()};
+}
+/// Whether the stream has ended.
+[[nodiscard]] inline bool has_ended(StreamUse use) noexcept {
+  return use.slot->id.load(std::memory_order_acquire) != use.id;
+}
 /// All live streams of the library at this moment.
 /// @throws std::bad_alloc
-[[nodiscard]] std::vector<LiveStream> live_streams();
+[[nodiscard]] std::vector<StreamUse> live_streams();
 
 /// The slot behind a view.
 /// @throws errc::invalid_handle if the view's stream has ended
@@ -222,9 +244,7 @@ struct Failure {
 void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
 /// The exception that the next synchronize() will throw; null if there is none.
 [[nodiscard]] std::exception_ptr kept_failure(Slot& slot) noexcept;
-/// Throws the stored exception of the stream, once.
-void deliver_failure(Slot& slot);
-/// The same, only for an exception with this label.
-void deliver_failure_of(Slot& slot, std::uint64_t label);
+/// Throws the stored exception of the stream, once; with a label, only one of that label.
+void deliver_failure(Slot& slot, std::optional<std::uint64_t> label = {});
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

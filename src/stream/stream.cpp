@@ -38,16 +38,16 @@ namespace {
 
 /// Whether the stream has finished.
 /// @throws errc::capture if it is being captured
-[[nodiscard]] bool query_stream(const StreamCall& call) {
-  const StreamQueryLock beside_captures{call.slot()};
-  if (any_capture_seen())
-    // The failing query would invalidate the capture.
-    refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
-  return has_finished_beside_captures(call.slot(), call.operation());
-}
-
 [[nodiscard]] bool poll(const StreamCall& call) {
-  if (!query_stream(call)) return false;
+  {
+    const StreamQueryLock beside_captures{call.slot()};
+    if (any_capture_seen())
+      // The failing query would invalidate the capture.
+      refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
+    if (!is_complete(call_beside_captures([&] { return backend::stream_query(call.handle()); }),
+                     call.operation()))
+      return false;
+  }
   emit_complete(call.slot());
   complete_requested_mark(call.slot());
   return true;
@@ -70,14 +70,6 @@ Slot& synchronize_slot(StreamRef stream) {
   return call.slot();
 }
 
-/// The slot of a stream that the host may wait for.
-Slot& waitable_slot(StreamRef stream) {
-  enter(waiting);
-  const StreamCall call{live_slot(stream), waiting};
-  refuse_in_capture(call.slot(), waiting, refusal::nothing_runs);
-  return call.slot();
-}
-
 /// Waits for the work that has been submitted so far. Records an event, since other threads may
 /// submit more. False if the limit is reached first.
 [[nodiscard]] bool wait_for_submitted(Slot& slot, const WaitLimit& limit) {
@@ -88,10 +80,7 @@ Slot& waitable_slot(StreamRef stream) {
     if (is_mark_requested(slot)) record_mark(slot);
     call.record(end.get());
   }
-  if (!limit.wait_until([&] { return has_happened_beside_captures(end.get(), waiting); }))
-    return false;
-  emit_complete(end.get());
-  return true;
+  return limit.wait_until([&] { return has_happened(end.get(), waiting); });
 }
 
 /// Requires: the device is current.
@@ -173,22 +162,23 @@ NativeStream native_stream_of(native::stream handle, std::optional<Device> devic
   return {handle, actual, blocking_if(blocking)};
 }
 
-Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap) {
+Slot* wrap_stream(native::stream handle, std::optional<Device> device, Holder holder) {
   enter(wrapping);
   const NativeStream stream = native_stream_of(handle, device);
-  if (wrap == Wrap::take) watch_main_thread();
-  const auto [slot, answer] = wrap_handle(stream, wrap);
-  if (answer == Wrapped::has_owner)
+  if (holder == Holder::owner) watch_main_thread();
+  bool is_new = false;
+  Slot* const slot = wrap_handle(stream, holder, is_new);
+  if (slot == nullptr)
     throw_error(errc::invalid_argument, wrapping,
                 "a Stream owns the handle already: borrow it, or release() it there first");
-  if (answer != Wrapped::joined) emit_made(*slot, wrapping);
+  if (is_new) emit_made(*slot, wrapping);
   return slot;
 }
 
 [[nodiscard]] SlotReference wrap_stream(native::stream handle, std::optional<Device> device,
                                         Ownership ownership) {
-  const bool take = ownership == Ownership::take;
-  return {wrap_stream(handle, device, take ? Wrap::take : Wrap::borrow), take};
+  const bool is_owner = ownership == Ownership::take;
+  return {wrap_stream(handle, device, is_owner ? Holder::owner : Holder::borrower), is_owner};
 }
 
 [[nodiscard]] StreamRef view_stream(native::stream handle, std::optional<Device> device) {
@@ -200,7 +190,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Wrap wrap
     case DefaultMeant::none:
       break;
   }
-  Slot* const slot = wrap_stream(handle, device, Wrap::view);
+  Slot* const slot = wrap_stream(handle, device, Holder::views);
   return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
 }
 
@@ -251,13 +241,15 @@ std::string describe(const StreamSlot* slot, std::uint64_t id) {
 
 }  // namespace detail
 
-Stream::Stream(detail::SlotReference reference) noexcept
+using namespace detail;
+
+Stream::Stream(SlotReference reference) noexcept
     : StreamRef{reference.slot(), reference.slot()->id.load(std::memory_order_relaxed)},
       held_{reference} {
-  detail::count_up(detail::counters.streams);
+  count_up(counters.streams);
 }
 Stream::Stream(Device device, StreamOptions options)
-    : Stream{detail::SlotReference{detail::create_stream(device, options), true}} {}
+    : Stream{SlotReference{create_stream(device, options), true}} {}
 
 Stream& Stream::operator=(Stream&& other) noexcept {
   Stream taken{std::move(other)};
@@ -268,39 +260,37 @@ Stream& Stream::operator=(Stream&& other) noexcept {
 }
 
 Stream Stream::from_native(native::stream handle, Device device, Ownership ownership) {
-  return Stream{detail::wrap_stream(handle, device, ownership)};
+  return Stream{wrap_stream(handle, device, ownership)};
 }
 Stream Stream::from_native(native::stream handle, Ownership ownership) {
-  return Stream{detail::wrap_stream(handle, std::nullopt, ownership)};
+  return Stream{wrap_stream(handle, std::nullopt, ownership)};
 }
 StreamRef StreamRef::from_native(native::stream handle, Device device) {
-  return detail::view_stream(handle, device);
+  return view_stream(handle, device);
 }
 StreamRef StreamRef::from_native(native::stream handle) {
-  return detail::view_stream(handle, std::nullopt);
+  return view_stream(handle, std::nullopt);
 }
 
 native::stream Stream::release() {
-  detail::refuse_in_child("release a stream");
+  refuse_in_child("release a stream");
   // While this object refers to the slot, no other stream uses it: its id is 0 or this stream's.
-  if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0)
-    detail::throw_dead_stream(id_);
-  const detail::SlotReference held = std::exchange(held_, {});
+  if (!held_ || held_.slot()->id.load(std::memory_order_acquire) == 0) throw_dead_stream(id_);
+  const SlotReference held = std::exchange(held_, {});
   const native::stream handle = held.slot()->handle;
   if (held.is_owner()) {
-    detail::disown(static_cast<detail::Slot&>(*held.slot()));
-    detail::emit([&] {
-      return detail::Operation{.kind = detail::OperationKind::stream_released,
-                               .stream = {held.slot(), id_}};
+    disown(static_cast<Slot&>(*held.slot()));
+    emit([&] {
+      return Operation{.kind = OperationKind::stream_released, .stream = {held.slot(), id_}};
     });
   }
-  detail::drop_stream({held.slot(), false});
+  drop_stream({held.slot(), false});
   forget();
   return handle;
 }
 
 Priority StreamRef::priority() const {
-  const detail::StreamCall call{*this, "ask for a stream's priority"};
+  const StreamCall call{*this, "ask for a stream's priority"};
   int priority = 0;
   call.check(backend::stream_priority(call.handle(), priority));
   return priority;
@@ -308,17 +298,16 @@ Priority StreamRef::priority() const {
 
 bool StreamRef::is_blocking() const {
   constexpr const char* operation = "ask whether a stream is blocking";
-  const detail::Blocking known = detail::learn_blocking(detail::live_slot(*this));
-  if (known == detail::Blocking::unknown)
-    detail::throw_error(
-        errc::capture, operation,
-        "the stream was wrapped while it was being captured: ask after the capture");
-  return known == detail::Blocking::yes;
+  const Blocking known = learn_blocking(live_slot(*this));
+  if (known == Blocking::unknown)
+    throw_error(errc::capture, operation,
+                "the stream was wrapped while it was being captured: ask after the capture");
+  return known == Blocking::yes;
 }
 
 int StreamRef::multiprocessors() const {
-  const detail::StreamCall call{*this, "ask for a stream's multiprocessors"};
-  const detail::PartitionData* const part = call.slot().part;
+  const StreamCall call{*this, "ask for a stream's multiprocessors"};
+  const PartitionData* const part = call.slot().part;
   return part != nullptr ? part->multiprocessors : device().multiprocessor_count();
 }
 
@@ -334,13 +323,13 @@ bool StreamRef::is_capturing() const {
 
 bool StreamRef::query() const {
   constexpr const char* operation = "ask whether a stream has finished";
-  detail::enter(operation);
-  return detail::poll(detail::StreamCall{detail::live_slot(*this), operation});
+  enter(operation);
+  return poll(StreamCall{live_slot(*this), operation});
 }
 
 void StreamRef::synchronize() const {
-  detail::Slot& slot = detail::synchronize_slot(*this);
-  detail::deliver_failure(slot);
+  Slot& slot = synchronize_slot(*this);
+  deliver_failure(slot);
 }
 
 void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
@@ -353,13 +342,16 @@ void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
 
 namespace {
 
-[[nodiscard]] bool wait_for(StreamRef stream, const detail::WaitLimit& limit) {
-  detail::Slot& slot = detail::waitable_slot(stream);
-  const detail::ScopedWait wait{detail::waiting, {.stream = stream.id()}};
-  if (!detail::poll(detail::StreamCall{slot, detail::waiting}) &&
-      !detail::wait_for_submitted(slot, limit))
-    return false;
-  detail::deliver_failure(slot);
+[[nodiscard]] bool wait_for(StreamRef stream, const WaitLimit& limit) {
+  enter(waiting);
+  Slot& slot = live_slot(stream);
+  {
+    const StreamCall call{slot, waiting};
+    refuse_in_capture(slot, waiting, refusal::nothing_runs);
+  }
+  const ScopedWait wait{waiting, {.stream = stream.id()}};
+  if (!poll(StreamCall{slot, waiting}) && !wait_for_submitted(slot, limit)) return false;
+  deliver_failure(slot);
   return true;
 }
 
@@ -376,9 +368,9 @@ namespace {
 
 /// Waits for an interprocess event of another device through a stream of that device. NVIDIA's
 /// driver 580 crashes if the stream waits for the event directly.
-void wait_from_device(const detail::StreamCall& call, Device device, native::event event) {
+void wait_from_device(const StreamCall& call, Device device, native::event event) {
   {
-    const detail::SuppressEvents suppressed;
+    const SuppressEvents suppressed;
     const Stream between{device};
     call.check(backend::stream_wait_event(between.native(), event));
     const Event passed = between.record_event();
@@ -387,13 +379,12 @@ void wait_from_device(const detail::StreamCall& call, Device device, native::eve
   call.emit_wait(event);
 }
 
-void make_wait(StreamRef stream, const detail::EventBase& event) {
+void make_wait(StreamRef stream, const EventBase& event) {
   constexpr const char* operation = "make a stream wait for an event";
-  const detail::CurrentNode node{detail::Access::nodes(event, operation)};
-  detail::Slot& slot =
-      detail::enter_stream(stream, operation, detail::Access::ref(nullptr, 0), node.get());
-  const detail::StreamCall call{slot, operation};
-  if (detail::Access::is_waited_for_as_node(event, call)) [[unlikely]]
+  const CurrentNode node{Access::nodes(event, operation)};
+  Slot& slot = enter_stream(stream, operation, 0, node.get());
+  const StreamCall call{slot, operation};
+  if (Access::is_waited_for_as_node(event, call)) [[unlikely]]
     return;
   if (!node) return;  // An event that was never recorded is complete.
   if (!node->kind.interprocess) [[likely]]
@@ -402,19 +393,18 @@ void make_wait(StreamRef stream, const detail::EventBase& event) {
     call.wait_for(node.get());
   else
     wait_from_device(call, Device{node->device}, node.get());
-  detail::host_writers().note_outside_wait();
+  host_writers().note_outside_wait();
 }
 
 /// The event that wait_stream() records on the awaited stream: the stream's own event, or a pooled
 /// one while another thread uses the own one. Two threads that shared an event would still get a
 /// correct order, but a stream could wait for more work than necessary.
-class WaitEvent : detail::NotCopied {
+class WaitEvent : NotCopied {
  public:
-  WaitEvent(detail::Slot& slot, const char* operation)
-      : slot_{slot}, is_own_{slot.wait_event_busy} {
+  WaitEvent(Slot& slot, const char* operation) : slot_{slot}, is_own_{slot.wait_event_busy} {
     if (is_own_) event_ = std::move(slot.wait_event);
     if (!event_) [[unlikely]]
-      event_ = detail::take_event(slot.device, {}, operation);
+      event_ = take_event(slot.device, {}, operation);
   }
   ~WaitEvent() {
     if (is_own_) slot_.wait_event = std::move(event_);
@@ -422,9 +412,9 @@ class WaitEvent : detail::NotCopied {
   [[nodiscard]] native::event get() const noexcept { return event_.get(); }
 
  private:
-  detail::Slot& slot_;
-  detail::TryFlag is_own_;
-  detail::EventRef event_{};
+  Slot& slot_;
+  TryFlag is_own_;
+  EventRef event_{};
 };
 
 }  // namespace
@@ -434,13 +424,13 @@ void StreamRef::wait_event(const TimedEvent& event) const { make_wait(*this, eve
 
 void StreamRef::wait_stream(StreamRef other) const {
   constexpr const char* operation = "make a stream wait for another";
-  detail::Slot& waiting = detail::enter_stream(*this, operation, other);
-  detail::Slot& awaited = detail::live_slot(other);
+  Slot& waiting = enter_stream(*this, operation, other.id());
+  Slot& awaited = live_slot(other);
   if (&waiting == &awaited) return;
-  detail::refuse_beside_capture(awaited, operation);
+  refuse_beside_capture(awaited, operation);
   const WaitEvent event{awaited, operation};
-  detail::StreamCall{awaited, operation}.record(event.get());
-  detail::StreamCall{waiting, operation}.wait_for(event.get(), other.id());
+  StreamCall{awaited, operation}.record(event.get());
+  StreamCall{waiting, operation}.wait_for(event.get(), other.id());
 }
 
 Event StreamRef::record_event() const { return Event{*this}; }

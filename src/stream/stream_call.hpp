@@ -9,7 +9,6 @@
 #include "stream/enter_stream.hpp"
 #include "stream/operations.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_device.hpp"
 
 #include <runnel/detail/backend.hpp>
 
@@ -24,7 +23,13 @@ class StreamCall : NotCopied {
       : StreamCall{enter_stream(stream, operation), operation} {}
   /// Requires: enter() was called, and the slot is live.
   StreamCall(Slot& slot, const char* operation)
-      : operation_{operation}, slot_{slot}, device_{slot, operation} {}
+      : operation_{operation},
+        slot_{slot},
+        // Other handles do not mean "of the current device", and need no runtime call for that.
+        device_{slot.device, operation, slot.is_default} {
+    if (slot.is_default) [[unlikely]]
+      require_own_thread(slot, operation);
+  }
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   [[nodiscard]] Slot& slot() const noexcept { return slot_; }
@@ -40,46 +45,34 @@ class StreamCall : NotCopied {
   /// Records an event of the library, as a part of the operation.
   void record(native::event event) const {
     check(backend::event_record(event, handle()));
-    emit([this, event] { return about_event(OperationKind::event_recorded, event, true); });
+    emit_event(OperationKind::event_recorded, event, true);
   }
   /// `awaited`: the id of the stream that is waited for, if there is one.
   void wait_for(native::event event, std::uint64_t awaited = 0) const {
     check(backend::stream_wait_event(handle(), event));
     emit_wait(event, awaited);
   }
-  /// Emits that the stream waits.
+  /// Emits that the stream waits for an event.
   void emit_wait(native::event event, std::uint64_t awaited = 0) const noexcept {
-    emit([this, event, awaited] {
-      Operation wait = about_event(
-          awaited != 0 ? OperationKind::stream_waited : OperationKind::event_waited, event, false);
-      wait.other_stream = awaited;
-      return wait;
-    });
+    emit_event(awaited != 0 ? OperationKind::stream_waited : OperationKind::event_waited, event,
+               false, awaited);
   }
-  /// Emits that a graph launch has recorded the event or waited for it.
-  void emit_of_graph(native::event event, bool records) const noexcept {
+  /// Emits what the stream does with an event.
+  void emit_event(OperationKind kind, native::event event, bool is_part = false,
+                  std::uint64_t awaited = 0) const noexcept {
     emit([=, this] {
-      return about_event(records ? OperationKind::event_recorded : OperationKind::event_waited,
-                         event, true);
+      Operation operation = about(kind);
+      operation.event = event;
+      operation.is_part = is_part;
+      operation.other_stream = awaited;
+      return operation;
     });
-  }
-  /// Emits that the event was recorded.
-  void emit_record(native::event event) const noexcept {
-    emit([this, event] { return about_event(OperationKind::event_recorded, event, false); });
   }
 
  private:
-  [[nodiscard]] Operation about_event(OperationKind kind, native::event event,
-                                      bool is_part) const noexcept {
-    Operation operation = about(kind);
-    operation.event = event;
-    operation.is_part = is_part;
-    return operation;
-  }
-
   const char* operation_;
   Slot& slot_;
-  StreamDevice device_;
+  ScopedDevice device_;
 };
 
 }  // namespace runnel::inline RUNNEL_ABI::detail

@@ -2,18 +2,12 @@
 #include "stream/stream_point.hpp"
 
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/event_node.hpp"
 #include "stream/idle.hpp"
 
-#include <runnel/detail/backend.hpp>
-
-#include <algorithm>
 #include <mutex>
-#include <optional>
-#include <utility>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -41,7 +35,7 @@ StreamPoint::StreamPoint(StreamUse stream) noexcept {
   stream_ = stream;
 }
 
-StreamPoint StreamPoint::again() const noexcept {
+StreamPoint StreamPoint::share() const noexcept {
   if (stream_.slot != nullptr) {
     const std::lock_guard lock{stream_.slot->lock};
     ++stream_.slot->points;
@@ -68,13 +62,12 @@ void StreamPoint::record() noexcept {
     mark_ = request_mark(stream_);
     return;
   }
-  event_ = stream.record(InCapture::never);
+  event_ = record_on(*stream_.slot, InCapture::never);
   if (event_) end_point(*stream_.slot);
 }
 
 EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
-  std::optional<ScopedDevice> on;
-  if (slot.is_default) on.emplace(slot.device, ScopedDevice::no_throw);
+  const ScopedDevice on{slot.device, ScopedDevice::no_throw, slot.is_default};
   // Otherwise the event could become a part of a capture that another thread begins meanwhile.
   const StreamQueryLock beside_captures{slot, in_capture == InCapture::never};
   if (in_capture == InCapture::never && !can_record(slot)) return {};
@@ -88,17 +81,6 @@ HandleLock::HandleLock(StreamUse use) noexcept : slot_{nullptr} {
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
   use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
   slot_ = use.slot;
-}
-
-HandleLock::HandleLock(StreamPoint& ending) noexcept : slot_{nullptr} {
-  const StreamUse use = ending.stream();
-  const std::lock_guard lock{use.slot->lock};
-  if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
-  use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
-  slot_ = use.slot;
-  if (!is_reachable()) return;
-  --slot_->points;
-  static_cast<void>(ending.release());
 }
 
 Progress StreamPoint::poll() noexcept {
@@ -120,12 +102,12 @@ bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const n
   if (!event) {
     if (const HandleLock locked{stream_}) {
       if (!locked.is_reachable()) return false;
-      event = locked.record(in_capture);
-      return event && succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()));
+      event = record_on(*stream_.slot, in_capture);
+    } else {
+      StreamEnd end = end_of(*stream_.slot);
+      if (end.progress == Progress::complete) return true;
+      event = std::move(end.event);
     }
-    StreamEnd end = end_of(*stream_.slot);
-    if (end.progress == Progress::complete) return true;
-    event = std::move(end.event);
   }
   return event && succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()));
 }

@@ -16,19 +16,16 @@
 #include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "stream/capture.hpp"
-#include "stream/uses.hpp"
+#include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <list>
 #include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI::detail {
-
-class StreamPoint;
 
 /// Whether an event may be recorded on a stream that is being captured. `allowed` is only for
 /// events that the host never queries. Streams of the same capture may wait for such an event.
@@ -47,9 +44,6 @@ enum class InCapture { never, allowed };
 class HandleLock : NotCopied {
  public:
   explicit HandleLock(StreamUse use) noexcept;
-  /// Locks the stream of an open point. Empties the point if the stream has not ended and is
-  /// reachable.
-  explicit HandleLock(StreamPoint& ending) noexcept;
   ~HandleLock() {
     if (slot_ != nullptr) slot_->handle_locks.fetch_sub(1, std::memory_order_release);
   }
@@ -57,15 +51,10 @@ class HandleLock : NotCopied {
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
   /// False for another thread's default stream: its handle would mean the calling thread's stream,
   /// so nothing can be recorded on it.
-  [[nodiscard]] bool is_reachable() const noexcept {
-    return slot_->thread == nullptr || slot_->thread == this_thread_id();
-  }
+  [[nodiscard]] bool is_reachable() const noexcept { return detail::is_reachable(*slot_); }
   [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
   [[nodiscard]] int device() const noexcept { return slot_->device; }
   [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
-  [[nodiscard]] EventRef record(InCapture in_capture) const noexcept {
-    return record_on(*slot_, in_capture);
-  }
 
  private:
   Slot* slot_;
@@ -97,7 +86,7 @@ class StreamPoint {
   }
 
   /// Another open point of the same stream. Requires: this one is open or empty.
-  [[nodiscard]] StreamPoint again() const noexcept;
+  [[nodiscard]] StreamPoint share() const noexcept;
 
   /// False for an empty point.
   [[nodiscard]] explicit operator bool() const noexcept {

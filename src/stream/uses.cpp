@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/uses.hpp"
+#include "stream/slots.hpp"
 
 #include "base/announce.hpp"
 #include "base/lost_device.hpp"
@@ -128,7 +128,7 @@ void retire_orphaned_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
   emit_ended(*slot, id);
   store_end(*slot, {Progress::unknown, {}});
-  if (any_capture_seen()) forget_capture({slot, id});
+  if (any_capture_seen()) close_capture(id);
   finish_retiring(*slot, id);
 }
 

@@ -489,4 +489,17 @@ TEST_F(CompletionsTwo, StreamsOfBothDevicesCallTheirFunctions) {
   EXPECT_TRUE(outcomes.wait_for(2));
 }
 
+TEST_F(CompletionsTwo, AFunctionsDeviceAndStreamEndWithIt) {
+  const Stream here{first}, there{second};
+  Outcomes outcomes;
+  here.on_complete([&](const Outcome&) { there.use(); });
+  std::atomic<bool> is_reset{false};
+  here.on_complete([&, told = outcomes.function()](const Outcome& outcome) mutable {
+    is_reset = Device::current() == Device{0} && current_stream() == Device{0}.default_stream();
+    told(outcome);
+  });
+  ASSERT_TRUE(outcomes.wait_for(1));
+  EXPECT_TRUE(is_reset);
+}
+
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/exit_notice.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "checker/hooks.hpp"
@@ -15,7 +14,7 @@
 #include "memory/releaser.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
-#include "stream/uses.hpp"
+#include "stream/slots.hpp"
 
 #include <cstring>
 #include <utility>
@@ -209,13 +208,13 @@ thread_local constinit std::uint64_t host_function_label = 0;
 std::uint64_t next_operation_number() noexcept { return 1; }
 
 Release release_mode_slowly() noexcept { return Release::now; }
-Release release_mode_of_wait() noexcept { return Release::now; }
+Release release_mode_before_wait() noexcept { return Release::now; }
 [[gnu::weak]] void run_later(Deferred& object) noexcept { object.run(object); }  // reclaimer.cpp
 void watch_main_thread() {}
 void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamUse) noexcept {}
-void forget_capture(StreamUse) noexcept {}
+void close_capture(std::uint64_t) noexcept {}
 std::exception_ptr finish_slot(Slot& slot) noexcept {
   if (is_free_of_points(slot)) free_waiting_slot(slot);
   return {};

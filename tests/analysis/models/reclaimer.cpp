@@ -14,7 +14,8 @@ runnel::Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(e
 
 namespace {
 runnel::native::stream awaited = nullptr;  // by a wait for the device
-}
+bool is_wait_known = true;                 // whether that wait succeeds
+}  // namespace
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
@@ -23,10 +24,9 @@ void ScopedEvent::end() noexcept {}
 void call_at_exit(void (*)() noexcept) noexcept {}
 void abandon_own_captures() noexcept {}
 void reset_thread_settings() noexcept {}
-bool takes_part_in_open_capture(int) noexcept { return false; }
 std::exception_ptr kept_failure(Slot&) noexcept { return nullptr; }
 bool takes_part_in_capture(int) noexcept { return false; }
-bool wait_for_device(int) noexcept { return checks::synchronize(awaited), true; }
+bool wait_for_device(int) noexcept { return checks::synchronize(awaited), is_wait_known; }
 int device_count() noexcept { return 1; }
 
 }  // namespace runnel::inline RUNNEL_ABI::detail
@@ -35,6 +35,7 @@ namespace {
 
 using namespace checks;
 using model::expect;
+using runnel::detail::Completion;
 using runnel::detail::Deferred;
 using runnel::detail::DeferredWork;
 using runnel::detail::Slot;
@@ -93,9 +94,10 @@ void stream_ends() {
 }
 
 /// The stream ends without an event. The service thread waits for the device instead.
-void stream_is_lost() {
+void lose_stream(bool is_known) {
   auto& w = lasting<World>();
   awaited = w.a.handle;
+  is_wait_known = is_known;
   w.a.owned = false;
   w.first.written = w.number;
   w.first.own = StreamPoint{StreamUse{&w.a, 1}};
@@ -103,7 +105,51 @@ void stream_is_lost() {
   retire_orphaned_slot(&w.a);
   run_after(w.first);
   w.first.done.wait();
-  expect(!w.first.is_unknown, "the wait told nothing");
+  expect(w.first.is_unknown != is_known, "the wait told something else");
+}
+void stream_is_lost() { lose_stream(true); }
+void wait_fails() { lose_stream(false); }
+
+/// A completion function of the first stream: it says whether those before it were called.
+struct Called : Completion {
+  Called(int& all, std::uint64_t number)
+      : Completion{[](Completion& self, const runnel::Outcome&) {
+                     auto& called = static_cast<Called&>(self);
+                     expect(called.epoch == static_cast<std::uint64_t>(++called.calls),
+                            "not in order");
+                     called.done.open();
+                   },
+                   [](Completion*) noexcept {}},
+        calls{all} {
+    epoch = number;
+  }
+  int& calls;
+  Gate done;
+};
+
+void submit_function(World& w, Called& called) {
+  submit(w.a.handle, [] {});
+  runnel::detail::EventRef event = runnel::detail::take_event(0, {}, "");
+  static_cast<void>(runnel::backend::event_record(event.get(), w.a.handle));
+  called.event = event.release();
+  called.slot = &w.a;
+  called.line = &w.a;
+  called.stream_id = 1;
+  runnel::detail::reclaimer().start("");
+  runnel::detail::reclaimer().add(runnel::detail::OwnedCompletion{&called});
+}
+
+/// Functions are submitted while earlier ones are called.
+void functions_in_order() {
+  auto& w = lasting<World>();
+  int& calls = lasting<int>();
+  auto &first = *new Called{calls, 1}, &second = *new Called{calls, 2},
+       &third = *new Called{calls, 3};
+  submit_function(w, first);
+  submit_function(w, second);
+  first.done.wait();
+  submit_function(w, third);
+  third.done.wait();
 }
 
 /// The thread is about to sleep.
@@ -120,6 +166,8 @@ constexpr model::Check checks_of_the_reclaimer[] = {
     {"after_points", after_points},
     {"stream_ends", stream_ends},
     {"stream_is_lost", stream_is_lost},
+    {"wait_fails", wait_fails},
+    {"functions_in_order", functions_in_order},
     {"wake", wake},
 };
 

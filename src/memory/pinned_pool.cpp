@@ -178,9 +178,9 @@ void PinnedPool::reset_peak() {
 }
 
 void PinnedPool::set_limit(std::size_t bytes) {
-  constexpr const char* operation = "limit pinned memory";
-  refuse_in_child(operation);
-  if (in_host_function) enter(operation);  // Throws before anything has changed.
+  constexpr const char* limiting = "limit pinned memory";
+  refuse_in_child(limiting);
+  if (in_host_function) enter(limiting);  // Throws before anything has changed.
   if (pinned_shelves().set_limit(bytes)) trim();
 }
 
@@ -190,10 +190,10 @@ std::size_t PinnedPool::limit() {
 }
 
 void PinnedPool::trim() {
-  constexpr const char* operation = "give cached pinned memory back";
-  enter(operation);
+  constexpr const char* trimming = "give cached pinned memory back";
+  enter(trimming);
   try_for(1ms, [] { return pinned_shelves().release_idle().cached_blocks == 0; });
-  wait_after_trim(operation);
+  wait_after_trim(trimming);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

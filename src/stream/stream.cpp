@@ -424,13 +424,13 @@ void StreamRef::wait_event(const TimedEvent& event) const { make_wait(*this, eve
 
 void StreamRef::wait_stream(StreamRef other) const {
   constexpr const char* operation = "make a stream wait for another";
-  Slot& waiting = enter_stream(*this, operation, other.id());
+  Slot& own = enter_stream(*this, operation, other.id());
   Slot& awaited = live_slot(other);
-  if (&waiting == &awaited) return;
+  if (&own == &awaited) return;
   refuse_beside_capture(awaited, operation);
   const WaitEvent event{awaited, operation};
   StreamCall{awaited, operation}.record(event.get());
-  StreamCall{waiting, operation}.wait_for(event.get(), other.id());
+  StreamCall{own, operation}.wait_for(event.get(), other.id());
 }
 
 Event StreamRef::record_event() const { return Event{*this}; }

@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <list>
 #include <utility>
 #include <vector>
 

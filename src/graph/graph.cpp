@@ -62,14 +62,6 @@ void destroy(GraphState* state) noexcept {
     call_quietly(state->device, [&] { return backend::graph_destroy(state->graph); });
 }
 
-/// Makes the stream wait for the last launch. False if that is not possible.
-[[nodiscard]] bool make_wait_for_last(native::stream stream, const GraphState& state,
-                                      const StreamPoint& last) noexcept {
-  if (state.end)
-    return succeeded_or_note_capture(backend::stream_wait_event(stream, state.end.get()));
-  return last.make_wait(stream, InCapture::never);
-}
-
 /// Whether the graph's launches are known to be complete. Does not query a default stream, because
 /// that could invalidate a capture.
 [[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
@@ -162,7 +154,11 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse s
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, refusal::unordered_graph);
-  if (make_wait_for_last(call.handle(), state, state.last)) return;
+  const bool is_ordered =
+      state.end
+          ? succeeded_or_note_capture(backend::stream_wait_event(call.handle(), state.end.get()))
+          : state.last.make_wait(call.handle(), InCapture::never);
+  if (is_ordered) return;
   const ScopedWait wait{launching, {.device = state.device}};
   if (wait_for_device(state.device)) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");

@@ -100,7 +100,7 @@ void count_in(int device) noexcept {
 }
 void count_out(int device, std::size_t bytes) noexcept {
   count_down(counters.device_blocks[device]);
-  usage[device].in_use.fetch_sub(bytes, std::memory_order_relaxed);
+  cancel_reservation(device, bytes);
 }
 
 /// Whether memory was freed since `made` frees were made, or a free is deferred.

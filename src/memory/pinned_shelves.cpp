@@ -104,17 +104,14 @@ bool PinnedShelves::try_add_use(const void* pointer, StreamUse use) {
 
 std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
   const std::lock_guard lock{lock_};
-  const PinnedBlock* const block = find(address_of(pointer));
-  return block != nullptr && block->begin == address_of(pointer) && block->state == State::in_use
-             ? block->bytes
-             : 0;
+  const PinnedBlock* const block = find_start(pointer);
+  return block != nullptr ? block->bytes : 0;
 }
 
 bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
   std::unique_lock lock{lock_};
-  PinnedBlock* const block = find(address_of(pointer));
-  if (block == nullptr || block->begin != address_of(pointer) || block->state != State::in_use)
-    return false;
+  PinnedBlock* const block = find_start(pointer);
+  if (block == nullptr) return false;
   mark_free(*block);
   sync::happens_before(block);
   if (!block->users.empty()) {
@@ -133,18 +130,6 @@ bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
     free_removed(*block);
   }
   return true;
-}
-
-std::size_t PinnedShelves::count_pending(PinnedShelf& shelf) noexcept {
-  const std::lock_guard lock{lock_};
-  return shelf.pending.size();
-}
-
-PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf) noexcept {
-  const std::lock_guard lock{lock_};
-  auto* const block = static_cast<PinnedBlock*>(shelf.pending.pop());
-  if (block != nullptr) block->state = State::detached;
-  return block;
 }
 
 bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept {
@@ -173,12 +158,20 @@ bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete
 
 PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most,
                                     OnComplete action) noexcept {
-  at_most = std::min(at_most, count_pending(shelf));
+  {
+    const std::lock_guard lock{lock_};
+    at_most = std::min(at_most, shelf.pending.size());
+  }
   if (at_most == 0) return nullptr;
   const RelaxedCapture relaxed;
   for (std::size_t i = 0; i < at_most; ++i) {
-    PinnedBlock* const block = pop_pending(shelf);
-    if (block == nullptr) return nullptr;
+    PinnedBlock* block = nullptr;
+    {
+      const std::lock_guard lock{lock_};
+      block = static_cast<PinnedBlock*>(shelf.pending.pop());
+      if (block == nullptr) return nullptr;
+      block->state = State::detached;
+    }
     const Progress progress = advance(block->users);
     if (put_polled(*block, progress, action)) return block;
   }

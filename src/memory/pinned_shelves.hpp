@@ -132,6 +132,13 @@ class PinnedShelves {
     const auto next = find_after(address);
     return next != known_.begin() && address < (next - 1)->end ? (next - 1)->block : nullptr;
   }
+  /// The block in use that begins at the address, or null.
+  [[nodiscard]] PinnedBlock* find_start(const void* pointer) noexcept {
+    PinnedBlock* const block = find(address_of(pointer));
+    const bool is_start = block != nullptr && block->begin == address_of(pointer) &&
+                          block->state == PinnedBlock::State::in_use;
+    return is_start ? block : nullptr;
+  }
   /// Marks a block as in use.
   void mark_in_use(PinnedBlock& block) noexcept {
     block.state = PinnedBlock::State::in_use;
@@ -166,8 +173,6 @@ class PinnedShelves {
   /// that are complete become idle; with OnComplete::take, the first one is marked as in use and
   /// returned.
   PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, OnComplete action) noexcept;
-  [[nodiscard]] std::size_t count_pending(PinnedShelf& shelf) noexcept;
-  [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf) noexcept;
   /// Moves a block that collect() has polled to the list for its progress. Returns true if it was
   /// marked as in use.
   [[nodiscard]] bool put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept;

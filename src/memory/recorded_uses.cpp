@@ -28,15 +28,10 @@ struct Recorded {
   sync::Mutex lock;
   std::map<std::uintptr_t, std::list<StreamPoint>>
       all;  // By the address that was recorded, rounded down to a step.
-  std::size_t count = 0;
 };
 Recorded& recorded() { return never_destroyed<Recorded>(); }
 
-/// Requires, for this function and prune(): the caller holds the lock.
-void change_count(std::size_t count) noexcept {
-  recorded().count = count;
-  uses_recorded.store(count, std::memory_order_relaxed);
-}
+/// Requires: the caller holds the lock.
 void prune() noexcept {
   auto& all = recorded().all;
   std::size_t left = 0;
@@ -45,7 +40,7 @@ void prune() noexcept {
     left += each->second.size();
     each = each->second.empty() ? all.erase(each) : std::next(each);
   }
-  change_count(left);
+  uses_recorded.store(left, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -61,12 +56,13 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
         return user.stream() == use;
       }))
     return;
-  if (recorded().count >= 16 && std::has_single_bit(recorded().count)) prune();
+  const std::size_t count = uses_recorded.load(std::memory_order_relaxed);
+  if (count >= 16 && std::has_single_bit(count)) prune();
   std::list<StreamPoint>& users = all[key];
   fresh.front() = StreamPoint{use};
   if (!fresh.front()) throw_dead_stream(stream.id());
   users.splice(users.end(), fresh);
-  change_count(recorded().count + 1);
+  uses_recorded.fetch_add(1, std::memory_order_relaxed);
 }
 
 std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
@@ -79,7 +75,7 @@ std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t 
     const auto first = all.lower_bound(begin), end = all.lower_bound(begin + bytes);
     for (auto each = first; each != end; ++each) taken.splice(taken.end(), each->second);
     all.erase(first, end);
-    change_count(recorded().count - taken.size());
+    uses_recorded.fetch_sub(taken.size(), std::memory_order_relaxed);
   }
   std::erase_if(taken, [&](const StreamPoint& user) { return user.stream() == own; });
   return taken;

@@ -17,6 +17,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
+// Changed under the lock of the uses.
 inline constinit sync::Atomic<std::size_t> uses_recorded{0};
 
 /// Adds an open point of the stream to the block that contains the address. @throws

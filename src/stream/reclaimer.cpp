@@ -91,11 +91,6 @@ void deliver(OwnedCompletion completion) noexcept {
   for (int device = 0; device < device_count(); ++device) is_known &= wait_for_device(device);
   return is_known;
 }
-[[nodiscard]] bool is_any_device_in_capture() noexcept {
-  for (int device = 0; device < device_count(); ++device)
-    if (takes_part_in_capture(device)) return true;
-  return false;
-}
 
 [[nodiscard]] Completion*& last_of_line(const Completion& completion) noexcept {
   Slot& slot = static_cast<Slot&>(*completion.line);
@@ -293,8 +288,12 @@ void Reclaimer::start_device_wait() noexcept {
       waits_for_devices_.exchange(true, std::memory_order_acquire))
     return;
   const bool is_started = start_thread([this, number = last_number()] {
-    block_until([] { return !is_any_device_in_capture(); });
-    note_complete(number, wait_for_all_devices());
+    bool is_known = true;
+    for (int device = 0; device < device_count(); ++device) {
+      block_until([device] { return !takes_part_in_capture(device); });
+      is_known &= wait_for_device(device);
+    }
+    note_complete(number, is_known);
     waits_for_devices_.store(false, std::memory_order_release);
   });
   if (!is_started) waits_for_devices_.store(false, std::memory_order_relaxed);

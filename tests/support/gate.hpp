@@ -24,13 +24,13 @@ class Gate {
     state_->open = true;
     state_->changed.notify_all();
   }
-  [[nodiscard]] bool is_open() const {
+  bool is_open() const {
     const std::lock_guard lock{state_->mutex};
     return state_->open || state_->forced;
   }
   /// Waits until a stream has reached the gate, so that the function which blocks there is the
   /// running one.
-  [[nodiscard]] bool reached() const {
+  bool reached() const {
     std::unique_lock lock{state_->mutex};
     return state_->changed.wait_for(lock, limit_, [&] { return state_->reached > 0; });
   }
@@ -40,7 +40,7 @@ class Gate {
 
   /// A host function that returns when the gate is open. It shares the gate's state, so it may run
   /// after the gate is destroyed.
-  [[nodiscard]] auto blocking_function() const {
+  auto blocking_function() const {
     return [state = state_, limit = limit_] {
       std::unique_lock lock{state->mutex};
       ++state->reached;
@@ -49,7 +49,7 @@ class Gate {
     };
   }
   /// Whether a stream continued because `limit` was over.
-  [[nodiscard]] bool was_forced() const { return state_->forced; }
+  bool was_forced() const { return state_->forced; }
 
  private:
   struct State {

@@ -62,7 +62,7 @@ void first_use() {
 
 Verdict begin_call(Call kind, const char* name) {
   // A forked child does not have the parent's threads, and one of them may have held the mutex.
-  if (forked) return {vendor::not_initialized, false};
+  if (forked) return {not_initialized, false};
   first_use();
   Lock lock{engine().mutex};
   State& now = state();
@@ -73,9 +73,9 @@ Verdict begin_call(Call kind, const char* name) {
   ++now.calls;
   if (inside_host_function()) {
     ++now.misuse.inside_host_function;
-    return {vendor::not_permitted, false};
+    return {not_permitted, false};
   }
-  const bool may_execute = s.fault.code != vendor::no_context;  // without a context nothing is done
+  const bool may_execute = s.fault.code != no_context;  // without a context nothing is done
   if (now.sticky) return {s.fault.code, may_execute && kind == Call::releases};
   if (s.fault.form != FaultForm::none && now.calls == s.fault.call) {
     now.faulted = true;
@@ -88,14 +88,14 @@ Verdict begin_call(Call kind, const char* name) {
                                      : s.fault.form == FaultForm::executed && kind != Call::makes;
     return {s.fault.code, may_execute && executes};
   }
-  if (s.devices == 0 && kind != Call::anywhere) return {vendor::no_device, false};
+  if (s.devices == 0 && kind != Call::anywhere) return {no_device, false};
   return {};
 }
 
 vendor::Error end_call(int code) {
-  if (code == vendor::not_ready && !vendor::not_ready_is_last_error)
+  if (code == not_ready && !vendor::not_ready_is_last_error)
     return static_cast<vendor::Error>(code);
-  if (code != vendor::ok || vendor::success_clears_last_error) this_thread().last_error = code;
+  if (code != ok || vendor::success_clears_last_error) this_thread().last_error = code;
   return static_cast<vendor::Error>(code);
 }
 

@@ -4,6 +4,8 @@
 /// error.
 #pragma once
 
+#include <type_traits>
+
 #include "engine.hpp"
 #include "state.hpp"
 #include "vendor.hpp"
@@ -20,7 +22,7 @@ enum class Call {
 
 /// The code that the call returns, and whether the call is executed first.
 struct Verdict {
-  int code = vendor::ok;
+  int code = ok;
   bool execute = true;
 };
 /// Counts the call. `name` is the name of the entry point, for the report.
@@ -30,7 +32,7 @@ vendor::Error end_call(int code);
 /// thread. Breaks those captures.
 bool breaks_captures();
 
-/// Runs `body(lock)`, which returns a vendor::Code, with the engine's mutex held.
+/// Runs `body(lock)`, which returns a Code, with the engine's mutex held.
 template <class Body>
 vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
   const Verdict verdict = begin_call(kind, name);
@@ -38,7 +40,7 @@ vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION
   if (verdict.execute) {
     Lock lock{engine().mutex};
     const int own = body(lock);
-    if (code == vendor::ok) code = own;
+    if (code == ok) code = own;
   }
   return end_call(code);
 }
@@ -53,11 +55,32 @@ template <class Body>
 vendor::Error call_outside_captures(Call kind, Body&& body,
                                     const char* name = __builtin_FUNCTION()) {
   return call(
-      kind,
-      [&](Lock& lock) -> int {
-        return breaks_captures() ? vendor::capture_unsupported : body(lock);
-      },
+      kind, [&](Lock& lock) -> int { return breaks_captures() ? capture_unsupported : body(lock); },
       name);
+}
+
+/// A body for the two above: `body(stream)` or `body(stream, lock)`, if there is such a stream.
+template <class Body>
+auto on_stream(vendor::StreamHandle handle, Body body) {
+  return [=](Lock& lock) -> int {
+    const StreamPtr stream = state().stream(handle);
+    if (stream == nullptr) return invalid_handle;
+    if constexpr (std::is_invocable_v<Body, Stream&>)
+      return body(*stream);
+    else
+      return body(*stream, lock);
+  };
+}
+/// The same for a body that enqueues work.
+template <class Body>
+auto work_on(vendor::StreamHandle handle, Body body) {
+  return on_stream(handle, [=](Stream& stream, Lock& lock) -> int {
+    if (const Code code = refusal(stream)) return code;
+    if constexpr (std::is_invocable_v<Body, Stream&>)
+      return body(stream);
+    else
+      return body(stream, lock);
+  });
 }
 
 /// NVIDIA's driver 580 crashes if a stream is queried while another thread begins or ends to
@@ -74,15 +97,14 @@ class Queried {
   vendor::StreamHandle stream_;
 };
 
-// Both return a vendor::Code. Requires: the engine's mutex is held.
-int device_of(vendor::StreamHandle handle, int& device);
+// Requires: the engine's mutex is held.
 /// What is destroyed with a stream that takes part in a capture: the capture, if the stream began
 /// it, or if its work is not joined.
 void break_capture_without(const Stream& stream);
 /// Overwrites the destination of a copy or a fill, but for bytes that pending work may still use.
 void poison_if_unused(const Work& work);
 /// Enqueues a fill of `count` elements of `width` bytes with the bytes at `value`.
-int fill_elements(void* to, const void* value, std::size_t width, std::size_t count,
-                  vendor::StreamHandle handle);
+int fill_elements(Stream& stream, void* to, const void* value, std::size_t width,
+                  std::size_t count);
 
 }  // namespace standin

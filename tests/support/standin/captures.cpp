@@ -35,23 +35,22 @@ GraphPtr end(Capture& capture) {
 }
 
 int end_capture(const StreamPtr& stream, vendor::Graph* graph) {
-  if (!stream->capturing()) return vendor::illegal_state;
+  if (!stream->capturing()) return illegal_state;
   const CapturePtr capture = stream->capture;
   const bool elsewhere =
       capture->thread != &this_thread() && capture->mode != API(StreamCaptureModeRelaxed);
-  const int code = capture->origin != stream->id ? vendor::capture_unmatched
-                   : elsewhere                   ? vendor::capture_wrong_thread
-                   : capture->broken             ? vendor::capture_invalidated
-                   : !is_joined(*stream)         ? vendor::capture_unjoined
-                                                 : vendor::ok;
-  if (code != vendor::ok && settings().stuck_captures) {
-    if (code == vendor::capture_unjoined || code == vendor::capture_invalidated)
-      capture->thread = nullptr;
+  const int code = capture->origin != stream->id ? capture_unmatched
+                   : elsewhere                   ? capture_wrong_thread
+                   : capture->broken             ? capture_invalidated
+                   : !is_joined(*stream)         ? capture_unjoined
+                                                 : ok;
+  if (code != ok && settings().stuck_captures) {
+    if (code == capture_unjoined || code == capture_invalidated) capture->thread = nullptr;
     return code;
   }
   const GraphPtr made = end(*capture);
-  if (code == vendor::ok) {
-    *graph = reinterpret_cast<vendor::Graph>(capture->handle);
+  if (code == ok) {
+    *graph = capture->handle;
   } else {
     forget(capture->handle, *made);
   }
@@ -67,40 +66,40 @@ std::vector<vendor::GraphNode>& listed(const Stream& stream) {
 int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number,
              vendor::Graph* graph, const vendor::GraphNode** before, std::size_t* count) {
   const StreamPtr stream = state().stream(handle);
-  if (stream == nullptr) return vendor::invalid_handle;
-  if (status == nullptr) return vendor::invalid_value;
+  if (stream == nullptr) return invalid_handle;
+  if (status == nullptr) return invalid_value;
   // this call does not break that capture
-  if (captured_beside(*stream) != nullptr) return vendor::capture_implicit;
+  if (captured_beside(*stream) != nullptr) return capture_implicit;
   *status = status_of(*stream);
-  if (*status != API(StreamCaptureStatusActive)) return vendor::ok;
+  if (*status != API(StreamCaptureStatusActive)) return ok;
   const Capture& capture = *stream->capture;
   if (number != nullptr) *number = capture.number;
-  if (graph != nullptr) *graph = reinterpret_cast<vendor::Graph>(capture.handle);
+  if (graph != nullptr) *graph = capture.handle;
   if (count != nullptr) *count = stream->position.size();
-  if (before == nullptr) return vendor::ok;
+  if (before == nullptr) return ok;
   std::vector<vendor::GraphNode>& nodes = listed(*stream);
   nodes.clear();
   for (const std::size_t node : stream->position)
-    nodes.push_back(reinterpret_cast<vendor::GraphNode>(capture.graph->nodes[node].handle));
+    nodes.push_back(capture.graph->nodes[node].handle);
   *before = nodes.data();
-  return vendor::ok;
+  return ok;
 }
 
 int update_position(vendor::StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count,
                     unsigned int flags) {
   State& now = state();
   const StreamPtr stream = now.stream(handle);
-  if (stream == nullptr) return vendor::invalid_handle;
-  if (!stream->capturing()) return vendor::illegal_state;
+  if (stream == nullptr) return invalid_handle;
+  if (!stream->capturing()) return illegal_state;
   Position position;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto place = now.nodes.find(reinterpret_cast<std::uintptr_t>(nodes[i]), now.misuse);
-    if (place == nullptr || place->graph != stream->capture->graph) return vendor::invalid_value;
+    const auto place = now.nodes.find(nodes[i]);
+    if (place == nullptr || place->graph != stream->capture->graph) return invalid_value;
     position.push_back(place->number);
   }
   if (flags == API(StreamSetCaptureDependencies)) stream->position.clear();
   wait_for_nodes(*stream, position);
-  return vendor::ok;
+  return ok;
 }
 
 }  // namespace
@@ -129,10 +128,10 @@ vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
   return call([&](Lock&) {
     if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) ||
         *mode > API(StreamCaptureModeRelaxed))
-      return vendor::invalid_value;
+      return invalid_value;
     *mode = static_cast<vendor::CaptureMode>(
         std::exchange(this_thread().capture_mode, static_cast<int>(*mode)));
-    return vendor::ok;
+    return ok;
   });
 }
 
@@ -141,11 +140,11 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
   return call(Call::makes, [&](Lock&) {
     State& now = state();
     const StreamPtr stream = now.stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (stream->kind == StreamKind::legacy) return vendor::capture_unsupported;
+    if (stream == nullptr) return invalid_handle;
+    if (stream->kind == StreamKind::legacy) return capture_unsupported;
     const bool left_broken =
         settings().stuck_captures && stream->capturing() && stream->capture->broken;
-    if (stream->capturing() && !left_broken) return vendor::illegal_state;
+    if (stream->capturing() && !left_broken) return illegal_state;
     if (left_broken) forget(stream->capture->handle, *end(*stream->capture));
     auto capture = std::make_shared<Capture>();
     capture->number = now.next_capture++;
@@ -160,7 +159,7 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
     now.captures.push_back(capture);
     stream->capture = std::move(capture);
     stream->position.clear();
-    return vendor::ok;
+    return ok;
   });
 }
 
@@ -170,12 +169,10 @@ vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* 
   Queried::refuse(handle);
   const vendor::Error e = call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
-    return stream == nullptr ? vendor::invalid_handle : end_capture(stream, &made);
+    return stream == nullptr ? invalid_handle : end_capture(stream, &made);
   });
   const Lock lock{engine().mutex};
-  const auto number = reinterpret_cast<std::uintptr_t>(made);
-  if (e != API(Success) && number != 0)
-    forget(number, *state().graphs.find(number, state().misuse));
+  if (e != API(Success) && made != nullptr) forget(made, *state().graphs.find(made));
   *graph = e == API(Success) ? made : nullptr;
   return e;
 }
@@ -184,41 +181,39 @@ vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHan
                                    unsigned int flags) {
   return call([&](Lock&) {
     const StreamPtr stream = state().stream(handle);
-    const auto found = state().event(event);
-    if (stream == nullptr || found == nullptr) return vendor::invalid_handle;
-    if (flags != 0) return vendor::invalid_value;
+    const auto found = state().events.find(event);
+    if (stream == nullptr || found == nullptr) return invalid_handle;
+    if (flags != 0) return invalid_value;
     if (found->shared != nullptr && found->device != stream->device) {  // CUDA's driver 580 crashes
       ++state().misuse.wrong_device;
-      return vendor::invalid_handle;
+      return invalid_handle;
     }
-    if (const vendor::Code code = refusal(*stream)) return code;
+    if (const Code code = refusal(*stream)) return code;
     const CapturePtr& capture = found->capture;
     if (capture != nullptr && !capture->ended) {
-      if (capture->broken) return vendor::capture_invalidated;
-      if (stream->kind == StreamKind::legacy)
-        return break_capture(*capture, vendor::capture_implicit);
+      if (capture->broken) return capture_invalidated;
+      if (stream->kind == StreamKind::legacy) return break_capture(*capture, capture_implicit);
       if (stream->capturing() && stream->capture != capture) {
-        break_capture(*stream->capture, vendor::capture_merge);
-        return break_capture(*capture, vendor::capture_merge);
+        break_capture(*stream->capture, capture_merge);
+        return break_capture(*capture, capture_merge);
       }
       if (!stream->capturing()) stream->position.clear();
       stream->capture = capture;
       capture->devices.insert(stream->device);
       wait_for_nodes(*stream, found->position);
       capture->waited_for.insert(found->position.begin(), found->position.end());
-      return vendor::ok;
+      return ok;
     }
-    if (stream->capturing()) return break_capture(*stream->capture, vendor::capture_isolation);
-    if (capture != nullptr) return vendor::captured_event;
+    if (stream->capturing()) return break_capture(*stream->capture, capture_isolation);
+    if (capture != nullptr) return captured_event;
     if (const std::uint64_t number = found->foreign_number()) {
-      auto wait = std::make_shared<Operation>();
-      wait->run = [shared = found->shared, number] { shared->wait(number); };
-      engine().submit(*stream, std::move(wait));
-      return vendor::ok;
+      engine().submit(
+          *stream,
+          operation_of({.run = [shared = found->shared, number] { shared->wait(number); }}));
+      return ok;
     }
-    if (found->record != nullptr)
-      engine().submit(*stream, std::make_shared<Operation>(), {found->record});
-    return vendor::ok;
+    if (found->record != nullptr) engine().submit(*stream, operation_of(), {found->record});
+    return ok;
   });
 }
 

@@ -16,6 +16,9 @@ constexpr std::size_t staged_at_the_call = std::size_t{64} << 10U;
 /// Of the vendors' devices ("memPitch").
 constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
 
+Rows row(const void* begin, std::size_t width) {
+  return {static_cast<std::byte*>(const_cast<void*>(begin)), width, width, 1};
+}
 Rows rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t height) {
   return {static_cast<std::byte*>(const_cast<void*>(begin)), pitch, width, height};
 }
@@ -79,21 +82,18 @@ void become_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
   };
 }
 
-int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle handle) {
-  const StreamPtr stream = state().stream(handle);
-  if (stream == nullptr) return vendor::invalid_handle;
-  if (const vendor::Code code = refusal(*stream)) return code;
-  if (to.width == 0 || to.height == 0) return vendor::ok;
+int copy(Stream& stream, Lock& lock, const Rows& to, const Rows& from) {
+  if (to.width == 0 || to.height == 0) return ok;
   if (to.begin == nullptr || from.begin == nullptr || to.pitch < to.width ||
       from.pitch < from.width)
-    return vendor::invalid_value;
-  const bool captured = stream->capturing();
-  if (!valid(to, captured) || !valid(from, captured)) return vendor::invalid_value;
+    return invalid_value;
+  const bool captured = stream.capturing();
+  if (!valid(to, captured) || !valid(from, captured)) return invalid_value;
 
   const bool to_host = kind_of(to) == Memory::pageable || kind_of(to) == Memory::pinned;
   const bool from_host = kind_of(from) == Memory::pageable || kind_of(from) == Memory::pinned;
   const bool small = from.width * from.height <= staged_at_the_call;
-  auto operation = std::make_shared<Operation>();
+  auto operation = operation_of();
   become_copy(*operation, to, from);
   const bool blocks = !captured && (kind_of(to) == Memory::pageable || (to_host && from_host) ||
                                     (kind_of(from) == Memory::pageable && !small));
@@ -101,7 +101,7 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
   // CUDA reads a few bytes of pinned memory within the call too, if the stream's own work is done.
   // Pending work of the default stream does not matter. Seen on an H200 (CUDA 13.0) with 1000
   // bytes, not with 30,000.
-  const OperationPtr own = stream->kind == StreamKind::legacy ? stream->last : stream->own_last();
+  const OperationPtr own = stream.kind == StreamKind::legacy ? stream.last : stream.own_last();
   const bool taken_early = kind_of(from) == Memory::pinned && from.width * from.height <= 4096 &&
                            (own == nullptr || own->done);
   if (((kind_of(from) == Memory::pageable && small) || taken_early) && !to_host && !captured) {
@@ -115,26 +115,23 @@ int copy(Lock& lock, const Rows& to, const Rows& from, vendor::StreamHandle hand
     };
   }
   if (!blocks && !captured) poison_if_unused(*operation);
-  engine().submit(*stream, operation);
+  engine().submit(stream, operation);
   if (blocks) engine().wait(lock, operation);
-  return vendor::ok;
+  return ok;
 }
 
 // Repeats `value` along each row. A fill of pinned memory does not block the caller either,
 // contrary to CUDA's documentation: seen on an H200 (driver 580, CUDA 13.0).
-int fill(const Rows& to, std::vector<std::byte> value, vendor::StreamHandle handle) {
-  const StreamPtr stream = state().stream(handle);
-  if (stream == nullptr) return vendor::invalid_handle;
-  if (const vendor::Code code = refusal(*stream)) return code;
-  if (to.width == 0 || to.height == 0) return vendor::ok;
-  if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return vendor::invalid_value;
-  if (to.pitch < to.width || !valid(to, stream->capturing()) || kind_of(to) == Memory::pageable)
-    return vendor::invalid_value;
-  auto operation = std::make_shared<Operation>();
+int fill(Stream& stream, const Rows& to, std::vector<std::byte> value) {
+  if (to.width == 0 || to.height == 0) return ok;
+  if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return invalid_value;
+  if (to.pitch < to.width || !valid(to, stream.capturing()) || kind_of(to) == Memory::pageable)
+    return invalid_value;
+  auto operation = operation_of();
   become_fill(*operation, to, std::move(value));
-  if (!stream->capturing()) poison_if_unused(*operation);
-  engine().submit(*stream, std::move(operation));
-  return vendor::ok;
+  if (!stream.capturing()) poison_if_unused(*operation);
+  engine().submit(stream, std::move(operation));
+  return ok;
 }
 
 }  // namespace
@@ -145,10 +142,10 @@ void standin::poison_if_unused(const Work& work) {
   if (!reads_its_destination && engine().untouched_by_pending(work.touches[0])) work.poison();
 }
 
-int standin::fill_elements(void* to, const void* value, std::size_t width, std::size_t count,
-                           vendor::StreamHandle handle) {
+int standin::fill_elements(Stream& stream, void* to, const void* value, std::size_t width,
+                           std::size_t count) {
   const auto* const begin = static_cast<const std::byte*>(value);
-  return fill(rows(to, width * count, width * count, 1), {begin, begin + width}, handle);
+  return fill(stream, row(to, width * count), {begin, begin + width});
 }
 
 extern "C" {
@@ -156,96 +153,90 @@ extern "C" {
 // Holds the mutex while it copies, so that no other thread frees the memory meanwhile.
 void standin_move(void* to, const void* from, std::size_t size) {
   const Lock lock{engine().mutex};
-  if (valid(rows(to, size, size, 1)) && valid(rows(from, size, size, 1)))
-    std::memmove(to, from, size);
+  if (valid(row(to, size)) && valid(row(from, size))) std::memmove(to, from, size);
 }
 
 vendor::Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind,
-                               vendor::StreamHandle stream) {
-  return call([&](Lock& lock) {
-    return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream);
-  });
+                               vendor::StreamHandle on) {
+  return call(work_on(on, [=](Stream& stream, Lock& lock) {
+    return copy(stream, lock, row(to, size), row(from, size));
+  }));
 }
 
 vendor::Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from,
                                  std::size_t from_pitch, std::size_t width, std::size_t height,
-                                 vendor::CopyKind, vendor::StreamHandle stream) {
-  return call([&](Lock& lock) -> int {
-    if (std::max(to_pitch, from_pitch) > largest_pitch) return vendor::invalid_value;
-    return copy(lock, rows(to, to_pitch, width, height), rows(from, from_pitch, width, height),
-                stream);
-  });
+                                 vendor::CopyKind, vendor::StreamHandle on) {
+  return call(work_on(on, [=](Stream& stream, Lock& lock) -> int {
+    if (std::max(to_pitch, from_pitch) > largest_pitch) return invalid_value;
+    return copy(stream, lock, rows(to, to_pitch, width, height),
+                rows(from, from_pitch, width, height));
+  }));
 }
 
 vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device,
-                                   std::size_t size, vendor::StreamHandle stream) {
-  return call([&](Lock& lock) -> int {
+                                   std::size_t size, vendor::StreamHandle on) {
+  return call(work_on(on, [=](Stream& stream, Lock& lock) -> int {
     const Block target = state().blocks.of(to);
     const Block source = state().blocks.of(from);
     if ((target.kind == Memory::device && target.device != to_device) ||
         (source.kind == Memory::device && source.device != from_device)) {
       ++state().misuse.wrong_device;
-      return vendor::invalid_value;
+      return invalid_value;
     }
     // Seen on two H100, driver 580: CUDA cannot record this call, but can record cudaMemcpyAsync
     // between two devices.
-    const StreamPtr used = state().stream(stream);
-    if (used != nullptr && used->capturing())
-      return break_capture(*used->capture, vendor::capture_unsupported);
-    return copy(lock, rows(to, size, size, 1), rows(from, size, size, 1), stream);
-  });
+    if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
+    return copy(stream, lock, row(to, size), row(from, size));
+  }));
 }
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 12080
 #if CUDART_VERSION >= 13000
 cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const std::size_t* sizes,
                                  std::size_t count, cudaMemcpyAttributes* attributes, std::size_t*,
-                                 std::size_t attribute_count, cudaStream_t stream) {
+                                 std::size_t attribute_count, cudaStream_t on) {
 #else
 cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std::size_t count,
                                  cudaMemcpyAttributes* attributes, std::size_t*,
-                                 std::size_t attribute_count, std::size_t*, cudaStream_t stream) {
+                                 std::size_t attribute_count, std::size_t*, cudaStream_t on) {
 #endif
-  return call([&](Lock& lock) -> int {
-    if (stream == nullptr || count == 0 || attribute_count != 1) return vendor::invalid_value;
-    if (attributes->srcAccessOrder != cudaMemcpySrcAccessOrderStream) return vendor::invalid_value;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (sizes[i] == 0) return vendor::invalid_value;
-    }
+  return call(work_on(on, [=](Stream& stream, Lock& lock) -> int {
+    if (on == nullptr || count == 0 || attribute_count != 1) return invalid_value;
+    if (attributes->srcAccessOrder != cudaMemcpySrcAccessOrderStream) return invalid_value;
+    if (std::count(sizes, sizes + count, 0) != 0) return invalid_value;
     // Seen on an H200: a capture cannot record this call.
-    if (const StreamPtr used = state().stream(stream); used != nullptr && used->capturing())
-      return break_capture(*used->capture, vendor::capture_unsupported);
-    for (std::size_t i = 0; i < count; ++i) {
-      const int code = copy(lock, rows(to[i], sizes[i], sizes[i], 1),
-                            rows(from[i], sizes[i], sizes[i], 1), stream);
-      if (code != vendor::ok) return code;
-    }
-    return vendor::ok;
-  });
+    if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
+    for (std::size_t i = 0; i < count; ++i)
+      if (const int code = copy(stream, lock, row(to[i], sizes[i]), row(from[i], sizes[i])))
+        return code;
+    return ok;
+  }));
 }
 #endif
 
-vendor::Error API(MemsetAsync)(void* to, int value, std::size_t size, vendor::StreamHandle stream) {
-  return call([&](Lock&) {
-    return fill(rows(to, size, size, 1), {static_cast<std::byte>(value)}, stream);
-  });
+vendor::Error API(MemsetAsync)(void* to, int value, std::size_t size, vendor::StreamHandle on) {
+  return call(work_on(on, [=](Stream& stream) {
+    return fill(stream, row(to, size), {static_cast<std::byte>(value)});
+  }));
 }
 
 vendor::Error API(Memset2DAsync)(void* to, std::size_t pitch, int value, std::size_t width,
-                                 std::size_t height, vendor::StreamHandle stream) {
-  return call([&](Lock&) {
-    return fill(rows(to, pitch, width, height), {static_cast<std::byte>(value)}, stream);
-  });
+                                 std::size_t height, vendor::StreamHandle on) {
+  return call(work_on(on, [=](Stream& stream) {
+    return fill(stream, rows(to, pitch, width, height), {static_cast<std::byte>(value)});
+  }));
 }
 
 #ifdef STANDIN_HIP
 hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, std::size_t count,
-                             hipStream_t stream) {
-  return call([&](Lock&) { return fill_elements(to, &value, sizeof value, count, stream); });
+                             hipStream_t on) {
+  return call(work_on(
+      on, [=](Stream& stream) { return fill_elements(stream, to, &value, sizeof value, count); }));
 }
 
-hipError_t hipMemsetD32Async(hipDeviceptr_t to, int value, std::size_t count, hipStream_t stream) {
-  return call([&](Lock&) { return fill_elements(to, &value, sizeof value, count, stream); });
+hipError_t hipMemsetD32Async(hipDeviceptr_t to, int value, std::size_t count, hipStream_t on) {
+  return call(work_on(
+      on, [=](Stream& stream) { return fill_elements(stream, to, &value, sizeof value, count); }));
 }
 #endif
 

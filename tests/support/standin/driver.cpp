@@ -25,7 +25,7 @@ using namespace standin;
 
 namespace {
 
-thread_local std::vector<std::uintptr_t> contexts;
+thread_local std::vector<Number> contexts;
 
 /// The driver's functions do not change the runtime's last error.
 template <class Body>
@@ -42,38 +42,36 @@ int driver_call(Body&& body, const char* name) {
 
 template <class Value>
 int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
-  const auto body = [&](Lock&) {
-    return fill_elements(reinterpret_cast<void*>(to), &value, sizeof value, count, stream);
-  };
+  const auto body = work_on(stream, [&](Stream& found) {
+    return fill_elements(found, reinterpret_cast<void*>(to), &value, sizeof value, count);
+  });
   constexpr const char* names[] = {"cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"};
   return driver_call(body, names[sizeof value / 2]);
 }
 
 int value_operation(cudaStream_t handle, unsigned long long place,
                     std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
-  const auto body = [&](Lock&) -> int {
-    const StreamPtr stream = state().stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (!settings().memory_operations) return vendor::not_supported;
+  const auto body = on_stream(handle, [&](Stream& stream) -> int {
+    if (!settings().memory_operations) return not_supported;
     auto* const value = reinterpret_cast<std::uint32_t*>(place);
     const Memory kind = state().blocks.of(value).kind;
     if (place % sizeof *value != 0 || kind == Memory::pageable || kind == Memory::freed)
-      return vendor::invalid_value;
-    if (const vendor::Code code = refusal(*stream)) return code;
-    auto operation = std::make_shared<Operation>();
-    operation->kind = Kind::value;
-    operation->touches.push_back({reinterpret_cast<const std::byte*>(value), sizeof *value});
-    operation->opaque = waits;
-    operation->run = [run = std::move(run), value] { run(std::atomic_ref{*value}); };
-    engine().submit(*stream, std::move(operation));
-    return vendor::ok;
-  };
+      return invalid_value;
+    if (const Code code = refusal(stream)) return code;
+    engine().submit(
+        stream,
+        operation_of({.kind = Kind::value,
+                      .run = [run = std::move(run), value] { run(std::atomic_ref{*value}); },
+                      .touches = {{reinterpret_cast<const std::byte*>(value), sizeof *value}},
+                      .opaque = waits}));
+    return ok;
+  });
   return driver_call(body, waits ? "cuStreamWaitValue32" : "cuStreamWriteValue32");
 }
 
 int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t least,
                unsigned int flags) {
-  if (flags != 0) return vendor::not_supported;
+  if (flags != 0) return not_supported;
   const auto wait = [least](std::atomic_ref<std::uint32_t> value) {
     while (static_cast<std::int32_t>(value.load() - least) < 0)
       std::this_thread::sleep_for(std::chrono::microseconds{20});
@@ -83,7 +81,7 @@ int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t leas
 
 int write_value(cudaStream_t stream, unsigned long long place, std::uint32_t written,
                 unsigned int flags) {
-  if (flags != 0) return vendor::not_supported;
+  if (flags != 0) return not_supported;
   return value_operation(
       stream, place, [written](std::atomic_ref<std::uint32_t> value) { value.store(written); },
       false);
@@ -91,8 +89,10 @@ int write_value(cudaStream_t stream, unsigned long long place, std::uint32_t wri
 
 int context_of(cudaStream_t stream, void** context) {
   int device = 0;
-  const int code = driver_call([&](Lock&) { return device_of(stream, device); }, "cuStreamGetCtx");
-  *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(device) + 1);
+  const int code =
+      driver_call(on_stream(stream, [&](Stream& found) { return device = found.device, ok; }),
+                  "cuStreamGetCtx");
+  *context = number_of_device(device);
   return code;
 }
 
@@ -131,13 +131,13 @@ static_assert(cudaMemoryTypeHost == static_cast<int>(CU_MEMORYTYPE_HOST) &&
 
 int get_resource(int device, Resource* resource, int type) {
   const auto body = [&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
-    if (type != 1) return vendor::invalid_value;
+    if (device < 0 || device >= settings().devices) return invalid_device;
+    if (type != 1) return invalid_value;
     *resource = {};
     resource->type = 1;
     resource->count = 132;
     resource->least = resource->alignment = 2;
-    return vendor::ok;
+    return ok;
   };
   return driver_call(body, "cuDeviceGetDevResource");
 }
@@ -145,7 +145,7 @@ int get_resource(int device, Resource* resource, int type) {
 int split(Resource* groups, unsigned int* count, const Resource* input, Resource* remaining,
           unsigned int flags, unsigned int least) {
   const auto body = [&](Lock&) -> int {
-    if (input->type != 1 || flags != 0 || least > input->count) return vendor::invalid_value;
+    if (input->type != 1 || flags != 0 || least > input->count) return invalid_value;
     const unsigned int size = std::max(
         input->least, (least + input->alignment - 1) / input->alignment * input->alignment);
     *count = std::min(*count, input->count / size);
@@ -156,7 +156,7 @@ int split(Resource* groups, unsigned int* count, const Resource* input, Resource
     *remaining = *input;
     remaining->count = input->count - *count * size;
     remaining->type = remaining->count > 0 ? 1 : 0;
-    return vendor::ok;
+    return ok;
   };
   return driver_call(body, "cuDevSmResourceSplitByCount");
 }
@@ -165,57 +165,54 @@ int describe_resources(void** description, Resource* resources, unsigned int cou
   const auto body = [&](Lock&) -> int {
     std::uintptr_t sum = 0;
     for (unsigned int i = 0; i < count; ++i) {
-      if (resources[i].type != 1) return vendor::invalid_value;
+      if (resources[i].type != 1) return invalid_value;
       sum += resources[i].count;
     }
-    *description = reinterpret_cast<void*>(sum);
-    return sum > 0 ? vendor::ok : vendor::invalid_value;
+    *description = Number{sum};
+    return sum > 0 ? ok : invalid_value;
   };
   return driver_call(body, "cuDevResourceGenerateDesc");
 }
 
 int create_green_context(void** context, void* description, int device, unsigned int flags) {
   const auto body = [&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
-    if (description == nullptr || flags != 1) return vendor::invalid_value;
-    *context = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(description) << 8U |
-                                       static_cast<unsigned int>(device));
-    return vendor::ok;
+    if (device < 0 || device >= settings().devices) return invalid_device;
+    if (description == nullptr || flags != 1) return invalid_value;
+    *context = Number{Number{description}.value << 8U | static_cast<unsigned int>(device)};
+    return ok;
   };
   return driver_call(body, "cuGreenCtxCreate");
 }
 
 int create_green_stream(cudaStream_t* handle, void* context, unsigned int flags, int priority) {
   const auto body = [&](Lock&) -> int {
-    if (context == nullptr || flags != 1) return vendor::invalid_value;
+    if (context == nullptr || flags != 1) return invalid_value;
     const int given = std::clamp(priority, settings().greatest_priority, settings().least_priority);
-    const int device = static_cast<int>(reinterpret_cast<std::uintptr_t>(context) & 0xFFU);
-    *handle = reinterpret_cast<cudaStream_t>(
-        state().streams.add(state().make_stream(device, StreamKind::independent, given)));
-    return vendor::ok;
+    const int device = static_cast<int>(Number{context}.value & 0xFFU);
+    *handle = state().streams.add(state().make_stream(device, StreamKind::independent, given));
+    return ok;
   };
   return driver_call(Call::makes, body, "cuGreenCtxStreamCreate");
 }
 
 int push(void* context) {
-  contexts.push_back(reinterpret_cast<std::uintptr_t>(context));
-  return vendor::ok;
+  contexts.push_back(context);
+  return ok;
 }
 
 int pop(void** context) {
-  if (contexts.empty()) return vendor::no_context;
-  *context = reinterpret_cast<void*>(contexts.back());
+  if (contexts.empty()) return no_context;
+  *context = contexts.back();
   contexts.pop_back();
-  return vendor::ok;
+  return ok;
 }
 
 int current_context(void** context) {
   const auto body = [&](Lock&) -> int {
-    const bool has_primary = this_thread().has_context;
-    const std::uintptr_t primary =
-        has_primary ? static_cast<std::uintptr_t>(this_thread().device) + 1 : 0;
-    *context = reinterpret_cast<void*>(contexts.empty() ? primary : contexts.back());
-    return vendor::ok;
+    const ThreadState& thread = this_thread();
+    const Number primary = thread.has_context ? number_of_device(thread.device) : Number{};
+    *context = contexts.empty() ? primary : contexts.back();
+    return ok;
   };
   return driver_call(body, "cuCtxGetCurrent");
 }
@@ -223,24 +220,24 @@ int current_context(void** context) {
 int state_of_primary(int, unsigned int* flags, int* active) {
   *flags = 0;
   *active = 1;
-  return vendor::ok;
+  return ok;
 }
 
 int retain_primary(void** context, int device) {
   const auto body = [&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
-    *context = reinterpret_cast<void*>(static_cast<std::uintptr_t>(device) + 1);
-    return vendor::ok;
+    if (device < 0 || device >= settings().devices) return invalid_device;
+    *context = number_of_device(device);
+    return ok;
   };
   return driver_call(body, "cuDevicePrimaryCtxRetain");
 }
 
-int release_primary(int) { return vendor::ok; }
+int release_primary(int) { return ok; }
 
 int context_device(int* device) {
-  if (contexts.empty()) return vendor::no_context;
-  *device = static_cast<int>(contexts.back()) - 1;
-  return vendor::ok;
+  if (contexts.empty()) return no_context;
+  *device = static_cast<int>(contexts.back().value) - 1;
+  return ok;
 }
 
 template <class Function>
@@ -263,7 +260,7 @@ template <class... Arguments>
 struct TwinOf {
   template <cudaError_t (*function)(Arguments...)>
   static int call(Arguments... arguments) {
-    if ((needs_context(arguments) || ...)) return vendor::no_context;
+    if ((needs_context(arguments) || ...)) return no_context;
     const int last_error = this_thread().last_error;
     const int code = function(arguments...);
     this_thread().last_error = last_error;
@@ -296,38 +293,46 @@ int pointer_attributes(unsigned int count, const int* which, void** values,
 }
 
 void* find(std::string_view name) {
-  if (name == "cuMemsetD8Async") return address(&fill<unsigned char>);
-  if (name == "cuMemsetD16Async") return address(&fill<unsigned short>);
-  if (name == "cuMemsetD32Async") return address(&fill<unsigned int>);
-  if (name == "cuStreamWaitValue32") return address(&wait_value);
-  if (name == "cuStreamWriteValue32") return address(&write_value);
-  if (name == "cuDeviceGetDevResource") return address(&get_resource);
-  if (name == "cuDevSmResourceSplitByCount") return address(&split);
-  if (name == "cuDevResourceGenerateDesc") return address(&describe_resources);
-  if (name == "cuGreenCtxCreate") return address(&create_green_context);
-  if (name == "cuGreenCtxStreamCreate") return address(&create_green_stream);
-  if (name == "cuStreamGetCtx") return address(&context_of);
-  if (name == "cuCtxPushCurrent") return address(&push);
-  if (name == "cuCtxPopCurrent") return address(&pop);
-  if (name == "cuCtxGetDevice") return address(&context_device);
-  if (name == "cuCtxGetCurrent") return address(&current_context);
-  if (name == "cuDevicePrimaryCtxGetState") return address(&state_of_primary);
-  if (name == "cuDevicePrimaryCtxRetain") return address(&retain_primary);
-  if (name == "cuDevicePrimaryCtxRelease") return address(&release_primary);
-  if (name == "cuStreamQuery") return twin<&cudaStreamQuery>(&cudaStreamQuery);
-  if (name == "cuStreamSynchronize") return twin<&cudaStreamSynchronize>(&cudaStreamSynchronize);
-  if (name == "cuStreamWaitEvent") return twin<&cudaStreamWaitEvent>(&cudaStreamWaitEvent);
-  if (name == "cuStreamIsCapturing") return twin<&cudaStreamIsCapturing>(&cudaStreamIsCapturing);
-  if (name == "cuThreadExchangeStreamCaptureMode")
-    return twin<&cudaThreadExchangeStreamCaptureMode>(&cudaThreadExchangeStreamCaptureMode);
-  if (name == "cuLaunchHostFunc") return twin<&cudaLaunchHostFunc>(&cudaLaunchHostFunc);
-  if (name == "cuEventRecord") return twin<&cudaEventRecord>(&cudaEventRecord);
-  if (name == "cuEventQuery") return twin<&cudaEventQuery>(&cudaEventQuery);
-  if (name == "cuEventSynchronize") return twin<&cudaEventSynchronize>(&cudaEventSynchronize);
-  if (name == "cuMemcpyAsync") return twin<&copy>(&copy);
-  if (name == "cuMemAllocAsync") return twin<&cudaMallocAsync>(&cudaMallocAsync);
-  if (name == "cuMemFreeAsync") return twin<&cudaFreeAsync>(&cudaFreeAsync);
-  if (name == "cuPointerGetAttributes") return address(&pointer_attributes);
+#define TWIN(name)                             \
+  {                                            \
+    "cu" #name, twin<&cuda##name>(&cuda##name) \
+  }
+  const std::pair<std::string_view, void*> functions[] = {
+      {"cuMemsetD8Async", address(&fill<unsigned char>)},
+      {"cuMemsetD16Async", address(&fill<unsigned short>)},
+      {"cuMemsetD32Async", address(&fill<unsigned int>)},
+      {"cuStreamWaitValue32", address(&wait_value)},
+      {"cuStreamWriteValue32", address(&write_value)},
+      {"cuDeviceGetDevResource", address(&get_resource)},
+      {"cuDevSmResourceSplitByCount", address(&split)},
+      {"cuDevResourceGenerateDesc", address(&describe_resources)},
+      {"cuGreenCtxCreate", address(&create_green_context)},
+      {"cuGreenCtxStreamCreate", address(&create_green_stream)},
+      {"cuStreamGetCtx", address(&context_of)},
+      {"cuCtxPushCurrent", address(&push)},
+      {"cuCtxPopCurrent", address(&pop)},
+      {"cuCtxGetDevice", address(&context_device)},
+      {"cuCtxGetCurrent", address(&current_context)},
+      {"cuDevicePrimaryCtxGetState", address(&state_of_primary)},
+      {"cuDevicePrimaryCtxRetain", address(&retain_primary)},
+      {"cuDevicePrimaryCtxRelease", address(&release_primary)},
+      TWIN(StreamQuery),
+      TWIN(StreamSynchronize),
+      TWIN(StreamWaitEvent),
+      TWIN(StreamIsCapturing),
+      TWIN(ThreadExchangeStreamCaptureMode),
+      TWIN(LaunchHostFunc),
+      TWIN(EventRecord),
+      TWIN(EventQuery),
+      TWIN(EventSynchronize),
+      {"cuMemcpyAsync", twin<&copy>(&copy)},
+      {"cuMemAllocAsync", twin<&cudaMallocAsync>(&cudaMallocAsync)},
+      {"cuMemFreeAsync", twin<&cudaFreeAsync>(&cudaFreeAsync)},
+      {"cuPointerGetAttributes", address(&pointer_attributes)},
+  };
+#undef TWIN
+  for (const auto& [known, function] : functions)
+    if (known == name) return function;
   return nullptr;
 }
 
@@ -338,7 +343,7 @@ cudaError_t entry_point(const char* name, void** function, cudaDriverEntryPointQ
         if (found != nullptr)
           *found = *function != nullptr ? cudaDriverEntryPointSuccess
                                         : cudaDriverEntryPointSymbolNotFound;
-        return vendor::ok;
+        return ok;
       },
       name);  // so that the sweep knows which function was looked up
 }

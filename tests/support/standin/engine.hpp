@@ -25,6 +25,18 @@ namespace standin {
 using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 
+/// A handle of the vendor's.
+struct Number {
+  std::uintptr_t value;
+  Number(std::uintptr_t number = 0) : value{number} {}
+  template <class T>
+  Number(T* handle) : value{reinterpret_cast<std::uintptr_t>(handle)} {}
+  template <class T>
+  operator T*() const {
+    return reinterpret_cast<T*>(value);
+  }
+};
+
 struct Range {
   const std::byte* begin;
   std::size_t size;
@@ -40,10 +52,8 @@ struct Rows {
   std::size_t width = 0;
   std::size_t height = 0;
 
-  [[nodiscard]] std::byte* row(std::size_t i) const { return begin + i * pitch; }
-  [[nodiscard]] Range range() const {
-    return {begin, height == 0 ? 0 : (height - 1) * pitch + width};
-  }
+  std::byte* row(std::size_t i) const { return begin + i * pitch; }
+  Range range() const { return {begin, height == 0 ? 0 : (height - 1) * pitch + width}; }
 };
 
 /// What an operation does. In a capture it decides the type of the node.
@@ -65,16 +75,16 @@ enum class Kind {
 /// What runs, without its place in an order. A graph runs the same work at each launch.
 struct Work {
   Kind kind = Kind::order;
-  std::function<void()> run;
-  std::vector<Range> touches;    // of a copy or a fill: its destination first
-  std::function<void()> poison;  // overwrites the destination of a copy or a fill
+  std::function<void()> run{};
+  std::vector<Range> touches{};    // of a copy or a fill: its destination first
+  std::function<void()> poison{};  // overwrites the destination of a copy or a fill
   // a host function, or a wait for the host: it is unknown which memory it uses
   bool opaque = false;
   void* memory = nullptr;             // what a node allocates or frees
   const char* name = "";              // of a kernel
   std::size_t bytes = 0;              // of a copy or a fill
-  Rows to, from;                      // the same
-  std::vector<std::byte> value;       // of a fill: an element
+  Rows to{}, from{};                  // the same
+  std::vector<std::byte> value{};     // of a fill: an element
   void (*function)(void*) = nullptr;  // of a host function in a graph
   void* data = nullptr;
   int shape = 0;  // an executable graph can take over other arguments only of the same shape
@@ -96,6 +106,11 @@ struct Operation : Work {
   Clock::time_point finished;
 };
 using OperationPtr = std::shared_ptr<Operation>;
+inline OperationPtr operation_of(Work work = {}) {
+  auto made = std::make_shared<Operation>();
+  static_cast<Work&>(*made) = std::move(work);
+  return made;
+}
 
 enum class StreamKind { blocking, independent, legacy };
 
@@ -111,7 +126,7 @@ struct Capture {
   int mode = 0;                      // as the vendor numbers them
   const void* thread = nullptr;      // the ThreadState of the thread that began the capture
   std::shared_ptr<Graph> graph;      // null once the capture has ended
-  std::uintptr_t handle = 0;         // of the graph
+  Number handle;                     // of the graph
   std::set<std::size_t> waited_for;  // nodes that another stream waits for
   bool broken = false;
   bool ended = false;
@@ -137,12 +152,12 @@ struct Stream {
 
   /// The operation that must be done for the stream to be done. A mark that waits only for the
   /// legacy stream is not work of the stream.
-  [[nodiscard]] OperationPtr own_last() const {
+  OperationPtr own_last() const {
     const bool held_by_legacy = last != nullptr && last->kind == Kind::mark &&
                                 legacy_before != nullptr && !legacy_before->done;
     return held_by_legacy ? last_work : last;
   }
-  [[nodiscard]] bool capturing() const { return capture != nullptr && !capture->ended; }
+  bool capturing() const { return capture != nullptr && !capture->ended; }
 };
 using StreamPtr = std::shared_ptr<Stream>;
 
@@ -175,12 +190,12 @@ class Engine {
   void wait(Lock& lock, const OperationPtr& operation);
   /// Waits for all pending operations of a device, or of all devices if `device` is -1.
   void wait_for_device(Lock& lock, int device);
-  [[nodiscard]] bool legacy_is_idle(int device) const;
-  [[nodiscard]] std::vector<OperationPtr> legacy_tails(int device) const;
+  bool legacy_is_idle(int device) const;
+  std::vector<OperationPtr> legacy_tails(int device) const;
   /// Host functions that have not begun will not run. Operations after them do.
   void drop_host_functions();
   /// Whether no pending operation uses these bytes, so that they may be overwritten.
-  [[nodiscard]] bool untouched_by_pending(Range range) const;
+  bool untouched_by_pending(Range range) const;
 
  private:
   struct DeviceOrder {
@@ -196,14 +211,14 @@ class Engine {
     std::size_t pending = 0;
   };
 
-  [[nodiscard]] Channel* enter_channel(const Stream& stream);
+  Channel* enter_channel(const Stream& stream);
   void prepare(Operation& operation, int device);
   /// Requires: `operation` is ordered after all that it has to wait for.
   void enqueue(OperationPtr operation);
   void work();
   void wake();
-  [[nodiscard]] bool runnable(const Operation& operation, Clock::time_point now) const;
-  [[nodiscard]] std::size_t choose(Clock::time_point now, Clock::time_point& next);
+  bool runnable(const Operation& operation, Clock::time_point now) const;
+  std::size_t choose(Clock::time_point now, Clock::time_point& next);
   void complete(Operation& operation);
   void tell_watcher(const Operation& operation, Clock::time_point begin) const;
 

@@ -88,7 +88,7 @@ vendor::Error API(PeekAtLastError)() {
 
 vendor::Error API(GetLastError)() {
   const int last = this_thread().last_error;
-  this_thread().last_error = vendor::ok;
+  this_thread().last_error = ok;
   return static_cast<vendor::Error>(last);
 }
 

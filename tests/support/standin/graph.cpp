@@ -58,13 +58,13 @@ void forget_child(Graph& child) {
   forget(child.handle, child);
 }
 
-void forget(std::uintptr_t handle, Graph& graph) {
+void forget(Number handle, Graph& graph) {
   State& now = state();
   for (GraphNode& node : graph.nodes) {
-    now.nodes.remove(node.handle, now.misuse);
+    now.nodes.remove(node.handle);
     if (node.child != nullptr) forget_child(*node.child);
   }
-  now.graphs.remove(handle, now.misuse);
+  now.graphs.remove(handle);
 }
 
 bool has_allocations(const Graph& graph) {
@@ -98,9 +98,9 @@ int begin_uses(const ExecutableGraph& executable) {
       continue;
     }
     for (void* const block : begun) blocks.release(block);
-    return left ? vendor::invalid_value : vendor::out_of_memory;
+    return left ? invalid_value : out_of_memory;
   }
-  return vendor::ok;
+  return ok;
 }
 
 /// Overwrites what the graph writes, but for what another node of it reads or writes, too.
@@ -121,8 +121,7 @@ void poison_destinations(const Graph& graph) {
 /// Whether every event of the graph lives.
 bool has_its_events(const Graph& graph) {
   return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode& node) {
-    return (node.event == 0 ||
-            state().event(reinterpret_cast<vendor::EventHandle>(node.event)) != nullptr) &&
+    return (node.event.value == 0 || state().events.find(node.event) != nullptr) &&
            (node.child == nullptr || has_its_events(*node.child));
   });
 }
@@ -130,8 +129,8 @@ bool has_its_events(const Graph& graph) {
 /// An event's record is made at the launch, and a node waits for the record that is current then.
 void take_event(const GraphNode& node, const OperationPtr& operation,
                 std::vector<OperationPtr>& before) {
-  if (node.event == 0) return;
-  const auto event = state().event(reinterpret_cast<vendor::EventHandle>(node.event));
+  if (node.event.value == 0) return;
+  const auto event = state().events.find(node.event);
   if (node.work.kind == Kind::event_wait) {
     if (event->record != nullptr) before.push_back(event->record);
     return;
@@ -153,8 +152,7 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
     }
     if (before.empty()) before = start;
     if (node.child != nullptr) before = submit_nodes(*node.child, stream, before);
-    auto operation = std::make_shared<Operation>();
-    static_cast<Work&>(*operation) = node.work;
+    auto operation = operation_of(node.work);
     operations.push_back(operation);
     take_event(node, operation, before);
     engine().submit_unordered(node.device, stream, std::move(operation), before);
@@ -174,23 +172,22 @@ int launch(ExecutableGraph& executable, Stream& stream) {
     const GraphPtr child = clone(*executable.graph, true);
     name_child(child);
     add_node(stream, std::move(work), child);
-    return vendor::ok;
+    return ok;
   }
-  if (!has_its_events(*executable.graph)) return vendor::invalid_value;
+  if (!has_its_events(*executable.graph)) return invalid_value;
   const int code = begin_uses(executable);
-  if (code != vendor::ok) return code;
+  if (code != ok) return code;
   poison_destinations(*executable.graph);
-  const auto start = std::make_shared<Operation>();
+  const auto start = operation_of();
   std::vector<OperationPtr> before;
   if (vendor::orders_graph_launches) before.push_back(executable.last);
   engine().submit(stream, start, before);
-  const auto end = std::make_shared<Operation>();
   // The user objects live until the launch is complete.
-  end->run = [graph = executable.graph]() mutable { graph = nullptr; };
+  const auto end = operation_of({.run = [graph = executable.graph]() mutable { graph = nullptr; }});
   const std::vector<OperationPtr> ends = submit_nodes(*executable.graph, stream.id, {start});
   executable.last = end;
   engine().submit(stream, end, ends);
-  return vendor::ok;
+  return ok;
 }
 
 }  // namespace standin

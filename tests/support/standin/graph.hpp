@@ -17,16 +17,16 @@ struct GraphNode {
   Work work;
   int device = 0;
   Position before;                 // the nodes that come before this one
-  std::uintptr_t handle = 0;       // 0 in an executable graph
+  Number handle;                   // 0 in an executable graph
   std::shared_ptr<Graph> child;    // what a node of the kind `graph` launches
   std::shared_ptr<void> reserved;  // keeps the addresses of an allocation
-  std::uintptr_t event = 0;        // that a node records or waits for
+  Number event;                    // that a node records or waits for
 };
 
 /// A node comes after all nodes that it waits for.
 struct Graph {
   std::vector<GraphNode> nodes;
-  std::uintptr_t handle = 0;                   // of a graph within a graph
+  Number handle;                               // of a graph within a graph
   std::vector<std::shared_ptr<void>> objects;  // user objects, which its copies keep, too
 };
 using GraphPtr = std::shared_ptr<Graph>;
@@ -53,15 +53,15 @@ void wait_for_nodes(Stream& stream, const Position& nodes);
 /// A copy with copies of the graphs within it. `named`: its nodes, and those graphs, have handles.
 GraphPtr clone(const Graph& graph, bool named);
 /// Whether another node waits for this one.
-[[nodiscard]] bool has_successor(const Graph& graph, std::size_t node);
+bool has_successor(const Graph& graph, std::size_t node);
 ///@{ A graph within a graph has a handle, too, but is no graph of its own.
 void name_child(const GraphPtr& child);
 void forget_child(Graph& child);
 ///@}
 /// Takes the graph's handle and those of its nodes out of use.
-void forget(std::uintptr_t handle, Graph& graph);
-[[nodiscard]] bool has_allocations(const Graph& graph);
-/// Returns a vendor::Code.
+void forget(Number handle, Graph& graph);
+bool has_allocations(const Graph& graph);
+/// Returns a Code.
 int launch(ExecutableGraph& executable, Stream& stream);
 
 }  // namespace standin

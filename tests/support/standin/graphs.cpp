@@ -17,18 +17,9 @@ using namespace standin;
 
 namespace {
 
-template <class Handle>
-std::uintptr_t number_of(Handle handle) {
-  return reinterpret_cast<std::uintptr_t>(handle);
-}
+GraphPtr graph_of(vendor::Graph handle) { return state().graphs.find(handle); }
 
-GraphPtr graph_of(vendor::Graph handle) {
-  return state().graphs.find(number_of(handle), state().misuse);
-}
-
-ExecutablePtr executable_of(vendor::Executable handle) {
-  return state().executables.find(number_of(handle), state().misuse);
-}
+ExecutablePtr executable_of(vendor::Executable handle) { return state().executables.find(handle); }
 
 vendor::NodeType type_of(Kind kind) {
   switch (kind) {
@@ -78,7 +69,7 @@ void store(const std::vector<Value>& values, Value* to, std::size_t& count) {
 /// program ends where that happens.
 class OneThread {
  public:
-  explicit OneThread(vendor::Graph graph) : graph_{number_of(graph)} {
+  explicit OneThread(vendor::Graph graph) : graph_{graph} {
     {
       const std::lock_guard lock{mutex};
       const bool is_alone = std::find(used.begin(), used.end(), graph_) == used.end();
@@ -100,49 +91,48 @@ class OneThread {
  private:
   static inline std::mutex mutex;
   // never destroyed: threads may call while the process exits
-  static inline auto& used = *new std::vector<std::uintptr_t>;
-  std::uintptr_t graph_;
+  static inline auto& used = *new std::vector<vendor::Graph>;
+  vendor::Graph graph_;
 };
 
 int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode* to,
                std::size_t* count) {
   const GraphPtr graph = graph_of(handle);
   if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr))
-    return vendor::invalid_value;
+    return invalid_value;
   std::vector<vendor::GraphNode> earlier, later;
   for (const GraphNode& node : graph->nodes)
     for (const std::size_t before : node.before) {
-      earlier.push_back(reinterpret_cast<vendor::GraphNode>(graph->nodes[before].handle));
-      later.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
+      earlier.push_back(graph->nodes[before].handle);
+      later.push_back(node.handle);
     }
   std::size_t room = *count;
   store(earlier, from, room);
   store(later, to, *count);
-  return vendor::ok;
+  return ok;
 }
 
 /// Adds a node after the nodes `before`.
 int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode* before,
         std::size_t count, GraphNode made) {
-  State& now = state();
   for (std::size_t i = 0; i < count; ++i) {
-    const auto place = now.nodes.find(number_of(before[i]), now.misuse);
-    if (place == nullptr || place->graph != graph) return vendor::invalid_value;
+    const auto place = state().nodes.find(before[i]);
+    if (place == nullptr || place->graph != graph) return invalid_value;
     made.before.push_back(place->number);
   }
-  *node = reinterpret_cast<vendor::GraphNode>(graph->nodes[append(graph, std::move(made))].handle);
-  return vendor::ok;
+  *node = graph->nodes[append(graph, std::move(made))].handle;
+  return ok;
 }
 
 int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before,
                    std::size_t count, vendor::EventHandle event, Kind kind) {
   const GraphPtr graph = graph_of(handle);
-  const auto found = state().event(event);
-  if (graph == nullptr || node == nullptr || found == nullptr) return vendor::invalid_value;
+  const auto found = state().events.find(event);
+  if (graph == nullptr || node == nullptr || found == nullptr) return invalid_value;
   GraphNode made;
   made.work.kind = kind;
   made.device = found->device;
-  made.event = number_of(event);
+  made.event = event;
   return add(node, graph, before, count, std::move(made));
 }
 
@@ -161,10 +151,10 @@ bool same_shape(const Graph& one, const Graph& other) {
 int update(vendor::Executable executable, vendor::Graph graph) {
   const ExecutablePtr changed = executable_of(executable);
   const GraphPtr from = graph_of(graph);
-  if (changed == nullptr || from == nullptr) return vendor::invalid_value;
-  if (!same_shape(*changed->graph, *from)) return vendor::graph_update_failure;
+  if (changed == nullptr || from == nullptr) return invalid_value;
+  if (!same_shape(*changed->graph, *from)) return graph_update_failure;
   changed->graph = clone(*from, false);
-  return vendor::ok;
+  return ok;
 }
 
 bool is_running(const ExecutableGraph& executable) {
@@ -176,9 +166,8 @@ int destroy(vendor::Executable handle) {
   std::erase_if(now.dying,
                 [](const ExecutablePtr& executable) { return !is_running(*executable); });
   const ExecutablePtr executable = executable_of(handle);
-  if (executable == nullptr || !now.executables.remove(number_of(handle), now.misuse))
-    return vendor::invalid_value;
-  if (!is_running(*executable)) return vendor::ok;
+  if (executable == nullptr || !now.executables.remove(handle)) return invalid_value;
+  if (!is_running(*executable)) return ok;
   if (!vendor::running_graphs_may_be_destroyed && !now.sticky) {  // on a lost device nothing runs
     std::fputs(
         "stand-in: an executable graph is destroyed while it runs: AMD's runtime breaks here\n",
@@ -186,11 +175,11 @@ int destroy(vendor::Executable handle) {
     std::abort();
   }
   now.dying.push_back(executable);
-  return vendor::ok;
+  return ok;
 }
 
 GraphNode* node_of(vendor::GraphNode handle) {
-  const auto place = state().nodes.find(number_of(handle), state().misuse);
+  const auto place = state().nodes.find(handle);
   return place == nullptr ? nullptr : &place->graph->nodes[place->number];
 }
 
@@ -203,30 +192,29 @@ vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes,
   const OneThread alone{handle};
   return call([&](Lock&) {
     const GraphPtr graph = graph_of(handle);
-    if (graph == nullptr || count == nullptr) return vendor::invalid_value;
+    if (graph == nullptr || count == nullptr) return invalid_value;
     std::vector<vendor::GraphNode> all;
-    for (const GraphNode& node : graph->nodes)
-      all.push_back(reinterpret_cast<vendor::GraphNode>(node.handle));
+    for (const GraphNode& node : graph->nodes) all.push_back(node.handle);
     store(all, nodes, *count);
-    return vendor::ok;
+    return ok;
   });
 }
 
 vendor::Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
   return call([&](Lock&) {
-    const auto place = state().nodes.find(number_of(handle), state().misuse);
-    if (place == nullptr || type == nullptr) return vendor::invalid_value;
+    const auto place = state().nodes.find(handle);
+    if (place == nullptr || type == nullptr) return invalid_value;
     *type = type_of(place->graph->nodes[place->number].work.kind);
-    return vendor::ok;
+    return ok;
   });
 }
 
 vendor::Error API(GraphDestroy)(vendor::Graph handle) {
   return call(Call::releases, [&](Lock&) {
     const GraphPtr graph = graph_of(handle);
-    if (graph == nullptr) return vendor::invalid_value;
-    forget(number_of(handle), *graph);
-    return vendor::ok;
+    if (graph == nullptr) return invalid_value;
+    forget(handle, *graph);
+    return ok;
   });
 }
 
@@ -234,12 +222,12 @@ vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, ven
                                              unsigned long long flags) {
   return call(Call::makes, [&](Lock&) {
     const GraphPtr graph = graph_of(handle);
-    if (graph == nullptr || executable == nullptr || flags > 1) return vendor::invalid_value;
+    if (graph == nullptr || executable == nullptr || flags > 1) return invalid_value;
     auto made = std::make_shared<ExecutableGraph>();
     made->graph = clone(*graph, false);
     made->frees_at_launch = flags == API(GraphInstantiateFlagAutoFreeOnLaunch);
-    *executable = reinterpret_cast<vendor::Executable>(state().executables.add(std::move(made)));
-    return vendor::ok;
+    *executable = state().executables.add(std::move(made));
+    return ok;
   });
 }
 
@@ -250,7 +238,7 @@ vendor::Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(
   return call(Call::makes, [&](Lock&) {
     if (object == nullptr || destroy == nullptr || references != 1 ||
         flags != API(UserObjectNoDestructorSync))
-      return vendor::invalid_value;
+      return invalid_value;
     const auto destroy_elsewhere = [destroy](void* owned) {
       // CUDA calls it on a thread of its own, where the runtime may not be called.
       std::thread{[=] {
@@ -260,15 +248,15 @@ vendor::Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(
     };
     *object =
         reinterpret_cast<API(UserObject_t)>(new std::shared_ptr<void>{data, destroy_elsewhere});
-    return vendor::ok;
+    return ok;
   });
 }
 
 vendor::Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int references) {
   return call(Call::releases, [&](Lock&) {
-    if (references != 1) return vendor::invalid_value;
+    if (references != 1) return invalid_value;
     delete reinterpret_cast<std::shared_ptr<void>*>(object);
-    return vendor::ok;
+    return ok;
   });
 }
 
@@ -277,24 +265,20 @@ vendor::Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t)
   return call(Call::makes, [&](Lock&) {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || references != 1 || flags != API(GraphUserObjectMove))
-      return vendor::invalid_value;
+      return invalid_value;
     const std::unique_ptr<std::shared_ptr<void>> moved{
         reinterpret_cast<std::shared_ptr<void>*>(object)};
     graph->objects.push_back(*moved);
-    return vendor::ok;
+    return ok;
   });
 }
 #endif
 
 vendor::Error API(GraphLaunch)(vendor::Executable handle, vendor::StreamHandle on) {
-  return call([&](Lock&) -> int {
+  return call(work_on(on, [=](Stream& stream) {
     const ExecutablePtr executable = executable_of(handle);
-    const StreamPtr stream = state().stream(on);
-    if (executable == nullptr) return vendor::invalid_value;
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (const vendor::Code code = refusal(*stream)) return code;
-    return launch(*executable, *stream);
-  });
+    return executable == nullptr ? invalid_value : launch(*executable, stream);
+  }));
 }
 
 vendor::Error API(GraphExecDestroy)(vendor::Executable handle) {
@@ -305,13 +289,12 @@ vendor::Error API(GraphExecDestroy)(vendor::Executable handle) {
 vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
   return call(Call::releases, [&](Lock&) {
     State& now = state();
-    const auto place = now.nodes.find(number_of(handle), now.misuse);
-    if (place == nullptr || place->number + 1 != place->graph->nodes.size())
-      return vendor::invalid_value;
+    const auto place = now.nodes.find(handle);
+    if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return invalid_value;
     if (const GraphPtr child = place->graph->nodes.back().child) forget_child(*child);
     place->graph->nodes.pop_back();
-    now.nodes.remove(number_of(handle), now.misuse);
-    return vendor::ok;
+    now.nodes.remove(handle);
+    return ok;
   });
 }
 
@@ -338,7 +321,7 @@ vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph
     const GraphPtr graph = graph_of(handle);
     const GraphPtr added = graph_of(child);
     if (graph == nullptr || node == nullptr || added == nullptr || has_allocations(*added))
-      return vendor::invalid_value;
+      return invalid_value;
     GraphNode made;
     made.work.kind = Kind::graph;
     made.device = this_thread().device;
@@ -351,9 +334,9 @@ vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph
 vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* found) {
   return call([&](Lock&) {
     const GraphNode* const node = node_of(handle);
-    if (node == nullptr || node->child == nullptr || found == nullptr) return vendor::invalid_value;
-    *found = reinterpret_cast<vendor::Graph>(node->child->handle);
-    return vendor::ok;
+    if (node == nullptr || node->child == nullptr || found == nullptr) return invalid_value;
+    *found = node->child->handle;
+    return ok;
   });
 }
 
@@ -362,11 +345,11 @@ vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle,
   return call([&](Lock&) {
     GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr)
-      return vendor::invalid_value;
+      return invalid_value;
     node->work.function = given->fn;
     node->work.data = given->userData;
     node->work.run = [function = given->fn, data = given->userData] { function(data); };
-    return vendor::ok;
+    return ok;
   });
 }
 
@@ -374,9 +357,9 @@ vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNode
   return call([&](Lock&) {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || found == nullptr)
-      return vendor::invalid_value;
+      return invalid_value;
     *found = {node->work.function, node->work.data};
-    return vendor::ok;
+    return ok;
   });
 }
 
@@ -388,7 +371,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
   return call([&](Lock&) {
     const int code = update(executable, graph);
     result->result =
-        code == vendor::ok ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
+        code == ok ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
     return code;
   });
 }
@@ -421,8 +404,7 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGr
                               hipGraphExecUpdateResult* result) {
   return call([&](Lock&) {
     const int code = update(executable, graph);
-    *result =
-        code == vendor::ok ? hipGraphExecUpdateSuccess : hipGraphExecUpdateErrorTopologyChanged;
+    *result = code == ok ? hipGraphExecUpdateSuccess : hipGraphExecUpdateErrorTopologyChanged;
     return code;
   });
 }
@@ -436,14 +418,14 @@ hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode
 hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* nodes,
                                          std::size_t* count) {
   return call([&](Lock&) {
-    const auto place = state().nodes.find(number_of(handle), state().misuse);
-    if (place == nullptr || count == nullptr) return vendor::invalid_value;
+    const auto place = state().nodes.find(handle);
+    if (place == nullptr || count == nullptr) return invalid_value;
     std::vector<hipGraphNode_t> later;
     for (const GraphNode& node : place->graph->nodes)
       if (std::find(node.before.begin(), node.before.end(), place->number) != node.before.end())
-        later.push_back(reinterpret_cast<hipGraphNode_t>(node.handle));
+        later.push_back(node.handle);
     store(later, nodes, *count);
-    return vendor::ok;
+    return ok;
   });
 }
 
@@ -453,7 +435,7 @@ hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle,
   return call(Call::makes, [&](Lock&) -> int {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr)
-      return vendor::invalid_value;
+      return invalid_value;
     GraphNode made;
     made.work.kind = Kind::host_function;
     made.work.opaque = true;

@@ -53,19 +53,19 @@ struct Content {
 template <class Handle>
 int write_handle(Handle* handle, const Content& content) {
   static_assert(sizeof(Content) <= sizeof(Handle));
-  if (content.file.number < 0) return vendor::invalid_value;
+  if (content.file.number < 0) return invalid_value;
   *handle = {};
   std::memcpy(handle, &content, sizeof content);
-  return vendor::ok;
+  return ok;
 }
 
 /// Reads a handle that is of the current device and of another process.
 template <class Handle>
 int read_handle(const Handle& handle, std::uint64_t kind, Content& content) {
   std::memcpy(static_cast<void*>(&content), &handle, sizeof content);
-  if (content.kind != kind) return vendor::invalid_value;
-  if (content.file.process == getpid()) return vendor::no_context;
-  return content.device == this_thread().device ? vendor::ok : vendor::invalid_device;
+  if (content.kind != kind) return invalid_value;
+  if (content.file.process == getpid()) return no_context;
+  return content.device == this_thread().device ? ok : invalid_device;
 }
 
 }  // namespace
@@ -74,9 +74,9 @@ extern "C" {
 
 vendor::Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, vendor::EventHandle of) {
   return call([&](Lock&) -> int {
-    const auto event = state().event(of);
-    if (event == nullptr) return vendor::invalid_handle;
-    if (event->shared == nullptr) return vendor::invalid_value;
+    const auto event = state().events.find(of);
+    if (event == nullptr) return invalid_handle;
+    if (event->shared == nullptr) return invalid_value;
     return write_handle(handle, {1, event->device, event->shared->file()});
   });
 }
@@ -84,21 +84,20 @@ vendor::Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, vendor::Eve
 vendor::Error API(IpcOpenEventHandle)(vendor::EventHandle* opened, vendor::IpcEventHandle handle) {
   return call(Call::makes, [&](Lock&) -> int {
     Content content{};
-    if (const int code = read_handle(handle, 1, content); code != vendor::ok) return code;
+    if (const int code = read_handle(handle, 1, content); code != ok) return code;
     auto event = std::make_shared<Event>();
     event->device = this_thread().device;
     event->shared = SharedRecords::open(content.file);
-    if (event->shared == nullptr) return vendor::invalid_value;
-    *opened = reinterpret_cast<vendor::EventHandle>(state().events.add(std::move(event)));
-    return vendor::ok;
+    if (event->shared == nullptr) return invalid_value;
+    *opened = state().events.add(std::move(event));
+    return ok;
   });
 }
 
 vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory) {
   return call([&](Lock&) -> int {
     const Block block = state().blocks.of(memory);
-    if (!block.is_start || block.kind != Memory::device || block.opened)
-      return vendor::invalid_value;
+    if (!block.is_start || block.kind != Memory::device || block.opened) return invalid_value;
     return write_handle(handle, {2, block.device, block.file});
   });
 }
@@ -107,16 +106,15 @@ vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory
 vendor::Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handle, unsigned int) {
   return call(Call::makes, [&](Lock&) -> int {
     Content content{};
-    if (const int code = read_handle(handle, 2, content); code != vendor::ok) return code;
+    if (const int code = read_handle(handle, 2, content); code != ok) return code;
     *memory = state().blocks.open(content.file, this_thread().device);
-    return *memory != nullptr ? vendor::ok : vendor::invalid_value;
+    return *memory != nullptr ? ok : invalid_value;
   });
 }
 
 vendor::Error API(IpcCloseMemHandle)(void* memory) {
-  return call(Call::releases, [&](Lock&) -> int {
-    return state().blocks.close(memory) ? vendor::ok : vendor::invalid_value;
-  });
+  return call(Call::releases,
+              [&](Lock&) -> int { return state().blocks.close(memory) ? ok : invalid_value; });
 }
 
 }  // extern "C"

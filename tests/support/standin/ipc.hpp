@@ -21,13 +21,11 @@ class SharedRecords {
   SharedRecords& operator=(const SharedRecords&) = delete;
   ~SharedRecords();
 
-  [[nodiscard]] const SharedFile& file() const { return file_; }
-  [[nodiscard]] std::uint64_t begin() const { return ++page_->recorded; }
+  const SharedFile& file() const { return file_; }
+  std::uint64_t begin() const { return ++page_->recorded; }
   void end(std::uint64_t number) const { page_->done[number % places] = number; }
-  [[nodiscard]] std::uint64_t last() const { return page_->recorded; }
-  [[nodiscard]] bool is_done(std::uint64_t number) const {
-    return page_->done[number % places] >= number;
-  }
+  std::uint64_t last() const { return page_->recorded; }
+  bool is_done(std::uint64_t number) const { return page_->done[number % places] >= number; }
   void wait(std::uint64_t number) const;
 
  private:

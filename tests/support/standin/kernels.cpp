@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "calls.hpp"
 #include "engine.hpp"
 #include "inspect.hpp"
 #include "state.hpp"
@@ -23,17 +24,12 @@ std::uint64_t standin_stream_number(void* stream) {
 }
 
 int standin_run_work(void* stream, const char* name, const std::function<void()>& run) {
-  const Lock lock{engine().mutex};
-  const StreamPtr found = state().stream(static_cast<vendor::StreamHandle>(stream));
-  if (found == nullptr) return vendor::invalid_handle;
-  if (const vendor::Code code = refusal(*found)) return code;
-  auto operation = std::make_shared<Operation>();
-  operation->kind = Kind::kernel;
-  operation->name = name;
-  operation->opaque = true;
-  operation->run = run;
-  engine().submit(*found, std::move(operation));
-  return vendor::ok;
+  Lock lock{engine().mutex};
+  return work_on(static_cast<vendor::StreamHandle>(stream), [&](Stream& found) {
+    engine().submit(found,
+                    operation_of({.kind = Kind::kernel, .run = run, .opaque = true, .name = name}));
+    return ok;
+  })(lock);
 }
 
 int standin_run_kernel(void* stream, const char* name) {

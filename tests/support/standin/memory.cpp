@@ -14,11 +14,11 @@ using namespace standin;
 namespace {
 
 int allocate(void** memory, std::size_t size, Memory kind, int device) {
-  if (memory == nullptr) return vendor::invalid_value;
+  if (memory == nullptr) return invalid_value;
   *memory = nullptr;
-  if (size == 0) return vendor::ok;
+  if (size == 0) return ok;
   *memory = state().blocks.allocate(size, kind, device);
-  return *memory != nullptr ? vendor::ok : vendor::out_of_memory;
+  return *memory != nullptr ? ok : out_of_memory;
 }
 
 bool is_start_of(void* memory, bool host) {
@@ -42,10 +42,10 @@ void wait_and_hold_others(Lock& lock, int device) {
 
 // The plain frees of both vendors wait for all work that may still use the memory.
 int release(Lock& lock, void* memory, bool host) {
-  if (memory == nullptr) return vendor::ok;
-  if (!is_start_of(memory, host)) return vendor::invalid_value;
+  if (memory == nullptr) return ok;
+  if (!is_start_of(memory, host)) return invalid_value;
   wait_and_hold_others(lock, host ? -1 : state().blocks.of(memory).device);
-  return state().blocks.release(memory) ? vendor::ok : vendor::invalid_value;
+  return state().blocks.release(memory) ? ok : invalid_value;
 }
 
 int allocate_pinned(void** memory, std::size_t size) {
@@ -56,7 +56,7 @@ int allocate_pinned(void** memory, std::size_t size) {
 /// first of its own stream, whose frees run before anyway, then of other streams, whose frees this
 /// stream then waits for. Seen on an H200 (CUDA 13.0).
 int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
-  if (memory == nullptr) return vendor::invalid_value;
+  if (memory == nullptr) return invalid_value;
   State& now = state();
   std::size_t counted = 0;
   for (const PendingFree& free : now.pending_frees)
@@ -72,55 +72,50 @@ int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
         chosen.push_back(&free);
         found += free.open;
       }
-  if (size > settings().memory || found < missing) return *memory = nullptr, vendor::out_of_memory;
+  if (size > settings().memory || found < missing) return *memory = nullptr, out_of_memory;
   for (PendingFree* const free : chosen) {
     const std::size_t taken = std::min(free->open, missing);
     free->open -= taken;
     free->counted += taken;
     counted += taken;
     missing -= taken;
-    if (free->stream != stream.id)
-      engine().submit(stream, std::make_shared<Operation>(), {free->operation});
+    if (free->stream != stream.id) engine().submit(stream, operation_of(), {free->operation});
   }
   *memory = size == 0 ? nullptr : now.blocks.allocate(size, Memory::device, stream.device, counted);
-  return *memory != nullptr || size == 0 ? vendor::ok : vendor::out_of_memory;
+  return *memory != nullptr || size == 0 ? ok : out_of_memory;
 }
 
 /// Allocates in a capture. The address is known at once, and belongs to the graph.
 int allocate_in_graph(void** memory, std::size_t size, Stream& stream) {
-  if (memory == nullptr) return vendor::invalid_value;
+  if (memory == nullptr) return invalid_value;
   *memory = size == 0 ? nullptr : state().blocks.reserve(size, stream.device);
-  if (*memory == nullptr) return size == 0 ? vendor::ok : vendor::out_of_memory;
-  auto operation = std::make_shared<Operation>();
-  operation->kind = Kind::allocation;
-  operation->memory = *memory;
-  engine().submit(stream, std::move(operation));
-  return vendor::ok;
+  if (*memory == nullptr) return size == 0 ? ok : out_of_memory;
+  engine().submit(stream, operation_of({.kind = Kind::allocation, .memory = *memory}));
+  return ok;
 }
 
 /// The free of a block, as an operation.
 OperationPtr make_free(void* memory) {
-  auto operation = std::make_shared<Operation>();
-  operation->kind = Kind::free;
-  operation->memory = memory;
-  operation->touches.push_back(
-      {static_cast<const std::byte*>(memory), state().blocks.of(memory).size});
-  operation->run = [memory] {
+  const auto run = [memory] {
     const Lock lock{engine().mutex};
     if (!state().blocks.release(memory)) ++state().misuse.double_free;
     std::erase_if(state().pending_frees,
                   [&](const PendingFree& free) { return free.operation->memory == memory; });
   };
-  return operation;
+  return operation_of(
+      {.kind = Kind::free,
+       .run = run,
+       .touches = {{static_cast<const std::byte*>(memory), state().blocks.of(memory).size}},
+       .memory = memory});
 }
 
 /// In a capture only memory of a graph can be freed, and only once.
 int free_in_graph(void* memory, Stream& stream) {
-  if (!state().blocks.of(memory).of_graph) return vendor::invalid_value;
+  if (!state().blocks.of(memory).of_graph) return invalid_value;
   for (const GraphNode& node : stream.capture->graph->nodes)
-    if (node.work.kind == Kind::free && node.work.memory == memory) return vendor::invalid_value;
+    if (node.work.kind == Kind::free && node.work.memory == memory) return invalid_value;
   engine().submit(stream, make_free(memory));
-  return vendor::ok;
+  return ok;
 }
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 13000
@@ -131,26 +126,24 @@ int number_of(cudaMemLocation place) {
 
 /// A place is a device or, as -1, the host.
 int require_managed(const void* memory, std::size_t size, int place) {
-  if (place < -1 || place >= settings().devices) return vendor::invalid_device;
-  if (memory == nullptr || size == 0) return vendor::invalid_value;
+  if (place < -1 || place >= settings().devices) return invalid_device;
+  if (memory == nullptr || size == 0) return invalid_value;
   for (const std::size_t at : {std::size_t{0}, size - 1})
     if (state().blocks.of(static_cast<const std::byte*>(memory) + at).kind != Memory::managed)
-      return vendor::invalid_value;
-  return vendor::ok;
+      return invalid_value;
+  return ok;
 }
 
 /// Pages do not move here. In a capture the runtimes refuse the call, and break the capture.
-int prefetch(const void* memory, std::size_t size, int place, vendor::StreamHandle handle) {
-  const StreamPtr stream = state().stream(handle);
-  if (stream == nullptr) return vendor::invalid_handle;
-  if (const vendor::Code code = refusal(*stream)) return code;
-  if (stream->capturing()) {
-    stream->capture->broken = true;
-    return vendor::capture_unsupported;
-  }
-  const int code = require_managed(memory, size, place);
-  if (code == vendor::ok) engine().submit(*stream, std::make_shared<Operation>());
-  return code;
+vendor::Error prefetch(const char* name, const void* memory, std::size_t size, int place,
+                       vendor::StreamHandle handle) {
+  const auto body = [=](Stream& stream) -> int {
+    if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
+    const int code = require_managed(memory, size, place);
+    if (code == ok) engine().submit(stream, operation_of());
+    return code;
+  };
+  return call(work_on(handle, body), name);
 }
 
 /// HIP's stand-in is AMD's runtime, which has no such flag.
@@ -186,37 +179,33 @@ extern "C" {
 cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned int) {
   return call_outside_captures(Call::makes, [&](Lock&) { return allocate_pinned(memory, size); });
 }
-
-cudaError_t cudaFreeHost(void* memory) {
-  return call_outside_captures(Call::releases,
-                               [&](Lock& lock) { return release(lock, memory, true); });
-}
+#define FREE_HOST cudaFreeHost
 #else
 hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
   return call_outside_captures(Call::makes, [&](Lock&) -> int {
     // Without this flag, a host that waits in a loop may read stale values. AMD's runtime allows
     // that, but here it would be a bug.
-    if (flags != 0 && (flags & hipHostMallocCoherent) == 0) return vendor::invalid_value;
+    if (flags != 0 && (flags & hipHostMallocCoherent) == 0) return invalid_value;
     return allocate_pinned(memory, size);
   });
 }
+#define FREE_HOST hipHostFree
+#endif
 
-hipError_t hipHostFree(void* memory) {
+vendor::Error FREE_HOST(void* memory) {
   return call_outside_captures(Call::releases,
                                [&](Lock& lock) { return release(lock, memory, true); });
 }
-#endif
 
 vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int flags) {
   return call_outside_captures(Call::makes, [&](Lock&) -> int {
-    if (memory == nullptr || size == 0) return vendor::invalid_value;
+    if (memory == nullptr || size == 0) return invalid_value;
     const bool read_only = is_for_reading(flags);
-    if (read_only && !settings().read_only_registrations) return vendor::not_supported;
-    if (!read_only && !can_all_be_written(memory, size)) return vendor::invalid_value;
+    if (read_only && !settings().read_only_registrations) return not_supported;
+    if (!read_only && !can_all_be_written(memory, size)) return invalid_value;
     if (size > settings().memory || state().blocks.used(-1) > settings().memory - size)
-      return vendor::out_of_memory;
-    return state().blocks.add_registered(memory, size) ? vendor::ok
-                                                       : vendor::host_memory_already_registered;
+      return out_of_memory;
+    return state().blocks.add_registered(memory, size) ? ok : host_memory_already_registered;
   });
 }
 
@@ -224,27 +213,26 @@ vendor::Error API(HostUnregister)(void* memory) {
   // Seen on an H200: it waits for all work of the devices, as the frees do.
   return call_outside_captures(Call::releases, [&](Lock& lock) -> int {
     const Block block = state().blocks.of(memory);
-    if (!block.registered || !block.is_start) return vendor::host_memory_not_registered;
+    if (!block.registered || !block.is_start) return host_memory_not_registered;
     wait_and_hold_others(lock, -1);
-    return state().blocks.remove_registered(memory) ? vendor::ok
-                                                    : vendor::host_memory_not_registered;
+    return state().blocks.remove_registered(memory) ? ok : host_memory_not_registered;
   });
 }
 
 // Host and device addresses are equal, as on every device with unified addressing.
 vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigned int) {
   return call([&](Lock&) -> int {
-    if (state().blocks.of(on_host).kind != Memory::pinned) return vendor::invalid_value;
+    if (state().blocks.of(on_host).kind != Memory::pinned) return invalid_value;
     *on_device = on_host;
-    return vendor::ok;
+    return ok;
   });
 }
 
 vendor::Error API(Malloc)(void** memory, std::size_t size) {
   return call_outside_captures(Call::makes, [&](Lock&) -> int {
-    if (memory == nullptr) return vendor::invalid_value;
+    if (memory == nullptr) return invalid_value;
     *memory = size == 0 ? nullptr : state().blocks.allocate_shared(size, this_thread().device);
-    return *memory != nullptr || size == 0 ? vendor::ok : vendor::out_of_memory;
+    return *memory != nullptr || size == 0 ? ok : out_of_memory;
   });
 }
 
@@ -257,7 +245,7 @@ vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) 
   return call_outside_captures(Call::makes, [&](Lock& lock) {
     const int code = allocate(memory, size, Memory::managed, this_thread().device);
     // Seen on an H200: with too little memory, it waits for the device before it says so.
-    if (code == vendor::out_of_memory) engine().wait_for_device(lock, -1);
+    if (code == out_of_memory) engine().wait_for_device(lock, -1);
     return code;
   });
 }
@@ -265,7 +253,7 @@ vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 13000
 cudaError_t cudaMemPrefetchAsync(const void* memory, std::size_t size, cudaMemLocation place,
                                  unsigned int, cudaStream_t stream) {
-  return call([&](Lock&) { return prefetch(memory, size, number_of(place), stream); });
+  return prefetch(__func__, memory, size, number_of(place), stream);
 }
 
 cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise,
@@ -276,7 +264,7 @@ cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise
 #else
 vendor::Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place,
                                     vendor::StreamHandle stream) {
-  return call([&](Lock&) { return prefetch(memory, size, place, stream); });
+  return prefetch(__func__, memory, size, place, stream);
 }
 
 vendor::Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice,
@@ -287,82 +275,78 @@ vendor::Error API(MemAdvise)(const void* memory, std::size_t size, vendor::Memor
 #endif
 
 vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHandle handle) {
-  return call(Call::makes, [&](Lock&) -> int {
-    const StreamPtr stream = state().stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (!settings().pools) return vendor::not_supported;
-    if (const vendor::Code code = refusal(*stream)) return code;
-    if (stream->capturing() && vendor::captures_allocations)
-      return allocate_in_graph(memory, size, *stream);
-    if (breaks_captures()) return vendor::capture_unsupported;
-    if (stream->thread_default) stream->has_allocated = true;
-    return allocate_in_order(memory, size, *stream);
-  });
+  return call(Call::makes, on_stream(handle, [=](Stream& stream) -> int {
+                if (!settings().pools) return not_supported;
+                if (const Code code = refusal(stream)) return code;
+                if (stream.capturing() && vendor::captures_allocations)
+                  return allocate_in_graph(memory, size, stream);
+                if (breaks_captures()) return capture_unsupported;
+                if (stream.thread_default) stream.has_allocated = true;
+                return allocate_in_order(memory, size, stream);
+              }));
 }
 
 vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
-  return call(Call::releases, [&](Lock&) -> int {
-    const StreamPtr stream = state().stream(handle);
-    if (stream == nullptr) return vendor::invalid_handle;
-    if (!settings().pools) return vendor::not_supported;
-    if (memory == nullptr) return vendor::ok;
-    if (const vendor::Code code = refusal(*stream)) return code;
-    if (stream->capturing() && vendor::captures_allocations) return free_in_graph(memory, *stream);
-    if (breaks_captures()) return vendor::capture_unsupported;
-    if (!is_start_of(memory, false)) return vendor::invalid_value;
-    const Block block = state().blocks.of(memory);
-    const OperationPtr operation = make_free(memory);
-    if (!block.of_graph)
-      state().pending_frees.push_back({operation, stream->id, stream->device, block.size, 0});
-    state().blocks.set_kept(memory, false);
-    engine().submit(*stream, operation);
-    return vendor::ok;
-  });
+  return call(
+      Call::releases, on_stream(handle, [=](Stream& stream) -> int {
+        if (!settings().pools) return not_supported;
+        if (memory == nullptr) return ok;
+        if (const Code code = refusal(stream)) return code;
+        if (stream.capturing() && vendor::captures_allocations)
+          return free_in_graph(memory, stream);
+        if (breaks_captures()) return capture_unsupported;
+        if (!is_start_of(memory, false)) return invalid_value;
+        const Block block = state().blocks.of(memory);
+        const OperationPtr operation = make_free(memory);
+        if (!block.of_graph)
+          state().pending_frees.push_back({operation, stream.id, stream.device, block.size, 0});
+        state().blocks.set_kept(memory, false);
+        engine().submit(stream, operation);
+        return ok;
+      }));
 }
 
 // The handle of a pool is the device's number plus one.
 vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
   return call([&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return vendor::invalid_device;
-    if (!settings().pools) return vendor::not_supported;
-    *pool = reinterpret_cast<vendor::MemoryPool>(static_cast<std::uintptr_t>(device) + 1);
-    return vendor::ok;
+    if (device < 0 || device >= settings().devices) return invalid_device;
+    if (!settings().pools) return not_supported;
+    *pool = number_of_device(device);
+    return ok;
   });
 }
 
 vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
                                        void* value) {
-  return call([&](Lock&) -> int {
-    return pool != nullptr && value != nullptr ? vendor::ok : vendor::invalid_value;
-  });
+  return call(
+      [&](Lock&) -> int { return pool != nullptr && value != nullptr ? ok : invalid_value; });
 }
 
 vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
                                        void* value) {
   return call([&](Lock&) -> int {
-    if (pool == nullptr || value == nullptr) return vendor::invalid_value;
-    const auto device = static_cast<int>(reinterpret_cast<std::uintptr_t>(pool) - 1);
+    if (pool == nullptr || value == nullptr) return invalid_value;
+    const auto device = static_cast<int>(Number{pool}.value) - 1;
     *static_cast<std::uint64_t*>(value) = state().blocks.used(device);
-    return vendor::ok;
+    return ok;
   });
 }
 
 vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
   return call([&](Lock&) -> int {
-    if (pool == nullptr) return vendor::invalid_value;
+    if (pool == nullptr) return invalid_value;
     // seen on an H100, driver 580, CUDA 13.0
-    return breaks_captures() ? vendor::capture_unsupported : vendor::ok;
+    return breaks_captures() ? capture_unsupported : ok;
   });
 }
 
 vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
                                     std::size_t count) {
   return call([&](Lock&) -> int {
-    if (pool == nullptr || access == nullptr || count != 1) return vendor::invalid_value;
-    if (breaks_captures()) return vendor::capture_unsupported;
-    return access->location.id >= 0 && access->location.id < settings().devices
-               ? vendor::ok
-               : vendor::invalid_device;
+    if (pool == nullptr || access == nullptr || count != 1) return invalid_value;
+    if (breaks_captures()) return capture_unsupported;
+    return access->location.id >= 0 && access->location.id < settings().devices ? ok
+                                                                                : invalid_device;
   });
 }
 
@@ -376,14 +360,14 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
                        : block.kind == Memory::managed ? cudaMemoryTypeManaged
                                                        : cudaMemoryTypeUnregistered;
     attributes->device = block.device;
-    return vendor::ok;
+    return ok;
   });
 }
 #else
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer) {
   return call([&](Lock&) {
     const Block block = state().blocks.of(pointer);
-    if (block.kind == Memory::pageable || block.kind == Memory::freed) return vendor::invalid_value;
+    if (block.kind == Memory::pageable || block.kind == Memory::freed) return invalid_value;
     *attributes = {};
 #if HIP_VERSION >= 60000000
     attributes->type = block.kind == Memory::pinned ? hipMemoryTypeHost : hipMemoryTypeDevice;
@@ -392,7 +376,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
 #endif
     attributes->isManaged = block.kind == Memory::managed ? 1 : 0;
     attributes->device = block.device;
-    return vendor::ok;
+    return ok;
   });
 }
 #endif

@@ -24,7 +24,7 @@ const std::byte* bytes(const void* pointer) { return static_cast<const std::byte
 
 // A handle has 20 bits of kind, 20 bits of index, and a generation in the remaining bits.
 template <class Object>
-std::uintptr_t Handles<Object>::add(std::shared_ptr<Object> object) {
+Number Handles<Object>::add(std::shared_ptr<Object> object) {
   if (free_.empty()) {
     free_.push_back(newest_.size());
     newest_.push_back(base_ | newest_.size() << 20U);
@@ -44,20 +44,22 @@ bool Handles<Object>::was_live(std::uintptr_t handle) const {
 }
 
 template <class Object>
-std::shared_ptr<Object> Handles<Object>::find(std::uintptr_t handle, Misuse& misuse) const {
-  const auto found = live_.find(handle);
+std::shared_ptr<Object> Handles<Object>::find(Number handle) const {
+  const auto found = live_.find(handle.value);
   if (found != live_.end()) return found->second;
-  ++(was_live(handle) ? misuse.use_after_destroy : misuse.unknown_handle);
+  Misuse& misuse = state().misuse;
+  ++(was_live(handle.value) ? misuse.use_after_destroy : misuse.unknown_handle);
   return nullptr;
 }
 
 template <class Object>
-bool Handles<Object>::remove(std::uintptr_t handle, Misuse& misuse) {
-  if (live_.erase(handle) == 0) {
-    ++(was_live(handle) ? misuse.double_destroy : misuse.unknown_handle);
+bool Handles<Object>::remove(Number handle) {
+  if (live_.erase(handle.value) == 0) {
+    Misuse& misuse = state().misuse;
+    ++(was_live(handle.value) ? misuse.double_destroy : misuse.unknown_handle);
     return false;
   }
-  free_.push_back(handle >> 20U & 0xFFFFFU);
+  free_.push_back(handle.value >> 20U & 0xFFFFFU);
   return true;
 }
 
@@ -316,11 +318,7 @@ StreamPtr State::stream(vendor::StreamHandle handle) {
     found->thread_default = is_per_thread(handle);
     return found;
   }
-  return streams.find(reinterpret_cast<std::uintptr_t>(handle), misuse);
-}
-
-std::shared_ptr<Event> State::event(vendor::EventHandle handle) {
-  return events.find(reinterpret_cast<std::uintptr_t>(handle), misuse);
+  return streams.find(handle);
 }
 
 }  // namespace standin

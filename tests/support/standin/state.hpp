@@ -38,14 +38,15 @@ template <class Object>
 class Handles {
  public:
   explicit Handles(std::uintptr_t base) : base_{base} {}
-  std::uintptr_t add(std::shared_ptr<Object> object);
-  [[nodiscard]] std::shared_ptr<Object> find(std::uintptr_t handle, Misuse& misuse) const;
-  bool remove(std::uintptr_t handle, Misuse& misuse);
-  [[nodiscard]] std::size_t live() const { return live_.size(); }
-  [[nodiscard]] std::size_t made() const { return made_; }
+  Number add(std::shared_ptr<Object> object);
+  /// Both count misuse.
+  std::shared_ptr<Object> find(Number handle) const;
+  bool remove(Number handle);
+  std::size_t live() const { return live_.size(); }
+  std::size_t made() const { return made_; }
 
  private:
-  [[nodiscard]] bool was_live(std::uintptr_t handle) const;
+  bool was_live(std::uintptr_t handle) const;
 
   std::uintptr_t base_;
   std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> live_;
@@ -74,7 +75,7 @@ struct Event {
   std::uint64_t number = 0;               // of `record` there
 
   /// The number of the last record, if that is another process's. Else 0.
-  [[nodiscard]] std::uint64_t foreign_number() const {
+  std::uint64_t foreign_number() const {
     const std::uint64_t last = shared == nullptr ? 0 : shared->last();
     return last == number ? 0 : last;
   }
@@ -97,7 +98,7 @@ struct Block {
   bool opened = false;    // another process has made it
   bool is_start = false;  // in the answer of Blocks::of(): the pointer is where the block begins
 
-  [[nodiscard]] bool in_use() const { return !of_graph || uses > 0; }
+  bool in_use() const { return !of_graph || uses > 0; }
 };
 
 /// Addresses of blocks are never reused, and a freed block is inaccessible. So every access through
@@ -123,15 +124,15 @@ class Blocks {
   void orphan(void* pointer);
   bool add_registered(void* pointer, std::size_t size);  // false: overlaps a block
   bool remove_registered(void* pointer);
-  [[nodiscard]] Block of(const void* pointer) const;
+  Block of(const void* pointer) const;
   /// Whether all the bytes are in one live block, or in pageable memory.
-  [[nodiscard]] bool holds(const void* pointer, std::size_t size) const;
-  [[nodiscard]] std::size_t used(int device) const;  // of pinned memory if `device` is -1
-  [[nodiscard]] std::size_t live(Memory kind) const;
+  bool holds(const void* pointer, std::size_t size) const;
+  std::size_t used(int device) const;  // of pinned memory if `device` is -1
+  std::size_t live(Memory kind) const;
 
  private:
-  [[nodiscard]] bool inside(const void* pointer) const;
-  [[nodiscard]] bool has_room(std::size_t size, Memory kind, int device, std::size_t counted) const;
+  bool inside(const void* pointer) const;
+  bool has_room(std::size_t size, Memory kind, int device, std::size_t counted) const;
   std::byte* take_addresses(std::size_t size, bool may_have_neighbour = false);
   bool begin(std::byte* block, const Block& as);
   void end(std::byte* block, const Block& as);
@@ -172,9 +173,11 @@ struct State {
   /// Finds the stream of a handle; the null stream and the per-thread default stream are those of
   /// the current device. Null if the handle is not live.
   StreamPtr stream(vendor::StreamHandle handle);
-  std::shared_ptr<Event> event(vendor::EventHandle handle);
 };
 State& state();
+
+/// The handle of what each device has one of.
+inline Number number_of_device(int device) { return static_cast<std::uintptr_t>(device) + 1; }
 
 /// The capture of a blocking stream that a call on `stream` would break, because `stream` is the
 /// legacy default stream and would have to order with it; null if there is none.
@@ -186,16 +189,16 @@ inline CapturePtr captured_beside(const Stream& stream) {
 }
 
 /// Breaks the capture, and returns the code that the call returns.
-inline vendor::Code break_capture(Capture& capture, vendor::Code code) {
+inline Code break_capture(Capture& capture, Code code) {
   capture.broken = true;
   return code;
 }
 
 /// What a call that would enqueue work on the stream returns instead; `ok` if it may go on.
-inline vendor::Code refusal(const Stream& stream) {
+inline Code refusal(const Stream& stream) {
   if (const CapturePtr capture = captured_beside(stream))
-    return break_capture(*capture, vendor::capture_implicit);
-  return stream.capturing() && stream.capture->broken ? vendor::capture_invalidated : vendor::ok;
+    return break_capture(*capture, capture_implicit);
+  return stream.capturing() && stream.capture->broken ? capture_invalidated : ok;
 }
 
 /// The state of a thread.
@@ -208,11 +211,7 @@ struct ThreadState {
 };
 ThreadState& this_thread();
 
-inline bool is_per_thread(vendor::StreamHandle handle) {
-  return reinterpret_cast<std::uintptr_t>(handle) == 2;
-}
-inline bool is_legacy(vendor::StreamHandle handle) {
-  return reinterpret_cast<std::uintptr_t>(handle) < 2;
-}
+inline bool is_per_thread(vendor::StreamHandle handle) { return Number{handle}.value == 2; }
+inline bool is_legacy(vendor::StreamHandle handle) { return Number{handle}.value < 2; }
 
 }  // namespace standin

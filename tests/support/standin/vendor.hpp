@@ -32,6 +32,7 @@ using MemoryAccess = API(MemAccessDesc);
 using MemoryAdvice = API(MemoryAdvise);
 
 #ifdef STANDIN_CUDA
+inline constexpr int version = CUDART_VERSION;
 inline constexpr const char* priorities = "0,-5";
 inline constexpr bool success_clears_last_error = false;
 inline constexpr bool not_ready_is_last_error = false;  // seen on an H200, driver 580, CUDA 13.0
@@ -45,6 +46,7 @@ inline constexpr bool flags_break_capture = true;
 using Attribute = cudaDeviceAttr;
 using MemoryPoolAttribute = cudaMemPoolAttr;
 #else
+inline constexpr int version = HIP_VERSION;
 inline constexpr const char* priorities = "1,-1";
 // Before HIP 7 every call set the last error, successful calls too.
 inline constexpr bool success_clears_last_error = HIP_VERSION < 70000000;
@@ -59,6 +61,10 @@ inline constexpr bool flags_break_capture = false;
 using Attribute = hipDeviceAttribute_t;
 using MemoryPoolAttribute = hipMemPoolAttr;
 #endif
+
+}  // namespace standin::vendor
+
+namespace standin {
 
 // Both vendors use the same numbers.
 enum Code : int {
@@ -91,4 +97,4 @@ enum Code : int {
   graph_update_failure = 910,
 };
 
-}  // namespace standin::vendor
+}  // namespace standin

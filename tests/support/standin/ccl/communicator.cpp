@@ -134,9 +134,9 @@ struct Communicator::Part {
   std::size_t done = 0;
   Header found{};
 
-  [[nodiscard]] bool is_done() const { return done == sizeof header + header.bytes; }
+  bool is_done() const { return done == sizeof header + header.bytes; }
   /// The next bytes, of which at most `most` can go.
-  [[nodiscard]] std::byte* next(std::size_t& most) {
+  std::byte* next(std::size_t& most) {
     auto* const head = reinterpret_cast<std::byte*>(sends ? &header : &found);
     const std::size_t end = done < sizeof header ? sizeof header : sizeof header + header.bytes;
     most = std::min(most, end - done);

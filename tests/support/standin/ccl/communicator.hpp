@@ -61,13 +61,13 @@ class Communicator {
   /// Lets every operation end without its result.
   void abort() { aborted_ = true; }
   void fail(ncclResult_t error) { error_ = error; }
-  [[nodiscard]] ncclResult_t error() const { return error_; }
+  ncclResult_t error() const { return error_; }
   /// No operation may begin any more. Waits until none runs, and, if `of_all`, until all ranks have
   /// come so far.
   void finish(bool of_all);
 
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int size() const { return size_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
   /// How many groups with an operation of all ranks were enqueued.
   std::atomic<std::uint64_t> collectives{0};
 
@@ -79,7 +79,7 @@ class Communicator {
   void run_collective(const Call& call, std::uint64_t number);
   void reduce(const Call& call, std::uint64_t number);
   void move(std::vector<Part>& parts);
-  [[nodiscard]] bool is_gone(int rank) const;
+  bool is_gone(int rank) const;
 
   int file_;
   Page* page_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 namespace sweep {
 using namespace runnel;
@@ -57,9 +58,7 @@ const char* text_of_ccl(int code) {
 }
 ///@}
 
-[[nodiscard]] bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
+bool ends_with(std::string_view text, std::string_view end) { return text.ends_with(end); }
 
 }  // namespace
 
@@ -286,110 +285,92 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       violation("%s: succeeded although the library returned %d", what, fault_.code);
     return;
   }
-  const std::string_view call = now.fault_call;
-  const auto is_one_of = [&](const auto& names) {
-    return std::any_of(std::begin(names), std::end(names),
-                       [&](const char* each) { return ends_with(call, each); });
+  const std::string_view call = now.fault_call, during = what;
+  const auto is_in = [&](const char* text) { return during.find(text) != during.npos; };
+  const bool overlaps = during.find("overlap") == 0, updates = is_in("update(");
+  // The device has no pools, so that calls may free memory after waiting for it.
+  const char* const pools = std::getenv("STANDIN_POOLS");
+  const bool frees = pools != nullptr && *pools == '0';
+  struct Excuse {
+    bool applies;
+    std::vector<const char*> calls;  // the ends of their names
   };
-  const bool is_query = ends_with(call, "Query");
-  // The pinned pool looks for blocks that streams no longer use. It skips a block that it cannot
-  // query, and takes another one.
-  const std::string_view during = what;
-  const bool looks_around = during.find("PinnedBuffer") != during.npos ||
-                            during == "PinnedPool::trim" || during == "fill, 12 bytes" ||
-                            during.find("overlap, ") != during.npos;
-  const bool is_look =
-      looks_around && (ends_with(call, "EventQuery") || ends_with(call, "GetDevice") ||
-                       ends_with(call, "EventRecord") || ends_with(call, "EventCreateWithFlags") ||
-                       ends_with(call, "StreamIsCapturing"));
-  const bool overlaps = during.find("overlap") == 0;
-  const bool frees = frees_after_wait_;
-  // overlap() retries, with less memory if its sizes are open. Without memory pools an allocation
-  // waits for frees that are under way, and is tried again.
-  const bool is_full =
-      fault_.code == 2 && (ends_with(call, "HostAlloc") || ends_with(call, "HostMalloc") ||
-                           (overlaps && ends_with(call, "MallocAsync")) ||
-                           ((overlaps || frees) && ends_with(call, "Malloc")));
-  // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
-  // Without memory pools a thread of the library frees memory after its streams' events. Without
-  // an event, another thread waits for the devices.
-  constexpr const char* marks[] = {"EventCreateWithFlags", "EventRecord", "StreamIsCapturing",
-                                   "DeviceSynchronize"};
-  const bool waits_again =
-      (during == "overlap, the function fails" &&
-       (ends_with(call, "StreamSynchronize") || ends_with(call, "StreamIsCapturing"))) ||
-      (frees && is_one_of(marks));
-  // The thread that gives memory back asks whether streams are idle. A stream that it cannot ask
-  // counts as idle.
-  const bool asks_for_idle = now.fault_elsewhere && (ends_with(call, "StreamQuery") ||
-                                                     ends_with(call, "StreamIsCapturing"));
-  // update() drops the graph's old work, which may be under way: it is destroyed on another stream,
-  // or after a wait for the device.
-  constexpr const char* drops[] = {
-      "StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
-      "StreamWaitEvent",          "LaunchHostFunc",    "StreamAddCallback",    "StreamQuery"};
-  const bool is_drop = during == "update" && is_one_of(drops);
-  // AMD's launches are marked by an event. Without it, the next launch waits for more, or for the
-  // device.
-  const bool is_mark = during.find("launch") == 0 &&
-                       (ends_with(call, "EventCreateWithFlags") || ends_with(call, "EventRecord") ||
-                        ends_with(call, "StreamWaitEvent"));
-  // AMD's captures are prepared for their end (backends/hip/captures.hpp), which is tried again.
-  constexpr const char* ends[] = {"GraphGetNodes", "GraphNodeGetDependentNodes"};
-  const bool is_end = (during == "capture" || during == "update") && is_one_of(ends);
-  const bool is_first_use = during == "per_thread_default" &&
-                            ends_with(call, "StreamGetPriority");  // called for its side effect
-  // The service thread queries and records again, and frees in another way.
-  constexpr const char* served[] = {"EventQuery", "EventCreateWithFlags", "EventRecord",
-                                    "StreamIsCapturing", "StreamCreateWithPriority"};
-  const bool watches =
-      (watches_ && ends_with(call, "EventQuery")) || (now.fault_elsewhere && is_one_of(served));
-  // The function's own exception goes before what becomes of the start.
-  const bool throws_itself = during == "chain that throws";
-  // The stream between the two devices is destroyed all the same.
-  const bool is_between =
-      during == "wait_event from another device" && ends_with(call, "GetDevice");
-  // Pinned memory of a few MiB that cannot be registered is allocated. Read-only pages that cannot
-  // be registered are registered for reading.
-  const bool is_allocated = during != "HostRegistration" && ends_with(call, "HostRegister");
-  // Threads that look after communicators query again, and free memory. An operation whose end
-  // could not be recorded is waited for in another way.
-  const bool looks_after = communicates_ && (ends_with(call, "EventQuery") || is_one_of(drops));
-  // At the end such a thread may still be in its call, while this thread trims.
-  const bool ends_later =
-      communicates_ && ends_with(during, "::trim") && ends_with(call, "GetDevice");
-  // The end of the scenario's abort, which looks for the streams' errors.
-  const bool ends_abort = during == "abort" && ends_with(call, "StreamSynchronize");
-  // Without an answer the trace has a gap.
-  constexpr const char* times[] = {
-      "StreamQuery",       "EventCreateWithFlags", "EventRecord",
-      "EventSynchronize",  "EventQuery",           "ElapsedTime",
-      "StreamIsCapturing", "GetCaptureInfo_v2",    "StreamCreateWithPriority"};
-  const bool is_trace = traces_ && is_one_of(times);
-  // Functions that are looked up in the driver. The runtime's are called instead.
-  constexpr const char* twins[] = {
-      "cuStreamQuery",         "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
-      "cuLaunchHostFunc",      "cuEventRecord",       "cuEventQuery",      "cuEventSynchronize",
-      "cuMemAllocAsync",       "cuMemFreeAsync",      "cuMemcpyAsync",     "cuMemsetD8Async",
-      "cuPointerGetAttributes"};
-  const bool is_twin = std::find(std::begin(twins), std::end(twins), call) != std::end(twins);
-  // Before HIP 5.5 this question comes before an allocation, which overlap() tries again, and
-  // before a free, which goes on.
-  const bool asks_first = ends_with(call, "StreamGetCaptureInfo_v2");
+  const Excuse excuses[] = {
+      // The pinned pool looks for blocks that streams no longer use. It skips a block that it
+      // cannot query, and takes another one.
+      {is_in("PinnedBuffer") || is_in("PinnedPool::trim") || is_in("fill, 12 bytes") ||
+           is_in("overlap, "),
+       {"EventQuery", "GetDevice", "EventRecord", "EventCreateWithFlags", "StreamIsCapturing"}},
+      // Out of memory: retried after freeing what is kept for reuse. overlap() retries, with less
+      // memory if its sizes are open. Without memory pools an allocation waits for frees that are
+      // under way, and is tried again.
+      {fault_.code == 2, {"HostAlloc", "HostMalloc"}},
+      {fault_.code == 2 && overlaps, {"MallocAsync"}},
+      {fault_.code == 2 && (overlaps || frees), {"Malloc"}},
+      // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
+      {is_in("overlap, the function fails"), {"StreamSynchronize", "StreamIsCapturing"}},
+      // Without memory pools a thread of the library frees memory after its streams' events.
+      // Without an event, another thread waits for the devices.
+      {frees, {"EventCreateWithFlags", "EventRecord", "StreamIsCapturing", "DeviceSynchronize"}},
+      // update() drops the graph's old work, which may be under way: it is destroyed on another
+      // stream, or after a wait for the device. Threads that look after communicators free memory
+      // in the same ways; an operation whose end could not be recorded is waited for in another
+      // way.
+      {updates || communicates_,
+       {"StreamCreateWithPriority", "StreamIsCapturing", "EventCreateWithFlags", "EventRecord",
+        "StreamWaitEvent", "LaunchHostFunc", "StreamAddCallback", "StreamQuery"}},
+      // AMD's launches are marked by an event. Without it, the next launch waits for more, or for
+      // the device.
+      {is_in("->launch("), {"EventCreateWithFlags", "EventRecord", "StreamWaitEvent"}},
+      // AMD's captures are prepared for their end (backends/hip/captures.hpp), which is tried
+      // again.
+      {updates || is_in("capture("), {"GraphGetNodes", "GraphNodeGetDependentNodes"}},
+      {is_in("thread_default"), {"StreamGetPriority"}},  // called for its side effect
+      // The service thread queries and records again, and frees in another way. A stream that it
+      // cannot ask counts as idle.
+      {now.fault_elsewhere,
+       {"StreamQuery", "StreamIsCapturing", "EventQuery", "EventCreateWithFlags", "EventRecord",
+        "StreamCreateWithPriority"}},
+      {watches_ || communicates_, {"EventQuery"}},
+      // The function's own exception goes before what becomes of the start.
+      {is_in("chain that throws"), {""}},
+      // The stream between the two devices is destroyed all the same.
+      {is_in("wait_event from another device"), {"GetDevice"}},
+      // Pinned memory of a few MiB that cannot be registered is allocated. Read-only pages that
+      // cannot be registered are registered for reading.
+      {during != "HostRegistration", {"HostRegister"}},
+      // At the end a communicator's thread may still be in its call, while this thread trims.
+      {communicates_ && is_in("::trim"), {"GetDevice"}},
+      // The end of the scenario's abort, which looks for the streams' errors.
+      {during == "abort", {"StreamSynchronize"}},
+      // Without an answer the trace has a gap.
+      {traces_,
+       {"StreamQuery", "EventCreateWithFlags", "EventRecord", "EventSynchronize", "EventQuery",
+        "ElapsedTime", "StreamIsCapturing", "GetCaptureInfo_v2", "StreamCreateWithPriority"}},
+      // Functions that are looked up in the driver. The runtime's are called instead.
+      {call.find("cu") == 0 && call.find("cuda") != 0,
+       {"cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
+        "cuLaunchHostFunc", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
+        "cuMemAllocAsync", "cuMemFreeAsync", "cuMemcpyAsync", "cuMemsetD8Async",
+        "cuPointerGetAttributes", "CtxGetCurrent"}},
+      // "Not ready" is a valid answer.
+      {fault_.code == 600, {"Query"}},
+      // Before HIP 5.5 the first question comes before an allocation, which overlap() tries again,
+      // and before a free, which goes on. The others restore the device and the capture mode, and
+      // end a capture, which is tried again, and count the devices again, to find the reason for
+      // zero.
+      {true,
+       {"StreamGetCaptureInfo_v2", "SetDevice", "CaptureMode", "EndCapture", "GetDeviceCount"}},
+      {call.find("PrimaryCtx") != call.npos, {""}},  // the runtime is asked instead
+      {now.fault_in_release, {""}},                  // the owner has given up the object
+      {fault_.code == 201, {""}},  // "no context": the driver's functions are called again
+  };
   const bool harmless =
-      asks_for_idle || watches || is_allocated || looks_after || ends_later || ends_abort ||
-      is_trace || asks_first || is_drop || is_mark || is_end || is_first_use || waits_again ||
-      is_look || throws_itself || is_between || is_twin ||
-      // out of memory: retried after freeing what is kept for reuse
-      is_full || ends_with(call, "SetDevice")  // restoring the device, which is tried again
-      || ends_with(call, "CaptureMode")        // likewise
-      || ends_with(call, "EndCapture")         // likewise
-      || ends_with(call, "GetDeviceCount")     // counted again, to find the reason for zero
-      || ends_with(call, "CtxGetCurrent")      // the runtime is asked instead
-      || call.find("PrimaryCtx") != call.npos  // likewise
-      || now.fault_in_release                  // the owner has given up the object
-      || (is_query && fault_.code == 600)      // "not ready" is a valid answer
-      || fault_.code == 201;  // "no context": the driver's functions are called again
+      std::any_of(std::begin(excuses), std::end(excuses), [&](const Excuse& excuse) {
+        return excuse.applies &&
+               std::any_of(excuse.calls.begin(), excuse.calls.end(),
+                           [&](const char* each) { return ends_with(call, each); });
+      });
   if (!harmless) violation("%s: succeeded although the runtime returned %d", what, fault_.code);
   if (now.last_error != 0) violation("%s: last error %d left behind", what, now.last_error);
 }

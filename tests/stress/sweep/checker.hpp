@@ -51,7 +51,7 @@ class Callable {
     if (destroyed_) std::abort();
     if (ran_ != nullptr) ++*ran_;
   }
-  [[nodiscard]] static std::atomic<int>& alive() noexcept {
+  static std::atomic<int>& alive() noexcept {
     static std::atomic<int> count{0};
     return count;
   }
@@ -95,13 +95,13 @@ class Checker {
   }
   /// Whether the runtime still works, so that data and order can be checked. False once the context
   /// is lost.
-  [[nodiscard]] bool sound() const { return !view().sticky; }
+  bool sound() const { return !view().sticky; }
   /// Whether the last exception said that the device is lost.
-  [[nodiscard]] bool told_lost() const { return told_lost_; }
+  bool told_lost() const { return told_lost_; }
   /// Whether the fault has occurred.
-  [[nodiscard]] bool faulted() const { return view().faulted; }
+  bool faulted() const { return view().faulted; }
   /// How many calls have thrown.
-  [[nodiscard]] int thrown() const { return thrown_; }
+  int thrown() const { return thrown_; }
   /// Allows that `count` default streams, which are never destroyed, keep an event.
   void keeps_events(std::size_t count) { kept_events_ = count; }
   /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream
@@ -113,9 +113,6 @@ class Checker {
   /// Allows that `count` callables that a graph keeps are never destroyed if the runtime is lost:
   /// it can then never be known that its launches are complete.
   void keeps_objects(int count) { kept_objects_ = count; }
-  /// The device has no pools, so that calls may free memory after waiting for it. Such a wait,
-  /// which cannot throw, is tried twice.
-  void frees_after_wait() { frees_after_wait_ = true; }
   /// Operations enqueue several functions from now on. If the device is lost in between, those that
   /// its streams have taken are discarded with the streams.
   void enqueues_several() { enqueues_several_ = true; }
@@ -140,7 +137,7 @@ class Checker {
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover()
   /// was called.
   void finish();
-  [[nodiscard]] int report(const char* scenario) const;
+  int report(const char* scenario) const;
 
  private:
   struct Fault {
@@ -154,23 +151,23 @@ class Checker {
     int last_error;
     int capture_mode;
   };
-  [[nodiscard]] StandinView view() const;
-  [[nodiscard]] Snapshot snapshot() const;
+  StandinView view() const;
+  Snapshot snapshot() const;
   void compare(const char* what, const Snapshot& before, const StandinView& then);
   void thrown(const char* what, const runnel::Error& error);
   void thrown_by_ccl(const char* what, const runnel::Error& error);
   void thrown_without_memory(const char* what, const std::bad_alloc& error);
   /// After a call has thrown. True if the call is to be repeated.
-  [[nodiscard]] bool goes_on(const char* what, const Snapshot& before, const StandinView& then,
-                             long calls_before);
+  bool goes_on(const char* what, const Snapshot& before, const StandinView& then,
+               long calls_before);
   void watch_blocks(const char* what);
   void check_device_memory();
   void absorbed(const char* what, const StandinView& now);
-  [[nodiscard]] StandinCclView ccl_view() const;
+  StandinCclView ccl_view() const;
   void check_communicators();
   /// How many communicators may stay: without an answer, or without a thread, the library cannot
   /// destroy them.
-  [[nodiscard]] std::size_t kept_communicators() const;
+  std::size_t kept_communicators() const;
 
   void (*inspect_)(StandinView*);
   void (*inspect_ccl_)(StandinCclView*);
@@ -180,7 +177,6 @@ class Checker {
   std::size_t kept_streams_ = 0;
   std::size_t kept_blocks_ = 0;
   int kept_objects_ = 0;
-  bool frees_after_wait_ = false;
   bool enqueues_several_ = false;
   bool watches_ = false;
   bool traces_ = false;
@@ -201,6 +197,13 @@ class Checker {
   bool blocks_always_grew_ = true;
   std::size_t first_blocks_ = 0, blocks_ = 0;  // after the first failure, and after the last
 };
+
+/// Attempts a call, which is its own name. Requires: the Checker is called `c`.
+#define ATTEMPT(...) c.attempt(#__VA_ARGS__, [&] { static_cast<void>(__VA_ARGS__); })
+/// Declares an optional object, and attempts to make it from the arguments.
+#define MAKE(type, name, ...) \
+  std::optional<type> name;   \
+  c.make(#type, name __VA_OPT__(, ) __VA_ARGS__)
 
 template <class F>
 bool Checker::is_done(const char* what, F&& f) {

@@ -29,7 +29,7 @@ constexpr std::size_t few = 1000;
 // two pieces of what goes through pinned memory
 constexpr std::size_t many = (std::size_t{5} << 20) / sizeof(int);
 
-[[nodiscard]] bool is_broken(const Communicator& communicator) {
+bool is_broken(const Communicator& communicator) {
   try {
     communicator.check();
     return false;
@@ -40,7 +40,7 @@ constexpr std::size_t many = (std::size_t{5} << 20) / sizeof(int);
 
 /// False if the question fails.
 template <class F>
-[[nodiscard]] bool ask(F f) {
+bool ask(F f) {
   try {
     return f();
   } catch (const Error&) {
@@ -72,7 +72,7 @@ struct Member {
     }
   }
   /// Whether the first stream says so. @throws any other error
-  [[nodiscard]] bool tells(errc code) const {
+  bool tells(errc code) const {
     try {
       a->synchronize();
       return false;
@@ -84,7 +84,7 @@ struct Member {
   void has(Checker& c, int value) {
     const bool had_faulted = c.faulted();
     const int thrown = c.thrown();
-    c.attempt("copy", [&] { copy(*a, *result, x->span().subspan(x->size() - 64, 64)); });
+    ATTEMPT(copy(*a, *result, x->span().subspan(x->size() - 64, 64)));
     c.synchronize(*a);
     if (c.thrown() != thrown) forget_errors();
     // an operation may have failed, and so have no result
@@ -231,7 +231,7 @@ void ccl_captured(Checker& c) {
     one.all->all_reduce(*one.a, *one.x);
   };
   one.attempt("capture", [&] { graph = capture(*one.a, work); });
-  c.attempt("launch", [&] { graph->launch(*one.a); });
+  ATTEMPT(graph->launch(*one.a));
   // The library does not watch operations of a graph, so that the program has to look for their
   // errors.
   static_cast<void>(
@@ -293,7 +293,7 @@ class Pair {
     }
   }
   /// Or there is none.
-  [[nodiscard]] bool is_any_broken() const {
+  bool is_any_broken() const {
     return std::any_of(members.begin(), members.end(),
                        [](const Member& each) { return !each.all || is_broken(*each.all); });
   }

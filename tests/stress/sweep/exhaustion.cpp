@@ -30,7 +30,7 @@ struct Code {
     std::uintptr_t begin = 0, end = 0;
   };
   std::array<Range, 2> files{};
-  [[nodiscard]] bool contains(const void* address) const noexcept {
+  bool contains(const void* address) const noexcept {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     return std::any_of(files.begin(), files.end(),
                        [&](Range each) { return each.begin <= at && at < each.end; });
@@ -72,7 +72,7 @@ int note_file(dl_phdr_info* info, std::size_t, void*) {
 
 /// The place in the library that made the call which returns to `caller`; null if another file made
 /// it. A call through the C++ library belongs to the file that called the C++ library.
-[[nodiscard]] const void* place_in_library(const void* caller) noexcept {
+const void* place_in_library(const void* caller) noexcept {
   if (library.contains(caller)) return caller;
   if (program.contains(caller) || runtime.contains(caller)) return nullptr;
   std::array<void*, 32> frames{};
@@ -96,7 +96,7 @@ void note_place(const void* place) noexcept {
 }
 
 /// Counts a call that the library makes at `place`. True if it has to fail.
-[[nodiscard]] bool must_fail(What kind, std::atomic<long>& count, const void* place) noexcept {
+bool must_fail(What kind, std::atomic<long>& count, const void* place) noexcept {
   const long number = count.fetch_add(1) + 1;
   if (kind != what) return false;
   const long planned = planned_call.load();

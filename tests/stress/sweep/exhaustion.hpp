@@ -23,15 +23,15 @@ struct View {
 /// Begins to count. Call this first in main().
 void begin();
 /// Whether a fault is planned.
-[[nodiscard]] bool is_planned() noexcept;
-[[nodiscard]] View view() noexcept;
+bool is_planned() noexcept;
+View view() noexcept;
 /// Ends a lasting fault.
 void recover() noexcept;
 /// Plans one more fault, of the call that is `distance` calls of the planned kind away; 1 is the
 /// next one.
 void plan_again(long distance) noexcept;
 /// How many calls of the planned kind were made.
-[[nodiscard]] long calls() noexcept;
+long calls() noexcept;
 
 /// While this lives, calls on the calling thread are not counted, and do not fail: the checks use
 /// the library, too.

@@ -27,7 +27,7 @@ struct Mine : std::runtime_error {
 }  // namespace
 
 void senders(Checker& c) {
-  c.attempt("current_stream", [] { return current_stream(); });
+  ATTEMPT(current_stream());
   std::optional<Stream> a, b;
   c.make("Stream", a);
   c.make("Stream", b);
@@ -44,20 +44,16 @@ void senders(Checker& c) {
                     then([alive = Callable{}](int x) { return x + 1; }));
   });
   sends(21);
-  c.attempt("when_all", [&] {
-    got = sync_wait(when_all(schedule(scheduler(*a)) | then([] { return 1; }),
-                             schedule(scheduler(*b)) | then([] { return 2; })) |
-                    then([alive = Callable{}](int x, int y) { return 10 * x + y; }));
-  });
+  ATTEMPT(got = sync_wait(when_all(schedule(scheduler(*a)) | then([] { return 1; }),
+                                   schedule(scheduler(*b)) | then([] { return 2; })) |
+                          then([alive = Callable{}](int x, int y) { return 10 * x + y; })));
   sends(12);
   std::vector<int> squares(4);
-  c.attempt("bulk and enqueue", [&] {
-    got = sync_wait(schedule(scheduler(*a)) |
-                    enqueue([&](StreamRef stream) { stream.wait_stream(*b); }) |
-                    stdexec::bulk(stdexec::par, 4,
-                                  [&](int i) { squares[static_cast<std::size_t>(i)] = i * i; }) |
-                    then([&] { return squares[3]; }));
-  });
+  ATTEMPT(got = sync_wait(
+              schedule(scheduler(*a)) | enqueue([&](StreamRef stream) { stream.wait_stream(*b); }) |
+              stdexec::bulk(stdexec::par, 4,
+                            [&](int i) { squares[static_cast<std::size_t>(i)] = i * i; }) |
+              then([&] { return squares[3]; })));
   sends(9);
 
   bool is_thrown = false;

@@ -29,13 +29,13 @@ Page* page = nullptr;
 
 constexpr int failed_status = 3;
 
-[[nodiscard]] std::string describe(int status) {
+std::string describe(int status) {
   if (WIFSIGNALED(status)) return std::string{"signal: "} + strsignal(WTERMSIG(status));
   if (WEXITSTATUS(status) == failed_status) return page->why;
   return "the process ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-[[nodiscard]] Page* make_page() {
+Page* make_page() {
   void* const memory =
       mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc{};
@@ -43,7 +43,7 @@ constexpr int failed_status = 3;
 }
 
 /// Waits for the child's end. Kills it if the number has not changed for `patience`.
-[[nodiscard]] std::string watch(pid_t child, std::chrono::seconds patience) {
+std::string watch(pid_t child, std::chrono::seconds patience) {
   using Clock = std::chrono::steady_clock;
   std::uint64_t seen = page->number;
   for (auto since = Clock::now();;) {

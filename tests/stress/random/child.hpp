@@ -22,8 +22,7 @@ struct Ended {
 
 /// Runs the programs first, first + 1, ... before `end` in a child process, as many as it can. If a
 /// program takes longer than `patience`, the child is killed.
-[[nodiscard]] Ended run_in_child(std::uint64_t first, std::uint64_t end,
-                                 std::chrono::seconds patience,
-                                 const std::function<void(std::uint64_t number)>& run);
+Ended run_in_child(std::uint64_t first, std::uint64_t end, std::chrono::seconds patience,
+                   const std::function<void(std::uint64_t number)>& run);
 
 }  // namespace random_programs

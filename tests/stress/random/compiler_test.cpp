@@ -51,8 +51,8 @@ class Writer {
     copy.bytes = size;
     return copy;
   }
-  [[nodiscard]] const Program& program() const { return program_; }
-  [[nodiscard]] Calls calls() const { return lower(program_, {}); }
+  const Program& program() const { return program_; }
+  Calls calls() const { return lower(program_, {}); }
 
  private:
   Program program_;

@@ -38,10 +38,8 @@ class Generator {
   }
 
  private:
-  [[nodiscard]] int device() {
-    return static_cast<int>(random_.below(static_cast<unsigned>(limits_.devices)));
-  }
-  [[nodiscard]] int pick(std::size_t count) { return static_cast<int>(random_.below(count)); }
+  int device() { return static_cast<int>(random_.below(static_cast<unsigned>(limits_.devices))); }
+  int pick(std::size_t count) { return static_cast<int>(random_.below(count)); }
 
   void choose_streams() {
     program_.streams = {{StreamKind::device_default, 0, -1}, {StreamKind::thread_default, 0, -1}};
@@ -65,7 +63,7 @@ class Generator {
   }
 
   /// The sizes on which the route of a copy depends lie on both sides of 32 KiB and of 256 KiB.
-  [[nodiscard]] std::size_t choose_size() {
+  std::size_t choose_size() {
     // Of six buffers, four in slots and the two of scratch_device, each fits into 16 MiB.
     if (limits_.staged) return 2048 * kibibyte + random_.below(640 * kibibyte);
     const unsigned what = random_.below(100);
@@ -90,7 +88,7 @@ class Generator {
       program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
   }
 
-  [[nodiscard]] Verb choose_verb() {
+  Verb choose_verb() {
     struct Weight {
       Verb verb;
       unsigned weight;
@@ -198,7 +196,7 @@ class Generator {
   void choose_kind(int& buffer, BufferKind wanted) {
     const auto count = static_cast<int>(program_.buffers.size());
     for (int i = 0, at = pick(program_.buffers.size()); i < count; ++i, at = (at + 1) % count)
-      if (program_.buffers[static_cast<std::size_t>(at)].kind == wanted) buffer = at;
+      if (nth(program_.buffers, at).kind == wanted) buffer = at;
   }
   void choose_rows(Operation& o, std::size_t size) {
     o.height = 1 + random_.below(8);

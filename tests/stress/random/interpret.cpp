@@ -70,22 +70,14 @@ class Interpreter {
   void run_thread(const Operations& operations);
   void run_operations(const Lowered* const* first, const Lowered* const* last);
   void execute(const Step& step);
-  bool execute_order(const Step& step);
-  bool execute_object(const Step& step);
-  bool execute_work(const Step& step);
   void quiesce();
   void check_runs() const;
 
-  [[nodiscard]] StreamRef stream(int number);
-  [[nodiscard]] Device device_of(int number) const {
-    return Device{program_.streams[static_cast<std::size_t>(number)].device};
-  }
-  [[nodiscard]] BufferObject& buffer(int number) {
-    return buffers_[static_cast<std::size_t>(number)];
-  }
-  [[nodiscard]] BufferKind kind(int number) const {
-    return program_.buffers[static_cast<std::size_t>(number)].kind;
-  }
+  StreamRef stream(int number);
+  Device device_of(int number) const { return Device{nth(program_.streams, number).device}; }
+  BufferObject& buffer(int number) { return nth(buffers_, number); }
+  unsigned char* place_of(const Step& step) { return buffer(step.buffer).data() + step.at; }
+  BufferKind kind(int number) const { return nth(program_.buffers, number).kind; }
   void restore(int number);
 
   template <class Waitable>
@@ -111,7 +103,7 @@ class Interpreter {
   void refuse(const Step& step);
   void starve(const Step& step);
   void fork_child();
-  [[nodiscard]] static int child();
+  static int child();
 
   const Program& program_;
   const Calls& calls_;
@@ -135,8 +127,7 @@ void Interpreter::run() {
   std::fill(values_->begin(), values_->end(), 0);
   for (std::size_t i = 0; i < streams_.size(); ++i) make_stream(static_cast<int>(i));
   std::vector<Operations> by_thread(static_cast<std::size_t>(program_.threads));
-  for (const Lowered& each : calls_.operations)
-    by_thread[static_cast<std::size_t>(each.thread)].push_back(&each);
+  for (const Lowered& each : calls_.operations) nth(by_thread, each.thread).push_back(&each);
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < by_thread.size(); ++i)
     threads.emplace_back([this, &by_thread, i] { run_thread(by_thread[i]); });
@@ -176,7 +167,7 @@ void Interpreter::check_runs() const {
           step.call == Call::busy_function || step.call == Call::gate ||
           step.call == Call::plain_function || step.call == Call::completion ||
           (step.call == Call::starve && step.buffer < 0);
-      const std::atomic<int>& ran = shared_->ran[static_cast<std::size_t>(each.place)];
+      const std::atomic<int>& ran = nth(shared_->ran, each.place);
       // Nothing waits for the functions of on_complete().
       if (is_function && !test_support::eventually(step.call == Call::completion ? 20s : 0s,
                                                    [&] { return ran == 1; }))
@@ -205,7 +196,7 @@ void Interpreter::run_thread(const Operations& operations) {
 void Interpreter::run_operations(const Lowered* const* first, const Lowered* const* last) {
   for (; first != last; ++first) {
     const Lowered& operation = **first;
-    for (const int other : operation.after) submitted_[static_cast<std::size_t>(other)].wait(false);
+    for (const int other : operation.after) nth(submitted_, other).wait(false);
     try {
       for (const Step& step : operation.steps) execute(step);
     } catch (const std::exception& error) {
@@ -214,8 +205,8 @@ void Interpreter::run_operations(const Lowered* const* first, const Lowered* con
       fail("operation " + std::to_string(operation.place) +
            " delivered the exception of operation " + std::to_string(thrown.place));
     }
-    submitted_[static_cast<std::size_t>(operation.place)] = true;
-    submitted_[static_cast<std::size_t>(operation.place)].notify_all();
+    nth(submitted_, operation.place) = true;
+    nth(submitted_, operation.place).notify_all();
   }
 }
 
@@ -223,86 +214,60 @@ void Interpreter::execute(const Step& step) {
   if (step.buffer >= 0 && step.call != Call::wait_function) restore(step.buffer);
   if (step.source >= 0) restore(step.source);
   if (step.third >= 0) restore(step.third);
-  if (!execute_order(step) && !execute_object(step) && !execute_work(step))
-    fail("a call is not known to the interpreter");
-}
-
-bool Interpreter::execute_order(const Step& step) {
-  const auto mark = [&]() -> std::optional<Event>& {
-    return marks_[static_cast<std::size_t>(step.mark)];
-  };
+  const auto mark = [&]() -> std::optional<Event>& { return nth(marks_, step.mark); };
   switch (step.call) {
     case Call::wait_stream:
-      stream(step.stream).wait_stream(stream(step.other_stream));
-      return true;
+      return stream(step.stream).wait_stream(stream(step.other_stream));
     case Call::wait_value:
-      wait_for_value(step);
-      return true;
+      return wait_for_value(step);
     case Call::wait_recorded:
-      stream(step.stream).wait_event(stream(step.other_stream).record_event());
-      return true;
+      return stream(step.stream).wait_event(stream(step.other_stream).record_event());
     case Call::record_event:
       events_->with(step.event, [&](auto& event) { stream(step.stream).record_event(event); });
-      return true;
+      return;
     case Call::wait_event:
       events_->with(step.event, [&](auto& event) { stream(step.stream).wait_event(event); });
-      return true;
+      return;
     case Call::leave_mark:
       mark().emplace(stream(step.stream));
-      return true;
+      return;
     case Call::wait_mark:
-      stream(step.stream).wait_event(*mark());
-      return true;
+      return stream(step.stream).wait_event(*mark());
     case Call::synchronize:
-      wait_for(stream(step.stream), step);
-      return true;
+      return wait_for(stream(step.stream), step);
     case Call::synchronize_event:
       events_->with(step.event, [&](auto& event) { wait_for(event, step); });
-      return true;
+      return;
     case Call::synchronize_mark:
-      wait_for(*mark(), step);
-      return true;
+      return wait_for(*mark(), step);
     case Call::synchronize_device:
-      Device{step.device}.synchronize();
-      return true;
+      return Device{step.device}.synchronize();
     case Call::open_gate:
-      shared_->opened[static_cast<std::size_t>(step.mark)] = true;
-      shared_->opened[static_cast<std::size_t>(step.mark)].notify_all();
-      return true;
+      nth(shared_->opened, step.mark) = true;
+      nth(shared_->opened, step.mark).notify_all();
+      return;
     case Call::query:
-      query(step);
-      return true;
+      return query(step);
     case Call::show_handle:
-      static_cast<void>(stream(step.stream).native());
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool Interpreter::execute_object(const Step& step) {
-  switch (step.call) {
+      return static_cast<void>(stream(step.stream).native());
     case Call::make_stream:
-      make_stream(step.stream);
-      return true;
+      return make_stream(step.stream);
     case Call::make_buffer:
-      make_buffer(step);
-      return true;
+      return make_buffer(step);
     case Call::drop_buffer:
-      buffer(step.buffer).drop();
-      return true;
+      return buffer(step.buffer).drop();
     case Call::move_event:
       events_->with(step.event, [](auto& event) {
         auto moved = std::move(event);
         event = std::move(moved);
       });
-      return true;
+      return;
     case Call::drop_event:
       events_->with(step.event, [&](auto& event) {
         event = std::remove_reference_t<decltype(event)>{
             EventOptions{.external = step.event >= first_external}};
       });
-      return true;
+      return;
     case Call::record_stream:
       if (step.form == 1)
         record_stream(stream(step.stream), buffer(step.buffer).data());
@@ -310,50 +275,34 @@ bool Interpreter::execute_object(const Step& step) {
         buffer(step.buffer).device->record_stream(stream(step.stream));
       else
         buffer(step.buffer).pinned->record_stream(stream(step.stream));
-      return true;
+      return;
     case Call::resize_buffer:
       for (const std::size_t size : {step.bytes + 4096, step.bytes})
         buffer(step.buffer).device->resize(size);
-      return true;
+      return;
     case Call::set_stream:
-      buffer(step.buffer).device->set_stream(stream(step.stream));
-      return true;
+      return buffer(step.buffer).device->set_stream(stream(step.stream));
     case Call::trim:
-      step.form == 0 ? PinnedPool::trim() : Staging::trim();
-      return true;
+      return step.form == 0 ? PinnedPool::trim() : Staging::trim();
     case Call::fork_child:
       fork_child();
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool Interpreter::execute_work(const Step& step) {
-  switch (step.call) {
+      return;
     case Call::copy:
-      copy(step);
-      return true;
+      return copy(step);
     case Call::copy_2d:
-      copy_rows(step);
-      return true;
+      return copy_rows(step);
     case Call::row:
-      row(step);
-      return true;
+      return row(step);
     case Call::list:
-      list(step);
-      return true;
+      return list(step);
     case Call::fill:
-      fill(step);
-      return true;
+      return fill(step);
     case Call::fill_2d:
-      runnel::fill_2d(stream(step.stream), buffer(step.buffer).data() + step.at, step.pitch,
-                      static_cast<unsigned char>(step.value), step.bytes, step.height);
-      return true;
+      return runnel::fill_2d(stream(step.stream), place_of(step), step.pitch,
+                             static_cast<unsigned char>(step.value), step.bytes, step.height);
     case Call::scratch_pinned:
     case Call::scratch_device:
-      scratch(step);
-      return true;
+      return scratch(step);
     case Call::read_function:
     case Call::write_function:
     case Call::throw_function:
@@ -362,44 +311,35 @@ bool Interpreter::execute_work(const Step& step) {
     case Call::gate:
     case Call::plain_function:
     case Call::completion:
-      launch(step);
-      return true;
+      return launch(step);
     case Call::write_host:
-      RaceChecker::host_writes(buffer(step.buffer).data() + step.at, step.bytes);
-      write_pattern(buffer(step.buffer).data() + step.at, step.bytes, step.value);
-      return true;
+      RaceChecker::host_writes(place_of(step), step.bytes);
+      write_pattern(place_of(step), step.bytes, step.value);
+      return;
     case Call::compare:
-      RaceChecker::host_reads(buffer(step.buffer).data() + step.at, step.bytes);
-      compare(buffer(step.buffer).data() + step.at, step, "the thread");
-      return true;
+      RaceChecker::host_reads(place_of(step), step.bytes);
+      compare(place_of(step), step, "the thread");
+      return;
     case Call::compare_copied:
-      compare_copied(step);
-      return true;
+      return compare_copied(step);
     case Call::elapsed:
-      elapsed(step);
-      return true;
+      return elapsed(step);
     case Call::overlap:
-      overlap_buffers(step);
-      return true;
+      return overlap_buffers(step);
     case Call::graph:
-      graph(step);
-      return true;
+      return graph(step);
     case Call::refuse:
-      refuse(step);
-      return true;
+      return refuse(step);
     case Call::starve:
-      starve(step);
-      return true;
-    default:
-      return false;
+      return starve(step);
   }
 }
 
 // ---- streams and waits
 
 StreamRef Interpreter::stream(int number) {
-  StreamObject& object = streams_[static_cast<std::size_t>(number)];
-  const StreamKind what = program_.streams[static_cast<std::size_t>(number)].kind;
+  StreamObject& object = nth(streams_, number);
+  const StreamKind what = nth(program_.streams, number).kind;
   if (what == StreamKind::device_default) return device_of(number).default_stream();
   if (what == StreamKind::thread_default) return StreamRef::per_thread_default(device_of(number));
   if (what == StreamKind::leased) return *object.lease;
@@ -407,8 +347,8 @@ StreamRef Interpreter::stream(int number) {
 }
 
 void Interpreter::make_stream(int number) {
-  StreamObject& object = streams_[static_cast<std::size_t>(number)];
-  const StreamSlot& slot = program_.streams[static_cast<std::size_t>(number)];
+  StreamObject& object = nth(streams_, number);
+  const StreamSlot& slot = nth(program_.streams, number);
   const Device device{slot.device};
   object = {};
   if (slot.kind == StreamKind::own || slot.kind == StreamKind::blocking)
@@ -625,15 +565,15 @@ void Interpreter::fill(const Step& step) {
     case 12:
       return fill_elements<Wide>(step);
     default:
-      fill_bytes(stream(step.stream), buffer(step.buffer).data() + step.at,
-                 static_cast<unsigned char>(step.value), step.bytes);
+      fill_bytes(stream(step.stream), place_of(step), static_cast<unsigned char>(step.value),
+                 step.bytes);
   }
 }
 
 /// The copy's source is dropped while the copy is under way.
 void Interpreter::scratch(const Step& step) {
   const StreamRef on = stream(step.stream);
-  unsigned char* const target = buffer(step.buffer).data() + step.at;
+  unsigned char* const target = place_of(step);
   if (step.call == Call::scratch_pinned) {
     PinnedBuffer<unsigned char> source(step.bytes);
     write_pattern(source.data(), step.bytes, step.value);
@@ -662,7 +602,7 @@ void Interpreter::launch(const Step& step) {
     });
   };
   unsigned char* const bytes = step.call == Call::read_function || step.call == Call::write_function
-                                   ? buffer(step.buffer).data() + step.at
+                                   ? place_of(step)
                                    : nullptr;
   switch (step.call) {
     case Call::read_function:
@@ -692,7 +632,7 @@ void Interpreter::launch(const Step& step) {
         if (!outcome.is_ok())
           fail("the completion of operation " + std::to_string(at) +
                " was told an error: " + outcome.code().message());
-        if (step.function >= 0 && shared->ran[static_cast<std::size_t>(step.function)] == 0)
+        if (step.function >= 0 && nth(shared->ran, step.function) == 0)
           fail("the completion of operation " + std::to_string(at) +
                " came before a host function");
         ++shared->ran[at];
@@ -704,7 +644,7 @@ void Interpreter::launch(const Step& step) {
 
 void Interpreter::compare_copied(const Step& step) {
   std::vector<unsigned char> found(step.bytes);
-  copy_bytes(stream(step.stream), found.data(), buffer(step.buffer).data() + step.at, step.bytes);
+  copy_bytes(stream(step.stream), found.data(), place_of(step), step.bytes);
   Step wait = step;
   wait.form = 0;
   wait_for(stream(step.stream), wait);
@@ -713,8 +653,8 @@ void Interpreter::compare_copied(const Step& step) {
 
 void Interpreter::elapsed(const Step& step) {
   TimedEvent start{stream(step.stream)}, stop;
-  fill_bytes(stream(step.stream), buffer(step.buffer).data() + step.at,
-             static_cast<unsigned char>(step.value), step.bytes);
+  fill_bytes(stream(step.stream), place_of(step), static_cast<unsigned char>(step.value),
+             step.bytes);
   stop.record(stream(step.stream));
   stop.synchronize();
   if (stop - start < std::chrono::nanoseconds{0}) fail("a fill took a negative time");
@@ -733,8 +673,8 @@ struct GraphOf {
   Graph graph{};
   int launched = 0;
 
-  [[nodiscard]] bool has(GraphPart part) const { return (step.parts & part) != 0; }
-  [[nodiscard]] std::size_t half() const { return step.bytes / 2; }
+  bool has(GraphPart part) const { return (step.parts & part) != 0; }
+  std::size_t half() const { return step.bytes / 2; }
   void submit();
   void make();
   void launch(StreamRef on) {
@@ -790,7 +730,7 @@ void Interpreter::graph(const Step& step) {
   const StreamRef on = stream(step.stream);
   GraphOf made{.step = step,
                .events = *events_,
-               .target = buffer(step.buffer).data() + step.at,
+               .target = place_of(step),
                .source = buffer(step.source).data() + step.source_at,
                .main = Stream{on.device()},
                .side = Stream{on.device()}};
@@ -808,7 +748,7 @@ void Interpreter::overlap_buffers(const Step& step) {
   BufferObject& to = buffer(step.buffer);
   BufferObject& from = buffer(step.source);
   OverlapOptions options;
-  options.chunk = program_.buffers[static_cast<std::size_t>(step.buffer)].size / 3 + 1;
+  options.chunk = nth(program_.buffers, step.buffer).size / 3 + 1;
   options.in_flight = 1 + step.form % 3;
   options.strategy =
       step.form % 2 == 0 ? OverlapStrategy::automatic : OverlapStrategy::copy_compute_copy;
@@ -816,7 +756,7 @@ void Interpreter::overlap_buffers(const Step& step) {
                           DeviceSpan<unsigned char> out) {
     copy_bytes(on, out.data(), in.data(), in.size());
   };
-  const std::size_t size = program_.buffers[static_cast<std::size_t>(step.buffer)].size;
+  const std::size_t size = nth(program_.buffers, step.buffer).size;
   const std::span<unsigned char> host_in{from.data(), size}, host_out{to.data(), size};
   if (from.device)
     to.device ? runnel::overlap(*from.device, *to.device, options, compute)

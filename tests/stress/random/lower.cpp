@@ -16,9 +16,17 @@
 namespace random_programs {
 namespace {
 
-[[nodiscard]] bool is_host(BufferKind kind) {
+bool is_host(BufferKind kind) {
   return kind == BufferKind::pageable || kind == BufferKind::pinned ||
          kind == BufferKind::registered;
+}
+
+/// Whether some of the copies go there, and some back.
+template <class Copies>
+std::pair<bool, bool> directions_of(const Copies& copies) {
+  const auto back =
+      std::count_if(copies.begin(), copies.end(), [](auto& each) { return each.back; });
+  return {back < std::ssize(copies), back > 0};
 }
 
 class Lowering {
@@ -54,23 +62,22 @@ class Lowering {
   void finish();
 
   // Streams.
-  [[nodiscard]] const StreamSlot& slot(int stream) const {
-    return program_.streams[static_cast<std::size_t>(stream)];
-  }
+  const StreamSlot& slot(int stream) const { return nth(program_.streams, stream); }
+  int stream_count() const { return static_cast<int>(program_.streams.size()); }
   int new_line(int stream, int thread);
-  [[nodiscard]] int line_of(int stream);
+  int line_of(int stream);
   void touch_line(int line);
   void touch(int& last_operation);
   void join(int other_place);
-  [[nodiscard]] bool is_reachable(int line) const {
+  bool is_reachable(int line) const {
     return !lines_[line].gone && (lines_[line].thread < 0 || lines_[line].thread == runner_);
   }
 
   // Order.
-  [[nodiscard]] Places& known() { return known_[static_cast<std::size_t>(runner_)]; }
+  Places& known() { return nth(known_, runner_); }
   void order(int stream, const Places& required);
   void add_wait(int stream, int line, int missing);
-  [[nodiscard]] std::optional<int> event_that_covers(int place);
+  std::optional<int> event_that_covers(int place);
   void record(int event, int stream);
   void reset_event(int event);
   void bind_event(int event, int device);
@@ -92,29 +99,35 @@ class Lowering {
   void commit(int stream);
 
   // Memory.
-  [[nodiscard]] BufferState& buffer(int number) {
-    return buffers_[static_cast<std::size_t>(number)];
-  }
-  [[nodiscard]] const BufferSlot& buffer_slot(int number) const {
-    return program_.buffers[static_cast<std::size_t>(number)];
-  }
+  BufferState& buffer(int number) { return nth(buffers_, number); }
+  const BufferSlot& buffer_slot(int number) const { return nth(program_.buffers, number); }
   void touch_buffer(int number) { touch(buffer(number).last_operation); }
   void note(int number, std::size_t begin, std::size_t end, bool writes) {
     if (begin < end) buffer(number).accesses.push_back({place_, begin, end, writes});
   }
   void note_use_on(int stream, int number);
-  [[nodiscard]] bool can_use(const Operation& o, int number, std::size_t end) {
+  bool can_use(const Operation& o, int number, std::size_t end) {
     return buffer(number).alive && end <= buffer_slot(number).size && end >= o.bytes;
   }
+  /// Whether the operation can use both buffers, up to these ends. Then it does.
+  bool take_pair(const Operation& o, std::size_t end, std::size_t source_end) {
+    if (!can_use(o, o.buffer, end) || !can_use(o, o.source, source_end) || o.buffer == o.source)
+      return false;
+    touch_buffer(o.buffer);
+    touch_buffer(o.source);
+    return true;
+  }
+  unsigned char* bytes_at(int number, std::size_t at) { return buffer(number).bytes.data() + at; }
   void resize_buffer(const Operation& o);
   void set_stream(const Operation& o);
   void open_gates_before_free(const BufferState& state);
-  [[nodiscard]] bool drop(int number);
-  [[nodiscard]] std::optional<int> stream_on(int device, int wanted) const;
+  bool drop(int number);
+  std::optional<int> stream_on(int device, int wanted) const;
 
   // Operations.
   void renew_buffer(const Operation& o);
-  void commit_copy(const Operation& o);
+  void commit_write(const Operation& o, std::size_t end);
+  void commit_copy(const Operation& o, std::size_t end, std::size_t source_end);
   void copy(const Operation& o);
   void copy_2d(const Operation& o);
   void row(const Operation& o);
@@ -136,7 +149,7 @@ class Lowering {
   void starve(const Operation& o);
   void query(const Operation& o);
 
-  [[nodiscard]] Step make(Call call, int stream = -1) const {
+  Step make(Call call, int stream = -1) const {
     Step step;
     step.call = call;
     step.stream = stream;
@@ -164,7 +177,7 @@ class Lowering {
     step.mark = place_;
     emit(step);
   }
-  [[nodiscard]] bool is_single() const { return program_.threads == 1; }
+  bool is_single() const { return program_.threads == 1; }
 
   const Program& program_;
   const Machine& machine_;
@@ -214,7 +227,7 @@ Calls Lowering::lower() {
   leave_visit();
   finish();
   for (Lowered& each : calls_.operations) {
-    auto& marks = after_steps_[static_cast<std::size_t>(each.place)];
+    auto& marks = nth(after_steps_, each.place);
     each.steps.insert(each.steps.end(), marks.begin(), marks.end());
   }
   return std::move(calls_);
@@ -249,7 +262,7 @@ void Lowering::begin(const Operation& o, int place) {
   enter_visit(o);
   place_ = place;
   random_ = Random{o.choice};
-  thread_of_[static_cast<std::size_t>(place)] = o.thread;
+  nth(thread_of_, place) = o.thread;
   current_ = Lowered{};
   current_.place = place;
   current_.thread = o.thread;
@@ -269,7 +282,7 @@ void Lowering::end() {
       if (number >= 0 && buffer(number).last_operation != place_)
         throw std::logic_error{"operation " + std::to_string(place_) + " names buffer " +
                                std::to_string(number) + ", which other threads may use"};
-  known_after_[static_cast<std::size_t>(place_)] = known();
+  nth(known_after_, place_) = known();
   calls_.operations.push_back(std::move(current_));
 }
 
@@ -374,8 +387,7 @@ void Lowering::finish() {
   };
   next(Verb::synchronize);
   std::vector<int> last(static_cast<std::size_t>(program_.threads), -1);
-  for (const Lowered& each : calls_.operations)
-    last[static_cast<std::size_t>(each.thread)] = each.place;
+  for (const Lowered& each : calls_.operations) nth(last, each.thread) = each.place;
   for (const int other : last)
     if (other >= 0) join(other);
   end();
@@ -391,7 +403,7 @@ void Lowering::finish() {
   }
   next(Verb::synchronize);
   open_gates(closed_);
-  for (int stream = 0; stream < static_cast<int>(program_.streams.size()); ++stream)
+  for (int stream = 0; stream < stream_count(); ++stream)
     if (lines_[line_of(stream)].exception >= 0) synchronize(stream);
   end();
 }
@@ -400,8 +412,7 @@ void Lowering::finish() {
 
 int Lowering::new_line(int stream, int thread) {
   const StreamSlot& kind = slot(stream);
-  if (kind.kind == StreamKind::borrowed)
-    return lines_of_slots_[static_cast<std::size_t>(kind.owner)];
+  if (kind.kind == StreamKind::borrowed) return nth(lines_of_slots_, kind.owner);
   if (kind.kind == StreamKind::thread_default && thread < 0) return -1;
   if (kind.kind == StreamKind::device_default)
     for (int line = 0; line < lines_.count(); ++line)
@@ -417,8 +428,7 @@ int Lowering::new_line(int stream, int thread) {
 }
 
 int Lowering::line_of(int stream) {
-  if (slot(stream).kind != StreamKind::thread_default)
-    return lines_of_slots_[static_cast<std::size_t>(stream)];
+  if (slot(stream).kind != StreamKind::thread_default) return nth(lines_of_slots_, stream);
   const auto [found, fresh] = thread_lines_.try_emplace({runner_, slot(stream).device}, -1);
   if (fresh) found->second = new_line(stream, runner_);
   return found->second;
@@ -441,7 +451,7 @@ void Lowering::touch(int& last_operation) {
 /// Only then is the order known.
 void Lowering::touch_line(int line) {
   touch(lines_[line].last_operation);
-  if (lines_[line].blocking) touch(legacy_last_[static_cast<std::size_t>(lines_[line].device)]);
+  if (lines_[line].blocking) touch(nth(legacy_last_, lines_[line].device));
 }
 
 // ---- order
@@ -465,14 +475,13 @@ void Lowering::open_gates(const Places& gates) {
 
 std::optional<int> Lowering::event_that_covers(int place) {
   for (int event = 0; event < event_slots; ++event)
-    if (events_[static_cast<std::size_t>(event)].covers[static_cast<std::size_t>(place)])
-      return event;
+    if (nth(nth(events_, event).covers, place)) return event;
   return std::nullopt;
 }
 
 /// An event that a graph uses cannot be recorded on another device.
 void Lowering::record(int event, int stream) {
-  EventState& state = events_[static_cast<std::size_t>(event)];
+  EventState& state = nth(events_, event);
   touch(state.last_operation);
   const int line = line_of(stream), device = slot(stream).device;
   if (state.in_graph && state.device != device) reset_event(event);
@@ -483,27 +492,26 @@ void Lowering::record(int event, int stream) {
 }
 
 void Lowering::reset_event(int event) {
-  EventState& state = events_[static_cast<std::size_t>(event)];
+  EventState& state = nth(events_, event);
   emit(Call::drop_event).event = event;
   state = {.covers = {}, .held = {}, .last_operation = state.last_operation};
 }
 
 /// The event becomes a node of a graph of the device.
 void Lowering::bind_event(int event, int device) {
-  EventState& state = events_[static_cast<std::size_t>(event)];
+  EventState& state = nth(events_, event);
   if (state.device < 0) state.device = device;
   state.in_graph = true;
 }
 
 void Lowering::wait_by_mark(int stream, int line, int place) {
-  auto& marks = after_steps_[static_cast<std::size_t>(place)];
+  auto& marks = nth(after_steps_, place);
   if (marks.empty()) {
-    marks.push_back(make(Call::leave_mark, lines_[line_of_[static_cast<std::size_t>(place)]].slot));
+    marks.push_back(make(Call::leave_mark, lines_[nth(line_of_, place)].slot));
     marks.back().mark = place;
   }
   emit(Call::wait_mark, stream).mark = place;
-  wait_for(line, {work_after_[static_cast<std::size_t>(place)],
-                  held_after_[static_cast<std::size_t>(place)]});
+  wait_for(line, {nth(work_after_, place), nth(held_after_, place)});
 }
 
 void Lowering::order(int stream, const Places& required) {
@@ -517,10 +525,10 @@ void Lowering::order(int stream, const Places& required) {
 }
 
 void Lowering::add_wait(int stream, int line, int missing) {
-  const int from = line_of_[static_cast<std::size_t>(missing)];
+  const int from = nth(line_of_, missing);
   const unsigned means = random_.below(13);
   if (const std::optional<int> event = event_that_covers(missing); event && means < 6) {
-    EventState& state = events_[static_cast<std::size_t>(*event)];
+    EventState& state = nth(events_, *event);
     touch(state.last_operation);
     emit(Call::wait_event, stream).event = *event;
     wait_for(line, state);
@@ -555,7 +563,7 @@ void Lowering::host_wait(const Places& required) {
 }
 
 void Lowering::add_host_wait(int missing) {
-  const int from = line_of_[static_cast<std::size_t>(missing)];
+  const int from = nth(line_of_, missing);
   const unsigned means = random_.below(8);
   if (means == 0 && is_single()) {
     Step step = make(Call::synchronize_device);
@@ -567,7 +575,7 @@ void Lowering::add_host_wait(int missing) {
     return;
   }
   if (is_reachable(from) && means < 6) return synchronize(lines_[from].slot);
-  auto& marks = after_steps_[static_cast<std::size_t>(missing)];
+  auto& marks = nth(after_steps_, missing);
   if (marks.empty()) {
     marks.push_back(make(Call::leave_mark, lines_[from].slot));
     marks.back().mark = missing;
@@ -575,8 +583,7 @@ void Lowering::add_host_wait(int missing) {
   Step step = make(Call::synchronize_mark);
   step.mark = missing;
   step.form = random_.below(3);
-  synchronize_covered(work_after_[static_cast<std::size_t>(missing)],
-                      held_after_[static_cast<std::size_t>(missing)], step);
+  synchronize_covered(nth(work_after_, missing), nth(held_after_, missing), step);
 }
 
 void Lowering::synchronize_covered(const Places& covered, const Places& held, Step step) {
@@ -613,13 +620,13 @@ void Lowering::synchronize(int stream) {
 void Lowering::commit(int stream) {
   const int line = line_of(stream);
   Places after = lines_.before(line) | known();
-  after.set(static_cast<std::size_t>(place_));
+  nth(after, place_) = true;
   lines_[line].tail = after;
   lines_[line].work = after;
-  work_after_[static_cast<std::size_t>(place_)] = after;
-  lines_[line].held.set(static_cast<std::size_t>(place_));
-  held_after_[static_cast<std::size_t>(place_)] = lines_.held(line);
-  line_of_[static_cast<std::size_t>(place_)] = line;
+  nth(work_after_, place_) = after;
+  nth(lines_[line].held, place_) = true;
+  nth(held_after_, place_) = lines_.held(line);
+  nth(line_of_, place_) = line;
 }
 
 // ---- memory
@@ -690,7 +697,7 @@ bool Lowering::drop(int number) {
   if (kind == BufferKind::device) {
     Places unknown;
     for (const Access& access : state.accesses) {
-      const int line = line_of_[static_cast<std::size_t>(access.place)];
+      const int line = nth(line_of_, access.place);
       if (line >= 0 && line != state.home &&
           std::find(state.recorded.begin(), state.recorded.end(), line) == state.recorded.end())
         unknown.set(static_cast<std::size_t>(access.place));
@@ -716,7 +723,7 @@ bool Lowering::drop(int number) {
 /// A stream of the device, the wanted one if that is.
 std::optional<int> Lowering::stream_on(int device, int wanted) const {
   if (slot(wanted).device == device) return wanted;
-  for (int stream = 0; stream < static_cast<int>(program_.streams.size()); ++stream)
+  for (int stream = 0; stream < stream_count(); ++stream)
     if (slot(stream).device == device) return stream;
   return std::nullopt;
 }
@@ -756,21 +763,24 @@ void Lowering::renew_buffer(const Operation& o) {
 
 // ---- operations
 
-/// After the calls of a flat copy were emitted.
-void Lowering::commit_copy(const Operation& o) {
+/// After the calls of an operation that writes were emitted.
+void Lowering::commit_write(const Operation& o, std::size_t end) {
   commit(o.stream);
-  note(o.buffer, o.at, o.at + o.bytes, true);
-  note(o.source, o.source_at, o.source_at + o.bytes, false);
+  note(o.buffer, o.at, end, true);
+  note_use_on(o.stream, o.buffer);
+}
+
+/// The same of a copy.
+void Lowering::commit_copy(const Operation& o, std::size_t end, std::size_t source_end) {
+  commit(o.stream);
+  note(o.buffer, o.at, end, true);
+  note(o.source, o.source_at, source_end, false);
   note_use_on(o.stream, o.buffer);
   note_use_on(o.stream, o.source);
 }
 
 void Lowering::copy(const Operation& o) {
-  if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes) ||
-      o.buffer == o.source)
-    return;
-  touch_buffer(o.buffer);
-  touch_buffer(o.source);
+  if (!take_pair(o, o.at + o.bytes, o.source_at + o.bytes)) return;
   if (o.bytes == 0) {
     touch_line(line_of(o.stream));  // another thread must not replace the stream meanwhile
     return emit_access(make(Call::copy, o.stream), o);
@@ -786,12 +796,10 @@ void Lowering::copy(const Operation& o) {
   step.source_is_free =
       is_host(buffer_slot(o.source).kind) &&
       (from.conflicts(o.source_at, o.source_at + o.bytes, true) & ~known()).none();
-  std::copy_n(from.bytes.begin() + static_cast<long>(o.source_at), o.bytes,
-              buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
-  if (is_host(buffer_slot(o.buffer).kind))
-    step.digest = digest(buffer(o.buffer).bytes.data() + o.at, o.bytes);
+  std::memcpy(bytes_at(o.buffer, o.at), bytes_at(o.source, o.source_at), o.bytes);
+  if (is_host(buffer_slot(o.buffer).kind)) step.digest = digest(bytes_at(o.buffer, o.at), o.bytes);
   emit_access(step, o);
-  commit_copy(o);
+  commit_copy(o, o.at + o.bytes, o.source_at + o.bytes);
 }
 
 /// Copies of pageable memory cannot be captured everywhere. The library does not see that a graph
@@ -799,11 +807,8 @@ void Lowering::copy(const Operation& o) {
 void Lowering::graph(const Operation& o) {
   const BufferKind to = buffer_slot(o.buffer).kind, from = buffer_slot(o.source).kind;
   if (to == BufferKind::pageable || from == BufferKind::pageable || o.bytes == 0 ||
-      o.buffer == o.source)
+      !take_pair(o, o.at + o.bytes, o.source_at + o.bytes))
     return;
-  if (!can_use(o, o.buffer, o.at + o.bytes) || !can_use(o, o.source, o.source_at + o.bytes)) return;
-  touch_buffer(o.buffer);
-  touch_buffer(o.source);
   open_gates_if_calls_may_wait();
   Step step = make(Call::graph, o.stream);
   step.form = random_.below(24);
@@ -811,8 +816,8 @@ void Lowering::graph(const Operation& o) {
   step.event = first_external + o.event % 2;
   const int awaited = 2 * first_external + 1 - step.event, device = slot(o.stream).device,
             line = line_of(o.stream);
-  EventState& recorded_state = events_[static_cast<std::size_t>(step.event)];
-  EventState& awaited_state = events_[static_cast<std::size_t>(awaited)];
+  EventState& recorded_state = nth(events_, step.event);
+  EventState& awaited_state = nth(events_, awaited);
   const Places required = buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) |
                           buffer(o.source).conflicts(o.source_at, o.source_at + o.bytes, false);
   touch(recorded_state.last_operation);
@@ -831,12 +836,11 @@ void Lowering::graph(const Operation& o) {
     if (recorded_state.device >= 0 && recorded_state.device != device) reset_event(step.event);
     bind_event(step.event, device);
   }
-  std::copy_n(buffer(o.source).bytes.begin() + static_cast<long>(o.source_at), o.bytes,
-              buffer(o.buffer).bytes.begin() + static_cast<long>(o.at));
+  std::memcpy(bytes_at(o.buffer, o.at), bytes_at(o.source, o.source_at), o.bytes);
   emit_access(step, o);
-  commit_copy(o);
+  commit_copy(o, o.at + o.bytes, o.source_at + o.bytes);
   if ((o.parts & records_event) != 0) {
-    recorded_state.covers = work_after_[static_cast<std::size_t>(place_)];
+    recorded_state.covers = nth(work_after_, place_);
     recorded_state.held = lines_.held(line);
   }
   if (to == BufferKind::pinned || from == BufferKind::pinned) synchronize(o.stream);
@@ -845,22 +849,15 @@ void Lowering::graph(const Operation& o) {
 void Lowering::copy_2d(const Operation& o) {
   const std::size_t to_end = (o.height - 1) * o.pitch + o.bytes,
                     from_end = (o.height - 1) * o.source_pitch + o.bytes;
-  if (!can_use(o, o.buffer, to_end) || !can_use(o, o.source, from_end) || o.buffer == o.source)
-    return;
-  touch_buffer(o.buffer);
-  touch_buffer(o.source);
+  if (!take_pair(o, to_end, from_end)) return;
   order(o.stream, buffer(o.buffer).conflicts(0, to_end, true) |
                       buffer(o.source).conflicts(0, from_end, false));
   emit_access(make(Call::copy_2d, o.stream), o);
   current_.steps.back().form = o.height % 2 == 0 ? random_.below(2) : 0;
   for (std::size_t row = 0; row < o.height; ++row)
-    std::copy_n(buffer(o.source).bytes.begin() + static_cast<long>(row * o.source_pitch), o.bytes,
-                buffer(o.buffer).bytes.begin() + static_cast<long>(row * o.pitch));
-  commit(o.stream);
-  note(o.buffer, 0, to_end, true);
-  note(o.source, 0, from_end, false);
-  note_use_on(o.stream, o.buffer);
-  note_use_on(o.stream, o.source);
+    std::memcpy(bytes_at(o.buffer, row * o.pitch), bytes_at(o.source, row * o.source_pitch),
+                o.bytes);
+  commit_copy(o, to_end, from_end);
 }
 
 /// A channel takes a bounded number of calls: a full one holds this thread, and a closed gate would
@@ -898,10 +895,7 @@ void Lowering::row(const Operation& o) {
   touch_buffer(o.buffer);
   touch_buffer(o.source);
   const std::vector<RowCopy> copies = row_copies(o.choice, o.height, size);
-  const bool has_back =
-      std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return each.back; });
-  const bool has_there =
-      std::any_of(copies.begin(), copies.end(), [](const RowCopy& each) { return !each.back; });
+  const auto [has_there, has_back] = directions_of(copies);
   begin_many(o, to.conflicts(0, size, has_there) | from.conflicts(0, size, has_back));
   for (const RowCopy& each : copies) {
     unsigned char* const at = to.bytes.data() + each.at;
@@ -921,10 +915,7 @@ void Lowering::list(const Operation& o) {
   touch_buffer(o.source);
   if (step.third >= 0) touch_buffer(step.third);
   const std::vector<ListedCopy> copies = listed_copies(o.choice, o.height, size);
-  const bool has_back =
-      std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return each.back; });
-  const bool has_there =
-      std::any_of(copies.begin(), copies.end(), [](const ListedCopy& each) { return !each.back; });
+  const auto [has_there, has_back] = directions_of(copies);
   Places required =
       to.conflicts(0, size, has_there) | buffer(o.source).conflicts(0, size, has_back);
   if (step.third >= 0) required |= buffer(step.third).conflicts(0, size, has_back);
@@ -955,16 +946,14 @@ void Lowering::fill(const Operation& o) {
   emit_access(make(flat ? Call::fill : Call::fill_2d, o.stream), o);
   current_.steps.back().form = static_cast<unsigned>(width);
   if (is_empty) return;
-  unsigned char* const bytes = buffer(o.buffer).bytes.data() + o.at;
+  unsigned char* const bytes = bytes_at(o.buffer, o.at);
   unsigned char element[16] = {static_cast<unsigned char>(o.value)};
   if (width > 0) write_pattern(element, width, o.value);
   const std::size_t step = std::max<std::size_t>(width, 1);
   for (std::size_t row = 0; row < o.height; ++row)
     for (std::size_t i = 0; i + step <= o.bytes; i += step)
       std::memcpy(bytes + row * o.pitch + i, element, step);
-  commit(o.stream);
-  note(o.buffer, o.at, end, true);
-  note_use_on(o.stream, o.buffer);
+  commit_write(o, end);
 }
 
 void Lowering::scratch(const Operation& o) {
@@ -972,7 +961,7 @@ void Lowering::scratch(const Operation& o) {
   const bool on_device = o.verb == Verb::scratch_device;
   touch_buffer(o.buffer);
   order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true));
-  unsigned char* const bytes = buffer(o.buffer).bytes.data() + o.at;
+  unsigned char* const bytes = bytes_at(o.buffer, o.at);
   Step step = make(on_device ? Call::scratch_device : Call::scratch_pinned, o.stream);
   if (on_device) {
     step.other_stream = o.other_stream;
@@ -986,9 +975,7 @@ void Lowering::scratch(const Operation& o) {
     write_pattern(bytes, o.bytes, o.value);
   }
   emit_access(step, o);
-  commit(o.stream);
-  note(o.buffer, o.at, o.at + o.bytes, true);
-  note_use_on(o.stream, o.buffer);
+  commit_write(o, o.at + o.bytes);
 }
 
 void Lowering::memory_function(const Operation& o) {
@@ -996,7 +983,7 @@ void Lowering::memory_function(const Operation& o) {
   const bool writes = o.verb == Verb::write_function;
   touch_buffer(o.buffer);
   order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, writes));
-  unsigned char* const bytes = buffer(o.buffer).bytes.data() + o.at;
+  unsigned char* const bytes = bytes_at(o.buffer, o.at);
   Step step = make(writes ? Call::write_function : Call::read_function, o.stream);
   if (writes)
     write_pattern(bytes, o.bytes, o.value);
@@ -1010,7 +997,7 @@ void Lowering::memory_function(const Operation& o) {
     emit(step);
   }
   commit(o.stream);
-  is_function_[static_cast<std::size_t>(place_)] = true;
+  nth(is_function_, place_) = true;
   note(o.buffer, o.at, o.at + o.bytes, writes);
 }
 
@@ -1021,8 +1008,8 @@ void Lowering::function(const Operation& o) {
   step.mark = place_;
   if (o.verb == Verb::gate && is_single()) {
     step.call = Call::gate;
-    closed_.set(static_cast<std::size_t>(place_));
-    opens_at_[static_cast<std::size_t>(place_)] = static_cast<std::size_t>(place_) + o.bytes;
+    nth(closed_, place_) = true;
+    nth(opens_at_, place_) = static_cast<std::size_t>(place_) + o.bytes;
   } else if (o.verb == Verb::busy_function) {
     step.call = Call::busy_function;
   } else if (o.verb == Verb::throw_function && slot(o.stream).kind != StreamKind::leased &&
@@ -1031,20 +1018,17 @@ void Lowering::function(const Operation& o) {
     if (lines_[line].exception < 0) lines_[line].exception = place_;
   } else if (o.verb == Verb::wait_function && !machine_.one_host_function) {
     for (int other = 0; other < place_; ++other) {
-      if (program_.operations[static_cast<std::size_t>(other)].id != o.partner ||
-          !is_function_[static_cast<std::size_t>(other)])
-        continue;
+      if (nth(program_.operations, other).id != o.partner || !nth(is_function_, other)) continue;
       join(other);
       step.call = Call::wait_function;
       step.buffer = other;
-      const Places covered =
-          machine_.functions_order ? work_after_[static_cast<std::size_t>(other)] : Places{};
-      wait_for(line, {covered, held_after_[static_cast<std::size_t>(other)]});
+      const Places covered = machine_.functions_order ? nth(work_after_, other) : Places{};
+      wait_for(line, {covered, nth(held_after_, other)});
     }
   }
   emit(step);
   commit(o.stream);
-  is_function_[static_cast<std::size_t>(place_)] = true;
+  nth(is_function_, place_) = true;
 }
 
 /// The outcome is known only if no host function of the stream has thrown.
@@ -1056,8 +1040,7 @@ void Lowering::completion(const Operation& o) {
   step.mark = place_;
   const Places before = lines_.before(line);
   for (int other = 0; other < place_; ++other)
-    if (before[static_cast<std::size_t>(other)] && is_function_[static_cast<std::size_t>(other)])
-      step.function = other;
+    if (nth(before, other) && nth(is_function_, other)) step.function = other;
   emit(step);
 }
 
@@ -1068,7 +1051,7 @@ void Lowering::check(const Operation& o) {
   const Places required = state.conflicts(o.at, o.at + o.bytes, false);
   const bool directly = is_host(buffer_slot(o.buffer).kind);
   Step step = make(directly ? Call::compare : Call::compare_copied, o.stream);
-  step.digest = digest(state.bytes.data() + o.at, o.bytes);
+  step.digest = digest(bytes_at(o.buffer, o.at), o.bytes);
   if (directly) {
     host_wait(required);
     return emit_access(step, o);
@@ -1091,11 +1074,11 @@ void Lowering::host_write(const Operation& o) {
   touch_buffer(o.buffer);
   host_wait(buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true));
   emit_access(make(Call::write_host), o);
-  write_pattern(buffer(o.buffer).bytes.data() + o.at, o.bytes, o.value);
+  write_pattern(bytes_at(o.buffer, o.at), o.bytes, o.value);
 }
 
 void Lowering::event(const Operation& o) {
-  EventState& state = events_[static_cast<std::size_t>(o.event)];
+  EventState& state = nth(events_, o.event);
   touch(state.last_operation);
   Step step = make(Call::record_event, o.stream);
   step.event = o.event;
@@ -1131,10 +1114,10 @@ void Lowering::elapsed(const Operation& o) {
   touch_buffer(o.buffer);
   order(o.stream, buffer(o.buffer).conflicts(o.at, end, true));
   commit(o.stream);
-  const Places covered = work_after_[static_cast<std::size_t>(place_)];
+  const Places covered = nth(work_after_, place_);
   open_gates_before_wait(lines_.held(line_of(o.stream)));
   emit_access(make(Call::elapsed, o.stream), o);
-  std::fill_n(buffer(o.buffer).bytes.data() + o.at, o.bytes, static_cast<unsigned char>(o.value));
+  std::fill_n(bytes_at(o.buffer, o.at), o.bytes, static_cast<unsigned char>(o.value));
   known() |= covered;
   note(o.buffer, o.at, end, true);
   note_use_on(o.stream, o.buffer);
@@ -1148,7 +1131,7 @@ void Lowering::renew_stream(const Operation& o) {
   emit(Call::make_stream, o.stream);
   if (kind == StreamKind::borrowed) return;
   lines_[old].gone = true;
-  lines_of_slots_[static_cast<std::size_t>(o.stream)] = new_line(o.stream, -1);
+  nth(lines_of_slots_, o.stream) = new_line(o.stream, -1);
   lines_[line_of(o.stream)].last_operation = place_;
   // A lease brings the work of the former holder with it, and the frees of buffers that this one
   // has used.
@@ -1156,10 +1139,10 @@ void Lowering::renew_stream(const Operation& o) {
     lines_[line_of(o.stream)].held = lines_[old].held;
     lines_[line_of(o.stream)].frees_may_follow = lines_[old].frees_may_follow;
   }
-  for (int other = 0; other < static_cast<int>(program_.streams.size()); ++other) {
+  for (int other = 0; other < stream_count(); ++other) {
     if (slot(other).kind != StreamKind::borrowed || slot(other).owner != o.stream) continue;
     emit(Call::make_stream, other);
-    lines_of_slots_[static_cast<std::size_t>(other)] = line_of(o.stream);
+    nth(lines_of_slots_, other) = line_of(o.stream);
   }
 }
 
@@ -1189,7 +1172,7 @@ void Lowering::starve(const Operation& o) {
     step.value = random_.below(6);
     emit(step);
     commit(o.stream);
-    is_function_[static_cast<std::size_t>(place_)] = true;
+    nth(is_function_, place_) = true;
     return;
   }
   copy(o);

@@ -112,7 +112,7 @@ struct Calls {
 };
 
 /// Requires: the program has at most most_operations operations.
-[[nodiscard]] Calls lower(const Program& program, const Machine& machine);
+Calls lower(const Program& program, const Machine& machine);
 
 /// Checks of all buffers and the release of streams and buffers come on top.
 inline constexpr std::size_t most_places = 256;

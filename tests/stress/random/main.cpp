@@ -56,7 +56,7 @@ void look_at_machine(Options& options, bool one_host_function) {
   machine.functions_order = !is_checked;
 }
 
-[[nodiscard]] Calls lower_program(const Program& program, const Options& options) {
+Calls lower_program(const Program& program, const Options& options) {
   return lower(program, options.machine);
 }
 
@@ -68,7 +68,7 @@ void run_one(const Program& program, const Options& options) {
 
 /// Whether the program fails, in a child process of its own. A failure may need luck, so it is
 /// tried several times.
-[[nodiscard]] bool fails(const Program& program, const Options& options) {
+bool fails(const Program& program, const Options& options) {
   const auto times = static_cast<std::uint64_t>(options.repeats);
   return !run_in_child(0, times, std::chrono::seconds{std::min(options.patience, 5)},
                        [&](std::uint64_t) { run_one(program, options); })

@@ -40,7 +40,7 @@ struct BufferObject {
   std::size_t spoiled_at = 0;
   std::vector<unsigned char> spoiled;
 
-  [[nodiscard]] unsigned char* data() {
+  unsigned char* data() {
     if (device) return device->data();
     if (pinned) return pinned->data();
     if (managed) return managed->data();

@@ -16,7 +16,7 @@ namespace random_programs {
 using Places = std::bitset<most_places>;
 
 /// The last place in a set. Requires: the set is not empty.
-[[nodiscard]] inline int last_of(const Places& places) {
+inline int last_of(const Places& places) {
   for (std::size_t i = most_places; i-- > 0;)
     if (places[i]) return static_cast<int>(i);
   return -1;
@@ -47,14 +47,12 @@ class Lines {
     all_.push_back(line);
     return static_cast<int>(all_.size()) - 1;
   }
-  [[nodiscard]] Line& operator[](int line) { return all_[static_cast<std::size_t>(line)]; }
-  [[nodiscard]] const Line& operator[](int line) const {
-    return all_[static_cast<std::size_t>(line)];
-  }
-  [[nodiscard]] int count() const { return static_cast<int>(all_.size()); }
+  Line& operator[](int line) { return nth(all_, line); }
+  const Line& operator[](int line) const { return nth(all_, line); }
+  int count() const { return static_cast<int>(all_.size()); }
 
   /// What new work of the line comes after, and what an event that is recorded on it covers.
-  [[nodiscard]] Places before(int line) const {
+  Places before(int line) const {
     const Line& own = (*this)[line];
     Places places = own.tail;
     if (!own.blocking) return places;
@@ -66,7 +64,7 @@ class Lines {
   }
   /// What the line may have to wait for. Whatever touches the default stream, such as an event that
   /// the library records on it, makes all streams that order with it wait for each other.
-  [[nodiscard]] Places held(int line) const {
+  Places held(int line) const {
     const Line& own = (*this)[line];
     Places places = own.held;
     for (const Line& other : all_)
@@ -75,11 +73,11 @@ class Lines {
   }
   /// What a thread that has synchronized the line knows to be complete. For a blocking stream this
   /// is its own work only.
-  [[nodiscard]] Places covered_by_synchronize(int line) const {
+  Places covered_by_synchronize(int line) const {
     return (*this)[line].is_device_default ? before(line) : (*this)[line].tail;
   }
   /// The same for the whole device.
-  [[nodiscard]] Places covered_by_device(int device) const {
+  Places covered_by_device(int device) const {
     Places places;
     for (const Line& line : all_)
       if (line.device == device) places |= line.work;
@@ -109,16 +107,14 @@ struct BufferState {
   int last_operation = -1;
 
   /// The accesses that one to this range must come after.
-  [[nodiscard]] Places conflicts(std::size_t begin, std::size_t end, bool writes) const {
+  Places conflicts(std::size_t begin, std::size_t end, bool writes) const {
     Places places;
     for (const Access& access : accesses)
       if ((writes || access.writes) && access.begin < end && begin < access.end)
         places.set(static_cast<std::size_t>(access.place));
     return places;
   }
-  [[nodiscard]] Places all_accesses() const {
-    return conflicts(0, static_cast<std::size_t>(-1), true);
-  }
+  Places all_accesses() const { return conflicts(0, static_cast<std::size_t>(-1), true); }
 };
 
 struct EventState {

@@ -10,6 +10,12 @@
 
 namespace random_programs {
 
+/// An element by a number as programs have them.
+template <class All>
+decltype(auto) nth(All&& all, auto number) {
+  return all[static_cast<std::size_t>(number)];
+}
+
 enum class StreamKind : unsigned char {
   own,             ///< independent of the default stream
   blocking,        ///< orders with the default stream
@@ -145,16 +151,16 @@ struct Limits {
 };
 
 /// The program of this seed: the same on every machine.
-[[nodiscard]] Program generate(std::uint64_t seed, const Limits& limits);
+Program generate(std::uint64_t seed, const Limits& limits);
 
 /// A small generator of random numbers that is the same everywhere.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_{seed * 0x9E3779B97F4A7C15U + 0x1234567U} {}
   /// A number below `n`. Requires: n > 0.
-  [[nodiscard]] unsigned below(std::size_t n) { return static_cast<unsigned>(next() % n); }
-  [[nodiscard]] bool chance(unsigned percent) { return below(100) < percent; }
-  [[nodiscard]] std::uint64_t next() {
+  unsigned below(std::size_t n) { return static_cast<unsigned>(next() % n); }
+  bool chance(unsigned percent) { return below(100) < percent; }
+  std::uint64_t next() {
     std::uint64_t x = state_ += 0x9E3779B97F4A7C15U;
     x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
     x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;

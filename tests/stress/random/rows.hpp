@@ -22,8 +22,7 @@ struct RowCopy {
 };
 
 /// Copies in stream order, some of which read what earlier ones have written. Requires: size > 0.
-[[nodiscard]] inline std::vector<RowCopy> row_copies(unsigned seed, std::size_t count,
-                                                     std::size_t size) {
+inline std::vector<RowCopy> row_copies(unsigned seed, std::size_t count, std::size_t size) {
   Random random{seed};
   // bytes of the whole row: many copies of megabytes take long
   std::size_t budget = std::size_t{6} << 20;
@@ -53,8 +52,7 @@ struct ListedCopy {
 
 /// A list without order among its copies: up to `count` blocks, most of them neighbours in
 /// `buffer`, in shuffled places of the other side. Requires: size > 0.
-[[nodiscard]] inline std::vector<ListedCopy> listed_copies(unsigned seed, std::size_t count,
-                                                           std::size_t size) {
+inline std::vector<ListedCopy> listed_copies(unsigned seed, std::size_t count, std::size_t size) {
   Random random{seed};
   const auto shuffle = [&random](auto& all) {
     for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.below(i)]);

@@ -81,8 +81,8 @@ void add(std::string& line, const Fields& fields, const Step& step) {
       line += std::string{" "} + name + "=" + std::to_string(step.*field);
 }
 
-[[nodiscard]] std::string line_of(const Step& step) {
-  std::string line = calls_by_name[static_cast<std::size_t>(step.call)];
+std::string line_of(const Step& step) {
+  std::string line = nth(calls_by_name, step.call);
   add(line, places, step);
   add(line, sizes, step);
   add(line, choices, step);
@@ -98,15 +98,13 @@ std::string to_text(const Program& program, const Calls& calls) {
   std::string text = "program " + std::to_string(program.seed) + "\n";
   for (std::size_t i = 0; i < program.streams.size(); ++i) {
     const StreamSlot& slot = program.streams[i];
-    text += "stream " + std::to_string(i) + ": " +
-            stream_kinds[static_cast<std::size_t>(slot.kind)] + ", device " +
+    text += "stream " + std::to_string(i) + ": " + nth(stream_kinds, slot.kind) + ", device " +
             std::to_string(slot.device) +
             (slot.owner >= 0 ? ", of stream " + std::to_string(slot.owner) : "") + "\n";
   }
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const BufferSlot& slot = program.buffers[i];
-    text += "buffer " + std::to_string(i) + ": " +
-            buffer_kinds[static_cast<std::size_t>(slot.kind)] + ", device " +
+    text += "buffer " + std::to_string(i) + ": " + nth(buffer_kinds, slot.kind) + ", device " +
             std::to_string(slot.device) + ", " + std::to_string(slot.size) + " bytes\n";
   }
   for (const Lowered& operation : calls.operations) {

@@ -10,6 +10,6 @@ namespace random_programs {
 
 /// The streams and buffers, then the calls in order: one line each. A line names the numbers that
 /// the call has (lower.hpp says what they mean).
-[[nodiscard]] std::string to_text(const Program& program, const Calls& calls);
+std::string to_text(const Program& program, const Calls& calls);
 
 }  // namespace random_programs

@@ -178,31 +178,20 @@ Pause::~Pause() { --paused; }
 
 }  // namespace sweep::exhaustion
 
-// The library uses these replacements of the program, and so does the C++ library.
+// The library uses these replacements of the program, and so does the C++ library, whose forms for
+// arrays call them.
 using sweep::exhaustion::allocate;
 using sweep::exhaustion::release;
 void* operator new(std::size_t bytes) { return allocate(bytes, 1, __builtin_return_address(0)); }
-void* operator new[](std::size_t bytes) { return allocate(bytes, 1, __builtin_return_address(0)); }
 void* operator new(std::size_t bytes, std::align_val_t unit) {
   return allocate(bytes, static_cast<std::size_t>(unit), __builtin_return_address(0));
 }
-void* operator new[](std::size_t bytes, std::align_val_t unit) {
-  return allocate(bytes, static_cast<std::size_t>(unit), __builtin_return_address(0));
-}
 void operator delete(void* block) noexcept { release(block, 1); }
-void operator delete[](void* block) noexcept { release(block, 1); }
 void operator delete(void* block, std::size_t) noexcept { release(block, 1); }
-void operator delete[](void* block, std::size_t) noexcept { release(block, 1); }
 void operator delete(void* block, std::align_val_t unit) noexcept {
   release(block, static_cast<std::size_t>(unit));
 }
-void operator delete[](void* block, std::align_val_t unit) noexcept {
-  release(block, static_cast<std::size_t>(unit));
-}
 void operator delete(void* block, std::size_t, std::align_val_t unit) noexcept {
-  release(block, static_cast<std::size_t>(unit));
-}
-void operator delete[](void* block, std::size_t, std::align_val_t unit) noexcept {
   release(block, static_cast<std::size_t>(unit));
 }
 

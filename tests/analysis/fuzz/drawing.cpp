@@ -21,7 +21,7 @@ namespace {
 class Bytes {
  public:
   Bytes(const std::uint8_t* data, std::size_t size) : data_{data}, size_{size} {}
-  [[nodiscard]] bool empty() const { return size_ == 0; }
+  bool empty() const { return size_ == 0; }
   template <class T>
   T take() {
     T value{};

@@ -4,7 +4,6 @@
 #include "base/spin_lock.hpp"
 #include "support.hpp"
 
-#include <iterator>
 #include <utility>
 
 namespace {
@@ -45,7 +44,7 @@ void take_and_give() {
   }
 }
 /// Requires: a batch may be so large.
-[[nodiscard]] Node* batch_of(std::size_t size) {
+Node* batch_of(std::size_t size) {
   Node* const first = new Node{};
   for (first->count = 0; first->count + 1 < size; ++first->count)
     first->others[first->count] = new Node{};
@@ -95,15 +94,7 @@ void batch_cache_exchange() {
   expect_nodes(4);
 }
 
-constexpr model::Check checks_of_base[] = {
-    {"spin_lock", spin_lock},
-    {"batch_cache", batch_cache},
-    {"batch_cache_at_thread_end", batch_cache_at_thread_end},
-    {"batch_cache_exchange", batch_cache_exchange},
-};
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return model::explore(argc, argv, checks_of_base, std::size(checks_of_base));
-}
+MODEL_CHECKS(CHECK(spin_lock), CHECK(batch_cache), CHECK(batch_cache_at_thread_end),
+             CHECK(batch_cache_exchange))

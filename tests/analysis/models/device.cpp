@@ -46,7 +46,7 @@ void run_stream(native::host_stream& stream) {
   }
 }
 
-[[nodiscard]] sync::AtomicRef<std::uint32_t> value_at(std::uint32_t* place) {
+sync::AtomicRef<std::uint32_t> value_at(std::uint32_t* place) {
   return sync::AtomicRef<std::uint32_t>{*place};
 }
 

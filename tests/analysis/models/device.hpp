@@ -40,21 +40,21 @@ namespace backend = runnel::backend;
 void submit(native::stream stream, std::function<void()> command);
 /// Waits until the stream has executed everything, as stream_synchronize() does.
 void synchronize(native::stream stream);
-[[nodiscard]] bool is_idle(native::stream stream);
+bool is_idle(native::stream stream);
 
 /// Makes the slot live with a stream of its own.
 void begin_stream(runnel::detail::Slot& slot, std::uint64_t id);
 /// A live slot with a stream of its own.
-[[nodiscard]] runnel::detail::Slot& make_slot(std::uint64_t id);
+runnel::detail::Slot& make_slot(std::uint64_t id);
 /// The slots that the library has freed.
 struct FreeSlots {
   sync::Mutex mutex;
   runnel::detail::Slot* first = nullptr;
   int count = 0;  // how often one was freed
 };
-[[nodiscard]] FreeSlots& free_slots();
+FreeSlots& free_slots();
 /// The same with a slot that was freed; null if there is none.
-[[nodiscard]] runnel::detail::Slot* reuse_slot(std::uint64_t id);
+runnel::detail::Slot* reuse_slot(std::uint64_t id);
 
 /// The copy of the device that fails, counted from 1; 0: none.
 extern int failing_copy;

@@ -8,8 +8,6 @@
 
 #include "base/counters.hpp"
 
-#include <iterator>
-
 namespace {
 
 using namespace checks;
@@ -44,14 +42,12 @@ void begin_round(World& w, int round) {
   record(w.event, w.a);
   w.recorded.store(round, std::memory_order_release);
 }
-[[nodiscard]] bool is_complete(native::event event) {
-  return backend::event_query(event) == backend::ok;
-}
+bool is_complete(native::event event) { return backend::event_query(event) == backend::ok; }
 void expect_written(const World& w, int round) {
   for (int i = 1; i <= round; ++i)
     expect(w.written[i] == i, "the work before the record is not complete");
 }
-[[nodiscard]] EventRef hold(const EventNodes& event) { return CurrentNode{event}.reference(); }
+EventRef hold(const EventNodes& event) { return CurrentNode{event}.reference(); }
 void drop(EventNodes& event) {
   for (auto* place : {&event.first, &event.later})
     static_cast<void>(EventRef::adopt(place->exchange(nullptr, std::memory_order_relaxed)));
@@ -171,16 +167,7 @@ void last_references() {
   expect_pool();
 }
 
-constexpr model::Check checks_of_events[] = {
-    {"ask", ask},
-    {"hold_beside_records", hold_beside_records},
-    {"a_reference_means_one_record", a_reference_means_one_record},
-    {"two_records", two_records},
-    {"last_references", last_references},
-};
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return model::explore(argc, argv, checks_of_events, std::size(checks_of_events));
-}
+MODEL_CHECKS(CHECK(ask), CHECK(hold_beside_records), CHECK(a_reference_means_one_record),
+             CHECK(two_records), CHECK(last_references))

@@ -4,8 +4,6 @@
 #include "state.hpp"
 #include "support.hpp"
 
-#include <iterator>
-
 namespace {
 
 using namespace checks;
@@ -26,7 +24,7 @@ struct World {
   Gate first, second;
   int data[4] = {};
 };
-[[nodiscard]] World& world() { return lasting<World>(); }
+World& world() { return lasting<World>(); }
 
 void wait_for(const TaskQueuePtr& queue, std::uint64_t number) {
   queue->wait_until(number, false);
@@ -170,7 +168,7 @@ void change_block() {
 // Streams and events, through the functions of the backend interface.
 
 void require(backend::status s) { expect(s == backend::ok, "a function of the backend failed"); }
-[[nodiscard]] native::stream make_stream(bool blocking = false) {
+native::stream make_stream(bool blocking = false) {
   native::stream stream{};
   require(backend::stream_create(stream, blocking, 0));
   return stream;
@@ -185,7 +183,7 @@ struct Events {
   int data[2] = {};
   sync::Atomic<bool> recorded{false};
 };
-[[nodiscard]] Events& events() {
+Events& events() {
   auto& e = lasting<Events>();
   const model::Calm calm;
   e.a = make_stream(), e.b = make_stream();
@@ -262,17 +260,9 @@ void default_stream() {
   expect(e.data[0] == 4, "a task was lost");
 }
 
-constexpr model::Check checks_of_host[] = {
-    {"submit_and_rest", submit_and_rest}, {"submit_and_wait", submit_and_wait},
-    {"wait_and_wake", wait_and_wake},     {"park_behind", park_behind},
-    {"park_in_turn", park_in_turn},       {"put_back", put_back},
-    {"share_cores", share_cores},         {"retire", retire},
-    {"change_block", change_block},       {"record_and_wait", record_and_wait},
-    {"record_twice", record_twice},       {"default_stream", default_stream},
-};
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return model::explore(argc, argv, checks_of_host, std::size(checks_of_host));
-}
+MODEL_CHECKS(CHECK(submit_and_rest), CHECK(submit_and_wait), CHECK(wait_and_wake),
+             CHECK(park_behind), CHECK(park_in_turn), CHECK(put_back), CHECK(share_cores),
+             CHECK(retire), CHECK(change_block), CHECK(record_and_wait), CHECK(record_twice),
+             CHECK(default_stream))

@@ -6,8 +6,6 @@
 
 #include "device.hpp"
 
-#include <iterator>
-
 namespace {
 
 using namespace checks;
@@ -17,9 +15,9 @@ using runnel::detail::Slot;
 
 constexpr std::size_t bytes = runnel::detail::smallest_block;
 
-[[nodiscard]] runnel::detail::PinnedShelves& shelves() { return runnel::detail::pinned_shelves(); }
-[[nodiscard]] runnel::detail::PinnedShelf& shelf() { return shelves().shelf_for(bytes, false); }
-[[nodiscard]] runnel::detail::StreamUse use_of(Slot& slot, std::uint64_t id) { return {&slot, id}; }
+runnel::detail::PinnedShelves& shelves() { return runnel::detail::pinned_shelves(); }
+runnel::detail::PinnedShelf& shelf() { return shelves().shelf_for(bytes, false); }
+runnel::detail::StreamUse use_of(Slot& slot, std::uint64_t id) { return {&slot, id}; }
 
 struct World {
   World() {
@@ -38,7 +36,7 @@ void write_in(World& w, Slot& slot, std::uint64_t id, int place = 0) {
          "the pool does not know its block");
   submit(slot.handle, [number = w.block + place] { *number = 1; });
 }
-[[nodiscard]] int* take() {
+int* take() {
   void* const idle = shelves().take_idle(shelf());
   return static_cast<int*>(idle != nullptr ? idle : shelves().take_complete(shelf(), 8));
 }
@@ -120,16 +118,7 @@ void marks() {
       [&] { try_to_use(w); });
 }
 
-constexpr model::Check checks_of_pool[] = {
-    {"hand_out_again", hand_out_again},
-    {"hand_out_after_two_streams", hand_out_after_two_streams},
-    {"hand_out_to_two", hand_out_to_two},
-    {"stream_ends", stream_ends},
-    {"marks", marks},
-};
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return model::explore(argc, argv, checks_of_pool, std::size(checks_of_pool));
-}
+MODEL_CHECKS(CHECK(hand_out_again), CHECK(hand_out_after_two_streams), CHECK(hand_out_to_two),
+             CHECK(stream_ends), CHECK(marks))

@@ -9,8 +9,6 @@
 #include "base/counters.hpp"
 #include "stream/host_writers.hpp"
 
-#include <iterator>
-
 namespace {
 
 using namespace checks;
@@ -34,14 +32,14 @@ void write_in(World& w) {
   submit(w.a.handle, [number = w.number] { *number = 1; });
 }
 /// A world whose first stream has that to do.
-[[nodiscard]] World& busy_world() {
+World& busy_world() {
   const model::Calm calm;
   auto& w = lasting<World>();
   write_in(w);
   return w;
 }
 /// Polls some times, and writes the number once the point is complete.
-[[nodiscard]] Progress poll_and_write(World& w, StreamPoint& point, int most = 3) {
+Progress poll_and_write(World& w, StreamPoint& point, int most = 3) {
   Progress progress = Progress::pending;
   for (int i = 0; i < most && progress != Progress::complete; ++i) {
     progress = point.poll();
@@ -184,19 +182,8 @@ void writers_of_a_range() {
       [&] { const runnel::detail::RangeWriter other{&w, 1, w.writers}; });
 }
 
-constexpr model::Check checks_of_points[] = {
-    {"poll", poll},
-    {"stream_ends", stream_ends},
-    {"last_point", last_point},
-    {"end_is_complete", end_is_complete},
-    {"make_wait", make_wait},
-    {"marks", marks},
-    {"writers_of_any_memory", writers_of_any_memory},
-    {"writers_of_a_range", writers_of_a_range},
-};
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return model::explore(argc, argv, checks_of_points, std::size(checks_of_points));
-}
+MODEL_CHECKS(CHECK(poll), CHECK(stream_ends), CHECK(last_point), CHECK(end_is_complete),
+             CHECK(make_wait), CHECK(marks), CHECK(writers_of_any_memory),
+             CHECK(writers_of_a_range))

@@ -7,7 +7,6 @@
 #include "base/operation.hpp"
 #include "device.hpp"
 
-#include <iterator>
 #include <utility>
 
 runnel::Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {}
@@ -162,17 +161,7 @@ void wake() {
   w.second.done.wait();
 }
 
-constexpr model::Check checks_of_the_reclaimer[] = {
-    {"after_points", after_points},
-    {"stream_ends", stream_ends},
-    {"stream_is_lost", stream_is_lost},
-    {"wait_fails", wait_fails},
-    {"functions_in_order", functions_in_order},
-    {"wake", wake},
-};
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return model::explore(argc, argv, checks_of_the_reclaimer, std::size(checks_of_the_reclaimer));
-}
+MODEL_CHECKS(CHECK(after_points), CHECK(stream_ends), CHECK(stream_is_lost), CHECK(wait_fails),
+             CHECK(functions_in_order), CHECK(wake))

@@ -10,7 +10,6 @@
 #include "copy/staging/workers.hpp"
 #include "device.hpp"
 
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -80,7 +79,7 @@ struct Lane {
   Slot& slot;
 };
 
-[[nodiscard]] Lane& make_lane(std::uint64_t id, std::size_t buffer, std::size_t bytes) {
+Lane& make_lane(std::uint64_t id, std::size_t buffer, std::size_t bytes) {
   const model::Calm calm;
   return *new Lane{id, buffer, bytes};
 }
@@ -238,28 +237,10 @@ void fail_behind_another() {
 void fail_to_device() { fail_half_way(Direction::to_device); }
 void fail_to_host() { fail_half_way(Direction::to_host); }
 
-constexpr model::Check checks_of_staging[] = {
-    {"to_device", to_device},
-    {"to_device_in_parts", to_device_in_parts},
-    {"to_device_around_the_ring", to_device_around_the_ring},
-    {"to_host", to_host},
-    {"to_host_in_parts", to_host_in_parts},
-    {"to_host_around_the_ring", to_host_around_the_ring},
-    {"after_a_pause", after_a_pause},
-    {"places", places},
-    {"row_to_device", row_to_device},
-    {"row_of_small_copies", row_of_small_copies},
-    {"there_and_back", there_and_back},
-    {"list_to_device", list_to_device},
-    {"list_to_host", list_to_host},
-    {"two_streams", two_streams},
-    {"fail_to_device", fail_to_device},
-    {"fail_to_host", fail_to_host},
-    {"fail_behind_another", fail_behind_another},
-};
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return model::explore(argc, argv, checks_of_staging, std::size(checks_of_staging));
-}
+MODEL_CHECKS(CHECK(to_device), CHECK(to_device_in_parts), CHECK(to_device_around_the_ring),
+             CHECK(to_host), CHECK(to_host_in_parts), CHECK(to_host_around_the_ring),
+             CHECK(after_a_pause), CHECK(places), CHECK(row_to_device), CHECK(row_of_small_copies),
+             CHECK(there_and_back), CHECK(list_to_device), CHECK(list_to_host), CHECK(two_streams),
+             CHECK(fail_to_device), CHECK(fail_to_host), CHECK(fail_behind_another))

@@ -4,6 +4,7 @@
 
 #include "base/sync.hpp"
 
+#include <iterator>
 #include <mutex>
 
 namespace checks {
@@ -38,8 +39,16 @@ class Gate {
 /// An object that the run leaves behind, as it may leave threads behind: the checker frees all
 /// memory of a run at once.
 template <class T>
-[[nodiscard]] T& lasting() {
+T& lasting() {
   return *new T{};
 }
 
 }  // namespace checks
+
+#define CHECK(name) {#name, name}
+/// The program that explores these checks.
+#define MODEL_CHECKS(...)                                   \
+  int main(int argc, char** argv) {                         \
+    constexpr model::Check all[] = {__VA_ARGS__};           \
+    return model::explore(argc, argv, all, std::size(all)); \
+  }

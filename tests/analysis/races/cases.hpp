@@ -16,8 +16,8 @@ struct Case {
   const char* name;
   void (*run)();
 };
-[[nodiscard]] std::span<const Case> order_cases();
-[[nodiscard]] std::span<const Case> memory_cases();
+std::span<const Case> order_cases();
+std::span<const Case> memory_cases();
 
 inline constexpr std::size_t count = 256;
 using Values = std::vector<int>;

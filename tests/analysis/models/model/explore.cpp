@@ -68,14 +68,14 @@ void count(Result& result) {
 }
 
 /// The next choices in order; false after the last.
-[[nodiscard]] bool advance_choices(std::vector<Choice>& choices) {
+bool advance_choices(std::vector<Choice>& choices) {
   while (!choices.empty() && choices.back().chosen + 1 == choices.back().count) choices.pop_back();
   if (choices.empty()) return false;
   ++choices.back().chosen;
   return true;
 }
 
-[[nodiscard]] std::string text_of(const std::vector<Choice>& choices) {
+std::string text_of(const std::vector<Choice>& choices) {
   std::string text = "e" + std::to_string(state->bound) + ":";
   for (const Choice& each : choices) text += static_cast<char>('0' + each.chosen);
   return text;
@@ -130,7 +130,7 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
 }
 
 /// For a check that lists its outcomes: whether these and no others occurred.
-[[nodiscard]] bool outcomes_hold(const Check& check, const Result& result) {
+bool outcomes_hold(const Check& check, const Result& result) {
   std::istringstream words{check.outcomes};
   std::vector<std::string> wanted;
   for (std::string word; words >> word;) wanted.push_back(word);
@@ -145,7 +145,7 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
   return hold;
 }
 
-[[nodiscard]] bool explore_one(const Check& check, const Settings& settings) {
+bool explore_one(const Check& check, const Settings& settings) {
   const auto start = std::chrono::steady_clock::now();
   Result result;
   if (check.outcomes != nullptr)
@@ -172,7 +172,7 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
 }
 
 /// Repeats the run that `text` describes, as a failure prints it.
-[[nodiscard]] bool replay(const Check& check, const std::string& text) {
+bool replay(const Check& check, const std::string& text) {
   std::vector<Choice> choices;
   choices.reserve(most_choices);  // it must not grow in a run, whose memory is given up
   if (text[0] == 's') {
@@ -190,7 +190,7 @@ bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t sc
   return state->failure == nullptr;
 }
 
-[[nodiscard]] Settings read(int argc, char** argv) {
+Settings read(int argc, char** argv) {
   Settings settings;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];

@@ -7,14 +7,12 @@
 namespace model {
 namespace {
 
-[[nodiscard]] bool has(Order order, bool acquires) {
+bool has(Order order, bool acquires) {
   if (order == Order::acq_rel || order == Order::seq_cst) return true;
   return acquires ? order == Order::acquire || order == Order::consume : order == Order::release;
 }
-[[nodiscard]] bool acquires(Order order) { return has(order, true); }
-[[nodiscard]] bool releases(Order order) { return has(order, false); }
-
-[[nodiscard]] Thread& self() { return state->all[static_cast<std::size_t>(state->current)]; }
+bool acquires(Order order) { return has(order, true); }
+bool releases(Order order) { return has(order, false); }
 
 // By type, because a copy of any size would be a call of memcpy, whose accesses are watched.
 template <class T>
@@ -28,7 +26,7 @@ void copy_value(void* to, const void* from, unsigned size) {
   copy_as<std::uint64_t>(to, from);
 }
 
-[[nodiscard]] std::uint64_t read_memory(const void* at, unsigned size) {
+std::uint64_t read_memory(const void* at, unsigned size) {
   std::uint64_t value = 0;
   copy_value(&value, at, size);
   return value;
@@ -36,7 +34,7 @@ void copy_value(void* to, const void* from, unsigned size) {
 void write_memory(void* at, unsigned size, std::uint64_t value) { copy_value(at, &value, size); }
 
 /// The location with at least its initial value, which every thread knows.
-[[nodiscard]] Location& value_of(const void* at, unsigned size) {
+Location& value_of(const void* at, unsigned size) {
   Location& location = location_of(at);
   if (location.count > 0) return location;
   Store& first = location.stores[0];
@@ -49,7 +47,7 @@ void write_memory(void* at, unsigned size, std::uint64_t value) { copy_value(at,
 }
 
 /// What decides how far back an operation may reach.
-[[nodiscard]] Clock horizon(Order order) {
+Clock horizon(Order order) {
   Clock known = self().knows.visible;
   if (order == Order::seq_cst) {
     known.join(state->sc);
@@ -58,16 +56,16 @@ void write_memory(void* at, unsigned size, std::uint64_t value) { copy_value(at,
   return known;
 }
 
-[[nodiscard]] bool is_known(const Store& store, const Clock& known) {
+bool is_known(const Store& store, const Clock& known) {
   for (std::size_t i = 0; i < known.at.size(); ++i)
     if (store.known_since[i] <= known.at[i]) return true;
   return false;
 }
 
 /// The oldest store that a load may return.
-[[nodiscard]] int oldest(const Location& location, const Clock& known) {
+int oldest(const Location& location, const Clock& known) {
   int index = location.count - 1;
-  while (index > 0 && !is_known(location.stores[static_cast<std::size_t>(index)], known)) --index;
+  while (index > 0 && !is_known(nth(location.stores, index), known)) --index;
   return index;
 }
 
@@ -85,7 +83,7 @@ void take(const Store& store, Order order) {
     self().pending.join(store.released);
 }
 
-[[nodiscard]] Store make_store(std::uint64_t value, Order order) {
+Store make_store(std::uint64_t value, Order order) {
   Store store;
   store.value = value;
   store.known_since.fill(never);
@@ -97,27 +95,23 @@ void take(const Store& store, Order order) {
 /// Puts the store at `index` of the modification order; returns where it is then.
 int insert(Location& location, int index, const Store& store) {
   if (location.count == Location::most_stores) {
-    for (int i = 1; i < location.count; ++i)
-      location.stores[static_cast<std::size_t>(i - 1)] =
-          location.stores[static_cast<std::size_t>(i)];
+    for (int i = 1; i < location.count; ++i) nth(location.stores, i - 1) = nth(location.stores, i);
     --location.count;
     --index;
     location.stores[0].known_since.fill(0);  // the oldest that is left is what everybody may see
   }
   for (int i = location.count; i > index; --i)
-    location.stores[static_cast<std::size_t>(i)] = location.stores[static_cast<std::size_t>(i - 1)];
+    nth(location.stores, i) = nth(location.stores, i - 1);
   ++location.count;
-  location.stores[static_cast<std::size_t>(index)] = store;
+  nth(location.stores, index) = store;
   return index;
 }
 
-[[nodiscard]] Store& newest(Location& location) {
-  return location.stores[static_cast<std::size_t>(location.count - 1)];
-}
+Store& newest(Location& location) { return nth(location.stores, location.count - 1); }
 
 /// How many stores back a load reads. A thread that keeps asking sees the newest value in the end.
-[[nodiscard]] int choose_age(Location& location, Order order) {
-  std::uint8_t& stale = location.stale[static_cast<std::size_t>(state->current)];
+int choose_age(Location& location, Order order) {
+  std::uint8_t& stale = nth(location.stale, state->current);
   const int possible = location.count - oldest(location, horizon(order));
   const int age = possible > 1 && stale < 3 && !self().calm ? choose(possible, 2) : 0;
   stale = age > 0 ? static_cast<std::uint8_t>(stale + 1) : std::uint8_t{0};
@@ -126,15 +120,14 @@ int insert(Location& location, int index, const Store& store) {
 
 /// Where a store goes in the modification order: usually to the end, else before stores that do not
 /// happen before it.
-[[nodiscard]] int choose_place(const Location& location, Order order) {
+int choose_place(const Location& location, Order order) {
   const int first = oldest(location, horizon(order)) + 1;
   std::array<int, Location::most_stores + 1> places{};
   int count = 0;
   for (int place = location.count; place >= first; --place)
-    if (place == location.count ||
-        !location.stores[static_cast<std::size_t>(place - 1)].is_continued)
-      places[static_cast<std::size_t>(count++)] = place;
-  return places[static_cast<std::size_t>(count > 1 && !self().calm ? choose(count, 8) : 0)];
+    if (place == location.count || !nth(location.stores, place - 1).is_continued)
+      nth(places, count++) = place;
+  return nth(places, count > 1 && !self().calm ? choose(count, 8) : 0);
 }
 
 std::uint64_t change(Location& location, void* at, unsigned size, std::uint64_t value,
@@ -148,7 +141,7 @@ std::uint64_t change(Location& location, void* at, unsigned size, std::uint64_t 
   const std::uint64_t old = before.value;
   insert(location, location.count, after);
   note(newest(location), order);
-  location.stale[static_cast<std::size_t>(state->current)] = 0;
+  nth(location.stale, state->current) = 0;
   write_memory(at, size, value);
   return old;
 }
@@ -211,7 +204,7 @@ std::uint64_t load(const void* at, unsigned size, Order order) {
   check_atomic(at, MODEL_CALLER);
   Location& location = value_of(at, size);
   const int age = choose_age(location, order);
-  Store& found = location.stores[static_cast<std::size_t>(location.count - 1 - age)];
+  Store& found = nth(location.stores, location.count - 1 - age);
   note(found, order);
   take(found, order);
   trace_operation("load", location, found.value, order, age, MODEL_CALLER);
@@ -227,7 +220,7 @@ void store(void* at, unsigned size, std::uint64_t value, Order order) {
   const int place = choose_place(location, order);
   const int age = location.count - place;
   const int index = insert(location, place, make_store(value, order));
-  note(location.stores[static_cast<std::size_t>(index)], order);
+  note(nth(location.stores, index), order);
   if (age == 0) write_memory(at, size, value);
   trace_operation("store", location, value, order, age, MODEL_CALLER);
   advance();
@@ -261,7 +254,7 @@ bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uin
   check_atomic(at, MODEL_CALLER);
   Location& location = value_of(at, size);
   const int age = choose_age(location, failure);
-  Store& found = location.stores[static_cast<std::size_t>(location.count - 1 - age)];
+  Store& found = nth(location.stores, location.count - 1 - age);
   const bool fails = found.value != expected;
   // An old value that equals the expected one is none to fail with, nor to change: then the newest
   // is taken.

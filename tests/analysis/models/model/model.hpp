@@ -33,7 +33,7 @@ class Calm {
   ~Calm();
 };
 /// Lets `thread` end up later: a number below `count`, each of which is tried.
-[[nodiscard]] int any_of(int count);
+int any_of(int count);
 
 struct Check {
   const char* name;
@@ -66,18 +66,18 @@ void wait(const void* at, unsigned size, std::uint64_t old, Order order);
 void notify(const void* at, bool all);
 
 void lock(void* mutex);
-[[nodiscard]] bool try_lock(void* mutex);
+bool try_lock(void* mutex);
 void unlock(void* mutex);
 /// Without a deadline, `until` is time_point::max(). False after a time-out.
 using TimePoint = std::chrono::steady_clock::time_point;
 bool wait_condition(void* condition, void* mutex, TimePoint until);
 void notify_condition(void* condition, bool all);
 
-[[nodiscard]] int start_thread(void (*call)(void*), void* argument);
+int start_thread(void (*call)(void*), void* argument);
 void join_thread(int thread);
-[[nodiscard]] std::chrono::nanoseconds processor_time(int thread);
+std::chrono::nanoseconds processor_time(int thread);
 void yield();
 void sleep_until(TimePoint until);
-[[nodiscard]] TimePoint now();
+TimePoint now();
 
 }  // namespace model

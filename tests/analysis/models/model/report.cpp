@@ -18,7 +18,7 @@ constexpr const char* order_names[] = {"relaxed", "consume", "acquire",
                                        "release", "acq_rel", "seq_cst"};
 
 /// How far the program lies from the addresses in its file.
-[[nodiscard]] std::uintptr_t program_base() {
+std::uintptr_t program_base() {
   std::uintptr_t base = 0;
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* result) {
@@ -30,7 +30,7 @@ constexpr const char* order_names[] = {"relaxed", "consume", "acquire",
 }
 
 /// Neither the standard library's nor the checker's.
-[[nodiscard]] bool is_own(const std::string& line) {
+bool is_own(const std::string& line) {
   for (const char* const other : {"/usr/", "/model/", "??"})
     if (line.find(other) != std::string::npos) return false;
   return true;
@@ -58,7 +58,7 @@ class Lines {
       pclose(answer);
     }
   }
-  [[nodiscard]] const char* operator[](std::uintptr_t where) const {
+  const char* operator[](std::uintptr_t where) const {
     const auto found = lines_.find(where);
     return found == lines_.end() || found->second.empty() ? "(no line)" : found->second.c_str();
   }
@@ -87,7 +87,7 @@ class Lines {
       }
     }
   }
-  [[nodiscard]] static std::string short_name(std::string function) {
+  static std::string short_name(std::string function) {
     function = function.substr(0, function.find('('));
     for (std::size_t at; (at = function.rfind("::")) != std::string::npos &&
                          function.find('<') == std::string::npos;)
@@ -117,8 +117,7 @@ void print_threads(const Lines& lines) {
     for (std::size_t k = state->traced; k-- > 0 && last == 0;)
       if (trace[k].thread == i) last = trace[k].where;
     std::printf("  thread %-2d %s; last at %s\n", i,
-                names[static_cast<int>(state->all[static_cast<std::size_t>(i)].status)],
-                lines[last]);
+                names[static_cast<int>(nth(state->all, i).status)], lines[last]);
   }
 }
 

@@ -32,25 +32,25 @@ Cell* arena_cells;
 Cell* static_cells;
 unsigned char* initial_data;
 
-[[nodiscard]] void* map(std::size_t bytes) {
+void* map(std::size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   return memory;
 }
 
-[[nodiscard]] bool is_in_arena(const void* at) { return at >= arena && at < arena + arena_bytes; }
+bool is_in_arena(const void* at) { return at >= arena && at < arena + arena_bytes; }
 
 /// The cell of the first byte; null if plain accesses there are not watched.
-[[nodiscard]] Cell* cell_of(const void* at) {
+Cell* cell_of(const void* at) {
   const auto* const byte = static_cast<const unsigned char*>(at);
   if (is_in_arena(at)) return arena_cells + (byte - arena);
   if (byte >= __data_start && byte < _end) return static_cells + (byte - __data_start);
   return nullptr;
 }
 
-[[nodiscard]] bool happened(std::uint8_t thread, std::uint32_t when) {
-  return state->all[static_cast<std::size_t>(state->current)].knows.happened.at[thread] >= when;
+bool happened(std::uint8_t thread, std::uint32_t when) {
+  return self().knows.happened.at[thread] >= when;
 }
 
 void fresh(Cell& cell) {
@@ -59,7 +59,7 @@ void fresh(Cell& cell) {
   cell.run = state->run;
 }
 
-[[nodiscard]] std::uint32_t offset_of(const void* where) {
+std::uint32_t offset_of(const void* where) {
   return static_cast<std::uint32_t>(static_cast<const unsigned char*>(where) - __executable_start);
 }
 
@@ -133,7 +133,7 @@ void forget_memory() {
 }
 
 void call_at_thread_end() {
-  Fiber& fiber = state->all[static_cast<std::size_t>(state->current)].fiber;
+  Fiber& fiber = self().fiber;
   while (fiber.at_end != nullptr) {
     const ThreadEnd end = *fiber.at_end;
     fiber.at_end = end.next;
@@ -143,7 +143,7 @@ void call_at_thread_end() {
 
 namespace {
 
-[[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment) {
+void* allocate(std::size_t bytes, std::size_t alignment) {
   if (!state->in_run)
     return alignment > 16
                ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
@@ -203,37 +203,25 @@ void operator delete(void* block, std::size_t bytes, std::align_val_t) noexcept 
 extern "C" {
 
 // Plain accesses
+#define MODEL_READ(at, bytes) model::check_access(at, bytes, false, MODEL_CALLER)
+#define MODEL_WRITE(at, bytes) model::check_access(at, bytes, true, MODEL_CALLER)
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-void __tsan_vptr_update(void** at, void*) {
-  model::check_access(at, sizeof *at, true, MODEL_CALLER);
-}
-void __tsan_vptr_read(void** at) { model::check_access(at, sizeof *at, false, MODEL_CALLER); }
-void __tsan_read_range(void* at, std::size_t bytes) {
-  model::check_access(at, bytes, false, MODEL_CALLER);
-}
-void __tsan_write_range(void* at, std::size_t bytes) {
-  model::check_access(at, bytes, true, MODEL_CALLER);
-}
+void __tsan_vptr_update(void** at, void*) { MODEL_WRITE(at, sizeof *at); }
+void __tsan_vptr_read(void** at) { MODEL_READ(at, sizeof *at); }
+void __tsan_read_range(void* at, std::size_t bytes) { MODEL_READ(at, bytes); }
+void __tsan_write_range(void* at, std::size_t bytes) { MODEL_WRITE(at, bytes); }
 
-#define MODEL_PLAIN(size)                                                                  \
-  void __tsan_read##size(void* at) { model::check_access(at, size, false, MODEL_CALLER); } \
-  void __tsan_write##size(void* at) { model::check_access(at, size, true, MODEL_CALLER); } \
-  void __tsan_unaligned_read##size(void* at) {                                             \
-    model::check_access(at, size, false, MODEL_CALLER);                                    \
-  }                                                                                        \
-  void __tsan_unaligned_write##size(void* at) {                                            \
-    model::check_access(at, size, true, MODEL_CALLER);                                     \
-  }                                                                                        \
-  void __tsan_volatile_read##size(void* at) {                                              \
-    model::check_access(at, size, false, MODEL_CALLER);                                    \
-  }                                                                                        \
-  void __tsan_volatile_write##size(void* at) {                                             \
-    model::check_access(at, size, true, MODEL_CALLER);                                     \
-  }                                                                                        \
-  void __tsan_read_write##size(void* at) { model::check_access(at, size, true, MODEL_CALLER); }
+#define MODEL_PLAIN(size)                                                \
+  void __tsan_read##size(void* at) { MODEL_READ(at, size); }             \
+  void __tsan_write##size(void* at) { MODEL_WRITE(at, size); }           \
+  void __tsan_unaligned_read##size(void* at) { MODEL_READ(at, size); }   \
+  void __tsan_unaligned_write##size(void* at) { MODEL_WRITE(at, size); } \
+  void __tsan_volatile_read##size(void* at) { MODEL_READ(at, size); }    \
+  void __tsan_volatile_write##size(void* at) { MODEL_WRITE(at, size); }  \
+  void __tsan_read_write##size(void* at) { MODEL_WRITE(at, size); }
 MODEL_PLAIN(1)
 MODEL_PLAIN(2)
 MODEL_PLAIN(4)
@@ -246,8 +234,8 @@ MODEL_PLAIN(16)
 void* __real_memcpy(void* to, const void* from, std::size_t bytes);
 void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
   if (!model::state->in_run) return __real_memcpy(to, from, bytes);
-  model::check_access(from, bytes, false, MODEL_CALLER);
-  model::check_access(to, bytes, true, MODEL_CALLER);
+  MODEL_READ(from, bytes);
+  MODEL_WRITE(to, bytes);
   constexpr std::size_t most = 8192, end = 64;
   if (bytes <= most) return __real_memcpy(to, from, bytes);
   __real_memcpy(to, from, end);
@@ -347,7 +335,7 @@ void __cxa_guard_abort(std::uint64_t* guard) {
 /// Only runs end threads; at the end of the program nothing is left to do.
 int __cxa_thread_atexit(void (*call)(void*), void* argument, void*) {
   if (!model::state->in_run) return 0;
-  model::Fiber& fiber = model::state->all[static_cast<std::size_t>(model::state->current)].fiber;
+  model::Fiber& fiber = model::self().fiber;
   fiber.at_end = new model::ThreadEnd{call, argument, fiber.at_end};
   return 0;
 }

@@ -8,8 +8,7 @@
 namespace model {
 namespace {
 
-[[nodiscard]] Thread& thread(int number) { return state->all[static_cast<std::size_t>(number)]; }
-[[nodiscard]] Thread& self() { return thread(state->current); }
+Thread& thread(int number) { return nth(state->all, number); }
 
 /// One way to go on.
 struct Option {
@@ -20,17 +19,13 @@ struct Options {
   std::array<Option, 3 * most_threads> usual, other;
   int usual_count = 0, other_count = 0;
   bool keeps_current = false;  // the first of the usual ones is the current thread
-  void add_usual(int number) {
-    usual[static_cast<std::size_t>(usual_count++)] = {Option::What::run, number};
-  }
-  void add_other(Option::What what, int number) {
-    other[static_cast<std::size_t>(other_count++)] = {what, number};
-  }
+  void add_usual(int number) { nth(usual, usual_count++) = {Option::What::run, number}; }
+  void add_other(Option::What what, int number) { nth(other, other_count++) = {what, number}; }
 };
 
 /// `usual`: threads that are ready. `other`: what only time brings about, and what may happen at
 /// any time but rarely does.
-[[nodiscard]] Options find_options() {
+Options find_options() {
   Options options;
   for (int i = 0; i < state->threads; ++i)
     if (thread(i).status == Status::sleeping && thread(i).until <= state->time)
@@ -54,7 +49,7 @@ struct Options {
 }
 
 /// Nobody is ready, but for threads that yielded or sleep. False if there are none of these either.
-[[nodiscard]] bool let_time_pass(Options& options) {
+bool let_time_pass(Options& options) {
   for (int i = 0; i < state->threads; ++i) {
     const Status status = thread(i).status;
     if (status == Status::yielded || status == Status::sleeping) options.add_usual(i);
@@ -63,11 +58,11 @@ struct Options {
 }
 
 /// Nobody can go on without a time-out.
-[[nodiscard]] bool let_time_out(Options& options) {
+bool let_time_out(Options& options) {
   if (!state->check->needs_time_outs) return false;
   for (int i = 0; i < state->threads; ++i)
     if (thread(i).status == Status::waiting && thread(i).timed)
-      options.usual[static_cast<std::size_t>(options.usual_count++)] = {Option::What::time_out, i};
+      nth(options.usual, options.usual_count++) = {Option::What::time_out, i};
   return options.usual_count > 0;
 }
 
@@ -79,23 +74,23 @@ struct Options {
                  : "no thread can go on: a wake-up was lost, or a deadlock");
 }
 
-[[nodiscard]] Option pick_by_priority(const Options& options) {
+Option pick_by_priority(const Options& options) {
   for (std::uint64_t& at : state->lowered_at)
     if (at == state->steps) self().priority = --state->lowest;
   Option best = options.usual[0];
   for (int i = 1; i < options.usual_count; ++i)
-    if (const Option each = options.usual[static_cast<std::size_t>(i)];
+    if (const Option each = nth(options.usual, i);
         thread(each.thread).priority > thread(best.thread).priority)
       best = each;
   for (int i = 0; i < options.other_count; ++i)
-    if (const Option each = options.other[static_cast<std::size_t>(i)];
+    if (const Option each = nth(options.other, i);
         each.what == Option::What::run &&
         thread(each.thread).priority > thread(best.thread).priority)
       best = each;
   return best;
 }
 
-[[nodiscard]] Option pick_randomly(const Options& options) {
+Option pick_randomly(const Options& options) {
   if (options.other_count > 0 && random_below(state->way == Way::sticky ? 32 : 12) == 0)
     return options.other[random_below(static_cast<std::uint64_t>(options.other_count))];
   if (state->way == Way::priorities && state->steps < fair_from) return pick_by_priority(options);
@@ -104,15 +99,14 @@ struct Options {
   return options.usual[random_below(static_cast<std::uint64_t>(options.usual_count))];
 }
 
-[[nodiscard]] Option pick_exhaustively(const Options& options) {
+Option pick_exhaustively(const Options& options) {
   const bool may_preempt = state->preemptions < state->bound;
   int count = options.keeps_current && !may_preempt ? 1 : options.usual_count;
   if (may_preempt && state->bound < 1000) count += options.other_count;
   const int chosen = choose(count, 1);
   if (chosen > 0 && (options.keeps_current || chosen >= options.usual_count)) ++state->preemptions;
-  return chosen < options.usual_count
-             ? options.usual[static_cast<std::size_t>(chosen)]
-             : options.other[static_cast<std::size_t>(chosen - options.usual_count)];
+  return chosen < options.usual_count ? nth(options.usual, chosen)
+                                      : nth(options.other, chosen - options.usual_count);
 }
 
 void switch_to(int next) {
@@ -173,15 +167,13 @@ void wake(const void* on, bool all) {
   std::array<int, most_threads> waiting{};
   int count = 0;
   for (int i = 0; i < state->threads; ++i)
-    if (thread(i).status == Status::waiting && thread(i).waits_for == on)
-      waiting[static_cast<std::size_t>(count++)] = i;
+    if (thread(i).status == Status::waiting && thread(i).waits_for == on) nth(waiting, count++) = i;
   if (count == 0) return;
   if (!all) {
-    thread(waiting[static_cast<std::size_t>(choose(count, 2))]).status = Status::ready;
+    thread(nth(waiting, choose(count, 2))).status = Status::ready;
     return;
   }
-  for (int i = 0; i < count; ++i)
-    thread(waiting[static_cast<std::size_t>(i)]).status = Status::ready;
+  for (int i = 0; i < count; ++i) thread(nth(waiting, i)).status = Status::ready;
 }
 
 void run_thread() {
@@ -207,8 +199,7 @@ int make_thread(void (*call)(void*), void* argument) {
   fresh.priority = static_cast<int>(random_below(1000)) + 1000;
   fresh.knows = fresh.pending = fresh.fenced = {};
   if (number > 0) fresh.knows = self().knows;
-  fresh.knows.happened.at[static_cast<std::size_t>(number)] =
-      fresh.knows.visible.at[static_cast<std::size_t>(number)] = 1;
+  nth(fresh.knows.happened.at, number) = nth(fresh.knows.visible.at, number) = 1;
   fresh.call = call;
   fresh.argument = argument;
   reset_fiber(fresh.fiber, run_thread);

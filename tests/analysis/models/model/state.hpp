@@ -13,6 +13,11 @@
 
 namespace model {
 
+template <class All>
+decltype(auto) nth(All&& all, int number) {
+  return all[static_cast<std::size_t>(number)];
+}
+
 inline constexpr int most_threads = 12;
 // stands for the single order of all seq_cst operations
 inline constexpr int sc_entry = most_threads;
@@ -76,7 +81,7 @@ struct Thread {
   Knowledge fenced;   // at the last release fence
   void (*call)(void*);
   void* argument;
-  std::uint32_t& epoch(int self) { return knows.happened.at[static_cast<std::size_t>(self)]; }
+  std::uint32_t& epoch(int self) { return nth(knows.happened.at, self); }
 };
 
 /// One byte's last plain accesses.
@@ -159,19 +164,21 @@ extern Location* locations;
 extern Operation* trace;
 extern unsigned char* arena;
 
+inline Thread& self() { return nth(state->all, state->current); }
+
 // scheduler.cpp
-[[nodiscard]] std::uint64_t random_below(std::uint64_t count);
+std::uint64_t random_below(std::uint64_t count);
 /// One of `count` possibilities; the first is the usual one, which random runs take in all but one
 /// of `rarity` cases.
-[[nodiscard]] int choose(int count, unsigned rarity);
+int choose(int count, unsigned rarity);
 /// A point where another thread may continue.
 void point();
 void end_run();
 void start_first(void (*call)(void*), void* argument);
 
 // memory.cpp
-[[nodiscard]] Location& location_of(const void* at);
-[[nodiscard]] std::uint64_t newest_value(const void* at, unsigned size);
+Location& location_of(const void* at);
+std::uint64_t newest_value(const void* at, unsigned size);
 void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order,
                      int age, const void* where);
 /// Ends what the present operation is; the thread's later plain accesses happen after it.

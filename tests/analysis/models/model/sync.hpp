@@ -74,20 +74,18 @@ class AtomicOperations {
   MODEL_INLINE void notify_all() const noexcept { model::notify(at(), true); }
 
  private:
-  [[nodiscard]] MODEL_INLINE void* at() const noexcept {
-    return static_cast<const Self*>(this)->address();
-  }
-  [[nodiscard]] MODEL_INLINE static std::uint64_t bits(T value) noexcept {
+  MODEL_INLINE void* at() const noexcept { return static_cast<const Self*>(this)->address(); }
+  MODEL_INLINE static std::uint64_t bits(T value) noexcept {
     std::uint64_t all = 0;
     __builtin_memcpy(&all, &value, sizeof value);
     return all;
   }
-  [[nodiscard]] MODEL_INLINE static T value(std::uint64_t all) noexcept {
+  MODEL_INLINE static T value(std::uint64_t all) noexcept {
     T result;
     __builtin_memcpy(&result, &all, sizeof result);
     return result;
   }
-  [[nodiscard]] static constexpr Order without_release(Order order) noexcept {
+  static constexpr Order without_release(Order order) noexcept {
     return order == Order::acq_rel   ? Order::acquire
            : order == Order::release ? Order::relaxed
                                      : order;
@@ -114,7 +112,7 @@ class Atomic : public AtomicOperations<Atomic<T>, T> {
   }
   Atomic(const Atomic&) = delete;
   Atomic& operator=(const Atomic&) = delete;
-  [[nodiscard]] MODEL_INLINE void* address() const noexcept { return const_cast<T*>(&value_); }
+  MODEL_INLINE void* address() const noexcept { return const_cast<T*>(&value_); }
 
  private:
   alignas(sizeof(T)) T value_;
@@ -124,7 +122,7 @@ template <class T>
 class AtomicRef : public AtomicOperations<AtomicRef<T>, T> {
  public:
   explicit AtomicRef(T& place) noexcept : place_{&place} {}
-  [[nodiscard]] MODEL_INLINE void* address() const noexcept { return place_; }
+  MODEL_INLINE void* address() const noexcept { return place_; }
 
  private:
   T* place_;
@@ -138,7 +136,7 @@ class Mutex {
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
   MODEL_INLINE void lock() { model::lock(this); }
-  [[nodiscard]] MODEL_INLINE bool try_lock() { return model::try_lock(this); }
+  MODEL_INLINE bool try_lock() { return model::try_lock(this); }
   MODEL_INLINE void unlock() { model::unlock(this); }
 
  private:
@@ -191,7 +189,7 @@ class Thread {
         },
         new F{std::move(call)});
   }
-  [[nodiscard]] int number() const noexcept { return number_; }
+  int number() const noexcept { return number_; }
   void detach() noexcept {}
   MODEL_INLINE void join() { model::join_thread(number_); }
 
@@ -202,16 +200,14 @@ class Thread {
 struct Clock {
   using duration = std::chrono::steady_clock::duration;
   using time_point = std::chrono::steady_clock::time_point;
-  [[nodiscard]] static time_point now() noexcept { return model::now(); }
+  static time_point now() noexcept { return model::now(); }
 };
 
 class ProcessorClock {
  public:
   ProcessorClock() noexcept = default;
   explicit ProcessorClock(Thread& of) noexcept : thread_{of.number()} {}
-  [[nodiscard]] std::chrono::nanoseconds time() const noexcept {
-    return model::processor_time(thread_);
-  }
+  std::chrono::nanoseconds time() const noexcept { return model::processor_time(thread_); }
 
  private:
   int thread_ = 0;
@@ -223,7 +219,7 @@ MODEL_INLINE void sleep_for(std::chrono::duration<Rep, Period> time) {
   model::sleep_until(model::now() + time);
 }
 /// Every poll is a point where another thread may continue, so that a few show as much as many.
-[[nodiscard]] constexpr int polls(int) noexcept { return 2; }
-[[nodiscard]] constexpr int processors(int) noexcept { return 2; }
+constexpr int polls(int) noexcept { return 2; }
+constexpr int processors(int) noexcept { return 2; }
 
 }  // namespace runnel::inline RUNNEL_ABI::sync

@@ -33,11 +33,11 @@ class CopyFactsOf : public testing::Test {
   }
 };
 
-[[nodiscard]] CopyRequest request_of(unsigned char* to, const unsigned char* from, Pageable policy,
-                                     std::size_t size = bytes) {
+CopyRequest request_of(unsigned char* to, const unsigned char* from, Pageable policy,
+                       std::size_t size = bytes) {
   return {{to, size, from, size, size, 1}, std::nullopt, std::nullopt, policy};
 }
-[[nodiscard]] CopyFacts resolved(StreamRef stream, const CopyRequest& request) {
+CopyFacts resolved(StreamRef stream, const CopyRequest& request) {
   CopyCall call{stream, "test facts"};
   return resolve(call, request);
 }
@@ -106,7 +106,7 @@ TEST_F(CopyFactsOf, MemoryThatDoesNotMatterIsNotLookedAt) {
 /// Whether the stream's use was counted: then the pool does not hand the block out again while the
 /// gate is closed.
 template <class Use>
-[[nodiscard]] bool counts_a_use(Use use) {
+bool counts_a_use(Use use) {
   PinnedPool::trim();
   const Stream stream;
   const Gate gate{stream};

@@ -22,12 +22,12 @@ class HandleTables : public testing::Test {
       table_->insert(slot(i));
     }
   }
-  [[nodiscard]] static runnel::native::stream handle(std::size_t i) {
+  static runnel::native::stream handle(std::size_t i) {
     return reinterpret_cast<runnel::native::stream>((i + 1) * 64);
   }
-  [[nodiscard]] Slot& slot(std::size_t i) { return (*slots_)[i]; }
-  [[nodiscard]] HandleTable& table() { return *table_; }
-  [[nodiscard]] std::vector<Slot*> found(std::size_t i) {
+  Slot& slot(std::size_t i) { return (*slots_)[i]; }
+  HandleTable& table() { return *table_; }
+  std::vector<Slot*> found(std::size_t i) {
     std::vector<Slot*> slots;
     table_->for_each(handle(i), [&](Slot& each) { slots.push_back(&each); });
     return slots;

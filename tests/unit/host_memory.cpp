@@ -28,7 +28,7 @@ class HostMemory : public testing::Test {
     if (total_ > std::size_t{256} << 20)
       GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
   }
-  [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
+  std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
 
  private:
   std::size_t total_ = 0;

@@ -33,7 +33,7 @@ struct Gate : test_support::Gate {
   void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
 };
 
-[[nodiscard]] StreamPoint point_of(StreamRef stream) { return StreamPoint{detail::use_of(stream)}; }
+StreamPoint point_of(StreamRef stream) { return StreamPoint{detail::use_of(stream)}; }
 
 /// Says that it has run, and where.
 struct Work : DeferredWork {
@@ -46,7 +46,7 @@ struct Work : DeferredWork {
   std::atomic<bool> has_run{false};
   bool on_service_thread = false;
 };
-[[nodiscard]] bool comes(const Work& work) {
+bool comes(const Work& work) {
   return eventually(patience, [&] { return work.has_run.load(); });
 }
 

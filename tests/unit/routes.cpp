@@ -22,7 +22,7 @@ struct KnownStream {
   bool capturing = false;
   bool asked = false;
 
-  [[nodiscard]] bool is_capturing() {
+  bool is_capturing() {
     asked = true;
     return capturing;
   }
@@ -36,7 +36,7 @@ struct Sides {
   bool two_devices = false;
   bool reads_pageable = false;
 
-  [[nodiscard]] CopyFacts facts() const {
+  CopyFacts facts() const {
     return {{to, false, 0}, {from, false, two_devices ? 1 : 0}, any_memory, reads_pageable};
   }
 };
@@ -63,7 +63,7 @@ struct Row {
   KnownStream stream{};
 };
 template <class AnyRow>
-[[nodiscard]] Route route_of(AnyRow& row) {
+Route route_of(AnyRow& row) {
   return choose_route(row.request, row.sides.facts(), row.stream);
 }
 

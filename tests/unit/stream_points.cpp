@@ -33,13 +33,13 @@ struct Gate : test_support::Gate {
   void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
 };
 
-[[nodiscard]] StreamUse use_of(StreamRef stream) {
+StreamUse use_of(StreamRef stream) {
   return {static_cast<Slot*>(detail::Access::slot(stream)), stream.id()};
 }
-[[nodiscard]] StreamPoint point_of(StreamRef stream) { return StreamPoint{use_of(stream)}; }
+StreamPoint point_of(StreamRef stream) { return StreamPoint{use_of(stream)}; }
 
 /// Polls until the answer is another one than `pending`.
-[[nodiscard]] Progress answer_of(StreamPoint& point) {
+Progress answer_of(StreamPoint& point) {
   Progress progress = point.poll();
   for (; progress == Progress::pending; progress = point.poll()) std::this_thread::yield();
   return progress;

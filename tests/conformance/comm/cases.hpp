@@ -41,6 +41,9 @@ inline void print_failures_only(int rank) {
   listeners.Append(new PrintFailures{rank});
 }
 
+#define NEEDS_TWO_PROCESSES \
+  if (size == 1) GTEST_SKIP() << "needs two processes"
+
 /// A case begins with all processes at the same place.
 class Communicators : public testing::Test {
  protected:
@@ -51,7 +54,7 @@ class Communicators : public testing::Test {
   }
   /// Elements of this process: `first`, `first + step`, ...
   template <class T>
-  [[nodiscard]] static std::vector<T> numbers(std::size_t count, double first, double step = 1) {
+  static std::vector<T> numbers(std::size_t count, double first, double step = 1) {
     std::vector<T> made(count);
     const auto number = [](double value) {
       if constexpr (requires { typename T::value_type; })
@@ -63,14 +66,14 @@ class Communicators : public testing::Test {
     return made;
   }
   template <class T>
-  [[nodiscard]] runnel::DeviceBuffer<T> on_device(const std::vector<T>& values) const {
+  runnel::DeviceBuffer<T> on_device(const std::vector<T>& values) const {
     runnel::DeviceBuffer<T> made{values.size(), stream};
     copy(stream, made, values);
     stream.synchronize();  // the caller's vector may be a temporary
     return made;
   }
   template <class T>
-  [[nodiscard]] std::vector<T> on_host(const runnel::DeviceBuffer<T>& values) const {
+  std::vector<T> on_host(const runnel::DeviceBuffer<T>& values) const {
     std::vector<T> made(values.size());
     copy(stream, made, values);
     stream.synchronize();

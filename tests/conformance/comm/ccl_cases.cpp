@@ -108,7 +108,7 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
 
 /// A timeout breaks all communicators of the process, and their streams say so.
 TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const Communicator limited = make({.timeout = 100ms, .name = "solver"});
   const Stream second;
   DeviceBuffer<int> a{10, stream}, b{10, second};
@@ -147,7 +147,7 @@ TEST_F(OverCcl, ATimeoutBeginsWhenTheStreamHasComeToTheOperation) {
 }
 
 TEST_F(OverCcl, FilesOfAnEarlierRunDoNoHarm) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const std::string path = std::string{std::getenv("RUNNEL_WORLD_FILE")} + ".stale";
   if (rank == 0) {
     for (const std::string& file : {path, path + ".1"}) std::ofstream{file} << "1234 00ff 5678\n";

@@ -6,16 +6,16 @@
 
 namespace comm {
 
-[[nodiscard]] runnel::Engine engine();
+runnel::Engine engine();
 /// All processes of the test.
-[[nodiscard]] const runnel::World& world();
+const runnel::World& world();
 /// Returns when all processes have called it.
 void meet();
 /// Whether it is so in any process, all of which call this.
-[[nodiscard]] bool any_process(bool here);
+bool any_process(bool here);
 
 /// A communicator of all processes.
-[[nodiscard]] inline runnel::Communicator make(runnel::CommunicatorOptions options = {}) {
+inline runnel::Communicator make(runnel::CommunicatorOptions options = {}) {
   options.engine = engine();
   return runnel::Communicator{world(), options};
 }

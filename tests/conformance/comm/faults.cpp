@@ -14,7 +14,7 @@ class CommFaults : public Communicators {
   /// Whether the call says that there is no memory. The program's own allocations throw a plain
   /// std::bad_alloc.
   template <class F>
-  [[nodiscard]] static bool without_memory(F f) {
+  static bool without_memory(F f) {
     try {
       f();
       return false;

@@ -36,7 +36,7 @@ TEST_F(OverMpi, AWorldWithoutMpi) {
 }
 
 TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const auto expect_refusal = [&](const char* what, auto call) {
     const Communicator checked = make({.checked = true, .name = "halo"});
     call(checked);
@@ -67,7 +67,7 @@ TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
 }
 
 TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const Communicator brief = make();
   DeviceBuffer<int> values{10, stream};
   if (rank == 0) brief.send(stream, DeviceSpan<int>{values}.subspan(0, 5), 1);
@@ -81,7 +81,7 @@ TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
 }
 
 TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const Communicator brief = make();
   DeviceBuffer<int> values{10, stream};
   if (rank == 0) brief.send(stream, values, 1);
@@ -97,7 +97,7 @@ TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
 
 /// MPI goes on with an operation that was given up once the last process comes to it.
 TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   DeviceBuffer<int> values{1000, stream};
   fill(stream, values, 1);
   for (const bool checked : {false, true}) {
@@ -124,7 +124,7 @@ TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
 
 /// MPICH gives the number of a communicator that was freed to the next one.
 TEST_F(OverMpi, AMessageThatNobodyReceivedDoesNotReachALaterCommunicator) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   for (int round = 0; round < 5; ++round) {
     auto values = on_device(numbers<int>(10, round, 0));
     {
@@ -149,7 +149,7 @@ TEST_F(OverMpi, AMessageThatNobodyReceivedDoesNotReachALaterCommunicator) {
 
 /// The processes have the same current device, or a device of the stand-in that has the same name.
 TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const Communicator made{world()};
   EXPECT_EQ(made.engine(), Engine::mpi);
   auto values = on_device(std::vector<int>(10, 1));

@@ -20,7 +20,7 @@ using namespace runnel;
 // not unsigned, of which MPICH 4.0's MPI_Reduce() takes the wrong minimum and maximum
 using Number = std::int32_t;
 using Group = std::vector<int>;  // processes, in the order of their ranks in a communicator
-constexpr std::size_t buffer_count = 4, own_streams = 3;
+constexpr std::size_t buffer_count = 4, own_streams = 3, none = ~std::size_t{0};
 
 /// A communicator, and how it divides all processes.
 struct Party {
@@ -191,14 +191,14 @@ class Program {
     switch (verb) {
       case 0:
         c.all_reduce(on, part(a, each), part(b, each), how);
-        return expect_reduction(party, a, b, each, how, [](std::size_t) { return true; });
+        return expect_reduction(party, a, b, each, how, [](std::size_t) { return 0; });
       case 1:
         c.all_reduce(on, part(a, each), how);
-        return expect_reduction(party, a, a, each, how, [](std::size_t) { return true; });
+        return expect_reduction(party, a, a, each, how, [](std::size_t) { return 0; });
       case 2:
         c.reduce(on, part(a, each), part(b, each), how, static_cast<int>(root));
         return expect_reduction(party, a, b, each, how,
-                                [root](std::size_t member) { return member == root; });
+                                [root](std::size_t member) { return member == root ? 0 : none; });
       case 3:
         c.broadcast(on, part(a, each), static_cast<int>(root));
         return expect_copies(party, a, a, [&](std::size_t, std::size_t, std::size_t i) {
@@ -234,32 +234,31 @@ class Program {
       default:
         c.reduce_scatter(on, part(a, each * static_cast<std::size_t>(c.size())), part(b, each),
                          how);
-        return expect_scatter(party, a, b, each, how);
+        return expect_reduction(party, a, b, each, how,
+                                [each](std::size_t member) { return member * each; });
     }
   }
 
-  void expect_reduction(const Party& party, std::size_t a, std::size_t b, std::size_t count,
-                        Reduce how, const std::function<bool(std::size_t)>& gets_it) {
-    for (const Group& group : party.groups)
-      for (std::size_t i = 0; i < count; ++i) {
-        Number all = expected(group.front(), a)[i];
-        for (std::size_t m = 1; m < group.size(); ++m)
-          all = reduced(all, expected(group[m], a)[i], how);
-        for (std::size_t m = 0; m < group.size(); ++m)
-          if (gets_it(m)) expected(group[m], b)[i] = all;
-      }
+  /// What the members of a group have in `a`, before an operation.
+  std::vector<std::vector<Number>> members_of(const Group& group, std::size_t a) {
+    std::vector<std::vector<Number>> all;
+    for (const int process : group) all.push_back(expected(process, a));
+    return all;
   }
 
-  void expect_scatter(const Party& party, std::size_t a, std::size_t b, std::size_t each,
-                      Reduce how) {
-    for (const Group& group : party.groups)
+  /// `first(member)` is the place in `a` where a member's result begins; or `none`.
+  void expect_reduction(const Party& party, std::size_t a, std::size_t b, std::size_t count,
+                        Reduce how, const std::function<std::size_t(std::size_t)>& first) {
+    for (const Group& group : party.groups) {
+      const auto before = members_of(group, a);
       for (std::size_t m = 0; m < group.size(); ++m)
-        for (std::size_t i = 0; i < each; ++i) {
-          Number all = expected(group.front(), a)[m * each + i];
+        for (std::size_t i = 0; first(m) != none && i < count; ++i) {
+          Number& all = expected(group[m], b)[i];
+          all = before.front()[first(m) + i];
           for (std::size_t k = 1; k < group.size(); ++k)
-            all = reduced(all, expected(group[k], a)[m * each + i], how);
-          expected(group[m], b)[i] = all;
+            all = reduced(all, before[k][first(m) + i], how);
         }
+    }
   }
 
   /// Where an element comes from: a member of the group, and the place in its `a`. Or it stays as
@@ -267,13 +266,11 @@ class Program {
   struct Source {
     std::size_t member, place;
   };
-  static constexpr std::size_t none = ~std::size_t{0};
   void expect_copies(
       const Party& party, std::size_t a, std::size_t b,
       const std::function<Source(std::size_t members, std::size_t member, std::size_t i)>& source) {
     for (const Group& group : party.groups) {
-      std::vector<std::vector<Number>> before;
-      for (const int process : group) before.push_back(expected(process, a));
+      const auto before = members_of(group, a);
       for (std::size_t m = 0; m < group.size(); ++m)
         for (std::size_t i = 0; i < length_; ++i)
           if (const Source from = source(group.size(), m, i); from.member != none)

@@ -110,7 +110,7 @@ TEST_F(Refusals, TogetherInsideAnotherOne) {
 class Breakages : public Communicators {};
 
 TEST_F(Breakages, AProcessThatDoesNotTakePartIsTimedOut) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const Communicator limited = make({.timeout = 1s});
   DeviceBuffer<int> values{10, stream};
   fill(stream, values, 1);

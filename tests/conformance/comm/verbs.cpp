@@ -130,7 +130,7 @@ TEST_F(Verbs, AllToAllExchangesParts) {
 }
 
 TEST_F(Verbs, SendAndReceiveRoundARing) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   for (const std::size_t count : counts) {
     auto values = on_device(numbers<float>(count, rank));
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -142,7 +142,7 @@ TEST_F(Verbs, SendAndReceiveRoundARing) {
 }
 
 TEST_F(Verbs, AGroupMaySendFirstEverywhere) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   for (const std::size_t count : counts) {
     const auto own = on_device(numbers<int>(count, rank));
     std::vector<DeviceBuffer<int>> others;
@@ -161,7 +161,7 @@ TEST_F(Verbs, AGroupMaySendFirstEverywhere) {
 }
 
 TEST_F(Verbs, AGroupWhoseFunctionThrowsEnqueuesNothing) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   const auto own = on_device(numbers<int>(5, rank));
   EXPECT_THROW(all.group(stream,
                          [&](Communicator::Group& group) {
@@ -174,7 +174,7 @@ TEST_F(Verbs, AGroupWhoseFunctionThrowsEnqueuesNothing) {
 }
 
 TEST_F(Verbs, MessagesOfSeveralPiecesMeetSmallOnes) {
-  if (size == 1) GTEST_SKIP() << "needs two processes";
+  NEEDS_TWO_PROCESSES;
   // Everybody sends much to the next process, and little to the one before.
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
   const auto much = on_device(numbers<double>(700'000, rank)),

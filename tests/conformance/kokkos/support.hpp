@@ -68,7 +68,7 @@ class KernelGate {
   }
   void open() { Kokkos::atomic_store(&flags_[0], 1); }
   /// Waits until a kernel has reached the gate.
-  [[nodiscard]] bool reached() {
+  bool reached() {
     return conformance::eventually([&] { return Kokkos::atomic_load(&flags_[1]) == 1; });
   }
 
@@ -93,7 +93,7 @@ inline std::vector<int> values(StreamRef stream, const Data<int*>& x) {
   return all;
 }
 
-[[nodiscard]] inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
+inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
       .count();
 }

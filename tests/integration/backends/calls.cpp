@@ -22,14 +22,14 @@ class Calls : public testing::Test {
   }
   /// The calls that `f` makes.
   template <class F>
-  [[nodiscard]] long calls_of(F&& f) const {
+  long calls_of(F&& f) const {
     const long before = calls();
     f();
     return calls() - before;
   }
 
  private:
-  [[nodiscard]] long calls() const {
+  long calls() const {
     StandinView view{};
     inspect_(&view);
     return view.calls;

@@ -53,7 +53,7 @@ class Capture : public testing::Test {
     }
     EXPECT_EQ(API(GetLastError)(), API(Success));
   }
-  [[nodiscard]] const Stream& stream() const { return *stream_; }
+  const Stream& stream() const { return *stream_; }
   void begin(Mode mode = API(StreamCaptureModeThreadLocal)) const {
     // waits until the library's thread has given memory back: it queries streams, also one that is
     // just captured

@@ -22,10 +22,10 @@ struct Team {
   unsigned block, thread;
   std::barrier<>* meeting;
 
-  [[nodiscard]] unsigned rank_in_block() const { return thread; }
-  [[nodiscard]] static unsigned block_size() { return threads; }
-  [[nodiscard]] std::size_t rank() const { return block * threads + thread; }
-  [[nodiscard]] static std::size_t size() { return std::size_t{blocks} * threads; }
+  unsigned rank_in_block() const { return thread; }
+  static unsigned block_size() { return threads; }
+  std::size_t rank() const { return block * threads + thread; }
+  static std::size_t size() { return std::size_t{blocks} * threads; }
   void synchronize_block() const { meeting->arrive_and_wait(); }
   template <class T>
   static void add(T& to, T number) {

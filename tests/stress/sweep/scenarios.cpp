@@ -211,8 +211,8 @@ void event_moves_between_devices(Checker& c) {
 
 void pool(Checker& c) {
   Bystander b{c};
-  std::array<std::optional<StreamLease>, 4> leases;
   MAKE(StreamPool, pool, first, StreamPoolOptions{.size = 2, .max = 4});
+  std::array<std::optional<StreamLease>, 4> leases;
   for (auto& lease : leases) ATTEMPT(lease.emplace(pool->acquire()));
   c.require(pool->leased() == 4 && pool->size() == 4 && pool->growth() == 2,
             "the pool counts wrongly");
@@ -599,8 +599,8 @@ void buffers(Checker& c) {
 void buffers_changed(Checker& c) {
   Bystander b{c};
   c.keeps_streams(4);
-  std::optional<DeviceBuffer<int>> copied;
   MAKE(DeviceBuffer<int>, buffer, 256U, *b.stream);
+  std::optional<DeviceBuffer<int>> copied;
   ATTEMPT(set(*b.stream, *buffer, 255, 7));
   ATTEMPT(buffer->resize(1024));
   ATTEMPT(copied.emplace(*buffer, *b.stream));
@@ -799,11 +799,11 @@ void pinned_given_back(Checker& c) {
   Bystander b{c};
   c.keeps_streams(1);                 // a stream that frees memory after another stream has used it
   constexpr std::size_t size = 4096;  // a size class of its own
-  std::array<std::optional<PinnedBuffer<int>>, 2> others;
   MAKE(Stream, stream);
   MAKE(DeviceBuffer<int>, there, size, *b.stream);
   c.synchronize(*b.stream);
   MAKE(PinnedBuffer<int>, block, size);
+  std::array<std::optional<PinnedBuffer<int>>, 2> others;
   std::ranges::fill(*block, 5);
   Gate gate;
   gate.close_on(c, *stream);
@@ -890,12 +890,12 @@ void captures(Checker& c) {
 void graphs(Checker& c) {
   c.keeps_streams(4);  // on which graphs are destroyed that may be under way
   Bystander b{c};
-  std::optional<Graph> graph;
   MAKE(Stream, stream);
   MAKE(Stream, side);
   MAKE(PinnedBuffer<int>, source, 64U);
   MAKE(PinnedBuffer<int>, result, 64U);
   MAKE(DeviceBuffer<int>, there, 64U, *stream);
+  std::optional<Graph> graph;
   // a wait for that stream may fail below
   ATTEMPT(there->record_stream(*side));
   std::ranges::fill(*source, 5);
@@ -926,12 +926,12 @@ void graph_nodes(Checker& c) {
   c.keeps_streams(4);
   c.keeps_objects(1);
   Bystander b{c};
-  std::optional<PinnedBuffer<int>> source, other, result;
-  std::optional<Event> event;
-  std::optional<Graph> inner, outer;
   MAKE(Stream, stream);
+  std::optional<PinnedBuffer<int>> source, other, result;
   for (auto* const buffer : {&source, &other, &result}) c.make("PinnedBuffer", *buffer, 64U);
   MAKE(DeviceBuffer<int>, there, 64U, *stream);
+  std::optional<Event> event;
+  std::optional<Graph> inner, outer;
   event.emplace(EventOptions{.external = true});
   // its native event stays from now on
   ATTEMPT(event->record(*stream));

@@ -104,6 +104,10 @@ class EventBase {
       -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
+  /// @cond
+  static void on_complete RUNNEL_REFUSED(
+      "include <runnel/completion.hpp>, and pass a function of a const Outcome&", detail::Anything);
+  /// @endcond
 
   /// The vendor's handle; null until the first record.
   [[nodiscard]] native::event native() const;

@@ -171,6 +171,10 @@ class StreamRef {
       -> decltype(call_on_complete(*this, std::forward<F>(function))) {
     return call_on_complete(*this, std::forward<F>(function));
   }
+  /// @cond
+  static void on_complete RUNNEL_REFUSED(
+      "include <runnel/completion.hpp>, and pass a function of a const Outcome&", detail::Anything);
+  /// @endcond
   /// A Future of everything submitted so far, with the outcome that `on_complete()` would pass.
   /// Include <runnel/completion.hpp> to use it.
   template <class View = StreamRef>

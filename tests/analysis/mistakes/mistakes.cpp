@@ -28,13 +28,17 @@ namespace {
 [[maybe_unused]] void waits(Stream& s, StreamRef other, Event& event, TimedEvent& timed) {
   s.launch_host_func([](int) {});      // error: a host function has no parameters
   other.launch_host_func([](int) {});  // error: a host function has no parameters
-  s.wait_stream(event);                // error: write wait_event(event)
-  s.wait_stream(timed);                // error: write wait_event(event)
-  s.wait_event(other);                 // error: write wait_stream(stream)
-  s.wait_event(s);                     // error: write wait_stream(stream)
-  event - event;                       // error: an Event has no time: write TimedEvent
-  event - timed;                       // error: an Event has no time: write TimedEvent
-  timed - event;                       // error: an Event has no time: write TimedEvent
+  // error: include <runnel/completion.hpp>, and pass a function of a const Outcome&
+  s.on_complete([] {});
+  // error: include <runnel/completion.hpp>, and pass a function of a const Outcome&
+  event.on_complete([] {});
+  s.wait_stream(event);  // error: write wait_event(event)
+  s.wait_stream(timed);  // error: write wait_event(event)
+  s.wait_event(other);   // error: write wait_stream(stream)
+  s.wait_event(s);       // error: write wait_stream(stream)
+  event - event;         // error: an Event has no time: write TimedEvent
+  event - timed;         // error: an Event has no time: write TimedEvent
+  timed - event;         // error: an Event has no time: write TimedEvent
 }
 
 /// A view as other libraries have them: it says nothing of itself.

@@ -101,9 +101,11 @@ void lose_stream(bool is_known) {
   w.first.written = w.number;
   w.first.own = StreamPoint{StreamUse{&w.a, 1}};
   write_in(w);
+  w.second.own = StreamPoint{StreamUse{&w.b, 2}};
   retire_orphaned_slot(&w.a);
-  run_after(w.first);
+  together([&] { run_after(w.first); }, [&] { run_after(w.second); });
   w.first.done.wait();
+  w.second.done.wait();
   expect(w.first.is_unknown != is_known, "the wait told something else");
 }
 void stream_is_lost() { lose_stream(true); }

@@ -38,7 +38,7 @@ void free_pinned(void* pointer) noexcept;
 
 // What only few blocks of device memory need: a resource, and the streams that use the block
 // besides its owner.
-struct BlockExtras;
+struct BlockFree;
 /// Owns the extras of a block, or nothing. It has the size of a pointer, so that moving a buffer
 /// without extras is cheap.
 class OwnedExtras {
@@ -56,28 +56,29 @@ class OwnedExtras {
     if (extras_ != nullptr) drop();
   }
 
-  [[nodiscard]] BlockExtras* get() const noexcept { return extras_; }
+  [[nodiscard]] BlockFree* get() const noexcept { return extras_; }
+  [[nodiscard]] BlockFree* release() noexcept { return std::exchange(extras_, nullptr); }
   [[nodiscard]] SharedResource resource() const noexcept {
     return extras_ != nullptr ? resource_of(*extras_) : SharedResource{};
   }
   /// Creates the extras if there are none. @throws std::bad_alloc
-  [[nodiscard]] BlockExtras& made() {
+  [[nodiscard]] BlockFree& made() {
     if (extras_ == nullptr) extras_ = make({});
     return *extras_;
   }
 
  private:
-  [[nodiscard]] static BlockExtras* make(const SharedResource& resource);
-  [[nodiscard]] static SharedResource resource_of(const BlockExtras& extras) noexcept;
+  [[nodiscard]] static BlockFree* make(const SharedResource& resource);
+  [[nodiscard]] static SharedResource resource_of(const BlockFree& extras) noexcept;
   void drop() const noexcept;
-  BlockExtras* extras_ = nullptr;
+  BlockFree* extras_ = nullptr;
 };
 
 /// Adds the stream to the block's other streams.
 void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream);
-/// Frees the block in the order of its streams, and takes over the contents of the extras.
+/// Frees the block in the order of its streams.
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
-                 BlockExtras* extras) noexcept;
+                 OwnedExtras extras) noexcept;
 /// Ends the owner's use without freeing the memory.
 void release_device(StreamRef owner);
 /// Makes `stream` the owner. The previous owner becomes one of the other streams.
@@ -97,7 +98,7 @@ struct PinnedOwner {
 struct DeviceOwner {
   static constexpr MemoryKind kind = MemoryKind::device;
   void free(void* pointer, std::size_t bytes) noexcept {
-    free_device(pointer, bytes, stream_, device_, extras_.get());
+    free_device(pointer, bytes, stream_, device_, std::move(extras_));
   }
 
   StreamRef stream_ = Access::ref(nullptr, 0);

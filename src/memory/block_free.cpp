@@ -141,20 +141,22 @@ bool is_captured(const HandleLock& stream) noexcept {
   return stream && stream.is_reachable() && capture_state(stream.handle()) == CaptureState::active;
 }
 
-void free_block(BlockFree& block) noexcept {
+bool free_block(BlockFree& block) noexcept {
   const bool is_in_order =
       (block.resource || has_memory_pools(block.device)) && !would_break_capture(block);
-  if ((is_in_order && free_on_own_stream(block)) || has_captured_user(block)) return;
+  if ((is_in_order && free_on_own_stream(block)) || has_captured_user(block)) return true;
   // The program may destroy what the resource uses once the buffer has ended.
-  if (is_in_order && block.resource && deallocate(block, true)) return;
-  defer_free(block);
+  return is_in_order && block.resource && deallocate(block, true);
 }
 
-void defer_free(BlockFree& block) noexcept try {
+void defer_free(BlockFree& block) noexcept {
   block.run = run_deferred;
-  auto* const deferred = new BlockFree{std::move(block)};
   frees_deferred.fetch_add(1, std::memory_order_relaxed);
-  run_after(*deferred);
+  run_after(block);
+}
+
+void defer_copy(BlockFree& block) noexcept try {
+  defer_free(*new BlockFree{std::move(block)});
 } catch (const std::bad_alloc&) {
   if (in_host_function) return;
   const ScopedWait wait{"free device memory", {.device = block.device}};

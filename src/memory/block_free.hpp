@@ -22,13 +22,8 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-/// The part of a block's state that few blocks need.
-struct BlockExtras {
-  std::list<StreamPoint> others{};  // The streams that use the block besides its owner.
-  SharedResource resource{};        // Null: the device's own memory.
-};
-
-/// A block to be freed. `own` is the stream in whose order it is freed.
+/// A block to be freed. A buffer with other users or a resource has this object from then on, so
+/// that dropping it allocates nothing. `own` is the stream in whose order it is freed.
 struct BlockFree : DeferredWork {
   void* pointer = nullptr;
   int device = 0;
@@ -40,12 +35,13 @@ struct BlockFree : DeferredWork {
 /// Whether the stream is being captured. Returns false if it has ended, or if this thread cannot
 /// reach it. Requires: the stream's device is current if its handle needs that.
 [[nodiscard]] bool is_captured(const HandleLock& stream) noexcept;
-/// Frees the block, and drops its points or moves them into a deferred free. Allocates nothing
-/// unless the free is deferred.
-void free_block(BlockFree& block) noexcept;
-/// Defers the free. Without memory for that, the block is freed after a wait for the devices, or
-/// leaks if this is a host function.
+/// Frees the block now. Returns false if the free must be deferred.
+[[nodiscard]] bool free_block(BlockFree& block) noexcept;
+/// Defers the free. Takes ownership of the object.
 void defer_free(BlockFree& block) noexcept;
+/// Defers the free of an object on the stack. Without memory for a copy, the block is freed after a
+/// wait for the devices, or leaks if this is a host function.
+void defer_copy(BlockFree& block) noexcept;
 
 /// The numbers of frees that were deferred, and of those that were made since.
 inline constinit sync::Atomic<std::size_t> frees_deferred{0}, frees_made{0};

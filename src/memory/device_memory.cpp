@@ -212,10 +212,12 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   return block;
 }
 
-BlockExtras* OwnedExtras::make(const SharedResource& resource) {
-  return new BlockExtras{{}, resource};
+BlockFree* OwnedExtras::make(const SharedResource& resource) {
+  auto* const made = new BlockFree;
+  made->resource = resource;
+  return made;
 }
-SharedResource OwnedExtras::resource_of(const BlockExtras& extras) noexcept {
+SharedResource OwnedExtras::resource_of(const BlockFree& extras) noexcept {
   return extras.resource;
 }
 void OwnedExtras::drop() const noexcept { delete extras_; }
@@ -274,25 +276,22 @@ void release_device(StreamRef owner) {
 }
 
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
-                 BlockExtras* extras) noexcept {
-  const bool has_resource = extras != nullptr && extras->resource;
-  if (!has_resource) [[likely]]
+                 OwnedExtras extras) noexcept {
+  BlockFree without_extras;
+  BlockFree& block = extras.get() != nullptr ? *extras.get() : without_extras;
+  if (!block.resource) [[likely]]
     count_out(device, bytes);
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  BlockFree block;
   block.pointer = pointer;
   block.device = device;
   block.bytes = bytes;
   block.owner = use_of(stream);
   block.own = StreamPoint::adopt(block.owner);
-  if (extras != nullptr) {
-    block.resource = std::move(extras->resource);
-    block.others.splice(block.others.end(), extras->others);
-  }
   block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, use_of(stream)));
   emit([&] { return about_free(block); });
-  mode == Release::later ? defer_free(block) : free_block(block);
+  if (mode == Release::now && free_block(block)) return;
+  extras.get() != nullptr ? defer_free(*extras.release()) : defer_copy(block);
 }
 
 namespace {
@@ -336,7 +335,7 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   StreamPoint user{use_of(stream)};
   if (!user) throw_dead_stream(stream.id());
   static_cast<void>(user.release());
-  free_device(pointer, bytes, stream, device_.ordinal(), nullptr);
+  free_device(pointer, bytes, stream, device_.ordinal(), {});
 }
 
 DeviceStatistics DeviceResource::statistics() const {

@@ -384,15 +384,15 @@ void Checker::check_device_memory() {
                               [&] { const DeviceBuffer<int> buffer{1, device.default_stream()}; }));
     const exhaustion::Pause pause;
     device.synchronize();
-    // this allocation frees the blocks whose free could not be enqueued
-    {
-      const DeviceBuffer<int> buffer{1, device.default_stream()};
-    }
     const auto used = [&] { return device.memory_info().total - device.memory_info().free; };
-    // trim() gives blocks back to resources of the scenario's.
-    if (!eventually(
-            [&] { return device.synchronize(), DeviceResource{device}.trim(), used() == 0; }))
-      violation("device %d still has %zu bytes in use", i, used());
+    const auto is_unused = [&] {
+      // This allocation frees the blocks whose free could not be enqueued.
+      static_cast<void>(DeviceBuffer<int>{1, device.default_stream()});
+      device.synchronize();
+      DeviceResource{device}.trim();  // gives blocks back to resources of the scenario's
+      return used() == 0;
+    };
+    if (!eventually(is_unused)) violation("device %d still has %zu bytes in use", i, used());
   }
 }
 

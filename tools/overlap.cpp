@@ -37,6 +37,10 @@ runnel::OverlapResult map_file(InputFile& input, OutputFile& output, const ByteM
   // at the same time.
   const runnel::Stream stream{options.devices[0]};
   runnel::DeviceBuffer<ByteCount> counts(256 * options.in_flight, stream);
+  // The first launch may compile the kernel, which would be shown as a chunk's computing.
+  runnel::DeviceBuffer<unsigned char> byte(1, stream);
+  runnel::fill(stream, byte, 0);
+  launch_map_and_count(stream, byte.span(), byte.span(), map, counts.span().first(256));
   runnel::fill(stream, counts, 0);
   stream.synchronize();
   runnel::OverlapResult result = runnel::overlap(

@@ -28,6 +28,7 @@
 namespace {
 using namespace runnel;
 using namespace process_cases;
+using namespace std::chrono_literals;
 using test_support::in_child;
 using test_support::wait_for_child;
 using test_support::works;
@@ -252,7 +253,7 @@ struct Pages {
 int exit_with_copies_of_static_memory() {
   // Destroyed last: copies have the time to fail.
   static const struct Linger {
-    ~Linger() { std::this_thread::sleep_for(std::chrono::milliseconds{50}); }
+    ~Linger() { std::this_thread::sleep_for(50ms); }
   } linger;
   static Stream stream;
   static DeviceBuffer<std::byte> there{Pages::bytes, stream};
@@ -276,7 +277,7 @@ int exit_with_pending_completions() {
   });
   event.on_complete([](const Outcome&) { std::puts("failed: the event has not happened"); });
   static const Future future = stream.future();
-  expect(!future.wait_for(std::chrono::milliseconds{1}), "the gate is closed");
+  expect(!future.wait_for(1ms), "the gate is closed");
   return finish();
 }
 
@@ -294,13 +295,13 @@ int quiesce_then_exit_with_a_closed_gate() {
   static Stream stream;
   stream.launch_host_func([] {});
   keep(stream, std::vector<int>(10));
-  expect(quiesce_for(std::chrono::seconds{30}), "all functions end");
+  expect(quiesce_for(30s), "all functions end");
   hold(stream);
   keep(stream, Kept{});
-  expect(!quiesce_for(std::chrono::milliseconds{1}), "the gate is closed");
+  expect(!quiesce_for(1ms), "the gate is closed");
   expect(in_child([] {
            try {
-             static_cast<void>(quiesce_for(std::chrono::seconds{30}));
+             static_cast<void>(quiesce_for(30s));
            } catch (const Error& error) {
              return error.code() == errc::forked ? 0 : 2;
            }
@@ -331,52 +332,41 @@ int exit_beside_busy_completions() {
   return finish();
 }
 
-template <class F>
-void expect_forked(const char* what, F&& f) {
-  try {
-    f();
-    expect(false, std::string{what} + " did not throw");
-  } catch (const Error& error) {
-    expect(error.code() == errc::forked, std::string{what} + " threw: " + error.what());
-    expect(*error.operation() != '\0', std::string{what} + " names no operation");
-  }
-}
+/// Whether a child may not evaluate the expression.
+#define EXPECT_FORKED(...) EXPECT_REFUSED(errc::forked, __VA_ARGS__)
 
 /// Every use of a parent's object must be refused in a child, whatever work the parent has
 /// enqueued.
 int use_what_the_parent_made(Stream& stream, Event& event) {
   std::vector<int> a(4), b(4);
   std::uint32_t number = 0;
-  expect_forked("Stream", [] { const Stream made; });
-  expect_forked("query", [&] { static_cast<void>(stream.query()); });
-  expect_forked("synchronize", [&] { stream.synchronize(); });
-  expect_forked("synchronize_for",
-                [&] { static_cast<void>(stream.synchronize_for(std::chrono::seconds{1})); });
-  expect_forked("launch_host_func", [&] { stream.launch_host_func([] {}); });
-  expect_forked("record_event", [&] { static_cast<void>(stream.record_event()); });
-  expect_forked("record_event, again", [&] { stream.record_event(event); });
-  expect_forked("wait_event", [&] { stream.wait_event(event); });
-  expect_forked("wait_stream", [&] { stream.wait_stream(Device{0}.default_stream()); });
-  expect_forked("Event::query", [&] { static_cast<void>(event.query()); });
-  expect_forked("Event::synchronize", [&] { event.synchronize(); });
-  expect_forked("wait_value", [&] { stream.wait_value(&number, 0); });
-  expect_forked("write_value", [&] { stream.write_value(&number, 0); });
-  expect_forked("StreamRef::from_native",
-                [&] { static_cast<void>(StreamRef::from_native(nullptr, Device{0})); });
-  expect_forked("multiprocessors", [&] { static_cast<void>(stream.multiprocessors()); });
-  expect_forked("partition", [] { static_cast<void>(partition(Device{0}, 1)); });
-  expect_forked("SharedBuffer", [] { const SharedBuffer<int> buffer{4, Device{0}}; });
-  expect_forked("SharedBuffer::from_ipc_handle",
-                [] { static_cast<void>(SharedBuffer<int>::from_ipc_handle({})); });
-  expect_forked("Event::ipc_handle", [&] { static_cast<void>(event.ipc_handle()); });
-  expect_forked("Event::from_ipc_handle", [] { static_cast<void>(Event::from_ipc_handle({})); });
-  expect_forked("copy", [&] { copy(stream, a, b); });
-  expect_forked("fill", [&] { fill(stream, a, 1); });
-  expect_forked("PinnedBuffer", [] { const PinnedBuffer<int> buffer{4}; });
-  expect_forked("DeviceBuffer", [&] { const DeviceBuffer<int> buffer{4, stream}; });
-  expect_forked("Device::synchronize", [] { Device{0}.synchronize(); });
-  expect_forked("Device::use", [] { Device{0}.use(); });
-  expect_forked("StreamPool", [] { const StreamPool pool{Device{0}}; });
+  EXPECT_FORKED(Stream{});
+  EXPECT_FORKED(stream.query());
+  EXPECT_FORKED(stream.synchronize());
+  EXPECT_FORKED(stream.synchronize_for(1s));
+  EXPECT_FORKED(stream.launch_host_func([] {}));
+  EXPECT_FORKED(stream.record_event());
+  EXPECT_FORKED(stream.record_event(event));
+  EXPECT_FORKED(stream.wait_event(event));
+  EXPECT_FORKED(stream.wait_stream(Device{0}.default_stream()));
+  EXPECT_FORKED(event.query());
+  EXPECT_FORKED(event.synchronize());
+  EXPECT_FORKED(stream.wait_value(&number, 0));
+  EXPECT_FORKED(stream.write_value(&number, 0));
+  EXPECT_FORKED(StreamRef::from_native(nullptr, Device{0}));
+  EXPECT_FORKED(stream.multiprocessors());
+  EXPECT_FORKED(partition(Device{0}, 1));
+  EXPECT_FORKED(SharedBuffer<int>{4, Device{0}});
+  EXPECT_FORKED(SharedBuffer<int>::from_ipc_handle({}));
+  EXPECT_FORKED(event.ipc_handle());
+  EXPECT_FORKED(Event::from_ipc_handle({}));
+  EXPECT_FORKED(copy(stream, a, b));
+  EXPECT_FORKED(fill(stream, a, 1));
+  EXPECT_FORKED(PinnedBuffer<int>{4});
+  EXPECT_FORKED(DeviceBuffer<int>{4, stream});
+  EXPECT_FORKED(Device{0}.synchronize());
+  EXPECT_FORKED(Device{0}.use());
+  EXPECT_FORKED(StreamPool{Device{0}});
   const Stream dies_here{std::move(stream)};  // destroyed in the child, without an error
   const Event dies_too{std::move(event)};
   return failures;
@@ -470,29 +460,26 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
   StreamPool& pool = *inherited->pool;
   Stream& stream = inherited->stream;
   const StreamRef view = stream;
-  expect_forked("PinnedPool::statistics", [] { static_cast<void>(PinnedPool::statistics()); });
-  expect_forked("PinnedPool::limit", [] { static_cast<void>(PinnedPool::limit()); });
-  expect_forked("PinnedPool::set_limit", [] { PinnedPool::set_limit(1 << 20); });
-  expect_forked("PinnedPool::trim", [] { PinnedPool::trim(); });
+  EXPECT_FORKED(PinnedPool::statistics());
+  EXPECT_FORKED(PinnedPool::limit());
+  EXPECT_FORKED(PinnedPool::set_limit(1 << 20));
+  EXPECT_FORKED(PinnedPool::trim());
   const DeviceResource resource{Device{0}};
-  expect_forked("DeviceResource::statistics", [&] { static_cast<void>(resource.statistics()); });
-  expect_forked("DeviceResource::limit", [&] { static_cast<void>(resource.limit()); });
-  expect_forked("DeviceResource::set_limit", [&] { resource.set_limit(1 << 20); });
-  expect_forked("DeviceResource::reset_peak", [&] { resource.reset_peak(); });
-  expect_forked("StreamPool::acquire", [&] { const StreamLease lease = pool.acquire(); });
-  expect_forked("StreamPool::device", [&] { static_cast<void>(pool.device()); });
-  expect_forked("StreamPool::size", [&] { static_cast<void>(pool.size()); });
-  expect_forked("StreamPool::leased", [&] { static_cast<void>(pool.leased()); });
-  expect_forked("StreamPool::growth", [&] { static_cast<void>(pool.growth()); });
-  expect_forked("Stream::from_native", [&] {
-    static_cast<void>(Stream::from_native(stream.native(), stream.device(), Ownership::borrow));
-  });
-  expect_forked("Stream::release", [&] { static_cast<void>(stream.release()); });
-  expect_forked("Event::record", [&] { Event{}.record(stream); });
-  expect_forked("record_stream", [&] { record_stream(stream, inherited->pinned.data()); });
-  expect_forked("default_stream", [&] { static_cast<void>(stream.device().default_stream()); });
-  expect_forked("per_thread_default",
-                [&] { static_cast<void>(StreamRef::per_thread_default(stream.device())); });
+  EXPECT_FORKED(resource.statistics());
+  EXPECT_FORKED(resource.limit());
+  EXPECT_FORKED(resource.set_limit(1 << 20));
+  EXPECT_FORKED(resource.reset_peak());
+  EXPECT_FORKED(pool.acquire());
+  EXPECT_FORKED(pool.device());
+  EXPECT_FORKED(pool.size());
+  EXPECT_FORKED(pool.leased());
+  EXPECT_FORKED(pool.growth());
+  EXPECT_FORKED(Stream::from_native(stream.native(), stream.device(), Ownership::borrow));
+  EXPECT_FORKED(stream.release());
+  EXPECT_FORKED(Event{}.record(stream));
+  EXPECT_FORKED(record_stream(stream, inherited->pinned.data()));
+  EXPECT_FORKED(stream.device().default_stream());
+  EXPECT_FORKED(StreamRef::per_thread_default(stream.device()));
   inherited.reset();
   expect(!view.is_valid(), "a view of a destroyed stream must be invalid in the child");
   return failures;
@@ -517,12 +504,11 @@ int fork_beside_busy_threads() {
 int use_completions_in_the_child(const Stream& stream, const Event& event,
                                  std::optional<Future>& future) {
   alarm(20);
-  expect_forked("on_complete", [&] { stream.on_complete([](const Outcome&) {}); });
-  expect_forked("Event::on_complete", [&] { event.on_complete([](const Outcome&) {}); });
-  expect_forked("future", [&] { static_cast<void>(stream.future()); });
-  expect_forked("Future::wait", [&] { future->wait(); });
-  expect_forked("Future::wait_for",
-                [&] { static_cast<void>(future->wait_for(std::chrono::seconds{1})); });
+  EXPECT_FORKED(stream.on_complete([](const Outcome&) {}));
+  EXPECT_FORKED(event.on_complete([](const Outcome&) {}));
+  EXPECT_FORKED(stream.future());
+  EXPECT_FORKED(future->wait());
+  EXPECT_FORKED(future->wait_for(1s));
   expect(!future->is_ready(), "the parent's work is not complete");
   future.reset();
   return failures;
@@ -564,8 +550,7 @@ class CapturedErrors {
     return all;
   }
   [[nodiscard]] bool eventually_has(const std::string& part) const {
-    return test_support::eventually(std::chrono::seconds{15},
-                                    [&] { return text().find(part) != std::string::npos; });
+    return test_support::eventually(15s, [&] { return text().find(part) != std::string::npos; });
   }
   [[nodiscard]] std::size_t count(const std::string& part) const {
     const std::string all = text();
@@ -754,20 +739,18 @@ int use_a_current_stream_in_the_child(const Stream& stream, std::optional<Stream
                                       std::optional<DeviceGuard>& device_guard,
                                       const StreamContext& context) {
   const auto expect_no_current_stream = [&] {
-    expect_forked("current_stream", [] { static_cast<void>(current_stream()); });
-    expect_forked("current_stream of a device",
-                  [&] { static_cast<void>(current_stream(stream.device())); });
-    expect_forked("use", [&] { stream.use(); });
-    expect_forked("StreamGuard", [&] { const StreamGuard with{stream}; });
-    expect_forked("StreamContext", [] { const StreamContext here; });
-    expect_forked("StreamContext::Guard", [&] { const StreamContext::Guard with{context}; });
-    expect_forked("Device::current", [] { static_cast<void>(Device::current()); });
-    expect_forked("DeviceGuard", [&] { const DeviceGuard with{stream.device()}; });
+    EXPECT_FORKED(current_stream());
+    EXPECT_FORKED(current_stream(stream.device()));
+    EXPECT_FORKED(stream.use());
+    EXPECT_FORKED(StreamGuard{stream});
+    EXPECT_FORKED(StreamContext{});
+    EXPECT_FORKED(StreamContext::Guard{context});
+    EXPECT_FORKED(Device::current());
+    EXPECT_FORKED(DeviceGuard{stream.device()});
   };
   expect_no_current_stream();
-  expect_forked("StreamGuard::reset", [&] { guard->reset(stream); });
-  expect_forked("StreamGuard::original_stream",
-                [&] { static_cast<void>(guard->original_stream()); });
+  EXPECT_FORKED(guard->reset(stream));
+  EXPECT_FORKED(guard->original_stream());
   guard.reset();
   expect_no_current_stream();
   device_guard.reset();
@@ -799,9 +782,9 @@ int fork_in_a_host_function() {
   stream.launch_host_func([&] {
     status = in_child([&] {
       alarm(20);
-      expect_forked("query", [&] { static_cast<void>(stream.query()); });
-      expect_forked("current_stream", [] { static_cast<void>(current_stream()); });
-      expect_forked("use", [&] { stream.use(); });
+      EXPECT_FORKED(stream.query());
+      EXPECT_FORKED(current_stream());
+      EXPECT_FORKED(stream.use());
       return failures;
     });
   });

@@ -19,7 +19,6 @@
 extern char** environ;
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using test_support::is_under_address_sanitizer;
 using test_support::is_under_thread_sanitizer;
@@ -73,19 +72,25 @@ Ended run_case(const char* program, const char* name) {
   return outcome;
 }
 
-class ExitFork : public Conformance {
+/// A case of exit_cases, and the status with which its process ends.
+struct Case {
+  const char* name;
+  int status = 0;
+};
+std::ostream& operator<<(std::ostream& out, const Case& of) { return out << of.name; }
+
+class ExitForkBase : public Conformance {
  protected:
   void SetUp() override {
     program_ = std::getenv("RUNNEL_EXIT_CASES");
     if (program_ == nullptr) GTEST_SKIP() << "RUNNEL_EXIT_CASES does not name the program";
     Conformance::SetUp();
   }
-  void expect_passes(const char* name, int status = 0) const {
-    const Ended outcome = run_case(program_, name);
-    EXPECT_TRUE(outcome.in_time) << name << " did not end in time\n" << outcome.output;
-    EXPECT_EQ(outcome.status, status) << name << '\n' << outcome.output;
+  void expect_passes(const Case& of) const {
+    const Ended outcome = run_case(program_, of.name);
+    EXPECT_TRUE(outcome.in_time) << "it did not end in time\n" << outcome.output;
+    EXPECT_EQ(outcome.status, of.status) << outcome.output;
     EXPECT_TRUE(outcome.output == "passed\n" || outcome.output == "passed\npassed\n")
-        << name << '\n'
         << outcome.output;  // "passed" twice: a child printed it too
   }
 
@@ -93,31 +98,59 @@ class ExitFork : public Conformance {
   const char* program_ = nullptr;
 };
 
-TEST_F(ExitFork, FirstUseFromManyThreadsAtOnce) { expect_passes("first_use_from_many_threads"); }
-TEST_F(ExitFork, StaticObjectsExitCleanly) { expect_passes("static_objects"); }
-TEST_F(ExitFork, AStaticBufferOfAResourceExitsCleanly) {
-  expect_passes("static_buffers_of_a_resource");
+class ExitFork : public ExitForkBase, public testing::WithParamInterface<Case> {};
+TEST_P(ExitFork, Passes) {
+  const std::string_view name = GetParam().name;
+  if (name.starts_with("fork_beside") &&
+      (is_under_thread_sanitizer ||
+       (is_under_address_sanitizer && name == "fork_beside_busy_threads")))
+    GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
+  expect_passes(GetParam());
 }
-TEST_F(ExitFork, ThreadLocalObjectsExitCleanly) { expect_passes("thread_local_objects"); }
-TEST_F(ExitFork, ExitFromAHostFunction) { expect_passes("exit_from_a_host_function", 7); }
-TEST_F(ExitFork, ExitWithABlockedStreamIsBounded) { expect_passes("exit_with_a_closed_gate"); }
-TEST_F(ExitFork, ExitOnAnotherThreadWithABlockedStreamIsBounded) {
-  expect_passes("exit_on_another_thread_with_a_closed_gate", 7);
-}
-TEST_F(ExitFork, ExitWithAValueThatNeverComesIsBounded) {
-  expect_passes("exit_with_a_value_that_never_comes");
-}
-TEST_F(ExitFork, QuiesceThenExitWithAClosedGate) {
-  expect_passes("quiesce_then_exit_with_a_closed_gate");
-}
-TEST_F(ExitFork, ExitWithPendingCompletions) { expect_passes("exit_with_pending_completions"); }
-TEST_F(ExitFork, ExitFromACompletionFunction) {
-  expect_passes("exit_from_a_completion_function", 7);
-}
-TEST_F(ExitFork, NoCopyTouchesMemoryOfStaticObjectsThatEnd) {
-  expect_passes("exit_with_copies_of_static_memory");
-}
-TEST_F(ExitFork, ExitBesideBusyCompletions) { expect_passes("exit_beside_busy_completions"); }
+constexpr Case cases[] = {
+    {"exit_beside_busy_completions"},
+    {"exit_from_a_completion_function", 7},
+    {"exit_from_a_host_function", 7},
+    {"exit_on_another_thread_with_a_closed_gate", 7},
+    {"exit_with_a_closed_gate"},
+    {"exit_with_a_release_under_way"},
+    {"exit_with_a_value_that_never_comes"},
+    {"exit_with_copies_of_static_memory"},
+    {"exit_with_pending_completions"},
+    {"first_use_from_many_threads"},
+    {"fork_before_first_use"},
+    {"fork_beside_busy_threads"},
+    {"fork_beside_completions"},
+    {"fork_in_a_host_function"},
+    {"fork_inside_a_guard"},
+    {"fork_then_exec"},
+    {"fork_then_exit_in_the_child"},
+    {"fork_then_use_in_the_child"},
+    {"hang_report"},
+    {"hang_report_of_an_event"},
+    {"hang_report_of_memory"},
+    {"hang_report_of_a_copy"},
+    {"no_hang_report"},
+    {"quiesce_then_exit_with_a_closed_gate"},
+    {"releases_without_a_thread"},
+    {"settings_not_understood"},
+    {"static_buffers_of_a_resource"},
+    {"static_guard"},
+    {"static_objects"},
+    {"thread_local_guard"},
+    {"thread_local_objects"},
+};
+const auto name_of = [](const auto& info) { return std::string{info.param.name}; };
+INSTANTIATE_TEST_SUITE_P(, ExitFork, testing::ValuesIn(cases), name_of);
+
+class SharingProcesses : public ExitFork {};
+TEST_P(SharingProcesses, Pass) { expect_passes(GetParam()); }
+constexpr Case sharing_cases[] = {
+    {"gone_before"}, {"memory_and_events"}, {"opened_twice"},  {"other_device"},
+    {"take_turns"},  {"unseen_device"},     {"wrong_handles"},
+};
+INSTANTIATE_TEST_SUITE_P(, SharingProcesses, testing::ValuesIn(sharing_cases), name_of);
+
 /// The number that a report has for `name`; -1 if it has none.
 long number_in(const std::string& report, const std::string& name) {
   const auto at = report.find('"' + name + "\": ");
@@ -125,13 +158,13 @@ long number_in(const std::string& report, const std::string& name) {
                                  : std::strtol(report.c_str() + at + name.size() + 4, nullptr, 10);
 }
 
-TEST_F(ExitFork, NothingIsDestroyedDuringStaticDestruction) {
+TEST_F(ExitForkBase, NothingIsDestroyedDuringStaticDestruction) {
   if (std::getenv("RUNNEL_STANDIN") == nullptr)
     GTEST_SKIP() << "needs a stand-in runtime, which reports the calls";
   const auto path = std::filesystem::temp_directory_path() /
                     ("runnel-exit-" + std::to_string(getpid()) + ".json");
   setenv("STANDIN_REPORT", path.c_str(), 1);
-  expect_passes("static_objects");
+  expect_passes({"static_objects"});
   unsetenv("STANDIN_REPORT");
   std::stringstream report;
   report << std::ifstream{path}.rdbuf();
@@ -142,60 +175,5 @@ TEST_F(ExitFork, NothingIsDestroyedDuringStaticDestruction) {
   EXPECT_EQ(number_in(report.str(), "live_events"), number_in(report.str(), "made_events"))
       << report.str();
 }
-
-TEST_F(ExitFork, UseInAForkedChildIsRefusedAndTheParentContinues) {
-  expect_passes("fork_then_use_in_the_child");
-}
-TEST_F(ExitFork, AForkedChildExitsCleanlyAndTheParentContinues) {
-  expect_passes("fork_then_exit_in_the_child");
-}
-TEST_F(ExitFork, ForkedChildrenNeverWaitForALockOfTheirParents) {
-  if (is_under_address_sanitizer || is_under_thread_sanitizer)
-    GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
-  expect_passes("fork_beside_busy_threads");
-}
-TEST_F(ExitFork, CompletionsAreRefusedInAForkedChild) {
-  if (is_under_thread_sanitizer)
-    GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
-  expect_passes("fork_beside_completions");
-}
-TEST_F(ExitFork, AForkedChildHasNoCurrentStream) { expect_passes("fork_inside_a_guard"); }
-TEST_F(ExitFork, UseInAChildForkedInAHostFunctionIsRefused) {
-  expect_passes("fork_in_a_host_function");
-}
-TEST_F(ExitFork, AStaticGuardExitsCleanly) { expect_passes("static_guard"); }
-TEST_F(ExitFork, AGuardThatOutlivesTheLibrarysThreadLocalsExitsCleanly) {
-  expect_passes("thread_local_guard");
-}
-TEST_F(ExitFork, AForkedChildCanExec) { expect_passes("fork_then_exec"); }
-TEST_F(ExitFork, AChildForkedBeforeFirstUseCanUseTheLibrary) {
-  expect_passes("fork_before_first_use");
-}
-
-class SharingProcesses : public ExitFork {};
-TEST_F(SharingProcesses, MemoryAndEventsOrderTheWorkOfTwoProcesses) {
-  expect_passes("memory_and_events");
-}
-TEST_F(SharingProcesses, TwoProcessesTakeTurns) { expect_passes("take_turns"); }
-TEST_F(SharingProcesses, WrongHandlesAreRefused) { expect_passes("wrong_handles"); }
-TEST_F(SharingProcesses, AHandleOpenedTwiceIsTheSameObject) { expect_passes("opened_twice"); }
-TEST_F(SharingProcesses, WhatIsGoneCannotBeOpened) { expect_passes("gone_before"); }
-TEST_F(SharingProcesses, AnotherDevicesStreamWaits) { expect_passes("other_device"); }
-TEST_F(SharingProcesses, AnotherDeviceIsNamed) { expect_passes("unseen_device"); }
-// These too need processes of their own, because a variable is read at first use.
-TEST_F(ExitFork, AWaitThatLastsLongIsReportedOnceAndGoesOn) { expect_passes("hang_report"); }
-TEST_F(ExitFork, AWaitForAnEventIsReportedWithItsStream) {
-  expect_passes("hang_report_of_an_event");
-}
-TEST_F(ExitFork, ExitWhileMemoryIsGivenBackIsBounded) {
-  expect_passes("exit_with_a_release_under_way");
-}
-TEST_F(ExitFork, WithoutAThreadMemoryIsGivenBackInPlace) {
-  expect_passes("releases_without_a_thread");
-}
-TEST_F(ExitFork, WaitsForMemoryAreReported) { expect_passes("hang_report_of_memory"); }
-TEST_F(ExitFork, ACopyThatWaitsIsReported) { expect_passes("hang_report_of_a_copy"); }
-TEST_F(ExitFork, AHangReportThatIsNotUnderstoodIsOff) { expect_passes("no_hang_report"); }
-TEST_F(ExitFork, AValueThatIsNotUnderstoodIsReported) { expect_passes("settings_not_understood"); }
 
 }  // namespace

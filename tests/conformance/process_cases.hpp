@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdio>
+#include <optional>
+#include <runnel/error.hpp>
 #include <string>
 
 namespace process_cases {
@@ -21,6 +23,21 @@ inline int finish() {
   if (failures == 0) std::puts("passed");
   std::fflush(stdout);
   return failures;
+}
+
+/// Expects the expression to throw an Error that names an operation, with this code if there is
+/// one.
+#define EXPECT_REFUSED(wanted, ...) \
+  expect_refused(#__VA_ARGS__, wanted, [&] { static_cast<void>(__VA_ARGS__); })
+template <class F>
+void expect_refused(const std::string& what, std::optional<runnel::errc> code, F&& f) {
+  try {
+    f();
+    expect(false, what + " did not throw");
+  } catch (const runnel::Error& error) {
+    expect(!code || error.code() == *code, what + " threw: " + error.what());
+    expect(*error.operation() != '\0', what + " names no operation");
+  }
 }
 
 /// Runs the case of two processes with that name, or its other process; -1 if there is none.

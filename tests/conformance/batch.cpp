@@ -2,12 +2,10 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Batch = Conformance;
 
@@ -26,31 +24,26 @@ TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
     down.push_back({result.data() + i * piece, there.data() + other, piece * sizeof(int)});
   }
   stream.synchronize();
-  Gate gate;
-  gate.close_on(stream);
-  stream.launch_host_func([&] { std::iota(source.begin(), source.end(), 5); });
+  Gate gate{stream};
+  stream.launch_host_func([&] { count_from(source, 5); });
   EXPECT_EQ(copy_batch(stream, up), (CopyBatchResult{.direct = count}));
   EXPECT_EQ(copy_batch(stream, down), (CopyBatchResult{.direct = count}));
   bool right = false;
-  stream.launch_host_func([&] {
-    right =
-        std::equal(source.begin(), source.end(), result.begin()) && result[piece] == 5 + int{piece};
-  });
-  EXPECT_FALSE(stream.query());
-  gate.open();
-  stream.synchronize();
+  stream.launch_host_func(
+      [&] { right = std::ranges::equal(source, result) && result[piece] == 5 + int{piece}; });
+  EXPECT_BEHIND(gate, stream);
   EXPECT_TRUE(right);
 }
 
 /// The blocks may be neighbours on the device, but no copy of a runtime may reach over the end of a
 /// block.
 TEST_F(Batch, FillsBlocksThatAreNeighbours) {
-  constexpr std::size_t blocks = 12, size = std::size_t{64} << 10;
+  constexpr std::size_t blocks = 12, size = 64 * kib;
   Stream stream;
-  std::vector<DeviceBuffer<unsigned char>> there;
+  std::vector<DeviceBytes> there;
   for (std::size_t i = 0; i < blocks; ++i) there.emplace_back(size, stream);
-  const std::vector<unsigned char> source = pattern(blocks * size, 3);
-  std::vector<unsigned char> back(blocks * size);
+  const Bytes source = pattern(blocks * size, 3);
+  Bytes back(blocks * size);
   std::vector<CopyOperation> up, down;
   for (std::size_t i = 0; i < blocks; ++i) {
     up.push_back({there[i].data(), source.data() + i * size, size});
@@ -64,10 +57,10 @@ TEST_F(Batch, FillsBlocksThatAreNeighbours) {
 
 TEST_F(Batch, MixesKindsOfMemory) {
   Stream stream;
-  std::vector<unsigned char> ordinary(std::size_t{1} << 20, 1), back(std::size_t{1} << 20);
-  PinnedBuffer<unsigned char> pinned{1000}, pinned_too{1000};
+  Bytes ordinary(mib, 1), back(mib);
+  PinnedBytes pinned{1000}, pinned_too{1000};
   std::memset(pinned.data(), 2, 1000);
-  DeviceBuffer<unsigned char> a{ordinary.size(), stream}, b{1000, stream}, c{1000, stream};
+  DeviceBytes a{ordinary.size(), stream}, b{1000, stream}, c{1000, stream};
   const std::vector<CopyOperation> up{
       copy_operation(a, ordinary), copy_operation(b, pinned), copy_operation(pinned_too, pinned),
       CopyOperation{nullptr, nullptr, 0}, copy_operation(c, pinned)};
@@ -85,8 +78,8 @@ TEST_F(Batch, MixesKindsOfMemory) {
 TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   Stream stream;
   PinnedBuffer<int> memory{100}, other{100};
-  std::fill(memory.begin(), memory.end(), 1);
-  std::fill(other.begin(), other.end(), 2);
+  std::ranges::fill(memory, 1);
+  std::ranges::fill(other, 2);
   const CopyOperation fine = copy_operation(memory, other);
   const auto refused = [&](CopyOperation wrong) {
     const std::vector<CopyOperation> operations{fine, wrong};
@@ -119,7 +112,7 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
 TEST_F(Batch, CopiesNoneOrOneOperation) {
   Stream stream;
   PinnedBuffer<int> memory{4}, other{4};
-  std::fill(other.begin(), other.end(), 3);
+  std::ranges::fill(other, 3);
   EXPECT_EQ(copy_batch(stream, {}), CopyBatchResult{});
   const std::vector<CopyOperation> itself{{memory.data(), memory.data(), 16}};
   EXPECT_EQ(copy_batch(stream, itself), (CopyBatchResult{.nothing = 1}));
@@ -131,7 +124,7 @@ TEST_F(Batch, CopiesNoneOrOneOperation) {
 
 TEST_F(Batch, RunsOnBothDefaultStreams) {
   PinnedBuffer<int> source{2 * piece}, result{2 * piece};
-  std::iota(source.begin(), source.end(), 0);
+  count_from(source, 0);
   const std::array streams{device().default_stream(), StreamRef::per_thread_default(device())};
   for (const StreamRef stream : streams) {
     DeviceBuffer<int> there{2 * piece, stream};
@@ -141,7 +134,7 @@ TEST_F(Batch, RunsOnBothDefaultStreams) {
     copy_batch(stream, up);
     copy(stream, result, there);
     stream.synchronize();
-    EXPECT_TRUE(std::equal(source.begin(), source.end(), result.begin()));
+    EXPECT_TRUE(std::ranges::equal(source, result));
   }
 }
 

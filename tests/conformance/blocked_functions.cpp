@@ -8,7 +8,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using std::chrono::milliseconds;
 
@@ -58,7 +57,7 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
     const auto late = std::make_shared<std::atomic<int>>(0);
     const auto block = [=](std::size_t announce, std::size_t until) {
       flags->raise(announce);
-      if (!flags->wait(until, std::chrono::seconds{5})) ++*late;
+      if (!flags->wait(until, 5s)) ++*late;
     };
     std::vector<Stream> streams(count + 1);
     streams[count].launch_host_func([=] { block(count, count - 1); });
@@ -99,7 +98,7 @@ class Graph {
     const milliseconds busy{pick(12) == 0 ? 12 : 0};
     streams_[pick(streams_.size())].launch_host_func([=, flags = flags_, late = late_] {
       for (const std::size_t other : earlier)
-        if (!flags->wait(other, std::chrono::seconds{10})) ++*late;
+        if (!flags->wait(other, 10s)) ++*late;
       spin(busy);
       flags->raise(i);
     });
@@ -146,7 +145,7 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LT(longest, std::chrono::seconds{1});
+  EXPECT_LT(longest, 1s);
 }
 
 }  // namespace

@@ -3,18 +3,12 @@
 #include <runnel/graph.hpp>
 #include <runnel/resource_adaptors.hpp>
 
-#include <algorithm>
 #include <functional>
-#include <memory>
-#include <numeric>
-#include <optional>
 #include <stdexcept>
-#include <vector>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using BufferResources = Conformance;
 using BufferResourcesTwo = TwoDevices;
@@ -100,7 +94,7 @@ constexpr std::size_t bytes_of_all = count * sizeof(int);
 
 std::vector<int> numbers() {
   std::vector<int> v(count);
-  std::iota(v.begin(), v.end(), 1);
+  count_from(v, 1);
   return v;
 }
 /// Whether the buffer can be written and read.
@@ -301,12 +295,12 @@ TEST_F(BufferResources, ABlockIsGivenBackBehindAllStreamsThatUsedIt) {
     log.write(user == 0 ? named : recorded, "used");
     buffer.reset();  // does not wait
     EXPECT_FALSE(gate.is_open());
-    EXPECT_TRUE(owner.synchronize_for(patience)) << "the owner was made to wait";
+    EXPECT_COMPLETES(owner) << "the owner was made to wait";
     EXPECT_NE(resource.asked().returned.back().stream, owner.id());
     gate.open();
-    EXPECT_TRUE(eventually([&] { return log.size() == (user == 0 ? 2U : 4U); }));
+    EXPECT_EVENTUALLY(log.size() == (user == 0 ? 2U : 4U));
   }
-  EXPECT_EQ(log.entries(), (Entries{"used", "returned", "used", "returned"}));
+  EXPECT_LOG(log, "used", "returned", "used", "returned");
   device().synchronize();
 }
 
@@ -327,8 +321,8 @@ TEST_F(BufferResources, ABlockIsGivenBackAfterItsStreamHasEnded) {
   EXPECT_EQ(resource.returned(), 1U);
   EXPECT_EQ(log.size(), 0U);
   gate.open();
-  EXPECT_TRUE(eventually([&] { return log.size() == 2; }));
-  EXPECT_EQ(log.entries(), (Entries{"last work", "returned"}));
+  EXPECT_EVENTUALLY(log.size() == 2);
+  EXPECT_LOG(log, "last work", "returned");
   device().synchronize();
 }
 
@@ -345,12 +339,12 @@ TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
   {
     const DeviceBuffer<int> next{count, resource, stream};
   }
-  EXPECT_TRUE(eventually([&] { return resource.returned() == 2; }));
+  EXPECT_EVENTUALLY(resource.returned() == 2);
   drop_in_function();
   Recording direct{resource};
   direct.deallocate(stream, direct.allocate(stream, 100, 256), 100, 256);
-  EXPECT_TRUE(eventually([&] { return resource.returned() == 4; }));
-  EXPECT_TRUE(eventually([&] { return resource.copies() == 2; }));
+  EXPECT_EVENTUALLY(resource.returned() == 4);
+  EXPECT_EVENTUALLY(resource.copies() == 2);
   stream.synchronize();
 }
 
@@ -365,11 +359,10 @@ TEST_F(BufferResources, AnotherThreadsDefaultStreamIsAwaited) {
     on_thread([&] { buffer.reset(); });
     EXPECT_EQ(resource.returned(), 0U)
         << "the block was given back before the stream's work was complete";
-    gate.open();
-    own.synchronize();
+    gate.open_and_wait(own);
   });
-  EXPECT_TRUE(eventually([&] { return resource.returned() == 1; }));
-  EXPECT_TRUE(eventually([&] { return resource.copies() == 1; }));
+  EXPECT_EVENTUALLY(resource.returned() == 1);
+  EXPECT_EVENTUALLY(resource.copies() == 1);
 }
 
 TEST_F(BufferResources, DefaultStreamsAreTaken) {
@@ -405,7 +398,7 @@ TEST_F(BufferResources, BorrowedStreamsAreTaken) {
   const Stream owner;
   std::optional<DeviceBuffer<int>> buffer;
   {
-    const Stream borrowed = Stream::from_native(owner.native(), device(), Ownership::borrow);
+    const Stream borrowed = borrow(owner);
     buffer.emplace(count, resource, borrowed);
     EXPECT_TRUE(holds_numbers(borrowed, *buffer));
   }
@@ -460,7 +453,7 @@ TEST_F(BufferResources, EightThreadsShareAResource) {
     return resource.returned() == std::size_t{threads} * rounds;
   }));
   EXPECT_EQ(resource.taken(), std::size_t{threads} * rounds);
-  EXPECT_TRUE(eventually([&] { return resource.copies() == 1; }));
+  EXPECT_EVENTUALLY(resource.copies() == 1);
 }
 
 TEST_F(BufferResourcesTwo, TheStreamsDeviceIsCurrentInTheCall) {
@@ -490,8 +483,7 @@ TEST_F(BufferResources, AnAllocationWaitsForWhatAHostFunctionDropped) {
     auto buffer = std::make_shared<DeviceBuffer<int>>(count, room_for_one, stream);
     stream.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
     stream.synchronize();
-    EXPECT_EQ(code_of([&] { const DeviceBuffer<int> next(count, room_for_one, stream); }),
-              std::error_code{});
+    EXPECT_NO_ERROR(const DeviceBuffer<int> next(count, room_for_one, stream));
   }
 }
 

@@ -5,23 +5,19 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <numeric>
 #include <span>
 #include <variant>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Copies = Conformance;
 using CopiesTwo = TwoDevices;
-using Bytes = std::vector<unsigned char>;
 
 constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t page = 4096;
-constexpr std::size_t large = (std::size_t{1} << 20) + 1;  // too large to be copied within the call
+constexpr std::size_t large = mib + 1;  // too large to be copied within the call
 
 /// Bytes in pageable, pinned or device memory.
 class Block {
@@ -32,12 +28,10 @@ class Block {
   }
 
  private:
-  using Memory = std::variant<Bytes, PinnedBuffer<unsigned char>, DeviceBuffer<unsigned char>>;
+  using Memory = std::variant<Bytes, PinnedBytes, DeviceBytes>;
   static Memory make(MemoryKind kind, std::size_t size, StreamRef stream) {
-    if (kind == MemoryKind::pinned)
-      return Memory{std::in_place_type<PinnedBuffer<unsigned char>>, size};
-    if (kind == MemoryKind::device)
-      return Memory{std::in_place_type<DeviceBuffer<unsigned char>>, size, stream};
+    if (kind == MemoryKind::pinned) return Memory{std::in_place_type<PinnedBytes>, size};
+    if (kind == MemoryKind::device) return Memory{std::in_place_type<DeviceBytes>, size, stream};
     return Memory{std::in_place_type<Bytes>, size};
   }
   Memory memory_;
@@ -64,8 +58,7 @@ TEST_F(Copies, RoundTripBetweenAllKindsOfMemoryAtAllSizes) {
   Stream stream;
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{1}, std::size_t{3}, page / 2, page - 1, page, page + 1,
-        2 * page, (std::size_t{64} << 10) - 1, std::size_t{64} << 10, (std::size_t{64} << 10) + 1,
-        large, (std::size_t{9} << 20) + 3})
+        2 * page, (64 * kib) - 1, 64 * kib, (64 * kib) + 1, large, (9 * mib) + 3})
     expect_round_trip(stream, size);
 }
 
@@ -75,7 +68,7 @@ TEST_F(Copies, RoundTripOfMoreThan2GiB) {
   Stream stream;
   const Bytes source = pattern(size);
   Bytes result(size);
-  DeviceBuffer<unsigned char> there{size, stream};
+  DeviceBytes there{size, stream};
   copy(stream, there, source);
   copy(stream, result, there);
   stream.synchronize();
@@ -84,8 +77,7 @@ TEST_F(Copies, RoundTripOfMoreThan2GiB) {
 
 TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
   Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   unsigned char byte = 0;
   EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0), CopyResult::nothing);
   EXPECT_EQ(copy_bytes(stream, &byte, nullptr, 0), CopyResult::nothing);
@@ -100,31 +92,6 @@ TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
 TEST_F(Copies, AResultHasAName) {
   EXPECT_STREQ(name(CopyResult::nothing), "nothing");
   EXPECT_STREQ(name(CopyResult::blocked), "blocked");
-}
-
-TEST_F(Copies, NullPointersWithASizeAreRefused) {
-  Stream stream;
-  std::vector<int> host(4);
-  const std::span<int> null{static_cast<int*>(nullptr), 4};
-  EXPECT_ERROR(invalid_argument, copy_bytes(stream, nullptr, host.data(), 4));
-  EXPECT_ERROR(invalid_argument, copy_bytes(stream, host.data(), nullptr, 4));
-  EXPECT_ERROR(invalid_argument, copy_bytes(stream, nullptr, nullptr, 4));
-  EXPECT_ERROR(invalid_argument, copy(stream, null, host));
-  EXPECT_ERROR(invalid_argument, copy_2d(stream, nullptr, 4, host.data(), 4, 4, 1));
-  EXPECT_ERROR(invalid_argument, copy_2d(stream, host.data(), 4, nullptr, 4, 4, 1));
-  EXPECT_ERROR(invalid_argument, fill_bytes(stream, nullptr, 0, 4));
-  EXPECT_ERROR(invalid_argument, fill_2d(stream, nullptr, 4, 0, 4, 1));
-  EXPECT_ERROR(invalid_argument, fill(stream, null, 1));
-}
-
-TEST_F(Copies, DifferentSizesAreRefused) {
-  Stream stream;
-  std::vector<int> three(3), four(4);
-  DeviceBuffer<int> five{5, stream};
-  EXPECT_ERROR(invalid_argument, copy(stream, three, four));
-  EXPECT_ERROR(invalid_argument, copy(stream, four, three));
-  EXPECT_ERROR(invalid_argument, copy(stream, five, four));
-  EXPECT_ERROR(invalid_argument, copy(stream, four, five.span().subspan(0, 3)));
 }
 
 TEST_F(Copies, InteriorDevicePointersAreRecognised) {
@@ -153,32 +120,28 @@ TEST_F(Copies, PointerInfoTellsPinnedFromPageableMemory) {
 
 TEST_F(Copies, PinnedCopiesReturnAtOnceBothWays) {
   Stream stream;
-  DeviceBuffer<unsigned char> there{large, stream};
-  PinnedBuffer<unsigned char> source{large}, result{large};
+  DeviceBytes there{large, stream};
+  PinnedBytes source{large}, result{large};
   const Bytes expected = pattern(large);
   std::memcpy(source.data(), expected.data(), large);
   std::memset(result.data(), 0, large);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   EXPECT_EQ(copy(stream, there, source), CopyResult::direct);
   EXPECT_EQ(copy(stream, result, there), CopyResult::direct);
   EXPECT_EQ(copy(stream, result, there, Pageable::refuse), CopyResult::direct);
   EXPECT_FALSE(stream.query());
   EXPECT_EQ(result[0], 0);
-  gate.open();
-  stream.synchronize();
-  EXPECT_TRUE(std::equal(result.begin(), result.end(), expected.begin()));
+  gate.open_and_wait(stream);
+  EXPECT_TRUE(std::ranges::equal(result, expected));
 }
 
 TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
-  for (const std::size_t size :
-       {std::size_t{100}, std::size_t{64} << 10, large, std::size_t{9} << 20}) {
+  for (const std::size_t size : {std::size_t{100}, 64 * kib, large, 9 * mib}) {
     Stream stream;
-    DeviceBuffer<unsigned char> there{size, stream};
+    DeviceBytes there{size, stream};
     const Bytes source = pattern(size);
     Bytes result(size);
-    Gate gate;
-    gate.close_on(stream);
+    Gate gate{stream};
     const CopyResult up = copy(stream, there, source, Pageable::stage);
     const CopyResult down = copy(stream, result, there, Pageable::stage);
     EXPECT_FALSE(stream.query());
@@ -187,8 +150,7 @@ TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
       EXPECT_NE(did, CopyResult::blocked);
       EXPECT_NE(did, CopyResult::nothing);
     }
-    gate.open();
-    stream.synchronize();
+    gate.open_and_wait(stream);
     EXPECT_TRUE(result == source) << size;
   }
 }
@@ -201,26 +163,23 @@ TEST_F(Copies, HostToHostCopiesReturnAtOnce) {
         Block from{first, size, stream}, to{second, size, stream};
         const Bytes expected = pattern(size);
         std::memcpy(from.data(), expected.data(), size);
-        Gate gate;
-        gate.close_on(stream);
+        Gate gate{stream};
         copy_bytes(stream, to.data(), from.data(), size);
         EXPECT_FALSE(stream.query());
         EXPECT_FALSE(gate.is_open());
-        gate.open();
-        stream.synchronize();
+        gate.open_and_wait(stream);
         EXPECT_EQ(std::memcmp(to.data(), expected.data(), size), 0);
       }
 }
 
 TEST_F(Copies, BlockingDeviceToHostCopiesReturnWhenTheBytesHaveArrived) {
   Stream stream;
-  DeviceBuffer<unsigned char> there{large, stream};
+  DeviceBytes there{large, stream};
   const Bytes source = pattern(large);
   Bytes result(large);
   copy(stream, there, source);
   stream.synchronize();
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   CopyResult did{};
   EXPECT_TRUE(held_by(gate, [&] { did = copy(stream, result, there, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
@@ -229,18 +188,17 @@ TEST_F(Copies, BlockingDeviceToHostCopiesReturnWhenTheBytesHaveArrived) {
 
 TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   Stream stream;
-  DeviceBuffer<unsigned char> there{large, stream};
+  DeviceBytes there{large, stream};
   Bytes source = pattern(large);
   const Bytes expected = source;
   Bytes result(large);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   CopyResult did{};
   // A driver that copies the source within the call need not block the caller until the bytes have
   // arrived.
-  static_cast<void>(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
+  drop(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
-  std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
+  std::ranges::fill(source, static_cast<unsigned char>(0));
   copy(stream, result, there);
   stream.synchronize();
   EXPECT_TRUE(result == expected);
@@ -251,12 +209,11 @@ TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
   for (const bool blocking : {false, true}) {
     const Stream stream{StreamOptions{.blocking = blocking}};
     const StreamRef writer = blocking ? device().default_stream() : StreamRef{stream};
-    DeviceBuffer<unsigned char> there{page, stream};
+    DeviceBytes there{page, stream};
     Bytes source(page), result(page);
     const Bytes expected = pattern(page);
     stream.synchronize();
-    Gate gate;
-    gate.close_on(writer);
+    Gate gate{writer};
     writer.launch_host_func(
         [&expected, to = source.data()] { std::copy(expected.begin(), expected.end(), to); });
     EXPECT_TRUE(held_by(gate, [&] { copy(stream, there, source, Pageable::block); }));
@@ -269,7 +226,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
 TEST_F(Copies, RefusedPageableCopiesEnqueueNothing) {
   Stream stream;
   Bytes host(page);
-  DeviceBuffer<unsigned char> there{page, stream};
+  DeviceBytes there{page, stream};
   fill(stream, there, 3);
   EXPECT_ERROR(not_permitted, copy(stream, there, host, Pageable::refuse));
   EXPECT_ERROR(not_permitted, copy(stream, host, there, Pageable::refuse));
@@ -283,7 +240,7 @@ TEST_F(Copies, RefusedPageableCopiesEnqueueNothing) {
 TEST_F(Copies, APageableGuardRestoresWhatItFound) {
   Stream stream;
   Bytes host(page);
-  DeviceBuffer<unsigned char> there{page, stream};
+  DeviceBytes there{page, stream};
   const auto code = code_of([&] {
     const PageableGuard outer{Pageable::block};
     {
@@ -302,7 +259,7 @@ TEST_F(Copies, APageableGuardRestoresWhatItFound) {
 TEST_F(Copies, TheDefaultPageablePolicyIsPerThread) {
   Stream stream;
   Bytes host(page);
-  DeviceBuffer<unsigned char> there{page, stream};
+  DeviceBytes there{page, stream};
   EXPECT_EQ(default_pageable(), Pageable::stage);
   on_thread([&] {
     set_default_pageable(Pageable::refuse);
@@ -324,9 +281,9 @@ TEST_F(Copies, ElementsThatAreNotAlignedAreFilled) {
   static_assert(alignof(Pixel) == 1 && alignof(Pair) == 1);
   Stream stream;
   constexpr std::size_t count = 3000;
-  DeviceBuffer<unsigned char> there{4 * count + 2, stream};
-  PinnedBuffer<unsigned char> pinned{4 * count + 2};
-  std::vector<unsigned char> result(4 * count + 2), here(4 * count + 2);
+  DeviceBytes there{4 * count + 2, stream};
+  PinnedBytes pinned{4 * count + 2};
+  Bytes result(4 * count + 2), here(4 * count + 2);
   for (unsigned char* const to : {there.data(), pinned.data(), here.data()}) {
     fill_bytes(stream, to, 9, 4 * count + 2);
     fill(stream, std::span{reinterpret_cast<Pixel*>(to + 1), count}, Pixel{{1, 2, 3, 4}});
@@ -344,7 +301,7 @@ TEST_F(Copies, ElementsThatAreNotAlignedAreFilled) {
 
 TEST_F(Copies, OneRowOntoItselfIsNothingWhateverThePitches) {
   Stream stream;
-  std::vector<unsigned char> row(100, 1);
+  Bytes row(100, 1);
   EXPECT_EQ(copy_2d(stream, row.data(), 70, row.data(), 60, 50, 1), CopyResult::nothing);
   EXPECT_ERROR(invalid_argument, copy_2d(stream, row.data(), 40, row.data(), 50, 20, 2));
 }
@@ -353,18 +310,16 @@ TEST_F(Copies, InlinedCopiesAndFillValuesNeedNoSourceAfterTheCall) {
   Stream stream;
   DeviceBuffer<int> there{64, stream};
   std::vector<int> source(64, 5), result(64), filled(64);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   const CopyResult did = copy(stream, there, source);
-  if (did == CopyResult::inlined) std::fill(source.begin(), source.end(), 0);
+  if (did == CopyResult::inlined) std::ranges::fill(source, 0);
   copy(stream, result, there);
   auto value = std::make_unique<int>(9);
   fill(stream, there, *value);
   *value = 0;
   value.reset();
   copy(stream, filled, there);
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   EXPECT_EQ(result, std::vector<int>(64, 5));
   EXPECT_EQ(filled, std::vector<int>(64, 9));
 }
@@ -374,7 +329,7 @@ TEST_F(Copies, DeviceBuffersDestroyedWithPendingCopiesAreFreedAfterThem) {
   const Bytes source = pattern(large);
   Bytes result(large);
   {
-    DeviceBuffer<unsigned char> there{large, stream};
+    DeviceBytes there{large, stream};
     copy(stream, there, source);
     copy(stream, result, there);
   }
@@ -391,15 +346,12 @@ TEST_F(Copies, CopyingARangeOntoItselfIsANoOp) {
   EXPECT_EQ(copy_2d(stream, there.data(), 8, there.data(), 8, 4, 2), CopyResult::nothing);
 }
 
-TEST_F(Copies, PartlyOverlappingRangesAreRefused) {
+TEST_F(Copies, RangesBesideEachOtherAreCopied) {
   Stream stream;
-  DeviceBuffer<unsigned char> there{64, stream};
+  DeviceBytes there{64, stream};
   Bytes host(64);
-  for (unsigned char* base : {there.data(), host.data()}) {
-    EXPECT_ERROR(invalid_argument, copy_bytes(stream, base, base + 1, 32));
-    EXPECT_ERROR(invalid_argument, copy_bytes(stream, base + 31, base, 32));
-    EXPECT_EQ(code_of([&] { return copy_bytes(stream, base + 32, base, 32); }), nothing_thrown);
-  }
+  for (unsigned char* base : {there.data(), host.data()})
+    EXPECT_NO_ERROR(copy_bytes(stream, base + 32, base, 32));
   stream.synchronize();
 }
 
@@ -423,15 +375,13 @@ TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
   Stream stream;
   const Bytes source = pattern(pitch * height);
   Bytes result(pitch * height);
-  DeviceBuffer<unsigned char> there{pitch * height, stream};
-  Gate gate;
-  gate.close_on(stream);
+  DeviceBytes there{pitch * height, stream};
+  Gate gate{stream};
   copy_2d(stream, there.data(), pitch, source.data(), pitch, width, height);
   copy_2d(stream, result.data(), pitch, there.data(), pitch, width, height);
   EXPECT_FALSE(stream.query());
   EXPECT_FALSE(gate.is_open());
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   for (std::size_t row = 0; row < height; ++row)
     ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0)
         << "row " << row;
@@ -446,7 +396,7 @@ TEST_F(Copies, RowsMayBeFurtherApartThanARuntimeTakes) {
   for (std::size_t row = 0; row < height; ++row)
     rows[row * pitch] = static_cast<unsigned char>(row + 1);
   const Stream stream;
-  DeviceBuffer<unsigned char> packed{height, stream};
+  DeviceBytes packed{height, stream};
   EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, Pageable::block),
             CopyResult::blocked);
   for (std::size_t row = 0; row < height; ++row) EXPECT_EQ(get(stream, packed, row), row + 1);
@@ -466,26 +416,6 @@ TEST_F(Copies, ZeroWidthOrHeightIsANoOp) {
   EXPECT_EQ(copy_2d(stream, &byte, 8, &byte, 8, 0, huge), CopyResult::nothing);
   fill_2d(stream, nullptr, 8, 1, 0, 5);
   fill_2d(stream, nullptr, 8, 1, 8, 0);
-}
-
-TEST_F(Copies, APitchBelowTheWidthIsRefused) {
-  Stream stream;
-  Bytes a(64), b(64);
-  EXPECT_ERROR(invalid_argument, copy_2d(stream, a.data(), 7, b.data(), 8, 8, 2));
-  EXPECT_ERROR(invalid_argument, copy_2d(stream, a.data(), 8, b.data(), 7, 8, 2));
-  EXPECT_ERROR(invalid_argument, fill_2d(stream, a.data(), 7, 1, 8, 2));
-}
-
-TEST_F(Copies, SizesThatOverflowAreRefused) {
-  Stream stream;
-  Bytes a(64), b(64);
-  EXPECT_ERROR(invalid_argument, copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, 8, 3));
-  EXPECT_ERROR(invalid_argument, copy_2d(stream, a.data(), 8, b.data(), huge, 8, 2));
-  EXPECT_ERROR(invalid_argument,
-               copy_2d(stream, a.data(), huge / 2, b.data(), huge / 2, huge / 2, 4));
-  EXPECT_ERROR(invalid_argument, fill_2d(stream, a.data(), huge / 2, 1, 8, 3));
-  EXPECT_ERROR(invalid_argument, copy_bytes(stream, a.data(), b.data(), huge));
-  EXPECT_ERROR(invalid_argument, fill_bytes(stream, a.data(), 1, huge));
 }
 
 TEST_F(Copies, FillsByteRangesOfAnySize) {
@@ -533,7 +463,7 @@ TEST_F(Copies, FillsElementsOfAnySize) {
 TEST_F(Copies, FillsRows) {
   constexpr std::size_t pitch = 10, width = 7, height = 4;
   Stream stream;
-  DeviceBuffer<unsigned char> there{pitch * height, stream};
+  DeviceBytes there{pitch * height, stream};
   Bytes result(pitch * height);
   fill(stream, there, 1);
   fill_2d(stream, there.data(), pitch, 2, width, height);
@@ -547,8 +477,7 @@ TEST_F(Copies, FillsReturnAtOnce) {
   Stream stream;
   DeviceBuffer<std::array<char, 3>> odd{large, stream};
   DeviceBuffer<double> even{large, stream};
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   fill(stream, odd, {'a', 'b', 'c'});
   fill(stream, even, 1.5);
   EXPECT_FALSE(stream.query());
@@ -561,27 +490,24 @@ void expect_independent(std::size_t size) {
   if (!Device::current().has_stream_memory_operations() && !host_functions_overlap())
     GTEST_SKIP() << "copies use host functions here, and the runtime runs one at a time";
   Stream held, other;
-  DeviceBuffer<unsigned char> a{size, held}, b{size, other};
+  DeviceBytes a{size, held}, b{size, other};
   const Bytes source = pattern(size);
   Bytes from_held(size), from_other(size);
   held.synchronize();
   other.synchronize();
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   copy(held, a, source);
   copy(held, from_held, a);
   copy(other, b, source);
   copy(other, from_other, b);
-  EXPECT_TRUE(other.synchronize_for(patience));
+  EXPECT_COMPLETES(other);
   EXPECT_TRUE(from_other == source);
-  EXPECT_FALSE(held.query());
-  gate.open();
-  held.synchronize();
+  EXPECT_BEHIND(gate, held);
   EXPECT_TRUE(from_held == source);
 }
 
-TEST_F(Copies, CopiesOnTwoStreamsAreIndependent) { expect_independent(std::size_t{8} << 20); }
-TEST_F(Copies, LargeCopiesOnTwoStreamsAreIndependent) { expect_independent(std::size_t{96} << 20); }
+TEST_F(Copies, CopiesOnTwoStreamsAreIndependent) { expect_independent(8 * mib); }
+TEST_F(Copies, LargeCopiesOnTwoStreamsAreIndependent) { expect_independent(96 * mib); }
 
 TEST_F(Copies, TwoStreamsCopyConcurrently) {
   if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
@@ -590,8 +516,7 @@ TEST_F(Copies, TwoStreamsCopyConcurrently) {
   const Bytes source = pattern(size);
   Bytes results[2] = {Bytes(size), Bytes(size)};
   Stream streams[2];
-  DeviceBuffer<unsigned char> there[2] = {DeviceBuffer<unsigned char>{size, streams[0]},
-                                          DeviceBuffer<unsigned char>{size, streams[1]}};
+  DeviceBytes there[2] = {DeviceBytes{size, streams[0]}, DeviceBytes{size, streams[1]}};
   for (int i = 0; i < 2; ++i) {
     copy(streams[i], there[i], source);
     streams[i].launch_host_func([&both] { both.arrive_and_wait(); });
@@ -620,7 +545,7 @@ TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
   const Bytes source = pattern(large);
   Stream stream{first};
   Stream there{second};
-  DeviceBuffer<unsigned char> a{large, stream}, b{large, there};
+  DeviceBytes a{large, stream}, b{large, there};
   stream.wait_stream(there);
   const auto round_trip = [&] {
     Bytes result(large);

@@ -2,18 +2,14 @@
 // Copies whose caller says when the source may be read, and what memory it is.
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <array>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using CopyOptionsCases = Conformance;
-using Bytes = std::vector<unsigned char>;
 
-constexpr std::size_t kib = 1024;
 [[nodiscard]] CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
 
 [[nodiscard]] bool reads_pageable_itself(Device device) {
@@ -23,12 +19,11 @@ constexpr std::size_t kib = 1024;
 /// Copies to a device behind a gate; returns the copies' result. All bytes have to arrive.
 [[nodiscard]] CopyResult copied_behind_gate(std::size_t bytes, const CopyOptions& options) {
   const Stream stream;
-  DeviceBuffer<unsigned char> there{bytes, stream};
+  DeviceBytes there{bytes, stream};
   const Bytes source = pattern(bytes, 3);
   Bytes back(bytes);
   stream.synchronize();
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   EXPECT_TRUE(gate.reached());
   const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
   gate.open();
@@ -51,8 +46,8 @@ TEST_F(CopyOptionsCases, SmallSourcesAreReadAtTheCallOnABusyStream) {
 
 TEST_F(CopyOptionsCases, CopiesOfAnySizeArriveBehindAGate) {
   for (const std::size_t bytes : {33 * kib, 256 * kib, 257 * kib, 5000 * kib, 80 * kib * kib}) {
-    static_cast<void>(copied_behind_gate(bytes, any_time()));
-    static_cast<void>(copied_behind_gate(bytes, {.from_kind = MemoryKind::pageable}));
+    drop(copied_behind_gate(bytes, any_time()));
+    drop(copied_behind_gate(bytes, {.from_kind = MemoryKind::pageable}));
   }
 }
 
@@ -86,19 +81,18 @@ TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
   constexpr std::size_t bytes = 1024 * kib;
   const UnreadMemory in_order{bytes}, early{bytes};
   const Stream stream, other;
-  DeviceBuffer<unsigned char> there{2 * bytes, stream};
+  DeviceBytes there{2 * bytes, stream};
   Bytes back(2 * bytes);
   fill(stream, there, static_cast<unsigned char>(0xEE));
   stream.synchronize();
   {
-    Gate gate;
-    gate.close_on(stream);
+    Gate gate{stream};
     other.wait_stream(stream);
     ASSERT_TRUE(gate.reached());
     EXPECT_EQ(copy_bytes(stream, there.data(), in_order.data(), bytes), CopyResult::staged);
     EXPECT_EQ(copy_bytes(other, there.data() + bytes, early.data(), bytes, any_time()),
               CopyResult::staged);
-    EXPECT_TRUE(eventually([&] { return early.is_read(); }));
+    EXPECT_EVENTUALLY(early.is_read());
     EXPECT_FALSE(in_order.is_read());  // workers take what was submitted first, if they may
   }
   stream.wait_stream(other);
@@ -110,16 +104,14 @@ TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
 TEST_F(CopyOptionsCases, TheDefaultReadsInStreamOrder) {
   constexpr std::size_t bytes = 20 * kib;
   const Stream stream;
-  DeviceBuffer<unsigned char> there{bytes, stream};
+  DeviceBytes there{bytes, stream};
   Bytes source(bytes, 1), back(bytes);
   stream.synchronize();
-  Gate gate;
-  gate.close_on(stream);
-  stream.launch_host_func([&source] { std::fill(source.begin(), source.end(), 2); });
+  Gate gate{stream};
+  stream.launch_host_func([&source] { std::ranges::fill(source, 2); });
   copy_bytes(stream, there.data(), source.data(), bytes, CopyOptions{});
   copy(stream, back, there, CopyOptions{});
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   EXPECT_EQ(others(back, 2), 0);
 }
 

@@ -4,20 +4,15 @@
 // nothing ahead writes it.
 #include <cstring>
 #include <functional>
-#include <iterator>
-#include <numeric>
 #include <random>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using CopyRows = Conformance;
 using CopyLists = Conformance;
-using Bytes = std::vector<unsigned char>;
 
-constexpr std::size_t kib = 1024, mib = 1024 * kib;
 /// Sizes on both sides of each limit: read by the driver, moved by the caller, one piece, several
 /// pieces.
 constexpr std::size_t sizes[] = {64, 20 * kib, 40 * kib, 200 * kib, 700 * kib, 5 * mib};
@@ -45,11 +40,11 @@ class WrittenSource {
     EXPECT_EQ(back, Bytes(back.size(), 7))
         << "the source was read too early; " << back.size() << " bytes";
   }
-  void fill_source() { std::fill(source.begin(), source.end(), static_cast<unsigned char>(7)); }
+  void fill_source() { std::ranges::fill(source, static_cast<unsigned char>(7)); }
 
   Stream stream;
   Bytes first, source, back;
-  DeviceBuffer<unsigned char> there, scratch;
+  DeviceBytes there, scratch;
 };
 
 TEST_F(CopyRows, ASourceWrittenByAHostFunctionIsReadAfterIt) {
@@ -86,7 +81,7 @@ TEST_F(CopyRows, ASourceWrittenByAnAwaitedStreamIsReadAfterIt) {
 TEST_F(CopyRows, ASourceWrittenByACopyIsReadAfterIt) {
   for (const std::size_t bytes : sizes) {
     WrittenSource row{bytes};
-    DeviceBuffer<unsigned char> sevens{bytes, row.stream};
+    DeviceBytes sevens{bytes, row.stream};
     fill(row.stream, sevens, 7);
     row.stream.synchronize();
     Gate gate;
@@ -161,7 +156,7 @@ TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
   Stream stream;
   Bytes source(all), back(all);
   for (std::size_t i = 0; i < all; ++i) source[i] = static_cast<unsigned char>(random());
-  DeviceBuffer<unsigned char> there{all, stream};
+  DeviceBytes there{all, stream};
   stream.synchronize();
   const auto copy_all = [&](auto&& copy_part) {
     for (std::size_t at = 0, bytes = 0; at < all; at += bytes) {
@@ -171,7 +166,7 @@ TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
   };
   const int rounds = long_tests() ? 20 : 2;
   for (int round = 0; round < rounds; ++round) {
-    std::fill(back.begin(), back.end(), static_cast<unsigned char>(0));
+    std::ranges::fill(back, static_cast<unsigned char>(0));
     copy_all([&](std::size_t at, std::size_t bytes) {
       copy_bytes(stream, there.data() + at, source.data() + at, bytes);
     });
@@ -193,7 +188,7 @@ TEST_F(CopyRows, ThreadsOnOneStreamKeepEveryByte) {
   constexpr int threads = 4;
   constexpr std::size_t each = 2 * mib;
   Stream stream;
-  DeviceBuffer<unsigned char> there{threads * each, stream};
+  DeviceBytes there{threads * each, stream};
   stream.synchronize();
   on_threads(threads, [&](int i) {
     std::mt19937 random{static_cast<std::uint32_t>(i)};
@@ -201,7 +196,7 @@ TEST_F(CopyRows, ThreadsOnOneStreamKeepEveryByte) {
     unsigned char* const own = there.data() + static_cast<std::size_t>(i) * each;
     for (int round = 0; round < 10; ++round) {
       const std::size_t bytes = 1 + random() % sizes[random() % (std::size(sizes) - 1)];
-      std::fill(source.begin(), source.end(), static_cast<unsigned char>(random()));
+      std::ranges::fill(source, static_cast<unsigned char>(random()));
       if (random() % 2 == 0) stream.launch_host_func([&] { ++source[0]; });
       for (std::size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8)) {
         copy_bytes(stream, own + at, source.data() + at, bytes);
@@ -222,7 +217,7 @@ struct Blocks {
     std::mt19937 random{seed};
     for (unsigned char& byte : host) byte = static_cast<unsigned char>(random());
     std::vector<std::size_t> order(count);
-    std::iota(order.begin(), order.end(), std::size_t{0});
+    count_from(order, std::size_t{0});
     std::shuffle(order.begin(), order.end(), random);
     for (std::size_t i = 0; i < count; ++i) places.push_back({i * block, order[i] * stride, block});
     device_bytes = count * stride;
@@ -259,7 +254,7 @@ TEST_F(CopyLists, PageableBlocksInAnyOrderKeepEveryByte) {
                      {1, 20, 3}};
   for (const auto& list : lists) {
     Blocks blocks{list.block, list.count, 3, list.stride};
-    DeviceBuffer<unsigned char> there{blocks.device_bytes, stream};
+    DeviceBytes there{blocks.device_bytes, stream};
     copy_batch(stream, blocks.up(there.data()));
     copy_batch(stream, blocks.down(there.data()));
     ASSERT_TRUE(stream.synchronize_for(2 * patience));
@@ -270,7 +265,7 @@ TEST_F(CopyLists, PageableBlocksInAnyOrderKeepEveryByte) {
 TEST_F(CopyLists, AListIsReadInStreamOrder) {
   Stream stream;
   Blocks blocks{64 * kib, 40, 5, 64 * kib};
-  DeviceBuffer<unsigned char> there{blocks.device_bytes, stream};
+  DeviceBytes there{blocks.device_bytes, stream};
   const Bytes expected(blocks.host.size(), 9);
   stream.synchronize();
   Gate gate;
@@ -291,10 +286,10 @@ TEST_F(CopyLists, AListIsReadInStreamOrder) {
 TEST_F(CopyLists, AListMixesDirectionsAndKindsOfMemory) {
   Stream stream;
   Blocks blocks{50 * kib, 30, 11, 50 * kib};
-  PinnedBuffer<unsigned char> pinned{64 * kib}, pinned_back{64 * kib};
+  PinnedBytes pinned{64 * kib}, pinned_back{64 * kib};
   std::memset(pinned.data(), 5, pinned.size());
-  DeviceBuffer<unsigned char> there{blocks.device_bytes, stream},
-      other{blocks.device_bytes, stream}, third{64 * kib, stream};
+  DeviceBytes there{blocks.device_bytes, stream}, other{blocks.device_bytes, stream},
+      third{64 * kib, stream};
   copy_batch(stream, blocks.up(other.data()));
   auto operations = blocks.up(there.data());
   const auto down = blocks.down(other.data());

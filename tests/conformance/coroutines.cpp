@@ -10,7 +10,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Coroutines = Conformance;
 
@@ -26,9 +25,7 @@ struct Task {
   };
   std::future<void> ended;
 
-  [[nodiscard]] bool has_ended() const {
-    return ended.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
-  }
+  [[nodiscard]] bool has_ended() const { return ended.wait_for(0s) == std::future_status::ready; }
   void get() {
     ASSERT_EQ(ended.wait_for(patience), std::future_status::ready)
         << "the coroutine was not continued";
@@ -73,8 +70,7 @@ Task wait_for(const TimedEvent& event) { co_await event; }
 
 TEST_F(Coroutines, ACoroutineContinuesOnceTheStreamIsComplete) {
   Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   Task task = wait_for(stream);
   EXPECT_FALSE(task.has_ended());
   gate.open();
@@ -84,8 +80,7 @@ TEST_F(Coroutines, ACoroutineContinuesOnceTheStreamIsComplete) {
 
 TEST_F(Coroutines, ACoroutineContinuesOnceTheEventHasHappened) {
   Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   Event event{stream};
   TimedEvent timed{stream};
   Task one = wait_for(event);
@@ -111,9 +106,9 @@ Task send_and_return(Stream& stream, PinnedBuffer<int>& memory, int rounds) {
 TEST_F(Coroutines, AContinuedCoroutineMayUseStreams) {
   Stream stream;
   PinnedBuffer<int> memory{1000};
-  std::fill(memory.begin(), memory.end(), 0);
+  std::ranges::fill(memory, 0);
   send_and_return(stream, memory, 50).get();
-  EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](int x) { return x == 50; }));
+  EXPECT_TRUE(std::ranges::all_of(memory, [](int x) { return x == 50; }));
 }
 
 TEST_F(Coroutines, CoAwaitThrowsTheExceptionOfAHostFunction) {
@@ -203,8 +198,7 @@ TEST_F(Coroutines, ManyWaitAtOnce) {
   for (std::size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);
   for (int round = 0; round < 20; ++round)
     for (const Stream& stream : streams) tasks.push_back(wait_for(stream));
-  EXPECT_TRUE(
-      std::none_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.has_ended(); }));
+  EXPECT_TRUE(std::ranges::none_of(tasks, [](const Task& task) { return task.has_ended(); }));
   gate.open();
   for (Task& task : tasks) task.get();
 }

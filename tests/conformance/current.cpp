@@ -6,7 +6,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Current = Conformance;
 using CurrentTwo = TwoDevices;
@@ -36,8 +35,7 @@ TEST_F(Current, FreeFunctionsUseTheCurrentStream) {
   DeviceBuffer<int> a(16);
   PinnedBuffer<int> b(16);
   EXPECT_EQ(a.stream(), stream);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   fill(a, 7);
   copy(b, a);
   copy_bytes(b.data(), a.data(), sizeof(int));
@@ -282,7 +280,7 @@ TEST_F(Current, AGuardMayEndAfterTheLibrarysThreadLocals) {
   bool ended = false;
   on_ending_thread([&](std::function<void()>& at_end) {
     auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
-    static_cast<void>(StreamRef::per_thread_default(stream.device()));
+    drop(StreamRef::per_thread_default(stream.device()));
     at_end = [&, guard] {
       EXPECT_EQ(current_stream(), stream);
       guard->reset();
@@ -370,7 +368,7 @@ TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {
       if (launches)
         stream->launch_host_func([] {});
       else
-        static_cast<void>(stream->query());
+        drop(stream->query());
     }
   };
   struct AtEnd {
@@ -389,7 +387,7 @@ TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {
     }
     return static_cast<std::ptrdiff_t>(heap_in_use() - heap);
   };
-  static_cast<void>(growth(500, true));
+  drop(growth(500, true));
   // what the runtime keeps for each thread, without the library
   const auto of_the_runtime = growth(6000, false);
   EXPECT_LE(growth(6000, true), of_the_runtime + static_cast<std::ptrdiff_t>(heap_slack));

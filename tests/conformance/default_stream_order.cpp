@@ -4,7 +4,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using DefaultStreamOrder = Conformance;
 
@@ -33,10 +32,8 @@ TEST_F(DefaultStreamOrder, AnEndedThreadsDefaultStreamIsAwaited) {
   Gate gate;
   leave_work_of_an_ended_thread(gate, log, device());
   log.write(null, "default");
-  EXPECT_FALSE(null.query());
-  gate.open();
-  null.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"thread", "default"}));
+  EXPECT_BEHIND(gate, null);
+  EXPECT_LOG(log, "thread", "default");
 }
 
 TEST_F(DefaultStreamOrder, ADestroyedBlockingStreamIsAwaited) {
@@ -45,10 +42,8 @@ TEST_F(DefaultStreamOrder, ADestroyedBlockingStreamIsAwaited) {
   Gate gate;
   leave_work_of_a_destroyed_stream(gate, log);
   log.write(null, "default");
-  EXPECT_FALSE(null.query());
-  gate.open();
-  null.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"stream", "default"}));
+  EXPECT_BEHIND(gate, null);
+  EXPECT_LOG(log, "stream", "default");
 }
 
 TEST_F(DefaultStreamOrder, TheDefaultStreamIsPendingBehindADestroyedOne) {
@@ -58,7 +53,7 @@ TEST_F(DefaultStreamOrder, TheDefaultStreamIsPendingBehindADestroyedOne) {
   leave_work_of_a_destroyed_stream(gate, log);
   EXPECT_FALSE(null.query());
   EXPECT_TRUE(held_by(gate, [&] { null.synchronize(); }));
-  EXPECT_EQ(log.entries(), (Entries{"stream"}));
+  EXPECT_LOG(log, "stream");
 }
 
 TEST_F(DefaultStreamOrder, ADestroyedIndependentStreamIsNotAwaited) {
@@ -77,19 +72,18 @@ TEST_F(DefaultStreamOrder, TheDeviceWaitsForDestroyedStreamsAndEndedThreads) {
   Gate gate;
   leave_work_of_a_destroyed_stream(gate, log);
   EXPECT_TRUE(held_by(gate, [&] { device().synchronize(); }));
-  EXPECT_EQ(log.entries(), (Entries{"stream"}));
+  EXPECT_LOG(log, "stream");
   Gate other;
   leave_work_of_an_ended_thread(other, log, device());
   EXPECT_TRUE(held_by(other, [&] { device().synchronize(); }));
-  EXPECT_EQ(log.entries(), (Entries{"stream", "thread"}));
+  EXPECT_LOG(log, "stream", "thread");
 }
 
 TEST_F(DefaultStreamOrder, AnEventOnAnIdleBlockingStreamWaitsForTheDefaultStream) {
   const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
   Event event;
-  Gate gate;
-  gate.close_on(null);
+  Gate gate{null};
   blocking.record_event(event);
   EXPECT_FALSE(event.query());
   EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
@@ -100,8 +94,7 @@ TEST_F(DefaultStreamOrder, AnEventOnAnIdlePerThreadStreamWaitsForTheDefaultStrea
   const StreamRef null = device().default_stream();
   const StreamRef mine = StreamRef::per_thread_default(device());
   Event event;
-  Gate gate;
-  gate.close_on(null);
+  Gate gate{null};
   mine.record_event(event);
   EXPECT_FALSE(event.query());
   EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
@@ -113,15 +106,13 @@ TEST_F(DefaultStreamOrder, WaitingForAnIdleBlockingStreamWaitsForTheDefaultStrea
   const Stream blocking = make_blocking();
   const Stream waiting;
   Log log;
-  Gate gate;
-  gate.close_on(null);
+  Gate gate{null};
   log.write(null, "default");
   waiting.wait_stream(blocking);
   log.write(waiting, "waiting");
-  EXPECT_FALSE(waiting.synchronize_for(std::chrono::milliseconds{20}));
-  gate.open();
-  waiting.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"default", "waiting"}));
+  EXPECT_FALSE(waiting.synchronize_for(20ms));
+  gate.open_and_wait(waiting);
+  EXPECT_LOG(log, "default", "waiting");
 }
 
 TEST_F(DefaultStreamOrder, AnEventRecordedAgainWaitsForNewDefaultWork) {
@@ -129,12 +120,10 @@ TEST_F(DefaultStreamOrder, AnEventRecordedAgainWaitsForNewDefaultWork) {
   const Stream blocking = make_blocking();
   Event event;
   for (int i = 0; i < 3; ++i) {
-    Gate gate;
-    gate.close_on(null);
+    Gate gate{null};
     for (int k = 0; k < 3; ++k) blocking.record_event(event);
     EXPECT_FALSE(event.query()) << i;
-    gate.open();
-    event.synchronize();
+    gate.open_and_wait(event);
     null.synchronize();
   }
 }
@@ -142,13 +131,11 @@ TEST_F(DefaultStreamOrder, AnEventRecordedAgainWaitsForNewDefaultWork) {
 TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRuns) {
   const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
-  Gate gate;
-  gate.close_on(null);
+  Gate gate{null};
   ASSERT_TRUE(gate.reached());
   EXPECT_TRUE(blocking.query());  // query() looks at the stream's own work only
   blocking.synchronize();
-  gate.open();
-  null.synchronize();
+  gate.open_and_wait(null);
 }
 
 /// In each round a stream that is destroyed, or a thread that ends, writes a value. The default

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The null stream and the per-thread default streams.
 #include <array>
-#include <atomic>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using DefaultStreams = Conformance;
 using DefaultStreamsTwo = TwoDevices;
@@ -32,8 +30,8 @@ class CopyBehindTheDefaultStream : public Conformance,
   void expect_new_bytes(StreamRef stream) {
     const std::size_t size = GetParam();
     const auto fresh = pattern(size, 2);
-    std::vector<unsigned char> between = pattern(size, 1), result(size);
-    DeviceBuffer<unsigned char> first{size, stream}, second{size, stream};
+    Bytes between = pattern(size, 1), result(size);
+    DeviceBytes first{size, stream}, second{size, stream};
     copy(stream, first, fresh);
     fill_bytes(stream, second.data(), 0, size);
     stream.synchronize();
@@ -62,16 +60,13 @@ TEST_F(DefaultStreams, PerThreadDefaultStreamsAreIndependent) {
   const StreamRef mine = StreamRef::per_thread_default(device());
   EXPECT_EQ(mine, StreamRef::per_thread_default(device()));
   EXPECT_NE(mine, device().default_stream());
-  Gate gate;
-  gate.close_on(mine);
+  Gate gate{mine};
   on_thread([&, here = device()] {
     const StreamRef other = StreamRef::per_thread_default(here);
     EXPECT_NE(other, mine);
     EXPECT_TRUE(runs(other));
   });
-  EXPECT_FALSE(mine.query());
-  gate.open();
-  mine.synchronize();
+  EXPECT_BEHIND(gate, mine);
 }
 
 /// A host function on one stream writes the pinned source of a copy on another stream. Only the
@@ -81,14 +76,13 @@ class SmallCopyBehindTheDefaultStream : public Conformance,
  protected:
   void expect_new_bytes(StreamRef writer, StreamRef copier, bool batch) {
     const std::size_t size = GetParam();
-    PinnedBuffer<unsigned char> source{size};
-    DeviceBuffer<unsigned char> there{size, copier};
-    std::vector<unsigned char> back(size);
-    std::fill(source.begin(), source.end(), 1);
+    PinnedBytes source{size};
+    DeviceBytes there{size, copier};
+    Bytes back(size);
+    std::ranges::fill(source, 1);
     copier.synchronize();
-    Gate gate;
-    gate.close_on(writer);
-    writer.launch_host_func([&] { std::fill(source.begin(), source.end(), 2); });
+    Gate gate{writer};
+    writer.launch_host_func([&] { std::ranges::fill(source, 2); });
     if (batch)
       copy_batch(copier, std::array{copy_operation(there, source)});
     else
@@ -120,17 +114,16 @@ TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
   constexpr std::size_t count = 400, size = 1000;
   const StreamRef legacy = device().default_stream();
   const Stream other{StreamOptions{.blocking = false}};
-  PinnedBuffer<unsigned char> source{count * size};
-  DeviceBuffer<unsigned char> there{count * size, legacy};
+  PinnedBytes source{count * size};
+  DeviceBytes there{count * size, legacy};
   PinnedBuffer<std::uint32_t> number{1};
-  std::fill(source.begin(), source.end(), 3);
+  std::ranges::fill(source, 3);
   std::vector<CopyOperation> operations;
   for (std::size_t i = 1; i < count; ++i)
     operations.push_back({there.data() + i * size, source.data() + i * size, size, {}, {}});
   number[0] = 0;
   legacy.synchronize();
-  Gate gate;
-  gate.close_on(other);
+  Gate gate{other};
   EXPECT_TRUE(gate.reached());
   legacy.wait_value(number.data(), 1);
   copy_bytes(legacy, there.data(), source.data(), size);
@@ -138,7 +131,7 @@ TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
   std::atomic_ref{number[0]} = 1;
   legacy.synchronize();
   gate.open();
-  std::vector<unsigned char> back(count * size);
+  Bytes back(count * size);
   copy(legacy, back, std::as_const(there));
   legacy.synchronize();
   EXPECT_EQ(others(back, 3), 0);
@@ -146,8 +139,8 @@ TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
 
 TEST_F(DefaultStreams, AnotherThreadsDefaultStreamIsRefused) {
   const StreamRef theirs = StreamRef::per_thread_default(device());
-  DeviceBuffer<unsigned char> there{100, theirs};
-  std::vector<unsigned char> host(100);
+  DeviceBytes there{100, theirs};
+  Bytes host(100);
   Event marked = theirs.record_event();
   on_thread([&] {
     Stream mine;
@@ -163,7 +156,7 @@ TEST_F(DefaultStreams, AnotherThreadsDefaultStreamIsRefused) {
     EXPECT_TRUE(refused([&] { theirs.wait_event(marked); }));
     EXPECT_TRUE(refused([&] { event.record(theirs); }));
     EXPECT_TRUE(refused([&] { theirs.synchronize(); }));
-    EXPECT_TRUE(refused([&] { static_cast<void>(theirs.query()); }));
+    EXPECT_TRUE(refused([&] { drop(theirs.query()); }));
     EXPECT_TRUE(refused([&] { theirs.launch_host_func([] {}); }));
     EXPECT_TRUE(refused([&] { copy(theirs, there, host); }));
     EXPECT_TRUE(refused([&] { fill(theirs, there, 1); }));
@@ -196,7 +189,7 @@ TEST_F(DefaultStreams, PerThreadWorkOutlivesItsThreadAndTheViewDoesNot) {
   EXPECT_ERROR(invalid_handle, view->synchronize());
   EXPECT_EQ(log.size(), 0U);
   gate.open();
-  EXPECT_TRUE(eventually([&] { return log.has("done"); }));
+  EXPECT_EVENTUALLY(log.has("done"));
 }
 
 TEST_F(DefaultStreams, AWrapperDestroysNoDefaultStream) {
@@ -217,32 +210,26 @@ TEST_F(DefaultStreams, BlockingStreamsAreOrdered) {
   const StreamRef null = device().default_stream();
   Log log;
   Stream blocking{StreamOptions{.blocking = true}};
-  Gate gate;
-  gate.close_on(blocking);
+  Gate gate{blocking};
   log.write(blocking, "before");
   log.write(null, "default");
   log.write(blocking, "after");
   EXPECT_FALSE(null.query());
-  gate.open();
-  blocking.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"before", "default", "after"}));
+  gate.open_and_wait(blocking);
+  EXPECT_LOG(log, "before", "default", "after");
 }
 
 TEST_F(DefaultStreams, NonBlockingStreamsAreNotOrdered) {
   const StreamRef null = device().default_stream();
   Stream independent;
   {
-    Gate gate;
-    gate.close_on(independent);
+    Gate gate{independent};
     EXPECT_TRUE(runs(null));
     EXPECT_FALSE(independent.query());
   }
-  Gate gate;
-  gate.close_on(null);
+  Gate gate{null};
   EXPECT_TRUE(runs(independent));
-  EXPECT_FALSE(null.query());
-  gate.open();
-  null.synchronize();
+  EXPECT_BEHIND(gate, null);
 }
 
 TEST_F(DefaultStreams, ADefaultStreamWaitsForAllBlockingStreams) {
@@ -256,15 +243,13 @@ TEST_F(DefaultStreams, ADefaultStreamWaitsForAllBlockingStreams) {
     log.write(stream, "blocking");
   }
   log.write(null, "default");
-  gate.open();
-  null.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"blocking", "blocking", "blocking", "blocking", "default"}));
+  gate.open_and_wait(null);
+  EXPECT_LOG(log, "blocking", "blocking", "blocking", "blocking", "default");
 }
 
 TEST_F(DefaultStreams, SynchronizingOneStreamLeavesOthersRunning) {
   Stream held, other;
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   EXPECT_TRUE(runs(other));
   EXPECT_TRUE(runs(device().default_stream()));
   EXPECT_FALSE(held.query());
@@ -276,12 +261,9 @@ TEST_F(DefaultStreamsTwo, EachDeviceHasItsOwn) {
   EXPECT_EQ(second.default_stream().device(), second);
   EXPECT_NE(StreamRef::per_thread_default(first), StreamRef::per_thread_default(second));
   const StreamRef held = second.default_stream();
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   EXPECT_TRUE(runs(first.default_stream()));
-  EXPECT_FALSE(held.query());
-  gate.open();
-  held.synchronize();
+  EXPECT_BEHIND(gate, held);
 }
 
 }  // namespace

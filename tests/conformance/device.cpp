@@ -7,12 +7,10 @@
 #include <functional>
 #include <set>
 #include <sstream>
-#include <string>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Devices = Conformance;
 using DevicesTwo = TwoDevices;
@@ -39,7 +37,7 @@ TEST(NoDevice, EveryOtherCallThrowsNoDevice) {
   EXPECT_ERROR(no_device, StreamRef::per_thread_default(Device{0}));
   EXPECT_ERROR(no_device, current_stream());
   EXPECT_ERROR(no_device, DeviceGuard{Device{0}});
-  EXPECT_EQ(code_of([] { Stream stream; }), errc::no_device);
+  EXPECT_ERROR(no_device, Stream{});
   EXPECT_ERROR(no_device, Stream{Device{0}});
   EXPECT_ERROR(no_device, StreamPool{Device{0}});
   EXPECT_ERROR(no_device, PinnedBuffer<int>{1});
@@ -51,17 +49,6 @@ TEST_F(Devices, UseMakesADeviceCurrent) {
   for (int i = Device::count() - 1; i >= 0; --i) {
     Device{i}.use();
     EXPECT_EQ(Device::current(), Device{i});
-  }
-}
-
-TEST_F(Devices, UnknownOrdinalsAreRefusedAndChangeNothing) {
-  const Device before = device();
-  for (const int ordinal : {-1, Device::count(), INT_MAX, INT_MIN}) {
-    const Device unknown{ordinal};
-    EXPECT_ERROR(invalid_device, unknown.use()) << ordinal;
-    EXPECT_ERROR(invalid_device, DeviceGuard{unknown}) << ordinal;
-    EXPECT_ERROR(invalid_device, Stream{unknown}) << ordinal;
-    EXPECT_EQ(Device::current(), before) << ordinal;
   }
 }
 
@@ -152,8 +139,7 @@ TEST_F(Devices, SynchronizingAnIdleDeviceReturns) {
 TEST_F(Devices, SynchronizeWaitsForEveryStreamOfTheDevice) {
   Log log;
   Stream a, b, c;
-  Gate gate;
-  gate.close_on(a);
+  Gate gate{a};
   b.wait_stream(a);
   for (const Stream* stream : {&a, &b, &c}) log.write(*stream, "done");
   std::size_t seen = 0;
@@ -166,8 +152,7 @@ TEST_F(Devices, SynchronizeWaitsForEveryStreamOfTheDevice) {
 
 TEST_F(DevicesTwo, SynchronizeDoesNotWaitForOtherDevices) {
   Stream there{second};
-  Gate gate;
-  gate.close_on(there);
+  Gate gate{there};
   first.synchronize();
   EXPECT_FALSE(there.query());
 }
@@ -184,7 +169,7 @@ TEST_F(Devices, ADeviceIsFoundByItsUuid) {
   for (int i = 0; i < Device::count(); ++i) {
     const std::string uuid = Device{i}.uuid();
     EXPECT_EQ(uuid.size(), 36U);
-    EXPECT_EQ(std::count(uuid.begin(), uuid.end(), '-'), 4);
+    EXPECT_EQ(std::ranges::count(uuid, '-'), 4);
     EXPECT_TRUE(seen.insert(uuid).second) << "two devices have one uuid";
     EXPECT_EQ(Device::from_uuid(uuid), Device{i});
     EXPECT_EQ(Device::from_uuid("GPU-" + uuid), Device{i});

@@ -3,11 +3,9 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Elapsed = Conformance;
 using ElapsedTwo = TwoDevices;
-using namespace std::chrono_literals;
 
 // A difference with an untimed event on either side does not compile.
 template <class Stop, class Start>
@@ -52,13 +50,11 @@ TEST_F(Elapsed, PendingEventsAreNotReadyAndDoNotBlock) {
   Stream stream;
   TimedEvent start{stream}, stop;
   start.synchronize();
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   stop.record(stream);
   EXPECT_ERROR(not_ready, stop - start);
   EXPECT_ERROR(not_ready, start - stop);
-  gate.open();
-  stop.synchronize();
+  gate.open_and_wait(stop);
   EXPECT_GE(stop - start, 0ns);
 }
 

@@ -7,12 +7,10 @@
 #include <new>
 #include <set>
 #include <span>
-#include <utility>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Errors = Conformance;
 
@@ -94,8 +92,8 @@ template <class Exception, class F>
 }
 
 TEST_F(Errors, OutOfMemoryIsABadAllocAndARunnelError) {
-  const auto pinned = [] { PinnedBuffer<unsigned char> buffer(huge / 2); };
-  const auto on_device = [] { DeviceBuffer<unsigned char> buffer(huge / 2); };
+  const auto pinned = [] { PinnedBytes buffer(huge / 2); };
+  const auto on_device = [] { DeviceBytes buffer(huge / 2); };
   const auto overflow = [] { PinnedBuffer<double> buffer(huge); };
   const auto device_overflow = [] { DeviceBuffer<double> buffer(huge / 8 + 1); };
   for (const std::function<void()>& allocate :
@@ -112,7 +110,7 @@ TEST_F(Errors, OutOfMemoryIsABadAllocAndARunnelError) {
 
 TEST_F(Errors, TheRuntimesNameOfAnErrorIsItsOwn) {
   try {
-    DeviceBuffer<unsigned char> buffer(huge / 2);
+    DeviceBytes buffer(huge / 2);
     FAIL() << "nothing was thrown";
   } catch (const runnel::Error& error) {
     EXPECT_NE(error.native_code(), 0);
@@ -135,8 +133,7 @@ TEST_F(Errors, OtherErrorsAreSystemErrors) {
 
 TEST_F(Errors, AThrownErrorLeavesNoStateBehind) {
   Stream stream;
-  EXPECT_TRUE(
-      throws<std::bad_alloc>([&] { DeviceBuffer<unsigned char> buffer(huge / 2, stream); }));
+  EXPECT_TRUE(throws<std::bad_alloc>([&] { DeviceBytes buffer(huge / 2, stream); }));
   EXPECT_TRUE(throws<runnel::Error>([] { Device{INT_MAX}.use(); }));
   EXPECT_TRUE(stream.query());
   EXPECT_TRUE(runs(stream));
@@ -150,7 +147,7 @@ TEST_F(Errors, ErrorsStayOnTheirThread) {
       if (i % 2 == 0)
         EXPECT_ERROR(invalid_device, Device{-1}.use());
       else
-        EXPECT_NO_THROW(static_cast<void>(stream.query()));
+        EXPECT_NO_THROW(drop(stream.query()));
     }
   });
 }
@@ -159,25 +156,14 @@ TEST_F(Errors, TextsOfSizesHaveTheNumbersAndTheStream) {
   Stream stream{device(), {.name = "named"}};
   const std::vector<int> five(5);
   std::vector<int> six(6);
-  const auto text_of = [](const std::function<void()>& fail) -> std::string {
-    try {
-      fail();
-    } catch (const runnel::Error& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
-  };
   const std::string mismatch = text_of([&] { copy(stream, six, five); });
-  EXPECT_NE(mismatch.find("the source has 5 elements, the destination 6"), std::string::npos);
-  EXPECT_NE(mismatch.find(to_string(stream)), std::string::npos) << mismatch;
+  EXPECT_SAYS(mismatch, "the source has 5 elements, the destination 6");
+  EXPECT_SAYS(mismatch, to_string(stream));
   const std::size_t more = device().memory_info().total + 4096;
-  const std::string device_text =
-      text_of([&] { DeviceBuffer<unsigned char> buffer(more, stream); });
-  EXPECT_NE(device_text.find(std::to_string(more) + " bytes were asked for"), std::string::npos)
-      << device_text;
-  const std::string pinned_text =
-      text_of([] { PinnedBuffer<unsigned char> buffer(std::size_t{1} << 46); });
-  EXPECT_NE(pinned_text.find("bytes were asked for"), std::string::npos) << pinned_text;
+  const std::string device_text = text_of([&] { DeviceBytes buffer(more, stream); });
+  EXPECT_SAYS(device_text, std::to_string(more) + " bytes were asked for");
+  const std::string pinned_text = text_of([] { PinnedBytes buffer(std::size_t{1} << 46); });
+  EXPECT_SAYS(pinned_text, "bytes were asked for");
 }
 
 TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
@@ -187,7 +173,7 @@ TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
       [&] { stream.synchronize(); },
       [&] { copy_bytes(moved, nullptr, nullptr, 1); },
       [] { Device{-1}.use(); },
-      [] { PinnedBuffer<unsigned char> buffer(huge / 2); },
+      [] { PinnedBytes buffer(huge / 2); },
       [&] { StreamPool pool{device(), {.size = 0}}; },
   };
   for (const auto& fail : failures) {
@@ -214,7 +200,9 @@ struct Things {
   std::vector<int> host = std::vector<int>(16, 5);
   std::vector<int> other = std::vector<int>(16, 6);
   PinnedBuffer<int> pinned{16};
+  DeviceBuffer<int> there{16, stream};
   Event recorded{stream};
+  std::span<int> null{static_cast<int*>(nullptr), 2};
 };
 
 struct BadCall {
@@ -224,93 +212,154 @@ struct BadCall {
 };
 void PrintTo(const BadCall& bad, std::ostream* out) { *out << bad.name; }
 
+/// A call of a device that does not exist, and its name.
+#define OF(name, ...) {#name, [](Device d) { static_cast<void>(__VA_ARGS__); }}
+const std::pair<const char*, void (*)(Device)> of_devices[] = {
+    OF(use, d.use()),
+    OF(name, d.name()),
+    OF(memory_info, d.memory_info()),
+    OF(priority_range, d.priority_range()),
+    OF(async_engine_count, d.async_engine_count()),
+    OF(multiprocessor_count, d.multiprocessor_count()),
+    OF(hardware_queues, d.hardware_queues()),
+    OF(can_map_host_memory, d.can_map_host_memory()),
+    OF(can_pin_read_only_memory, d.can_pin_read_only_memory()),
+    OF(has_pageable_memory_access, d.has_pageable_memory_access()),
+    OF(can_use_host_page_tables, d.can_use_host_page_tables()),
+    OF(has_partitions, d.has_partitions()),
+    OF(has_stream_memory_operations, d.has_stream_memory_operations()),
+    OF(has_memory_pools, d.has_memory_pools()),
+    OF(can_access_peer, d.can_access_peer(Device{0})),
+    OF(can_access_peer_as_peer, Device{0}.can_access_peer(d)),
+    OF(enable_peer_access, d.enable_peer_access(Device{0})),
+    OF(enable_peer_access_as_peer, Device{0}.enable_peer_access(d)),
+    OF(disable_peer_access, d.disable_peer_access(Device{0})),
+    OF(disable_peer_access_as_peer, Device{0}.disable_peer_access(d)),
+    OF(synchronize, d.synchronize()),
+    OF(synchronize_for, d.synchronize_for(1s)),
+    OF(default_stream, d.default_stream()),
+    OF(per_thread_default, StreamRef::per_thread_default(d)),
+    OF(DeviceGuard, DeviceGuard{d}),
+    OF(current_stream, current_stream(d)),
+    OF(Stream, Stream{d}),
+    OF(StreamPool, StreamPool{d}),
+    OF(DeviceResource_set_limit, DeviceResource{d}.set_limit(1)),
+    OF(DeviceResource_limit, DeviceResource{d}.limit()),
+    OF(DeviceResource_reserved, DeviceResource{d}.reserved()),
+    OF(DeviceResource_reset_peak, DeviceResource{d}.reset_peak()),
+    OF(DeviceResource_trim, DeviceResource{d}.trim()),
+    OF(DeviceResource_set_release_threshold, DeviceResource{d}.set_release_threshold(0)),
+};
+
+/// Each invalid pair of pointers, for each function that takes one.
+struct BadRange {
+  const char* name;
+  std::pair<int*, const int*> (*pointers)(Things&);
+  std::size_t bytes = 8;
+};
+#define RANGE(name, to, from) \
+  {#name, []([[maybe_unused]] Things& on) { return std::pair<int*, const int*>{to, from}; }}
+const BadRange ranges[] = {
+    RANGE(NullTo, nullptr, on.host.data()),
+    RANGE(NullFrom, on.host.data(), nullptr),
+    RANGE(NullBoth, nullptr, nullptr),
+    RANGE(NullPinned, nullptr, on.pinned.data()),
+    RANGE(Overlap, on.host.data(), on.host.data() + 1),
+    RANGE(OverlapPinned, on.pinned.data() + 1, on.pinned.data()),
+    RANGE(OverlapOnDevice, on.there.data() + 1, on.there.data()),
+    {"Huge",
+     [](Things& on) { return std::pair<int*, const int*>{on.host.data(), on.other.data()}; }, huge},
+};
+
+/// The code, and the call that has it.
+#define BAD(code, ...) \
+  errc::code, []([[maybe_unused]] Things& on) { static_cast<void>(__VA_ARGS__); }
+const BadCall single_calls[] = {
+    {"copy_bytes_current_Null", BAD(invalid_argument, copy_bytes(nullptr, nullptr, 8))},
+    {"copy_2d_PitchTo",
+     BAD(invalid_argument, copy_2d(on.stream, on.host.data(), 7, on.other.data(), 8, 8, 2))},
+    {"copy_2d_PitchFrom",
+     BAD(invalid_argument, copy_2d(on.stream, on.host.data(), 8, on.other.data(), 7, 8, 2))},
+    {"copy_2d_HugeHeight",
+     BAD(invalid_argument, copy_2d(on.stream, on.host.data(), 8, on.other.data(), 8, 8, huge))},
+    {"copy_2d_HugePitch",
+     BAD(invalid_argument, copy_2d(on.stream, on.host.data(), huge, on.other.data(), 8, 8, 2))},
+    {"copy_2d_HugePitchFrom",
+     BAD(invalid_argument, copy_2d(on.stream, on.host.data(), 8, on.other.data(), huge, 8, 2))},
+    {"copy_2d_HugePitches", BAD(invalid_argument, copy_2d(on.stream, on.host.data(), huge / 2,
+                                                          on.other.data(), huge / 2, 8, 3))},
+    {"copy_2d_HugeWidth", BAD(invalid_argument, copy_2d(on.stream, on.host.data(), huge / 2,
+                                                        on.other.data(), huge / 2, huge / 2, 4))},
+    {"copy_Null", BAD(invalid_argument, copy(on.stream, on.null, on.host))},
+    {"copy_Sizes", BAD(invalid_argument, copy(on.stream, std::span{on.host}.first(3), on.other))},
+    {"copy_SizesFrom",
+     BAD(invalid_argument, copy(on.stream, on.host, std::span{on.other}.first(3)))},
+    {"copy_SizesToDevice",
+     BAD(invalid_argument, copy(on.stream, on.there, std::span{on.other}.first(3)))},
+    {"copy_SizesFromDevice", BAD(invalid_argument, copy(on.stream, on.host, on.there.first(3)))},
+    {"copy_current_Sizes", BAD(invalid_argument, copy(std::span{on.host}.first(3), on.other))},
+    {"fill_bytes_Null", BAD(invalid_argument, fill_bytes(on.stream, nullptr, 1, 1))},
+    {"fill_bytes_Huge", BAD(invalid_argument, fill_bytes(on.stream, on.host.data(), 1, huge))},
+    {"fill_2d_Null", BAD(invalid_argument, fill_2d(on.stream, nullptr, 8, 1, 8, 2))},
+    {"fill_2d_Pitch", BAD(invalid_argument, fill_2d(on.stream, on.host.data(), 7, 1, 8, 2))},
+    {"fill_2d_Huge", BAD(invalid_argument, fill_2d(on.stream, on.host.data(), huge / 2, 1, 8, 4))},
+    {"fill_Null", BAD(invalid_argument, fill(on.stream, on.null, 1))},
+    {"fill_current_Null", BAD(invalid_argument, fill(on.null, 1))},
+    {"launch_host_func_Null",
+     BAD(invalid_argument, on.stream.launch_host_func(static_cast<void (*)()>(nullptr)))},
+    {"launch_host_func_Empty",
+     BAD(invalid_argument, on.stream.launch_host_func(std::function<void()>{}))},
+    {"on_complete_Empty",
+     BAD(invalid_argument, on.stream.on_complete(std::function<void(const Outcome&)>{}))},
+    {"Stream_from_native_Null",
+     BAD(invalid_argument,
+         Stream::from_native(native::stream{}, on.stream.device(), Ownership::take))},
+    {"Stream_from_native_NullBorrow",
+     BAD(invalid_argument,
+         Stream::from_native(native::stream{}, on.stream.device(), Ownership::borrow))},
+    {"Stream_from_native_NullAlone",
+     BAD(invalid_argument, Stream::from_native(native::stream{}, Ownership::borrow))},
+    {"Event_from_native_Null",
+     BAD(invalid_argument,
+         Event::from_native(native::event{}, on.stream.device(), Ownership::take))},
+    {"TimedEvent_Interprocess",
+     BAD(invalid_argument, TimedEvent{EventOptions{.interprocess = true}})},
+    {"TimedEvent_Difference_NeverRecorded", BAD(invalid_argument, TimedEvent{} - TimedEvent{})},
+    {"Event_device_NeverRecorded", BAD(invalid_argument, Event{}.device())},
+    {"StreamPool_SizeZero", BAD(invalid_argument, StreamPool{on.stream.device(), {.size = 0}})},
+    {"StreamPool_SizeAboveMax",
+     BAD(invalid_argument, StreamPool{on.stream.device(), {.size = 3, .max = 2}})},
+    {"PinnedBuffer_Huge", BAD(out_of_memory, PinnedBuffer<int>(huge / 8))},
+    {"PinnedBuffer_Overflow", BAD(out_of_memory, PinnedBuffer<int>(huge))},
+    {"DeviceBuffer_Huge", BAD(out_of_memory, DeviceBuffer<int>(huge / 8, on.stream))},
+    {"DeviceBuffer_Overflow", BAD(out_of_memory, DeviceBuffer<int>(huge, on.stream))},
+};
+
 std::vector<BadCall> bad_calls() {
-  std::vector<BadCall> table;
+  std::vector<BadCall> table(std::begin(single_calls), std::end(single_calls));
   const auto add = [&](std::string name, errc expected, std::function<void(Things&)> call) {
     table.push_back({std::move(name), expected, std::move(call)});
   };
-
-  const std::pair<const char*, int> ordinals[] = {
-      {"Minus1", -1}, {"4096", 4096}, {"Max", INT_MAX}, {"Min", INT_MIN}};
-  const std::pair<const char*, void (*)(Device)> of_devices[] = {
-      {"use", [](Device d) { d.use(); }},
-      {"name", [](Device d) { static_cast<void>(d.name()); }},
-      {"memory_info", [](Device d) { static_cast<void>(d.memory_info()); }},
-      {"priority_range", [](Device d) { static_cast<void>(d.priority_range()); }},
-      {"async_engine_count", [](Device d) { static_cast<void>(d.async_engine_count()); }},
-      {"multiprocessor_count", [](Device d) { static_cast<void>(d.multiprocessor_count()); }},
-      {"hardware_queues", [](Device d) { static_cast<void>(d.hardware_queues()); }},
-      {"can_map_host_memory", [](Device d) { static_cast<void>(d.can_map_host_memory()); }},
-      {"can_pin_read_only_memory",
-       [](Device d) { static_cast<void>(d.can_pin_read_only_memory()); }},
-      {"has_pageable_memory_access",
-       [](Device d) { static_cast<void>(d.has_pageable_memory_access()); }},
-      {"can_use_host_page_tables",
-       [](Device d) { static_cast<void>(d.can_use_host_page_tables()); }},
-      {"has_partitions", [](Device d) { static_cast<void>(d.has_partitions()); }},
-      {"has_stream_memory_operations",
-       [](Device d) { static_cast<void>(d.has_stream_memory_operations()); }},
-      {"has_memory_pools", [](Device d) { static_cast<void>(d.has_memory_pools()); }},
-      {"can_access_peer", [](Device d) { static_cast<void>(d.can_access_peer(Device{0})); }},
-      {"can_access_peer_as_peer",
-       [](Device d) { static_cast<void>(Device{0}.can_access_peer(d)); }},
-      {"enable_peer_access", [](Device d) { d.enable_peer_access(Device{0}); }},
-      {"enable_peer_access_as_peer", [](Device d) { Device{0}.enable_peer_access(d); }},
-      {"disable_peer_access", [](Device d) { d.disable_peer_access(Device{0}); }},
-      {"disable_peer_access_as_peer", [](Device d) { Device{0}.disable_peer_access(d); }},
-      {"synchronize", [](Device d) { d.synchronize(); }},
-      {"default_stream", [](Device d) { static_cast<void>(d.default_stream()); }},
-      {"per_thread_default", [](Device d) { static_cast<void>(StreamRef::per_thread_default(d)); }},
-      {"DeviceGuard", [](Device d) { const DeviceGuard with{d}; }},
-      {"current_stream", [](Device d) { static_cast<void>(current_stream(d)); }},
-      {"Stream", [](Device d) { const Stream stream{d}; }},
-      {"StreamPool", [](Device d) { const StreamPool pool{d}; }},
-  };
-  for (const auto& [function, call] : of_devices)
-    for (const auto& [name, ordinal] : ordinals)
+  constexpr int past_the_last = 0;
+  for (const auto& [name, ordinal] :
+       {std::pair{"Minus1", -1}, {"Count", past_the_last}, {"Max", INT_MAX}, {"Min", INT_MIN}}) {
+    const auto bad = [number = ordinal] {
+      return Device{number == past_the_last ? Device::count() : number};
+    };
+    for (const auto& [function, call] : of_devices)
       add(std::string{function} + "_Device" + name, errc::invalid_device,
-          [f = call, bad = Device{ordinal}](Things&) { f(bad); });
-  for (const auto& [name, ordinal] : ordinals) {
-    add(std::string{"Stream_from_native_Device"} + name, errc::invalid_device,
-        [bad = Device{ordinal}](Things& on) {
-          static_cast<void>(Stream::from_native(on.stream.native(), bad, Ownership::borrow));
-        });
-    add(std::string{"Event_from_native_Device"} + name, errc::invalid_device,
-        [bad = Device{ordinal}](Things& on) {
-          static_cast<void>(Event::from_native(on.recorded.native(), bad, Ownership::borrow));
-        });
+          [f = call, bad](Things&) { f(bad()); });
+    add(std::string{"Stream_from_native_Device"} + name, errc::invalid_device, [bad](Things& on) {
+      drop(Stream::from_native(on.stream.native(), bad(), Ownership::borrow));
+    });
+    add(std::string{"Event_from_native_Device"} + name, errc::invalid_device, [bad](Things& on) {
+      drop(Event::from_native(on.recorded.native(), bad(), Ownership::borrow));
+    });
   }
-
-  // Each invalid pair of pointers, for each function that takes one.
-  struct BadRange {
-    const char* name;
-    std::function<std::pair<int*, const int*>(Things&)> pointers;
-    std::size_t bytes;
-  };
-  const BadRange ranges[] = {
-      {"NullTo", [](Things& on) { return std::pair<int*, const int*>{nullptr, on.host.data()}; },
-       8},
-      {"NullFrom", [](Things& on) { return std::pair<int*, const int*>{on.host.data(), nullptr}; },
-       8},
-      {"NullBoth", [](Things&) { return std::pair<int*, const int*>{nullptr, nullptr}; }, 8},
-      {"NullPinned",
-       [](Things& on) { return std::pair<int*, const int*>{nullptr, on.pinned.data()}; }, 8},
-      {"Huge",
-       [](Things& on) { return std::pair<int*, const int*>{on.host.data(), on.other.data()}; },
-       huge},
-      {"Overlap",
-       [](Things& on) { return std::pair<int*, const int*>{on.host.data(), on.host.data() + 1}; },
-       8},
-      {"OverlapPinned",
-       [](Things& on) {
-         return std::pair<int*, const int*>{on.pinned.data() + 1, on.pinned.data()};
-       },
-       8},
-  };
-  const std::pair<const char*, Pageable> policies[] = {
-      {"Stage", Pageable::stage}, {"Block", Pageable::block}, {"Refuse", Pageable::refuse}};
   for (const auto& range : ranges)
-    for (const auto& [policy_name, policy] : policies) {
+    for (const auto& [policy_name, policy] : {std::pair{"Stage", Pageable::stage},
+                                              {"Block", Pageable::block},
+                                              {"Refuse", Pageable::refuse}}) {
       add(std::string{"copy_bytes_"} + range.name + policy_name, errc::invalid_argument,
           [range, pageable = policy](Things& on) {
             const auto [to, from] = range.pointers(on);
@@ -322,63 +371,6 @@ std::vector<BadCall> bad_calls() {
             copy_2d(on.stream, to, range.bytes, from, range.bytes, range.bytes, 2, {pageable});
           });
     }
-  add("copy_bytes_current_Null", errc::invalid_argument,
-      [](Things&) { copy_bytes(nullptr, nullptr, 8); });
-  add("copy_2d_PitchTo", errc::invalid_argument,
-      [](Things& on) { copy_2d(on.stream, on.host.data(), 7, on.other.data(), 8, 8, 2); });
-  add("copy_2d_PitchFrom", errc::invalid_argument,
-      [](Things& on) { copy_2d(on.stream, on.host.data(), 8, on.other.data(), 7, 8, 2); });
-  add("copy_2d_HugeHeight", errc::invalid_argument,
-      [](Things& on) { copy_2d(on.stream, on.host.data(), 8, on.other.data(), 8, 8, huge); });
-  add("copy_2d_HugePitch", errc::invalid_argument,
-      [](Things& on) { copy_2d(on.stream, on.host.data(), huge, on.other.data(), 8, 8, 2); });
-  add("copy_Sizes", errc::invalid_argument,
-      [](Things& on) { copy(on.stream, std::span{on.host}.first(3), on.other); });
-  add("copy_current_Sizes", errc::invalid_argument,
-      [](Things& on) { copy(std::span{on.host}.first(3), on.other); });
-  add("fill_bytes_Null", errc::invalid_argument,
-      [](Things& on) { fill_bytes(on.stream, nullptr, 1, 1); });
-  add("fill_bytes_Huge", errc::invalid_argument,
-      [](Things& on) { fill_bytes(on.stream, on.host.data(), 1, huge); });
-  add("fill_2d_Null", errc::invalid_argument,
-      [](Things& on) { fill_2d(on.stream, nullptr, 8, 1, 8, 2); });
-  add("fill_2d_Pitch", errc::invalid_argument,
-      [](Things& on) { fill_2d(on.stream, on.host.data(), 7, 1, 8, 2); });
-  add("fill_2d_Huge", errc::invalid_argument,
-      [](Things& on) { fill_2d(on.stream, on.host.data(), huge / 2, 1, 8, 4); });
-  add("fill_Null", errc::invalid_argument,
-      [](Things& on) { fill(on.stream, std::span<int>{static_cast<int*>(nullptr), 2}, 1); });
-  add("fill_current_Null", errc::invalid_argument,
-      [](Things&) { fill(std::span<int>{static_cast<int*>(nullptr), 2}, 1); });
-
-  add("launch_host_func_Null", errc::invalid_argument,
-      [](Things& on) { on.stream.launch_host_func(static_cast<void (*)()>(nullptr)); });
-  add("launch_host_func_Empty", errc::invalid_argument,
-      [](Things& on) { on.stream.launch_host_func(std::function<void()>{}); });
-  add("Stream_from_native_Null", errc::invalid_argument, [](Things& on) {
-    static_cast<void>(Stream::from_native(native::stream{}, on.stream.device(), Ownership::take));
-  });
-  add("Event_from_native_Null", errc::invalid_argument, [](Things& on) {
-    static_cast<void>(Event::from_native(native::event{}, on.stream.device(), Ownership::take));
-  });
-  add("TimedEvent_Interprocess", errc::invalid_argument,
-      [](Things&) { const TimedEvent event{EventOptions{.interprocess = true}}; });
-  add("TimedEvent_Difference_NeverRecorded", errc::invalid_argument,
-      [](Things&) { static_cast<void>(TimedEvent{} - TimedEvent{}); });
-  add("Event_device_NeverRecorded", errc::invalid_argument,
-      [](Things&) { static_cast<void>(Event{}.device()); });
-  add("StreamPool_SizeZero", errc::invalid_argument,
-      [](Things& on) { const StreamPool pool{on.stream.device(), {.size = 0}}; });
-  add("StreamPool_SizeAboveMax", errc::invalid_argument,
-      [](Things& on) { const StreamPool pool{on.stream.device(), {.size = 2, .max = 1}}; });
-  add("PinnedBuffer_Huge", errc::out_of_memory,
-      [](Things&) { const PinnedBuffer<int> buffer(huge / 8); });
-  add("PinnedBuffer_Overflow", errc::out_of_memory,
-      [](Things&) { const PinnedBuffer<int> buffer(huge); });
-  add("DeviceBuffer_Huge", errc::out_of_memory,
-      [](Things& on) { const DeviceBuffer<int> buffer(huge / 8, on.stream); });
-  add("DeviceBuffer_Overflow", errc::out_of_memory,
-      [](Things& on) { const DeviceBuffer<int> buffer(huge, on.stream); });
   return table;
 }
 

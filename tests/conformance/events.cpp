@@ -6,7 +6,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Events = Conformance;
 using EventsTwo = TwoDevices;
@@ -56,13 +55,12 @@ TEST_F(Events, AnEventIsNotReadyUntilTheWorkBeforeItIsDone) {
   Stream stream;
   Event event;
   TimedEvent timed;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   stream.record_event(event);
   stream.record_event(timed);
   EXPECT_FALSE(event.query());
   EXPECT_FALSE(timed.query());
-  EXPECT_FALSE(event.synchronize_for(std::chrono::milliseconds{1}));
+  EXPECT_FALSE(event.synchronize_for(1ms));
   EXPECT_FALSE(event.synchronize_for(std::chrono::hours{-1}));
   EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
   EXPECT_TRUE(event.query());
@@ -77,7 +75,7 @@ TEST_F(Events, WorkAfterTheRecordIsNotCovered) {
   const Event event = stream.record_event();
   gate.close_on(stream);
   log.write(stream, "after");
-  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_COMPLETES(event);
   EXPECT_EQ(log.entries(), Entries{"before"});
   EXPECT_FALSE(stream.query());
 }
@@ -87,24 +85,20 @@ TEST_F(Events, LaterWaitsUseTheLatestRecord) {
   Stream idle, held, waiter;
   Event event{idle};
   event.synchronize();
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   log.write(held, "held");
   event.record(held);
   EXPECT_FALSE(event.query());
   waiter.wait_event(event);
   log.write(waiter, "waiter");
-  EXPECT_FALSE(waiter.query());
-  gate.open();
-  waiter.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+  EXPECT_BEHIND(gate, waiter);
+  EXPECT_LOG(log, "held", "waiter");
 }
 
 TEST_F(Events, AWaitUsesTheRecordAtTheTimeOfTheCall) {
   Stream idle, held, waiter;
   Event event{idle};
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   waiter.wait_event(event);
   event.record(held);  // a later record, which the waiter does not wait for
   EXPECT_TRUE(runs(waiter));
@@ -115,25 +109,21 @@ TEST_F(Events, ALaterRecordDoesNotReleaseAWaiter) {
   Log log;
   Stream idle, held, waiter;
   Event event;
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   log.write(held, "held");
   event.record(held);
   waiter.wait_event(event);
   log.write(waiter, "waiter");
   event.record(idle);
-  EXPECT_TRUE(event.synchronize_for(patience));
-  EXPECT_FALSE(waiter.query());
-  gate.open();
-  waiter.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+  EXPECT_COMPLETES(event);
+  EXPECT_BEHIND(gate, waiter);
+  EXPECT_LOG(log, "held", "waiter");
 }
 
 TEST_F(Events, ARecordOnAnotherStreamCoversThatStreamOnly) {
   Stream a, b, waiter;
   Event event;
-  Gate gate;
-  gate.close_on(a);
+  Gate gate{a};
   event.record(a);
   event.record(b);
   waiter.wait_event(event);
@@ -145,8 +135,7 @@ TEST_F(Events, ARecordOnAnotherStreamCoversThatStreamOnly) {
 TEST_F(Events, TwoStreamsWaitForOneEvent) {
   Log log;
   Stream source, b, c;
-  Gate gate;
-  gate.close_on(source);
+  Gate gate{source};
   log.write(source, "source");
   const Event event = source.record_event();
   for (const Stream* stream : {&b, &c}) {
@@ -154,10 +143,9 @@ TEST_F(Events, TwoStreamsWaitForOneEvent) {
     log.write(*stream, "waiter");
     EXPECT_FALSE(stream->query());
   }
-  gate.open();
-  b.synchronize();
+  gate.open_and_wait(b);
   c.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"source", "waiter", "waiter"}));
+  EXPECT_LOG(log, "source", "waiter", "waiter");
 }
 
 TEST_F(Events, WaitingForTheStreamsOwnEventIsANoOp) {
@@ -167,22 +155,20 @@ TEST_F(Events, WaitingForTheStreamsOwnEventIsANoOp) {
   stream.wait_event(stream.record_event());
   log.write(stream, "after");
   stream.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"before", "after"}));
+  EXPECT_LOG(log, "before", "after");
 }
 
 TEST_F(Events, OnlyTheWaitingStreamWaits) {
   Log log;
   Stream source, waiter, other;
-  Gate gate;
-  gate.close_on(source);
+  Gate gate{source};
   const Event event{source};
   waiter.wait_event(event);
   log.write(waiter, "waiter");
   EXPECT_TRUE(runs(other));
   EXPECT_FALSE(waiter.query());
   EXPECT_EQ(log.size(), 0U);
-  gate.open();
-  waiter.synchronize();
+  gate.open_and_wait(waiter);
   EXPECT_EQ(log.size(), 1U);
 }
 
@@ -206,8 +192,7 @@ TEST_F(Events, AChainOfTenStreamsKeepsOrder) {
 TEST_F(Events, ADiamondForksAndJoins) {
   Log log;
   Stream top, left, right;
-  Gate gate;
-  gate.close_on(top);
+  Gate gate{top};
   log.write(top, "fork");
   const Event fork = top.record_event();
   for (const Stream* side : {&left, &right}) {
@@ -216,9 +201,8 @@ TEST_F(Events, ADiamondForksAndJoins) {
     top.wait_event(side->record_event());
   }
   log.write(top, "join");
-  gate.open();
-  top.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"fork", "side", "side", "join"}));
+  gate.open_and_wait(top);
+  EXPECT_LOG(log, "fork", "side", "side", "join");
 }
 
 TEST_F(Events, TwoStreamsAlternateAThousandTimes) {
@@ -240,8 +224,7 @@ TEST_F(Events, TwoStreamsAlternateAThousandTimes) {
 TEST_F(Events, AnEventMayBeDestroyedRightAfterItsRecord) {
   Log log;
   Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   {
     const Event event{stream};
   }
@@ -249,46 +232,39 @@ TEST_F(Events, AnEventMayBeDestroyedRightAfterItsRecord) {
     const TimedEvent event{stream};
   }
   log.write(stream, "after");
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   EXPECT_EQ(log.size(), 1U);
 }
 
 TEST_F(Events, AnEventMayBeDestroyedWhileAStreamWaits) {
   Log log;
   Stream held, waiter;
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   log.write(held, "held");
   {
     const Event event{held};
     waiter.wait_event(event);
   }
   log.write(waiter, "waiter");
-  EXPECT_FALSE(waiter.query());
-  gate.open();
-  waiter.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+  EXPECT_BEHIND(gate, waiter);
+  EXPECT_LOG(log, "held", "waiter");
 }
 
 TEST_F(Events, ANewEventAtTheSameAddressIsAnotherEvent) {
   Log log;
   Stream held, waiter, idle;
   std::optional<Event> event{std::in_place};
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   log.write(held, "held");
   event->record(held);
   waiter.wait_event(*event);
   event.emplace();
   EXPECT_TRUE(event->query());
   event->record(idle);
-  EXPECT_TRUE(event->synchronize_for(patience));
+  EXPECT_COMPLETES(*event);
   log.write(waiter, "waiter");
-  EXPECT_FALSE(waiter.query());
-  gate.open();
-  waiter.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"held", "waiter"}));
+  EXPECT_BEHIND(gate, waiter);
+  EXPECT_LOG(log, "held", "waiter");
 }
 
 TEST_F(Events, AnEventOutlivesTheStreamItWasRecordedOn) {
@@ -305,16 +281,14 @@ TEST_F(Events, AnEventOutlivesTheStreamItWasRecordedOn) {
   EXPECT_FALSE(event.query());
   waiter.wait_event(event);
   log.write(waiter, "waiter");
-  gate.open();
-  event.synchronize();
+  gate.open_and_wait(event);
   waiter.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"gone", "waiter"}));
+  EXPECT_LOG(log, "gone", "waiter");
 }
 
 TEST_F(Events, AnEventMadeFromAStreamIsRecorded) {
   Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   const Event event{stream};
   const TimedEvent timed{stream};
   EXPECT_FALSE(event.query());
@@ -363,20 +337,19 @@ TEST_F(Events, ABlockingWaitDoesNotSpin) {
   };
   Stream stream;
   Event event{EventOptions{.blocking_wait = true}};
-  occupy(stream, std::chrono::milliseconds{300});
+  occupy(stream, 300ms);
   event.record(stream);
   const auto wall = std::chrono::steady_clock::now();
   const auto cpu = cpu_time();
   event.synchronize();
   const auto used = cpu_time() - cpu;
-  EXPECT_LE(used * 10, std::chrono::steady_clock::now() - wall + std::chrono::milliseconds{50});
+  EXPECT_LE(used * 10, std::chrono::steady_clock::now() - wall + 50ms);
 }
 
 TEST_F(Events, HostWaitsOnTwoThreadsAreIndependent) {
   Stream held, free;
   Event held_event;
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   held_event.record(held);
   std::latch waiting{1};
   std::thread waiter{[&] {
@@ -385,7 +358,7 @@ TEST_F(Events, HostWaitsOnTwoThreadsAreIndependent) {
   }};
   waiting.wait();
   const Event free_event{free};
-  EXPECT_TRUE(free_event.synchronize_for(patience));
+  EXPECT_COMPLETES(free_event);
   EXPECT_FALSE(held_event.query());
   gate.open();
   waiter.join();
@@ -450,32 +423,29 @@ TEST_F(Events, MutualWaitsDoNotDeadlock) {
   b.wait_event(of_a);
   for (const Stream* stream : {&a, &b}) log.write(*stream, "after");
   gate.open();
-  EXPECT_TRUE(a.synchronize_for(patience));
-  EXPECT_TRUE(b.synchronize_for(patience));
-  EXPECT_EQ(log.entries(), (Entries{"before", "before", "after", "after"}));
+  EXPECT_COMPLETES(a);
+  EXPECT_COMPLETES(b);
+  EXPECT_LOG(log, "before", "before", "after", "after");
 }
 
 TEST_F(Events, WithoutAStreamTheCurrentOneRecordsTheEvent) {
   Stream stream;
   const StreamGuard with{stream};
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   Event event;
   TimedEvent timed;
   event.record();
   timed.record();
   EXPECT_FALSE(event.query());
   EXPECT_FALSE(timed.query());
-  gate.open();
-  event.synchronize();
+  gate.open_and_wait(event);
   timed.synchronize();
 }
 
 /// A thread that its own full stream holds keeps no other thread's records.
 TEST_F(Events, AFirstRecordDoesNotWaitForAFullStream) {
   const Stream full, other;
-  Gate gate;
-  gate.close_on(full);
+  Gate gate{full};
   std::atomic<int> records{0};
   std::thread recorder{[&] {
     std::vector<Event> all;
@@ -484,7 +454,7 @@ TEST_F(Events, AFirstRecordDoesNotWaitForAFullStream) {
   int seen = 0;
   EXPECT_TRUE(eventually([&] {
     const int before = std::exchange(seen, records.load());
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    std::this_thread::sleep_for(20ms);
     return before > 0 && before == seen;
   }));
   const Event mark = other.record_event();

@@ -6,7 +6,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 
 class Faults : public Conformance {
@@ -70,7 +69,7 @@ TEST_F(Faults, AStreamThatWasRefusedWorkRunsLaterWork) {
     }
     EXPECT_GE(counted.enqueued, 199);
     counted.launch(stream);
-    EXPECT_TRUE(stream.synchronize_for(patience));
+    EXPECT_COMPLETES(stream);
     EXPECT_EQ(counted.ran, counted.enqueued);
     EXPECT_TRUE(counted.in_order);
     return happened;
@@ -85,7 +84,7 @@ TEST_F(Faults, MakingAndDestroyingStreams) {
     {
       const AllocationFault fault{number};
       for (int i = 0; i < 40; ++i)
-        static_cast<void>(succeeds([&] {
+        drop(succeeds([&] {
           const Stream stream{StreamOptions{.blocking = i % 2 == 0}};
           stream.launch_host_func([ran] { ++*ran; });
           ++launched;
@@ -107,7 +106,7 @@ TEST_F(Faults, RecordingAndWaiting) {
     {
       const AllocationFault fault{number};
       for (int i = 0; i < 40; ++i)
-        static_cast<void>(succeeds([&] {
+        drop(succeeds([&] {
           first.launch_host_func([&value, i] { value = i + 1; });
           Event event;
           first.record_event(event);
@@ -132,11 +131,11 @@ TEST_F(Faults, RecordingAndWaiting) {
 }
 
 TEST_F(Faults, DeviceMemoryAndCopies) {
-  PinnedBuffer<unsigned char> result{64};
+  PinnedBytes result{64};
   const auto used = [&] {
     device().synchronize();
     {
-      const DeviceBuffer<unsigned char> any{4096, device().default_stream()};
+      const DeviceBytes any{4096, device().default_stream()};
     }  // its allocation frees blocks whose free could not be enqueued
     device().synchronize();
     return device().memory_info().total - device().memory_info().free;
@@ -144,14 +143,14 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
   const std::size_t before = used();
   with_each_fault([&](long number) {
     const Stream stream;
-    std::fill(result.begin(), result.end(), static_cast<unsigned char>(0));
+    std::ranges::fill(result, static_cast<unsigned char>(0));
     std::array<bool, 64> copied{};
     bool happened = false;
     {
       const AllocationFault fault{number};
       for (std::size_t i = 0; i < result.size(); ++i)
         copied[i] = succeeds([&] {
-          DeviceBuffer<unsigned char> buffer{4096, stream};
+          DeviceBytes buffer{4096, stream};
           fill(stream, buffer, static_cast<unsigned char>(i + 1));
           copy_bytes(stream, &result[i], buffer.data() + 4095, 1);
         });
@@ -174,7 +173,7 @@ TEST_F(Faults, PerThreadDefaultStreams) {
     on_thread([&, here = device()] {
       const AllocationFault fault{number};
       for (int i = 0; i < 3; ++i)
-        static_cast<void>(succeeds([&] {
+        drop(succeeds([&] {
           StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
           ++launched;
         }));
@@ -193,7 +192,7 @@ TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
   const ThreadFault fault;
   for (const Stream& stream : streams)
     for (int i = 0; i < 10; ++i) stream.launch_host_func([&ran] { ++ran; });
-  for (const Stream& stream : streams) EXPECT_TRUE(stream.synchronize_for(patience));
+  for (const Stream& stream : streams) EXPECT_COMPLETES(stream);
   EXPECT_EQ(ran, 400);
 }
 
@@ -206,9 +205,9 @@ TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
     const ThreadFault fault;
     for (const Stream& stream : streams)
       stream.launch_host_func([latch] { latch->arrive_and_wait(); });
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    std::this_thread::sleep_for(20ms);
   }
-  for (const Stream& stream : streams) EXPECT_TRUE(stream.synchronize_for(patience));
+  for (const Stream& stream : streams) EXPECT_COMPLETES(stream);
 }
 
 TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
@@ -291,7 +290,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   if (!Device::current().has_stream_memory_operations()) std::_Exit(right);
   constexpr std::uint32_t rounds = 20;
   PinnedBuffer<std::uint32_t> numbers{4U};
-  std::fill(numbers.begin(), numbers.end(), 0U);
+  std::ranges::fill(numbers, 0U);
   const ThreadFault fault{spared};
   const PriorityRange range = Device::current().priority_range();
   std::vector<Stream> ring(3);
@@ -376,11 +375,11 @@ class FirstStagedCopyDeathTest : public testing::Test {
 
 /// At the first copy only `spared` threads can be started; at later copies every thread can.
 [[noreturn]] void stage_with_threads(long spared, std::error_code expected) {
-  constexpr std::size_t size = std::size_t{1} << 20;
+  constexpr std::size_t size = mib;
   const Stream stream;
-  DeviceBuffer<unsigned char> there{size, stream};
+  DeviceBytes there{size, stream};
   const auto source = pattern(size, 4);
-  std::vector<unsigned char> back(size);
+  Bytes back(size);
   stream.synchronize();
   std::error_code found;
   {

@@ -5,12 +5,9 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
-using conformance::code_of;
-using conformance::Gate;
-using conformance::text_of;
+using namespace conformance;
 
-class GraphChildren : public conformance::Conformance {
+class GraphChildren : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
@@ -19,8 +16,8 @@ class GraphChildren : public conformance::Conformance {
     side.emplace();
     memory.emplace(count, *stream);
     for (auto* buffer : {&source, &result}) buffer->emplace(count);
-    std::fill(source->begin(), source->end(), 1);
-    std::fill(result->begin(), result->end(), 0);
+    std::ranges::fill(*source, 1);
+    std::ranges::fill(*result, 0);
     stream->synchronize();
   }
   void TearDown() override {
@@ -37,15 +34,15 @@ class GraphChildren : public conformance::Conformance {
       copy(*stream, *result, *memory);
     });
   }
-  void launch(const Graph& graph) {
+  void run(const Graph& graph) {
     graph.launch(*stream);
     stream->synchronize();
   }
 
   static constexpr std::size_t count = 1000;
   std::optional<Stream> stream, side;
-  std::optional<PinnedBuffer<unsigned char>> source, result;
-  std::optional<DeviceBuffer<unsigned char>> memory;
+  std::optional<PinnedBytes> source, result;
+  std::optional<DeviceBytes> memory;
 };
 
 TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
@@ -53,13 +50,13 @@ TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
   const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
   EXPECT_EQ(result->data()[0], 0) << "captured work ran";
   EXPECT_EQ(outer.node_count(), 1U);
-  EXPECT_NE(outer.dot().find("graph\""), std::string::npos) << outer.dot();
+  EXPECT_SAYS(outer.dot(), "graph\"");
   for (const auto value : std::to_array<unsigned char>({3, 4})) {
-    std::fill(source->begin(), source->end(), value);
-    launch(outer);
+    std::ranges::fill(*source, value);
+    run(outer);
     EXPECT_EQ(result->data()[count - 1], value);
   }
-  launch(inner);
+  run(inner);
 }
 
 TEST_F(GraphChildren, AChildRunsAtItsPlace) {
@@ -74,8 +71,8 @@ TEST_F(GraphChildren, AChildRunsAtItsPlace) {
     stream->launch_host_func([&] { order.push_back(4); });
     inner.launch(*stream);
   });
-  launch(outer);
-  launch(outer);
+  run(outer);
+  run(outer);
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 2, 3, 1, 2, 3, 4, 2, 3}));
 }
 
@@ -110,7 +107,7 @@ TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesAChild) {
     stream->wait_stream(*side);
     stream->launch_host_func([&] { seen = runs; });
   });
-  launch(outer);
+  run(outer);
   EXPECT_EQ(seen, 2);
 }
 
@@ -124,9 +121,9 @@ TEST_F(GraphChildren, GraphsNestFourDeep) {
     });
     graph = std::move(outer);  // the inner graph is dropped
   }
-  launch(graph);
+  run(graph);
   EXPECT_EQ(runs, 8);
-  launch(graph);
+  run(graph);
   EXPECT_EQ(runs, 16);
 }
 
@@ -140,12 +137,12 @@ TEST_F(GraphChildren, TheInnerGraphMayBeDropped) {
   std::optional<Graph> outer = capture(*stream, [&] { inner->launch(*stream); });
   inner.reset();
   EXPECT_EQ(owned.use_count(), 3);
-  launch(*outer);
-  launch(*outer);
+  run(*outer);
+  run(*outer);
   EXPECT_EQ(*owned, 2);
   outer->launch(*stream);
   outer.reset();
-  EXPECT_TRUE(quiesce_for(conformance::patience));
+  EXPECT_TRUE(quiesce_for(patience));
   EXPECT_EQ(*owned, 3);
   EXPECT_EQ(owned.use_count(), 1);
 }
@@ -167,13 +164,10 @@ TEST_F(GraphChildren, EventsWithinAChildAreRecordedAndAwaited) {
   });
   const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
   for (int i = 0; i < 2; ++i) {
-    Gate gate;
-    gate.close_on(*side);
+    Gate gate{*side};
     awaited.record(*side);
     outer.launch(*stream);
-    EXPECT_FALSE(recorded.query());
-    gate.open();
-    recorded.synchronize();
+    EXPECT_BEHIND(gate, recorded);
     EXPECT_EQ(result->data()[0], 1);
   }
   stream->synchronize();
@@ -185,8 +179,8 @@ TEST_F(GraphChildren, AnUpdateGivesAChildNewWork) {
   const Graph one = capture(*stream, [&] { stream->launch_host_func([&] { seen = 1; }); });
   const Graph two = capture(*stream, [&] { stream->launch_host_func([&] { seen = 2; }); });
   Graph outer = capture(*stream, [&] { one.launch(*stream); });
-  static_cast<void>(outer.update(*stream, [&] { two.launch(*stream); }));
-  launch(outer);
+  drop(outer.update(*stream, [&] { two.launch(*stream); }));
+  run(outer);
   EXPECT_EQ(seen, 2);
 }
 
@@ -196,14 +190,14 @@ TEST_F(GraphChildren, AnEmptyGraphIsANodeToo) {
     copy(*stream, *result, *source);
     inner.launch(*stream);
   });
-  launch(outer);
+  run(outer);
   EXPECT_EQ(result->data()[0], 1);
 }
 
 TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
   std::optional<Graph> allocates;
   try {
-    allocates = capture(*stream, [&] { const DeviceBuffer<unsigned char> inside(count, *stream); });
+    allocates = capture(*stream, [&] { const DeviceBytes inside(count, *stream); });
   } catch (const Error& error) {  // older runtimes cannot capture allocations
     EXPECT_EQ(error.code(), errc::capture);
   }
@@ -214,7 +208,7 @@ TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
   copy(*stream, *result, *source);
   const Graph graph = end_capture(*stream);
   EXPECT_EQ(graph.node_count(), 1U);
-  launch(graph);
+  run(graph);
   EXPECT_EQ(result->data()[0], 1) << "the refusals have left the capture as it was";
 }
 
@@ -222,7 +216,7 @@ TEST_F(GraphChildren, InnerAndOuterAreLaunchedAtOnce) {
   std::atomic<int> runs{0};
   const Graph inner = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
   const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
-  conformance::on_threads(2, [&](int i) {
+  on_threads(2, [&](int i) {
     for (int n = 0; n < 50; ++n) (i == 0 ? inner : outer).launch(i == 0 ? *stream : *side);
   });
   stream->synchronize();

@@ -3,14 +3,11 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
-using conformance::code_of;
-using conformance::Gate;
-using conformance::text_of;
+using namespace conformance;
 
 constexpr EventOptions external{.external = true};
 
-class GraphEvents : public conformance::Conformance {
+class GraphEvents : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
@@ -26,7 +23,11 @@ class GraphEvents : public conformance::Conformance {
     stream.reset();
     Conformance::TearDown();
   }
-  void set(unsigned char value) { std::fill(memory->begin(), memory->end(), value); }
+  void run(const Graph& graph) {
+    graph.launch(*stream);
+    stream->synchronize();
+  }
+  void set(unsigned char value) { std::ranges::fill(*memory, value); }
   [[nodiscard]] unsigned char found() const { return memory->data()[count - 1]; }
   void fill_memory(StreamRef on, unsigned char value) {
     fill_bytes(on, memory->data(), value, count);
@@ -34,7 +35,7 @@ class GraphEvents : public conformance::Conformance {
 
   static constexpr std::size_t count = 4096;
   std::optional<Stream> stream, side;
-  std::optional<PinnedBuffer<unsigned char>> memory;
+  std::optional<PinnedBytes> memory;
 };
 
 TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
@@ -47,12 +48,10 @@ TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
   EXPECT_TRUE(event.query()) << "nothing was launched yet";
   for (int i = 0; i < 3; ++i) {
     set(0);
-    Gate gate;
-    gate.close_on(*stream);
+    Gate gate{*stream};
     graph.launch(*stream);
     EXPECT_FALSE(event.query()) << "the launch is behind the gate";
-    gate.open();
-    event.synchronize();
+    gate.open_and_wait(event);
     EXPECT_TRUE(event.query());
     EXPECT_EQ(found(), 7);
   }
@@ -71,8 +70,7 @@ TEST_F(GraphEvents, AnEventHappensAtItsPlaceWithinTheGraph) {
   event.synchronize();
   EXPECT_EQ(found(), 7);
   EXPECT_FALSE(stream->query()) << "the graph is behind its own gate";
-  gate.open();
-  stream->synchronize();
+  gate.open_and_wait(*stream);
 }
 
 TEST_F(GraphEvents, OtherStreamsWaitForTheLaunch) {
@@ -82,21 +80,18 @@ TEST_F(GraphEvents, OtherStreamsWaitForTheLaunch) {
     event.record(*stream);
   });
   unsigned char seen = 0;
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   graph.launch(*stream);
   side->wait_event(event);
   side->launch_host_func([&] { seen = found(); });
-  EXPECT_FALSE(side->query());
-  gate.open();
-  side->synchronize();
+  EXPECT_BEHIND(gate, *side);
   EXPECT_EQ(seen, 5);
   stream->synchronize();
 }
 
 TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
   TimedEvent start{external}, stop{external};
-  const auto work = [] { std::this_thread::sleep_for(std::chrono::milliseconds{2}); };
+  const auto work = [] { std::this_thread::sleep_for(2ms); };
   const Graph graph = capture(*stream, [&] {
     start.record(*stream);
     stream->launch_host_func(work);
@@ -106,8 +101,8 @@ TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
   for (int i = 0; i < 2; ++i) {
     graph.launch(*stream);
     stop.synchronize();
-    EXPECT_GE(stop - start, std::chrono::milliseconds{1});
-    EXPECT_LT(stop - start, conformance::patience);
+    EXPECT_GE(stop - start, 1ms);
+    EXPECT_LT(stop - start, patience);
   }
   TimedEvent later;
   later.record(*stream);
@@ -128,14 +123,11 @@ TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {
   for (int i = 0; i < 2; ++i) {
     set(0);
     unsigned char before = 1;
-    Gate gate;
-    gate.close_on(*side);
+    Gate gate{*side};
     side->launch_host_func([&] { before = found(); });
     event.record(*side);
     graph.launch(*stream);
-    EXPECT_FALSE(stream->query());
-    gate.open();
-    stream->synchronize();
+    EXPECT_BEHIND(gate, *stream);
     EXPECT_EQ(before, 0) << "the graph has not waited";
     EXPECT_EQ(found(), 9);
   }
@@ -144,8 +136,7 @@ TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {
 
 TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarked) {
   Event awaited{external}, recorded{external};
-  Gate gate;
-  gate.close_on(*side);
+  Gate gate{*side};
   {
     // their native events go back to the pool, and happen once the gate is open
     const Event first{*side}, second{*side};
@@ -158,10 +149,9 @@ TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarke
   EXPECT_TRUE(recorded.query());
   EXPECT_TRUE(awaited.query());
   graph.launch(*stream);
-  EXPECT_TRUE(stream->synchronize_for(conformance::patience));
+  EXPECT_COMPLETES(*stream);
   EXPECT_EQ(found(), 2);
-  gate.open();
-  side->synchronize();
+  gate.open_and_wait(*side);
 }
 
 TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
@@ -178,12 +168,10 @@ TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
   for (int i = 0; i < 3; ++i) {
     set(0);
     seen = 0;
-    Gate gate;
-    gate.close_on(*stream);
+    Gate gate{*stream};
     first.launch(*stream);
     second.launch(*side);
-    gate.open();
-    side->synchronize();
+    gate.open_and_wait(*side);
     EXPECT_EQ(seen, 3);
     stream->synchronize();
   }
@@ -200,29 +188,25 @@ TEST_F(GraphEvents, BranchesRecordAndWait) {
     stream->wait_stream(*side);
   });
   const Stream other;
-  Gate gate;
-  gate.close_on(other);
+  Gate gate{other};
   late.record(other);
   graph.launch(*stream);
   early.synchronize();
   EXPECT_EQ(memory->data()[0], 1);
   EXPECT_FALSE(stream->query()) << "one branch waits for the other stream";
-  gate.open();
-  stream->synchronize();
+  gate.open_and_wait(*stream);
   EXPECT_EQ(found(), 2);
 }
 
 TEST_F(GraphEvents, OutsideOfACaptureAnEventIsAsOthers) {
   Event event{external};
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   event.record(*stream);
   side->wait_event(event);
   EXPECT_FALSE(event.query());
   EXPECT_FALSE(side->query());
-  EXPECT_FALSE(event.synchronize_for(std::chrono::milliseconds{1}));
-  gate.open();
-  side->synchronize();
+  EXPECT_FALSE(event.synchronize_for(1ms));
+  gate.open_and_wait(*side);
   EXPECT_TRUE(event.query());
 }
 
@@ -232,11 +216,10 @@ TEST_F(GraphEvents, TheCaptureAsksNothingOfTheEvent) {
   event.record(*stream);
   EXPECT_TRUE(event.query());
   event.synchronize();
-  EXPECT_TRUE(event.synchronize_for(std::chrono::seconds{1}));
+  EXPECT_TRUE(event.synchronize_for(1s));
   fill_memory(*stream, 1);
   const Graph graph = end_capture(*stream);
-  graph.launch(*stream);
-  stream->synchronize();
+  run(graph);
   EXPECT_EQ(found(), 1);
 }
 
@@ -244,8 +227,7 @@ TEST_F(GraphEvents, APlainRecordTakesThePlaceOfALaunchsAndBack) {
   Event event{external};
   const Graph graph = capture(*stream, [&] { event.record(*stream); });
   {
-    Gate gate;
-    gate.close_on(*side);
+    Gate gate{*side};
     graph.launch(*stream);
     event.record(*side);
     stream->synchronize();
@@ -272,19 +254,16 @@ TEST_F(GraphEvents, AnEventMayBeDroppedBeforeTheGraph) {
   for (int i = 0; i < 8; ++i) others.emplace_back(*side);
   for (int i = 0; i < 2; ++i) {
     set(0);
-    graph.launch(*stream);
-    stream->synchronize();
+    run(graph);
     EXPECT_EQ(found(), 4);
   }
   side->synchronize();
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   graph.launch(*stream);
   graph = Graph{};
   for (const Event& other : others)
     EXPECT_TRUE(other.query()) << "the launch has recorded another event";
-  gate.open();
-  stream->synchronize();
+  gate.open_and_wait(*stream);
 }
 
 TEST_F(GraphEvents, AGraphMayBeDroppedBeforeTheEvent) {
@@ -299,7 +278,7 @@ TEST_F(GraphEvents, AGraphMayBeDroppedBeforeTheEvent) {
   event.synchronize();
   EXPECT_EQ(found(), 6);
   event.record(*side);
-  EXPECT_TRUE(event.synchronize_for(conformance::patience));
+  EXPECT_COMPLETES(event);
   stream->synchronize();
 }
 
@@ -307,12 +286,9 @@ TEST_F(GraphEvents, AMovedEventIsTheSame) {
   Event event{external};
   const Graph graph = capture(*stream, [&] { event.record(*stream); });
   Event moved{std::move(event)};
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   graph.launch(*stream);
-  EXPECT_FALSE(moved.query());
-  gate.open();
-  moved.synchronize();
+  EXPECT_BEHIND(gate, moved);
   stream->synchronize();
 }
 
@@ -323,15 +299,13 @@ TEST_F(GraphEvents, CompletionFunctionsFollowTheLaunch) {
     event.record(*stream);
   });
   std::atomic<int> seen{0};
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   graph.launch(*stream);
   event.on_complete([&](const Outcome& outcome) { seen = outcome.is_ok() ? found() : -1; });
   EXPECT_EQ(seen, 0);
   gate.open();
-  EXPECT_TRUE(conformance::eventually([&] { return seen == 8; }));
-  graph.launch(*stream);
-  stream->synchronize();
+  EXPECT_TRUE(eventually([&] { return seen == 8; }));
+  run(graph);
   EXPECT_TRUE(event.query());
 }
 
@@ -340,13 +314,12 @@ TEST_F(GraphEvents, ACompletionOutlivesTheEvent) {
   {
     Event event{external};
     const Graph graph = capture(*stream, [&] { event.record(*stream); });
-    Gate gate;
-    gate.close_on(*stream);
+    Gate gate{*stream};
     graph.launch(*stream);
     event.on_complete([&](const Outcome&) { called = true; });
     gate.open();
   }
-  EXPECT_TRUE(conformance::eventually([&] { return called.load(); }));
+  EXPECT_TRUE(eventually([&] { return called.load(); }));
   stream->synchronize();
 }
 
@@ -356,13 +329,11 @@ TEST_F(GraphEvents, ABorrowedHandleIsRecordedToo) {
   stream->synchronize();
   Event event = Event::from_native(owner.native(), stream->device(), Ownership::borrow, external);
   const Graph graph = capture(*stream, [&] { event.record(*stream); });
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   graph.launch(*stream);
   EXPECT_FALSE(owner.query());
   EXPECT_FALSE(event.query());
-  gate.open();
-  owner.synchronize();
+  gate.open_and_wait(owner);
   stream->synchronize();
 }
 
@@ -381,26 +352,21 @@ TEST_F(GraphEvents, WhatCannotBeANodeIsRefusedByName) {
   begin_capture(*stream);
   EXPECT_ERROR(not_supported, shared.record(*stream));
   EXPECT_ERROR(not_supported, stream->wait_event(shared));
-  EXPECT_NE(text_of([&] { shared.record(*stream); }).find("cannot be a node of a graph"),
-            std::string::npos);
+  EXPECT_SAYS(text_of([&] { shared.record(*stream); }), "cannot be a node of a graph");
   fill_memory(*stream, 2);
   const Graph graph = end_capture(*stream);
-  graph.launch(*stream);
-  stream->synchronize();
+  run(graph);
   EXPECT_EQ(found(), 2) << "the refusals have left the capture as it was";
 }
 
 TEST_F(GraphEvents, AnUpdateMayRecordOtherEvents) {
   Event first{external}, second{external};
   Graph graph = capture(*stream, [&] { first.record(*stream); });
-  static_cast<void>(graph.update(*stream, [&] { second.record(*stream); }));
-  Gate gate;
-  gate.close_on(*stream);
+  drop(graph.update(*stream, [&] { second.record(*stream); }));
+  Gate gate{*stream};
   graph.launch(*stream);
   EXPECT_TRUE(first.query());
-  EXPECT_FALSE(second.query());
-  gate.open();
-  second.synchronize();
+  EXPECT_BEHIND(gate, second);
   stream->synchronize();
 }
 
@@ -411,8 +377,8 @@ TEST_F(GraphEvents, TheDrawingNamesEvents) {
     event.record(*stream);
   });
   const std::string text = graph.dot();
-  EXPECT_NE(text.find("event record"), std::string::npos) << text;
-  EXPECT_NE(text.find("event wait"), std::string::npos) << text;
+  EXPECT_SAYS(text, "event record");
+  EXPECT_SAYS(text, "event wait");
 }
 
 TEST_F(GraphEvents, ThreadsLaunchAndQueryAtOnce) {
@@ -421,10 +387,10 @@ TEST_F(GraphEvents, ThreadsLaunchAndQueryAtOnce) {
     fill_memory(*stream, 1);
     event.record(*stream);
   });
-  conformance::on_threads(3, [&](int i) {
+  on_threads(3, [&](int i) {
     for (int n = 0; n < 50; ++n) {
       if (i == 0) graph.launch(*stream);
-      if (i == 1) static_cast<void>(event.query());
+      if (i == 1) drop(event.query());
       if (i == 2) side->wait_event(event);
     }
   });
@@ -457,19 +423,16 @@ TEST_P(GraphEventsOnDefaultStreams, LaunchesThereRecordAndWait) {
     fill_memory(*stream, 3);
     recorded.record(*stream);
   });
-  Gate gate;
-  gate.close_on(*side);
+  Gate gate{*side};
   awaited.record(*side);
   graph.launch(on);
-  EXPECT_FALSE(recorded.query());
-  gate.open();
-  recorded.synchronize();
+  EXPECT_BEHIND(gate, recorded);
   EXPECT_EQ(found(), 3);
   on.synchronize();
 }
 INSTANTIATE_TEST_SUITE_P(Streams, GraphEventsOnDefaultStreams, testing::Values(0, 1, 2));
 
-class GraphEventsTwo : public conformance::TwoDevices {};
+class GraphEventsTwo : public TwoDevices {};
 
 TEST_F(GraphEventsTwo, TheEventStaysOnItsDevice) {
   const Stream here{first}, there{second};
@@ -480,13 +443,10 @@ TEST_F(GraphEventsTwo, TheEventStaysOnItsDevice) {
   EXPECT_ERROR(invalid_argument, event.record(there));
   there.wait_event(event);  // which may be of another device
   const Graph other = end_capture(there);
-  Gate gate;
-  gate.close_on(here);
+  Gate gate{here};
   graph.launch(here);
   other.launch(there);
-  EXPECT_FALSE(there.query());
-  gate.open();
-  there.synchronize();
+  EXPECT_BEHIND(gate, there);
   here.synchronize();
 }
 

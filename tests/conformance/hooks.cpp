@@ -14,7 +14,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 
 struct Told {
@@ -141,13 +140,12 @@ TEST_F(Hooks, EventsAndWaitsAreReported) {
 template <class F>
 void expect_wait(const char* name, F&& f) {
   Stream held;
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   told.clear();
   set_hook(remember);
   const auto is_announced = [](HookPhase phase) {
     const std::lock_guard lock{mutex};
-    return std::any_of(told.begin(), told.end(), [&](const Told& each) {
+    return std::ranges::any_of(told, [&](const Told& each) {
       return each.event.kind == HookKind::host_wait && each.event.phase == phase;
     });
   };
@@ -163,44 +161,31 @@ void expect_wait(const char* name, F&& f) {
   EXPECT_TRUE(is_announced(HookPhase::after)) << name;
 }
 
+#define EXPECT_WAIT(...) \
+  expect_wait(#__VA_ARGS__, [&]([[maybe_unused]] const Stream& held) { __VA_ARGS__; })
 TEST_F(Hooks, EachWaitOfTheHostIsAnnounced) {
   constexpr std::chrono::seconds long_time{60};
   const auto until = [&] { return std::chrono::steady_clock::now() + long_time; };
   std::error_code code;
-  expect_wait("stream", [](const Stream& held) { held.synchronize(); });
-  expect_wait("stream, code", [&](const Stream& held) { held.synchronize(code); });
-  expect_wait("stream, for",
-              [&](const Stream& held) { EXPECT_TRUE(held.synchronize_for(long_time)); });
-  expect_wait("stream, until",
-              [&](const Stream& held) { EXPECT_TRUE(held.synchronize_until(until())); });
-  expect_wait("stream, stop",
-              [](const Stream& held) { EXPECT_TRUE(synchronize(held, std::stop_token{})); });
-  expect_wait("event", [](const Stream& held) { held.record_event().synchronize(); });
-  expect_wait("event, code", [&](const Stream& held) { held.record_event().synchronize(code); });
-  expect_wait("event, for", [&](const Stream& held) {
-    EXPECT_TRUE(held.record_event().synchronize_for(long_time));
-  });
-  expect_wait("event, until", [&](const Stream& held) {
-    EXPECT_TRUE(held.record_event().synchronize_until(until()));
-  });
-  expect_wait("event, stop", [](const Stream& held) {
-    EXPECT_TRUE(synchronize(held.record_event(), std::stop_token{}));
-  });
-  expect_wait("device", [](const Stream& held) { held.device().synchronize(); });
-  expect_wait("device, code", [&](const Stream& held) { held.device().synchronize(code); });
-  expect_wait("device, for",
-              [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_for(long_time)); });
-  expect_wait("device, until",
-              [&](const Stream& held) { EXPECT_TRUE(held.device().synchronize_until(until())); });
-  expect_wait("future", [](const Stream& held) { held.future().wait(); });
-  expect_wait("future, for",
-              [&](const Stream& held) { EXPECT_TRUE(held.future().wait_for(long_time)); });
-  expect_wait("future, until",
-              [&](const Stream& held) { EXPECT_TRUE(held.future().wait_until(until())); });
-  expect_wait("future, outcome", [](const Stream& held) {
-    EXPECT_EQ(held.future().outcome().code(), std::error_code{});
-  });
-  expect_wait("functions", [&](const Stream&) { EXPECT_TRUE(quiesce_for(long_time)); });
+  EXPECT_WAIT(held.synchronize());
+  EXPECT_WAIT(held.synchronize(code));
+  EXPECT_WAIT(EXPECT_TRUE(held.synchronize_for(long_time)));
+  EXPECT_WAIT(EXPECT_TRUE(held.synchronize_until(until())));
+  EXPECT_WAIT(EXPECT_TRUE(synchronize(held, std::stop_token{})));
+  EXPECT_WAIT(held.record_event().synchronize());
+  EXPECT_WAIT(held.record_event().synchronize(code));
+  EXPECT_WAIT(EXPECT_TRUE(held.record_event().synchronize_for(long_time)));
+  EXPECT_WAIT(EXPECT_TRUE(held.record_event().synchronize_until(until())));
+  EXPECT_WAIT(EXPECT_TRUE(synchronize(held.record_event(), std::stop_token{})));
+  EXPECT_WAIT(held.device().synchronize());
+  EXPECT_WAIT(held.device().synchronize(code));
+  EXPECT_WAIT(EXPECT_TRUE(held.device().synchronize_for(long_time)));
+  EXPECT_WAIT(EXPECT_TRUE(held.device().synchronize_until(until())));
+  EXPECT_WAIT(held.future().wait());
+  EXPECT_WAIT(EXPECT_TRUE(held.future().wait_for(long_time)));
+  EXPECT_WAIT(EXPECT_TRUE(held.future().wait_until(until())));
+  EXPECT_WAIT(EXPECT_EQ(held.future().outcome().code(), std::error_code{}));
+  EXPECT_WAIT(EXPECT_TRUE(quiesce_for(long_time)));
   EXPECT_EQ(code, std::error_code{});
 }
 
@@ -211,8 +196,8 @@ TEST_F(Hooks, AWaitForALeaseIsAnnounced) {
     std::thread giver{[&] {
       EXPECT_TRUE(eventually([] {
         const std::lock_guard lock{mutex};
-        return std::any_of(told.begin(), told.end(),
-                           [](const Told& each) { return each.event.kind == HookKind::host_wait; });
+        return std::ranges::any_of(
+            told, [](const Told& each) { return each.event.kind == HookKind::host_wait; });
       }));
       first.reset();
     }};
@@ -511,7 +496,7 @@ TEST_F(Hooks, BorrowedStreamsAreReportedAsOneStream) {
   set_hook(remember);
   std::uint64_t id = 0;
   {
-    const Stream borrowed = Stream::from_native(owner.native(), device(), Ownership::borrow);
+    const Stream borrowed = borrow(owner);
     id = borrowed.id();
     expect_told_of(borrowed);
     EXPECT_EQ(id, owner.id());
@@ -605,6 +590,7 @@ TEST_F(Hooks, AHookMustNotUseTheLibrary) {
   EXPECT_TRUE(runs(stream));  // the thread may use it again
 }
 
+#define TEXT_OF(...) text_of([&] { static_cast<void>(__VA_ARGS__); })
 /// What a hook must not do to its caller.
 struct Redirection {
   const Stream* stream;
@@ -617,13 +603,13 @@ Redirection* redirection = nullptr;
 void redirect_the_caller(const HookEvent& event) noexcept {
   if (event.kind != HookKind::event_recorded) return;
   Redirection& r = *redirection;
-  r.texts = {text_of([&] { r.stream->use(); }),
-             text_of([&] { set_current_stream(*r.stream); }),
-             text_of([&] { const StreamGuard with{*r.stream}; }),
-             text_of([&] { r.guard->reset(*r.stream); }),
-             text_of([&] { const StreamContext::Guard with{*r.context}; }),
-             text_of([&] { static_cast<void>(r.pool->acquire()); }),
-             text_of([&] { r.stream->device().use(); })};
+  r.texts = {TEXT_OF(r.stream->use()),
+             TEXT_OF(set_current_stream(*r.stream)),
+             TEXT_OF(StreamGuard{*r.stream}),
+             TEXT_OF(r.guard->reset(*r.stream)),
+             TEXT_OF(StreamContext::Guard{*r.context}),
+             TEXT_OF(r.pool->acquire()),
+             TEXT_OF(r.stream->device().use())};
   set_default_pageable(Pageable::block);
 }
 TEST_F(Hooks, AHookDoesNotRedirectItsCallersWork) {
@@ -639,8 +625,7 @@ TEST_F(Hooks, AHookDoesNotRedirectItsCallersWork) {
   stream.record_event(event);
   set_hook(nullptr);
   ASSERT_EQ(tried.texts.size(), 7U);
-  for (const std::string& text : tried.texts)
-    EXPECT_NE(text.find("a hook"), std::string::npos) << text;
+  for (const std::string& text : tried.texts) EXPECT_SAYS(text, "a hook");
   EXPECT_EQ(current_stream(), stream);
   EXPECT_EQ(default_pageable(), Pageable::stage);
   EXPECT_EQ(pool.leased(), 0U);

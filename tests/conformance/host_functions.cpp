@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
-#include <map>
 #include <stdexcept>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using HostFunctions = Conformance;
 
@@ -31,9 +29,9 @@ class MoveOnly {
 };
 
 TEST_F(HostFunctions, AFunctionRunsOnceBetweenEarlierAndLaterWork) {
-  constexpr std::size_t size = std::size_t{1} << 20;
+  constexpr std::size_t size = mib;
   Stream stream;
-  PinnedBuffer<unsigned char> memory{size};
+  PinnedBytes memory{size};
   auto seen = std::make_shared<std::vector<int>>();
   for (int round = 0; round < 3; ++round) {
     fill_bytes(stream, memory.data(), static_cast<unsigned char>(round), size);
@@ -49,7 +47,7 @@ TEST_F(HostFunctions, TwoThousandFunctionsRunInOrder) {
   for (int i = 0; i < 2000; ++i) stream.launch_host_func([&order, i] { order.push_back(i); });
   stream.synchronize();
   ASSERT_EQ(order.size(), 2000U);
-  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  EXPECT_TRUE(std::ranges::is_sorted(order));
 }
 
 TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
@@ -64,22 +62,12 @@ TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
 TEST_F(HostFunctions, FunctionsAreCountedUntilTheyAreDestroyed) {
   const Stream stream;
   device().synchronize();
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   const std::size_t before = live_objects().host_functions;
   for (int i = 0; i < 3; ++i) stream.launch_host_func([] {});
   EXPECT_EQ(live_objects().host_functions, before + 3);
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   EXPECT_LE(live_objects().host_functions, before);
-}
-
-TEST_F(HostFunctions, NullFunctionsAreRefused) {
-  Stream stream;
-  void (*null)() = nullptr;
-  EXPECT_ERROR(invalid_argument, stream.launch_host_func(null));
-  EXPECT_ERROR(invalid_argument, stream.launch_host_func(std::function<void()>{}));
-  EXPECT_TRUE(runs(stream));
 }
 
 TEST_F(HostFunctions, AMoveOnlyCallableIsDestroyedOnce) {
@@ -133,7 +121,7 @@ TEST_F(HostFunctions, ACallableRunsAndIsDestroyedOnceAfterItsStreamIsDestroyed) 
   EXPECT_EQ(fate->runs, 0);
   EXPECT_EQ(fate->alive, 1);
   gate.open();
-  EXPECT_TRUE(eventually([&] { return fate->alive == 0; }));
+  EXPECT_EVENTUALLY(fate->alive == 0);
   EXPECT_EQ(fate->runs, 1);
 }
 
@@ -186,7 +174,7 @@ TEST_F(HostFunctions, AnUnobservedExceptionIsDroppedWithItsStream) {
   }
   Stream next;  // may reuse the slot of the destroyed stream
   EXPECT_NO_THROW(next.synchronize());
-  EXPECT_TRUE(eventually([&] { return token.use_count() == 1; }));
+  EXPECT_EVENTUALLY(token.use_count() == 1);
 }
 
 TEST_F(HostFunctions, AnExceptionAfterTheStreamIsDestroyedIsDropped) {
@@ -200,7 +188,7 @@ TEST_F(HostFunctions, AnExceptionAfterTheStreamIsDestroyedIsDropped) {
   }
   Stream next;
   gate.open();
-  EXPECT_TRUE(eventually([&] { return log.has("later"); }));
+  EXPECT_EVENTUALLY(log.has("later"));
   EXPECT_NO_THROW(next.synchronize());
 }
 
@@ -226,8 +214,8 @@ TEST_F(HostFunctions, EventsAndWaitingStreamsContinueAfterAnException) {
   const Event event{stream};
   waiter.wait_event(event);
   log.write(waiter, "waiter");
-  EXPECT_TRUE(event.synchronize_for(patience));
-  EXPECT_TRUE(waiter.synchronize_for(patience));
+  EXPECT_COMPLETES(event);
+  EXPECT_COMPLETES(waiter);
   EXPECT_EQ(log.size(), 1U);
   EXPECT_THROW(stream.synchronize(), Marker);
 }
@@ -238,33 +226,31 @@ TEST_F(HostFunctions, UsingStreamsInsideAHostFunctionIsRefused) {
   TimedEvent timed{other};
   PinnedBuffer<int> a(4), b(4);
   other.synchronize();
-  std::map<std::string, std::error_code> codes;
+  int tried = 0;
   own.launch_host_func([&, here = device()] {
     for (const Stream* stream : {&own, &other}) {
-      const std::string name = stream == &own ? "own " : "other ";
-      codes[name + "launch_host_func"] = code_of([&] { stream->launch_host_func([] {}); });
-      codes[name + "synchronize"] = code_of([&] { stream->synchronize(); });
-      codes[name + "synchronize_for"] = code_of([&] { return stream->synchronize_for(patience); });
-      codes[name + "query"] = code_of([&] { return stream->query(); });
-      codes[name + "record_event"] = code_of([&] { stream->record_event(event); });
-      codes[name + "record_event, timed"] = code_of([&] { stream->record_event(timed); });
-      codes[name + "record_event, new"] = code_of([&] { return stream->record_event(); });
-      codes[name + "wait_event"] = code_of([&] { stream->wait_event(event); });
-      codes[name + "wait_stream"] =
-          code_of([&] { stream->wait_stream(stream == &own ? other : own); });
-      codes[name + "copy"] = code_of([&] { return copy(*stream, b, a); });
-      codes[name + "copy_2d"] =
-          code_of([&] { return copy_2d(*stream, b.data(), 8, a.data(), 8, 4, 2); });
-      codes[name + "fill"] = code_of([&] { fill(*stream, a, 1); });
-      codes[name + "fill_2d"] = code_of([&] { fill_2d(*stream, a.data(), 8, 0, 4, 2); });
-      codes[name + "DeviceBuffer"] = code_of([&] { DeviceBuffer<int> buffer{4, *stream}; });
+      EXPECT_ERROR(not_permitted, stream->launch_host_func([] {}));
+      EXPECT_ERROR(not_permitted, stream->on_complete([](const Outcome&) {}));
+      EXPECT_ERROR(not_permitted, stream->synchronize());
+      EXPECT_ERROR(not_permitted, stream->synchronize_for(patience));
+      EXPECT_ERROR(not_permitted, stream->query());
+      EXPECT_ERROR(not_permitted, stream->record_event(event));
+      EXPECT_ERROR(not_permitted, stream->record_event(timed));
+      EXPECT_ERROR(not_permitted, stream->record_event());
+      EXPECT_ERROR(not_permitted, stream->wait_event(event));
+      EXPECT_ERROR(not_permitted, stream->wait_stream(stream == &own ? other : own));
+      EXPECT_ERROR(not_permitted, copy(*stream, b, a));
+      EXPECT_ERROR(not_permitted, copy_2d(*stream, b.data(), 8, a.data(), 8, 4, 2));
+      EXPECT_ERROR(not_permitted, fill(*stream, a, 1));
+      EXPECT_ERROR(not_permitted, fill_2d(*stream, a.data(), 8, 0, 4, 2));
+      EXPECT_ERROR(not_permitted, DeviceBuffer<int>{4, *stream});
+      ++tried;
     }
-    codes["Event::synchronize"] = code_of([&] { event.synchronize(); });
-    codes["Device::synchronize"] = code_of([&] { here.synchronize(); });
+    EXPECT_ERROR(not_permitted, event.synchronize());
+    EXPECT_ERROR(not_permitted, here.synchronize());
   });
   own.synchronize();
-  EXPECT_EQ(codes.size(), 30U);
-  for (const auto& [name, code] : codes) EXPECT_EQ(code, errc::not_permitted) << name;
+  EXPECT_EQ(tried, 2);
   EXPECT_TRUE(runs(own));
   EXPECT_TRUE(runs(other));
 }
@@ -279,13 +265,12 @@ TEST_F(HostFunctions, AnUncaughtRefusalReachesSynchronize) {
 TEST_F(HostFunctions, AFunctionCanDestroyItsOwnStream) {
   Log log;
   auto stream = std::make_shared<Stream>();
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   stream->launch_host_func([stream]() mutable { stream.reset(); });
   log.write(*stream, "later");
   stream.reset();
   gate.open();
-  EXPECT_TRUE(eventually([&] { return log.has("later"); }));
+  EXPECT_EVENTUALLY(log.has("later"));
 }
 
 TEST_F(HostFunctions, AFunctionCanDestroyOtherObjects) {
@@ -308,7 +293,7 @@ TEST_F(HostFunctions, AFunctionCanDestroyOtherObjects) {
     EXPECT_TRUE(runs(stream));
   }
   device().synchronize();
-  EXPECT_TRUE(eventually([&] { return owned_objects() == before; })) << owned_objects();
+  EXPECT_EVENTUALLY(owned_objects() == before) << owned_objects();
 }
 
 TEST_F(HostFunctions, FunctionsRunAndThrowOnTheDefaultStreams) {

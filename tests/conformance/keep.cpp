@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects that a stream keeps: keep(), and copies from containers that are moved.
 #include <functional>
-#include <numeric>
-#include <string>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Keep = Conformance;
 
-constexpr std::size_t much = std::size_t{3} << 20;
+constexpr std::size_t much = 3 * mib;
 
 /// Tells where and when it ends.
 struct Watched {
@@ -38,13 +35,12 @@ TEST_F(Keep, AnObjectEndsOnceTheWorkIsComplete) {
   const Stream stream;
   Watched::Seen seen;
   {
-    Gate gate;
-    gate.close_on(stream);
+    Gate gate{stream};
     keep(stream, Watched{seen});
     ASSERT_TRUE(gate.reached());
     EXPECT_FALSE(seen.ended);
   }
-  EXPECT_TRUE(eventually([&] { return seen.ended.load(); }));
+  EXPECT_EVENTUALLY(seen.ended.load());
   EXPECT_NE(seen.on.load(), std::this_thread::get_id());
   wait_for_all();
 }
@@ -71,10 +67,10 @@ TEST_F(Keep, ASlowDestructorHoldsUpNoLaterWork) {
   std::atomic<bool> inside{false};
   seen.also = [&] {
     inside = true;
-    EXPECT_TRUE(eventually([&] { return gate.is_open(); }));
+    EXPECT_EVENTUALLY(gate.is_open());
   };
   keep(stream, Watched{seen});
-  EXPECT_TRUE(eventually([&] { return inside.load(); }));
+  EXPECT_EVENTUALLY(inside.load());
   EXPECT_TRUE(runs(stream));
   stream.synchronize();
   EXPECT_FALSE(seen.ended);
@@ -176,7 +172,7 @@ TEST_F(Keep, AGraphKeepsWhatIsCaptured) {
   Watched::Seen seen;
   PinnedBuffer<int> source{100};
   DeviceBuffer<int> there{100, stream};
-  std::fill(source.begin(), source.end(), 4);
+  std::ranges::fill(source, 4);
   const int* const at = source.data();
   Gate gate;
   {
@@ -196,7 +192,7 @@ TEST_F(Keep, AGraphKeepsWhatIsCaptured) {
   }
   EXPECT_FALSE(seen.ended) << "the last launch has not run";
   gate.open();
-  EXPECT_TRUE(eventually([&] { return seen.ended.load(); }));
+  EXPECT_EVENTUALLY(seen.ended.load());
   stream.synchronize();
   wait_for_all();
 }
@@ -205,11 +201,11 @@ TEST_F(Keep, AnAbandonedCaptureKeepsNothing) {
   const Stream stream;
   Watched::Seen seen;
   struct Mine {};
-  EXPECT_THROW(static_cast<void>(capture(stream,
-                                         [&] {
-                                           keep(stream, Watched{seen});
-                                           throw Mine{};
-                                         })),
+  EXPECT_THROW(drop(capture(stream,
+                            [&] {
+                              keep(stream, Watched{seen});
+                              throw Mine{};
+                            })),
                Mine);
   EXPECT_TRUE(seen.ended);
 }
@@ -219,16 +215,14 @@ TEST_F(Keep, MovedVectorsAreCopiedBehindAGate) {
   for (const std::size_t size : {std::size_t{1}, std::size_t{5000}, much}) {
     DeviceBuffer<int> there{size, stream};
     std::vector<int> source(size), back(size);
-    std::iota(source.begin(), source.end(), 1);
+    count_from(source, 1);
     const std::vector<int> expected = source;
-    Gate gate;
-    gate.close_on(stream);
+    Gate gate{stream};
     copy(stream, there, std::move(source));
     EXPECT_TRUE(source.empty());
     copy(stream, back, there);
     std::vector<int> other(size, -1);  // would get the memory if it were free
-    gate.open();
-    stream.synchronize();
+    gate.open_and_wait(stream);
     EXPECT_TRUE(back == expected) << size;
     EXPECT_EQ(other[0], -1);
     wait_for_all();
@@ -239,12 +233,10 @@ TEST_F(Keep, TemporariesAndStringsAreCopied) {
   const Stream stream;
   DeviceBuffer<char> there{5, stream};
   std::string back(5, ' ');
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   copy(stream, there, std::string{"short"}, {.source = SourceAccess::any_time});
   copy(stream, back, std::move(there));
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   EXPECT_EQ(back, "short");
   {
     const StreamGuard with{stream};
@@ -266,14 +258,14 @@ TEST_F(Keep, TheEndsOfOwnersHoldUpNoFuture) {
     keep(stream, SharedBuffer<int>{1000});
     stream.on_complete([](const Outcome&) {
       {
-        const PinnedBuffer<char> block{std::size_t{1} << 20};
+        const PinnedBuffer<char> block{mib};
       }
       for (int trim = 0; trim < 10; ++trim) PinnedPool::trim();
     });
   }
   other.future().wait();
   wait_for_all();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds{2});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
 }
 
 TEST_F(Keep, ARefusedCopyLeavesTheVectorAlone) {

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What programs set and ask of memory: limits, peaks, the pool's bytes; where managed memory lies;
 // copies in two and three dimensions on the current stream.
-#include <algorithm>
 #include <limits>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using MemoryControl = Conformance;
 using MemoryControlTwo = TwoDevices;
 
-constexpr std::size_t size = std::size_t{1} << 20;
+constexpr std::size_t size = mib;
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
-using Buffer = DeviceBuffer<unsigned char>;
+using Buffer = DeviceBytes;
 
 /// Takes the limit away again.
 struct Limit {
@@ -43,8 +36,7 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
       const Buffer more{1, stream};
       FAIL() << "the limit was exceeded";
     } catch (const std::bad_alloc& refused) {
-      EXPECT_NE(std::string{dynamic_cast<const Error&>(refused).what()}.find("set_limit"),
-                std::string::npos);
+      EXPECT_SAYS(dynamic_cast<const Error&>(refused).what(), "set_limit");
     }
     EXPECT_ERROR(out_of_memory, resource.allocate(stream, 1));
     EXPECT_EQ(resource.statistics().in_use, used + size);
@@ -52,7 +44,7 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
     fill_bytes(stream, const_cast<unsigned char*>(exact.data()), 1, size);  // what is in use stays
     resource.set_limit(used + size);
   }
-  EXPECT_EQ(code_of([&] { const Buffer again{size, stream}; }), nothing_thrown);
+  EXPECT_NO_ERROR(const Buffer again{size, stream});
   EXPECT_ERROR(out_of_memory, Buffer{unlimited, stream});
   stream.synchronize();
 }
@@ -71,8 +63,7 @@ TEST_F(MemoryControl, OverlapNamesTheLimitThatLeavesNoRoom) {
       run();
       FAIL() << "the limit was exceeded";
     } catch (const std::bad_alloc& refused) {
-      EXPECT_NE(std::string{refused.what()}.find("DeviceResource::set_limit()"), std::string::npos)
-          << refused.what();
+      EXPECT_SAYS(refused.what(), "DeviceResource::set_limit()");
     }
   }
   run();
@@ -129,7 +120,6 @@ TEST_F(MemoryControl, PeaksCanBeReset) {
     const PinnedBuffer<char> buffer{4096};
   }
   EXPECT_EQ(PinnedPool::statistics().peak, in_use + 4096);
-  EXPECT_ERROR(invalid_device, DeviceResource{Device{1000}}.reset_peak());
 }
 
 TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
@@ -141,13 +131,6 @@ TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
     return;
   }
   EXPECT_GE(resource.reserved(), size);
-}
-
-TEST_F(MemoryControl, LimitsAndPeaksOfNoDeviceAreRefused) {
-  const DeviceResource nowhere{Device{1000}};
-  EXPECT_ERROR(invalid_device, nowhere.set_limit(1));
-  EXPECT_ERROR(invalid_device, nowhere.limit());
-  EXPECT_ERROR(invalid_device, nowhere.reserved());
 }
 
 /// Managed memory, or nothing if the device has none.
@@ -163,7 +146,7 @@ TEST_F(MemoryControl, PrefetchAndAdviceKeepTheBytes) {
   const Stream stream;
   auto memory = managed(5000);
   if (!memory) GTEST_SKIP() << "the device has no managed memory";
-  std::iota(memory->begin(), memory->end(), 0);
+  count_from(*memory, 0);
   const ManagedBuffer<int>& all = *memory;
   for (const MemoryAdvice advice :
        {MemoryAdvice::mostly_read, MemoryAdvice::not_mostly_read, MemoryAdvice::preferred_place,
@@ -177,7 +160,7 @@ TEST_F(MemoryControl, PrefetchAndAdviceKeepTheBytes) {
   prefetch(stream, std::span{all.data(), 10}, MemoryPlace::host());
   prefetch_bytes(stream, nullptr, 0, MemoryPlace::host());
   stream.synchronize();
-  EXPECT_TRUE(std::equal(all.begin(), all.end(), result.begin()));
+  EXPECT_TRUE(std::ranges::equal(all, result));
 }
 
 TEST_F(MemoryControl, PrefetchAndAdviceRefuseOtherMemoryAndPlaces) {
@@ -204,8 +187,7 @@ TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([] {});
     EXPECT_ERROR(capture, prefetch(stream, *memory, device()));
-    EXPECT_EQ(code_of([&] { advise(*memory, MemoryAdvice::mostly_read, device()); }),
-              nothing_thrown);
+    EXPECT_NO_ERROR(advise(*memory, MemoryAdvice::mostly_read, device()));
     stream.launch_host_func([] {});
   });
   EXPECT_EQ(graph.node_count(), 2U);
@@ -224,9 +206,9 @@ struct Box {
 /// around it must stay.
 void expect_box(const Box& from, const Box& on_device, const Box& to, const Extent& extent) {
   const Stream stream;
-  const std::vector<unsigned char> source = pattern(60'000, 3);
-  std::vector<unsigned char> result(60'000, 7), expected = result;
-  DeviceBuffer<unsigned char> between(60'000, stream);
+  const Bytes source = pattern(60'000, 3);
+  Bytes result(60'000, 7), expected = result;
+  DeviceBytes between(60'000, stream);
   copy_3d(stream, between.data() + on_device.begin, on_device.pitches, source.data() + from.begin,
           from.pitches, extent);
   copy_3d(stream, result.data() + to.begin, to.pitches, between.data() + on_device.begin,
@@ -253,7 +235,7 @@ TEST_F(MemoryControl, BoxesArriveWhateverTheirPitches) {
 
 TEST_F(MemoryControl, BoxesThatCannotBeAreRefused) {
   const Stream stream;
-  std::vector<unsigned char> a(1000), b(1000);
+  Bytes a(1000), b(1000);
   const auto with = [&](void* to, Pitches to_pitches, const void* from, Pitches from_pitches,
                         Extent extent) {
     return code_of([&] { return copy_3d(stream, to, to_pitches, from, from_pitches, extent); });
@@ -278,10 +260,9 @@ TEST_F(MemoryControl, BoxesThatCannotBeAreRefused) {
 TEST_F(MemoryControl, PitchedFormsTakeTheCurrentStreamAndAPolicy) {
   const Stream stream;
   const StreamGuard with{stream};
-  DeviceBuffer<unsigned char> memory(600);
-  std::vector<unsigned char> source = pattern(600), result(600);
-  Gate gate;
-  gate.close_on(stream);
+  DeviceBytes memory(600);
+  Bytes source = pattern(600), result(600);
+  Gate gate{stream};
   fill_bytes(memory.data(), 1, 600);
   fill_2d(memory.data(), 20, 2, 10, 30);
   gate.open();
@@ -303,7 +284,7 @@ TEST_F(MemoryControlTwo, EachDeviceHasItsOwnLimit) {
   const Limit limit{DeviceResource{first}, 0};
   const Stream one{first}, two{second};
   EXPECT_ERROR(out_of_memory, Buffer{1, one});
-  EXPECT_EQ(code_of([&] { const Buffer buffer{1, two}; }), nothing_thrown);
+  EXPECT_NO_ERROR(const Buffer buffer{1, two});
 }
 
 }  // namespace

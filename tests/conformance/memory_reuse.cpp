@@ -3,14 +3,12 @@
 // parts of the device's memory, which must be small, so the suite runs these cases once more with
 // RUNNEL_HOST_MEMORY.
 #include <future>
-#include <thread>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
-using Buffer = DeviceBuffer<unsigned char>;
+using Buffer = DeviceBytes;
 
 class MemoryReuse : public Conformance {
  protected:
@@ -20,8 +18,7 @@ class MemoryReuse : public Conformance {
     total_ = device().memory_info().total;
     if (!device().has_memory_pools())
       GTEST_SKIP() << "without memory pools, a free waits for the device";
-    if (total_ > std::size_t{1} << 30)
-      GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
+    if (total_ > gib) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
   }
   /// `share` percent of the device's memory, in bytes.
   [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
@@ -32,7 +29,7 @@ class MemoryReuse : public Conformance {
 TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
   constexpr int rounds = 200;
   const Stream stream;
-  PinnedBuffer<unsigned char> last{rounds};
+  PinnedBytes last{rounds};
   for (int i = 0; i < rounds; ++i) {
     Buffer buffer{percent(10), stream};
     fill(stream, buffer, static_cast<unsigned char>(i));
@@ -45,24 +42,22 @@ TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
 
 TEST_F(MemoryReuse, APendingFreeIsReusedOnTheSameStream) {
   const Stream stream;
-  PinnedBuffer<unsigned char> first{1}, second{1};
-  Gate gate;
-  gate.close_on(stream);
-  for (PinnedBuffer<unsigned char>* const result : {&first, &second}) {
+  PinnedBytes first{1}, second{1};
+  Gate gate{stream};
+  for (PinnedBytes* const result : {&first, &second}) {
     Buffer buffer{percent(60), stream};
     fill(stream, buffer, static_cast<unsigned char>(result == &first ? 1 : 2));
     copy_bytes(stream, result->data(), buffer.data(), 1);
   }
   EXPECT_FALSE(gate.is_open());
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   EXPECT_EQ(first[0], 1);
   EXPECT_EQ(second[0], 2);
 }
 
 TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
   const Stream owner, other, unrelated;
-  PinnedBuffer<unsigned char> result{2};
+  PinnedBytes result{2};
   Gate gate;
   {
     Buffer buffer{percent(60), owner};
@@ -76,18 +71,16 @@ TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
   copy_bytes(other, &result[1], next.data(), 1);
   EXPECT_FALSE(other.query());
   fill(unrelated, small, static_cast<unsigned char>(3));
-  EXPECT_TRUE(unrelated.synchronize_for(patience));
+  EXPECT_COMPLETES(unrelated);
   EXPECT_FALSE(gate.is_open());
-  gate.open();
-  other.synchronize();
+  gate.open_and_wait(other);
   EXPECT_EQ(result[0], 1);
   EXPECT_EQ(result[1], 2);
 }
 
 TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
   const Stream stream, other;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   {
     const Buffer buffer{percent(60), stream};
   }
@@ -95,37 +88,31 @@ TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
   EXPECT_ERROR(out_of_memory, Buffer{percent(60), stream});
   EXPECT_ERROR(out_of_memory, Buffer{percent(60), other});
   EXPECT_TRUE(runs(other)) << "a refused allocation made the stream wait for a free";
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
 }
 
 TEST_F(MemoryReuse, SeveralPendingFreesAreReusedTogether) {
   const Stream stream, other;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   {
     const Buffer first{percent(30), stream}, second{percent(30), stream},
         third{percent(30), stream};
   }
   Buffer next{percent(80), other};
   fill_bytes(other, next.data(), 1, 1);
-  EXPECT_FALSE(other.query());
-  gate.open();
-  other.synchronize();
+  EXPECT_BEHIND(gate, other);
 }
 
 TEST_F(MemoryReuse, TheRestOfAPendingFreeIsReusedOnlyOnce) {
   const Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   {
     const Buffer buffer{percent(60), stream};
   }
   const Buffer next{percent(60), stream};  // takes what is free, and a third of the buffer
   EXPECT_ERROR(out_of_memory, Buffer{percent(50), stream});
   const Buffer rest{percent(30), stream};
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
 }
 
 TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
@@ -135,8 +122,7 @@ TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
     std::optional<Buffer> buffer{std::in_place, percent(60), own};
     fill_bytes(own, buffer->data(), 1, percent(5));
     std::thread{[&] { buffer.reset(); }}.join();
-    Gate gate;
-    gate.close_on(unrelated);
+    Gate gate{unrelated};
     const Buffer next{percent(60), stream};
     EXPECT_FALSE(gate.is_open());
   }
@@ -180,7 +166,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatTh
   used.get_future().wait();
   buffer.reset();
   std::thread opener{[&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    std::this_thread::sleep_for(20ms);
     gate.open();
   }};
   // As above, the allocation may be refused.
@@ -192,8 +178,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatTh
 }
 
 TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTime) {
-  if (!conformance::streams_are_threads())
-    GTEST_SKIP() << "the allocations of the runtime do not fail";
+  if (!streams_are_threads()) GTEST_SKIP() << "the allocations of the runtime do not fail";
   int refused = 0;
   // The wait for the pending free needs memory if the queue is at the end of a block of tasks.
   for (int i = 0; i < 3 * 64; ++i) {
@@ -207,17 +192,16 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
     for (int tasks = 0; tasks < i / 3; ++tasks) other.launch_host_func([] {});
     std::optional<Buffer> next;
     try {
-      const conformance::AllocationFault fault{1 + i % 3};
+      const AllocationFault fault{1 + i % 3};
       next.emplace(percent(60), other);
     } catch (const std::bad_alloc&) {
       ++refused;
       next.emplace(percent(60), other);
     }
     ahead.open();
-    EXPECT_FALSE(other.synchronize_for(std::chrono::milliseconds{1}))
+    EXPECT_FALSE(other.synchronize_for(1ms))
         << "after " << i / 3 << " tasks, allocation " << 1 + i % 3;
-    gate.open();
-    other.synchronize();
+    gate.open_and_wait(other);
   }
   EXPECT_GT(refused, 0);
 }
@@ -225,14 +209,12 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
 TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
   const Stream stream;
   EXPECT_ERROR(out_of_memory, Buffer{total_ + 1, stream});
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   {
     const Buffer buffer{percent(90), stream};
   }
   EXPECT_ERROR(out_of_memory, Buffer{total_ + 1, stream});
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
 }
 
 TEST_F(MemoryReuse, AllMemoryIsFreeAgainInTheEnd) {
@@ -240,8 +222,7 @@ TEST_F(MemoryReuse, AllMemoryIsFreeAgainInTheEnd) {
   device().synchronize();
   const std::size_t before = device().memory_info().free;
   {
-    Gate gate;
-    gate.close_on(stream);
+    Gate gate{stream};
     for (int i = 0; i < 20; ++i) {
       const Buffer buffer{percent(30), i % 3 == 0 ? other : stream};
       EXPECT_LE(device().memory_info().free, before);
@@ -255,7 +236,7 @@ TEST_F(MemoryReuse, ManyThreadsShareALittleMemory) {
   std::atomic<int> wrong{0};
   on_threads(4, [&](int thread) {
     const Stream stream;
-    PinnedBuffer<unsigned char> last{100};
+    PinnedBytes last{100};
     for (int i = 0; i < 100; ++i) {
       Buffer buffer{percent(static_cast<std::size_t>(5 + (i * 7 + thread) % 20)), stream};
       fill_bytes(stream, buffer.data() + buffer.size() - 4096, static_cast<unsigned char>(i), 4096);

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using MultiDevice = TwoDevices;
 
@@ -44,12 +41,11 @@ TEST_F(MultiDevice, AnEventCanBeRecordedOnStreamsOfDifferentDevices) {
     event.synchronize();
     timed.synchronize();
   }
-  Gate gate;
-  gate.close_on(b);
+  Gate gate{b};
   event.record(b);
   EXPECT_FALSE(event.query());
   event.record(a);  // replaces the record on b
-  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_COMPLETES(event);
   EXPECT_FALSE(b.query());
 }
 
@@ -57,24 +53,20 @@ TEST_F(MultiDevice, AWaitIsUnaffectedWhenTheEventChangesDevice) {
   Log log;
   Stream a{first}, b{second}, waiter{first};
   Event event;
-  Gate gate;
-  gate.close_on(b);
+  Gate gate{b};
   log.write(b, "b");
   event.record(b);
   waiter.wait_event(event);
   event.record(a);
   log.write(waiter, "waiter");
-  EXPECT_FALSE(waiter.query());
-  gate.open();
-  waiter.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"b", "waiter"}));
+  EXPECT_BEHIND(gate, waiter);
+  EXPECT_LOG(log, "b", "waiter");
 }
 
 TEST_F(MultiDevice, AStreamWaitsForAnEventOfAnotherDevice) {
   Log log;
   Stream a{first}, b{second};
-  Gate gate;
-  gate.close_on(a);
+  Gate gate{a};
   log.write(a, "a");
   const Event event = a.record_event();
   b.wait_event(event);
@@ -84,9 +76,8 @@ TEST_F(MultiDevice, AStreamWaitsForAnEventOfAnotherDevice) {
     second.use();
     EXPECT_FALSE(event.query());
   });
-  gate.open();
-  b.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"a", "b"}));
+  gate.open_and_wait(b);
+  EXPECT_LOG(log, "a", "b");
 }
 
 TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
@@ -112,23 +103,23 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
   stream.wait_event(event);
   EXPECT_TRUE(same()) << "waits";
   stream.launch_host_func([] {});
-  static_cast<void>(stream.query());
-  static_cast<void>(stream.priority());
+  drop(stream.query());
+  drop(stream.priority());
   stream.synchronize();
-  EXPECT_TRUE(stream.synchronize_for(patience));
-  static_cast<void>(event.query());
+  EXPECT_COMPLETES(stream);
+  drop(event.query());
   event.synchronize();
-  static_cast<void>(stop - start);
+  drop(stop - start);
   EXPECT_TRUE(same()) << "stream and event";
-  static_cast<void>(second.name());
-  static_cast<void>(second.memory_info());
-  static_cast<void>(second.priority_range());
-  static_cast<void>(second.can_access_peer(first));
+  drop(second.name());
+  drop(second.memory_info());
+  drop(second.priority_range());
+  drop(second.can_access_peer(first));
   second.synchronize();
   EXPECT_TRUE(same()) << "device";
-  static_cast<void>(second.default_stream().query());
-  static_cast<void>(StreamRef::per_thread_default(second).query());
-  static_cast<void>(current_stream(second));
+  drop(second.default_stream().query());
+  drop(StreamRef::per_thread_default(second).query());
+  drop(current_stream(second));
   EXPECT_TRUE(same()) << "default streams";
   {
     StreamPool pool{second, {.size = 1}};
@@ -153,7 +144,7 @@ TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
   constexpr std::size_t count = 1000;
   const Stream stream{first}, other{second};
   PinnedBuffer<int> source(count), flat(count), pitched(count);
-  std::iota(source.begin(), source.end(), 1);
+  count_from(source, 1);
   DeviceBuffer<int> here{count, stream}, there{count, other};
   stream.synchronize();
   other.synchronize();
@@ -167,7 +158,7 @@ TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
   });
   graph.launch(stream);
   stream.synchronize();
-  EXPECT_TRUE(std::equal(flat.begin(), flat.end(), source.begin()));
+  EXPECT_TRUE(std::ranges::equal(flat, source));
   EXPECT_EQ(pitched[0], source[25]);
   EXPECT_EQ(pitched[244], source[269]);
   EXPECT_EQ(pitched[245], source[245]);

@@ -17,9 +17,7 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
-using namespace std::chrono_literals;
 
 constexpr std::size_t size = 256;
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
@@ -42,7 +40,7 @@ struct World {
   TimedEvent start{other}, stop{other};
   DeviceResource memory{device};
   StatisticsResource<DeviceResource> counted{memory};
-  LimitResource<DeviceResource> limited{memory, std::size_t{1} << 20};
+  LimitResource<DeviceResource> limited{memory, mib};
   StreamPool pool{device, {.size = 2}};
   Future future = other.future();
   StreamContext context;
@@ -52,7 +50,7 @@ struct World {
   std::optional<Stream> stream;
   std::optional<Event> lone_event;
   std::optional<Graph> graph;
-  std::optional<PinnedBuffer<unsigned char>> block, another_block;
+  std::optional<PinnedBytes> block, another_block;
   std::optional<DeviceBuffer<int>> buffer;
   std::optional<ManagedBuffer<int>> managed_block;
   std::optional<SharedBuffer<int>> shared;
@@ -88,10 +86,6 @@ std::ostream& operator<<(std::ostream& out, const Operation& operation) {
   return out << operation.name;
 }
 
-/// For values that a call returns and that say nothing here.
-template <class... T>
-void drop(T&&...) {}
-
 void make_graph(World& w) {
   w.graph.emplace(capture(w.third, [&] {
     fill(w.third, w.a, 1);
@@ -100,8 +94,7 @@ void make_graph(World& w) {
 }
 void make_block(World& w) { w.memory_block = w.memory.allocate(w.other, size); }
 void fill_cache(World&) {
-  for (std::size_t bytes = 4096; bytes <= (std::size_t{1} << 20); bytes *= 4)
-    const PinnedBuffer<unsigned char> cached{bytes};
+  for (std::size_t bytes = 4096; bytes <= mib; bytes *= 4) const PinnedBytes cached{bytes};
 }
 void set_tight_limit(World& w) {
   fill_cache(w);
@@ -115,7 +108,7 @@ void stage_once(World& w) {
 /// A block that the pool does not keep.
 template <bool write_combined>
 void make_large_block(World& w) {
-  w.block.emplace((std::size_t{1} << 30) + 1, PinnedOptions{.write_combined = write_combined});
+  w.block.emplace(gib + 1, PinnedOptions{.write_combined = write_combined});
 }
 void make_number(World& w) { w.number[0] = 1; }
 void make_registration(World& w) { w.registration.emplace(w.registered); }
@@ -402,10 +395,10 @@ const Operation operations[] = {
     {"PinnedBuffer::~PinnedBuffer, more than the pool keeps", RUN(w.block.reset()), make_large_block<false>},
     {"PinnedBuffer::~PinnedBuffer, write-combined", RUN(w.block.reset()), make_large_block<true>},
     {"PinnedBuffer::PinnedBuffer, that fits only without the cache",
-     RUN(code_of([] { drop(PinnedBuffer<unsigned char>(std::size_t{1} << 19)); })),
+     RUN(code_of([] { drop(PinnedBytes(std::size_t{1} << 19)); })),
      set_tight_limit},
     {"PinnedBuffer::PinnedBuffer, more than the machine has",
-     [](World&) { EXPECT_ERROR(out_of_memory, drop(PinnedBuffer<unsigned char>(std::size_t{1} << 50))); },
+     [](World&) { EXPECT_ERROR(out_of_memory, drop(PinnedBytes(std::size_t{1} << 50))); },
      fill_cache},
     {"PinnedBuffer::record_stream", RUN(w.pinned.record_stream(w.s))},
     {"PinnedBuffer::device_pointer", RUN(w.pinned.device_pointer(w.device))},
@@ -615,8 +608,7 @@ class NeverHoldsBase : public Conformance {
       GTEST_SKIP() << error.what();
     }
     if (where == Where::during_a_release) w.another_block.emplace(size);
-    Gate gate;
-    gate.close_on(w.work);
+    Gate gate{w.work};
     ASSERT_TRUE(gate.reached());
     if (where == Where::during_a_release) {
       w.another_block.reset();
@@ -700,7 +692,7 @@ TEST_P(ForeignCaptures, NoOperationBreaksOne) {
   }
   EXPECT_EQ(captured.state(), captured.intact) << refusal;
   w.s = w.other;
-  static_cast<void>(captured.end());
+  drop(captured.end());
 }
 [[nodiscard]] std::string name_of_captured(
     const testing::TestParamInfo<ForeignCaptures::ParamType>& info) {
@@ -733,8 +725,7 @@ TEST_F(NeverHoldsBase, WhatAHostFunctionDropsHoldsNoLaterCall) {
   w.registration.emplace(w.registered);
   make_large_block<false>(w);
   w.device.synchronize();
-  Gate gate;
-  gate.close_on(w.work);
+  Gate gate{w.work};
   ASSERT_TRUE(gate.reached());
   w.other.launch_host_func(
       [&] { w.shared.reset(), w.managed_block.reset(), w.registration.reset(), w.block.reset(); });
@@ -742,8 +733,7 @@ TEST_F(NeverHoldsBase, WhatAHostFunctionDropsHoldsNoLaterCall) {
   EXPECT_TRUE(
       returns_behind(gate, w.device, [&] { fill(w.other, w.a, 1), w.other.synchronize(); }));
   w.work.synchronize();
-  EXPECT_EQ(code_of([&] { w.registration.emplace(w.registered); }), std::error_code{})
-      << "the registration has ended";
+  EXPECT_NO_ERROR(w.registration.emplace(w.registered)) << "the registration has ended";
 }
 
 /// They return once the other stream's work is complete.
@@ -752,10 +742,9 @@ TEST_P(DocumentedWait, ReturnsOnceTheGateIsOpen) {
   World w;
   w.device.synchronize();
   GetParam().prepare(w);
-  Gate gate;
-  gate.close_on(w.work);
+  Gate gate{w.work};
   ASSERT_TRUE(gate.reached());
-  static_cast<void>(held_by(gate, [&] { GetParam().run(w); }));
+  drop(held_by(gate, [&] { GetParam().run(w); }));
   EXPECT_TRUE(w.work.synchronize_for(patience));
 }
 [[nodiscard]] std::string name_of_wait(const testing::TestParamInfo<Wait>& info) {

@@ -7,7 +7,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 constexpr int threads = 4;
 
@@ -46,17 +45,17 @@ class ObservedThreads : public Conformance {
  private:
   static void work(int i) {
     const Stream up, down;
-    const std::vector<unsigned char> in = pattern(1000, static_cast<unsigned>(i));
+    const Bytes in = pattern(1000, static_cast<unsigned>(i));
     for (int round = 0; round < 60; ++round) {
-      PinnedBuffer<unsigned char> back{in.size()};
-      DeviceBuffer<unsigned char> there{in.size(), up};
+      PinnedBytes back{in.size()};
+      DeviceBytes there{in.size(), up};
       copy(up, there, in);
       up.launch_host_func([] {});
       down.wait_event(up.record_event());
       copy(down, back, there);
       up.wait_stream(down);  // `there` is freed in `up`
       down.synchronize();
-      EXPECT_TRUE(std::equal(in.begin(), in.end(), back.begin()));
+      EXPECT_TRUE(std::ranges::equal(in, back));
     }
     up.synchronize();
   }

@@ -10,20 +10,13 @@
 #include <cstring>
 #include <functional>
 #include <future>
-#include <numeric>
 #include <random>
 #include <set>
 #include <span>
-#include <thread>
 
 namespace {
 
-using namespace runnel;
-using conformance::code_of, conformance::others, conformance::text_of;
-using conformance::Conformance;
-using conformance::eventually;
-using conformance::nothing_thrown;
-using conformance::TwoDevices;
+using namespace conformance;
 
 using Numbers = std::vector<int>;
 constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic,
@@ -36,7 +29,7 @@ const auto same = [](StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int>
 
 [[nodiscard]] Numbers numbered(std::size_t size) {
   Numbers numbers(size);
-  std::iota(numbers.begin(), numbers.end(), 1);
+  count_from(numbers, 1);
   return numbers;
 }
 
@@ -115,9 +108,9 @@ TEST_P(OverlapStrategies, TheStrategyIsReported) {
 
 TEST_P(OverlapStrategies, AcceptPinnedMemory) {
   PinnedBuffer<int> in(10'007), out(in.size());
-  std::iota(in.begin(), in.end(), 0);
+  count_from(in, 0);
   overlap(in, out, {.chunk = 1000, .strategy = GetParam()}, same);
-  EXPECT_TRUE(std::equal(in.begin(), in.end(), out.begin()));
+  EXPECT_TRUE(std::ranges::equal(in, out));
 }
 
 TEST_P(OverlapStrategies, WorkInPlace) {
@@ -132,7 +125,7 @@ TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
   const std::size_t rows_there = 1003;
   const Numbers a = numbered(rows_there);
   std::vector<std::int64_t> b(2 * rows_there);
-  std::iota(b.begin(), b.end(), 5'000'000'000);
+  count_from(b, 5'000'000'000);
   // an item of a, then the bytes of two items of b
   std::vector<std::array<int, 5>> out(rows_there);
   overlap(zipped(a, by_rows(b, 2)), out, {.chunk = 100, .in_flight = 3, .strategy = GetParam()},
@@ -319,9 +312,7 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
   };
   EXPECT_EQ(code_of(keep_too_many), errc::invalid_argument);
   const std::string text = text_of(keep_too_many);
-  EXPECT_NE(text.find("chunk 1, computing: the function says that it wrote 101 elements"),
-            std::string::npos)
-      << text;
+  EXPECT_SAYS(text, "chunk 1, computing: the function says that it wrote 101 elements");
 }
 
 TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
@@ -366,10 +357,8 @@ template <class F>
     f();
   } catch (const OverlapError& error) {
     EXPECT_EQ(error.code(), errc::function_failed);
-    EXPECT_NE(std::string{error.what()}.find("chunk " + std::to_string(error.chunk())),
-              std::string::npos)
-        << error.what();
-    EXPECT_NE(std::string{error.what()}.find("too bad"), std::string::npos) << error.what();
+    EXPECT_SAYS(error.what(), "chunk " + std::to_string(error.chunk()));
+    EXPECT_SAYS(error.what(), "too bad");
     EXPECT_THROW(std::rethrow_if_nested(error), Mine);
     return error.chunk();
   }
@@ -399,10 +388,7 @@ TEST_F(Overlap, IsRefusedOnAThreadThatCaptures) {
   DeviceBuffer<int> buffer{10, stream};
   const Numbers in = numbered(100);
   Numbers out(in.size());
-  const auto run = [&] {
-    overlap(in, out, {.chunk = 10},
-            [](StreamRef on, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(on, y, x); });
-  };
+  const auto run = [&] { overlap(in, out, {.chunk = 10}, same); };
   stream.synchronize();
   std::string text;
   const Graph graph = capture(stream, [&] {
@@ -410,7 +396,7 @@ TEST_F(Overlap, IsRefusedOnAThreadThatCaptures) {
     std::thread{run}.join();  // the capture is none of this thread's
     fill(stream, buffer, 3);
   });
-  EXPECT_NE(text.find("the calling thread is capturing a stream"), std::string::npos) << text;
+  EXPECT_SAYS(text, "the calling thread is capturing a stream");
   EXPECT_EQ(out, in);
   graph.launch(stream);
   Numbers seen(10);
@@ -540,7 +526,7 @@ TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
 class Pages {
  public:
   // large, because a runtime may do small copies within the call
-  static constexpr std::size_t count = 8, bytes = std::size_t{256} << 10;
+  static constexpr std::size_t count = 8, bytes = 256 * kib;
   Pages()
       : begin_{mmap(nullptr, count * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                     0)} {
@@ -560,7 +546,7 @@ class Pages {
 };
 
 TEST_P(OverlapStrategies, ReportPagesThatCannotBeAccessed) {
-  if (!conformance::pages_can_be_asked_about())
+  if (!pages_can_be_asked_about())
     GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
   constexpr std::size_t bad = 5;
   std::vector<char> ordinary(Pages::count * Pages::bytes);
@@ -610,7 +596,7 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
     EXPECT_LE(result.chunks, enough == 0 ? 0 : enough + 4)
         << "at most the chunks in flight, and those enqueued behind them, may follow";
     EXPECT_EQ(reported.size(), result.chunks);
-    EXPECT_TRUE(std::is_sorted(reported.begin(), reported.end()));
+    EXPECT_TRUE(std::ranges::is_sorted(reported));
     for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
   }
   // A request after the source has ended does not count as a stop.
@@ -623,7 +609,7 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
                         .stop = at_end.get_token(),
                         .progress =
                             [&](const OverlapProgress& progress) {
-                              static_cast<void>(progress.chunks == 3 && at_end.request_stop());
+                              drop(progress.chunks == 3 && at_end.request_stop());
                             }},
                        same)
                    .stopped);
@@ -649,7 +635,7 @@ TEST_P(OverlapStrategies, RecordTimes) {
               {.chunk = 1000, .strategy = GetParam(), .record_times = true}, same);
   ASSERT_EQ(result.times.size(), 10U);
   // times of the host and of the device are compared
-  const std::chrono::nanoseconds slack = std::chrono::milliseconds{5};
+  const std::chrono::nanoseconds slack = 5ms;
   for (std::size_t i = 0; i < result.times.size(); ++i) {
     const OverlapChunkTimes& t = result.times[i];
     EXPECT_EQ(t.chunk, i);
@@ -687,23 +673,23 @@ TEST_P(OverlapStrategies, RunTheFunctionWithItsStreamCurrent) {
 
 TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
   PinnedBuffer<int> in(2000), out(2000);
-  std::iota(in.begin(), in.end(), 0);
+  count_from(in, 0);
   bool moved = false;
-  conformance::Gate gate;
+  Gate gate;
   overlap(
       in, out, {.chunk = 1000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
       [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y, const OverlapChunk& chunk) {
         copy(stream, y, x);
         if (chunk.index == 0) return gate.close_on(stream);
-        moved = stream.record_event().synchronize_for(conformance::patience) && !gate.is_open();
+        moved = stream.record_event().synchronize_for(patience) && !gate.is_open();
         gate.open();
       });
   EXPECT_TRUE(moved);
-  EXPECT_TRUE(std::equal(in.begin(), in.end(), out.begin()));
+  EXPECT_TRUE(std::ranges::equal(in, out));
 }
 
 TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
-  constexpr std::size_t large = std::size_t{16} << 20;
+  constexpr std::size_t large = 16 * mib;
   constexpr OverlapStrategy a = OverlapStrategy::stream_per_chunk;
   const OverlapStrategy b =
       device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : a;
@@ -763,9 +749,7 @@ TEST_F(Overlap, RefusalsNameTheSizes) {
     overlap(in, out, [](StreamRef, auto...) {});
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string{error.what()}.find("the output has 97 elements for 123 items"),
-              std::string::npos)
-        << error.what();
+    EXPECT_SAYS(error.what(), "the output has 97 elements for 123 items");
   }
 }
 
@@ -777,9 +761,7 @@ TEST_F(Overlap, ARefusedDeviceIsNamedInItsOwnWords) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), errc::invalid_device);
-    EXPECT_NE(std::string{error.what()}.find("could not overlap: there is no device"),
-              std::string::npos)
-        << error.what();
+    EXPECT_SAYS(error.what(), "could not overlap: there is no device");
   }
 }
 
@@ -798,10 +780,7 @@ TEST_F(Overlap, RefusesSourcesThatReturnWrongCounts) {
                overlap(zipped(counting(25), counting(24)), no_output, {.chunk = 10}, nothing));
   Numbers small(99);
   EXPECT_ERROR(invalid_argument, overlap(counting(100), small, {.chunk = 10}, same));
-  EXPECT_EQ(code_of([&] {
-              overlap(zipped(counting(25), counting(25)), no_output, {.chunk = 10}, nothing);
-            }),
-            nothing_thrown);
+  EXPECT_NO_ERROR(overlap(zipped(counting(25), counting(25)), no_output, {.chunk = 10}, nothing));
 }
 
 TEST_F(Overlap, IsRefusedInsideAHostFunction) {
@@ -833,8 +812,7 @@ TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
   try {
     failing(used_up);
   } catch (const std::bad_alloc& error) {
-    EXPECT_NE(std::string{error.what()}.find("chunk 0, enqueueing: "), std::string::npos)
-        << error.what();
+    EXPECT_SAYS(error.what(), "chunk 0, enqueueing: ");
     EXPECT_THROW(std::rethrow_if_nested(error), std::bad_alloc) << "the cause";
     const auto* const ours = dynamic_cast<const OverlapError*>(&error);
     ASSERT_NE(ours, nullptr);
@@ -847,8 +825,7 @@ TEST_F(Overlap, KeepsTheNameOfItsStreams) {
   const Numbers in = numbered(1000);
   for (int run = 0; run < 3; ++run)
     overlap(in, no_output, {.chunk = 100}, [&](StreamRef stream, DeviceSpan<const int>) {
-      EXPECT_NE(to_string(stream).find("overlap"), std::string::npos)
-          << to_string(stream) << " in run " << run;
+      EXPECT_SAYS(to_string(stream), "overlap") << to_string(stream) << " in run " << run;
     });
 }
 
@@ -857,19 +834,17 @@ TEST_F(Overlap, KeepsEightStreamsForLaterRuns) {
   std::vector<Stream> wrappers;
   const OverlapOptions options{
       .chunk = 100, .in_flight = 12, .strategy = OverlapStrategy::stream_per_chunk};
-  overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
-    wrappers.push_back(Stream::from_native(stream.native(), stream.device(), Ownership::borrow));
-  });
+  overlap(in, no_output, options,
+          [&](StreamRef stream, DeviceSpan<const int>) { wrappers.push_back(borrow(stream)); });
   const auto kept = [&] {
-    return std::count_if(wrappers.begin(), wrappers.end(),
-                         [](const Stream& each) { return each.is_valid(); });
+    return std::ranges::count_if(wrappers, [](const Stream& each) { return each.is_valid(); });
   };
   EXPECT_EQ(wrappers.size(), 12U);
   EXPECT_EQ(kept(), 8);
   std::ptrdiff_t again = 0;
   overlap(in, no_output, options, [&](StreamRef stream, DeviceSpan<const int>) {
-    again += std::count_if(wrappers.begin(), wrappers.end(),
-                           [&](const Stream& each) { return each.is_valid() && each == stream; });
+    again += std::ranges::count_if(
+        wrappers, [&](const Stream& each) { return each.is_valid() && each == stream; });
   });
   EXPECT_EQ(again, 8);
   EXPECT_EQ(kept(), 8);
@@ -925,8 +900,7 @@ class OverlapInLittleMemory : public Conformance {
     Conformance::SetUp();
     if (IsSkipped()) return;
     memory = device().memory_info().total;
-    if (memory > std::size_t{256} << 20)
-      GTEST_SKIP() << "the device has more than 256 MiB of memory";
+    if (memory > 256 * mib) GTEST_SKIP() << "the device has more than 256 MiB of memory";
     if (!device().has_memory_pools()) GTEST_SKIP() << "memory is not allocated in stream order";
   }
   /// Sizes that need three quarters of the device's memory, for input and output together.
@@ -952,18 +926,18 @@ TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
 
   std::size_t left = 3 * memory, written = 0;
   bool right = true;
-  const OverlapResult result = overlap(
-      from_source<char>([&](std::span<char> to) {
-        const std::size_t count = std::min(left, to.size());
-        std::fill_n(to.begin(), count, 'y');
-        left -= count;
-        return count;
-      }),
-      to_sink<char>([&](std::span<const char> from) {
-        written += from.size();
-        right = right && std::all_of(from.begin(), from.end(), [](char c) { return c == 'y'; });
-      }),
-      same_bytes);
+  const OverlapResult result =
+      overlap(from_source<char>([&](std::span<char> to) {
+                const std::size_t count = std::min(left, to.size());
+                std::fill_n(to.begin(), count, 'y');
+                left -= count;
+                return count;
+              }),
+              to_sink<char>([&](std::span<const char> from) {
+                written += from.size();
+                right = right && std::ranges::all_of(from, [](char c) { return c == 'y'; });
+              }),
+              same_bytes);
   EXPECT_TRUE(right);
   EXPECT_EQ(written, 3 * memory);
   EXPECT_LE(2 * result.chunk * result.in_flight, memory / 2)
@@ -980,7 +954,7 @@ TEST_F(OverlapInLittleMemory, ReusesMemoryOfEarlierRunsAndDestroyedBuffers) {
     overlap(in, out, most_of_it(), same_bytes);
     // gives the buffer room; the next overlap() must reuse the buffer's pending free
     device().synchronize();
-    static_cast<void>(DeviceBuffer<char>{memory / 2, other});
+    drop(DeviceBuffer<char>{memory / 2, other});
   }
 }
 
@@ -990,10 +964,9 @@ TEST_F(OverlapInLittleMemory, WaitsForAPendingFree) {
   const Stream other;
   std::optional<DeviceBuffer<char>> dropped{std::in_place, memory / 2, other};
   other.synchronize();
-  conformance::Gate gate;
-  gate.close_on(other);
+  Gate gate{other};
   dropped.reset();
-  EXPECT_TRUE(conformance::held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
+  EXPECT_TRUE(held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
   EXPECT_EQ(out, in);
 }
 
@@ -1003,10 +976,9 @@ TEST_F(OverlapInLittleMemory, WaitsForMemoryThatAHostFunctionFrees) {
   const Stream other;
   auto buffer = std::make_shared<DeviceBuffer<char>>(memory / 2, other);
   other.synchronize();
-  conformance::Gate gate;
-  gate.close_on(other);
+  Gate gate{other};
   other.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
-  EXPECT_TRUE(conformance::held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
+  EXPECT_TRUE(held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
   EXPECT_EQ(out, in);
 }
 
@@ -1031,7 +1003,7 @@ TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
   } catch (const std::bad_alloc& error) {
     const std::string chunks = "6 chunks of " + std::to_string(2 * most_of_it().chunk) +
                                " bytes, in and out, have no room: could not ";
-    EXPECT_NE(std::string{error.what()}.find(chunks), std::string::npos) << error.what();
+    EXPECT_SAYS(error.what(), chunks);
   }
 }
 
@@ -1053,8 +1025,7 @@ TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {
   const Bytes in = bytes(memory);
   Bytes out(in.size());
   const Stream busy;
-  conformance::Gate gate;
-  gate.close_on(busy);
+  Gate gate{busy};
   const auto refused = [&](const OverlapOptions& options) {
     try {
       overlap(in, out, options, same_bytes);

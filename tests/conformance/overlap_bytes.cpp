@@ -2,14 +2,12 @@
 // overlap() of types that are known at run time only.
 #include <array>
 #include <cstring>
-#include <numeric>
 #include <runnel/overlap_bytes.hpp>
 #include <span>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using OverlapOfBytes = Conformance;
 using Ints = std::vector<int>;
@@ -18,7 +16,7 @@ constexpr auto nothing = [](StreamRef, const OverlapBytes&, const OverlapChunk&)
 
 [[nodiscard]] Ints numbered(std::size_t size) {
   Ints all(size);
-  std::iota(all.begin(), all.end(), 1);
+  count_from(all, 1);
   return all;
 }
 

@@ -3,7 +3,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 
 class Partitions : public Conformance {
@@ -73,10 +72,10 @@ TEST_F(Partitions, StreamsOfPartsWork) {
   Event event;
   large.record_event(event);
   whole.wait_event(event);
-  EXPECT_TRUE(whole.synchronize_for(patience));
+  EXPECT_COMPLETES(whole);
   EXPECT_TRUE(ran);
   EXPECT_EQ(out, expected);
-  EXPECT_TRUE(small.synchronize_for(patience));
+  EXPECT_COMPLETES(small);
   EXPECT_EQ(large.device(), device());
 }
 

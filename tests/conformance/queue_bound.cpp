@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stream that is slower than its caller blocks the caller, so that its queue stays bounded.
-#include <utility>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 
 /// Far above every backend's bound, and far below what the cases enqueue.
@@ -43,7 +41,7 @@ TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
   stream.synchronize();
   EXPECT_EQ(done, functions);
   EXPECT_LT(most, most_waiting);
-  EXPECT_LT(heap - before, std::size_t{32} << 20);
+  EXPECT_LT(heap - before, 32 * mib);
 }
 
 TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
@@ -51,8 +49,7 @@ TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   const Stream full{StreamOptions{.blocking = true}};
   const Stream other{StreamOptions{.blocking = true}};
   std::atomic<int> enqueued{0}, done{0};
-  Gate gate;
-  gate.close_on(full);
+  Gate gate{full};
   std::thread caller{[&] {
     for (int i = 0; i < functions; ++i) {
       full.launch_host_func([&done] { ++done; });
@@ -62,7 +59,7 @@ TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   int seen = 0;
   const auto is_held = [&] {
     const int before = std::exchange(seen, enqueued.load());
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    std::this_thread::sleep_for(20ms);
     return before > 0 && before == seen;
   };
   EXPECT_TRUE(eventually(is_held));

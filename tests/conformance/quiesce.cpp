@@ -3,9 +3,7 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
-using namespace std::chrono_literals;
 using Quiesce = Conformance;
 
 TEST_F(Quiesce, WithoutFunctionsItReturnsAtOnce) {
@@ -15,8 +13,7 @@ TEST_F(Quiesce, WithoutFunctionsItReturnsAtOnce) {
 
 TEST_F(Quiesce, WaitsForHostFunctionsThatRunOrAreEnqueued) {
   const Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   std::atomic<bool> ended{false};
   stream.launch_host_func([&] { ended = true; });
   ASSERT_TRUE(gate.reached());
@@ -31,11 +28,11 @@ TEST_F(Quiesce, WaitsForCompletionFunctions) {
   std::atomic<bool> inside{false}, ended{false};
   stream.on_complete([&](const Outcome&) {
     inside = true;
-    EXPECT_TRUE(eventually([&] { return gate.is_open(); }));
+    EXPECT_EVENTUALLY(gate.is_open());
     // what a function submits counts too
     stream.on_complete([&](const Outcome&) { ended = true; });
   });
-  EXPECT_TRUE(eventually([&] { return inside.load(); }));
+  EXPECT_EVENTUALLY(inside.load());
   EXPECT_FALSE(quiesce_for(0s));
   EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(quiesce_for(patience)); }));
   EXPECT_TRUE(ended);
@@ -50,8 +47,7 @@ TEST_F(Quiesce, AGraphsFunctionsCountWhileTheyAreDue) {
   });
   EXPECT_TRUE(quiesce_for(0s)) << "the graph owns the functions, and nothing calls them";
   EXPECT_GE(live_objects().host_functions, 2U);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   graph.launch(stream);
   graph.launch(stream);
   ASSERT_TRUE(gate.reached());

@@ -2,17 +2,13 @@
 /// Programs with a missing wait, which the checker must find, and correct ones, of which it must
 /// report nothing. What it says does not depend on timing: only waits count.
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <initializer_list>
-#include <optional>
-#include <thread>
 
 #include "../support/sanitizers.hpp"
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using test_support::is_under_thread_sanitizer;
 
@@ -43,7 +39,7 @@ class CheckerTest : public Conformance {
   /// The only report contains the text.
   void expect_report(const char* text) {
     ASSERT_EQ(reports_.size(), 1U) << all();
-    EXPECT_NE(reports_[0].find(text), std::string::npos) << all();
+    EXPECT_SAYS(reports_[0], text) << all();
     const std::string advice = "\n  Missing, ";
     EXPECT_EQ(reports_[0].find(advice), reports_[0].rfind(advice)) << all();
     reports_.clear();
@@ -80,24 +76,23 @@ using EnoughWaits = CheckerTest;
 constexpr std::size_t size = 4096;
 
 /// A device buffer that every stream may use: its allocation is complete.
-[[nodiscard]] DeviceBuffer<unsigned char> ready_buffer(StreamRef stream) {
-  DeviceBuffer<unsigned char> buffer(size, stream);
+[[nodiscard]] DeviceBytes ready_buffer(StreamRef stream) {
+  DeviceBytes buffer(size, stream);
   stream.synchronize();
   return buffer;
 }
 
 TEST_F(MissingWait, ACopyReadsWhatAnotherStreamWrites) {
   Stream a{StreamOptions{.name = "first"}}, b{StreamOptions{.name = "second"}};
-  PinnedBuffer<unsigned char> in(size), out(size);
+  PinnedBytes in(size), out(size);
   auto device = ready_buffer(a);
-  copy(a, device, std::as_const(in));
-  copy(b, out, std::as_const(device));
+  copy(a, device, in);
+  copy(b, out, device);
   ASSERT_EQ(reports_.size(), 1U);
   for (const char* part :
        {"first", "second", "copy writes", "copy reads", "4096 bytes", "wait_stream()",
         testing::UnitTest::GetInstance()->current_test_info()->name()})
-    EXPECT_NE(reports_[0].find(part), std::string::npos)
-        << "no '" << part << "' in: " << reports_[0];
+    EXPECT_SAYS(reports_[0], part) << "no '" << part << "' in: " << reports_[0];
   reports_.clear();
   device.record_stream(b);
 }
@@ -119,7 +114,7 @@ TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
   const StreamRef before = current_stream();
   fill(a, device, 1);
   fill(b, device, 2);
-  EXPECT_NE(tried.text.find("must not use the library"), std::string::npos) << tried.text;
+  EXPECT_SAYS(tried.text, "must not use the library");
   EXPECT_EQ(current_stream(), before);
   EXPECT_EQ(default_pageable(), Pageable::stage);
   device.record_stream(b);
@@ -128,27 +123,27 @@ TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
 TEST_F(MissingWait, TwoStreamsFillTheSameBytes) {
   Stream a, b;
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
-  fill_bytes(b, device.data(), 2, size);
+  fill(a, device, 1);
+  fill(b, device, 2);
   expect_report(missing_wait);
   device.record_stream(b);
 }
 
 TEST_F(MissingWait, AFillOverwritesWhatAnotherStreamReads) {
   Stream a, b;
-  PinnedBuffer<unsigned char> out(size);
+  PinnedBytes out(size);
   auto device = ready_buffer(a);
-  copy(b, out, std::as_const(device));
-  fill_bytes(a, device.data(), 1, size);
+  copy(b, out, device);
+  fill(a, device, 1);
   expect_report(missing_wait);
   device.record_stream(b);
 }
 
 TEST_F(MissingWait, TheHostOverwritesAPinnedSourceInFlight) {
   Stream stream;
-  PinnedBuffer<unsigned char> in(size);
+  PinnedBytes in(size);
   auto device = ready_buffer(stream);
-  copy(stream, device, std::as_const(in));
+  copy(stream, device, in);
   RaceChecker::host_writes(in);
   expect_report(host_too_early);
   stream.synchronize();
@@ -158,7 +153,7 @@ TEST_F(MissingWait, TheHostOverwritesAPinnedSourceInFlight) {
 
 TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
   Stream stream, other;
-  PinnedBuffer<unsigned char> in(size);
+  PinnedBytes in(size);
   auto device = ready_buffer(stream);
   const auto wait = [&] {
     while (!stream.query()) std::this_thread::yield();
@@ -166,7 +161,7 @@ TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
   };
   for (int i = 0; i < 2; ++i) {
     wait();
-    copy(stream, device, std::as_const(in));
+    copy(stream, device, in);
     RaceChecker::host_writes(in);
     if (i == 0) expect_report(host_too_early);
     wait();
@@ -174,7 +169,7 @@ TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
     expect_none();
   }
   // A wait for another stream's work counts, too.
-  copy(other, device, std::as_const(in));
+  copy(other, device, in);
   stream.wait_stream(other);
   wait();
   RaceChecker::host_writes(in);
@@ -183,22 +178,22 @@ TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
 
 TEST_F(MissingWait, TheHostReadsADestinationBeforeTheCopyHasPassed) {
   Stream stream;
-  PinnedBuffer<unsigned char> out(size);
+  PinnedBytes out(size);
   auto device = ready_buffer(stream);
-  copy(stream, out, std::as_const(device));
+  copy(stream, out, device);
   RaceChecker::host_reads(out);
   expect_report(host_too_early);
 }
 
 TEST_F(MissingWait, AnEventIsRecordedTooEarly) {
   Stream a, b;
-  PinnedBuffer<unsigned char> out(size);
+  PinnedBytes out(size);
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   const Event event = a.record_event();
-  fill_bytes(a, device.data(), 2, size);
+  fill(a, device, 2);
   b.wait_event(event);
-  copy(b, out, std::as_const(device));
+  copy(b, out, device);
   expect_report("waits for earlier work");
   device.record_stream(b);
 }
@@ -208,9 +203,9 @@ TEST_F(MissingWait, AStreamWaitsForAnEventBeforeItIsRecorded) {
   auto device = ready_buffer(a);
   Event event;
   b.wait_event(event);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   event.record(a);
-  fill_bytes(b, device.data(), 2, size);
+  fill(b, device, 2);
   expect_report(missing_wait);
   device.record_stream(b);
 }
@@ -218,9 +213,9 @@ TEST_F(MissingWait, AStreamWaitsForAnEventBeforeItIsRecorded) {
 TEST_F(MissingWait, TheWaitGoesTheWrongWay) {
   Stream a, b;
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   a.wait_stream(b);
-  fill_bytes(b, device.data(), 2, size);
+  fill(b, device, 2);
   expect_report(missing_wait);
   device.record_stream(b);
 }
@@ -228,9 +223,9 @@ TEST_F(MissingWait, TheWaitGoesTheWrongWay) {
 TEST_F(MissingWait, TheWaitIsForAnotherStream) {
   Stream a, b, c;
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   b.wait_stream(c);
-  fill_bytes(b, device.data(), 2, size);
+  fill(b, device, 2);
   expect_report(missing_wait);
   device.record_stream(b);
 }
@@ -264,8 +259,8 @@ TEST_F(MissingWait, DeclaredWorkReadsWhatAnotherStreamWrites) {
 
 TEST_F(MissingWait, MemoryIsUsedBeforeItsAllocation) {
   Stream a, b;
-  DeviceBuffer<unsigned char> device(size, a);
-  fill_bytes(b, device.data(), 1, size);
+  DeviceBytes device(size, a);
+  fill(b, device, 1);
   expect_report("does not wait for its allocation");
   device.record_stream(b);
 }
@@ -281,18 +276,17 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
   const std::size_t wait = reports_[0].find("has to wait for"),
                     record = reports_[0].find("record_stream(");
   EXPECT_LT(wait, record) << reports_[0];
-  EXPECT_NE(reports_[0].find("only if reads() and writes() declare them"), std::string::npos)
-      << reports_[0];
+  EXPECT_SAYS(reports_[0], "only if reads() and writes() declare them");
   expect_report("record_stream(");
 }
 
 TEST_F(MissingWait, AResultIsReportedBeforeTheFree) {
   Stream work{StreamOptions{.name = "work"}}, last{StreamOptions{.name = "last"}};
-  PinnedBuffer<unsigned char> result(size);
+  PinnedBytes result(size);
   {
     auto device = ready_buffer(last);
     work.writes(device);  // a kernel
-    copy(last, result, std::as_const(device));
+    copy(last, result, device);
     device.record_stream(work);  // the advice that orders nothing
   }
   expect_report(missing_wait);
@@ -319,13 +313,13 @@ TEST_F(MissingWait, AReadAfterAFreeIsCalledARead) {
 TEST_F(MissingWait, ABufferOfAResourceIsUsedOrDroppedTooEarly) {
   Stream a, b;
   {
-    DeviceBuffer<unsigned char> device(size, DeviceResource{}, a);
-    fill_bytes(b, device.data(), 1, size);
+    DeviceBytes device(size, DeviceResource{}, a);
+    fill(b, device, 1);
     expect_report("does not wait for its allocation");
     device.record_stream(b);
   }
   {
-    DeviceBuffer<unsigned char> device(size, DeviceResource{}, a);
+    DeviceBytes device(size, DeviceResource{}, a);
     a.synchronize();
     b.reads(device);
   }
@@ -334,7 +328,7 @@ TEST_F(MissingWait, ABufferOfAResourceIsUsedOrDroppedTooEarly) {
 
 TEST_F(MissingWait, MemoryIsUnpinnedInFlight) {
   Stream stream;
-  std::vector<unsigned char> in(size);
+  Bytes in(size);
   auto device = ready_buffer(stream);
   {
     const HostRegistration pinned{in};
@@ -346,7 +340,7 @@ TEST_F(MissingWait, MemoryIsUnpinnedInFlight) {
 
 TEST_F(MissingWait, ABatchWritesWhatAnotherStreamReads) {
   Stream a, b;
-  PinnedBuffer<unsigned char> in(size), out(size);
+  PinnedBytes in(size), out(size);
   auto device = ready_buffer(a);
   const std::array operations{
       copy_operation(device.span().subspan(0, 100), std::span<const unsigned char>{in.data(), 100}),
@@ -384,14 +378,13 @@ class OneBatch : public MissingWait {
   void expect_conflict(std::initializer_list<const char*> parts) {
     ASSERT_EQ(reports_.size(), 1U);
     for (const char* part : parts)
-      EXPECT_NE(reports_[0].find(part), std::string::npos)
-          << "no '" << part << "' in: " << reports_[0];
+      EXPECT_SAYS(reports_[0], part) << "no '" << part << "' in: " << reports_[0];
     expect_report("two operations of a batch that use the same memory");
   }
 
   std::optional<Stream> stream_;
-  std::optional<PinnedBuffer<unsigned char>> host_;
-  std::optional<DeviceBuffer<unsigned char>> device_;
+  std::optional<PinnedBytes> host_;
+  std::optional<DeviceBytes> device_;
 };
 
 TEST_F(OneBatch, TwoOperationsWriteTheSameBytes) {
@@ -433,8 +426,8 @@ TEST_F(OneBatch, TheNextBatchIsInOrder) {
 
 TEST_F(OneBatch, TheTwoOfManyOperationsAreFound) {
   constexpr std::size_t count = 100'000;
-  PinnedBuffer<unsigned char> host(count);
-  DeviceBuffer<unsigned char> device(count, *stream_);
+  PinnedBytes host(count);
+  DeviceBytes device(count, *stream_);
   std::vector<CopyOperation> operations;
   for (std::size_t i = 0; i < count; ++i)
     operations.push_back(
@@ -448,7 +441,7 @@ TEST_F(OneBatch, TheTwoOfManyOperationsAreFound) {
 
 TEST_F(MissingWait, AHostFunctionWritesWhatAnotherStreamReads) {
   Stream a, b;
-  PinnedBuffer<unsigned char> shared(size);
+  PinnedBytes shared(size);
   auto device = ready_buffer(b);
   a.writes(shared);
   a.launch_host_func([to = shared.data()] { std::memset(to, 1, size); });
@@ -459,7 +452,7 @@ TEST_F(MissingWait, AHostFunctionWritesWhatAnotherStreamReads) {
 
 TEST_F(MissingWait, AFunctionSaysThatItWritesWhatAnotherStreamReads) {
   Stream a, b;
-  PinnedBuffer<unsigned char> shared(size);
+  PinnedBytes shared(size);
   const auto device = ready_buffer(b);
   a.launch_host_func([&] { RaceChecker::host_writes(shared); });
   a.synchronize();
@@ -473,11 +466,10 @@ TEST_F(MissingWait, AFunctionSaysThatItWritesWhatAnotherStreamReads) {
 
 TEST_F(EnoughWaits, AFunctionRunsAfterLaterWorkWasSubmitted) {
   Stream a, b;
-  PinnedBuffer<unsigned char> in(size), out(size);
+  PinnedBytes in(size), out(size);
   auto device = ready_buffer(b), other = ready_buffer(b);
   copy(a, out, other);
-  Gate gate;
-  gate.close_on(a);
+  Gate gate{a};
   a.launch_host_func([&] {
     RaceChecker::host_reads(out);
     RaceChecker::host_writes(in);
@@ -486,8 +478,7 @@ TEST_F(EnoughWaits, AFunctionRunsAfterLaterWorkWasSubmitted) {
   copy(b, device, in);
   fill_bytes(b, other.data(), 1, size);
   copy(b, out, other);
-  gate.open();
-  a.synchronize();
+  gate.open_and_wait(a);
   copy(b, in, device);  // This, too, waits for the function.
   b.synchronize();
   expect_none();
@@ -495,22 +486,20 @@ TEST_F(EnoughWaits, AFunctionRunsAfterLaterWorkWasSubmitted) {
 
 TEST_F(EnoughWaits, APinnedBufferIsDroppedBeforeAFunctionHasRun) {
   Stream stream;
-  Gate gate;
-  gate.close_on(stream);
-  PinnedBuffer<unsigned char> buffer(size);
+  Gate gate{stream};
+  PinnedBytes buffer(size);
   stream.launch_host_func(
       [span = std::span{buffer.data(), size}] { RaceChecker::host_writes(span); });
   buffer.record_stream(stream);
   buffer = {};
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   expect_none();
 }
 
 TEST_F(MissingWait, TheDefaultStreamDoesNotOrderWithAStreamThatIsNotBlocking) {
   Stream a;
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   fill_bytes(Device::current().default_stream(), device.data(), 2, size);
   expect_report(missing_wait);
   device.record_stream(Device::current().default_stream());
@@ -519,8 +508,8 @@ TEST_F(MissingWait, TheDefaultStreamDoesNotOrderWithAStreamThatIsNotBlocking) {
 TEST_F(MissingWait, StreamsOfTwoThreads) {
   Stream a, b;
   auto device = ready_buffer(a);
-  on_thread([&] { fill_bytes(a, device.data(), 1, size); });
-  on_thread([&] { fill_bytes(b, device.data(), 2, size); });
+  on_thread([&] { fill(a, device, 1); });
+  on_thread([&] { fill(b, device, 2); });
   expect_report(missing_wait);
   device.record_stream(b);
 }
@@ -529,8 +518,8 @@ TEST_F(MissingWait, IsReportedOnceForEachPairOfPlaces) {
   Stream a, b;
   auto device = ready_buffer(a);
   for (int i = 0; i < 5; ++i) {
-    fill_bytes(a, device.data(), 1, size);
-    fill_bytes(b, device.data(), 2, size);
+    fill(a, device, 1);
+    fill(b, device, 2);
     a.wait_stream(b);
   }
   expect_report(missing_wait);
@@ -540,9 +529,9 @@ TEST_F(MissingWait, IsReportedOnceForEachPairOfPlaces) {
 TEST_F(EnoughWaits, WaitStream) {
   Stream a, b;
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   b.wait_stream(a);
-  fill_bytes(b, device.data(), 2, size);
+  fill(b, device, 2);
   a.wait_stream(b);
   expect_none();
 }
@@ -550,12 +539,12 @@ TEST_F(EnoughWaits, WaitStream) {
 TEST_F(EnoughWaits, AnEventThroughAThirdStream) {
   Stream a, b, c;
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   const Event first = a.record_event();
   b.wait_event(first);
   const Event second = b.record_event();
   c.wait_event(second);
-  fill_bytes(c, device.data(), 2, size);
+  fill(c, device, 2);
   a.wait_stream(c);
   expect_none();
 }
@@ -563,26 +552,26 @@ TEST_F(EnoughWaits, AnEventThroughAThirdStream) {
 TEST_F(EnoughWaits, EachWayOfTheHost) {
   Stream a, b;
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
+  fill(a, device, 1);
   a.synchronize();
-  fill_bytes(b, device.data(), 2, size);
+  fill(b, device, 2);
   Event event = b.record_event();
   event.synchronize();
-  fill_bytes(a, device.data(), 3, size);
+  fill(a, device, 3);
   Device::current().synchronize();
-  fill_bytes(b, device.data(), 4, size);
+  fill(b, device, 4);
   while (!b.query()) std::this_thread::yield();
-  fill_bytes(a, device.data(), 5, size);
+  fill(a, device, 5);
   event.record(a);
   while (!event.query()) std::this_thread::yield();
-  fill_bytes(b, device.data(), 6, size);
-  EXPECT_TRUE(b.synchronize_for(patience));
-  fill_bytes(a, device.data(), 7, size);
+  fill(b, device, 6);
+  EXPECT_COMPLETES(b);
+  fill(a, device, 7);
   EXPECT_TRUE(Device::current().synchronize_for(patience));
-  fill_bytes(b, device.data(), 8, size);
+  fill(b, device, 8);
   event.record(b);
-  EXPECT_TRUE(event.synchronize_for(patience));
-  fill_bytes(a, device.data(), 9, size);
+  EXPECT_COMPLETES(event);
+  fill(a, device, 9);
   expect_none();
 }
 
@@ -591,9 +580,9 @@ TEST_F(EnoughWaits, BlockingStreamsOrderWithTheDefaultStream) {
   Stream b{StreamOptions{.blocking = true}};
   const StreamRef middle = Device::current().default_stream();
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
-  fill_bytes(middle, device.data(), 2, size);
-  fill_bytes(b, device.data(), 3, size);
+  fill(a, device, 1);
+  fill(middle, device, 2);
+  fill(b, device, 3);
   device.record_stream(middle);
   device.record_stream(b);
   expect_none();
@@ -602,7 +591,7 @@ TEST_F(EnoughWaits, BlockingStreamsOrderWithTheDefaultStream) {
 TEST_F(EnoughWaits, WorkThatUsesNoMemoryOrdersBlockingStreams) {
   const Stream first{{.blocking = true}}, second{{.blocking = true}};
   const StreamRef middle = first.device().default_stream();
-  DeviceBuffer<unsigned char> buffer = ready_buffer(first);
+  DeviceBytes buffer = ready_buffer(first);
   PinnedBuffer<std::uint32_t> number(1);
   const auto through = [&](auto work) {
     fill(first, buffer, 1);
@@ -622,8 +611,8 @@ TEST_F(MissingWait, TwoBlockingStreamsDoNotOrderWithEachOther) {
   Stream a{StreamOptions{.blocking = true}};
   Stream b{StreamOptions{.blocking = true}};
   auto device = ready_buffer(a);
-  fill_bytes(a, device.data(), 1, size);
-  fill_bytes(b, device.data(), 2, size);
+  fill(a, device, 1);
+  fill(b, device, 2);
   expect_report(missing_wait);
   device.record_stream(b);
 }
@@ -641,10 +630,10 @@ TEST_F(EnoughWaits, BytesThatDoNotMeet) {
 
 TEST_F(EnoughWaits, TwoStreamsRead) {
   Stream a, b;
-  PinnedBuffer<unsigned char> first(size), second(size);
+  PinnedBytes first(size), second(size);
   auto device = ready_buffer(a);
-  copy(a, first, std::as_const(device));
-  copy(b, second, std::as_const(device));
+  copy(a, first, device);
+  copy(b, second, device);
   device.record_stream(b);
   expect_none();
 }
@@ -652,11 +641,11 @@ TEST_F(EnoughWaits, TwoStreamsRead) {
 TEST_F(EnoughWaits, MemoryThatIsAllocatedAgain) {
   Stream a, b;
   for (int i = 0; i < 20; ++i) {
-    DeviceBuffer<unsigned char> device(size, i % 2 == 0 ? a : b);
+    DeviceBytes device(size, i % 2 == 0 ? a : b);
     fill_bytes(device.stream(), device.data(), 1, size);
-    const PinnedBuffer<unsigned char> out(size);
-    PinnedBuffer<unsigned char> in(size);
-    copy(device.stream(), device, std::as_const(in));
+    const PinnedBytes out(size);
+    PinnedBytes in(size);
+    copy(device.stream(), device, in);
   }
   expect_none();
 }
@@ -676,18 +665,18 @@ TEST_F(EnoughWaits, AResourceUsesItsMemoryForSomethingElse) {
   auto pool = ready_buffer(a);
   Event last;
   for (int i = 0; i < 6; ++i) {
-    DeviceBuffer<unsigned char> device(size, OneBlock{pool.data(), &last}, i % 2 == 0 ? a : b);
+    DeviceBytes device(size, OneBlock{pool.data(), &last}, i % 2 == 0 ? a : b);
     fill_bytes(device.stream(), device.data(), 1, size);
     if (i % 3 == 0) device.record_stream(i % 2 == 0 ? b : a);
   }
   a.wait_event(last);
-  fill_bytes(a, pool.data(), 2, size);  // by the owner of the memory
+  fill(a, pool, 2);  // by the owner of the memory
   expect_none();
 }
 
 TEST_F(EnoughWaits, PageableMemoryOfASmallCopyIsReused) {
   Stream a, b;
-  std::vector<unsigned char> in(size);
+  Bytes in(size);
   auto device = ready_buffer(a);
   const CopyResult done = copy(a, device, in);
   if (done != CopyResult::inlined) {
@@ -704,13 +693,13 @@ TEST_F(EnoughWaits, WrappersOfOneHandleAreOneStream) {
   auto device = ready_buffer(owner);
   fill_bytes(Stream::from_native(owner.native(), Device::current(), Ownership::borrow),
              device.data(), 1, size);
-  fill_bytes(owner, device.data(), 2, size);
+  fill(owner, device, 2);
   const native::stream foreign = other.release();
   auto again = ready_buffer(owner);
   fill_bytes(Stream::from_native(foreign, Device::current(), Ownership::borrow), again.data(), 1,
              size);
   Stream last = Stream::from_native(foreign, Device::current(), Ownership::take);
-  fill_bytes(last, again.data(), 2, size);
+  fill(last, again, 2);
   again.record_stream(last);
   expect_none();
 }
@@ -720,15 +709,15 @@ TEST_F(EnoughWaits, AStreamThatIsReleasedAndWrappedAgain) {
   for (const Ownership then : {Ownership::borrow, Ownership::take}) {
     auto device = ready_buffer(owner);
     Stream made;
-    fill_bytes(made, device.data(), 1, size);
+    fill(made, device, 1);
     const native::stream handle = made.release();
     {
       const Stream wrapped = Stream::from_native(handle, Device::current(), then);
-      fill_bytes(wrapped, device.data(), 2, size);
+      fill(wrapped, device, 2);
       wrapped.synchronize();
     }
     if (then == Ownership::borrow)
-      static_cast<void>(Stream::from_native(handle, Device::current(), Ownership::take));
+      drop(Stream::from_native(handle, Device::current(), Ownership::take));
   }
   expect_none();
 }
@@ -739,11 +728,11 @@ TEST_F(EnoughWaits, AStreamEndsButTheOrderStays) {
   auto device = ready_buffer(b);
   {
     Stream a;
-    fill_bytes(a, device.data(), 1, size);
+    fill(a, device, 1);
     event.record(a);
   }
   b.wait_event(event);
-  fill_bytes(b, device.data(), 2, size);
+  fill(b, device, 2);
   expect_none();
 }
 
@@ -757,14 +746,14 @@ TEST_F(MissingWait, IsReportedToTheUser) {
   fill(b, buffer, 2);
   buffer.record_stream(b);
   const std::string printed = testing::internal::GetCapturedStderr();
-  EXPECT_NE(printed.find(missing_wait), std::string::npos) << printed;
+  EXPECT_SAYS(printed, missing_wait);
 }
 
 TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
   if (!streams_are_threads()) GTEST_SKIP() << "pinned memory is never ordinary memory later";
   Stream a, b;
   auto from = ready_buffer(a), to = ready_buffer(b);
-  std::vector<PinnedBuffer<unsigned char>> pinned;
+  std::vector<PinnedBytes> pinned;
   while (pinned.size() < 50) pinned.emplace_back(size);
   std::vector<const void*> freed;
   for (const auto& each : pinned) freed.push_back(each.data());
@@ -774,8 +763,7 @@ TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
   unsigned char* ordinary = nullptr;
   while (all.size() < 100 && ordinary == nullptr) {
     all.emplace_back(static_cast<unsigned char*>(std::aligned_alloc(256, size)), &std::free);
-    if (std::find(freed.begin(), freed.end(), all.back().get()) != freed.end())
-      ordinary = all.back().get();
+    if (std::ranges::find(freed, all.back().get()) != freed.end()) ordinary = all.back().get();
   }
   if (ordinary == nullptr) GTEST_SKIP() << "no address was given out again";
   copy_bytes(a, to.data(), ordinary, size);
@@ -790,11 +778,11 @@ TEST_F(EnoughWaits, AThreadsDefaultStreamAndAnEvent) {
   auto device = ready_buffer(b);
   on_thread([&] {
     const StreamRef mine = StreamRef::per_thread_default(Device::current());
-    fill_bytes(mine, device.data(), 1, size);
+    fill(mine, device, 1);
     event.record(mine);
   });
   b.wait_event(event);
-  fill_bytes(b, device.data(), 2, size);
+  fill(b, device, 2);
   expect_none();
 }
 
@@ -836,7 +824,7 @@ TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
               // chunk's memory.
               std::atomic<bool> is_filled{false};
               other.launch_host_func([&] { is_filled = true; });
-              EXPECT_TRUE(eventually([&] { return is_filled.load(); }));
+              EXPECT_EVENTUALLY(is_filled.load());
             });
     ASSERT_FALSE(reports_.empty());
     reports_.resize(1);  // a second one says that the memory is freed too early
@@ -859,7 +847,7 @@ TEST_F(EnoughWaits, ALongRunOfOverlap) {
           [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to,
              const OverlapChunk& here) {
             if (here.index >= 2 * period && here.index < 5 * period)
-              std::this_thread::sleep_for(std::chrono::milliseconds{5});
+              std::this_thread::sleep_for(5ms);
             copy(stream, to, from);
           });
   EXPECT_TRUE(in == out);
@@ -889,7 +877,7 @@ TEST_F(EnoughWaits, ManyStreamsThatEndLeaveNothingBehind) {
     a.wait_stream(each);
     if (i % 100 == 0) a.synchronize();
   }
-  fill_bytes(a, device.data(), 2, size);
+  fill(a, device, 2);
   expect_none();
 }
 

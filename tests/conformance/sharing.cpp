@@ -7,7 +7,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Sharing = Conformance;
 using SharingTwo = TwoDevices;
@@ -48,8 +47,7 @@ TEST_F(Sharing, ADestructorWaitsForTheWork) {
   Stream stream;
   std::vector<int> out(1000);
   auto memory = std::make_unique<SharedBuffer<int>>(1000U);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   fill(stream, *memory, 7);
   copy(stream, out, *memory);
   EXPECT_TRUE(held_by(gate, [&] { memory.reset(); }));
@@ -65,7 +63,7 @@ TEST_F(Sharing, ABufferMayBeDroppedInAHostFunction) {
   stream.synchronize();
   const Stream next;  // a call that destroys what was postponed
   next.synchronize();
-  EXPECT_TRUE(eventually([&] { return runs(next) && live_objects().device_blocks == 0; }));
+  EXPECT_EVENTUALLY(runs(next) && live_objects().device_blocks == 0);
 }
 
 TEST_F(Sharing, OnlyAnInterprocessEventIsShared) {
@@ -96,8 +94,7 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
   EXPECT_EQ(event.ipc_handle(), handle);
   EXPECT_TRUE(event.query());
   Log log;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   log.write(stream, "first");
   event.record(stream);
   waiter.wait_event(event);
@@ -106,9 +103,9 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
   EXPECT_FALSE(waiter.query());
   EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
   waiter.synchronize();
-  EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
+  EXPECT_LOG(log, "first", "second");
   for (int i = 0; i < 2000; ++i) event.record(i % 2 == 0 ? stream : waiter);
-  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_COMPLETES(event);
 }
 
 // The other record may be that of a process that has ended.
@@ -117,13 +114,12 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
     GTEST_SKIP() << "the runtime may make a record wait for the event's earlier ones";
   Stream stream, other;
   Event event{EventOptions{.interprocess = true}};
-  static_cast<void>(event.ipc_handle());
-  Gate gate;
-  gate.close_on(other);
+  drop(event.ipc_handle());
+  Gate gate{other};
   event.record(other);
   EXPECT_FALSE(event.query());
   for (int i = 0; i < 2000; ++i) event.record(stream);
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
   EXPECT_TRUE(event.query());
   EXPECT_FALSE(gate.is_open());
 }
@@ -132,14 +128,13 @@ TEST_F(Sharing, ASharedEventIsRecordedAgainAfterAWaitThatGaveUp) {
   const Stream stream;
   Event event{EventOptions{.interprocess = true}};
   const IpcEventHandle handle = event.ipc_handle();
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   event.record(stream);
-  EXPECT_FALSE(event.synchronize_for(std::chrono::milliseconds{1}));
+  EXPECT_FALSE(event.synchronize_for(1ms));
   event.record(stream);
   EXPECT_EQ(event.ipc_handle(), handle);
   gate.open();
-  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_COMPLETES(event);
 }
 
 TEST_F(Sharing, ASharedEventIsNotReused) {
@@ -147,7 +142,7 @@ TEST_F(Sharing, ASharedEventIsNotReused) {
   const LiveObjects before = live_objects();
   {
     Event event{EventOptions{.interprocess = true}};
-    static_cast<void>(event.ipc_handle());
+    drop(event.ipc_handle());
     const Event moved{std::move(event)};
     EXPECT_EQ(live_objects().events, before.events + 1);
   }
@@ -157,7 +152,7 @@ TEST_F(Sharing, ASharedEventIsNotReused) {
 TEST_F(SharingTwo, ASharedEventStaysOnItsDevice) {
   Stream here{first}, there{second};
   Event event{EventOptions{.interprocess = true}};
-  static_cast<void>(event.ipc_handle());
+  drop(event.ipc_handle());
   EXPECT_EQ(event.device(), first);
   EXPECT_ERROR(invalid_argument, event.record(there));
   event.record(here);
@@ -178,15 +173,13 @@ TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
     log.write(here, "first");
     event.record(here);
     there.wait_event(event);  // before other processes know the event
-    static_cast<void>(event.ipc_handle());
+    drop(event.ipc_handle());
     there.wait_event(event);
     next.close_on(here);
     event.record(here);  // a wait is for the record that was the last one at the call
     log.write(there, "second");
-    EXPECT_FALSE(there.query());
-    gate.open();
-    there.synchronize();
-    EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
+    EXPECT_BEHIND(gate, there);
+    EXPECT_LOG(log, "first", "second");
     next.open();
     here.synchronize();
     EXPECT_EQ(Device::current(), first);
@@ -199,7 +192,7 @@ TEST_F(SharingTwo, TheDefaultStreamsOfAnotherDeviceWaitForASharedEvent) {
   const Event event{here, EventOptions{.interprocess = true}};
   for (const StreamRef waiter : {second.default_stream(), StreamRef::per_thread_default(second)}) {
     waiter.wait_event(event);
-    EXPECT_TRUE(waiter.synchronize_for(patience));
+    EXPECT_COMPLETES(waiter);
   }
   EXPECT_EQ(Device::current(), first);
 }
@@ -225,7 +218,7 @@ TEST_F(SharingTwo, WaitsGoOnWhileASharedEventMovesAndIsShared) {
         else if (i < 10)
           event.record(i % 2 == 0 ? there : here);
         else
-          static_cast<void>(event.ipc_handle());
+          drop(event.ipc_handle());
       }
     });
   }

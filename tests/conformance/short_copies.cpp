@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of a few bytes of pageable memory on idle streams. The calling thread may do such a copy
 // itself.
-#include <algorithm>
 #include <array>
-#include <optional>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using ShortCopies = Conformance;
-using Bytes = std::vector<unsigned char>;
 
-constexpr std::size_t kib = 1024;
 constexpr std::size_t most = 257 * kib;
 
 TEST_F(ShortCopies, SizesUpTo257KiBKeepEveryByte) {
   Stream stream;
-  DeviceBuffer<unsigned char> there{most, stream};
+  DeviceBytes there{most, stream};
   unsigned seed = 0;
   for (const std::size_t size :
        {std::size_t{1}, std::size_t{100}, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib,
@@ -27,7 +22,7 @@ TEST_F(ShortCopies, SizesUpTo257KiBKeepEveryByte) {
     Bytes source = expected, back(size);
     stream.synchronize();
     if (copy_bytes(stream, there.data(), source.data(), size) == CopyResult::inlined)
-      std::fill(source.begin(), source.end(), 0);
+      std::ranges::fill(source, 0);
     stream.synchronize();
     if (copy_bytes(stream, back.data(), there.data(), size) != CopyResult::inlined)
       stream.synchronize();
@@ -39,7 +34,7 @@ TEST_F(ShortCopies, OnAnIdleStreamTheyAreInlined) {
   if (streams_are_threads() || device().can_use_host_page_tables())
     GTEST_SKIP() << "the stream reads pageable memory itself";
   const Stream stream;
-  DeviceBuffer<unsigned char> there{256 * kib, stream};
+  DeviceBytes there{256 * kib, stream};
   for (const std::size_t size : {std::size_t{1}, 32 * kib, 33 * kib, 100 * kib, 256 * kib}) {
     const Bytes source = pattern(size, 1);
     stream.synchronize();
@@ -71,7 +66,7 @@ TEST_F(ShortCopies, RowsOfFiveShapesKeepEveryByte) {
   for (const Shape s : {Shape{1, 1, 3, 2}, Shape{100, 50, 128, 100}, Shape{1000, 200, 1000, 1024},
                         Shape{4096, 64, 4096, 4096}, Shape{1, 200 * kib, 2, 1}}) {
     Stream stream;
-    DeviceBuffer<unsigned char> there{s.device_pitch * s.height, stream};
+    DeviceBytes there{s.device_pitch * s.height, stream};
     const Bytes source = pattern(s.host_pitch * s.height, 3);
     Bytes back(source.size(), 0xEE), expected = back;
     for (std::size_t row = 0; row < s.height; ++row)
@@ -86,10 +81,10 @@ TEST_F(ShortCopies, RowsOfFiveShapesKeepEveryByte) {
 }
 
 TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
-  constexpr std::size_t much = std::size_t{64} << 20;
+  constexpr std::size_t much = 64 * mib;
   Stream stream, other;
-  DeviceBuffer<unsigned char> there{much, stream};
-  PinnedBuffer<unsigned char> block{much};
+  DeviceBytes there{much, stream};
+  PinnedBytes block{much};
   Bytes few(64 * kib);
   fill_bytes(stream, there.data(), 7, much);
   stream.synchronize();
@@ -114,7 +109,7 @@ TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
   constexpr int threads = 4, rounds = 200;
   constexpr std::size_t size = 60 * kib;
   Stream stream;
-  DeviceBuffer<unsigned char> there{threads * size, stream};
+  DeviceBytes there{threads * size, stream};
   stream.synchronize();
   on_threads(threads, [&](int thread) {
     unsigned char* const own = there.data() + static_cast<std::size_t>(thread) * size;
@@ -133,7 +128,7 @@ TEST_F(ShortCopies, StreamsThatComeAndGoKeepEveryByte) {
   constexpr std::size_t size = 90 * kib;
   struct Line {
     Stream stream;
-    DeviceBuffer<unsigned char> there{size, stream};
+    DeviceBytes there{size, stream};
     Bytes source, back = Bytes(size);
   };
   std::array<std::unique_ptr<Line>, 20> lines;
@@ -162,7 +157,7 @@ TEST_F(ShortCopies, WithoutPinnedMemoryTheyArrive) {
   const std::size_t limit = PinnedPool::limit();
   PinnedPool::set_limit(0);
   Stream stream;
-  DeviceBuffer<unsigned char> there{most, stream};
+  DeviceBytes there{most, stream};
   const Bytes source = pattern(100 * kib, 9);
   Bytes back(source.size());
   stream.synchronize();
@@ -177,10 +172,10 @@ TEST_F(ShortCopies, WithoutPinnedMemoryTheyArrive) {
 TEST_F(ShortCopies, PinnedMemoryIsReportedAsDirect) {
   Stream stream;
   for (const std::size_t size : {std::size_t{1000}, 4 * kib, 32 * kib, 100 * kib}) {
-    DeviceBuffer<unsigned char> there{size, stream};
+    DeviceBytes there{size, stream};
     Bytes registered = pattern(size, 3);
     const HostRegistration pinned{registered};
-    PinnedBuffer<unsigned char> buffer{size};
+    PinnedBytes buffer{size};
     stream.synchronize();
     EXPECT_EQ(copy(stream, there, std::as_const(registered)), CopyResult::direct);
     stream.synchronize();
@@ -194,7 +189,7 @@ TEST_F(ShortCopies, TrimFreesTheirPinnedMemory) {
   PinnedPool::trim();
   const PinnedStatistics before = PinnedPool::statistics();
   Stream stream;
-  DeviceBuffer<unsigned char> there{most, stream};
+  DeviceBytes there{most, stream};
   Bytes host = pattern(100 * kib, 1);
   stream.synchronize();
   copy_bytes(stream, there.data(), host.data(), host.size());

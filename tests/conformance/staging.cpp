@@ -14,13 +14,9 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Staging = Conformance;
 using StagingTwo = TwoDevices;
-using Bytes = std::vector<unsigned char>;
-
-constexpr std::size_t mib = std::size_t{1} << 20;
 
 /// Random bytes, which are the same in every run. The tests copy parts of them.
 const Bytes& noise() {
@@ -71,7 +67,7 @@ class RoundTrip {
   }
 
  private:
-  DeviceBuffer<unsigned char> there_;
+  DeviceBytes there_;
   Bytes back_ = Bytes(largest);
   const unsigned char* source_ = nullptr;
   std::size_t width_ = 0, height_ = 0, from_pitch_ = 0, to_pitch_ = 0;
@@ -109,7 +105,7 @@ struct Line {
   }
   std::size_t size;
   Stream stream;
-  DeviceBuffer<unsigned char> there;
+  DeviceBytes there;
   Bytes back;
 };
 
@@ -125,8 +121,7 @@ std::vector<std::unique_ptr<Line>> lines(std::size_t count, std::size_t bytes) {
 TEST_F(Staging, MoreBlockedStreamsThanChannels) {
   const auto all = lines(40, 700 * 1024);
   Stream held;
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   const Event opened = held.record_event();
   for (const auto& line : all) line->stream.wait_event(opened);
   for (const auto& line : all) line->enqueue();
@@ -154,17 +149,15 @@ TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
   const Bytes source(much, 6);
   Bytes back(much);
   Stream stream;
-  DeviceBuffer<unsigned char> there{much, stream};
+  DeviceBytes there{much, stream};
   copy(stream, there, source);  // makes the staging ring
   stream.synchronize();
   const auto behind_a_gate = [&](auto copy_one) {
-    Gate gate;
-    gate.close_on(stream);
+    Gate gate{stream};
     // uses small ring slots; the large copy behind it must use large ones
     copy_bytes(stream, there.data(), source.data(), 700 * 1024);
     copy_one();
-    gate.open();
-    stream.synchronize();
+    gate.open_and_wait(stream);
   };
   behind_a_gate([&] { copy(stream, there, source); });
   behind_a_gate([&] { copy(stream, back, there); });
@@ -211,7 +204,7 @@ constexpr std::size_t size = 3 * mib + 5;
 void expect_carried_up(std::span<const unsigned char> source) {
   const Bytes expected(source.begin(), source.end());
   Stream stream;
-  DeviceBuffer<unsigned char> there{source.size(), stream};
+  DeviceBytes there{source.size(), stream};
   Bytes back(source.size());
   EXPECT_NE(copy(stream, there, source, {Pageable::stage}), CopyResult::blocked);
   copy(stream, back, there, {Pageable::stage});
@@ -222,7 +215,7 @@ void expect_carried_up(std::span<const unsigned char> source) {
 void expect_carried_down(std::span<unsigned char> destination) {
   std::memset(destination.data(), 0, destination.size());
   Stream stream;
-  DeviceBuffer<unsigned char> there{destination.size(), stream};
+  DeviceBytes there{destination.size(), stream};
   copy_bytes(stream, there.data(), noise().data(), destination.size(), {Pageable::stage});
   EXPECT_NE(copy(stream, destination, there, {Pageable::stage}), CopyResult::blocked);
   stream.synchronize();
@@ -321,7 +314,7 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
   const PartlyRegistered::Pages layouts[] = {
       {{0, 1}, {511, 1}}, {{0, 256}, {256, 256}}, {{0, 4}, {100, 4}, {508, 4}}};
   Stream stream;
-  DeviceBuffer<unsigned char> there{PartlyRegistered::size, stream};
+  DeviceBytes there{PartlyRegistered::size, stream};
   for (const auto& layout : layouts)
     for (const std::size_t bytes : {PartlyRegistered::size, 257 * page}) {
       PartlyRegistered memory{layout};
@@ -331,11 +324,11 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
       stream.synchronize();
       EXPECT_NE(copy_bytes(stream, there.data(), host.data(), bytes), CopyResult::nothing);
       stream.synchronize();
-      std::fill(host.begin(), host.end(), 0);
+      std::ranges::fill(host, 0);
       EXPECT_NE(copy_2d(stream, host.data(), page, there.data(), page, page, bytes / page),
                 CopyResult::nothing);
       stream.synchronize();
-      EXPECT_TRUE(std::equal(host.begin(), host.end(), expected.begin()));
+      EXPECT_TRUE(std::ranges::equal(host, expected));
       const std::array both{
           CopyOperation{there.data(), host.data(), bytes / 2},
           CopyOperation{there.data() + bytes / 2, host.data() + bytes / 2, bytes - bytes / 2}};
@@ -356,7 +349,7 @@ TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
        {PartlyRegistered::Pages{{0, 8}}, PartlyRegistered::Pages{{504, 8}}}) {
     const PartlyRegistered memory{layout};
     Stream stream;
-    DeviceBuffer<unsigned char> there{PartlyRegistered::size, stream};
+    DeviceBytes there{PartlyRegistered::size, stream};
     EXPECT_EQ(copy_bytes(stream, there.data(), memory.begin(), PartlyRegistered::size),
               CopyResult::staged);
     EXPECT_EQ(copy_bytes(stream, memory.begin(), there.data(), PartlyRegistered::size),
@@ -373,23 +366,21 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   constexpr std::size_t bytes = 4 * mib;  // a ring holds all of it, so the workers can finish
   Stream held;
   std::vector<Stream> streams(9);
-  std::vector<DeviceBuffer<unsigned char>> there;
+  std::vector<DeviceBytes> there;
   for (const Stream& stream : streams) there.emplace_back(bytes, stream);
   const Bytes source{noise().begin(), noise().begin() + bytes};
   for (const Stream& stream : streams) stream.synchronize();
   // Find the streams that share a channel with `held`.
   std::vector<std::size_t> beside, free;
   {
-    Gate gate;
-    gate.close_on(held);
+    Gate gate{held};
     for (std::size_t i = 0; i < streams.size(); ++i) {
       fill_bytes(streams[i], there[i].data(), 0, 1);
-      (streams[i].synchronize_for(std::chrono::milliseconds{100}) ? free : beside).push_back(i);
+      (streams[i].synchronize_for(100ms) ? free : beside).push_back(i);
     }
   }
   for (const Stream& stream : streams) stream.synchronize();
-  Gate gate;
-  gate.close_on(held);
+  Gate gate{held};
   // The streams beside `held` are blocked too, so they do not read what the workers write to their
   // rings.
   for (const std::size_t i : beside) copy(streams[i], there[i], source);
@@ -408,7 +399,7 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
 
 TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
   const DeviceGuard there{second};
-  PinnedBuffer<unsigned char> block{size};
+  PinnedBytes block{size};
   std::memcpy(block.data(), noise().data() + 3, size);
   const DeviceGuard here{first};
   expect_carried_up(block);
@@ -421,7 +412,7 @@ TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
 template <class Spoil>
 void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool idle, Spoil spoil) {
   Stream stream;
-  DeviceBuffer<unsigned char> there{std::max<std::size_t>(memory.size(), 1000), stream};
+  DeviceBytes there{std::max<std::size_t>(memory.size(), 1000), stream};
   stream.synchronize();
   bool went_on = false;
   {
@@ -497,7 +488,7 @@ TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
     ASSERT_TRUE(pages);
     std::memset(pages.data(), 1, count * page);
     Stream stream;
-    DeviceBuffer<unsigned char> there{count * page, stream};
+    DeviceBytes there{count * page, stream};
     fill(stream, there, 3);
     std::vector<CopyOperation> list;
     for (std::size_t i = 0; i < count; ++i) {
@@ -526,7 +517,7 @@ TEST_F(StagingInLittleMemory, TakesASmallerRing) {
   if (device().memory_info().total > 64 * mib)
     GTEST_SKIP() << "there is more than 64 MiB of memory";
   runnel::Staging::trim();
-  std::vector<PinnedBuffer<unsigned char>> held;
+  std::vector<PinnedBytes> held;
   try {
     for (;;) held.emplace_back(mib);
   } catch (const std::bad_alloc&) {
@@ -536,7 +527,7 @@ TEST_F(StagingInLittleMemory, TakesASmallerRing) {
   held.resize(held.size() - 6);
   PinnedPool::trim();
   const Stream stream;
-  DeviceBuffer<unsigned char> there{20 * mib, stream};
+  DeviceBytes there{20 * mib, stream};
   Bytes in(there.size()), out(there.size());
   for (std::size_t at = 0; at < in.size(); ++at) in[at] = noise()[at * 7 % noise().size()];
   copy(stream, there, in);

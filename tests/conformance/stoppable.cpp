@@ -7,7 +7,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using StoppableWaits = Conformance;
 
@@ -20,7 +19,7 @@ void expect_stopped(Gate& gate, Wait wait) {
     begun = true;
     result = wait(source.get_token());
   }};
-  EXPECT_TRUE(eventually([&] { return begun.load(); }));
+  EXPECT_EVENTUALLY(begun.load());
   source.request_stop();
   thread.join();  // the gate is closed
   EXPECT_FALSE(result);
@@ -31,8 +30,7 @@ void expect_stopped(Gate& gate, Wait wait) {
 
 TEST_F(StoppableWaits, AStopEndsTheWaitForAStream) {
   const Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   expect_stopped(gate, [&](const std::stop_token& stop) { return synchronize(stream, stop); });
   EXPECT_TRUE(synchronize(stream, std::stop_source{}.get_token()));
   EXPECT_TRUE(stream.query());
@@ -43,8 +41,7 @@ TEST_F(StoppableWaits, AStopEndsTheWaitForAnEvent) {
   Event event;
   TimedEvent timed;
   EXPECT_TRUE(synchronize(event, std::stop_token{})) << "it was never recorded";
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   stream.record_event(event);
   stream.record_event(timed);
   expect_stopped(gate, [&](const std::stop_token& stop) {
@@ -66,8 +63,7 @@ TEST_F(StoppableWaits, CompleteWorkIsNotStopped) {
 
 TEST_F(StoppableWaits, WithoutARequestTheWaitLasts) {
   const Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   std::stop_source source;
   EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(synchronize(stream, source.get_token())); }));
 }
@@ -75,7 +71,7 @@ TEST_F(StoppableWaits, WithoutARequestTheWaitLasts) {
 TEST_F(StoppableWaits, ExceptionsAndRefusalsAreThrown) {
   Stream stream;
   stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
-  EXPECT_THROW(static_cast<void>(synchronize(stream, std::stop_token{})), std::runtime_error);
+  EXPECT_THROW(drop(synchronize(stream, std::stop_token{})), std::runtime_error);
   EXPECT_TRUE(synchronize(stream, std::stop_token{}));
   std::atomic<bool> refused{false};
   stream.launch_host_func([&] {

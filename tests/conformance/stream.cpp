@@ -10,7 +10,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Streams = Conformance;
 
@@ -35,7 +34,7 @@ TEST_F(Streams, DestroyingWithPendingWorkReturnsAndTheWorkCompletes) {
   }
   EXPECT_EQ(log.size(), 0U);
   gate.open();
-  EXPECT_TRUE(eventually([&] { return log.has("done"); }));
+  EXPECT_EVENTUALLY(log.has("done"));
 }
 
 TEST_F(Streams, BlockingReadsBack) {

@@ -6,7 +6,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Stress = Conformance;
 
@@ -66,7 +65,7 @@ TEST_F(Stress, CreateMoveAndDestroyFrom16Threads) {
   });
   shared.synchronize();
   device().synchronize();
-  EXPECT_TRUE(eventually([&] { return *ran == 16 * rounds; })) << *ran;
+  EXPECT_EVENTUALLY(*ran == 16 * rounds) << *ran;
 }
 
 }  // namespace

@@ -89,7 +89,6 @@ class GiveBack : public testing::Environment {
 }  // namespace
 
 namespace conformance {
-using namespace runnel;
 
 bool pages_can_be_asked_about() {
   if (Device::current().can_use_host_page_tables()) return false;
@@ -119,8 +118,8 @@ std::size_t heap_in_use() noexcept {
 #endif
 }
 
-std::vector<unsigned char> pattern(std::size_t size, unsigned seed) {
-  std::vector<unsigned char> bytes(size);
+Bytes pattern(std::size_t size, unsigned seed) {
+  Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i)
     bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
   return bytes;
@@ -145,7 +144,7 @@ bool host_functions_overlap() {
     std::promise<bool> met;
     auto answer = met.get_future();
     waits.launch_host_func([future = arrived->get_future(), promise = std::move(met)]() mutable {
-      promise.set_value(future.wait_for(std::chrono::seconds{10}) == std::future_status::ready);
+      promise.set_value(future.wait_for(10s) == std::future_status::ready);
     });
     comes.launch_host_func([arrived] { arrived->set_value(); });
     return answer.get();

@@ -15,6 +15,7 @@
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <runnel/runnel.hpp>
 #include <string>
@@ -27,16 +28,27 @@
 #include "../support/gate.hpp"
 
 namespace conformance {
+using namespace runnel;
+using namespace std::chrono_literals;
+
+inline constexpr std::size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
+using Bytes = std::vector<unsigned char>;
+using DeviceBytes = DeviceBuffer<unsigned char>;
+using PinnedBytes = PinnedBuffer<unsigned char>;
+
+/// For values that a call returns and that say nothing here.
+template <class... T>
+void drop(T&&...) {}
 
 /// The longest time that a test waits for anything. A test that waits longer fails.
-inline constexpr std::chrono::seconds patience{30};
+inline constexpr std::chrono::seconds patience = 30s;
 
 /// Allocates and overwrites so much device memory that it would reuse a block that was freed too
 /// early.
-inline void churn(runnel::StreamRef stream, std::size_t bytes) {
+inline void churn(StreamRef stream, std::size_t bytes) {
   for (int i = 0; i < 8; ++i) {
-    runnel::DeviceBuffer<unsigned char> other{bytes, stream};
-    runnel::fill_bytes(stream, other.data(), 0xEE, bytes);
+    DeviceBytes other{bytes, stream};
+    fill_bytes(stream, other.data(), 0xEE, bytes);
   }
 }
 
@@ -45,6 +57,10 @@ inline void churn(runnel::StreamRef stream, std::size_t bytes) {
 class Gate : public test_support::Gate {
  public:
   Gate() : test_support::Gate{patience} {}
+  /// As close_on() of a gate that was open.
+  explicit Gate(StreamRef stream, HostFunctionOptions options = {}) : Gate{} {
+    close_on(stream, options);
+  }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   ~Gate() {
@@ -54,16 +70,31 @@ class Gate : public test_support::Gate {
   }
 
   /// Blocks what is enqueued on the stream after this call until open().
-  void close_on(runnel::StreamRef stream, runnel::HostFunctionOptions options = {}) {
+  void close_on(StreamRef stream, HostFunctionOptions options = {}) {
     stream.launch_host_func(blocking_function(), options);
   }
+  /// Opens, and waits for a stream, an event or a device.
+  template <class Work>
+  void open_and_wait(const Work& work) {
+    open();
+    work.synchronize();
+  }
 };
+
+/// Expects the stream to wait at the gate, opens that and waits for the stream.
+#define EXPECT_BEHIND(gate, ...)         \
+  do {                                   \
+    EXPECT_FALSE((__VA_ARGS__).query()); \
+    (gate).open_and_wait(__VA_ARGS__);   \
+  } while (false)
+/// Expects the stream to complete its work in time.
+#define EXPECT_COMPLETES(...) EXPECT_TRUE((__VA_ARGS__).synchronize_for(patience))
 
 /// Entries in the order in which streams wrote them. The entries live as long as a stream can still
 /// write one.
 class Log {
  public:
-  void write(runnel::StreamRef stream, std::string entry) const {
+  void write(StreamRef stream, std::string entry) const {
     stream.launch_host_func([state = state_, text = std::move(entry)]() mutable {
       const std::lock_guard lock{state->mutex};
       state->entries.push_back(std::move(text));
@@ -90,7 +121,7 @@ class Log {
 using Entries = std::vector<std::string>;
 
 /// Whether the text says what could not be done, and why.
-inline void expect_sentence(const runnel::Error& error) {
+inline void expect_sentence(const Error& error) {
   const std::string text = error.what(), operation = error.operation(),
                     begin = "runnel: could not " + operation + ": ";
   EXPECT_EQ(text.find(begin), 0U) << text;
@@ -98,34 +129,44 @@ inline void expect_sentence(const runnel::Error& error) {
   EXPECT_NE(operation.find("the "), 0U) << "this is a reason: " << text;
 }
 
-/// The code of the runnel::Error that `f` throws; `nothing_thrown` if it throws nothing. Checks
+/// The code of the Error that `f` throws; `nothing_thrown` if it throws nothing. Checks
 /// what the error says.
 template <class F>
 [[nodiscard]] std::error_code code_of(F&& f) {
   try {
     static_cast<void>(std::forward<F>(f)());
     return {};
-  } catch (const runnel::Error& error) {
+  } catch (const Error& error) {
     expect_sentence(error);
     return error.code();
   }
 }
 inline const std::error_code nothing_thrown{};
-/// The text of the runnel::Error that `f` throws; "" if it throws nothing.
+/// The text of the Error that `f` throws; "" if it throws nothing.
 template <class F>
 [[nodiscard]] std::string text_of(F&& f) {
   try {
     static_cast<void>(std::forward<F>(f)());
     return "";
-  } catch (const runnel::Error& error) {
+  } catch (const Error& error) {
     return error.what();
   }
 }
 
-/// Expects the expression to throw a runnel::Error with this code, and the error to say what it
+/// Expects the expression to throw a Error with this code, and the error to say what it
 /// should: EXPECT_ERROR(invalid_argument, copy(stream, to, from)).
 #define EXPECT_ERROR(code, ...) \
-  EXPECT_EQ(code_of([&] { static_cast<void>(__VA_ARGS__); }), runnel::errc::code)
+  EXPECT_EQ(code_of([&] { static_cast<void>(__VA_ARGS__); }), errc::code)
+/// Expects the statement to throw no runnel::Error.
+#define EXPECT_NO_ERROR(...) EXPECT_EQ(code_of([&] { __VA_ARGS__; }), nothing_thrown)
+
+/// Expects the text to have that part.
+#define EXPECT_SAYS(text, part) EXPECT_PRED2(says, text, part)
+[[nodiscard]] inline bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+/// Expects the log to have these entries, in this order.
+#define EXPECT_LOG(log, ...) EXPECT_EQ((log).entries(), (Entries{__VA_ARGS__}))
 
 /// How many elements are not `value`.
 template <class Range, class T>
@@ -133,11 +174,25 @@ template <class Range, class T>
   return std::ssize(range) - std::count(std::begin(range), std::end(range), value);
 }
 
+/// Writes `first` and the numbers after it.
+template <class Range, class T>
+void count_from(Range&& range, T first) {
+  std::iota(range.begin(), range.end(), first);
+}
+
+/// A Stream that borrows the handle.
+[[nodiscard]] inline Stream borrow(StreamRef stream) {
+  return Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
+}
+
 /// Waits until `holds()` is true. Returns false if that takes longer than `patience`.
 template <class Predicate>
 [[nodiscard]] bool eventually(Predicate&& holds) {
   return test_support::eventually(patience, std::forward<Predicate>(holds));
 }
+
+/// Expects the expression to be true at once or a little later.
+#define EXPECT_EVENTUALLY(...) EXPECT_TRUE(eventually([&] { return __VA_ARGS__; }))
 
 /// Runs `f(0)` to `f(n - 1)` at the same time, each on a thread of its own.
 template <class F>
@@ -184,10 +239,10 @@ template <class F>
 }
 
 /// Bytes that depend on their index and on the seed.
-[[nodiscard]] std::vector<unsigned char> pattern(std::size_t size, unsigned seed = 1);
+[[nodiscard]] Bytes pattern(std::size_t size, unsigned seed = 1);
 
 /// Enqueues a host function that runs for `time`.
-void occupy(runnel::StreamRef stream, std::chrono::milliseconds time);
+void occupy(StreamRef stream, std::chrono::milliseconds time);
 
 /// Makes call `number` of operator new throw, counted from 1 and over all threads. Requires: there
 /// is no other AllocationFault.
@@ -245,16 +300,16 @@ class Conformance : public testing::Test {
 
   /// Enqueues a fill and waits for it; false if that takes longer than `patience`. A fill runs even
   /// if a host function is blocked.
-  [[nodiscard]] bool runs(runnel::StreamRef stream);
-  [[nodiscard]] static runnel::Device device() { return runnel::Device::current(); }
+  [[nodiscard]] bool runs(StreamRef stream);
+  [[nodiscard]] static Device device() { return Device::current(); }
 
  private:
   struct Found {
-    runnel::Device device;
-    runnel::StreamRef stream;
+    Device device;
+    StreamRef stream;
     std::string objects;
   };
-  std::optional<runnel::PinnedBuffer<unsigned char>> scratch_;
+  std::optional<PinnedBytes> scratch_;
   std::atomic<std::size_t> next_{0};
   std::optional<Found> found_;
 };
@@ -263,8 +318,8 @@ class Conformance : public testing::Test {
 class TwoDevices : public Conformance {
  protected:
   void SetUp() override;
-  static constexpr runnel::Device first{0};
-  static constexpr runnel::Device second{1};
+  static constexpr Device first{0};
+  static constexpr Device second{1};
 };
 
 }  // namespace conformance

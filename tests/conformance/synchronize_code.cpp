@@ -5,7 +5,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using SynchronizeCode = Conformance;
 
@@ -19,8 +18,7 @@ static_assert(noexcept(runnel::synchronize(std::declval<std::error_code&>())));
 /// Checks that `wait(code)` waits for the stream, and clears the code.
 template <class Wait>
 void expect_waits(StreamRef stream, Wait&& wait) {
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   Event event{stream};
   std::error_code code = stale;
   EXPECT_TRUE(held_by(gate, [&] { wait(event, code); }));

@@ -4,7 +4,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using ThreadEnd = Conformance;
 

@@ -9,9 +9,7 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
-using Bytes = std::vector<unsigned char>;
 constexpr int threads = 4;
 
 /// Threads that begin each round together.
@@ -41,22 +39,22 @@ class Visitor {
     if (round % 8 == 0)
       stream_.synchronize();
     else if (round % 8 == 4)
-      EXPECT_TRUE(stream_.synchronize_for(patience));
+      EXPECT_COMPLETES(stream_);
     else
-      static_cast<void>(stream_.query());
+      drop(stream_.query());
   }
   void expect_all(int rounds) const {
     stream_.future().get();
     EXPECT_EQ(ran_, rounds);
     EXPECT_EQ(back_, first_);
-    EXPECT_TRUE(eventually([&] { return told_ == rounds; })) << told_;
+    EXPECT_EVENTUALLY(told_ == rounds) << told_;
   }
 
  private:
   static constexpr std::size_t size = 3000;
   StreamRef stream_;
   Bytes first_, back_ = Bytes(size);
-  DeviceBuffer<unsigned char> there_{size, stream_};
+  DeviceBytes there_{size, stream_};
   Event mark_;
   int ran_ = 0;  // not atomic: the stream gives the order
   std::atomic<int> told_{0};
@@ -83,7 +81,7 @@ TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
     const CopyOperation up[] = {copy_operation(there, in)};
     const CopyOperation down[] = {copy_operation(out, there), copy_operation(filled, other)};
     for (int round = 0; round < 50; ++round) {
-      std::fill(in.begin(), in.end(), i * 1000 + round);
+      std::ranges::fill(in, i * 1000 + round);
       copy_batch(stream, up);
       fill(stream, other, i * 77 + round);
       set(stream, other, 5, round);
@@ -172,7 +170,7 @@ class Recorded {
   }
   void wait_bounded() {
     const int before = recorded_;
-    EXPECT_TRUE(event_.synchronize_for(patience));
+    EXPECT_COMPLETES(event_);
     EXPECT_GE(done_, before);
   }
   void ask() {
@@ -196,7 +194,7 @@ class Recorded {
     });
   }
   void expect_in_order() {
-    EXPECT_TRUE(eventually([&] { return told_ == told_expected_; })) << told_;
+    EXPECT_EVENTUALLY(told_ == told_expected_) << told_;
     EXPECT_EQ(late_, 0);
     event_.synchronize();
     EXPECT_TRUE(event_.query());
@@ -269,14 +267,14 @@ void replace_beside_uses(Device second) {
           event.on_complete(
               [&told](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 100'000; });
         if (i == 2) waiting.wait_event(event);
-        if (i == 3) static_cast<void>(event.query() || event.synchronize_for(patience));
+        if (i == 3) drop(event.query() || event.synchronize_for(patience));
       }
     });
     asked += 100;
     event.synchronize();
   }
   for (const Stream* stream : {&here, &there, &waiting}) stream->synchronize();
-  EXPECT_TRUE(eventually([&] { return told == asked; })) << told;
+  EXPECT_EVENTUALLY(told == asked) << told;
 }
 TEST_F(ThreadSafety, AnEventIsReplacedBesideUses) { replace_beside_uses<Event>(device()); }
 TEST_F(ThreadSafety, ATimedEventIsReplacedBesideUses) { replace_beside_uses<TimedEvent>(device()); }
@@ -288,7 +286,7 @@ TEST_F(ThreadSafetyTwo, ATimedEventIsReplacedBesideUses) {
 TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
   const Stream stream;
   const TimedEvent start{stream};
-  occupy(stream, std::chrono::milliseconds{2});
+  occupy(stream, 2ms);
   const TimedEvent stop{stream};
   stop.synchronize();
   const auto took = stop - start;
@@ -310,7 +308,7 @@ TEST_F(ThreadSafetyTwo, AnEventIsRecordedOnTwoDevicesAtOnce) {
     }
     stream.synchronize();
   });
-  EXPECT_TRUE(event.synchronize_for(patience));
+  EXPECT_COMPLETES(event);
 }
 
 TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
@@ -326,7 +324,7 @@ TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
     });
     for (const IpcEventHandle& handle : handles) EXPECT_EQ(handle, handles[0]);
     event.record(stream);
-    EXPECT_TRUE(event.synchronize_for(patience));
+    EXPECT_COMPLETES(event);
   }
 }
 
@@ -376,7 +374,7 @@ TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
   EXPECT_EQ(pool.leased(), 0U);
   EXPECT_GT(taken, 0);
   device().synchronize();
-  EXPECT_TRUE(eventually([&] { return ran == taken; })) << ran << " of " << taken;
+  EXPECT_EVENTUALLY(ran == taken) << ran << " of " << taken;
   EXPECT_TRUE(runs(pool.acquire()));
 }
 
@@ -423,7 +421,7 @@ TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
       EXPECT_EQ(graph.node_count(), 1U);
       step.arrive_and_wait();
       if (i == static_cast<int>(round) % threads && round + 1 < rounds)
-        static_cast<void>(graph.update(captured, work_of(round + 1)));
+        drop(graph.update(captured, work_of(round + 1)));
       step.arrive_and_wait();
     }
     own.synchronize();
@@ -439,7 +437,7 @@ TEST_F(ThreadSafety, FourThreadsUpdateTheirOwnGraphs) {
     int sum = 0, expected = 0;
     Graph graph = capture(own, [&] { own.launch_host_func([&sum] { ++sum; }); });
     for (int round = 0; round < rounds; ++round) {
-      static_cast<void>(
+      drop(
           graph.update(own, [&] { own.launch_host_func([&sum, i, round] { sum += i + round; }); }));
       graph.launch(round % 2 == 0 ? StreamRef{own} : StreamRef{shared});
       expected += i + round;
@@ -478,8 +476,8 @@ TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
     const Stream own, captured;
     const Bytes in = pattern(size, static_cast<unsigned>(i));
     Bytes back(size);
-    PinnedBuffer<unsigned char> host{size};
-    DeviceBuffer<unsigned char> there{size, own};
+    PinnedBytes host{size};
+    DeviceBytes there{size, own};
     for (int round = 0; round < 30; ++round) {
       const Graph graph = capture(captured, [&] {
         captured.launch_host_func([&] { ++launched; });
@@ -591,7 +589,7 @@ TEST_F(ThreadSafetyTwo, StreamsOfTwoDevicesWaitForEachOtherOnFourThreads) {
   on_threads(threads, [&](int i) {
     const Bytes in = pattern(size, static_cast<unsigned>(i));
     Bytes back(size);
-    DeviceBuffer<unsigned char> here{size, on_first}, there{size, on_second};
+    DeviceBytes here{size, on_first}, there{size, on_second};
     for (int round = 0; round < 40; ++round) {
       copy(on_first, here, in);
       on_second.wait_stream(on_first);

@@ -10,9 +10,7 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
-using Bytes = std::vector<unsigned char>;
 constexpr int threads = 4;
 using ThreadSafetyMemory = Conformance;
 
@@ -30,7 +28,7 @@ using ThreadSafetyMemory = Conformance;
 TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
   constexpr std::size_t part = 1000;
   const Stream owner;
-  auto buffer = std::make_unique<DeviceBuffer<unsigned char>>(threads * part, owner);
+  auto buffer = std::make_unique<DeviceBytes>(threads * part, owner);
   owner.synchronize();
   on_threads(threads, [&](int i) {
     const Stream own;
@@ -50,7 +48,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
 
 /// No thread but its own reaches a thread's default stream, so each free is deferred.
 TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
-  std::array<std::optional<DeviceBuffer<unsigned char>>, threads> buffers;
+  std::array<std::optional<DeviceBytes>, threads> buffers;
   std::barrier all{threads};
   on_threads(threads, [&](int i) {
     const StreamRef own = StreamRef::per_thread_default(device());
@@ -68,11 +66,11 @@ TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
 TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
   constexpr std::size_t size = 2000;
   const Bytes expected = pattern(size);
-  auto buffer = std::make_unique<PinnedBuffer<unsigned char>>(size);
+  auto buffer = std::make_unique<PinnedBytes>(size);
   std::copy(expected.begin(), expected.end(), buffer->begin());
   on_threads(threads, [&](int) {
     const Stream own;
-    DeviceBuffer<unsigned char> there{size, own};
+    DeviceBytes there{size, own};
     Bytes back(size);
     for (int round = 0; round < 100; ++round) {
       copy(own, there, *buffer);
@@ -82,7 +80,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
       EXPECT_NE(buffer->device_pointer(), nullptr);
       copy(own, back, there);
       own.synchronize();
-      EXPECT_TRUE(std::equal(back.begin(), back.end(), buffer->begin()));
+      EXPECT_TRUE(std::ranges::equal(back, *buffer));
     }
   });
   const std::size_t blocks = PinnedPool::statistics().blocks;
@@ -117,7 +115,7 @@ TEST_F(ThreadSafetyMemory, AResourceIsSetBesideAllocations) {
       resource.reset_peak();
       if (has_pools) {
         resource.set_release_threshold(now.in_use);
-        static_cast<void>(resource.reserved());
+        drop(resource.reserved());
       }
       resource.trim();
       resource.set_limit(limit);
@@ -138,7 +136,7 @@ TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
   on_threads(threads, [&](int i) {
     if (i == 0) {
       while (left > 0) {
-        PinnedPool::set_limit(std::size_t{1} << 30);
+        PinnedPool::set_limit(gib);
         PinnedPool::trim();
         Staging::trim();
         EXPECT_GT(Staging::options().workers, 0);
@@ -149,7 +147,7 @@ TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
       return;
     }
     const Stream own;
-    DeviceBuffer<unsigned char> there{300 << 10, own};
+    DeviceBytes there{300 << 10, own};
     for (unsigned round = 0; round < 20; ++round) {
       const std::vector<int, PinnedAllocator<int>> numbers(2000 + round, static_cast<int>(round));
       void* const block = pinned->allocate(5000);
@@ -159,7 +157,7 @@ TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
       copy_bytes(own, there.data(), block, 5000);
       EXPECT_EQ(get(own, there, 4999), i);
       pinned->deallocate(block, 5000);
-      EXPECT_EQ(std::count(numbers.begin(), numbers.end(), static_cast<int>(round)), 2000 + round);
+      EXPECT_EQ(std::ranges::count(numbers, static_cast<int>(round)), 2000 + round);
     }
     --left;
   });
@@ -212,11 +210,11 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
   const Pages pages{threads + 1};
   const auto common = pages.part(threads, 1);
   const HostRegistration shared{common.data(), common.size()};
-  std::fill(common.begin(), common.end(), static_cast<unsigned char>(0x5a));
+  std::ranges::fill(common, static_cast<unsigned char>(0x5a));
   on_threads(threads, [&](int i) {
     const Stream own;
     const auto mine = pages.part(static_cast<std::size_t>(i), 1);
-    DeviceBuffer<unsigned char> there{mine.size(), own};
+    DeviceBytes there{mine.size(), own};
     for (int round = 0; round < 40; ++round) {
       const HostRegistration pin{mine.data(), mine.size()};
       EXPECT_EQ(pointer_info(mine.data()).kind, MemoryKind::pinned);
@@ -225,7 +223,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
       copy_bytes(own, there.data(), shared.data(), shared.size_bytes());
       copy_bytes(own, mine.data(), there.data(), mine.size());
       own.synchronize();
-      EXPECT_TRUE(std::equal(mine.begin(), mine.end(), common.begin()));
+      EXPECT_TRUE(std::ranges::equal(mine, common));
     }
   });
 }
@@ -253,9 +251,8 @@ TEST_F(ThreadSafetyMemory, FourThreadsAdviseOnOneManagedBuffer) {
   on_threads(threads, [&](int) {
     const Stream own;
     for (int round = 0; round < 40; ++round) {
-      EXPECT_EQ(code_of([&] { advise(buffer, MemoryAdvice::mostly_read, device()); }),
-                nothing_thrown);
-      EXPECT_EQ(code_of([&] { prefetch(own, buffer, MemoryPlace::host()); }), nothing_thrown);
+      EXPECT_NO_ERROR(advise(buffer, MemoryAdvice::mostly_read, device()));
+      EXPECT_NO_ERROR(prefetch(own, buffer, MemoryPlace::host()));
       EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::managed);
     }
     own.synchronize();

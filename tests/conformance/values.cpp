@@ -5,9 +5,7 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
-using namespace std::chrono_literals;
 
 using Number = std::atomic_ref<std::uint32_t>;
 
@@ -19,7 +17,7 @@ class Values : public Conformance {
     if (!device().has_stream_memory_operations())
       GTEST_SKIP() << "the device has no stream memory operations";
     numbers_.emplace(16U);
-    std::fill(numbers_->begin(), numbers_->end(), 0U);
+    std::ranges::fill(*numbers_, 0U);
   }
   void TearDown() override {
     numbers_.reset();
@@ -51,7 +49,7 @@ TEST_F(Values, WorkWaitsUntilTheHostStoresTheNumber) {
   EXPECT_FALSE(stream.synchronize_for(5ms));
   EXPECT_EQ(log.size(), 0U);
   number().store(3, std::memory_order_release);
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
   EXPECT_EQ(log.size(), 1U);
 }
 
@@ -60,18 +58,18 @@ TEST_F(Values, ANumberThatIsThereAlreadyHoldsNothingUp) {
   number().store(7, std::memory_order_release);
   stream.wait_value(place(), 5);
   stream.wait_value(place(), 7);
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
 }
 
 TEST_F(Values, TheDifferenceIsCyclic) {
   Stream stream;
   number().store(0xFFFFFFFFU, std::memory_order_release);
   stream.wait_value(place(), 0xFFFFFFFEU);
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
   stream.wait_value(place(), 1);
   EXPECT_FALSE(stream.synchronize_for(5ms));
   number().store(2, std::memory_order_release);
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
 }
 
 TEST_F(Values, AWriteComesAfterEarlierWorkAndItsBytes) {
@@ -81,35 +79,32 @@ TEST_F(Values, AWriteComesAfterEarlierWorkAndItsBytes) {
   DeviceBuffer<int> on_device{count, stream};
   PinnedBuffer<int> back{count};
   stream.synchronize();
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   fill(stream, on_device, 6);
   copy(stream, back, on_device);
   stream.write_value(place(), 1);
   EXPECT_EQ(number().load(std::memory_order_acquire), 0U);
   gate.open();
   // A query lets a runtime that works only on demand begin.
-  EXPECT_TRUE(
-      eventually([&] { return stream.query() || number().load(std::memory_order_acquire) == 1; }));
-  EXPECT_TRUE(eventually([&] { return number().load(std::memory_order_acquire) == 1; }));
-  EXPECT_EQ(std::count(back.begin(), back.end(), 6), std::ptrdiff_t{count});
+  EXPECT_EVENTUALLY(stream.query() || number().load(std::memory_order_acquire) == 1);
+  EXPECT_EVENTUALLY(number().load(std::memory_order_acquire) == 1);
+  EXPECT_EQ(std::ranges::count(back, 6), std::ptrdiff_t{count});
   stream.synchronize();
 }
 
 TEST_F(Values, OneStreamWaitsForWhatAnotherWrites) {
   Stream writes, waits;
   Log log;
-  Gate gate;
-  gate.close_on(writes);
+  Gate gate{writes};
   log.write(writes, "first");
   writes.write_value(place(1), 9);
   waits.wait_value(place(1), 9);
   log.write(waits, "second");
   EXPECT_FALSE(waits.query());
   gate.open();
-  EXPECT_TRUE(writes.synchronize_for(patience));
-  EXPECT_TRUE(waits.synchronize_for(patience));
-  EXPECT_EQ(log.entries(), (Entries{"first", "second"}));
+  EXPECT_COMPLETES(writes);
+  EXPECT_COMPLETES(waits);
+  EXPECT_LOG(log, "first", "second");
 }
 
 TEST_F(Values, DeviceMemoryIsRefused) {
@@ -117,7 +112,7 @@ TEST_F(Values, DeviceMemoryIsRefused) {
   DeviceBuffer<std::uint32_t> numbers{4, stream};
   EXPECT_ERROR(invalid_argument, stream.wait_value(numbers.data(), 1));
   EXPECT_ERROR(invalid_argument, stream.write_value(numbers.data(), 1));
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
 }
 
 TEST_F(Values, TheNumberMayBeInRegisteredMemory) {
@@ -127,7 +122,7 @@ TEST_F(Values, TheNumberMayBeInRegisteredMemory) {
   Stream stream;
   stream.write_value(numbers + 3, 4);
   stream.wait_value(numbers + 3, 4);
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
   EXPECT_EQ(Number{numbers[3]}.load(std::memory_order_acquire), 4U);
 }
 
@@ -137,18 +132,18 @@ TEST_F(Values, DefaultStreamsWaitAndWrite) {
        {device().default_stream(), StreamRef::per_thread_default(device())}) {
     stream.wait_value(place(), 1);
     stream.write_value(place(2), 8);
-    EXPECT_TRUE(stream.synchronize_for(patience));
+    EXPECT_COMPLETES(stream);
     EXPECT_EQ(number(2).exchange(0), 8U);
   }
 }
 
 TEST_F(Values, ABorrowedStreamWaits) {
   Stream owner;
-  const Stream wrapper = Stream::from_native(owner.native(), device(), Ownership::borrow);
+  const Stream wrapper = borrow(owner);
   wrapper.wait_value(place(), 1);
   EXPECT_FALSE(owner.query());
   number().store(1, std::memory_order_release);
-  EXPECT_TRUE(owner.synchronize_for(patience));
+  EXPECT_COMPLETES(owner);
 }
 
 TEST_F(Values, AStreamThatWaitsMayBeDestroyed) {
@@ -161,7 +156,7 @@ TEST_F(Values, AStreamThatWaitsMayBeDestroyed) {
   }
   EXPECT_FALSE(done.query());
   number().store(1, std::memory_order_release);
-  EXPECT_TRUE(done.synchronize_for(patience));
+  EXPECT_COMPLETES(done);
   EXPECT_EQ(number(1).load(std::memory_order_acquire), 2U);
 }
 
@@ -175,7 +170,7 @@ TEST_F(Values, ABlockThatAStreamWaitsOnIsNotHandedOutAgain) {
   const PinnedBuffer<std::uint32_t> next{1024U};
   EXPECT_NE(next.data(), location);
   Number{*location}.store(1, std::memory_order_release);  // the pool still has the block pinned
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
 }
 
 TEST_F(Values, ManyRoundsBetweenTwoStreamsAndTheHost) {
@@ -187,7 +182,7 @@ TEST_F(Values, ManyRoundsBetweenTwoStreamsAndTheHost) {
     back.write_value(place(2), i);
     number(0).store(i, std::memory_order_release);
     if (i % 50 == 0) {
-      EXPECT_TRUE(back.synchronize_for(patience));
+      EXPECT_COMPLETES(back);
       EXPECT_EQ(number(2).load(std::memory_order_acquire), i);
     }
   }
@@ -222,7 +217,7 @@ TEST_F(Values, ACaptureRefusesValuesAndGoesOn) {
     stream.launch_host_func([&] { ++ran; });
   });
   graph.launch(stream);
-  EXPECT_TRUE(stream.synchronize_for(patience));
+  EXPECT_COMPLETES(stream);
   EXPECT_EQ(ran, 1);
   EXPECT_EQ(number().load(std::memory_order_acquire), 0U);
 }
@@ -244,8 +239,8 @@ TEST_F(ValuesTwo, StreamsOfTwoDevicesMeetInPinnedMemory) {
   here.write_value(place(1), 1);
   there.write_value(place(0), 1);
   there.wait_value(place(1), 1);
-  EXPECT_TRUE(there.synchronize_for(patience));
-  EXPECT_TRUE(here.synchronize_for(patience));
+  EXPECT_COMPLETES(there);
+  EXPECT_COMPLETES(here);
   EXPECT_EQ(Device::current(), Device{0});
 }
 

@@ -5,7 +5,6 @@
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Views = Conformance;
 using ViewsTwo = TwoDevices;
@@ -19,7 +18,7 @@ struct Foreign {
   Foreign() = default;
   Foreign(const Foreign&) = delete;
   Foreign& operator=(const Foreign&) = delete;
-  ~Foreign() { static_cast<void>(Stream::from_native(handle, Device::current(), Ownership::take)); }
+  ~Foreign() { drop(Stream::from_native(handle, Device::current(), Ownership::take)); }
 };
 
 TEST_F(Views, DefaultHandlesMeanDefaultStreams) {
@@ -74,7 +73,7 @@ TEST_F(Views, AViewOfAForeignHandleNeedsNoStreamObject) {
   EXPECT_EQ(view.native(), foreign.handle);
   EXPECT_TRUE(runs(view));
   // ends at once
-  static_cast<void>(Stream::from_native(foreign.handle, device(), Ownership::borrow));
+  drop(Stream::from_native(foreign.handle, device(), Ownership::borrow));
   EXPECT_TRUE(view.is_valid());
   DeviceBuffer<int> memory{100, view};
   fill(view, memory, 3);
@@ -101,9 +100,9 @@ TEST_F(Views, WrappersAndViewsAreOneStream) {
 TEST_F(Views, ManyViewsLeakNothing) {
   const auto round = [] {
     const Foreign foreign;  // of a handle that the runtime may give to a Stream next
-    static_cast<void>(StreamRef::from_native(foreign.handle, Device::current()));
+    drop(StreamRef::from_native(foreign.handle, Device::current()));
     const Stream stream;
-    static_cast<void>(StreamRef::from_native(stream.native(), Device::current()));
+    drop(StreamRef::from_native(stream.native(), Device::current()));
   };
   for (int i = 0; i < 2000; ++i) round();
   const auto heap = heap_in_use();

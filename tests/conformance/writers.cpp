@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies whose source unfinished work still writes. A copy may read a pageable source early only if
 // no such work is left, whoever has enqueued it and whatever else is ahead in the stream.
-#include <algorithm>
-#include <atomic>
 #include <functional>
-#include <thread>
 
 #include <runnel/hooks.hpp>
 
 #include "support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Writers = Conformance;
-using Bytes = std::vector<unsigned char>;
 
-constexpr std::size_t kib = 1024;
 // One for each way: short, short in a row, staged.
 constexpr std::size_t sizes[] = {4 * kib, 200 * kib, 600 * kib};
 
@@ -24,7 +18,7 @@ constexpr std::size_t sizes[] = {4 * kib, 200 * kib, 600 * kib};
 /// enqueues it from another thread, whose call may not have returned.
 template <class Launch>
 void expect_new_bytes(StreamRef stream, int rounds, Launch launch) {
-  DeviceBuffer<unsigned char> there{sizes[2], stream};
+  DeviceBytes there{sizes[2], stream};
   Bytes source(sizes[2]), back(sizes[2]);
   stream.synchronize();
   int stale = 0;
@@ -72,12 +66,11 @@ TEST_F(Writers, AGraphOfAnotherThreadThatIsSeenToRunComesFirst) {
 template <class Write>
 void expect_order(Write write) {
   const Stream writer, reader;
-  DeviceBuffer<unsigned char> there{sizes[2], reader};
+  DeviceBytes there{sizes[2], reader};
   for (const std::size_t bytes : sizes) {
     Bytes source(bytes, 1), back(bytes);
     reader.synchronize();
-    Gate gate;
-    gate.close_on(writer, {.writes_host_memory = false});
+    Gate gate{writer, {.writes_host_memory = false}};
     write(StreamRef{writer}, source);
     reader.wait_stream(writer);
     copy_bytes(reader, there.data(), source.data(), bytes);
@@ -90,7 +83,7 @@ void expect_order(Write write) {
 
 TEST_F(Writers, AStagedCopyComesFirst) {
   const Stream filler;
-  DeviceBuffer<unsigned char> twos{sizes[2], filler};
+  DeviceBytes twos{sizes[2], filler};
   fill(filler, twos, static_cast<unsigned char>(2));
   filler.synchronize();
   expect_order([&](StreamRef stream, Bytes& source) {
@@ -121,14 +114,14 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
   if (!device().has_stream_memory_operations()) GTEST_SKIP() << "the device has no stream values";
   const Stream stream;
   PinnedBuffer<std::uint32_t> value(1);
-  DeviceBuffer<unsigned char> there{sizes[2], stream};
+  DeviceBytes there{sizes[2], stream};
   std::uint32_t number = value[0] = 0;
   for (const std::size_t bytes : sizes) {
     Bytes source(bytes, 1), back(bytes);
     stream.synchronize();
     stream.wait_value(value.data(), ++number);
     copy_bytes(stream, there.data(), source.data(), bytes);
-    std::fill(source.begin(), source.end(), 2);
+    std::ranges::fill(source, 2);
     std::atomic_ref{value[0]}.store(number, std::memory_order_release);
     copy_bytes(stream, back.data(), there.data(), bytes);
     stream.synchronize();
@@ -140,13 +133,13 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
 [[nodiscard]] CopyResult copied_behind(StreamRef stream, std::size_t bytes,
                                        HostFunctionOptions of_function,
                                        const CopyOptions& options = {}) {
-  DeviceBuffer<unsigned char> there{bytes, stream};
+  DeviceBytes there{bytes, stream};
   Bytes source(bytes, 1), back(bytes);
   stream.synchronize();
   Gate gate;
   gate.close_on(stream, of_function);
   const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
-  if (done == CopyResult::inlined) std::fill(source.begin(), source.end(), 2);
+  if (done == CopyResult::inlined) std::ranges::fill(source, 2);
   gate.open();
   copy_bytes(stream, back.data(), there.data(), bytes);
   stream.synchronize();
@@ -171,8 +164,7 @@ TEST_F(Writers, ARefusedFunctionEndsNoOther) {
   if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
   const Stream stream;
   const StreamRef ended = StreamRef{Stream{}};
-  for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(code_of([&] { ended.launch_host_func([] {}); }), errc::invalid_handle);
+  for (int i = 0; i < 3; ++i) EXPECT_ERROR(invalid_handle, ended.launch_host_func([] {}));
   EXPECT_EQ(copied_behind(stream, 4 * kib, {}), CopyResult::staged);
 }
 
@@ -184,7 +176,7 @@ TEST_F(Writers, NeitherTheHandleNorAHookChangesTheWay) {
       const CopyResult expected = copied_behind(own, bytes, {.writes_host_memory = writes});
       EXPECT_EQ(copied_behind(given, bytes, {.writes_host_memory = writes}), expected) << bytes;
       const Hook before =
-          set_hook([](const HookEvent& event) noexcept { static_cast<void>(event.native_stream); });
+          set_hook([](const HookEvent& event) noexcept { drop(event.native_stream); });
       EXPECT_EQ(copied_behind(own, bytes, {.writes_host_memory = writes}), expected) << bytes;
       set_hook(before);
     }

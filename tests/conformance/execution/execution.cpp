@@ -11,7 +11,6 @@
 #include "../support.hpp"
 
 namespace {
-using namespace runnel;
 using namespace conformance;
 using Senders = Conformance;
 using SendersTwo = TwoDevices;
@@ -54,9 +53,7 @@ class Started {
   explicit Started(Sender sender, stdexec::inplace_stop_token token = {})
       : operation_{stdexec::connect(std::move(sender), Receiver<Values...>{&promise_, token})} {}
   void start() noexcept { stdexec::start(operation_); }
-  [[nodiscard]] bool has_ended() const {
-    return ended_.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
-  }
+  [[nodiscard]] bool has_ended() const { return ended_.wait_for(0s) == std::future_status::ready; }
   /// Waits for the end.
   [[nodiscard]] Ended<Values...> end() {
     if (ended_.wait_for(patience) != std::future_status::ready)
@@ -114,8 +111,7 @@ TEST_F(Senders, SendReferences) {
 
 TEST_F(Senders, CompleteAfterTheStreamsEarlierWork) {
   Stream stream;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   auto operation = operation_of(schedule(scheduler(stream)));
   operation.start();
   ASSERT_TRUE(gate.reached());
@@ -129,8 +125,7 @@ TEST_F(Senders, CompleteAfterTheStreamsEarlierWork) {
 TEST_F(Senders, ContinueOnAnotherStreamBehindAnEvent) {
   Stream a, b;
   std::atomic<int> step{0};
-  Gate gate;
-  gate.close_on(a);
+  Gate gate{a};
   auto operation = operation_of<int>(schedule(scheduler(a)) | then([&] { return ++step; }) |
                                      continues_on(scheduler(b)) |
                                      then([&](int before) { return before == 1 ? ++step : -1; }));
@@ -140,8 +135,7 @@ TEST_F(Senders, ContinueOnAnotherStreamBehindAnEvent) {
   EXPECT_FALSE(gate.is_open());
   EXPECT_FALSE(enqueued.query());
   EXPECT_EQ(step, 0);
-  gate.open();
-  enqueued.synchronize();
+  gate.open_and_wait(enqueued);
   EXPECT_EQ(step, 2) << "the work of the second stream was enqueued later than start() returned";
   EXPECT_EQ(operation.get(), std::tuple{2});
 }
@@ -179,8 +173,7 @@ TEST_F(Senders, WhenAllSendsTheValuesOfAll) {
 TEST_F(Senders, WhatFollowsWhenAllWaitsForEachBranch) {
   Stream a, b;
   std::atomic<bool> is_done{false};
-  Gate gate;
-  gate.close_on(b);
+  Gate gate{b};
   auto operation = operation_of<bool>(
       when_all(schedule(scheduler(a)), schedule(scheduler(b)) | then([&] { is_done = true; })) |
       then([&] { return is_done.load(); }));
@@ -209,8 +202,8 @@ TEST_F(Senders, BulkCallsEachIndexOnce) {
 TEST_F(Senders, EnqueueIsCalledInTheOrderOfTheChain) {
   Stream a, b;
   const auto sent = pattern(10000);
-  std::vector<unsigned char> back(sent.size());
-  DeviceBuffer<unsigned char> there(sent.size(), a);
+  Bytes back(sent.size());
+  DeviceBytes there(sent.size(), a);
   auto chain = schedule(scheduler(a)) |
                enqueue([&](StreamRef stream) { copy(stream, there, sent); }) |
                then([] { return 7; }) | continues_on(scheduler(b)) |
@@ -318,8 +311,7 @@ TEST_F(Senders, AFailedStartCallsNothingLater) {
   Stream stream;
   bool is_called = false;
   auto kept = std::make_shared<int>(1);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   auto operation =
       operation_of(schedule(scheduler(stream)) | then([&is_called, kept] { is_called = true; }) |
                    enqueue([](StreamRef) { throw Mine{"mine"}; }));
@@ -327,8 +319,7 @@ TEST_F(Senders, AFailedStartCallsNothingLater) {
   EXPECT_THROW(operation.get(), Mine);
   EXPECT_EQ(kept.use_count(), 1) << "a function of the operation outlives it";
   EXPECT_FALSE(gate.is_open());
-  gate.open();
-  stream.synchronize();
+  gate.open_and_wait(stream);
   EXPECT_FALSE(is_called);
 }
 
@@ -368,8 +359,7 @@ TEST_F(Senders, AStopSkipsTheFunctionsThatHaveNotBegun) {
   Stream stream;
   stdexec::inplace_stop_source source;
   bool is_called = false;
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   auto operation = operation_of(schedule(scheduler(stream)) | then([&] { is_called = true; }),
                                 source.get_token());
   operation.start();

@@ -33,14 +33,14 @@ class Kernels : public testing::Test {
 };
 
 bool all_are(const std::vector<int>& numbers, int value) {
-  return std::all_of(numbers.begin(), numbers.end(), [&](int n) { return n == value; });
+  return std::ranges::all_of(numbers, [&](int n) { return n == value; });
 }
 
 /// A kernel that runs until the host lets it end.
 class Gate {
  public:
   explicit Gate(StreamRef stream) {
-    std::fill(flags_.begin(), flags_.end(), 0);
+    std::ranges::fill(flags_, 0);
     launch_meet(stream, &flags_[1], &flags_[0], &flags_[2], 30s);
   }
   ~Gate() { open(); }
@@ -136,10 +136,10 @@ TEST_F(Kernels, AKernelReadsAndWritesMappedPinnedMemory) {
     GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
   PinnedBuffer<int> numbers(count);
-  std::fill(numbers.begin(), numbers.end(), 7);
+  std::ranges::fill(numbers, 7);
   launch_double_and_add(stream, numbers.data(), count);
   stream.synchronize();
-  EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(), [](int n) { return n == 15; }));
+  EXPECT_TRUE(std::ranges::all_of(numbers, [](int n) { return n == 15; }));
 }
 
 TEST_F(Kernels, AKernelBlocksNoCallerOfALaterPageableCopy) {
@@ -175,7 +175,7 @@ TEST_F(Kernels, AKernelOfAPartRunsOnItsMultiprocessorsOnly) {
   const Stream whole;
   const int all = device.multiprocessor_count();
   const auto ran_on = [](const std::vector<int>& noted) {
-    return static_cast<int>(std::count(noted.begin(), noted.end(), 1));
+    return static_cast<int>(std::ranges::count(noted, 1));
   };
   EXPECT_GE(ran_on(multiprocessors_of(whole)), 1);
   if (!device.has_partitions())
@@ -189,7 +189,7 @@ TEST_F(Kernels, AKernelOfAPartRunsOnItsMultiprocessorsOnly) {
     EXPECT_EQ(ran_on(noted), part.multiprocessors());
     for (std::size_t i = 0; i < uses.size(); ++i) uses[i] += noted[i];
   }
-  EXPECT_EQ(*std::max_element(uses.begin(), uses.end()), 1) << "two parts share a multiprocessor";
+  EXPECT_EQ(*std::ranges::max_element(uses), 1) << "two parts share a multiprocessor";
   EXPECT_EQ(ran_on(multiprocessors_of(whole)), all);
 }
 

@@ -3,10 +3,12 @@
 /// one of four fates:
 ///
 /// * Only its own stream uses it: the free is enqueued there.
-/// * It is used in a capture of its own stream: the free becomes a node of the graph.
+/// * It is used in a capture of its own stream: the free becomes a node of the graph, behind the
+/// other users in that capture.
 /// * Another stream uses it, or nothing can be enqueued on its own: the free is deferred. The
 /// service thread frees the block once the work of all of them is complete.
-/// * Another stream uses it in a capture: it is never freed, because the graph may run at any time.
+/// * Another stream uses it in a capture without its own stream: it is never freed, because the
+/// graph may run at any time.
 ///
 /// Memory of the program's resources is deallocated at once, if that is possible: on a stream of
 /// the library that waits for the other users.

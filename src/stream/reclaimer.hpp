@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The service thread. Everything that happens later happens on it: it calls completion functions,
-/// and gives back what streams still used when it was dropped. It queries events. A host function
-/// would not do: it is not called after a device is lost, and it would delay the stream's later
-/// work. The thread starts with the first such object. It holds no lock while it calls functions
-/// of the program. What must wait for idle devices has a thread of its own (memory/releaser.hpp),
-/// because the runtime may block that one for long.
+/// The service thread. It calls completion functions, and gives back what streams still used when
+/// it was dropped, except for pinned memory, which allocations poll (memory/pinned_pool.hpp). It
+/// queries events. A host function would not do: it is not called after a device is lost, and it
+/// would delay the stream's later work. The thread starts with the first such object. It holds no
+/// lock while it calls functions of the program. What must wait for idle devices has a thread of
+/// its own (memory/releaser.hpp), because the runtime may block that one for long.
 #pragma once
 
 #include "base/counters.hpp"
@@ -35,7 +35,8 @@ using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;
 struct DeferredWork : Deferred {
   StreamPoint own{};
   std::list<StreamPoint> others{};
-  // A wait for the devices has failed, so the work may still run. run() then leaks what it uses.
+  // Nobody knows whether the work has ended: a wait for the devices has failed. run() then frees
+  // nothing.
   bool is_unknown = false;
   std::uint64_t number = 0;  // of the object among all, in the order in which they were deferred
 };

@@ -22,9 +22,16 @@ namespace {
 /// write it. The rule is the same on all backends.
 void require_kind(MemoryKind kind, const char* operation) {
   // CUDA refuses memory of its pools, with an error that does not explain why.
-  if (kind != MemoryKind::pinned)
+  if (kind == MemoryKind::device)
     throw_error(errc::invalid_argument, operation,
-                "the location is in device, managed or pageable memory: take pinned memory");
+                "the location is in device memory: take pinned memory");
+  if (kind == MemoryKind::pageable)
+    throw_error(errc::invalid_argument, operation,
+                "the location is in pageable memory: take pinned memory");
+  if (kind == MemoryKind::managed)
+    throw_error(
+        errc::invalid_argument, operation,
+        "the location is in managed memory, where a device does not wait: take pinned memory");
 }
 
 /// The address of the location on the stream's device. Records a use by the stream if the location

@@ -31,6 +31,18 @@ void emit_adopted(native::event event) noexcept {
   emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
+[[noreturn]] void throw_wrong_device(const EventNode& node, const char* operation) {
+  if (node.origin == EventNode::Origin::borrowed)
+    throw_error(errc::invalid_argument, operation,
+                "the event was made elsewhere, for another device than the stream's");
+  if (node.is_in_graph.load(std::memory_order_relaxed))
+    throw_error(
+        errc::invalid_argument, operation,
+        "a graph records the event or waits for it, and it is of another device than the stream");
+  throw_error(errc::invalid_argument, operation,
+              "other processes share the event, which is of another device than the stream");
+}
+
 /// Requires: no other thread uses the event.
 [[nodiscard]] EventRef extract(Atomic<EventNode*>& pointer) noexcept {
   EventNode* const node = pointer.load(std::memory_order_relaxed);
@@ -151,9 +163,7 @@ void EventBase::record(StreamRef stream) {
       nodes_, slot.device, [&] { return take_node(slot.device, operation); },
       [&](EventNode& each) {
         if (each.device != slot.device) [[unlikely]]
-          throw_error(errc::invalid_argument, operation,
-                      "the event is of another device than the stream, and cannot be replaced: "
-                      "other code, a graph or another process uses it");
+          throw_wrong_device(each, operation);
         call.check(backend::event_record(each.handle, call.handle()));
         note_record(each, slot, stream.id());
         each.is_captured.store(

@@ -35,8 +35,8 @@ using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;
 struct DeferredWork : Deferred {
   StreamPoint own{};
   std::list<StreamPoint> others{};
-  // Nobody knows whether the work has ended: a wait for the devices has failed. run() then frees
-  // nothing.
+  // A wait for the devices has failed, so the library does not know whether the work has ended.
+  // run() then frees nothing.
   bool is_unknown = false;
   std::uint64_t number = 0;  // of the object among all, in the order in which they were deferred
 };

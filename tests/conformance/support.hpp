@@ -153,7 +153,7 @@ template <class F>
   }
 }
 
-/// Expects the expression to throw a Error with this code, and the error to say what it
+/// Expects the expression to throw an Error with this code, and the error to say what it
 /// should: EXPECT_ERROR(invalid_argument, copy(stream, to, from)).
 #define EXPECT_ERROR(code, ...) \
   EXPECT_EQ(code_of([&] { static_cast<void>(__VA_ARGS__); }), errc::code)

@@ -361,9 +361,10 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       // zero.
       {true,
        {"StreamGetCaptureInfo_v2", "SetDevice", "CaptureMode", "EndCapture", "GetDeviceCount"}},
-      {call.find("PrimaryCtx") != call.npos, {""}},  // the runtime is asked instead
-      {now.fault_in_release, {""}},                  // the owner has given up the object
-      {fault_.code == 201, {""}},  // "no context": the driver's functions are called again
+      // The library then takes the current device from the runtime.
+      {call.find("PrimaryCtx") != call.npos, {""}},
+      {now.fault_in_release, {""}},  // the owner has given up the object
+      {fault_.code == 201, {""}},    // "no context": the driver's functions are called again
   };
   const bool harmless =
       std::any_of(std::begin(excuses), std::end(excuses), [&](const Excuse& excuse) {

@@ -32,7 +32,7 @@ vendor::Error end_call(int code);
 /// thread. Breaks those captures.
 bool breaks_captures();
 
-/// Runs `body(lock)`, which returns a Code, with the engine's mutex held.
+/// Locks the engine's mutex, and calls `body(lock)`, which returns a Code.
 template <class Body>
 vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
   const Verdict verdict = begin_call(kind, name);
@@ -97,7 +97,7 @@ class Queried {
   vendor::StreamHandle stream_;
 };
 
-// Requires: the engine's mutex is held.
+// Requires: the calling thread has locked the engine's mutex.
 /// What is destroyed with a stream that takes part in a capture: the capture, if the stream began
 /// it, or if its work is not joined.
 void break_capture_without(const Stream& stream);

@@ -270,10 +270,10 @@ bool takes_part_in_capture(int device) noexcept try {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const auto takes_part = [&](StreamUse each) {
     const HandleLock locked{each};
-    return locked && each.slot->owned && locked.device() == device &&
+    return locked && locked.device() == device &&
            capture_state(locked.handle()) == CaptureState::active;
   };
-  const std::vector<StreamUse> streams = live_streams();
+  const std::vector<StreamUse> streams = live_streams(true);
   return std::any_of(streams.begin(), streams.end(), takes_part);
 } catch (const std::bad_alloc&) {
   return true;

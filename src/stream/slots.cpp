@@ -218,7 +218,7 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   return uncollected;
 }
 
-std::vector<StreamUse> live_streams() {
+std::vector<StreamUse> live_streams(bool only_owned) {
   std::vector<StreamUse> found;
   const auto for_each_batch = [](auto&& call) {
     const std::lock_guard lock{slots_lock};
@@ -230,8 +230,9 @@ std::vector<StreamUse> live_streams() {
   for_each_batch([&](SlotBatch& batch) {
     for (Slot& slot : batch.slots) {
       const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-      if (slot.state == SlotState::live && id != 0 && found.size() < most)
-        found.push_back({&slot, id});
+      const bool is_wanted =
+          slot.state == SlotState::live && id != 0 && (slot.owned || !only_owned);
+      if (is_wanted && found.size() < most) found.push_back({&slot, id});
     }
   });
   return found;

@@ -221,9 +221,9 @@ struct StreamUse {
 [[nodiscard]] inline bool has_ended(StreamUse use) noexcept {
   return use.slot->id.load(std::memory_order_acquire) != use.id;
 }
-/// All live streams of the library at this moment.
+/// All live streams of the library at this moment, or only those whose handles Streams own.
 /// @throws std::bad_alloc
-[[nodiscard]] std::vector<StreamUse> live_streams();
+[[nodiscard]] std::vector<StreamUse> live_streams(bool only_owned = false);
 
 /// The slot behind a view.
 /// @throws errc::invalid_handle if the view's stream has ended

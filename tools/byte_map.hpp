@@ -18,11 +18,11 @@ struct ShiftedBytes {
 /// A map, in two forms: a table, which many threads of a GPU can share, and ranges, with which a
 /// processor maps many bytes with one instruction. It is small enough to be a kernel argument.
 struct ByteMap {
-  static constexpr int most_ranges = 4;
+  static constexpr int max_ranges = 4;
   unsigned char to[256];
-  bool inverted;                      ///< all bits are inverted before the ranges are applied
-  int ranges;                         ///< the number of valid elements of `shifted`
-  ShiftedBytes shifted[most_ranges];  ///< the ranges are disjoint
+  bool inverted;                     ///< all bits are inverted before the ranges are applied
+  int ranges;                        ///< the number of valid elements of `shifted`
+  ShiftedBytes shifted[max_ranges];  ///< the ranges are disjoint
 };
 
 inline constexpr std::array<std::string_view, 4> byte_map_names = {"upper", "lower", "invert",

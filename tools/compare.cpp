@@ -17,7 +17,7 @@ namespace tool {
 
 namespace {
 
-constexpr std::size_t most_bytes =
+constexpr std::size_t max_bytes =
     std::size_t{1} << 20;  // The maximum size of a file with results, which need a few thousand.
 
 struct Row {
@@ -90,10 +90,10 @@ Json read_results(const std::string& path) {
                   "; name a file that runnel bench --json has written");
   };
   if (std::error_code none; std::filesystem::is_directory(path, none)) return refuse("is a folder");
-  std::string bytes(most_bytes, '\0');
+  std::string bytes(max_bytes, '\0');
   bytes.resize(
       InputFile{path}.read({reinterpret_cast<unsigned char*>(bytes.data()), bytes.size()}));
-  if (bytes.size() == most_bytes) return refuse("has more than results need");
+  if (bytes.size() == max_bytes) return refuse("has more than results need");
   try {
     Json results = Json::parse(bytes);
     if (!rows_of(results).empty()) return results;

@@ -66,8 +66,8 @@ std::optional<int> descriptor_of(const std::filesystem::path& path) {
 /// Follows the links of a path, even if their target does not exist. Stops at a path that names a
 /// descriptor, because its file is open.
 std::filesystem::path follow_links(std::filesystem::path path) {
-  constexpr int most_links = 40;  // The limit of Linux.
-  for (int i = 0; i < most_links && !descriptor_of(path); ++i) {
+  constexpr int max_links = 40;  // The limit of Linux.
+  for (int i = 0; i < max_links && !descriptor_of(path); ++i) {
     std::error_code none;
     const auto next = std::filesystem::read_symlink(path, none);
     if (none) break;

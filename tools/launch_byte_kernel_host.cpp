@@ -42,7 +42,7 @@ void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, co
 
 void map_bytes(const unsigned char* in, unsigned char* out, std::size_t size, const ByteMap& map) {
   using Map = void(const unsigned char*, unsigned char*, std::size_t, const ByteMap&);
-  static constexpr Map* by_ranges[ByteMap::most_ranges + 1] = {
+  static constexpr Map* by_ranges[ByteMap::max_ranges + 1] = {
       map_bytes<0>, map_bytes<1>, map_bytes<2>, map_bytes<3>, map_bytes<4>};
   by_ranges[map.ranges](in, out, size, map);
 }

@@ -140,12 +140,12 @@ template <class F>
 /// Copies between pinned memory and the memory of several devices, in both directions at once.
 class BidirectionalCopies {
  public:
-  BidirectionalCopies(const std::vector<Device>& devices, std::size_t most_bytes) {
+  BidirectionalCopies(const std::vector<Device>& devices, std::size_t max_bytes) {
     for (const Device device : devices) {
       in_.emplace_back(device);
       out_.emplace_back(device);
-      buffers_.emplace_back(most_bytes, in_.back());
-      buffers_.emplace_back(most_bytes, out_.back());
+      buffers_.emplace_back(max_bytes, in_.back());
+      buffers_.emplace_back(max_bytes, out_.back());
     }
     synchronize();
   }
@@ -236,8 +236,8 @@ struct BoundShare {
     });
   };
   HostBound bound{threads, 0, 0};
-  for (const std::size_t most_ring : rings) {
-    const std::size_t ring = std::min(share, most_ring);
+  for (const std::size_t max_ring : rings) {
+    const std::size_t ring = std::min(share, max_ring);
     bound.alone =
         std::max(bound.alone, rate_of(threads * share, [&] { copy_on_threads(ring, [] {}); }));
     if (!host_backend)

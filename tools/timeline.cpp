@@ -12,8 +12,8 @@ namespace tool {
 
 namespace {
 
-constexpr std::size_t most_chunks = 24;  // More would be too small to distinguish.
-constexpr std::size_t most_lanes = 18;
+constexpr std::size_t max_chunks = 24;  // More would be too small to distinguish.
+constexpr std::size_t max_lanes = 18;
 
 constexpr double width = 1200, left = 150, right = 90, top = 112, lane_height = 30, lane_gap = 8,
                  bar_inset = 3;
@@ -71,7 +71,7 @@ class Picture {
       : lanes_{lanes},
         total_chunks_{total_chunks},
         text_{text},
-        shown_lanes_{std::min(lanes.size(), most_lanes)} {
+        shown_lanes_{std::min(lanes.size(), max_lanes)} {
     choose_excerpt();
     height_ = lane_y(shown_lanes_) + 62;
   }
@@ -101,7 +101,7 @@ class Picture {
     for (const Lane& lane : lanes_)
       for (const Bar& bar : lane.bars) chunks = std::max(chunks, bar.chunk + 1);
     if (chunks == 0) return;
-    const std::size_t shown = std::min(chunks, most_chunks);
+    const std::size_t shown = std::min(chunks, max_chunks);
     first_ = (chunks - shown) / 2;
     last_ = first_ + shown - 1;
     is_whole_run_ = shown == total_chunks_;

@@ -111,12 +111,12 @@ inline bool find_cupti(Cupti& found, char* text, std::size_t size) noexcept {
 
 /// CUPTI's callback that requests a buffer. Without a buffer CUPTI drops records, and counts them.
 inline void provide_activity_buffer(std::uint8_t** buffer, std::size_t* size,
-                                    std::size_t* most_records) noexcept {
+                                    std::size_t* max_records) noexcept {
   // CUPTI's documentation recommends 1 to 10 MiB
   constexpr std::size_t bytes = std::size_t{1} << 20;
   *buffer = static_cast<std::uint8_t*>(std::malloc(bytes));
   *size = *buffer != nullptr ? bytes : 0;
-  *most_records = 0;  // as many as fit
+  *max_records = 0;  // as many as fit
 }
 
 /// Converts a record. False for a record of another kind. Kernels may have no times.

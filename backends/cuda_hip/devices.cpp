@@ -125,7 +125,8 @@ status memory_info(std::size_t& free, std::size_t& total) noexcept {
 
 status priority_range(int& least, int& greatest) noexcept {
   // HIP's documentation: without support for priorities, the call succeeds and need not set them.
-  least = greatest = 0;
+  least = 0;
+  greatest = 0;
   return rt::get_stream_priority_range(&least, &greatest);
 }
 

@@ -59,7 +59,8 @@ class PendingFrees {
     if (!std::exchange(block.listed, false)) return;
     (block.older == nullptr ? oldest_ : block.older->newer) = block.newer;
     (block.newer == nullptr ? newest_ : block.newer->older) = block.older;
-    block.older = block.newer = nullptr;
+    block.older = nullptr;
+    block.newer = nullptr;
   }
 
  private:

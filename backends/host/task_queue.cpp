@@ -194,9 +194,9 @@ void TaskQueue::wait_until(std::uint64_t number, bool spin) {
 void TaskQueue::make_room() {
   constexpr std::uint64_t batch = 1024;
   const std::uint64_t all = submitted();
-  if (all - completed() >= most_pending) wait_until(all - most_pending + batch, false);
+  if (all - completed() >= max_pending) wait_until(all - max_pending + batch, false);
   const std::lock_guard lock{lock_};
-  room_until_ = completed() + most_pending;
+  room_until_ = completed() + max_pending;
   may_be_full_.store(submitted_.load(std::memory_order_relaxed) >= room_until_,
                      std::memory_order_relaxed);
 }

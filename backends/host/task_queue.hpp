@@ -85,7 +85,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
  public:
   /// The approximate limit of unfinished tasks in a queue. A thread that submits more blocks in
   /// `wait_for_room`.
-  static constexpr std::uint64_t most_pending = std::uint64_t{1} << 16;
+  static constexpr std::uint64_t max_pending = std::uint64_t{1} << 16;
 
   explicit TaskQueue(int priority) noexcept : priority_{priority} {}
   TaskQueue(const TaskQueue&) = delete;
@@ -174,7 +174,7 @@ class TaskQueue : public std::enable_shared_from_this<TaskQueue> {
   // Next to the lock, which a submission takes next: so the check costs nothing.
   sync::Atomic<bool> may_be_full_{false};
   // A submission that adds a block from this number on reads completed_.
-  std::uint64_t room_until_ = most_pending;
+  std::uint64_t room_until_ = max_pending;
   // A worker runs the queue, or the queue waits for a worker or another queue.
   bool busy_ = false;
   TaskBlock* last_ = nullptr;

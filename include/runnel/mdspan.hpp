@@ -51,7 +51,7 @@ CopyResult copy_mdspan(StreamRef stream, const To& to, const From& from,
                        const CopyOptions& options) {
   constexpr const char* operation = "copy an mdspan";
   constexpr std::size_t size = sizeof(typename To::element_type);
-  static_assert(To::rank() <= most_strided_dimensions,
+  static_assert(To::rank() <= max_strided_dimensions,
                 "an mdspan of so many dimensions is not copied");
   if (!to.is_strided() || !from.is_strided())
     throw_invalid_argument(operation,

@@ -174,7 +174,7 @@ bool Array::open_block(nb::handle object) {
 /// Whether there is room for so many. @throws ValueError for a number that nothing has
 bool Array::set_dimensions(std::ptrdiff_t count) {
   if (count < 0) refuse_value("the array has a negative number of dimensions");
-  dimensions = count > most_dimensions ? -1 : static_cast<int>(count);
+  dimensions = count > max_dimensions ? -1 : static_cast<int>(count);
   return dimensions >= 0;
 }
 

@@ -25,7 +25,7 @@ enum class Framework : unsigned char { none, torch, cupy };
 /// interpreter's lock.
 class Array {
  public:
-  static constexpr int most_dimensions = 16;
+  static constexpr int max_dimensions = 16;
 
   Array() = default;
   Array(const Array&) = delete;
@@ -43,8 +43,8 @@ class Array {
   std::size_t bytes = 0;
   bool is_contiguous = true;  // from the first byte to the last, in the order of the dimensions
   int dimensions = 0;         // -1: more than fit, in memory that is contiguous
-  std::array<std::ptrdiff_t, most_dimensions> shape;
-  std::array<std::ptrdiff_t, most_dimensions> strides;  // in bytes; set where it is not contiguous
+  std::array<std::ptrdiff_t, max_dimensions> shape;
+  std::array<std::ptrdiff_t, max_dimensions> strides;  // in bytes; set where it is not contiguous
   std::size_t item_bytes = 1;
   const NamedType* type = nullptr;  // null: one without a name
   bool is_bytes = false;            // of whatever type and shape

@@ -54,9 +54,12 @@ enum class OperationKind : unsigned char {
 static_assert(static_cast<int>(OperationKind::lost_exception) ==
               static_cast<int>(HookKind::lost_exception));
 
-struct OperationStream {
-  const StreamSlot* slot = nullptr;
+struct Slot;  // stream/slots.hpp
+/// The identity of a stream: no other stream ever has this id.
+struct StreamKey {
+  Slot* slot = nullptr;
   std::uint64_t id = 0;
+  friend bool operator==(const StreamKey&, const StreamKey&) noexcept = default;
 };
 
 /// `height` rows of `width` bytes. `pitch` is the distance between the starts of two rows.
@@ -85,8 +88,8 @@ struct Operation {
   bool is_part = false;  // of another operation: hooks and the trace ignore it
   // The memory was registered, or comes from a resource of the program.
   bool is_of_program = false;
-  const char* name = "";     // as in error texts; a literal, except for ranges
-  OperationStream stream{};  // without a slot for an awaited stream
+  const char* name = "";  // as in error texts; a literal, except for ranges
+  StreamKey stream{};     // without a slot for an awaited stream
   std::uint64_t other_stream = 0;
   // 0: emit() gives it the next number, unless it is a part. Within another operation, only one
   // that has a number already is no part of that.

@@ -46,7 +46,7 @@ std::unique_lock<sync::Mutex> block_new_captures() noexcept {
 }
 
 void announce_capture(OpenCapture capture) {
-  close_capture(capture.stream);  // Other code has ended an earlier one.
+  close_capture(capture.begun_on.id);  // Other code has ended an earlier one.
   const std::lock_guard beginning{captures().beginning};
   const std::lock_guard lock{captures().lock};
   captures().all.push_back(std::move(capture));
@@ -56,7 +56,7 @@ void announce_capture(OpenCapture capture) {
 void number_capture(std::uint64_t stream, std::uint64_t number) noexcept {
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
-    if (each.stream == stream) each.number = number;
+    if (each.begun_on.id == stream) each.number = number;
 }
 
 OpenCapture find_capture(std::uint64_t number) noexcept {
@@ -68,7 +68,7 @@ OpenCapture own_capture() noexcept {
 }
 
 OpenCapture capture_begun_on(std::uint64_t stream) noexcept {
-  return find([&](const OpenCapture& each) { return each.stream == stream; });
+  return find([&](const OpenCapture& each) { return each.begun_on.id == stream; });
 }
 
 std::vector<OpenCapture> open_captures() {
@@ -95,14 +95,15 @@ bool is_event_of_open_capture(native::event event) noexcept {
 void note_broken(std::uint64_t stream, const char* operation) noexcept {
   const std::lock_guard lock{captures().lock};
   for (OpenCapture& each : captures().all)
-    if (each.stream == stream && each.broken_by == nullptr) each.broken_by = operation;
+    if (each.begun_on.id == stream && each.broken_by == nullptr) each.broken_by = operation;
 }
 
 void close_capture(std::uint64_t stream) noexcept {
   const OpenCapture closed = capture_begun_on(stream);  // destroys the functions outside the lock
   if (!closed) return;
   const std::lock_guard lock{captures().lock};
-  std::erase_if(captures().all, [&](const OpenCapture& each) { return each.stream == stream; });
+  std::erase_if(captures().all,
+                [&](const OpenCapture& each) { return each.begun_on.id == stream; });
   note_open_captures();
 }
 

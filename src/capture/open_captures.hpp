@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/check.hpp"
+#include "base/operation.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -21,15 +22,14 @@ class GraphFunctions;
 
 /// A capture that was begun through the library and is still open.
 struct OpenCapture {
-  StreamSlot* slot = nullptr;  // of the stream that it was begun on, and its id
-  std::uint64_t stream = 0;
+  StreamKey begun_on{};
   std::thread::id thread{};  // that has begun it
   std::shared_ptr<GraphFunctions> functions{};
   std::uint64_t number = 0;             // the runtime's; 0 until number_capture()
   std::vector<native::event> events{};  // recorded in the capture
   const char* broken_by = nullptr;      // the operation that has broken it, if known
   /// False if there is no such capture.
-  [[nodiscard]] explicit operator bool() const noexcept { return slot != nullptr; }
+  [[nodiscard]] explicit operator bool() const noexcept { return begun_on.slot != nullptr; }
 };
 /// Registers a capture that is about to begin, so that no thread starts to wait for its device.
 /// @throws std::bad_alloc

@@ -32,8 +32,8 @@ thread_local constinit std::uint64_t host_function = 0;
 
 namespace {
 
-constexpr std::size_t most_texts = 100;  // Further reports are only counted.
-constexpr std::size_t most_rows = 4096;  // of a pitched copy; further rows are not checked
+constexpr std::size_t max_texts = 100;  // Further reports are only counted.
+constexpr std::size_t max_rows = 4096;  // of a pitched copy; further rows are not checked
 
 struct CheckerState {
   sync::Mutex mutex;
@@ -83,7 +83,7 @@ void deliver(const std::string& text) noexcept {
 [[nodiscard]] std::string report(CheckerState& s, const Finding& f) {
   if (!s.reported.emplace(f.fault, f.earlier.stack, f.later_stack).second) return {};
   report_count.fetch_add(1, std::memory_order_relaxed);
-  return s.reported.size() <= most_texts ? text_of(f, s.order) : std::string{};
+  return s.reported.size() <= max_texts ? text_of(f, s.order) : std::string{};
 }
 
 /// Called after std::bad_alloc. A wait may have been missed, so all earlier uses are forgotten.
@@ -184,7 +184,7 @@ class Visit {
       : state_{s}, operation_{operation}, found_{found} {}
 
   void use(const MemoryUse& side) {
-    const std::size_t rows = std::min(side.rows.height, most_rows);
+    const std::size_t rows = std::min(side.rows.height, max_rows);
     for (std::size_t row = 0; row < rows; ++row) {
       const std::uintptr_t begin = address_of(side.rows.begin) + row * side.rows.pitch;
       state_.ranges.visit(begin, begin + side.rows.width,

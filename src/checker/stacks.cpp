@@ -24,11 +24,11 @@
 namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
-constexpr std::size_t most_frames = 20;  // including the library's own, which are not shown
-constexpr std::size_t most_shown = 6;
+constexpr std::size_t max_frames = 20;  // including the library's own, which are not shown
+constexpr std::size_t max_shown = 6;
 
 /// Return addresses, the innermost first, padded with null.
-using Frames = std::array<void*, most_frames>;
+using Frames = std::array<void*, max_frames>;
 
 struct Stacks {
   sync::Mutex mutex;
@@ -50,7 +50,7 @@ Stacks& stacks() { return detail::never_destroyed<Stacks>(); }
 /// a walk.
 struct Walk {
   Frames frames{};
-  std::array<void* const*, most_frames> locations{};
+  std::array<void* const*, max_frames> locations{};
   std::size_t count = 0;
   bool has_locations = true;  // Each address was found where an x86-64 call stores it.
   StackId id = 0;
@@ -58,7 +58,7 @@ struct Walk {
 
 _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) noexcept {
   Walk& walk = *static_cast<Walk*>(data);
-  if (walk.count == most_frames) return _URC_END_OF_STACK;
+  if (walk.count == max_frames) return _URC_END_OF_STACK;
   void* const address = reinterpret_cast<void*>(_Unwind_GetIP(context));
   if (address == nullptr) return _URC_END_OF_STACK;
   if (walk.count > 0) {  // The first frame is in this file.
@@ -235,7 +235,7 @@ std::string text_of(StackId stack) {
     for (const SourceLine& line : lines) {
       if (shown > 0 && line.function == "?") continue;
       text += "      " + line.text + "\n";
-      if (++shown == most_shown || line.function == "main") return text;
+      if (++shown == max_shown || line.function == "main") return text;
     }
   }
   return text;

@@ -242,7 +242,7 @@ void run_one(MpiState& state, const Exchange& step) {
   if (step.verb == Verb::receive) require_whole(state, call, status);
 }
 
-[[nodiscard]] std::size_t most_of(const Exchange& step) noexcept {
+[[nodiscard]] std::size_t max_elements_of(const Exchange& step) noexcept {
   return step.element == Element::bytes
              ? std::max<std::size_t>(1, max_elements_per_mpi_call / step.element_size)
              : max_elements_per_mpi_call;
@@ -259,7 +259,7 @@ void run_one(MpiState& state, const Exchange& step) {
 
 /// Runs a step with one block, in parts that MPI can count.
 void run_in_parts(MpiState& state, const Exchange& step) {
-  const std::size_t count = blocks_of(state, step).count, most = most_of(step);
+  const std::size_t count = blocks_of(state, step).count, most = max_elements_of(step);
   for (std::size_t first = 0; first < count; first += most)
     run_one(state, part_of(step, first, std::min(most, count - first)));
 }
@@ -289,7 +289,7 @@ void run_by_process(MpiState& state, const Exchange& step) {
     std::memcpy(at(step.out, own * bytes), at(step.in, own * bytes), bytes);
     for (std::size_t away = 1; away < size; ++away) {
       const std::size_t to = (own + away) % size, from = (own + size - away) % size;
-      const std::size_t most = most_of(step);
+      const std::size_t most = max_elements_of(step);
       for (std::size_t first = 0; first < blocks.count; first += most) {
         const std::size_t count = std::min(most, blocks.count - first);
         const std::array<Exchange, 2> both{
@@ -331,7 +331,7 @@ void compare_arguments(MpiState& state, const Exchange& step) {
 
 void run_step(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
-  if (blocks.count <= most_of(step)) return run_one(state, step);
+  if (blocks.count <= max_elements_of(step)) return run_one(state, step);
   blocks.in > 1 || blocks.out > 1 ? run_by_process(state, step) : run_in_parts(state, step);
 }
 
@@ -349,14 +349,14 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
     compare_arguments(state, steps.front());
   if (steps.size() == 1) return run_step(state, steps.front());
   const bool fits = std::all_of(steps.begin(), steps.end(), [&](const Exchange& step) {
-    return blocks_of(state, step).count <= most_of(step);
+    return blocks_of(state, step).count <= max_elements_of(step);
   });
   if (fits) return run_together(state, steps);
   // Part i of a message matches part i of the message on the other side.
   for (std::size_t part = 0;; ++part) {
     std::vector<Exchange> parts;
     for (const Exchange& step : steps) {
-      const std::size_t most = most_of(step), count = blocks_of(state, step).count;
+      const std::size_t most = max_elements_of(step), count = blocks_of(state, step).count;
       if (part * most < count)
         parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
     }

@@ -182,8 +182,10 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
     part.enqueued(copy, done);
     ++count_of(counts, done);
   });
-  if (Operation* const batch = event.operation()) [[unlikely]]
-    batch->unordered = uses = uses_of(plan);
+  if (Operation* const batch = event.operation()) [[unlikely]] {
+    uses = uses_of(plan);
+    batch->unordered = uses;
+  }
   return counts;
 }
 

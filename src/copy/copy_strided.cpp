@@ -26,7 +26,7 @@ constexpr auto from_stride = &StridedDimension::from_stride;
 /// lie end to end on both sides are merged.
 struct Shape {
   std::size_t width;  // bytes in a row
-  std::array<StridedDimension, most_strided_dimensions> dimensions{};
+  std::array<StridedDimension, max_strided_dimensions> dimensions{};
   std::size_t rank = 0;
 
   void add(const StridedDimension& outer) noexcept {

@@ -38,7 +38,7 @@ namespace {
 /// The result is a parameter, because returning it takes 5 ns longer: the processor stalls if it
 /// copies as a whole what was just written in parts.
 void resolve_side(MemoryFacts& side, CopyCall& call, Range range, std::optional<MemoryKind> known) {
-  side = facts_of(range.begin, range.bytes, known, call.use, call.operation);
+  side = facts_of(range.begin, range.bytes, known, call.key, call.operation);
   // CUDA reports memory that a capture allocates as unknown, even after the launch of the graph
   // (13.0, driver 580, seen on an H100).
   if (side.kind == MemoryKind::pageable && !known && call.is_capturing() &&
@@ -60,8 +60,8 @@ CopyFacts resolve(CopyCall& call, const CopyRequest& request) {
   const Range to = range_of_rows(t.to, t.to_pitch, t.width, t.height);
   const Range from = range_of_rows(t.from, t.from_pitch, t.width, t.height);
   if (facts.runtime_takes_any_memory && request.policy == Pageable::stage) {
-    note_use(to.begin, to.bytes, request.to_kind, call.use);
-    note_use(from.begin, from.bytes, request.from_kind, call.use);
+    note_use(to.begin, to.bytes, request.to_kind, call.key);
+    note_use(from.begin, from.bytes, request.from_kind, call.key);
     return facts;
   }
   resolve_side(facts.to, call, to, request.to_kind);
@@ -76,7 +76,7 @@ CopyFacts resolve(CopyCall& call, const FillRequest& request) {
   if (has_nothing_to_do(request)) return facts;
   const Range to = range_of_rows(request.to, request.pitch, request.width, request.height);
   if (facts.runtime_takes_any_memory)
-    note_use(to.begin, to.bytes, request.to_kind, call.use);
+    note_use(to.begin, to.bytes, request.to_kind, call.key);
   else
     resolve_side(facts.to, call, to, request.to_kind);
   return facts;

@@ -25,10 +25,10 @@ struct CopyCall {
   CopyCall(StreamRef stream, const char* doing)
       : operation{doing},
         slot{enter_and_find(stream, doing)},
-        use{&slot, stream.id()},
+        key{key_of(stream)},
         device{slot.device, doing} {}
 
-  [[nodiscard]] StreamRef stream() const noexcept { return Access::ref(&slot, use.id); }
+  [[nodiscard]] StreamRef stream() const noexcept { return view_of(key); }
   /// Queries the runtime the first time only.
   [[nodiscard]] bool is_capturing();
   /// Whether pageable sources may be read at once: the caller allows it, no unfinished work can
@@ -38,7 +38,7 @@ struct CopyCall {
 
   const char* operation;
   Slot& slot;
-  StreamUse use;
+  StreamKey key;
   ScopedDevice device;
   bool are_sources_protected = false;  // by protect_source()
 

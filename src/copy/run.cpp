@@ -81,7 +81,7 @@ void wait_until_source_is_written(CopyCall& call, const PlannedCopy& copy) {
 
 [[nodiscard]] std::optional<CopyResult> run_blocked(CopyCall& call, const PlannedCopy& copy) {
   wait_until_source_is_written(call, copy);
-  const ScopedWait wait{call.operation, {.stream = call.use.id}};
+  const ScopedWait wait{call.operation, {.stream = call.key.id}};
   if (!try_direct(call, copy)) return std::nullopt;
   // If the device or the backend reads pageable memory itself, the call does not block. In a
   // capture nothing runs yet.

@@ -70,18 +70,18 @@ class ShortRing {
   sync::Atomic<std::uint64_t> stream_id{0};  // the stream that owns the memory; 0: none
 
   /// Makes the ring one of the stream. False if there is no memory.
-  [[nodiscard]] bool own(StreamUse use) try {
-    if (stream_id.load(std::memory_order_relaxed) == use.id) [[likely]]
+  [[nodiscard]] bool own(StreamKey stream) try {
+    if (stream_id.load(std::memory_order_relaxed) == stream.id) [[likely]]
       return true;
     give_back();
     memory_ = PinnedBuffer<unsigned char>{memory_bytes};
     count_down(counters.pinned_blocks);  // live_objects() counts the blocks of users only
     // The pool hands the memory out again when the stream has passed.
-    static_cast<void>(note_pinned_use(memory_.data(), memory_bytes, use));
+    static_cast<void>(note_pinned_use(memory_.data(), memory_bytes, stream));
     restart();
     value().set(0);
     are_copies_prompt = true;
-    stream_id.store(use.id, std::memory_order_relaxed);
+    stream_id.store(stream.id, std::memory_order_relaxed);
     return true;
   } catch (const std::bad_alloc&) {
     return false;
@@ -113,7 +113,11 @@ class ShortRing {
     return memory_.data() + begin % ring_lines * line;
   }
   /// All memory is free. Requires: the stream is idle, and never writes the value.
-  void restart() noexcept { taken_ = announced_ = stuck_before_ = 0; }
+  void restart() noexcept {
+    taken_ = 0;
+    announced_ = 0;
+    stuck_before_ = 0;
+  }
   /// Enqueues a write of the position, if the last one lies at least `lines` behind.
   void announce(const CopyCall& call, std::uint64_t lines) {
     if (taken_ - announced_ < lines) return;
@@ -144,7 +148,7 @@ class ShortRing {
 
 struct ShortRings {
   std::array<ShortRing, 32> all;
-  [[nodiscard]] ShortRing& of(StreamUse use) noexcept { return all[use.id % all.size()]; }
+  [[nodiscard]] ShortRing& of(StreamKey stream) noexcept { return all[stream.id % all.size()]; }
 };
 ShortRings& short_rings() { return never_destroyed<ShortRings>(); }
 
@@ -235,9 +239,9 @@ struct Arriving {
 }  // namespace
 
 bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
-  ShortRing& ring = short_rings().of(call.use);
+  ShortRing& ring = short_rings().of(call.key);
   const TryFlag locked{ring.locked};
-  if (!locked || !ring.own(call.use)) return false;
+  if (!locked || !ring.own(call.key)) return false;
   // After the lock: before that, another thread may enqueue a copy that uses the ring.
   if (!is_usable(ring, call, direction)) return false;
   return direction == Direction::to_device ? copy_to_device(ring, call, transfer)

@@ -34,7 +34,8 @@ struct Transfer {
 [[nodiscard]] inline Transfer flattened(Transfer t) noexcept {
   if (t.to_pitch == t.width && t.from_pitch == t.width) {
     t.width *= t.height;
-    t.to_pitch = t.from_pitch = t.width;
+    t.to_pitch = t.width;
+    t.from_pitch = t.width;
     t.height = 1;
   }
   return t;

@@ -127,7 +127,7 @@ void instantiate(GraphState& state, const char* operation) {
 
 /// Stores the stream of this launch. The earlier launch need not be kept: it completes before this
 /// one.
-void note_use(GraphState& state, StreamUse stream) {
+void note_use(GraphState& state, StreamKey stream) {
   if (state.last.stream() == stream) [[likely]]
     return;
   state.last = StreamPoint{stream};
@@ -150,7 +150,7 @@ void become_node(GraphState& state, const StreamCall& call) {
 
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does
 /// not order the two.
-void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamUse stream) {
+void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamKey stream) {
   if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, refusal::unordered_graph);
@@ -181,7 +181,7 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
 }
 
 /// The capture that this thread has begun on the stream.
-[[nodiscard]] OpenCapture require_capture(StreamUse stream) {
+[[nodiscard]] OpenCapture require_capture(StreamKey stream) {
   OpenCapture capture = capture_begun_on(stream.id);
   if (!capture) throw_error(errc::capture, ending, "no capture was begun on this stream");
   if (capture.thread != std::this_thread::get_id())
@@ -213,7 +213,7 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
   call.check(backend::stream_capture_number(call.handle(), active));
   native::graph graph{};
   const backend::status s = end_native_capture(call.slot(), graph);
-  close_capture(capture.stream);
+  close_capture(capture.begun_on.id);
   if (s == backend::ok) return graph;
   if (backend::classify(s) != errc::capture) throw_status(s, ending);
   backend::forget_error(s);
@@ -241,11 +241,11 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
 /// Ends the capture that this thread has begun on the stream. The graph is not instantiated yet.
 [[nodiscard]] OwnedGraph take_captured(StreamRef stream) {
   const StreamCall call{stream, ending};
-  const OpenCapture capture = require_capture({&call.slot(), stream.id()});
+  const OpenCapture capture = require_capture(key_of(stream));
   struct Abandon {  // does nothing if the native capture has ended
-    StreamUse stream;
+    StreamKey stream;
     ~Abandon() { abandon_capture(stream); }
-  } const abandon{begun_on(capture)};
+  } const abandon{capture.begun_on};
   OwnedGraph state{new GraphState};
   state->device = call.slot().device;
   state->functions = capture.functions;
@@ -268,7 +268,7 @@ Graph CaptureGuard::instantiated(Graph graph) {
 void CaptureGuard::abandon() noexcept {
   try {
     const StreamCall call{stream_, ending};
-    abandon_capture({&call.slot(), stream_.id()});
+    abandon_capture(key_of(stream_));
   } catch (...) {  // The stream has ended, and its capture with it.
   }
 }
@@ -285,7 +285,7 @@ void begin_capture(StreamRef stream) {
   refuse_in_capture(call.slot(), beginning, refusal::second_capture);
   note_capture();
   announce_capture(
-      {&call.slot(), stream.id(), std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
+      {key_of(stream), std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
   try {
     {
       const CaptureChangeLock alone{call.slot()};
@@ -328,7 +328,7 @@ void Graph::launch(StreamRef stream) const {
   if ((are_captures_open() || state.functions->owns_anything() || has_end_event) &&
       is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
-  const StreamUse use{&call.slot(), stream.id()};
+  const StreamKey use = key_of(stream);
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
   if (has_functions) state.functions->begin_launch(use);

@@ -24,10 +24,6 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-[[nodiscard]] StreamRef view_of(StreamUse stream) noexcept {
-  return Access::ref(stream.slot, stream.id);
-}
-
 [[nodiscard]] bool is_in_capture(const StreamPoint& user, std::uint64_t capture) noexcept {
   const HandleLock locked{user.stream()};
   return locked && locked.is_reachable() && capture_number_of(locked.handle()) == capture;
@@ -46,7 +42,7 @@ namespace {
 /// Enqueues the free on the block's own stream, which may be captured. Returns false, and enqueues
 /// no free, if that is not possible or not right.
 [[nodiscard]] bool free_on_own_stream(BlockFree& block) noexcept {
-  const StreamUse owner = block.owner;
+  const StreamKey owner = block.owner;
   const HandleLock own{owner};
   if (!own || !own.is_reachable()) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw, own.is_default()};
@@ -104,8 +100,7 @@ enum class FreeStream { own_memory, resources };
     return false;
   bool is_new = false;
   Slot* const slot = wrap_handle({stream, block.device, Blocking::no}, Holder::views, is_new);
-  deallocate_to_resource(*block.resource, view_of({slot, slot->id.load(std::memory_order_acquire)}),
-                         block.pointer, block.bytes);
+  deallocate_to_resource(*block.resource, view_of(key_of(*slot)), block.pointer, block.bytes);
   return true;
 } catch (const std::bad_alloc&) {
   return false;

@@ -31,7 +31,7 @@ struct BlockFree : DeferredWork {
   int device = 0;
   std::size_t bytes = 0;
   SharedResource resource{};  // Null: the device's own memory.
-  StreamUse owner{};          // the stream of `own`
+  StreamKey owner{};          // the stream of `own`
 };
 
 /// Whether the stream is being captured. Returns false if it has ended, or if this thread cannot

@@ -175,13 +175,12 @@ void count_out(int device, std::size_t bytes) noexcept {
 }
 
 [[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
-  const StreamUse owner = block.owner;
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
   return {.kind = OperationKind::deallocation,
-          .captured = is_captured(HandleLock{owner}),
+          .captured = is_captured(HandleLock{block.owner}),
           .is_of_program = static_cast<bool>(block.resource),
           .name = "free device memory",
-          .stream = {owner.slot, owner.id},
+          .stream = block.owner,
           .to = block.pointer,
           .bytes = block.bytes,
           .to_kind = MemoryKind::device,
@@ -202,7 +201,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   const int device = slot.device;
   // Creates the slot of the default stream, so that freeing the block later allocates nothing.
   if (resource != nullptr) static_cast<void>(default_stream_of(device));
-  StreamPoint owner{{&slot, stream.id()}};
+  StreamPoint owner{key_of(stream)};
   if (!owner) throw_dead_stream(stream.id());
   ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
   void* const block = resource == nullptr ? allocate_reserved(slot.handle, device, bytes)
@@ -226,14 +225,14 @@ namespace {
 
 [[nodiscard]] auto find_user(std::list<StreamPoint>& users, StreamRef stream) noexcept {
   return std::ranges::find_if(
-      users, [&](const StreamPoint& user) { return user.stream() == use_of(stream); });
+      users, [&](const StreamPoint& user) { return user.stream() == key_of(stream); });
 }
 
 /// A list with one open point of the stream. @throws errc::invalid_handle if the stream was
 /// destroyed
 [[nodiscard]] std::list<StreamPoint> user(StreamRef stream) {
   std::list<StreamPoint> made;
-  if (!made.emplace_back(use_of(stream))) throw_dead_stream(stream.id());
+  if (!made.emplace_back(key_of(stream))) throw_dead_stream(stream.id());
   return made;
 }
 
@@ -266,13 +265,13 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
     named = others.begin();
   }
   static_cast<void>(named->release());
-  *named = StreamPoint::adopt(use_of(owner));
+  *named = StreamPoint::adopt(key_of(owner));
   owner = stream;
 }
 
 void release_device(StreamRef owner) {
   refuse_in_child("release device memory");
-  static_cast<void>(StreamPoint::adopt(use_of(owner)));
+  static_cast<void>(StreamPoint::adopt(key_of(owner)));
 }
 
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
@@ -286,9 +285,9 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   block.pointer = pointer;
   block.device = device;
   block.bytes = bytes;
-  block.owner = use_of(stream);
+  block.owner = key_of(stream);
   block.own = StreamPoint::adopt(block.owner);
-  block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, use_of(stream)));
+  block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, key_of(stream)));
   emit([&] { return about_free(block); });
   if (mode == Release::now && free_block(block)) return;
   extras.get() != nullptr ? defer_free(*extras.release()) : defer_copy(block);
@@ -322,7 +321,7 @@ void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t 
   require_resource(stream, device_, alignment, operation);
   void* const block = allocate_device(stream, bytes);
   // deallocate() begins a use of its own stream.
-  if (block != nullptr) static_cast<void>(StreamPoint::adopt(use_of(stream)));
+  if (block != nullptr) static_cast<void>(StreamPoint::adopt(key_of(stream)));
   return block;
 }
 
@@ -332,7 +331,7 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   const Release mode = release_mode();
   if (mode == Release::now) require_resource(stream, device_, alignment, freeing);
   if (pointer == nullptr || mode == Release::never) return;
-  StreamPoint user{use_of(stream)};
+  StreamPoint user{key_of(stream)};
   if (!user) throw_dead_stream(stream.id());
   static_cast<void>(user.release());
   free_device(pointer, bytes, stream, device_.ordinal(), {});

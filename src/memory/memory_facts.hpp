@@ -35,7 +35,7 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
 /// before the stream's work on it is complete. Returns whether all of the bytes are in one block.
 /// Requires: the stream's device is current if its handle needs that.
 inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
-                     StreamUse use) {
+                     StreamKey use) {
   if (is_mark_requested(*use.slot)) [[unlikely]]
     record_mark(*use.slot);
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
@@ -60,7 +60,7 @@ struct MemoryFacts {
 
 /// As note_use(), and determines the kind of the memory.
 [[nodiscard]] inline MemoryFacts facts_of(const void* pointer, std::size_t bytes,
-                                          std::optional<MemoryKind> known, StreamUse use,
+                                          std::optional<MemoryKind> known, StreamKey use,
                                           const char* operation) {
   if (note_use(pointer, bytes, known, use)) return {MemoryKind::pinned, true};
   if (known) return {*known, true};

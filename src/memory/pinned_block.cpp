@@ -16,7 +16,7 @@ void prune(PinnedBlock& block) noexcept {
 
 }  // namespace
 
-void PinnedBlock::add_use(StreamUse use) {
+void PinnedBlock::add_use(StreamKey use) {
   const auto same = [&](const StreamPoint& point) { return point.stream() == use; };
   if (!users.empty() && same(users.back())) [[likely]]
     return;

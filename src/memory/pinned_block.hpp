@@ -25,7 +25,7 @@ struct PinnedBlock : Deferred {
   };
 
   /// Requires: the caller holds the pool's lock. @throws std::bad_alloc
-  void add_use(StreamUse use);
+  void add_use(StreamKey use);
   /// Records the open points. Points that cannot be recorded now are recorded later by advance().
   void record_uses() noexcept;
 

@@ -133,7 +133,7 @@ void* take_block(std::size_t bytes, bool write_combined) {
 
 }  // namespace
 
-bool note_pinned_use(const void* pointer, std::size_t bytes, StreamUse use) {
+bool note_pinned_use(const void* pointer, std::size_t bytes, StreamKey use) {
   return has_blocks.load(std::memory_order_relaxed) &&
          pinned_shelves().note_use(pointer, bytes, use);
 }

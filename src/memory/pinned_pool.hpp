@@ -13,7 +13,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
 
 /// Whether all of these bytes are in one block. If that block is in use, records a use by the
 /// stream. @throws std::bad_alloc
-[[nodiscard]] bool note_pinned_use(const void* pointer, std::size_t bytes, StreamUse use);
+[[nodiscard]] bool note_pinned_use(const void* pointer, std::size_t bytes, StreamKey use);
 /// Returns a block to the pool, also while streams still use it. Returns false, and changes
 /// nothing, unless the pointer is the start of a block in use.
 [[nodiscard]] bool deallocate_pinned(void* pointer) noexcept;

@@ -94,7 +94,7 @@ void PinnedShelves::add(PinnedBlock& block) noexcept {
   mark_in_use(block);
 }
 
-bool PinnedShelves::try_add_use(const void* pointer, StreamUse use) {
+bool PinnedShelves::try_add_use(const void* pointer, StreamKey use) {
   const std::lock_guard lock{lock_};
   PinnedBlock* const block = find(address_of(pointer));
   if (block == nullptr || block->state != State::in_use) return false;

@@ -81,7 +81,7 @@ class PinnedShelves {
   /// Records a use of the block that contains the address, if that block is in use. Returns whether
   /// all of the bytes are in the block.
   /// @throws std::bad_alloc
-  [[nodiscard]] bool note_use(const void* pointer, std::size_t bytes, StreamUse use) {
+  [[nodiscard]] bool note_use(const void* pointer, std::size_t bytes, StreamKey use) {
     const std::lock_guard lock{lock_};
     PinnedBlock* const block = find(address_of(pointer));
     if (block == nullptr) return false;
@@ -89,7 +89,7 @@ class PinnedShelves {
     return address_of(pointer) + bytes <= block->begin + block->bytes;
   }
   /// Records a use; returns false if the address is in no block in use. @throws std::bad_alloc
-  [[nodiscard]] bool try_add_use(const void* pointer, StreamUse use);
+  [[nodiscard]] bool try_add_use(const void* pointer, StreamKey use);
 
   /// Returns a block to the pool. Returns false, and changes nothing, unless the pointer is the
   /// start of a block in use. `record`: whether to record the block's points now; otherwise the

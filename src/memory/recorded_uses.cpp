@@ -47,7 +47,7 @@ void prune() noexcept {
 
 void add_recorded_use(const void* pointer, StreamRef stream) {
   const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(pointer) / step * step;
-  const StreamUse use = use_of(stream);
+  const StreamKey use = key_of(stream);
   std::list<StreamPoint> fresh(1);
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
@@ -66,7 +66,7 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
 }
 
 std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
-                                                 StreamUse own) noexcept {
+                                                 StreamKey own) noexcept {
   std::list<StreamPoint> taken;
   const auto begin = reinterpret_cast<std::uintptr_t>(block);
   {
@@ -87,7 +87,7 @@ void record_block_use(StreamRef stream, const void* pointer, std::optional<Memor
   Slot& slot = live_slot(stream);
   if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the pointer is null");
   if ((!kind || *kind == MemoryKind::pinned) &&
-      pinned_shelves().try_add_use(pointer, {&slot, stream.id()}))
+      pinned_shelves().try_add_use(pointer, key_of(stream)))
     return;
   if (!kind) {
     const ScopedDevice on{slot.device, operation};

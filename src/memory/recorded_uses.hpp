@@ -26,9 +26,9 @@ void add_recorded_use(const void* pointer, StreamRef stream);
 /// Removes the points of a block that is about to be freed, and returns them except those of its
 /// own stream. Allocates nothing.
 [[nodiscard]] std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
-                                                               StreamUse own) noexcept;
+                                                               StreamKey own) noexcept;
 [[nodiscard]] inline std::list<StreamPoint> take_recorded_uses(const void* block, std::size_t bytes,
-                                                               StreamUse own) noexcept {
+                                                               StreamKey own) noexcept {
   return uses_recorded.load(std::memory_order_relaxed) == 0
              ? std::list<StreamPoint>{}
              : take_recorded_uses_slowly(block, bytes, own);

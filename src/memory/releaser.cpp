@@ -46,7 +46,7 @@ constexpr auto idle_timeout = 1s;
   // Includes functions of destroyed streams, which cannot be queried.
   if (are_host_functions_under_way()) return false;
   std::array<bool, max_devices> is_used{};
-  for (const StreamUse each : live_streams()) {
+  for (const StreamKey each : live_streams()) {
     const HandleLock stream{each};
     if (!stream) continue;
     is_used[static_cast<std::size_t>(stream.device())] = true;

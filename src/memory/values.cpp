@@ -47,7 +47,7 @@ void require_kind(MemoryKind kind, const char* operation) {
     throw_error(errc::not_supported, call.operation(),
                 "the device has no stream memory operations");
   refuse_in_capture(slot, call.operation(), refusal::value);
-  const StreamUse use{&slot, slot.id.load(std::memory_order_relaxed)};
+  const StreamKey use{&slot, slot.id.load(std::memory_order_relaxed)};
   const MemoryFacts facts =
       facts_of(location, sizeof *location, std::nullopt, use, call.operation());
   require_kind(facts.kind, call.operation());

@@ -67,7 +67,7 @@ void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcep
   std::fputc('\n', stderr);
 }
 
-void write_stream(StreamUse use) noexcept try {
+void write_stream(StreamKey use) noexcept try {
   const HandleLock locked{use};
   if (!locked) return;
   const char* const state = state_of(*use.slot);
@@ -81,9 +81,9 @@ void write_stream(StreamUse use) noexcept try {
 }
 
 void write_streams() noexcept try {
-  std::vector<StreamUse> streams = live_streams();
-  std::sort(streams.begin(), streams.end(), [](StreamUse a, StreamUse b) { return a.id < b.id; });
-  for (const StreamUse each : streams) write_stream(each);
+  std::vector<StreamKey> streams = live_streams();
+  std::sort(streams.begin(), streams.end(), [](StreamKey a, StreamKey b) { return a.id < b.id; });
+  for (const StreamKey each : streams) write_stream(each);
 } catch (const std::exception&) {
 }
 
@@ -183,7 +183,8 @@ class HangReporter {
     // The latest wait first: it may be a part of another wait, and is more precise.
     for (auto wait = waits_.rbegin(); wait != waits_.rend() && !found.is_late; ++wait) {
       if (wait->is_reported || now - wait->since < limit) continue;
-      found.is_late = wait->is_reported = true;
+      wait->is_reported = true;
+      found.is_late = true;
       char what[48] = "";
       if (wait->stream != 0)
         std::snprintf(what, sizeof what, " (stream id %llu)",
@@ -211,7 +212,7 @@ class HangReporter {
 };
 
 void note_operation(const Operation& operation) noexcept {
-  OperationNotes& notes = static_cast<const Slot&>(*operation.stream.slot).notes;
+  OperationNotes& notes = operation.stream.slot->notes;
   OperationNotes::Note& note =
       notes.all[notes.next.fetch_add(1, std::memory_order_relaxed) % notes.all.size()];
   note.stream.store(operation.stream.id, std::memory_order_relaxed);

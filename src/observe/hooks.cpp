@@ -38,14 +38,13 @@ HookEvent hook_event(const Operation& operation, StreamName& name) noexcept {
                   .from_kind = operation.from_kind,
                   .exception = operation.exception};
   if (operation.stream.slot == nullptr) return event;
-  // An operation does not change its stream, but the lock is a part of the slot.
-  auto& slot = static_cast<Slot&>(const_cast<StreamSlot&>(*operation.stream.slot));
+  const Slot& slot = *operation.stream.slot;
   event.device = slot.device;
   // The thread that ends a stream still has its slot. Another stream may use that of a stream that
   // ended earlier.
   if (event.kind == HookKind::stream_ended)
     set_stream(event, slot, name);
-  else if (const HandleLock locked{StreamUse{&slot, event.stream}})
+  else if (const HandleLock locked{operation.stream})
     set_stream(event, slot, name);
   return event;
 }

@@ -24,8 +24,8 @@ namespace runnel::inline RUNNEL_ABI {
 namespace detail {
 namespace {
 
-[[nodiscard]] checker::StreamInfo info_of(OperationStream stream) noexcept {
-  const Slot& slot = static_cast<const Slot&>(*stream.slot);
+[[nodiscard]] checker::StreamInfo info_of(StreamKey stream) noexcept {
+  const Slot& slot = *stream.slot;
   return {.id = stream.id,
           .handle = slot.handle,
           .device = slot.device,
@@ -37,7 +37,7 @@ namespace {
           .known_complete = &slot.known_complete};
 }
 [[nodiscard]] checker::StreamInfo info_of(const StreamCall& call) noexcept {
-  return info_of({&call.slot(), call.slot().id.load(std::memory_order_acquire)});
+  return info_of(key_of(call.slot()));
 }
 
 /// Each operation of a batch gets its own index, because the operations have no order.
@@ -73,8 +73,7 @@ void allocation(const Operation& operation) noexcept {
 
 void free_in_order(const Operation& operation) noexcept try {
   std::vector<checker::StreamInfo> awaited;
-  for (const StreamPoint& user : *operation.users)
-    awaited.push_back(info_of({user.stream().slot, user.stream().id}));
+  for (const StreamPoint& user : *operation.users) awaited.push_back(info_of(user.stream()));
   checker::frees_in_order(info_of(operation.stream), awaited, operation.to, operation.bytes);
   // The owner may now use it for something else.
   if (operation.is_of_program) checker::allocates(operation.to, operation.bytes);

@@ -31,7 +31,7 @@ namespace detail {
 namespace {
 
 // About 100 MB. Further slices are only counted.
-constexpr std::size_t most_slices = std::size_t{1} << 20;
+constexpr std::size_t max_slices = std::size_t{1} << 20;
 
 /// An operation that has begun, or an interval of a stream with unknown times.
 struct Interval {
@@ -78,7 +78,7 @@ void name_row(Recording& r, const TraceRow& row, const char* name) {
 }
 
 void add(Recording& r, const TraceSlice& slice) {
-  if (r.contents.slices.size() < most_slices)
+  if (r.contents.slices.size() < max_slices)
     r.contents.slices.push_back(slice);
   else
     ++r.contents.dropped;
@@ -107,7 +107,7 @@ void add(Recording& r, const TraceSlice& slice) {
 }
 
 void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
-  if (r.open.size() >= most_slices) return;
+  if (r.open.size() >= max_slices) return;
   const TraceSlice slice = slice_of(r, event, now);
   Interval& interval = r.open[key_of(event)];
   interval.slice = slice;
@@ -126,7 +126,7 @@ void end_operation(Recording& r, const HookEvent& event, double now, TracePoint&
   if (event.kind != HookKind::range) add(r, interval.slice);
   if (!is_interval_of_stream(event.kind) || event.captured) return;
   interval.slice.row = row;
-  if (r.pending.size() >= most_slices) {
+  if (r.pending.size() >= max_slices) {
     ++r.contents.dropped;
     return;
   }
@@ -218,7 +218,7 @@ bool write_now(bool last) noexcept try {
   fetch_activities(last);
   Recording& r = recording();
   const std::lock_guard lock{r.mutex};
-  move_activities(r.contents, most_slices);
+  move_activities(r.contents, max_slices);
   const std::size_t complete = r.contents.slices.size();
   // Unfinished work has no end yet, and its begin may be unknown.
   for (const Interval& each : r.pending) {

@@ -28,7 +28,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 namespace {
 
-constexpr std::size_t most_kept = std::size_t{1} << 20;
+constexpr std::size_t max_kept = std::size_t{1} << 20;
 
 struct TimedWork {
   backend::Activity activity;  // Its name is one of `names`, or null.
@@ -65,7 +65,7 @@ Activities& activities() { return never_destroyed<Activities>(); }
 }
 
 void keep(Activities& a, const backend::Activity& activity, double offset) {
-  if (a.all.size() >= most_kept) {
+  if (a.all.size() >= max_kept) {
     ++a.lost;
     return;
   }
@@ -196,7 +196,7 @@ void fetch_activities(bool last) noexcept {
     backend::deliver_activities(last);
 }
 
-void move_activities(TraceContents& contents, std::size_t most_slices) {
+void move_activities(TraceContents& contents, std::size_t max_slices) {
   Activities& a = activities();
   {
     const std::lock_guard lock{a.starting};
@@ -206,7 +206,7 @@ void move_activities(TraceContents& contents, std::size_t most_slices) {
   contents.dropped += std::exchange(a.lost, 0);
   while (!a.all.empty()) {
     const TimedWork& work = a.all.back();
-    if (contents.slices.size() < most_slices)
+    if (contents.slices.size() < max_slices)
       contents.slices.push_back({.name = name_of(work),
                                  .category = category_of(work),
                                  .failed = false,

@@ -30,7 +30,7 @@ namespace detail {
 namespace {
 
 // Each takes 150 bytes. The limit bounds the memory of a long run of small chunks.
-constexpr std::size_t most_times_kept = std::size_t{1} << 20;
+constexpr std::size_t max_times_kept = std::size_t{1} << 20;
 
 /// One call of overlap(). The calling thread reads from sources and enqueues; a second thread, the
 /// finisher, waits for the chunks in order and writes to a sink. Between ranges the calling thread
@@ -328,7 +328,7 @@ class OverlapRun {
     ++result_.chunks;
     result_.items += here.chunk->count;
     result_.written += here.out_elements;
-    if (options_.record_times && result_.times.size() < most_times_kept)
+    if (options_.record_times && result_.times.size() < max_times_kept)
       result_.times.push_back(here.times);
     step = "reporting progress";
     if (options_.progress) options_.progress({result_.chunks, result_.items, plan_.items});

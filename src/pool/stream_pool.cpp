@@ -160,7 +160,7 @@ template <class Predicate>
 
 /// Ends an open capture, which the next user's work would join. Runtimes end a capture only on the
 /// thread that has begun it: false on another thread.
-[[nodiscard]] bool end_own_capture(StreamUse stream) noexcept {
+[[nodiscard]] bool end_own_capture(StreamKey stream) noexcept {
   if (!any_capture_seen() || release_mode() != Release::now) return true;
   const OpenCapture capture = capture_begun_on(stream.id);
   if (!capture) return true;
@@ -174,9 +174,9 @@ template <class Predicate>
 
 void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
   if (is_forked_child()) return;  // The pool leaks: another thread may have owned its lock.
-  const StreamUse use{static_cast<Slot*>(slot), slot->id.load(std::memory_order_relaxed)};
-  const StreamRef stream = Access::ref(slot, use.id);
-  if (!end_own_capture(use)) {
+  const StreamKey key = key_of(static_cast<Slot&>(*slot));
+  const StreamRef stream = view_of(key);
+  if (!end_own_capture(key)) {
     const Stream captured = remove_stream(*pool, stream);
     return remove_reference(pool, [] {});
   }

@@ -16,7 +16,7 @@ namespace {
 
 /// The runtime gives an invalidated capture no number.
 [[nodiscard]] bool is_broken(const OpenCapture& capture) noexcept {
-  const HandleLock locked{begun_on(capture)};
+  const HandleLock locked{capture.begun_on};
   if (!locked || !locked.is_reachable()) return false;
   const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
   std::uint64_t number = 0;
@@ -28,7 +28,7 @@ namespace {
 /// Called after an operation has failed: it has invalidated the captures that are newly broken.
 void note_broken_captures(const char* operation) noexcept try {
   for (const OpenCapture& each : open_captures())
-    if (each.broken_by == nullptr && is_broken(each)) note_broken(each.stream, operation);
+    if (each.broken_by == nullptr && is_broken(each)) note_broken(each.begun_on.id, operation);
 } catch (const std::bad_alloc&) {  // The later error does not name the operation.
 }
 

@@ -124,8 +124,8 @@ void submit_completion(const EventBase& event, Completion* raw) {
   enter(submitting);
   EventRef node = waitable_node(event, submitting).reference();
   if (node && is_order_known(*node.operator->())) {
-    completion->line = node->slot;
-    completion->stream_id = node->stream_id;
+    completion->line = node->stream.slot;
+    completion->stream_id = node->stream.id;
     completion->thread = node->thread.load(std::memory_order_relaxed);
     completion->epoch = node->number;
   }

@@ -8,6 +8,7 @@
 #include "base/thread_end.hpp"
 #include "device/device_call.hpp"
 #include "stream/operations.hpp"
+#include "stream/retire.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_point.hpp"
 

@@ -25,7 +25,7 @@ namespace runnel::inline RUNNEL_ABI::detail {
   emit([&] {
     return Operation{.kind = OperationKind::entered,
                      .name = operation,
-                     .stream = observed(slot),
+                     .stream = key_of(slot),
                      .other_stream = awaited,
                      .event = event};
   });

@@ -165,7 +165,7 @@ void EventBase::record(StreamRef stream) {
         if (each.device != slot.device) [[unlikely]]
           throw_wrong_device(each, operation);
         call.check(backend::event_record(each.handle, call.handle()));
-        note_record(each, slot, stream.id());
+        note_record(each, key_of(stream));
         each.is_captured.store(
             any_capture_seen() && capture_state(call.handle()) == CaptureState::active,
             std::memory_order_relaxed);

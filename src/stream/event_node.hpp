@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/deferred.hpp"
+#include "base/operation.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/detail/backend.hpp>
@@ -42,8 +43,7 @@ struct EventNode : Deferred {
   /// The number of the only thread that has recorded the event, or `several_threads`.
   sync::Atomic<std::uint64_t> thread{several_threads};
   // Describe the last record, if that thread made it. Only that thread reads and writes them.
-  StreamSlot* slot = nullptr;
-  std::uint64_t stream_id = 0;
+  StreamKey stream{};
   std::uint64_t number = 0;  // of the thread's records
 };
 
@@ -53,10 +53,9 @@ extern thread_local constinit std::uint64_t records_of_thread;
 void number_thread() noexcept;
 /// Stores the position of this record among the records of the thread. Events that one thread has
 /// recorded on one stream complete in this order.
-inline void note_record(EventNode& node, StreamSlot& slot, std::uint64_t stream_id) noexcept {
+inline void note_record(EventNode& node, StreamKey stream) noexcept {
   if (node.thread.load(std::memory_order_relaxed) != thread_number) return;
-  node.slot = &slot;
-  node.stream_id = stream_id;
+  node.stream = stream;
   node.number = ++records_of_thread;
 }
 

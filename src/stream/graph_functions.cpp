@@ -172,7 +172,7 @@ void GraphFunctions::forget_old_launches() noexcept {
   while (launches_.size() > 1 && launches_[1].first <= begun) launches_.erase(launches_.begin());
 }
 
-void GraphFunctions::begin_launch(StreamUse stream) {
+void GraphFunctions::begin_launch(StreamKey stream) {
   const std::uint64_t epoch = stream.slot->completions.load(std::memory_order_relaxed);
   const std::lock_guard lock{lock_};
   const Launches launch{count_ + 1, stream, host_function_label, epoch};
@@ -265,15 +265,15 @@ bool takes_part_in_capture(int device) noexcept try {
   if (!are_captures_open()) return false;
   const std::vector<OpenCapture> open = open_captures();
   if (std::any_of(open.begin(), open.end(),
-                  [=](const OpenCapture& each) { return each.slot->device == device; }))
+                  [=](const OpenCapture& each) { return each.begun_on.slot->device == device; }))
     return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  const auto takes_part = [&](StreamUse each) {
+  const auto takes_part = [&](StreamKey each) {
     const HandleLock locked{each};
     return locked && locked.device() == device &&
            capture_state(locked.handle()) == CaptureState::active;
   };
-  const std::vector<StreamUse> streams = live_streams(true);
+  const std::vector<StreamKey> streams = live_streams(true);
   return std::any_of(streams.begin(), streams.end(), takes_part);
 } catch (const std::bad_alloc&) {
   return true;
@@ -293,7 +293,7 @@ void discard_native_capture(Slot& slot) noexcept {
     succeeded_or_forget(backend::graph_destroy(graph));
 }
 
-void abandon_capture(StreamUse stream) noexcept {
+void abandon_capture(StreamKey stream) noexcept {
   if (!capture_begun_on(stream.id)) return;
   if (is_reachable(*stream.slot)) discard_native_capture(*stream.slot);
   close_capture(stream.id);
@@ -301,11 +301,11 @@ void abandon_capture(StreamUse stream) noexcept {
 
 void abandon_own_captures() noexcept {
   while (const OpenCapture own = own_capture()) {
-    if (const HandleLock locked{begun_on(own)}) {
+    if (const HandleLock locked{own.begun_on}) {
       const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
-      abandon_capture(begun_on(own));
+      abandon_capture(own.begun_on);
     } else {
-      close_capture(own.stream);
+      close_capture(own.begun_on.id);
     }
   }
 }

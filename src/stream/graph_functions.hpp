@@ -67,7 +67,7 @@ class GraphFunctions : NotCopied {
   void discard() noexcept;
   /// @{ Called around a launch. Requires: launches do not overlap.
   /// @throws std::bad_alloc
-  void begin_launch(StreamUse stream);
+  void begin_launch(StreamKey stream);
   void undo_launch() noexcept;
   ///@}
 
@@ -82,7 +82,7 @@ class GraphFunctions : NotCopied {
   /// Consecutive launches on one stream, with one label and in one epoch.
   struct Launches {
     std::uint64_t first;  // 0: not launched by the library
-    StreamUse stream;
+    StreamKey stream;
     std::uint64_t label;  // host_function_label
     std::uint64_t epoch;  // Slot::completions
     [[nodiscard]] bool has_same(const Launches& other) const noexcept {
@@ -125,9 +125,6 @@ void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writ
 void add_to_capture(const StreamCall& call, EventUse use);
 void add_to_capture(const StreamCall& call, Kept* object);
 ///@}
-[[nodiscard]] inline StreamUse begun_on(const OpenCapture& capture) noexcept {
-  return {static_cast<Slot*>(capture.slot), capture.stream};
-}
 /// Ends the stream's native capture, with one retry. After an error `graph` is null. Requires: as
 /// abandon_capture().
 [[nodiscard]] backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept;
@@ -135,7 +132,7 @@ void add_to_capture(const StreamCall& call, Kept* object);
 void discard_native_capture(Slot& slot) noexcept;
 /// Ends the capture that was begun on the stream, if there is one. For a stream whose views end:
 /// nobody can end the capture later. Requires: its device is current.
-void abandon_capture(StreamUse stream) noexcept;
+void abandon_capture(StreamKey stream) noexcept;
 /// Ends all captures that the calling thread has begun. Requires: the runtime may be called.
 void abandon_own_captures() noexcept;
 

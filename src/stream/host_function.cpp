@@ -36,7 +36,7 @@ thread_local constinit std::uint64_t host_function_label = 0;
 Operation about_run(const HostFunction& function) noexcept {
   return {.kind = OperationKind::host_function_run,
           .name = "run a host function",
-          .stream = {function.slot, function.id},
+          .stream = {static_cast<Slot*>(function.slot), function.id},
           .number = function.operation};
 }
 

@@ -13,10 +13,6 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-[[nodiscard]] inline OperationStream observed(const Slot& slot) noexcept {
-  return {&slot, slot.id.load(std::memory_order_acquire)};
-}
-
 /// An operation that a capture would record. Queries the runtime. Requires: the stream's device is
 /// current if its handle needs that.
 [[nodiscard]] inline Operation about(const Slot& slot, OperationKind kind,
@@ -24,17 +20,16 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return {.kind = kind,
           .captured = capture_state(slot.handle) != CaptureState::none,
           .name = name,
-          .stream = observed(slot)};
+          .stream = key_of(slot)};
 }
 
 /// Emits the creation of a stream, or its first use through the library.
 inline void emit_made(const Slot& slot, const char* name) noexcept {
   emit([&] { return about(slot, OperationKind::stream_made, name); });
 }
-inline void emit_ended(const Slot& slot, std::uint64_t id) noexcept {
+inline void emit_ended(StreamKey stream) noexcept {
   emit([&] {
-    return Operation{
-        .kind = OperationKind::stream_ended, .name = "end a stream", .stream = {&slot, id}};
+    return Operation{.kind = OperationKind::stream_ended, .name = "end a stream", .stream = stream};
   });
 }
 
@@ -55,7 +50,7 @@ inline void emit_lost_exception(std::uint64_t id, const std::exception_ptr& exce
 /// @{ The host knows that the work of the stream, or before the event, is complete.
 inline void emit_complete(const Slot& slot) noexcept {
   emit([at = &slot] {
-    return Operation{.kind = OperationKind::known_complete, .stream = observed(*at)};
+    return Operation{.kind = OperationKind::known_complete, .stream = key_of(*at)};
   });
 }
 inline void emit_complete(native::event event) noexcept {

@@ -7,6 +7,8 @@
 #include "stream/handle_table.hpp"
 #include "stream/operations.hpp"
 #include "stream/reclaimer.hpp"
+#include "stream/retire.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>
 
@@ -218,8 +220,8 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   return uncollected;
 }
 
-std::vector<StreamUse> live_streams(bool only_owned) {
-  std::vector<StreamUse> found;
+std::vector<StreamKey> live_streams(bool only_owned) {
+  std::vector<StreamKey> found;
   const auto for_each_batch = [](auto&& call) {
     const std::lock_guard lock{slots_lock};
     for (SlotBatch* batch = batches; batch != nullptr; batch = batch->next) call(*batch);
@@ -239,10 +241,10 @@ std::vector<StreamUse> live_streams(bool only_owned) {
 }
 
 Slot& live_slot(StreamRef stream) {
-  StreamSlot* const slot = Access::slot(stream);
-  if (!is_live(slot, stream.id())) [[unlikely]]
-    throw_dead_stream(stream.id());
-  return static_cast<Slot&>(*slot);
+  const StreamKey key = key_of(stream);
+  if (!is_live(key.slot, key.id)) [[unlikely]]
+    throw_dead_stream(key.id);
+  return *key.slot;
 }
 
 void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/deferred.hpp"
+#include "base/operation.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "stream/event_node.hpp"
@@ -174,18 +175,6 @@ enum class Holder : unsigned char { borrower, owner, views };
 [[nodiscard]] bool drop_reference(Slot& slot, bool owner) noexcept;
 /// The owner gives up the native stream: it is borrowed from now on.
 void disown(Slot& slot) noexcept;
-/// Ends a stream: ends all views of the slot, stores an event for the points, destroys the
-/// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
-/// the remaining Stream objects. Inside a host function only the views end at once, and the end of
-/// a borrowed stream stays unknown; the service thread takes the other steps.
-void retire_slot(Slot* slot) noexcept;
-/// The same for a slot whose native stream other code has destroyed. Nothing can be recorded on it,
-/// so its end stays unknown.
-void retire_orphaned_slot(Slot* slot) noexcept;
-/// Whether points own the slot.
-[[nodiscard]] bool has_points(Slot& slot) noexcept;
-/// Whether no points own the slot. If some do, the last one calls free_waiting_slot().
-[[nodiscard]] bool is_free_of_points(Slot& slot) noexcept;
 /// The last step of retire_slot(): it is free when no Stream refers to it. Returns the exception
 /// that nobody has collected.
 [[nodiscard]] std::exception_ptr finish_slot(Slot& slot) noexcept;
@@ -208,22 +197,23 @@ void retire_orphaned_slot(Slot* slot) noexcept;
          (known == Blocking::unknown && learn_blocking(slot) != Blocking::no);
 }
 
-/// The identity of a stream: no other stream ever has this id.
-struct StreamUse {
-  Slot* slot = nullptr;
-  std::uint64_t id = 0;
-  friend bool operator==(const StreamUse&, const StreamUse&) noexcept = default;
-};
-[[nodiscard]] inline StreamUse use_of(StreamRef stream) noexcept {
+[[nodiscard]] inline StreamKey key_of(StreamRef stream) noexcept {
   return {static_cast<Slot*>(Access::slot(stream)), stream.id()};
 }
+[[nodiscard]] inline StreamRef view_of(StreamKey key) noexcept {
+  return Access::ref(key.slot, key.id);
+}
+/// The stream that uses the slot now.
+[[nodiscard]] inline StreamKey key_of(const Slot& slot) noexcept {
+  return {const_cast<Slot*>(&slot), slot.id.load(std::memory_order_acquire)};
+}
 /// Whether the stream has ended.
-[[nodiscard]] inline bool has_ended(StreamUse use) noexcept {
-  return use.slot->id.load(std::memory_order_acquire) != use.id;
+[[nodiscard]] inline bool has_ended(StreamKey key) noexcept {
+  return key.slot->id.load(std::memory_order_acquire) != key.id;
 }
 /// All live streams of the library at this moment, or only those whose handles Streams own.
 /// @throws std::bad_alloc
-[[nodiscard]] std::vector<StreamUse> live_streams(bool only_owned = false);
+[[nodiscard]] std::vector<StreamKey> live_streams(bool only_owned = false);
 
 /// The slot behind a view.
 /// @throws errc::invalid_handle if the view's stream has ended

@@ -18,6 +18,7 @@
 #include "stream/host_writers.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
+#include "stream/retire.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
@@ -191,7 +192,7 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Holder ho
       break;
   }
   Slot* const slot = wrap_stream(handle, device, Holder::views);
-  return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
+  return view_of(key_of(*slot));
 }
 
 }  // namespace
@@ -280,9 +281,8 @@ native::stream Stream::release() {
   const native::stream handle = held.slot()->handle;
   if (held.is_owner()) {
     disown(static_cast<Slot&>(*held.slot()));
-    emit([&] {
-      return Operation{.kind = OperationKind::stream_released, .stream = {held.slot(), id_}};
-    });
+    emit(
+        [&] { return Operation{.kind = OperationKind::stream_released, .stream = key_of(*this)}; });
   }
   drop_stream({held.slot(), false});
   forget();

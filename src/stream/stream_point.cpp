@@ -28,7 +28,18 @@ void end_point(Slot& slot) noexcept {
 
 }  // namespace
 
-StreamPoint::StreamPoint(StreamUse stream) noexcept {
+bool has_points(Slot& slot) noexcept {
+  const std::lock_guard lock{slot.lock};
+  return slot.points > 0;
+}
+
+bool is_free_of_points(Slot& slot) noexcept {
+  const std::lock_guard lock{slot.lock};
+  slot.waits_for_points = slot.points > 0;
+  return !slot.waits_for_points;
+}
+
+StreamPoint::StreamPoint(StreamKey stream) noexcept {
   const std::lock_guard lock{stream.slot->lock};
   if (stream.slot->id.load(std::memory_order_relaxed) != stream.id) return;
   ++stream.slot->points;
@@ -43,7 +54,7 @@ StreamPoint StreamPoint::share() const noexcept {
   return adopt(stream_);
 }
 
-StreamPoint StreamPoint::adopt(StreamUse stream) noexcept {
+StreamPoint StreamPoint::adopt(StreamKey stream) noexcept {
   StreamPoint point;
   point.stream_ = stream;
   return point;
@@ -76,7 +87,7 @@ EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
   return event;
 }
 
-HandleLock::HandleLock(StreamUse use) noexcept : slot_{nullptr} {
+HandleLock::HandleLock(StreamKey use) noexcept : slot_{nullptr} {
   const std::lock_guard lock{use.slot->lock};
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
   use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
@@ -112,14 +123,14 @@ bool StreamPoint::make_wait(native::stream stream, InCapture in_capture) const n
   return event && succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()));
 }
 
-std::uint64_t request_mark(StreamUse use) noexcept {
+std::uint64_t request_mark(StreamKey use) noexcept {
   const std::lock_guard lock{use.slot->lock};
   if (use.slot->id.load(std::memory_order_relaxed) == use.id)
     use.slot->mark_requested.store(true, std::memory_order_relaxed);
   return use.slot->marks + 1;
 }
 
-Progress poll_mark(StreamUse use, std::uint64_t number) noexcept {
+Progress poll_mark(StreamKey use, std::uint64_t number) noexcept {
   const HandleLock locked{use};
   if (!locked) return Progress::pending;  // The stream is ending.
   EventRef mark{};
@@ -147,8 +158,7 @@ void record_mark(Slot& slot) noexcept {
   // Only this thread records marks. While the last mark is pending, the next one stays requested,
   // and is recorded later.
   EventRef mark = internal_call([&] {
-    const bool is_complete = poll_mark({&slot, slot.id.load(std::memory_order_relaxed)},
-                                       slot.marks) == Progress::complete;
+    const bool is_complete = poll_mark(key_of(slot), slot.marks) == Progress::complete;
     return is_complete ? record_on(slot, InCapture::never) : EventRef{};
   });
   if (!mark) return;
@@ -158,7 +168,7 @@ void record_mark(Slot& slot) noexcept {
   slot.mark_requested.store(false, std::memory_order_relaxed);
 }
 
-void record_requested_mark(StreamUse use) noexcept {
+void record_requested_mark(StreamKey use) noexcept {
   const HandleLock locked{use};
   if (locked && locked.is_reachable() && is_mark_requested(*use.slot)) record_mark(*use.slot);
 }

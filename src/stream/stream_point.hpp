@@ -44,7 +44,7 @@ enum class InCapture { never, allowed };
 /// calls.
 class HandleLock : NotCopied {
  public:
-  explicit HandleLock(StreamUse use) noexcept;
+  explicit HandleLock(StreamKey use) noexcept;
   ~HandleLock() {
     if (slot_ != nullptr) slot_->handle_locks.fetch_sub(1, std::memory_order_release);
   }
@@ -65,7 +65,7 @@ class StreamPoint {
  public:
   StreamPoint() noexcept = default;
   /// An open point. Empty if the stream has ended.
-  explicit StreamPoint(StreamUse stream) noexcept;
+  explicit StreamPoint(StreamKey stream) noexcept;
   /// A point that is bound to the event already, which is not empty.
   explicit StreamPoint(EventRef event) noexcept : event_{std::move(event)} {}
   StreamPoint(StreamPoint&& other) noexcept
@@ -94,7 +94,7 @@ class StreamPoint {
     return stream_.slot != nullptr || event_;
   }
   /// The point's stream, which may have ended; empty for a point that was made of an event.
-  [[nodiscard]] StreamUse stream() const noexcept { return stream_; }
+  [[nodiscard]] StreamKey stream() const noexcept { return stream_; }
   /// Requires: the point is not empty.
   [[nodiscard]] int device() const noexcept {
     return event_ ? event_->device : stream_.slot->device;
@@ -113,14 +113,14 @@ class StreamPoint {
   /// @{ Converts the ownership of an open point to a plain value and back, for classes whose full
   /// definition the library's sources cannot see. release() leaves the point empty; adopt() takes
   /// over what it returned.
-  [[nodiscard]] StreamUse release() noexcept { return std::exchange(stream_, {}); }
-  [[nodiscard]] static StreamPoint adopt(StreamUse stream) noexcept;
+  [[nodiscard]] StreamKey release() noexcept { return std::exchange(stream_, {}); }
+  [[nodiscard]] static StreamPoint adopt(StreamKey stream) noexcept;
   ///@}
 
  private:
   void drop() noexcept;
 
-  StreamUse stream_{};
+  StreamKey stream_{};
   EventRef event_{};
   std::uint64_t mark_ = 0;  // instead of an event: see request_mark()
 };
@@ -130,14 +130,14 @@ class StreamPoint {
 // next time that it uses pinned memory or waits for the stream.
 //
 // Requests a mark after the present work. Returns its number.
-[[nodiscard]] std::uint64_t request_mark(StreamUse use) noexcept;
+[[nodiscard]] std::uint64_t request_mark(StreamKey use) noexcept;
 /// The progress of the work before the mark.
-[[nodiscard]] Progress poll_mark(StreamUse use, std::uint64_t number) noexcept;
+[[nodiscard]] Progress poll_mark(StreamKey use, std::uint64_t number) noexcept;
 /// Records a mark. Requires: the calling thread owns the stream, and the stream's device is
 /// current.
 void record_mark(Slot& slot) noexcept;
 /// Records a requested mark, if the calling thread owns the stream.
-void record_requested_mark(StreamUse use) noexcept;
+void record_requested_mark(StreamKey use) noexcept;
 /// The same for the calling thread's own default streams, which no other thread reaches.
 void record_marks_of_this_thread() noexcept;
 /// Adds a mark without an event: all work of the stream so far is complete. Requires: the calling
@@ -152,6 +152,11 @@ inline void complete_requested_mark(Slot& slot) noexcept {
   if (is_mark_requested(slot)) [[unlikely]]
     complete_mark(slot);
 }
+
+/// Whether points own the slot.
+[[nodiscard]] bool has_points(Slot& slot) noexcept;
+/// Whether no points own the slot. If some do, the last one calls free_waiting_slot().
+[[nodiscard]] bool is_free_of_points(Slot& slot) noexcept;
 
 /// @{ The end that a finished stream has stored in its slot. Requires: a point owns the slot.
 [[nodiscard]] StreamEnd end_of(Slot& slot) noexcept;

@@ -7,7 +7,7 @@ namespace {
 using namespace conformance;
 
 /// Far above every backend's bound, and far below what the cases enqueue.
-constexpr int most_waiting = 1 << 17;
+constexpr int max_waiting = 1 << 17;
 
 class QueueBound : public Conformance {
  protected:
@@ -40,7 +40,7 @@ TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
   }
   stream.synchronize();
   EXPECT_EQ(done, functions);
-  EXPECT_LT(most, most_waiting);
+  EXPECT_LT(most, max_waiting);
   EXPECT_LT(heap - before, 32 * mib);
 }
 
@@ -105,7 +105,7 @@ TEST_F(QueueBound, AFastCallerOfGraphsWaitsForASlowStream) {
   }
   stream.synchronize();
   EXPECT_EQ(done, launches);
-  EXPECT_LT(most, most_waiting);
+  EXPECT_LT(most, max_waiting);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Gate : test_support::Gate {
   void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
 };
 
-StreamPoint point_of(StreamRef stream) { return StreamPoint{detail::use_of(stream)}; }
+StreamPoint point_of(StreamRef stream) { return StreamPoint{detail::key_of(stream)}; }
 
 /// Says that it has run, and where.
 struct Work : DeferredWork {

@@ -23,20 +23,18 @@ namespace {
 
 using namespace runnel;
 using detail::InCapture;
+using detail::key_of;
 using detail::Progress;
 using detail::Slot;
+using detail::StreamKey;
 using detail::StreamPoint;
-using detail::StreamUse;
 
 struct Gate : test_support::Gate {
   Gate() : test_support::Gate{std::chrono::seconds{30}} {}
   void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
 };
 
-StreamUse use_of(StreamRef stream) {
-  return {static_cast<Slot*>(detail::Access::slot(stream)), stream.id()};
-}
-StreamPoint point_of(StreamRef stream) { return StreamPoint{use_of(stream)}; }
+StreamPoint point_of(StreamRef stream) { return StreamPoint{key_of(stream)}; }
 
 /// Polls until the answer is another one than `pending`.
 Progress answer_of(StreamPoint& point) {
@@ -78,7 +76,7 @@ TEST_F(StreamPoints, AnOpenPointStandsForWorkThatCameLater) {
 
 TEST_F(StreamPoints, AStreamThatEndsLeavesItsLastEventInItsSlot) {
   std::optional<Stream> stream{std::in_place};
-  Slot* const slot = use_of(*stream).slot;
+  Slot* const slot = key_of(*stream).slot;
   Gate gate;
   gate.close_on(*stream);
   std::size_t events = 0;
@@ -89,14 +87,14 @@ TEST_F(StreamPoints, AStreamThatEndsLeavesItsLastEventInItsSlot) {
     EXPECT_FALSE(point.is_over());
     EXPECT_EQ(point.poll(), Progress::pending);
     std::vector<Stream> others(40);  // more than a batch of slots
-    for (const Stream& other : others) EXPECT_NE(use_of(other).slot, slot);
+    for (const Stream& other : others) EXPECT_NE(key_of(other).slot, slot);
     gate.open();
     EXPECT_EQ(answer_of(point), Progress::complete);
     EXPECT_TRUE(point.is_over());
   }
   EXPECT_EQ(live_objects().pooled_events, events + 1) << "the event has not come back";
   const Stream next;
-  EXPECT_EQ(use_of(next).slot, slot) << "the slot has not come back";
+  EXPECT_EQ(key_of(next).slot, slot) << "the slot has not come back";
 }
 
 TEST_F(StreamPoints, WithoutPointsNoEventIsLeft) {
@@ -111,7 +109,7 @@ TEST_F(StreamPoints, WithoutPointsNoEventIsLeft) {
 
 TEST_F(StreamPoints, APointOfAnEndedStreamIsEmpty) {
   std::optional<Stream> stream{std::in_place};
-  const StreamUse use = use_of(*stream);
+  const StreamKey use = key_of(*stream);
   stream.reset();
   EXPECT_FALSE(StreamPoint{use});
 }
@@ -124,7 +122,7 @@ TEST_F(StreamPoints, ABorrowedStreamsPointKeepsItsSlot) {
   StreamPoint point = point_of(*wrapper);
   wrapper.reset();
   wrapper.emplace(Stream::from_native(handle, Device{0}, Ownership::take));
-  EXPECT_NE(use_of(*wrapper).slot, point.stream().slot);
+  EXPECT_NE(key_of(*wrapper).slot, point.stream().slot);
   later.close_on(*wrapper);
   EXPECT_EQ(point.poll(), Progress::pending);
   gate.open();
@@ -232,7 +230,7 @@ TEST_F(StreamPoints, AdvanceGivesTheWorstAnswerAndKeepsWhatIsNotComplete) {
   EXPECT_EQ(answer_of(points.front()), Progress::complete);
   EXPECT_EQ(detail::advance(points), Progress::pending);
   ASSERT_EQ(points.size(), 1U);
-  EXPECT_EQ(points.front().stream(), use_of(busy));
+  EXPECT_EQ(points.front().stream(), key_of(busy));
   gate.open();
   while (detail::advance(points) == Progress::pending) std::this_thread::yield();
   EXPECT_TRUE(points.empty());
@@ -241,7 +239,7 @@ TEST_F(StreamPoints, AdvanceGivesTheWorstAnswerAndKeepsWhatIsNotComplete) {
 TEST_F(StreamPoints, AReleasedPointIsTheSameWhenItIsAdopted) {
   std::optional<Stream> stream{std::in_place};
   StreamPoint point = point_of(*stream);
-  const StreamUse held = point.release();
+  const StreamKey held = point.release();
   EXPECT_FALSE(point);
   stream.reset();
   point = StreamPoint::adopt(held);

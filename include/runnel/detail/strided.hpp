@@ -9,7 +9,7 @@
 
 namespace runnel::inline RUNNEL_ABI::detail {
 
-inline constexpr std::size_t most_strided_dimensions = 16;
+inline constexpr std::size_t max_strided_dimensions = 16;
 
 /// One dimension of both sides. Strides are in bytes.
 struct StridedDimension {
@@ -21,7 +21,7 @@ struct StridedDimension {
 /// Copies a strided array whose elements have `width` bytes. The dimensions may be in any order;
 /// the call sorts them. Dimensions that are contiguous on both sides are merged. Of the dimensions
 /// that remain, the longest becomes the rows of a runtime copy, and there is one such copy for each
-/// index of the others. Requires: at most most_strided_dimensions.
+/// index of the others. Requires: at most max_strided_dimensions.
 /// @throws as copy_3d(); errc::invalid_argument also if the two sides have their dimensions in
 /// different orders
 CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_t width,

@@ -44,12 +44,12 @@ namespace {
 }
 
 // A piece takes three runtime calls, and a channel of CUDA has room for 1,020.
-constexpr std::size_t most_pieces = 256;
+constexpr std::size_t max_pieces = 256;
 constexpr std::size_t smallest_ring = smallest_piece * pieces_per_ring;
 /// How long a copy that gets no memory for a ring waits for the ring of another stream.
 constexpr std::chrono::seconds ring_patience{1};
 
-constexpr int most_workers = 64;
+constexpr int max_workers = 64;
 
 /// Workers may still move bytes that a lost device has sent to the ring.
 void cancel_jobs_of_lost_devices() noexcept {
@@ -67,10 +67,10 @@ StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
 void StagingRings::fill_in_options() {
   StagingOptions o = options_.value_or(StagingOptions{});
   if (o.workers == 0)
-    o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, most_workers).value_or(0);
+    o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, max_workers).value_or(0);
   if (o.workers == 0)
     o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
-  o.workers = std::min(o.workers, most_workers);
+  o.workers = std::min(o.workers, max_workers);
   if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
   if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
   o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_piece, std::size_t{1} << 30));
@@ -164,7 +164,7 @@ std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) cons
   if (row > 32 * mib) piece = std::max(8 * mib, std::bit_floor(row / 16));
   piece = std::min(piece, options_->chunk);
   // A full channel blocks the caller. One ring may take half of all memory.
-  while (count_pieces(work.rows, work.bytes(), piece) > most_pieces &&
+  while (count_pieces(work.rows, work.bytes(), piece) > max_pieces &&
          piece * 2 * pieces_per_ring <= options_->memory / 2)
     piece *= 2;
   return piece * pieces_per_ring;

@@ -213,7 +213,7 @@ Release release_mode_before_wait() noexcept { return Release::now; }
 void watch_main_thread() {}
 void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}
-void abandon_capture(StreamUse) noexcept {}
+void abandon_capture(StreamKey) noexcept {}
 void close_capture(std::uint64_t) noexcept {}
 std::exception_ptr finish_slot(Slot& slot) noexcept {
   if (is_free_of_points(slot)) free_waiting_slot(slot);

@@ -6,6 +6,7 @@
 
 #include "support.hpp"
 
+#include "stream/retire.hpp"
 #include "stream/slots.hpp"
 
 #include <runnel/detail/backend.hpp>

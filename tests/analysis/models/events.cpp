@@ -33,7 +33,7 @@ void record(EventNodes& event, const Slot& slot) {
       event, 0, [] { return runnel::detail::take_event(0, {}, "record"); },
       [&](EventNode& node) {
         static_cast<void>(backend::event_record(node.handle, slot.handle));
-        note_record(node, const_cast<Slot&>(slot), slot.id.load(std::memory_order_relaxed));
+        note_record(node, runnel::detail::key_of(slot));
       });
 }
 /// The work of a round, and its record.
@@ -134,7 +134,7 @@ void a_reference_means_one_record() {
 /// Whoever finds its own record in an event has the last one, also while another thread records.
 void expect_own_record(const EventRef& held, const Slot& slot) {
   if (!held || !is_order_known(*held.operator->())) return;
-  expect(held->slot == &slot, "the record is not the thread's");
+  expect(held->stream.slot == &slot, "the record is not the thread's");
   for (int i = 0; i < 2; ++i) {
     const std::lock_guard lock{held.get()->mutex};
     expect(held.get()->stream == slot.handle, "another thread has recorded the event");

@@ -8,7 +8,7 @@ LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
 WRITERS = 'src/stream/host_writers.cpp'
 NODE, NODES = 'src/stream/event_node.hpp', 'src/stream/event_node.cpp'
-USES, POINT, SHELVES = 'src/stream/uses.cpp', 'src/stream/stream_point.cpp', 'src/memory/pinned_shelves.cpp'
+RETIRE, POINT, SHELVES = 'src/stream/retire.cpp', 'src/stream/stream_point.cpp', 'src/memory/pinned_shelves.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
 
 
@@ -82,15 +82,15 @@ FAULTS = [
      'to_device'),
     (WORKERS, 'job->direction() == Direction::to_host && job->stream_waits_for_end', 'job->stream_waits_for_end', 'staging', 'there_and_back'),
     (POINT, '  if (is_free) free_waiting_slot(slot);\n', '', 'points', 'last_point'),
-    (USES, '  slot.waits_for_points = slot.points > 0;\n', '  slot.waits_for_points = false;\n', 'points', 'stream_ends'),
+    (POINT, '  slot.waits_for_points = slot.points > 0;\n', '  slot.waits_for_points = false;\n', 'points', 'stream_ends'),
     (POINT, '    end = std::move(slot.end.event);\n', '', 'points', 'last_point'),
     (POINT, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{slot.lock};', '  const std::lock_guard lock{slot.lock};', 'points',
      'end_is_complete'),
     (POINT, 'if (end.progress != Progress::pending || !end.event) return end.progress;',
      'if (!end.event) return Progress::complete;', 'points', 'end_is_complete'),
-    (USES, '  if (has_points(slot) && end_of(slot).progress == Progress::pending)\n    store_end(slot, record_end(slot));\n', '', 'points',
+    (RETIRE, '  if (has_points(slot) && end_of(slot).progress == Progress::pending)\n    store_end(slot, record_end(slot));\n', '', 'points',
      'end_is_complete'),
-    (USES, '  while (slot.handle_locks.load(std::memory_order_acquire) > 0) sync::yield();', '', 'points', 'make_wait'),
+    (RETIRE, '  while (slot.handle_locks.load(std::memory_order_acquire) > 0) sync::yield();', '', 'points', 'make_wait'),
     (POINT, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{use', '  const std::lock_guard lock{use', 'points',
      'marks'),
     (POINT, '  return use.slot->marks + 1;\n', '  return use.slot->marks;\n', 'points', 'marks'),

@@ -17,7 +17,6 @@ constexpr std::size_t bytes = runnel::detail::smallest_block;
 
 runnel::detail::PinnedShelves& shelves() { return runnel::detail::pinned_shelves(); }
 runnel::detail::PinnedShelf& shelf() { return shelves().shelf_for(bytes, false); }
-runnel::detail::StreamUse use_of(Slot& slot, std::uint64_t id) { return {&slot, id}; }
 
 struct World {
   World() {
@@ -32,8 +31,7 @@ struct World {
 
 /// The user of a block lets a stream write a number of it.
 void write_in(World& w, Slot& slot, std::uint64_t id, int place = 0) {
-  expect(shelves().note_use(w.block, sizeof(int), use_of(slot, id)),
-         "the pool does not know its block");
+  expect(shelves().note_use(w.block, sizeof(int), {&slot, id}), "the pool does not know its block");
   submit(slot.handle, [number = w.block + place] { *number = 1; });
 }
 int* take() {

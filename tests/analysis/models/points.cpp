@@ -16,16 +16,16 @@ using model::expect;
 using runnel::detail::InCapture;
 using runnel::detail::Progress;
 using runnel::detail::Slot;
+using runnel::detail::StreamKey;
 using runnel::detail::StreamPoint;
-using runnel::detail::StreamUse;
 
 struct World {
   World() { a.owned = true; }
   int* number = new int{0};
   Slot& a = make_slot(1);
   Slot& b = make_slot(2);
-  StreamPoint first{StreamUse{&a, 1}};
-  StreamPoint second{StreamUse{&a, 1}};
+  StreamPoint first{StreamKey{&a, 1}};
+  StreamPoint second{StreamKey{&a, 1}};
 };
 
 void write_in(World& w) {

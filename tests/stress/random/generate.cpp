@@ -32,7 +32,7 @@ class Generator {
     const int wanted = std::max(
         1, limits_.operations / (graph_ ? 1 : 2) +
                static_cast<int>(random_.below(static_cast<unsigned>(limits_.operations + 1))));
-    for (int i = 0; i < wanted && program_.operations.size() < most_operations; ++i)
+    for (int i = 0; i < wanted && program_.operations.size() < max_operations; ++i)
       add(choose_verb());
     return std::move(program_);
   }

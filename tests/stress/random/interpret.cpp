@@ -113,8 +113,8 @@ class Interpreter {
   std::vector<BufferObject> buffers_;
   std::optional<EventObjects> events_;
   std::optional<PinnedBuffer<std::uint32_t>> values_;
-  std::vector<std::optional<Event>> marks_{most_places};
-  std::array<std::atomic<bool>, most_places> submitted_{};
+  std::vector<std::optional<Event>> marks_{max_places};
+  std::array<std::atomic<bool>, max_places> submitted_{};
   std::array<unsigned char, 64> untouched_{};  // destination of refused calls
 };
 
@@ -123,7 +123,7 @@ class Interpreter {
 void Interpreter::run() {
   const LiveObjects before = live_objects();
   events_.emplace();
-  values_.emplace(most_values);
+  values_.emplace(max_values);
   std::fill(values_->begin(), values_->end(), 0);
   for (std::size_t i = 0; i < streams_.size(); ++i) make_stream(static_cast<int>(i));
   std::vector<Operations> by_thread(static_cast<std::size_t>(program_.threads));

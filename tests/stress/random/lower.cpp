@@ -36,14 +36,14 @@ class Lowering {
         machine_{machine},
         buffers_(program.buffers.size()),
         known_(static_cast<std::size_t>(program.threads)) {
-    after_steps_.resize(most_places);
-    work_after_.resize(most_places);
-    held_after_.resize(most_places);
-    line_of_.assign(most_places, -1);
-    is_function_.assign(most_places, false);
-    opens_at_.assign(most_places, 0);
-    known_after_.resize(most_places);
-    thread_of_.assign(most_places, 0);
+    after_steps_.resize(max_places);
+    work_after_.resize(max_places);
+    held_after_.resize(max_places);
+    line_of_.assign(max_places, -1);
+    is_function_.assign(max_places, false);
+    opens_at_.assign(max_places, 0);
+    known_after_.resize(max_places);
+    thread_of_.assign(max_places, 0);
     for (std::size_t i = 0; i < program.buffers.size(); ++i)
       buffers_[i].bytes.resize(program.buffers[i].size);
     for (int slot = 0; slot < static_cast<int>(program.streams.size()); ++slot)
@@ -466,7 +466,7 @@ void Lowering::wait_for(int line, const EventState& event) {
 }
 
 void Lowering::open_gates(const Places& gates) {
-  for (std::size_t gate = 0; gate < most_places; ++gate)
+  for (std::size_t gate = 0; gate < max_places; ++gate)
     if (gates[gate]) {
       emit(Call::open_gate).mark = static_cast<int>(gate);
       closed_.reset(gate);
@@ -538,7 +538,7 @@ void Lowering::add_wait(int stream, int line, int missing) {
   if (!is_reachable(from) || means == 10 || means == 9) return wait_by_mark(stream, line, missing);
   touch_line(from);
   const int other = lines_[from].slot;
-  if (means == 12 && values_ < most_values) {
+  if (means == 12 && values_ < max_values) {
     Step& step = emit(Call::wait_value, stream);
     step.other_stream = other;
     step.value = values_++;

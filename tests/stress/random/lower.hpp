@@ -111,13 +111,13 @@ struct Calls {
   std::vector<Lowered> operations;  ///< also the checks at the end
 };
 
-/// Requires: the program has at most most_operations operations.
+/// Requires: the program has at most max_operations operations.
 Calls lower(const Program& program, const Machine& machine);
 
 /// Checks of all buffers and the release of streams and buffers come on top.
-inline constexpr std::size_t most_places = 256;
-inline constexpr std::size_t most_operations = 200;
+inline constexpr std::size_t max_places = 256;
+inline constexpr std::size_t max_operations = 200;
 /// Numbers in memory that streams wait for.
-inline constexpr unsigned most_values = 64;
+inline constexpr unsigned max_values = 64;
 
 }  // namespace random_programs

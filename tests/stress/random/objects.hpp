@@ -19,9 +19,9 @@ namespace random_programs {
 /// What host functions share with the program. They may run after the program's other objects are
 /// gone.
 struct Shared {
-  std::array<std::atomic<int>, most_places>
+  std::array<std::atomic<int>, max_places>
       ran{};  ///< how often the function of an operation has run
-  std::array<std::atomic<bool>, most_places> opened{};  ///< gates
+  std::array<std::atomic<bool>, max_places> opened{};  ///< gates
 };
 
 struct StreamObject {

@@ -13,11 +13,11 @@
 namespace random_programs {
 
 /// Operations by their place in the program.
-using Places = std::bitset<most_places>;
+using Places = std::bitset<max_places>;
 
 /// The last place in a set. Requires: the set is not empty.
 inline int last_of(const Places& places) {
-  for (std::size_t i = most_places; i-- > 0;)
+  for (std::size_t i = max_places; i-- > 0;)
     if (places[i]) return static_cast<int>(i);
   return -1;
 }

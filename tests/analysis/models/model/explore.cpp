@@ -17,7 +17,7 @@ namespace model {
 namespace {
 
 constexpr int all_preemptions = 1 << 20;
-constexpr std::size_t most_choices = 4 * most_steps;
+constexpr std::size_t max_choices = 4 * max_steps;
 
 struct Settings {
   std::uint64_t schedules = 100000;
@@ -85,7 +85,7 @@ std::string text_of(const std::vector<Choice>& choices) {
 /// them. False if one failed.
 bool run_exhaustively(const Check& check, int bound, std::uint64_t most, Result& result) {
   std::vector<Choice> choices;
-  choices.reserve(most_choices);  // it must not grow in a run, whose memory is given up
+  choices.reserve(max_choices);  // it must not grow in a run, whose memory is given up
   state->way = Way::exhaustive;
   state->bound = bound;
   state->choices = &choices;
@@ -174,7 +174,7 @@ bool explore_one(const Check& check, const Settings& settings) {
 /// Repeats the run that `text` describes, as a failure prints it.
 bool replay(const Check& check, const std::string& text) {
   std::vector<Choice> choices;
-  choices.reserve(most_choices);  // it must not grow in a run, whose memory is given up
+  choices.reserve(max_choices);  // it must not grow in a run, whose memory is given up
   if (text[0] == 's') {
     seed_run(std::strtoull(text.c_str() + 1, nullptr, 10), usual_steps);
   } else {

@@ -94,7 +94,7 @@ Store make_store(std::uint64_t value, Order order) {
 
 /// Puts the store at `index` of the modification order; returns where it is then.
 int insert(Location& location, int index, const Store& store) {
-  if (location.count == Location::most_stores) {
+  if (location.count == Location::max_stores) {
     for (int i = 1; i < location.count; ++i) nth(location.stores, i - 1) = nth(location.stores, i);
     --location.count;
     --index;
@@ -122,7 +122,7 @@ int choose_age(Location& location, Order order) {
 /// happen before it.
 int choose_place(const Location& location, Order order) {
   const int first = oldest(location, horizon(order)) + 1;
-  std::array<int, Location::most_stores + 1> places{};
+  std::array<int, Location::max_stores + 1> places{};
   int count = 0;
   for (int place = location.count; place >= first; --place)
     if (place == location.count || !nth(location.stores, place - 1).is_continued)
@@ -156,7 +156,7 @@ void advance() {
 
 void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order,
                      int age, const void* where) {
-  if (state->traced == most_operations) return;
+  if (state->traced == max_operations) return;
   Operation& operation = trace[state->traced++];
   operation.where = reinterpret_cast<std::uintptr_t>(where);
   operation.value = value;
@@ -170,13 +170,12 @@ void trace_operation(const char* name, const Location& location, std::uint64_t v
 Location& location_of(const void* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   std::size_t place = (address >> 2) * 0x9E3779B97F4A7C15u >> 52;
-  static_assert(most_locations == 1 << 12);
+  static_assert(max_locations == 1 << 12);
   while (locations[place].run == state->run && locations[place].address != address)
-    place = (place + 1) % most_locations;
+    place = (place + 1) % max_locations;
   Location& location = locations[place];
   if (location.run != state->run) {
-    if (state->locations + 1 == most_locations)
-      fail("the run has too many objects for the checker");
+    if (state->locations + 1 == max_locations) fail("the run has too many objects for the checker");
     location.address = address;
     location.run = state->run;
     location.number = ++state->locations;
@@ -260,7 +259,7 @@ bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uin
   // is taken.
   const bool fits = !fails && newest(location).value == expected;
   const bool is_spurious =
-      fits && weak && !self().calm && state->surprises < most_surprises && choose(2, 32) == 1;
+      fits && weak && !self().calm && state->surprises < max_surprises && choose(2, 32) == 1;
   if (is_spurious) ++state->surprises;
   if (fits && !is_spurious) {
     change(location, at, size, value, order);

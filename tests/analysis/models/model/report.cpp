@@ -13,7 +13,7 @@
 namespace model {
 namespace {
 
-constexpr std::size_t most_shown = 300;
+constexpr std::size_t max_shown = 300;
 constexpr const char* order_names[] = {"relaxed", "consume", "acquire",
                                        "release", "acq_rel", "seq_cst"};
 
@@ -125,7 +125,7 @@ void print_threads(const Lines& lines) {
 
 void print_failure(const Check& check, const std::string& replay) {
   Lines lines;
-  const std::size_t first = state->traced > most_shown ? state->traced - most_shown : 0;
+  const std::size_t first = state->traced > max_shown ? state->traced - max_shown : 0;
   for (std::size_t i = 0; i < state->traced; ++i) lines.want(trace[i].where);
   for (const auto& each : state->blamed) lines.want(each.where);
   lines.find();

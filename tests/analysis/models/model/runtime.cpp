@@ -120,8 +120,8 @@ void prepare_memory() {
   arena_cells = static_cast<Cell*>(map(arena_bytes * sizeof(Cell)));
   const auto data_bytes = static_cast<std::size_t>(_end - __data_start);
   static_cells = static_cast<Cell*>(map(data_bytes * sizeof(Cell)));
-  locations = static_cast<Location*>(map(most_locations * sizeof(Location)));
-  trace = static_cast<Operation*>(map(most_operations * sizeof(Operation)));
+  locations = static_cast<Location*>(map(max_locations * sizeof(Location)));
+  trace = static_cast<Operation*>(map(max_operations * sizeof(Operation)));
   state = new (map(sizeof(State))) State;
   initial_data = static_cast<unsigned char*>(map(data_bytes));
   std::memcpy(initial_data, __data_start, data_bytes);

@@ -16,7 +16,7 @@ struct Option {
   int thread;
 };
 struct Options {
-  std::array<Option, 3 * most_threads> usual, other;
+  std::array<Option, 3 * max_threads> usual, other;
   int usual_count = 0, other_count = 0;
   bool keeps_current = false;  // the first of the usual ones is the current thread
   void add_usual(int number) { nth(usual, usual_count++) = {Option::What::run, number}; }
@@ -34,7 +34,7 @@ Options find_options() {
     options.add_usual(state->current);
     options.keeps_current = true;
   }
-  const bool surprises = state->surprises < most_surprises && state->bound < 1000;
+  const bool surprises = state->surprises < max_surprises && state->bound < 1000;
   for (int i = 0; i < state->threads; ++i) {
     const Thread& each = thread(i);
     if (each.status == Status::ready && i != state->current) options.add_usual(i);
@@ -136,7 +136,7 @@ void take_option(Option option) {
 
 /// Lets a thread go on: another one, unless the current one is ready.
 void go_on() {
-  if (++state->steps > most_steps) fail("the threads go on for ever without an end: a livelock");
+  if (++state->steps > max_steps) fail("the threads go on for ever without an end: a livelock");
   Options options = find_options();
   if (options.usual_count == 0) {
     options.other_count = 0;
@@ -164,7 +164,7 @@ void make_ready(Status status, const void* on) {
 
 /// Wakes one of those that wait, any of them, or all.
 void wake(const void* on, bool all) {
-  std::array<int, most_threads> waiting{};
+  std::array<int, max_threads> waiting{};
   int count = 0;
   for (int i = 0; i < state->threads; ++i)
     if (thread(i).status == Status::waiting && thread(i).waits_for == on) nth(waiting, count++) = i;
@@ -189,7 +189,7 @@ void run_thread() {
 }
 
 int make_thread(void (*call)(void*), void* argument) {
-  if (state->threads == most_threads) fail("the run has too many threads for the checker");
+  if (state->threads == max_threads) fail("the run has too many threads for the checker");
   const int number = state->threads++;
   Thread& fresh = thread(number);
   fresh.status = Status::ready;

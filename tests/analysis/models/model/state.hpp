@@ -18,9 +18,9 @@ decltype(auto) nth(All&& all, int number) {
   return all[static_cast<std::size_t>(number)];
 }
 
-inline constexpr int most_threads = 12;
+inline constexpr int max_threads = 12;
 // stands for the single order of all seq_cst operations
-inline constexpr int sc_entry = most_threads;
+inline constexpr int sc_entry = max_threads;
 inline constexpr std::uint32_t never = ~std::uint32_t{0};
 
 /// How far a thread's knowledge of each thread goes.
@@ -52,12 +52,12 @@ struct Store {
 
 /// An address with an atomic object, a mutex or a condition variable.
 struct Location {
-  static constexpr int most_stores = 8;  // older ones are forgotten: no load returns them any more
+  static constexpr int max_stores = 8;  // older ones are forgotten: no load returns them any more
   std::uintptr_t address;
   std::uint32_t run;
   std::uint32_t number;
   int count;
-  std::array<Store, most_stores> stores;  // in modification order
+  std::array<Store, max_stores> stores;  // in modification order
   // how many loads of each thread have returned an old value, one after the other
   std::array<std::uint8_t, 16> stale;
   int owner;  // of a mutex; -1: nobody
@@ -147,14 +147,14 @@ struct State {
   const Check* check = nullptr;
 
   Fiber host;
-  std::array<Thread, most_threads> all{};
+  std::array<Thread, max_threads> all{};
 };
 
 inline constexpr std::size_t arena_bytes = std::size_t{32} << 20;
-inline constexpr std::size_t most_locations = 4096;
-inline constexpr std::size_t most_operations = 1 << 16;
-inline constexpr std::uint64_t most_steps = 20000;
-inline constexpr int most_surprises = 2;
+inline constexpr std::size_t max_locations = 4096;
+inline constexpr std::size_t max_operations = 1 << 16;
+inline constexpr std::uint64_t max_steps = 20000;
+inline constexpr int max_surprises = 2;
 // then threads take turns: what still goes on for ever is a livelock
 inline constexpr std::uint64_t fair_from = 4000;
 inline constexpr auto step_time = std::chrono::microseconds{20};

@@ -19,7 +19,7 @@ namespace standin::ccl {
 
 namespace {
 
-constexpr int most_ranks = 8;
+constexpr int max_ranks = 8;
 constexpr std::size_t pipe_bytes = std::size_t{1} << 18U;
 constexpr std::size_t chunk_bytes = std::size_t{1} << 17U;  // of a reduction
 
@@ -122,7 +122,7 @@ struct Page {
   std::atomic<int> arrived;
   std::atomic<int> connected;
   std::atomic<int> finished;
-  Pipe pipes[most_ranks][most_ranks];  // from, to
+  Pipe pipes[max_ranks][max_ranks];  // from, to
 };
 
 /// A header and some bytes that go to a rank, or come from it.
@@ -166,7 +166,7 @@ struct Communicator::Part {
 SharedFile Communicator::make_place() { return make_file(sizeof(Page)); }
 
 std::shared_ptr<Communicator> Communicator::join(const SharedFile& place, int rank, int size) {
-  if (size > most_ranks) return nullptr;
+  if (size > max_ranks) return nullptr;
   const int file = open_file(place);
   if (file < 0) return nullptr;
   auto* const page = static_cast<Page*>(map_file(file, sizeof(Page)));
@@ -222,7 +222,7 @@ void Communicator::finish(bool of_all) {
 void Communicator::move(std::vector<Part>& parts) {
   for (unsigned round = 0; !aborted_; ++round) {
     bool is_over = true, any = false;
-    bool taken[2][most_ranks] = {};
+    bool taken[2][max_ranks] = {};
     for (Part& part : parts) {
       if (part.is_done() || std::exchange(taken[part.sends][part.peer], true)) continue;
       is_over = false;

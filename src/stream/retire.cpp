@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/slots.hpp"
+#include "stream/retire.hpp"
 
 #include "base/announce.hpp"
 #include "base/lost_device.hpp"
@@ -95,23 +95,12 @@ void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
 
 }  // namespace
 
-bool has_points(Slot& slot) noexcept {
-  const std::lock_guard lock{slot.lock};
-  return slot.points > 0;
-}
-
-bool is_free_of_points(Slot& slot) noexcept {
-  const std::lock_guard lock{slot.lock};
-  slot.waits_for_points = slot.points > 0;
-  return !slot.waits_for_points;
-}
-
 void retire_slot(Slot* slot) noexcept {
   const Release mode = release_mode();
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   const std::uint64_t id = begin_retiring(*slot);
-  emit_ended(*slot, id);
+  emit_ended({slot, id});
   // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
   // it then.
   if (mode == Release::later && !slot->owned) store_end(*slot, {Progress::unknown, {}});
@@ -126,7 +115,7 @@ void retire_slot(Slot* slot) noexcept {
 
 void retire_orphaned_slot(Slot* slot) noexcept {
   const std::uint64_t id = begin_retiring(*slot);
-  emit_ended(*slot, id);
+  emit_ended({slot, id});
   store_end(*slot, {Progress::unknown, {}});
   if (any_capture_seen()) close_capture(id);
   finish_retiring(*slot, id);

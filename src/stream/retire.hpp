@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How streams end.
+#pragma once
+
+#include "stream/slots.hpp"
+
+#include <runnel/config.hpp>
+
+namespace runnel::inline RUNNEL_ABI::detail {
+
+/// Ends a stream: ends all views of the slot, stores an event for the points, destroys the
+/// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
+/// the remaining Stream objects. Inside a host function only the views end at once, and the end of
+/// a borrowed stream stays unknown; the service thread takes the other steps.
+void retire_slot(Slot* slot) noexcept;
+/// The same for a slot whose native stream other code has destroyed. Nothing can be recorded on it,
+/// so its end stays unknown.
+void retire_orphaned_slot(Slot* slot) noexcept;
+
+}  // namespace runnel::inline RUNNEL_ABI::detail

@@ -15,8 +15,8 @@ class BlockedFunctions : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
-    if (!IsSkipped() && !host_functions_overlap())
-      GTEST_SKIP() << "the runtime runs one host function at a time";
+    SKIP_IF(!IsSkipped() && !host_functions_overlap(),
+            "the runtime runs one host function at a time");
   }
 };
 

@@ -87,8 +87,8 @@ TEST_F(Buffers, ResizingKeepsTheFirstElements) {
 }
 
 TEST_F(Buffers, ResizingDoesNotWait) {
-  if (!device().has_memory_pools())
-    GTEST_SKIP() << "without memory pools, allocating and freeing wait for the device";
+  SKIP_IF(!device().has_memory_pools(),
+          "without memory pools, allocating and freeing wait for the device");
   Stream stream;
   DeviceBuffer<int> buffer{4, stream};
   fill(stream, buffer, 3);

@@ -30,7 +30,6 @@ void run_when_complete(const Stream& stream, F function) {
   stream.future().wait();
 }
 
-#define TEXT_OF(...) text_of([&] { static_cast<void>(__VA_ARGS__); })
 TEST_F(Callbacks, HostFunctionsMustNotSetTheCurrentStream) {
   const Stream own, other;
   StreamPool pool{device(), {.size = 2, .max = 2}};

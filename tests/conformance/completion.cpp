@@ -2,7 +2,6 @@
 // Completion without waiting: on_complete() and future().
 #include <dlfcn.h>
 
-#include <functional>
 #include <future>
 #include <semaphore>
 #include <stdexcept>
@@ -109,7 +108,7 @@ TEST_F(Completions, ABlockedStreamHoldsUpNoOtherStreamsFunction) {
 }
 
 TEST_F(Completions, AFunctionSeesWhatTheWorkWrote) {
-  constexpr std::size_t size = std::size_t{1} << 18;
+  constexpr std::size_t size = 256 * kib;
   Stream stream;
   const auto sent = pattern(size);
   Bytes back(size);
@@ -343,7 +342,7 @@ TEST_F(Completions, SixThousandEventsOfOneStreamAreNotAllQueried) {
   constexpr int count = 6000;
   const auto inspect =
       reinterpret_cast<void (*)(StandinView*)>(dlsym(RTLD_DEFAULT, "standin_inspect"));
-  if (inspect == nullptr) GTEST_SKIP() << "only a stand-in counts the runtime's calls";
+  SKIP_IF(inspect == nullptr, "only a stand-in counts the runtime's calls");
   const auto calls = [&] {
     StandinView view{};
     inspect(&view);
@@ -414,7 +413,7 @@ TEST_F(Completions, ALaterWrapperGetsNoExceptionOfEarlierWork) {
       EXPECT_TRUE(future.outcome().is_ok());
       EXPECT_NO_THROW(wrapped.synchronize());
     }
-    if (then == Ownership::borrow) drop(Stream::from_native(handle, device(), Ownership::take));
+    if (then == Ownership::borrow) drop(take(handle));
   }
 }
 
@@ -427,7 +426,7 @@ TEST_F(Completions, ALaterWrapperGetsNoExceptionOfAFunction) {
     throw std::runtime_error{"of a completion function"};
   });
   gate.close_on(made);
-  const Stream wrapped = Stream::from_native(made.release(), device(), Ownership::take);
+  const Stream wrapped = take(made.release());
   const Future future = wrapped.future();
   may_throw.set_value();
   gate.open();

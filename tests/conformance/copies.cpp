@@ -56,23 +56,19 @@ void expect_round_trip(StreamRef stream, std::size_t size) {
 
 TEST_F(Copies, RoundTripBetweenAllKindsOfMemoryAtAllSizes) {
   Stream stream;
-  for (const std::size_t size :
-       {std::size_t{0}, std::size_t{1}, std::size_t{3}, page / 2, page - 1, page, page + 1,
-        2 * page, (64 * kib) - 1, 64 * kib, (64 * kib) + 1, large, (9 * mib) + 3})
+  for (const std::size_t size : {0UL, 1UL, 3UL, page / 2, page - 1, page, page + 1, 2 * page,
+                                 (64 * kib) - 1, 64 * kib, (64 * kib) + 1, large, (9 * mib) + 3})
     expect_round_trip(stream, size);
 }
 
 TEST_F(Copies, RoundTripOfMoreThan2GiB) {
-  if (!long_tests()) GTEST_SKIP() << "RUNNEL_LONG_TESTS is not set";
-  constexpr std::size_t size = (std::size_t{1} << 31) + 1;
+  SKIP_IF(!long_tests(), "RUNNEL_LONG_TESTS is not set");
+  constexpr std::size_t size = (1UL << 31) + 1;
   Stream stream;
   const Bytes source = pattern(size);
-  Bytes result(size);
   DeviceBytes there{size, stream};
   copy(stream, there, source);
-  copy(stream, result, there);
-  stream.synchronize();
-  EXPECT_TRUE(result == source);
+  EXPECT_TRUE(read_back(stream, there) == source);
 }
 
 TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
@@ -136,7 +132,7 @@ TEST_F(Copies, PinnedCopiesReturnAtOnceBothWays) {
 }
 
 TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
-  for (const std::size_t size : {std::size_t{100}, 64 * kib, large, 9 * mib}) {
+  for (const std::size_t size : {100UL, 64 * kib, large, 9 * mib}) {
     Stream stream;
     DeviceBytes there{size, stream};
     const Bytes source = pattern(size);
@@ -156,7 +152,7 @@ TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
 }
 
 TEST_F(Copies, HostToHostCopiesReturnAtOnce) {
-  for (const std::size_t size : {std::size_t{100}, large})
+  for (const std::size_t size : {100UL, large})
     for (const MemoryKind first : {MemoryKind::pageable, MemoryKind::pinned})
       for (const MemoryKind second : {MemoryKind::pageable, MemoryKind::pinned}) {
         Stream stream;
@@ -191,7 +187,6 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   DeviceBytes there{large, stream};
   Bytes source = pattern(large);
   const Bytes expected = source;
-  Bytes result(large);
   Gate gate{stream};
   CopyResult did{};
   // A driver that copies the source within the call need not block the caller until the bytes have
@@ -199,9 +194,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   drop(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
   std::ranges::fill(source, static_cast<unsigned char>(0));
-  copy(stream, result, there);
-  stream.synchronize();
-  EXPECT_TRUE(result == expected);
+  EXPECT_TRUE(read_back(stream, there) == expected);
 }
 
 /// Blocking copies of a few bytes: a runtime may read such a source within the call.
@@ -210,16 +203,13 @@ TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
     const Stream stream{StreamOptions{.blocking = blocking}};
     const StreamRef writer = blocking ? device().default_stream() : StreamRef{stream};
     DeviceBytes there{page, stream};
-    Bytes source(page), result(page);
+    Bytes source(page);
     const Bytes expected = pattern(page);
     stream.synchronize();
     Gate gate{writer};
-    writer.launch_host_func(
-        [&expected, to = source.data()] { std::copy(expected.begin(), expected.end(), to); });
+    writer.launch_host_func([&expected, to = source.data()] { std::ranges::copy(expected, to); });
     EXPECT_TRUE(held_by(gate, [&] { copy(stream, there, source, Pageable::block); }));
-    copy(stream, result, there);
-    stream.synchronize();
-    EXPECT_TRUE(result == expected);
+    EXPECT_TRUE(read_back(stream, there) == expected);
   }
 }
 
@@ -388,7 +378,7 @@ TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
 }
 
 TEST_F(Copies, RowsMayBeFurtherApartThanARuntimeTakes) {
-  constexpr std::size_t pitch = std::size_t{1} << 31, height = 3;
+  constexpr std::size_t pitch = 1UL << 31, height = 3;
   void* const mapped = mmap(nullptr, pitch * height, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
@@ -438,7 +428,7 @@ TEST_F(Copies, FillsByteRangesOfAnySize) {
 
 template <class T>
 void expect_fill(StreamRef stream, const T& value) {
-  for (const std::size_t count : {std::size_t{1}, std::size_t{2}, std::size_t{1001}}) {
+  for (const std::size_t count : {1UL, 2UL, 1001UL}) {
     DeviceBuffer<T> there{count, stream};
     std::vector<T> result(count);
     fill(stream, there, value);
@@ -487,8 +477,8 @@ TEST_F(Copies, FillsReturnAtOnce) {
 // A blocked copy must not delay a copy on another stream, however much of the shared staging memory
 // the blocked copy uses.
 void expect_independent(std::size_t size) {
-  if (!Device::current().has_stream_memory_operations() && !host_functions_overlap())
-    GTEST_SKIP() << "copies use host functions here, and the runtime runs one at a time";
+  SKIP_IF(!Device::current().has_stream_memory_operations() && !host_functions_overlap(),
+          "copies use host functions here, and the runtime runs one at a time");
   Stream held, other;
   DeviceBytes a{size, held}, b{size, other};
   const Bytes source = pattern(size);
@@ -510,7 +500,7 @@ TEST_F(Copies, CopiesOnTwoStreamsAreIndependent) { expect_independent(8 * mib); 
 TEST_F(Copies, LargeCopiesOnTwoStreamsAreIndependent) { expect_independent(96 * mib); }
 
 TEST_F(Copies, TwoStreamsCopyConcurrently) {
-  if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
+  SKIP_IF(!host_functions_overlap(), "the runtime runs one host function at a time");
   constexpr std::size_t size = large;
   std::latch both{2};  // each stream waits until the other stream has started
   const Bytes source = pattern(size);
@@ -529,8 +519,7 @@ TEST_F(Copies, TwoStreamsCopyConcurrently) {
 }
 
 TEST_F(CopiesTwo, PeerAccessIsChangedWithoutHarmToACapture) {
-  if (!first.can_access_peer(second))
-    GTEST_SKIP() << "the devices cannot reach each other's memory";
+  SKIP_IF(!first.can_access_peer(second), "the devices cannot reach each other's memory");
   const Stream stream{first};
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([] {});
@@ -548,16 +537,13 @@ TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
   DeviceBytes a{large, stream}, b{large, there};
   stream.wait_stream(there);
   const auto round_trip = [&] {
-    Bytes result(large);
     fill(there, b, 0);  // on a stream of its own device: other devices need peer access
     stream.wait_stream(there);
     copy(stream, a, source);
     copy(stream, b, a);
     fill(stream, a, 0);
     copy(stream, a, b);
-    copy(stream, result, a);
-    stream.synchronize();
-    EXPECT_TRUE(result == source);
+    EXPECT_TRUE(read_back(stream, a) == source);
   };
   round_trip();
   if (!first.can_access_peer(second)) {
@@ -574,7 +560,7 @@ TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
 TEST_F(Copies, SpansLargerThanTheAddressSpaceAreRefused) {
   Stream stream;
   std::uint64_t number = 1;
-  const std::size_t count = (std::size_t{1} << 61) + 1;  // times 8 this overflows to 8 bytes
+  const std::size_t count = (1UL << 61) + 1;  // times 8 this overflows to 8 bytes
   const std::span<std::uint64_t> to{&number, count};
   const DeviceSpan<std::uint64_t> from{&number + 1, count};
   EXPECT_ERROR(invalid_argument, copy(stream, to, from));

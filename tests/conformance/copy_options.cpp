@@ -34,11 +34,11 @@ using CopyOptionsCases = Conformance;
 }
 
 TEST_F(CopyOptionsCases, SmallSourcesAreReadAtTheCallOnABusyStream) {
-  if (reads_pageable_itself(device())) GTEST_SKIP() << "the stream reads pageable memory itself";
+  SKIP_IF(reads_pageable_itself(device()), "the stream reads pageable memory itself");
   // Without stream values nothing tells which part of its ring a busy stream has passed.
   const CopyResult early =
       device().has_stream_memory_operations() ? CopyResult::inlined : CopyResult::staged;
-  for (const std::size_t bytes : {std::size_t{1}, 4 * kib, 32 * kib}) {
+  for (const std::size_t bytes : {1UL, 4 * kib, 32 * kib}) {
     EXPECT_EQ(copied_behind_gate(bytes, {}), CopyResult::staged) << bytes;
     EXPECT_EQ(copied_behind_gate(bytes, any_time()), early) << bytes;
   }
@@ -75,14 +75,13 @@ class UnreadMemory {
 };
 
 TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
-  if (reads_pageable_itself(device())) GTEST_SKIP() << "the stream reads pageable memory itself";
-  if (!device().has_stream_memory_operations())
-    GTEST_SKIP() << "a host function moves the bytes, in stream order";
+  SKIP_IF(reads_pageable_itself(device()), "the stream reads pageable memory itself");
+  SKIP_IF(!device().has_stream_memory_operations(),
+          "a host function moves the bytes, in stream order");
   constexpr std::size_t bytes = 1024 * kib;
   const UnreadMemory in_order{bytes}, early{bytes};
   const Stream stream, other;
   DeviceBytes there{2 * bytes, stream};
-  Bytes back(2 * bytes);
   fill(stream, there, static_cast<unsigned char>(0xEE));
   stream.synchronize();
   {
@@ -96,9 +95,7 @@ TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
     EXPECT_FALSE(in_order.is_read());  // workers take what was submitted first, if they may
   }
   stream.wait_stream(other);
-  copy(stream, back, there);
-  stream.synchronize();
-  EXPECT_EQ(others(back, 0), 0);
+  EXPECT_EQ(others(read_back(stream, there), 0), 0);
 }
 
 TEST_F(CopyOptionsCases, TheDefaultReadsInStreamOrder) {
@@ -132,7 +129,7 @@ TEST_F(CopyOptionsCases, RowsRangesAndListsTakeOptions) {
 }
 
 TEST_F(CopyOptionsCases, ThePolicyIsAnOption) {
-  if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
+  SKIP_IF(streams_are_threads(), "the stream reads pageable memory itself");
   const Stream stream;
   DeviceBuffer<int> there{1000, stream};
   std::vector<int> source(1000, 5);

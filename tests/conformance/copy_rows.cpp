@@ -3,7 +3,6 @@
 // source of a copy to the device may be read before the stream comes to the copy, but only if
 // nothing ahead writes it.
 #include <cstring>
-#include <functional>
 #include <random>
 
 #include "support.hpp"
@@ -18,136 +17,99 @@ using CopyLists = Conformance;
 constexpr std::size_t sizes[] = {64, 20 * kib, 40 * kib, 200 * kib, 700 * kib, 5 * mib};
 
 /// A row of copies to the device, then work that writes a source, then the copy of that source.
-class WrittenSource {
- public:
+struct WrittenSource {
   explicit WrittenSource(std::size_t bytes)
-      : first(bytes, 1),
-        source(bytes, 2),
-        back(bytes),
-        there{bytes, stream},
-        scratch{bytes, stream} {
+      : source(bytes, 2), back(bytes), there{bytes, stream}, scratch{bytes, stream} {
     stream.synchronize();
   }
-  /// `write`: enqueues what sets the source to 7 once the gate is open.
-  void expect_that_the_copy_waits_for(const std::function<void()>& write, Gate& gate) {
-    for (int i = 0; i < 3; ++i) copy(stream, scratch, first);
-    write();
-    copy(stream, there, source);
-    copy(stream, scratch, first);
-    gate.open();
-    copy(stream, back, there);
-    ASSERT_TRUE(stream.synchronize_for(patience));
-    EXPECT_EQ(back, Bytes(back.size(), 7))
-        << "the source was read too early; " << back.size() << " bytes";
+  /// Enqueues a host function that sets the source to 7, behind the gate.
+  void write_on(StreamRef on) {
+    gate.close_on(on);
+    on.launch_host_func([this] { std::ranges::fill(source, static_cast<unsigned char>(7)); });
   }
-  void fill_source() { std::ranges::fill(source, static_cast<unsigned char>(7)); }
 
   Stream stream;
-  Bytes first, source, back;
+  Bytes source, back;
   DeviceBytes there, scratch;
+  Gate gate;
 };
 
-TEST_F(CopyRows, ASourceWrittenByAHostFunctionIsReadAfterIt) {
+/// `prepare(row)`: returns a function that enqueues what sets the source to 7 behind the gate.
+template <class Prepare>
+void expect_that_the_copy_waits_after(Prepare prepare) {
   for (const std::size_t bytes : sizes) {
+    const Bytes first(bytes, 1);
     WrittenSource row{bytes};
-    Gate gate;
-    row.expect_that_the_copy_waits_for(
-        [&] {
-          gate.close_on(row.stream);
-          row.stream.launch_host_func([&] { row.fill_source(); });
-        },
-        gate);
+    const auto write = prepare(row);
+    for (int i = 0; i < 3; ++i) copy(row.stream, row.scratch, first);
+    write();
+    copy(row.stream, row.there, row.source);
+    copy(row.stream, row.scratch, first);
+    row.gate.open();
+    copy(row.stream, row.back, row.there);
+    ASSERT_TRUE(row.stream.synchronize_for(patience));
+    EXPECT_EQ(row.back, Bytes(bytes, 7)) << "the source was read too early; " << bytes << " bytes";
   }
+}
+template <class Write>
+void expect_that_the_copy_waits_for(Write write) {
+  expect_that_the_copy_waits_after([&](WrittenSource& row) { return [&] { write(row); }; });
+}
+
+TEST_F(CopyRows, ASourceWrittenByAHostFunctionIsReadAfterIt) {
+  expect_that_the_copy_waits_for([](WrittenSource& row) { row.write_on(row.stream); });
 }
 
 TEST_F(CopyRows, ASourceWrittenByAnAwaitedStreamIsReadAfterIt) {
-  for (const std::size_t bytes : sizes)
-    for (const bool by_event : {false, true}) {
-      WrittenSource row{bytes};
-      Stream other;
-      Event written;
-      Gate gate;
-      row.expect_that_the_copy_waits_for(
-          [&] {
-            gate.close_on(other);
-            other.launch_host_func([&] { row.fill_source(); });
-            other.record_event(written);
-            by_event ? row.stream.wait_event(written) : row.stream.wait_stream(other);
-          },
-          gate);
-    }
+  for (const bool by_event : {false, true}) {
+    Stream other;
+    Event written;
+    expect_that_the_copy_waits_for([&](WrittenSource& row) {
+      row.write_on(other);
+      other.record_event(written);
+      by_event ? row.stream.wait_event(written) : row.stream.wait_stream(other);
+    });
+  }
 }
 
 TEST_F(CopyRows, ASourceWrittenByACopyIsReadAfterIt) {
-  for (const std::size_t bytes : sizes) {
-    WrittenSource row{bytes};
-    DeviceBytes sevens{bytes, row.stream};
-    fill(row.stream, sevens, 7);
+  expect_that_the_copy_waits_after([](WrittenSource& row) {
+    const auto sevens = std::make_shared<DeviceBytes>(row.source.size(), row.stream);
+    fill(row.stream, *sevens, 7);
     row.stream.synchronize();
-    Gate gate;
-    row.expect_that_the_copy_waits_for(
-        [&] {
-          gate.close_on(row.stream);
-          copy(row.stream, row.source, sevens);
-        },
-        gate);
-  }
+    return [&row, sevens] {
+      row.gate.close_on(row.stream);
+      copy(row.stream, row.source, *sevens);
+    };
+  });
 }
 
 TEST_F(CopyRows, ASourceWrittenByAFillIsReadAfterIt) {
-  for (const std::size_t bytes : sizes) {
-    WrittenSource row{bytes};
-    Gate gate;
-    row.expect_that_the_copy_waits_for(
-        [&] {
-          gate.close_on(row.stream);
-          fill(row.stream, row.source, 7);
-        },
-        gate);
-  }
+  expect_that_the_copy_waits_for([](WrittenSource& row) {
+    row.gate.close_on(row.stream);
+    fill(row.stream, row.source, 7);
+  });
 }
 
 TEST_F(CopyRows, ASourceWrittenByAGraphIsReadAfterIt) {
-  for (const std::size_t bytes : sizes) {
-    WrittenSource row{bytes};
-    Stream capturing;
-    Gate gate;
-    const Graph graph = capture(capturing, [&] {
-      gate.close_on(capturing);
-      capturing.launch_host_func([&] { row.fill_source(); });
-    });
-    row.expect_that_the_copy_waits_for([&] { graph.launch(row.stream); }, gate);
-  }
+  expect_that_the_copy_waits_after([](WrittenSource& row) {
+    const Stream capturing;
+    const auto graph =
+        std::make_shared<Graph>(capture(capturing, [&] { row.write_on(capturing); }));
+    return [&row, graph] { graph->launch(row.stream); };
+  });
 }
 
 TEST_F(CopyRows, ASourceWrittenByAnotherThreadIsReadAfterIt) {
-  for (const std::size_t bytes : sizes) {
-    WrittenSource row{bytes};
-    Gate gate;
-    row.expect_that_the_copy_waits_for(
-        [&] {
-          on_thread([&] {
-            gate.close_on(row.stream);
-            row.stream.launch_host_func([&] { row.fill_source(); });
-          });
-        },
-        gate);
-  }
+  expect_that_the_copy_waits_for(
+      [](WrittenSource& row) { on_thread([&] { row.write_on(row.stream); }); });
 }
 
 // Whoever knows the handle may enqueue work that the library does not see.
 TEST_F(CopyRows, ASourceWrittenThroughAViewIsReadAfterIt) {
-  for (const std::size_t bytes : sizes) {
-    WrittenSource row{bytes};
-    const StreamRef view = StreamRef::from_native(row.stream.native(), row.stream.device());
-    Gate gate;
-    row.expect_that_the_copy_waits_for(
-        [&] {
-          gate.close_on(view);
-          view.launch_host_func([&] { row.fill_source(); });
-        },
-        gate);
-  }
+  expect_that_the_copy_waits_for([](WrittenSource& row) {
+    row.write_on(StreamRef::from_native(row.stream.native(), row.stream.device()));
+  });
 }
 
 TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
@@ -217,11 +179,11 @@ struct Blocks {
     std::mt19937 random{seed};
     for (unsigned char& byte : host) byte = static_cast<unsigned char>(random());
     std::vector<std::size_t> order(count);
-    count_from(order, std::size_t{0});
-    std::shuffle(order.begin(), order.end(), random);
+    count_from(order, 0UL);
+    std::ranges::shuffle(order, random);
     for (std::size_t i = 0; i < count; ++i) places.push_back({i * block, order[i] * stride, block});
     device_bytes = count * stride;
-    std::shuffle(places.begin(), places.end(), random);
+    std::ranges::shuffle(places, random);
   }
   struct Place {
     std::size_t host, device, bytes;
@@ -271,8 +233,7 @@ TEST_F(CopyLists, AListIsReadInStreamOrder) {
   Gate gate;
   copy_batch(stream, blocks.up(there.data()));
   gate.close_on(stream);
-  stream.launch_host_func(
-      [&] { std::fill(blocks.host.begin(), blocks.host.end(), static_cast<unsigned char>(9)); });
+  stream.launch_host_func([&] { std::ranges::fill(blocks.host, static_cast<unsigned char>(9)); });
   copy_batch(stream, blocks.up(there.data()));
   copy_batch(stream, blocks.down(there.data()));
   bool right = false;
@@ -301,7 +262,7 @@ TEST_F(CopyLists, AListMixesDirectionsAndKindsOfMemory) {
   ASSERT_TRUE(stream.synchronize_for(patience));
   EXPECT_TRUE(blocks.back == blocks.host);
   EXPECT_EQ(pinned_back[64 * kib - 1], 5);
-  std::fill(blocks.back.begin(), blocks.back.end(), static_cast<unsigned char>(0));
+  std::ranges::fill(blocks.back, static_cast<unsigned char>(0));
   copy_batch(stream, blocks.down(there.data()));
   ASSERT_TRUE(stream.synchronize_for(patience));
   EXPECT_TRUE(blocks.back == blocks.host);

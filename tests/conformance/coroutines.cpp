@@ -193,8 +193,7 @@ TEST_F(Coroutines, CoAwaitThrowsTheExceptionOfAnImmovableHook) {
 TEST_F(Coroutines, ManyWaitAtOnce) {
   std::vector<Stream> streams(16);
   std::vector<Task> tasks;
-  Gate gate;
-  gate.close_on(streams[0]);
+  Gate gate{streams[0]};
   for (std::size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);
   for (int round = 0; round < 20; ++round)
     for (const Stream& stream : streams) tasks.push_back(wait_for(stream));

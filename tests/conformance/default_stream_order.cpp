@@ -26,24 +26,17 @@ void leave_work_of_a_destroyed_stream(Gate& gate, const Log& log) {
   log.write(stream, "stream");
 }
 
-TEST_F(DefaultStreamOrder, AnEndedThreadsDefaultStreamIsAwaited) {
+TEST_F(DefaultStreamOrder, WorkOfDestroyedStreamsAndEndedThreadsIsAwaited) {
   const StreamRef null = device().default_stream();
-  Log log;
-  Gate gate;
-  leave_work_of_an_ended_thread(gate, log, device());
-  log.write(null, "default");
-  EXPECT_BEHIND(gate, null);
-  EXPECT_LOG(log, "thread", "default");
-}
-
-TEST_F(DefaultStreamOrder, ADestroyedBlockingStreamIsAwaited) {
-  const StreamRef null = device().default_stream();
-  Log log;
-  Gate gate;
-  leave_work_of_a_destroyed_stream(gate, log);
-  log.write(null, "default");
-  EXPECT_BEHIND(gate, null);
-  EXPECT_LOG(log, "stream", "default");
+  for (const bool by_thread : {true, false}) {
+    Log log;
+    Gate gate;
+    by_thread ? leave_work_of_an_ended_thread(gate, log, device())
+              : leave_work_of_a_destroyed_stream(gate, log);
+    log.write(null, "default");
+    EXPECT_BEHIND(gate, null);
+    EXPECT_LOG(log, by_thread ? "thread" : "stream", "default");
+  }
 }
 
 TEST_F(DefaultStreamOrder, TheDefaultStreamIsPendingBehindADestroyedOne) {
@@ -79,40 +72,26 @@ TEST_F(DefaultStreamOrder, TheDeviceWaitsForDestroyedStreamsAndEndedThreads) {
   EXPECT_LOG(log, "stream", "thread");
 }
 
-TEST_F(DefaultStreamOrder, AnEventOnAnIdleBlockingStreamWaitsForTheDefaultStream) {
+TEST_F(DefaultStreamOrder, AnEventOnAnIdleStreamWaitsForTheDefaultStream) {
   const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
-  Event event;
-  Gate gate{null};
-  blocking.record_event(event);
-  EXPECT_FALSE(event.query());
-  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
-  null.synchronize();
-}
-
-TEST_F(DefaultStreamOrder, AnEventOnAnIdlePerThreadStreamWaitsForTheDefaultStream) {
-  const StreamRef null = device().default_stream();
-  const StreamRef mine = StreamRef::per_thread_default(device());
-  Event event;
-  Gate gate{null};
-  mine.record_event(event);
-  EXPECT_FALSE(event.query());
-  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
-  null.synchronize();
+  for (const StreamRef idle : {StreamRef{blocking}, StreamRef::per_thread_default(device())}) {
+    Event event;
+    Gate gate{null};
+    idle.record_event(event);
+    EXPECT_FALSE(event.query());
+    EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
+    null.synchronize();
+  }
 }
 
 TEST_F(DefaultStreamOrder, WaitingForAnIdleBlockingStreamWaitsForTheDefaultStream) {
-  const StreamRef null = device().default_stream();
   const Stream blocking = make_blocking();
   const Stream waiting;
-  Log log;
-  Gate gate{null};
-  log.write(null, "default");
-  waiting.wait_stream(blocking);
-  log.write(waiting, "waiting");
-  EXPECT_FALSE(waiting.synchronize_for(20ms));
-  gate.open_and_wait(waiting);
-  EXPECT_LOG(log, "default", "waiting");
+  expect_waits(device().default_stream(), waiting, [&] {
+    waiting.wait_stream(blocking);
+    EXPECT_FALSE(waiting.synchronize_for(20ms));
+  });
 }
 
 TEST_F(DefaultStreamOrder, AnEventRecordedAgainWaitsForNewDefaultWork) {

@@ -2,7 +2,6 @@
 // Devices, the current device and its guard. The first use from many threads needs a process of its
 // own: exit_fork.cpp.
 #include <cctype>
-#include <climits>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -21,13 +20,13 @@ TEST(NoDevice, CountNeverThrowsAndZeroIsExplained) {
 }
 
 TEST(NoDevice, CountStaysZeroAfterAFailure) {
-  if (Device::count() != 0) GTEST_SKIP() << "there is a device";
+  SKIP_IF(Device::count() != 0, "there is a device");
   EXPECT_THROW(Stream{}, std::system_error);
   EXPECT_EQ(Device::count(), 0);
 }
 
 TEST(NoDevice, EveryOtherCallThrowsNoDevice) {
-  if (Device::count() != 0) GTEST_SKIP() << "there is a device";
+  SKIP_IF(Device::count() != 0, "there is a device");
   EXPECT_ERROR(no_device, Device::current());
   EXPECT_ERROR(no_device, Device{0}.use());
   EXPECT_ERROR(no_device, Device{0}.name());
@@ -61,34 +60,18 @@ TEST_F(DevicesTwo, TheCurrentDeviceIsPerThread) {
   EXPECT_EQ(Device::current(), second);
 }
 
-TEST_F(DevicesTwo, GuardsNest) {
-  const DeviceGuard outermost{first};
-  {
+TEST_F(DevicesTwo, GuardsNestAndRestoreAfterUseAndExceptions) {
+  const DeviceGuard outermost{second};
+  try {
     const DeviceGuard outer{second};
     {
       const DeviceGuard inner{first};
       EXPECT_EQ(Device::current(), first);
     }
     EXPECT_EQ(Device::current(), second);
-  }
-  EXPECT_EQ(Device::current(), first);
-}
-
-TEST_F(DevicesTwo, AGuardRestoresWhenItsBodyThrows) {
-  const DeviceGuard outermost{first};
-  try {
-    const DeviceGuard with{second};
+    first.use();
     throw 1;
   } catch (int) {
-  }
-  EXPECT_EQ(Device::current(), first);
-}
-
-TEST_F(DevicesTwo, AGuardRestoresTheOuterDeviceAfterUse) {
-  const DeviceGuard outermost{second};
-  {
-    const DeviceGuard with{second};
-    first.use();
   }
   EXPECT_EQ(Device::current(), second);
 }
@@ -114,12 +97,12 @@ TEST_F(Devices, PropertiesArePlausible) {
 }
 
 TEST_F(Devices, AProcessorHasTheProcessorsName) {
-  if (!streams_are_threads()) GTEST_SKIP() << "the device is no processor";
+  SKIP_IF(!streams_are_threads(), "the device is no processor");
   std::ifstream info{"/proc/cpuinfo"};
   std::string line;
   while (std::getline(info, line) && line.rfind("model name", 0) != 0) {
   }
-  if (!info) GTEST_SKIP() << "the system names no model of its processor";
+  SKIP_IF(!info, "the system names no model of its processor");
   EXPECT_EQ(line.substr(line.size() - device().name().size()), device().name());
   EXPECT_EQ(line.find(':') + 2 + device().name().size(), line.size());
 }
@@ -185,8 +168,8 @@ TEST_F(Devices, ADeviceIsFoundByItsPlaceOnTheBus) {
     if (id.empty()) continue;
     EXPECT_EQ(Device::from_pci_bus_id(id), Device{i});
     std::string capitals = id;
-    std::transform(id.begin(), id.end(), capitals.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    std::ranges::transform(id, capitals.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     EXPECT_EQ(Device::from_pci_bus_id(capitals), Device{i});
     if (id.rfind("0000:", 0) == 0) {
       EXPECT_EQ(Device::from_pci_bus_id(id.substr(5)), Device{i});
@@ -214,7 +197,7 @@ TEST_F(Devices, ADeviceSaysHowTheHostWaits) {
 }
 
 TEST_F(DevicesTwo, EachHasItsOwnWayToWait) {
-  if (streams_are_threads()) GTEST_SKIP() << "the host backend has one way";
+  SKIP_IF(streams_are_threads(), "the host backend has one way");
   const HostWait before = first.host_wait();
   const HostWait before_second = second.host_wait();
   second.set_host_wait(HostWait::block);

@@ -2,7 +2,6 @@
 // Device memory that is allocated and freed in stream order, also when streams are destroyed first
 // (recorded_uses.cpp has what other streams use);
 // resources, statistics and managed memory.
-#include <cstring>
 #include <limits>
 
 #include "support.hpp"
@@ -32,8 +31,7 @@ TEST_F(DeviceMemory, TheOtherStreamMayBeDestroyedFirst) {
 }
 
 TEST_F(DeviceMemory, ABufferInUseDoesNotDelayTheFreeingOfOthers) {
-  if (!device().has_memory_pools())
-    GTEST_SKIP() << "the device has no memory pools: freeing waits for it";
+  SKIP_IF(!device().has_memory_pools(), "the device has no memory pools: freeing waits for it");
   Stream owner, held, other;
   const auto used_by = [&](const Stream& user) {
     auto buffer = std::make_unique<Buffer>(size, owner);
@@ -98,7 +96,7 @@ TEST_F(DeviceMemory, ManyStreamsComeAndGoWithTheirBuffers) {
   for (int i = 0; i < 200; ++i) {
     std::optional<Buffer> buffer;
     const Stream stream;
-    buffer.emplace(std::size_t{4096}, stream);
+    buffer.emplace(4096UL, stream);
     fill_bytes(stream, buffer->data(), 1, 4096);
     if (i % 2 == 0) continue;  // in every second round the stream is destroyed before the buffer
     buffer.reset();
@@ -255,7 +253,7 @@ TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {
   std::unique_ptr<ManagedBuffer<int>> memory;
   const std::error_code code =
       code_of([&] { memory = std::make_unique<ManagedBuffer<int>>(1000); });
-  if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
+  SKIP_IF(code == errc::not_supported, "the device has no managed memory");
   ASSERT_EQ(code, std::error_code{});
   EXPECT_EQ(pointer_info(memory->data()).kind, MemoryKind::managed);
   fill(stream, *memory, 7);

@@ -214,7 +214,7 @@ int releases_without_a_thread() {
   SharedBuffer<int> shared{1000};
   pthread_attr_t no_room;
   pthread_attr_init(&no_room);
-  pthread_attr_setstacksize(&no_room, std::size_t{1} << 46);
+  pthread_attr_setstacksize(&no_room, 1UL << 46);
   expect(pthread_setattr_default_np(&no_room) == 0, "the size of stacks is set");
   PinnedPool::trim();
   const PinnedStatistics now = PinnedPool::statistics();
@@ -243,7 +243,7 @@ int exit_on_another_thread_with_a_closed_gate() {
 
 /// Its memory is gone when the process has ended it.
 struct Pages {
-  static constexpr std::size_t bytes = std::size_t{16} << 20;
+  static constexpr std::size_t bytes = 16UL << 20;
   std::byte* begin = static_cast<std::byte*>(
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ~Pages() { munmap(begin, bytes); }
@@ -650,7 +650,7 @@ void expect_reports_of_allocations(const CapturedErrors& errors) {
 
 /// What waits for memory that goes back to the runtime. The host backend has no such waits.
 void expect_reports_of_releases(const CapturedErrors& errors) {
-  std::vector<int> values(1000), large(std::size_t{1} << 19);
+  std::vector<int> values(1000), large(1UL << 19);
   std::optional<HostRegistration> registration{values};
   expect_report(errors, "to unpin memory", [&] { registration.reset(); });
   const auto cache = [](StreamRef) { static_cast<void>(PinnedBuffer<char>{1000}); };
@@ -661,7 +661,7 @@ void expect_reports_of_releases(const CapturedErrors& errors) {
   stream.synchronize();
   expect_report(errors, "to trim staging memory", [] { Staging::trim(); });
   const std::size_t most = Device::current().memory_info().total;
-  if (most > std::size_t{8} << 30) return;  // to fill it takes long
+  if (most > 8UL << 30) return;  // to fill it takes long
   std::optional<ManagedBuffer<char>> managed{most / 4 * 3};
   const auto allocate = [&] {
     try {
@@ -716,8 +716,7 @@ int settings_not_understood() {
   setenv("RUNNEL_TRACE_CUPTI", "off", 1);
   const CapturedErrors errors;
   const StagingOptions options = Staging::options();
-  expect(options.chunk == std::size_t{8} << 20 && options.memory == std::size_t{512} << 20 &&
-             options.workers > 0,
+  expect(options.chunk == 8UL << 20 && options.memory == 512UL << 20 && options.workers > 0,
          "the defaults count");
   for (const char* setting : {"STAGING_CHUNK=4 MB", "STAGING_MEMORY=0", "STAGING_WORKERS=0"})
     expect(errors.count(("RUNNEL_" + std::string{setting} + " is not understood").c_str()) == 1,

@@ -83,7 +83,7 @@ class ExitForkBase : public Conformance {
  protected:
   void SetUp() override {
     program_ = std::getenv("RUNNEL_EXIT_CASES");
-    if (program_ == nullptr) GTEST_SKIP() << "RUNNEL_EXIT_CASES does not name the program";
+    SKIP_IF(program_ == nullptr, "RUNNEL_EXIT_CASES does not name the program");
     Conformance::SetUp();
   }
   void expect_passes(const Case& of) const {
@@ -101,10 +101,10 @@ class ExitForkBase : public Conformance {
 class ExitFork : public ExitForkBase, public testing::WithParamInterface<Case> {};
 TEST_P(ExitFork, Passes) {
   const std::string_view name = GetParam().name;
-  if (name.starts_with("fork_beside") &&
-      (is_under_thread_sanitizer ||
-       (is_under_address_sanitizer && name == "fork_beside_busy_threads")))
-    GTEST_SKIP() << "a forked child of several threads may wait for a lock of the sanitizer itself";
+  SKIP_IF(name.starts_with("fork_beside") &&
+              (is_under_thread_sanitizer ||
+               (is_under_address_sanitizer && name == "fork_beside_busy_threads")),
+          "a forked child of several threads may wait for a lock of the sanitizer itself");
   expect_passes(GetParam());
 }
 constexpr Case cases[] = {
@@ -159,8 +159,8 @@ long number_in(const std::string& report, const std::string& name) {
 }
 
 TEST_F(ExitForkBase, NothingIsDestroyedDuringStaticDestruction) {
-  if (std::getenv("RUNNEL_STANDIN") == nullptr)
-    GTEST_SKIP() << "needs a stand-in runtime, which reports the calls";
+  SKIP_IF(std::getenv("RUNNEL_STANDIN") == nullptr,
+          "needs a stand-in runtime, which reports the calls");
   const auto path = std::filesystem::temp_directory_path() /
                     ("runnel-exit-" + std::to_string(getpid()) + ".json");
   setenv("STANDIN_REPORT", path.c_str(), 1);

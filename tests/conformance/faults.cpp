@@ -12,8 +12,7 @@ class Faults : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
-    if (!IsSkipped() && !streams_are_threads())
-      GTEST_SKIP() << "the runtime's own allocations would fail too";
+    SKIP_IF(!IsSkipped() && !streams_are_threads(), "the runtime's own allocations would fail too");
   }
 };
 
@@ -235,8 +234,8 @@ TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
 class FirstUse : public testing::Test {
  protected:
   void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
-    if (!streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
+    SKIP_IF(Device::count() == 0, "no device: " << Device::why_no_device());
+    SKIP_IF(!streams_are_threads(), "the runtime's own allocations would fail too");
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
 };
@@ -366,9 +365,9 @@ TEST_F(FirstUseDeathTest, WithEachAllocationFailing) {
 class FirstStagedCopyDeathTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
-    if (Device::current().can_use_host_page_tables())
-      GTEST_SKIP() << "copies of pageable memory are not staged here";
+    SKIP_IF(Device::count() == 0, "no device: " << Device::why_no_device());
+    SKIP_IF(Device::current().can_use_host_page_tables(),
+            "copies of pageable memory are not staged here");
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }
 };

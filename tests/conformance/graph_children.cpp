@@ -2,18 +2,16 @@
 // Graphs within graphs: a graph that is launched on a captured stream.
 #include <array>
 
-#include "support.hpp"
+#include "graph_test.hpp"
 
 namespace {
 using namespace conformance;
 
-class GraphChildren : public Conformance {
+class GraphChildren : public GraphTest {
  protected:
   void SetUp() override {
-    Conformance::SetUp();
+    GraphTest::SetUp();
     if (IsSkipped()) return;
-    stream.emplace();
-    side.emplace();
     memory.emplace(count, *stream);
     for (auto* buffer : {&source, &result}) buffer->emplace(count);
     std::ranges::fill(*source, 1);
@@ -23,31 +21,24 @@ class GraphChildren : public Conformance {
   void TearDown() override {
     memory.reset();
     for (auto* buffer : {&source, &result}) buffer->reset();
-    side.reset();
-    stream.reset();
-    Conformance::TearDown();
+    GraphTest::TearDown();
   }
   /// There and back.
   [[nodiscard]] Graph copies() {
-    return capture(*stream, [&] {
+    return graph_of([&] {
       copy(*stream, *memory, *source);
       copy(*stream, *result, *memory);
     });
   }
-  void run(const Graph& graph) {
-    graph.launch(*stream);
-    stream->synchronize();
-  }
 
   static constexpr std::size_t count = 1000;
-  std::optional<Stream> stream, side;
   std::optional<PinnedBytes> source, result;
   std::optional<DeviceBytes> memory;
 };
 
 TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
   const Graph inner = copies();
-  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  const Graph outer = graph_of([&] { inner.launch(*stream); });
   EXPECT_EQ(result->data()[0], 0) << "captured work ran";
   EXPECT_EQ(outer.node_count(), 1U);
   EXPECT_SAYS(outer.dot(), "graph\"");
@@ -61,11 +52,11 @@ TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
 
 TEST_F(GraphChildren, AChildRunsAtItsPlace) {
   std::vector<int> order;
-  const Graph inner = capture(*stream, [&] {
+  const Graph inner = graph_of([&] {
     stream->launch_host_func([&] { order.push_back(2); });
     stream->launch_host_func([&] { order.push_back(3); });
   });
-  const Graph outer = capture(*stream, [&] {
+  const Graph outer = graph_of([&] {
     stream->launch_host_func([&] { order.push_back(1); });
     inner.launch(*stream);
     stream->launch_host_func([&] { order.push_back(4); });
@@ -79,13 +70,13 @@ TEST_F(GraphChildren, AChildRunsAtItsPlace) {
 TEST_F(GraphChildren, BranchesWithinAChildForkAndJoin) {
   std::atomic<int> left{0}, right{0};
   int sum = 0, before = 0;
-  const Graph inner = capture(*stream, [&] {
+  const Graph inner = graph_of([&] {
     side->wait_stream(*stream);
     stream->launch_host_func([&] { left = before; });
     side->launch_host_func([&] { right = before; });
     stream->wait_stream(*side);
   });
-  const Graph outer = capture(*stream, [&] {
+  const Graph outer = graph_of([&] {
     stream->launch_host_func([&] { ++before; });
     inner.launch(*stream);
     stream->launch_host_func([&] { sum += left + right; });
@@ -99,8 +90,8 @@ TEST_F(GraphChildren, BranchesWithinAChildForkAndJoin) {
 TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesAChild) {
   std::atomic<int> runs{0};
   int seen = 0;
-  const Graph inner = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
-  const Graph outer = capture(*stream, [&] {
+  const Graph inner = graph_calling([&] { ++runs; });
+  const Graph outer = graph_of([&] {
     side->wait_stream(*stream);
     inner.launch(*side);
     inner.launch(*stream);
@@ -113,9 +104,9 @@ TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesAChild) {
 
 TEST_F(GraphChildren, GraphsNestFourDeep) {
   int runs = 0;
-  Graph graph = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
+  Graph graph = graph_calling([&] { ++runs; });
   for (int depth = 0; depth < 3; ++depth) {
-    Graph outer = capture(*stream, [&] {
+    Graph outer = graph_of([&] {
       graph.launch(*stream);
       graph.launch(*stream);
     });
@@ -130,11 +121,11 @@ TEST_F(GraphChildren, GraphsNestFourDeep) {
 TEST_F(GraphChildren, TheInnerGraphMayBeDropped) {
   const auto owned = std::make_shared<int>(0);
   auto held = owned;
-  std::optional<Graph> inner = capture(*stream, [&] {
+  std::optional<Graph> inner = graph_of([&] {
     keep(*stream, std::vector<std::shared_ptr<int>>{owned});
     stream->launch_host_func([kept = std::move(held)] { ++*kept; });
   });
-  std::optional<Graph> outer = capture(*stream, [&] { inner->launch(*stream); });
+  std::optional<Graph> outer = graph_of([&] { inner->launch(*stream); });
   inner.reset();
   EXPECT_EQ(owned.use_count(), 3);
   run(*outer);
@@ -148,8 +139,8 @@ TEST_F(GraphChildren, TheInnerGraphMayBeDropped) {
 }
 
 TEST_F(GraphChildren, AnExceptionArrivesAtTheStreamOfTheOuterLaunch) {
-  const Graph inner = capture(*stream, [&] { stream->launch_host_func([] { throw 7; }); });
-  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  const Graph inner = graph_calling([] { throw 7; });
+  const Graph outer = graph_of([&] { inner.launch(*stream); });
   outer.launch(*side);
   EXPECT_THROW(side->synchronize(), int);
   stream->synchronize();
@@ -157,12 +148,12 @@ TEST_F(GraphChildren, AnExceptionArrivesAtTheStreamOfTheOuterLaunch) {
 
 TEST_F(GraphChildren, EventsWithinAChildAreRecordedAndAwaited) {
   Event recorded{EventOptions{.external = true}}, awaited{EventOptions{.external = true}};
-  const Graph inner = capture(*stream, [&] {
+  const Graph inner = graph_of([&] {
     stream->wait_event(awaited);
     copy(*stream, *result, *source);
     recorded.record(*stream);
   });
-  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  const Graph outer = graph_of([&] { inner.launch(*stream); });
   for (int i = 0; i < 2; ++i) {
     Gate gate{*side};
     awaited.record(*side);
@@ -176,17 +167,17 @@ TEST_F(GraphChildren, EventsWithinAChildAreRecordedAndAwaited) {
 
 TEST_F(GraphChildren, AnUpdateGivesAChildNewWork) {
   int seen = 0;
-  const Graph one = capture(*stream, [&] { stream->launch_host_func([&] { seen = 1; }); });
-  const Graph two = capture(*stream, [&] { stream->launch_host_func([&] { seen = 2; }); });
-  Graph outer = capture(*stream, [&] { one.launch(*stream); });
+  const Graph one = graph_calling([&] { seen = 1; });
+  const Graph two = graph_calling([&] { seen = 2; });
+  Graph outer = graph_of([&] { one.launch(*stream); });
   drop(outer.update(*stream, [&] { two.launch(*stream); }));
   run(outer);
   EXPECT_EQ(seen, 2);
 }
 
 TEST_F(GraphChildren, AnEmptyGraphIsANodeToo) {
-  const Graph inner = capture(*stream, [] {});
-  const Graph outer = capture(*stream, [&] {
+  const Graph inner = graph_of([] {});
+  const Graph outer = graph_of([&] {
     copy(*stream, *result, *source);
     inner.launch(*stream);
   });
@@ -197,7 +188,7 @@ TEST_F(GraphChildren, AnEmptyGraphIsANodeToo) {
 TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
   std::optional<Graph> allocates;
   try {
-    allocates = capture(*stream, [&] { const DeviceBytes inside(count, *stream); });
+    allocates = graph_of([&] { const DeviceBytes inside(count, *stream); });
   } catch (const Error& error) {  // older runtimes cannot capture allocations
     EXPECT_EQ(error.code(), errc::capture);
   }
@@ -214,8 +205,8 @@ TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
 
 TEST_F(GraphChildren, InnerAndOuterAreLaunchedAtOnce) {
   std::atomic<int> runs{0};
-  const Graph inner = capture(*stream, [&] { stream->launch_host_func([&] { ++runs; }); });
-  const Graph outer = capture(*stream, [&] { inner.launch(*stream); });
+  const Graph inner = graph_calling([&] { ++runs; });
+  const Graph outer = graph_of([&] { inner.launch(*stream); });
   on_threads(2, [&](int i) {
     for (int n = 0; n < 50; ++n) (i == 0 ? inner : outer).launch(i == 0 ? *stream : *side);
   });

@@ -1,31 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events as nodes of graphs: EventOptions::external.
-#include "support.hpp"
+#include "graph_test.hpp"
 
 namespace {
 using namespace conformance;
 
 constexpr EventOptions external{.external = true};
 
-class GraphEvents : public Conformance {
+class GraphEvents : public GraphTest {
  protected:
   void SetUp() override {
-    Conformance::SetUp();
+    GraphTest::SetUp();
     if (IsSkipped()) return;
-    stream.emplace();
-    side.emplace();
     memory.emplace(count);
     set(0);
   }
   void TearDown() override {
     memory.reset();
-    side.reset();
-    stream.reset();
-    Conformance::TearDown();
-  }
-  void run(const Graph& graph) {
-    graph.launch(*stream);
-    stream->synchronize();
+    GraphTest::TearDown();
   }
   void set(unsigned char value) { std::ranges::fill(*memory, value); }
   [[nodiscard]] unsigned char found() const { return memory->data()[count - 1]; }
@@ -34,13 +26,12 @@ class GraphEvents : public Conformance {
   }
 
   static constexpr std::size_t count = 4096;
-  std::optional<Stream> stream, side;
   std::optional<PinnedBytes> memory;
 };
 
 TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     fill_memory(*stream, 7);
     event.record(*stream);
   });
@@ -61,7 +52,7 @@ TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
 TEST_F(GraphEvents, AnEventHappensAtItsPlaceWithinTheGraph) {
   Event event{external};
   Gate gate;
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     fill_memory(*stream, 7);
     event.record(*stream);
     gate.close_on(*stream);
@@ -75,7 +66,7 @@ TEST_F(GraphEvents, AnEventHappensAtItsPlaceWithinTheGraph) {
 
 TEST_F(GraphEvents, OtherStreamsWaitForTheLaunch) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     fill_memory(*stream, 5);
     event.record(*stream);
   });
@@ -92,7 +83,7 @@ TEST_F(GraphEvents, OtherStreamsWaitForTheLaunch) {
 TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
   TimedEvent start{external}, stop{external};
   const auto work = [] { std::this_thread::sleep_for(2ms); };
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     start.record(*stream);
     stream->launch_host_func(work);
     stop.record(*stream);
@@ -113,7 +104,7 @@ TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
 
 TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     stream->wait_event(event);
     fill_memory(*stream, 9);
   });
@@ -141,7 +132,7 @@ TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarke
     // their native events go back to the pool, and happen once the gate is open
     const Event first{*side}, second{*side};
   }
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     stream->wait_event(awaited);
     fill_memory(*stream, 2);
     recorded.record(*stream);
@@ -156,7 +147,7 @@ TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarke
 
 TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
   Event event{external};
-  const Graph first = capture(*stream, [&] {
+  const Graph first = graph_of([&] {
     fill_memory(*stream, 3);
     event.record(*stream);
   });
@@ -179,7 +170,7 @@ TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
 
 TEST_F(GraphEvents, BranchesRecordAndWait) {
   Event early{external}, late{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     side->wait_stream(*stream);
     fill_bytes(*stream, memory->data(), 1, count / 2);
     early.record(*stream);
@@ -225,7 +216,7 @@ TEST_F(GraphEvents, TheCaptureAsksNothingOfTheEvent) {
 
 TEST_F(GraphEvents, APlainRecordTakesThePlaceOfALaunchsAndBack) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] { event.record(*stream); });
+  const Graph graph = graph_of([&] { event.record(*stream); });
   {
     Gate gate{*side};
     graph.launch(*stream);
@@ -242,7 +233,7 @@ TEST_F(GraphEvents, APlainRecordTakesThePlaceOfALaunchsAndBack) {
 
 TEST_F(GraphEvents, AnEventMayBeDroppedBeforeTheGraph) {
   std::optional<Event> recorded{external}, awaited{external};
-  Graph graph = capture(*stream, [&] {
+  Graph graph = graph_of([&] {
     stream->wait_event(*awaited);
     fill_memory(*stream, 4);
     recorded->record(*stream);
@@ -269,7 +260,7 @@ TEST_F(GraphEvents, AnEventMayBeDroppedBeforeTheGraph) {
 TEST_F(GraphEvents, AGraphMayBeDroppedBeforeTheEvent) {
   Event event{external};
   {
-    const Graph graph = capture(*stream, [&] {
+    const Graph graph = graph_of([&] {
       fill_memory(*stream, 6);
       event.record(*stream);
     });
@@ -284,7 +275,7 @@ TEST_F(GraphEvents, AGraphMayBeDroppedBeforeTheEvent) {
 
 TEST_F(GraphEvents, AMovedEventIsTheSame) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] { event.record(*stream); });
+  const Graph graph = graph_of([&] { event.record(*stream); });
   Event moved{std::move(event)};
   Gate gate{*stream};
   graph.launch(*stream);
@@ -294,7 +285,7 @@ TEST_F(GraphEvents, AMovedEventIsTheSame) {
 
 TEST_F(GraphEvents, CompletionFunctionsFollowTheLaunch) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     fill_memory(*stream, 8);
     event.record(*stream);
   });
@@ -313,7 +304,7 @@ TEST_F(GraphEvents, ACompletionOutlivesTheEvent) {
   std::atomic<bool> called{false};
   {
     Event event{external};
-    const Graph graph = capture(*stream, [&] { event.record(*stream); });
+    const Graph graph = graph_of([&] { event.record(*stream); });
     Gate gate{*stream};
     graph.launch(*stream);
     event.on_complete([&](const Outcome&) { called = true; });
@@ -328,7 +319,7 @@ TEST_F(GraphEvents, ABorrowedHandleIsRecordedToo) {
   owner.record(*stream);
   stream->synchronize();
   Event event = Event::from_native(owner.native(), stream->device(), Ownership::borrow, external);
-  const Graph graph = capture(*stream, [&] { event.record(*stream); });
+  const Graph graph = graph_of([&] { event.record(*stream); });
   Gate gate{*stream};
   graph.launch(*stream);
   EXPECT_FALSE(owner.query());
@@ -339,7 +330,7 @@ TEST_F(GraphEvents, ABorrowedHandleIsRecordedToo) {
 
 TEST_F(GraphEvents, AReleasedHandleIsTheCallers) {
   Event event{external};
-  Graph graph = capture(*stream, [&] { event.record(*stream); });
+  Graph graph = graph_of([&] { event.record(*stream); });
   Event taken = Event::from_native(event.release(), stream->device(), Ownership::take);
   graph.launch(*stream);
   taken.synchronize();
@@ -361,7 +352,7 @@ TEST_F(GraphEvents, WhatCannotBeANodeIsRefusedByName) {
 
 TEST_F(GraphEvents, AnUpdateMayRecordOtherEvents) {
   Event first{external}, second{external};
-  Graph graph = capture(*stream, [&] { first.record(*stream); });
+  Graph graph = graph_of([&] { first.record(*stream); });
   drop(graph.update(*stream, [&] { second.record(*stream); }));
   Gate gate{*stream};
   graph.launch(*stream);
@@ -372,7 +363,7 @@ TEST_F(GraphEvents, AnUpdateMayRecordOtherEvents) {
 
 TEST_F(GraphEvents, TheDrawingNamesEvents) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     stream->wait_event(event);
     event.record(*stream);
   });
@@ -383,7 +374,7 @@ TEST_F(GraphEvents, TheDrawingNamesEvents) {
 
 TEST_F(GraphEvents, ThreadsLaunchAndQueryAtOnce) {
   Event event{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     fill_memory(*stream, 1);
     event.record(*stream);
   });
@@ -418,7 +409,7 @@ class GraphEventsOnDefaultStreams : public GraphEvents, public testing::WithPara
 TEST_P(GraphEventsOnDefaultStreams, LaunchesThereRecordAndWait) {
   const StreamRef on = launching();
   Event recorded{external}, awaited{external};
-  const Graph graph = capture(*stream, [&] {
+  const Graph graph = graph_of([&] {
     stream->wait_event(awaited);
     fill_memory(*stream, 3);
     recorded.record(*stream);

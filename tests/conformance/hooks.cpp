@@ -16,11 +16,10 @@
 namespace {
 using namespace conformance;
 
-struct Told {
-  HookEvent event;
-  std::string stream_name;
+struct Told : HookEvent {
+  std::string name;  // of the stream
   std::thread::id thread;
-  std::exception_ptr exception;
+  std::exception_ptr thrown;
 };
 std::mutex mutex;
 std::vector<Told> told;
@@ -46,7 +45,7 @@ class Hooks : public Conformance {
     const std::lock_guard lock{mutex};
     std::vector<Told> found;
     for (const Told& each : told)
-      if (each.event.kind == kind) found.push_back(each);
+      if (each.kind == kind) found.push_back(each);
     return found;
   }
   /// Checks that the kind was told before and after, once each, with one number. Returns what was
@@ -55,19 +54,19 @@ class Hooks : public Conformance {
     const std::vector<Told> found = all(kind);
     EXPECT_EQ(found.size(), 2U) << to_string(kind);
     if (found.size() != 2) return {};
-    EXPECT_EQ(found[0].event.phase, HookPhase::before) << to_string(kind);
-    EXPECT_EQ(found[1].event.phase, HookPhase::after) << to_string(kind);
-    EXPECT_EQ(found[0].event.number, found[1].event.number) << to_string(kind);
-    EXPECT_NE(found[0].event.number, 0U) << to_string(kind);
-    return found[1].event;
+    EXPECT_EQ(found[0].phase, HookPhase::before) << to_string(kind);
+    EXPECT_EQ(found[1].phase, HookPhase::after) << to_string(kind);
+    EXPECT_EQ(found[0].number, found[1].number) << to_string(kind);
+    EXPECT_NE(found[0].number, 0U) << to_string(kind);
+    return found[1];
   }
   /// Checks that the kind was told once, after it had happened.
   [[nodiscard]] static HookEvent single(HookKind kind) {
     const std::vector<Told> found = all(kind);
     EXPECT_EQ(found.size(), 1U) << to_string(kind);
     if (found.size() != 1) return {};
-    EXPECT_EQ(found[0].event.phase, HookPhase::after) << to_string(kind);
-    return found[0].event;
+    EXPECT_EQ(found[0].phase, HookPhase::after) << to_string(kind);
+    return found[0];
   }
 };
 
@@ -97,15 +96,15 @@ TEST_F(Hooks, StreamsAreReported) {
     id = stream.id();
     const std::vector<Told> made = all(HookKind::stream_made);
     ASSERT_EQ(made.size(), 1U);
-    EXPECT_EQ(made[0].event.stream, id);
-    EXPECT_EQ(made[0].event.native_stream, stream.native());
-    EXPECT_EQ(made[0].event.device, stream.device().ordinal());
-    EXPECT_EQ(made[0].stream_name, "upload");
+    EXPECT_EQ(made[0].stream, id);
+    EXPECT_EQ(made[0].native_stream, stream.native());
+    EXPECT_EQ(made[0].device, stream.device().ordinal());
+    EXPECT_EQ(made[0].name, "upload");
     earlier = Stream{};  // ends a stream that was made before the hook was set
   }
   const std::vector<Told> ended = all(HookKind::stream_ended);
   ASSERT_EQ(ended.size(), 2U);
-  EXPECT_EQ(ended[1].event.stream, id);
+  EXPECT_EQ(ended[1].stream, id);
 }
 
 TEST_F(Hooks, EventsAndWaitsAreReported) {
@@ -131,8 +130,8 @@ TEST_F(Hooks, EventsAndWaitsAreReported) {
   EXPECT_EQ(joined.other_stream, first.id());
   const std::vector<Told> waits = all(HookKind::host_wait);
   ASSERT_EQ(waits.size(), 4U);
-  EXPECT_EQ(waits[0].event.stream, 0U);
-  EXPECT_EQ(waits[2].event.stream, second.id());
+  EXPECT_EQ(waits[0].stream, 0U);
+  EXPECT_EQ(waits[2].stream, second.id());
 }
 
 /// Lets `f` wait for work behind a closed gate. Checks that the wait is announced before it begins,
@@ -146,7 +145,7 @@ void expect_wait(const char* name, F&& f) {
   const auto is_announced = [](HookPhase phase) {
     const std::lock_guard lock{mutex};
     return std::ranges::any_of(told, [&](const Told& each) {
-      return each.event.kind == HookKind::host_wait && each.event.phase == phase;
+      return each.kind == HookKind::host_wait && each.phase == phase;
     });
   };
   bool is_begun = false;
@@ -197,7 +196,7 @@ TEST_F(Hooks, AWaitForALeaseIsAnnounced) {
       EXPECT_TRUE(eventually([] {
         const std::lock_guard lock{mutex};
         return std::ranges::any_of(
-            told, [](const Told& each) { return each.event.kind == HookKind::host_wait; });
+            told, [](const Told& each) { return each.kind == HookKind::host_wait; });
       }));
       first.reset();
     }};
@@ -207,7 +206,7 @@ TEST_F(Hooks, AWaitForALeaseIsAnnounced) {
 }
 
 TEST_F(Hooks, ASharedEventOfAnotherDeviceIsOneWait) {
-  if (Device::count() < 2) GTEST_SKIP() << "there is one device";
+  SKIP_IF(Device::count() < 2, "there is one device");
   const Stream here{Device{0}}, there{Device{1}};
   const Event event{here, EventOptions{.interprocess = true}};
   set_hook(remember);
@@ -278,14 +277,14 @@ TEST_F(Hooks, HostFunctionsAndTheirRunsAreReported) {
   ASSERT_EQ(launched.size(), 4U);
   ASSERT_EQ(ran.size(), 4U);
   for (const std::size_t i : {0U, 2U}) {
-    EXPECT_EQ(ran[i].event.number, launched[i].event.number);
-    EXPECT_EQ(ran[i].event.stream, stream.id());
-    EXPECT_EQ(ran[i].event.phase, HookPhase::before);
-    EXPECT_EQ(ran[i + 1].event.phase, HookPhase::after);
+    EXPECT_EQ(ran[i].number, launched[i].number);
+    EXPECT_EQ(ran[i].stream, stream.id());
+    EXPECT_EQ(ran[i].phase, HookPhase::before);
+    EXPECT_EQ(ran[i + 1].phase, HookPhase::after);
     EXPECT_EQ(ran[i + 1].thread, ran[i].thread);
   }
-  EXPECT_FALSE(ran[1].event.failed);
-  EXPECT_TRUE(ran[3].event.failed);
+  EXPECT_FALSE(ran[1].failed);
+  EXPECT_TRUE(ran[3].failed);
 }
 
 std::string what_of(const std::exception_ptr& exception) {
@@ -312,7 +311,7 @@ TEST_F(Hooks, UncollectedExceptionsAreReported) {
   const HookEvent event = single(HookKind::lost_exception);
   EXPECT_EQ(event.stream, id);
   EXPECT_TRUE(event.failed);
-  EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).exception), "first");
+  EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).thrown), "first");
 }
 
 TEST_F(Hooks, ExceptionsAfterTheStreamsEndAreReported) {
@@ -329,11 +328,11 @@ TEST_F(Hooks, ExceptionsAfterTheStreamsEndAreReported) {
   gate.open();
   ASSERT_TRUE(eventually([] { return !all(HookKind::lost_exception).empty(); }));
   EXPECT_EQ(single(HookKind::lost_exception).stream, id);
-  EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).exception), "late");
+  EXPECT_EQ(what_of(all(HookKind::lost_exception).at(0).thrown), "late");
 }
 
 TEST_F(Hooks, TheDeviceOfAnEndedStreamIsReported) {
-  if (Device::count() < 2) GTEST_SKIP() << "there is one device";
+  SKIP_IF(Device::count() < 2, "there is one device");
   set_hook(remember);
   Gate gate;
   std::uint64_t id = 0;
@@ -349,7 +348,7 @@ TEST_F(Hooks, TheDeviceOfAnEndedStreamIsReported) {
   const auto runs_of_the_ended = [id] {
     std::vector<int> devices;
     for (const Told& each : all(HookKind::host_function_run))
-      if (each.event.stream == id) devices.push_back(each.event.device);
+      if (each.stream == id) devices.push_back(each.device);
     return devices;
   };
   ASSERT_TRUE(eventually([&] { return runs_of_the_ended().size() == 4; }));
@@ -372,13 +371,13 @@ TEST_F(Hooks, GraphsAreReported) {
   EXPECT_EQ(runs, 2);
   const std::vector<Told> launches = all(HookKind::graph_launch);
   ASSERT_EQ(launches.size(), 4U);
-  EXPECT_EQ(launches[0].event.stream, stream.id());
-  EXPECT_FALSE(launches[0].event.captured);
+  EXPECT_EQ(launches[0].stream, stream.id());
+  EXPECT_FALSE(launches[0].captured);
   const std::vector<Told> ran = all(HookKind::host_function_run);
   ASSERT_EQ(ran.size(), 4U);
-  EXPECT_EQ(ran[0].event.number, captured.number);
-  EXPECT_EQ(ran[0].event.stream, stream.id());
-  EXPECT_EQ(ran[2].event.stream, other.id());
+  EXPECT_EQ(ran[0].number, captured.number);
+  EXPECT_EQ(ran[0].stream, stream.id());
+  EXPECT_EQ(ran[2].stream, other.id());
 }
 
 TEST_F(Hooks, MemoryIsReported) {
@@ -401,26 +400,26 @@ TEST_F(Hooks, MemoryIsReported) {
   constexpr std::size_t bytes[] = {1000, 2000, 3000};
   constexpr MemoryKind kinds[] = {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed};
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(made[2 * i].event.to, nullptr);
-    EXPECT_EQ(made[2 * i + 1].event.to, places[i]);
-    EXPECT_EQ(made[2 * i + 1].event.to_kind, kinds[i]);
-    EXPECT_GE(made[2 * i + 1].event.bytes, bytes[i]);  // the pool rounds up
-    EXPECT_EQ(freed[i].event.to, places[2 - i]);
-    EXPECT_EQ(freed[i].event.to_kind, kinds[2 - i]);
+    EXPECT_EQ(made[2 * i].to, nullptr);
+    EXPECT_EQ(made[2 * i + 1].to, places[i]);
+    EXPECT_EQ(made[2 * i + 1].to_kind, kinds[i]);
+    EXPECT_GE(made[2 * i + 1].bytes, bytes[i]);  // the pool rounds up
+    EXPECT_EQ(freed[i].to, places[2 - i]);
+    EXPECT_EQ(freed[i].to_kind, kinds[2 - i]);
   }
-  EXPECT_EQ(made[1].event.stream, stream.id());
-  EXPECT_EQ(freed[2].event.stream, stream.id());
+  EXPECT_EQ(made[1].stream, stream.id());
+  EXPECT_EQ(freed[2].stream, stream.id());
 }
 
 TEST_F(Hooks, MemoryOfAGraphIsCaptured) {
-  if (!device().has_memory_pools()) GTEST_SKIP() << "the device has no memory pools";
+  SKIP_IF(!device().has_memory_pools(), "the device has no memory pools");
   Stream stream;
   set_hook(remember);
   Graph graph;
   const auto work = [&] { const DeviceBuffer<char> buffer{1000, stream}; };
   const std::error_code code = code_of([&] { graph = capture(stream, work); });
   set_hook(nullptr);
-  if (code == errc::capture) GTEST_SKIP() << "this runtime cannot capture allocations";
+  SKIP_IF(code == errc::capture, "this runtime cannot capture allocations");
   EXPECT_TRUE(pair(HookKind::allocation).captured);
   EXPECT_TRUE(single(HookKind::deallocation).captured);
 }
@@ -461,13 +460,13 @@ void expect_told_of(StreamRef stream) {
   set_hook(nullptr);
   std::set<HookKind> kinds;
   for (const Told& each : told) {
-    if (each.event.stream == 0) continue;
-    EXPECT_EQ(each.event.stream, id) << to_string(each.event.kind);
-    kinds.insert(each.event.kind);
-    if (each.event.kind == HookKind::host_wait) continue;  // says the id only
-    EXPECT_EQ(each.event.device, stream.device().ordinal()) << to_string(each.event.kind);
-    EXPECT_EQ(each.event.native_stream, stream.native()) << to_string(each.event.kind);
-    EXPECT_FALSE(each.event.captured);
+    if (each.stream == 0) continue;
+    EXPECT_EQ(each.stream, id) << to_string(each.kind);
+    kinds.insert(each.kind);
+    if (each.kind == HookKind::host_wait) continue;  // says the id only
+    EXPECT_EQ(each.device, stream.device().ordinal()) << to_string(each.kind);
+    EXPECT_EQ(each.native_stream, stream.native()) << to_string(each.kind);
+    EXPECT_FALSE(each.captured);
   }
   for (const HookKind kind :
        {HookKind::allocation, HookKind::fill, HookKind::host_function, HookKind::host_function_run,
@@ -506,12 +505,12 @@ TEST_F(Hooks, BorrowedStreamsAreReportedAsOneStream) {
   EXPECT_TRUE(all(HookKind::stream_ended).empty()) << "the owner has it still";
   const native::stream handle = owner.release();
   {
-    const Stream foreign = Stream::from_native(handle, device(), Ownership::borrow);
+    const Stream foreign = borrow(handle);
     EXPECT_NE(foreign.id(), id);
     EXPECT_EQ(single(HookKind::stream_made).stream, foreign.id());
     expect_told_of(foreign);
   }
-  const Stream taken = Stream::from_native(handle, device(), Ownership::take);
+  const Stream taken = take(handle);
   expect_told_of(taken);
 }
 
@@ -529,7 +528,7 @@ TEST_F(Hooks, MovesAndMovedFromStreamsAreNotReported) {
 TEST_F(Hooks, AFailedCallIsReported) {
   Stream stream;
   set_hook(remember);
-  EXPECT_ERROR(out_of_memory, DeviceBuffer<char>{std::size_t{1} << 60, stream});
+  EXPECT_ERROR(out_of_memory, DeviceBuffer<char>{gib * gib, stream});
   // refused before anything is enqueued
   EXPECT_ERROR(invalid_argument, copy_bytes(stream, nullptr, nullptr, 8));
   set_hook(nullptr);
@@ -590,7 +589,6 @@ TEST_F(Hooks, AHookMustNotUseTheLibrary) {
   EXPECT_TRUE(runs(stream));  // the thread may use it again
 }
 
-#define TEXT_OF(...) text_of([&] { static_cast<void>(__VA_ARGS__); })
 /// What a hook must not do to its caller.
 struct Redirection {
   const Stream* stream;
@@ -639,12 +637,12 @@ TEST_F(Hooks, OverlapsEventBehindEachCopyInIsReported) {
   overlap(in, out, {.chunk = 1024, .in_flight = 4, .strategy = OverlapStrategy::copy_compute_copy},
           [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> to) { fill(stream, to, 1); });
   set_hook(nullptr);
-  const std::uint64_t first = all(HookKind::copy).front().event.stream;
+  const std::uint64_t first = all(HookKind::copy).front().stream;
   std::vector<HookKind> calls;  // of the stream that copies in
   for (const Told& each : told)
-    if (each.event.stream == first && each.event.phase == HookPhase::after &&
-        (each.event.kind == HookKind::copy || each.event.kind == HookKind::event_recorded))
-      calls.push_back(each.event.kind);
+    if (each.stream == first && each.phase == HookPhase::after &&
+        (each.kind == HookKind::copy || each.kind == HookKind::event_recorded))
+      calls.push_back(each.kind);
   ASSERT_EQ(calls.size(), 16U);
   for (std::size_t i = 0; i < calls.size(); ++i)
     EXPECT_EQ(calls[i], i % 2 == 0 ? HookKind::copy : HookKind::event_recorded) << i;
@@ -668,15 +666,15 @@ TEST_F(Hooks, FourThreadsCallOneHook) {
     const auto bytes = static_cast<std::size_t>(100 + i);
     std::vector<Told> own;
     for (const Told& each : all_copies)
-      if (each.event.bytes == bytes) own.push_back(each);
+      if (each.bytes == bytes) own.push_back(each);
     ASSERT_EQ(own.size(), 2U * copies);
     for (std::size_t n = 0; n < own.size(); ++n) {
-      EXPECT_EQ(own[n].event.phase, n % 2 == 0 ? HookPhase::before : HookPhase::after);
+      EXPECT_EQ(own[n].phase, n % 2 == 0 ? HookPhase::before : HookPhase::after);
       EXPECT_EQ(own[n].thread, own[0].thread);
-      EXPECT_EQ(own[n].event.stream, own[0].event.stream);
-      numbers.insert(own[n].event.number);
+      EXPECT_EQ(own[n].stream, own[0].stream);
+      numbers.insert(own[n].number);
     }
-    streams.insert(own[0].event.stream);
+    streams.insert(own[0].stream);
   }
   EXPECT_EQ(numbers.size(), std::size_t{threads} * copies);
   EXPECT_EQ(streams.size(), std::size_t{threads});

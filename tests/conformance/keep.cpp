@@ -137,7 +137,7 @@ TEST_F(Keep, AfterARefusalTheObjectIsTheCallers) {
 }
 
 TEST_F(Keep, WithoutMemoryTheObjectIsTheCallers) {
-  if (!streams_are_threads()) GTEST_SKIP() << "the vendor's runtime may need the memory itself";
+  SKIP_IF(!streams_are_threads(), "the vendor's runtime may need the memory itself");
   const Stream stream;
   DeviceBuffer<int> there{10, stream};
   copy(stream, there, std::vector<int>(10));  // starts what there is to start
@@ -212,7 +212,7 @@ TEST_F(Keep, AnAbandonedCaptureKeepsNothing) {
 
 TEST_F(Keep, MovedVectorsAreCopiedBehindAGate) {
   const Stream stream;
-  for (const std::size_t size : {std::size_t{1}, std::size_t{5000}, much}) {
+  for (const std::size_t size : {1UL, 5000UL, much}) {
     DeviceBuffer<int> there{size, stream};
     std::vector<int> source(size), back(size);
     count_from(source, 1);

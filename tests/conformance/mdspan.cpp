@@ -106,7 +106,7 @@ TEST_F(Mdspan, RandomLayoutsOfOneOrderKeepEveryElement) {
   for (int round = 0; round < 60; ++round) {
     std::array<std::size_t, 4> extents{1 + below(5), 1 + below(6), 1 + below(4), 1 + below(7)},
         order{0, 1, 2, 3};
-    std::shuffle(order.begin(), order.end(), random);
+    std::ranges::shuffle(order, random);
     std::array<std::array<std::size_t, 4>, 3> strides;
     for (auto& each : strides) {
       std::array<std::size_t, 4> gaps{};

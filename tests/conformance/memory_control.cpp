@@ -145,7 +145,7 @@ TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
 TEST_F(MemoryControl, PrefetchAndAdviceKeepTheBytes) {
   const Stream stream;
   auto memory = managed(5000);
-  if (!memory) GTEST_SKIP() << "the device has no managed memory";
+  SKIP_IF(!memory, "the device has no managed memory");
   count_from(*memory, 0);
   const ManagedBuffer<int>& all = *memory;
   for (const MemoryAdvice advice :
@@ -183,7 +183,7 @@ TEST_F(MemoryControl, PrefetchAndAdviceRefuseOtherMemoryAndPlaces) {
 TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
   const Stream stream;
   auto memory = managed(16);
-  if (!memory) GTEST_SKIP() << "the device has no managed memory";
+  SKIP_IF(!memory, "the device has no managed memory");
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([] {});
     EXPECT_ERROR(capture, prefetch(stream, *memory, device()));

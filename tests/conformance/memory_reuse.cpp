@@ -16,9 +16,8 @@ class MemoryReuse : public Conformance {
     Conformance::SetUp();
     if (IsSkipped()) return;
     total_ = device().memory_info().total;
-    if (!device().has_memory_pools())
-      GTEST_SKIP() << "without memory pools, a free waits for the device";
-    if (total_ > gib) GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
+    SKIP_IF(!device().has_memory_pools(), "without memory pools, a free waits for the device");
+    SKIP_IF(total_ > gib, "the device has too much memory: see RUNNEL_HOST_MEMORY");
   }
   /// `share` percent of the device's memory, in bytes.
   [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
@@ -178,7 +177,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatTh
 }
 
 TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTime) {
-  if (!streams_are_threads()) GTEST_SKIP() << "the allocations of the runtime do not fail";
+  SKIP_IF(!streams_are_threads(), "the allocations of the runtime do not fail");
   int refused = 0;
   // The wait for the pending free needs memory if the queue is at the end of a block of tasks.
   for (int i = 0; i < 3 * 64; ++i) {

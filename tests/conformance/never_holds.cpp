@@ -33,7 +33,7 @@ struct World {
   DeviceBuffer<int> a{size, other}, b{size, other};
   PinnedBuffer<int> pinned{size};
   PinnedBuffer<std::uint32_t> number{64};
-  Ints pageable = Ints(size, 1), large = Ints(std::size_t{1} << 19, 1);
+  Ints pageable = Ints(size, 1), large = Ints(512 * kib, 1);
   DeviceBuffer<int> room{large.size(), other};
   ManagedBuffer<int> managed = managed_or_none(device);
   Event event;
@@ -69,7 +69,7 @@ struct World {
   }
 };
 
-constexpr std::size_t many_ints = (std::size_t{1} << 28) + 1;  // more than the pool keeps
+constexpr std::size_t many_ints = (256 * mib) + 1;  // more than the pool keeps
 
 using Step = void (*)(World&);
 void nothing(World&) {}
@@ -124,6 +124,9 @@ void make_shared_event(World& w) { w.lone_event.emplace(EventOptions{.interproce
 
 /// One expression as a step. Its value says nothing here.
 #define RUN(...) []([[maybe_unused]] World& w) { static_cast<void>((__VA_ARGS__)); }
+/// The call of a member without arguments.
+#define OF(scope, object, member, ...) \
+  {#scope "::" #member, RUN(w.object member()) __VA_OPT__(, ) __VA_ARGS__}
 
 // Each on `other`, behind the gate on `work`, and while the library's thread waits in the runtime
 // to give memory back.
@@ -131,18 +134,18 @@ const Operation operations[] = {
     // stream.hpp
     {"StreamRef::from_native", RUN(StreamRef::from_native(w.s.native(), w.device))},
     {"StreamRef::per_thread_default", RUN(fill(StreamRef::per_thread_default(w.device), w.pinned, 1))},
-    {"StreamRef::native", RUN(w.s.native())},
-    {"StreamRef::device", RUN(w.s.device())},
-    {"StreamRef::id", RUN(w.s.id())},
-    {"StreamRef::is_valid", RUN(w.s.is_valid())},
-    {"StreamRef::priority", RUN(w.s.priority())},
-    {"StreamRef::is_blocking", RUN(w.s.is_blocking())},
-    {"StreamRef::multiprocessors", RUN(w.s.multiprocessors())},
-    {"StreamRef::name", RUN(w.s.name())},
-    {"StreamRef::is_capturing", RUN(w.s.is_capturing())},
-    {"StreamRef::query", RUN(w.s.query())},
+    OF(StreamRef, s., native),
+    OF(StreamRef, s., device),
+    OF(StreamRef, s., id),
+    OF(StreamRef, s., is_valid),
+    OF(StreamRef, s., priority),
+    OF(StreamRef, s., is_blocking),
+    OF(StreamRef, s., multiprocessors),
+    OF(StreamRef, s., name),
+    OF(StreamRef, s., is_capturing),
+    OF(StreamRef, s., query),
     {"StreamRef::on_complete", RUN(w.s.on_complete([](const Outcome&) {}))},
-    {"StreamRef::future", RUN(w.s.future())},
+    OF(StreamRef, s., future),
     {"StreamRef::wait_event", RUN(w.s.wait_event(w.event), w.s.wait_event(w.stop))},
     {"StreamRef::wait_stream", RUN(w.s.wait_stream(w.third), w.third.wait_stream(w.s), w.third.wait_stream(w.work))},
     {"StreamRef::record_event", RUN(w.s.record_event(w.event), w.s.record_event(w.stop), drop(w.s.record_event()))},
@@ -151,7 +154,7 @@ const Operation operations[] = {
     {"StreamRef::write_value", RUN(w.s.write_value(w.number.data() + 32, 1))},
     {"StreamRef::reads", RUN(w.s.reads(w.pageable))},
     {"StreamRef::writes", RUN(w.s.writes(w.pageable))},
-    {"StreamRef::use", RUN(w.s.use())},
+    OF(StreamRef, s., use),
     {"StreamRef::to_string", RUN(to_string(w.s))},
     {"StreamRef::operator<<", RUN(std::ostringstream{} << w.s)},
     {"Stream::Stream", RUN(Stream{})},
@@ -177,16 +180,16 @@ const Operation operations[] = {
     {"ForeignStream::ForeignStream", RUN(ForeignStream(w.s.native(), w.device, nullptr))},
     {"ForeignStream::operator=", RUN(*w.foreign = ForeignStream(w.s.native(), w.device, nullptr)), make_foreign},
     {"ForeignStream::~ForeignStream", RUN(w.foreign.reset()), make_foreign},
-    {"ForeignStream::owner", RUN(w.foreign->owner()), make_foreign},
+    OF(ForeignStream, foreign->, owner, make_foreign),
     // event.hpp
     {"EventBase::EventBase", RUN(Event{std::move(w.event)})},
     {"EventBase::operator=", RUN(w.event.record(w.s), w.event = Event{w.s})},
     {"EventBase::record", RUN(w.event.record(w.s), w.event.record(w.third))},
     {"EventBase::query", RUN(w.event.record(w.s), drop(w.event.query()))},
     {"EventBase::on_complete", RUN(w.event.record(w.s), w.event.on_complete([](const Outcome&) {}))},
-    {"EventBase::native", RUN(w.event.native())},
+    OF(EventBase, event., native),
     {"EventBase::device", RUN(w.event.record(w.s), drop(w.event.device()))},
-    {"EventBase::is_valid", RUN(w.event.is_valid())},
+    OF(EventBase, event., is_valid),
     {"EventBase::release",
      [](World& w) {
        w.event.record(w.s);
@@ -196,30 +199,30 @@ const Operation operations[] = {
     {"EventBase::operator<<", RUN(std::ostringstream{} << w.event)},
     {"Event::Event", RUN(Event{w.s})},
     {"Event::from_native", RUN(Event::from_native(w.s.record_event().release(), w.device, Ownership::take))},
-    {"Event::ipc_handle", RUN(w.lone_event->ipc_handle()), make_shared_event},
+    OF(Event, lone_event->, ipc_handle, make_shared_event),
     {"Event::from_ipc_handle", RUN(Event::from_ipc_handle(w.lone_event->ipc_handle())), make_shared_event},
     {"TimedEvent::TimedEvent", RUN(TimedEvent{w.s})},
     {"TimedEvent::operator-", RUN(w.stop.record(w.s), drop(w.stop - w.start))},
     // device.hpp
-    {"Device::use", RUN(w.device.use())},
-    {"Device::name", RUN(w.device.name())},
-    {"Device::compute_capability", RUN(w.device.compute_capability())},
-    {"Device::uuid", RUN(w.device.uuid())},
-    {"Device::pci_bus_id", RUN(w.device.pci_bus_id())},
-    {"Device::host_wait", RUN(w.device.host_wait())},
+    OF(Device, device., use),
+    OF(Device, device., name),
+    OF(Device, device., compute_capability),
+    OF(Device, device., uuid),
+    OF(Device, device., pci_bus_id),
+    OF(Device, device., host_wait),
     {"Device::set_host_wait", RUN(w.device.set_host_wait(w.device.host_wait()))},
-    {"Device::memory_info", RUN(w.device.memory_info())},
-    {"Device::priority_range", RUN(w.device.priority_range())},
-    {"Device::async_engine_count", RUN(w.device.async_engine_count())},
-    {"Device::multiprocessor_count", RUN(w.device.multiprocessor_count())},
-    {"Device::hardware_queues", RUN(w.device.hardware_queues())},
-    {"Device::can_map_host_memory", RUN(w.device.can_map_host_memory())},
-    {"Device::can_pin_read_only_memory", RUN(w.device.can_pin_read_only_memory())},
-    {"Device::has_pageable_memory_access", RUN(w.device.has_pageable_memory_access())},
-    {"Device::can_use_host_page_tables", RUN(w.device.can_use_host_page_tables())},
-    {"Device::has_stream_memory_operations", RUN(w.device.has_stream_memory_operations())},
-    {"Device::has_partitions", RUN(w.device.has_partitions())},
-    {"Device::has_memory_pools", RUN(w.device.has_memory_pools())},
+    OF(Device, device., memory_info),
+    OF(Device, device., priority_range),
+    OF(Device, device., async_engine_count),
+    OF(Device, device., multiprocessor_count),
+    OF(Device, device., hardware_queues),
+    OF(Device, device., can_map_host_memory),
+    OF(Device, device., can_pin_read_only_memory),
+    OF(Device, device., has_pageable_memory_access),
+    OF(Device, device., can_use_host_page_tables),
+    OF(Device, device., has_stream_memory_operations),
+    OF(Device, device., has_partitions),
+    OF(Device, device., has_memory_pools),
     {"Device::can_access_peer", RUN(w.device.can_access_peer(Device{Device::count() - 1}))},
     {"Device::enable_peer_access", RUN(w.device.enable_peer_access(Device{Device::count() - 1}))},
     {"Device::disable_peer_access", RUN(w.device.disable_peer_access(Device{Device::count() - 1}))},
@@ -254,7 +257,7 @@ const Operation operations[] = {
     {"Future::Future", RUN(Future{w.future})},
     {"Future::operator=", RUN(w.future = w.s.future())},
     {"Future::~Future", RUN(w.s.future())},
-    {"Future::is_valid", RUN(w.future.is_valid())},
+    OF(Future, future., is_valid),
     {"Future::is_ready", RUN(w.s.future().is_ready())},
     {"future_of", RUN(future_of(w.s))},
     // copy.hpp, copy_batch.hpp
@@ -298,12 +301,12 @@ const Operation operations[] = {
     {"Graph::~Graph", RUN(w.graph->launch(w.s), w.graph.reset()), make_graph},
     {"Graph::launch", RUN(w.graph->launch(w.s), w.graph->launch(w.s)), make_graph},
     {"Graph::update", RUN(w.graph->launch(w.s), w.graph->update(w.third, [&] { fill(w.third, w.b, 2); })), make_graph},
-    {"Graph::node_count", RUN(w.graph->node_count()), make_graph},
-    {"Graph::dot", RUN(w.graph->dot()), make_graph},
-    {"Graph::is_valid", RUN(w.graph->is_valid()), make_graph},
-    {"Graph::device", RUN(w.graph->device()), make_graph},
-    {"Graph::native", RUN(w.graph->native()), make_graph},
-    {"Graph::native_executable", RUN(w.graph->native_executable()), make_graph},
+    OF(Graph, graph->, node_count, make_graph),
+    OF(Graph, graph->, dot, make_graph),
+    OF(Graph, graph->, is_valid, make_graph),
+    OF(Graph, graph->, device, make_graph),
+    OF(Graph, graph->, native, make_graph),
+    OF(Graph, graph->, native_executable, make_graph),
     // memory.hpp: device memory
     {"DeviceBuffer::DeviceBuffer", RUN(drop(DeviceBuffer<int>{size, w.s}, DeviceBuffer<int>{w.a, w.s}, DeviceBuffer<int>{size, w.counted, w.s}))},
     {"DeviceBuffer::~DeviceBuffer",
@@ -316,7 +319,7 @@ const Operation operations[] = {
     {"DeviceBuffer::DeviceBuffer, more than the device has",
      [](World& w) {
        const bool captured = w.s.is_capturing();  // then it need not be known before the launch
-       const auto code = code_of([&] { drop(DeviceBuffer<char>(std::size_t{1} << 50, w.s)); });
+       const auto code = code_of([&] { drop(DeviceBuffer<char>(mib * gib, w.s)); });
        EXPECT_TRUE(captured || code == errc::out_of_memory);
      }},
     {"DeviceBuffer::record_stream", RUN(w.a.record_stream(w.s))},
@@ -333,25 +336,25 @@ const Operation operations[] = {
        w.memory.deallocate(w.s, block.data(), block.size_bytes());
      },
      make_buffer},
-    {"DeviceBuffer::span", RUN(w.a.span())},
+    OF(DeviceBuffer, a., span),
     {"DeviceBuffer::subspan", RUN(w.a.subspan(1, 2))},
     {"DeviceBuffer::first", RUN(w.a.first(1))},
     {"DeviceBuffer::last", RUN(w.a.last(1))},
     {"DeviceBuffer::operator DeviceSpan< T >", RUN(DeviceSpan<int>{w.a})},
     {"DeviceBuffer::operator DeviceSpan< const T >", RUN(DeviceSpan<const int>{std::as_const(w.a)})},
-    {"DeviceBuffer::stream", RUN(w.a.stream())},
-    {"DeviceBuffer::device", RUN(w.a.device())},
+    OF(DeviceBuffer, a., stream),
+    OF(DeviceBuffer, a., device),
     {"record_stream", RUN(record_stream(w.s, w.a), record_stream(w.s, w.pinned))},
     {"pointer_info", RUN(drop(pointer_info(w.a.data()), pointer_info(w.pageable.data()), pointer_info(w.pinned.data())))},
     {"DeviceResource::allocate", RUN(w.memory.deallocate(w.s, w.memory.allocate(w.s, size), size))},
     {"DeviceResource::deallocate", RUN(w.memory.deallocate(w.s, w.memory_block, size)), make_block},
-    {"DeviceResource::statistics", RUN(w.memory.statistics())},
-    {"DeviceResource::reset_peak", RUN(w.memory.reset_peak())},
+    OF(DeviceResource, memory., statistics),
+    OF(DeviceResource, memory., reset_peak),
     {"DeviceResource::set_limit", RUN(w.memory.set_limit(w.memory.limit()))},
-    {"DeviceResource::limit", RUN(w.memory.limit())},
-    {"DeviceResource::reserved", RUN(w.memory.reserved())},
+    OF(DeviceResource, memory., limit),
+    OF(DeviceResource, memory., reserved),
     {"DeviceResource::set_release_threshold", RUN(w.memory.set_release_threshold(0))},
-    {"DeviceResource::trim", RUN(w.memory.trim())},
+    OF(DeviceResource, memory., trim),
     {"DeviceResource::DeviceResource", RUN(DeviceResource{})},
     {"allocate_from", RUN(deallocate_to(w.counted, w.s, allocate_from(w.counted, w.s, size, 256), size, 256))},
     {"deallocate_to", RUN(deallocate_to(w.counted, w.s, allocate_from(w.counted, w.s, size, 256), size, 256))},
@@ -397,10 +400,10 @@ const Operation operations[] = {
     {"PinnedBuffer::~PinnedBuffer, more than the pool keeps", RUN(w.block.reset()), make_large_block<false>},
     {"PinnedBuffer::~PinnedBuffer, write-combined", RUN(w.block.reset()), make_large_block<true>},
     {"PinnedBuffer::PinnedBuffer, that fits only without the cache",
-     RUN(code_of([] { drop(PinnedBytes(std::size_t{1} << 19)); })),
+     RUN(code_of([] { drop(PinnedBytes(512 * kib)); })),
      set_tight_limit},
     {"PinnedBuffer::PinnedBuffer, more than the machine has",
-     [](World&) { EXPECT_ERROR(out_of_memory, drop(PinnedBytes(std::size_t{1} << 50))); },
+     [](World&) { EXPECT_ERROR(out_of_memory, drop(PinnedBytes(mib * gib))); },
      fill_cache},
     {"PinnedBuffer::record_stream", RUN(w.pinned.record_stream(w.s))},
     {"PinnedBuffer::device_pointer", RUN(w.pinned.device_pointer(w.device))},
@@ -423,25 +426,25 @@ const Operation operations[] = {
     {"Staging::options", RUN(Staging::options())},
     // host_registration.hpp, managed_buffer.hpp, shared_buffer.hpp
     {"HostRegistration::HostRegistration", RUN(w.registration.emplace(w.registered))},
-    {"HostRegistration::data", RUN(w.registration->data()), make_registration},
-    {"HostRegistration::size_bytes", RUN(w.registration->size_bytes()), make_registration},
+    OF(HostRegistration, registration->, data, make_registration),
+    OF(HostRegistration, registration->, size_bytes, make_registration),
     {"HostRegistration::device_pointer", RUN(w.registration->device_pointer(w.device)), make_registration},
     {"ManagedBuffer::ManagedBuffer", RUN(w.managed_block.emplace(size, w.device))},
     {"ManagedBuffer::ManagedBuffer, more than the machine has",
-     [](World& w) { EXPECT_NE(code_of([&] { drop(ManagedBuffer<char>(std::size_t{1} << 50, w.device)); }), std::error_code{}); }},
+     [](World& w) { EXPECT_NE(code_of([&] { drop(ManagedBuffer<char>(mib * gib, w.device)); }), std::error_code{}); }},
     {"ManagedBuffer::~ManagedBuffer",
      RUN(w.managed_block.reset()),
      RUN(w.managed_block.emplace(World::managed_or_none(w.device)))},
-    {"ManagedBuffer::device", RUN(w.managed.device())},
+    OF(ManagedBuffer, managed., device),
     {"prefetch_bytes", RUN(prefetch_bytes(w.s, w.managed.data(), size, w.device))},
     {"prefetch", RUN(prefetch(w.s, w.managed, w.device))},
     {"advise_bytes", RUN(advise_bytes(w.managed.data(), size, MemoryAdvice::mostly_read, w.device))},
     {"advise", RUN(advise(w.managed, MemoryAdvice::mostly_read, w.device))},
     {"SharedBuffer::SharedBuffer", RUN(w.shared.emplace(size, w.device))},
-    {"SharedBuffer::ipc_handle", RUN(w.shared->ipc_handle()), make_shared},
+    OF(SharedBuffer, shared->, ipc_handle, make_shared),
     {"SharedBuffer::from_ipc_handle", RUN(code_of([&] { return SharedBuffer<int>::from_ipc_handle(w.shared->ipc_handle()); })), make_shared},
-    {"SharedBuffer::is_opened", RUN(w.shared->is_opened()), make_shared},
-    {"SharedBuffer::device", RUN(w.shared->device()), make_shared},
+    OF(SharedBuffer, shared->, is_opened, make_shared),
+    OF(SharedBuffer, shared->, device, make_shared),
     {"SharedBuffer::span", RUN(fill(w.s, w.shared->span(), 1)), make_shared},
     // stream_pool.hpp, partition.hpp
     {"StreamPool::StreamPool", RUN(StreamPool{w.device, {.size = 2}})},
@@ -460,10 +463,10 @@ const Operation operations[] = {
        const StreamLease lease = w.pool.acquire();
        lease.wait_stream(w.s);
      }},
-    {"StreamPool::device", RUN(w.pool.device())},
-    {"StreamPool::size", RUN(w.pool.size())},
-    {"StreamPool::leased", RUN(w.pool.leased())},
-    {"StreamPool::growth", RUN(w.pool.growth())},
+    OF(StreamPool, pool., device),
+    OF(StreamPool, pool., size),
+    OF(StreamPool, pool., leased),
+    OF(StreamPool, pool., growth),
     {"StreamLease::StreamLease", RUN(StreamLease{std::move(*w.lease)}), make_lease},
     {"StreamLease::operator=", RUN(w.lease->wait_stream(w.s), *w.lease = w.pool.acquire()), make_lease},
     {"StreamLease::~StreamLease", RUN(w.lease->wait_stream(w.s), w.lease.reset()), make_lease},
@@ -482,19 +485,19 @@ const Operation operations[] = {
 // What waits for a stream waits for that stream alone: each on `other`, and while memory is being
 // given back.
 const Operation own_waits[] = {
-    {"StreamRef::synchronize", RUN(w.other.synchronize())},
+    OF(StreamRef, other., synchronize),
     {"StreamRef::synchronize_for", RUN(w.other.synchronize_for(patience))},
     {"StreamRef::synchronize_until",
      RUN(w.other.synchronize_until(std::chrono::steady_clock::now() + patience))},
-    {"EventBase::synchronize", RUN(w.start.synchronize())},
+    OF(EventBase, start., synchronize),
     {"EventBase::synchronize_for", RUN(w.start.synchronize_for(patience))},
     {"EventBase::synchronize_until",
      RUN(w.start.synchronize_until(std::chrono::steady_clock::now() + patience))},
-    {"Future::wait", RUN(w.future.wait())},
+    OF(Future, future., wait),
     {"Future::wait_for", RUN(w.future.wait_for(patience))},
     {"Future::wait_until", RUN(w.future.wait_until(std::chrono::steady_clock::now() + patience))},
-    {"Future::get", RUN(w.future.get())},
-    {"Future::outcome", RUN(w.future.outcome())},
+    OF(Future, future., get),
+    OF(Future, future., outcome),
     {"synchronize", RUN(w.other.use(), synchronize())},
     {"synchronize_for", RUN(w.other.use(), drop(synchronize_for(patience)))},
     {"synchronize_until",
@@ -505,7 +508,7 @@ const Operation own_waits[] = {
      RUN(w.pool.acquire_until(std::chrono::steady_clock::now() + patience))},
     {"overlap",
      [](World& w) {
-       PinnedBuffer<int> in{std::size_t{1} << 12}, out{in.size()};
+       PinnedBuffer<int> in{4 * kib}, out{in.size()};
        w.other.use();
        overlap(in, out, {.chunk = 1024},
                [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
@@ -514,7 +517,7 @@ const Operation own_waits[] = {
      }},
     {"overlap_bytes",
      [](World& w) {
-       PinnedBuffer<int> in{std::size_t{1} << 12}, out{in.size()};
+       PinnedBuffer<int> in{4 * kib}, out{in.size()};
        w.other.use();
        const AnyOverlapEnd inputs[] = {in};
        overlap_bytes(inputs, out, {.chunk = 1024},
@@ -720,7 +723,7 @@ INSTANTIATE_TEST_SUITE_P(OwnWaits, ForeignCaptures,
 /// In a host function a release cannot wait. Nor may the next call of another thread have to make
 /// it, and wait then.
 TEST_F(NeverHoldsBase, WhatAHostFunctionDropsHoldsNoLaterCall) {
-  if (!host_functions_overlap()) GTEST_SKIP() << "the runtime runs one host function at a time";
+  SKIP_IF(!host_functions_overlap(), "the runtime runs one host function at a time");
   World w;
   w.shared.emplace(size, w.device);
   w.managed_block.emplace(World::managed_or_none(w.device));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // overlap() of types that are known at run time only.
 #include <array>
-#include <cstring>
 #include <runnel/overlap_bytes.hpp>
 #include <span>
 
@@ -62,7 +61,7 @@ TEST_F(OverlapOfBytes, SourcesSinksAndFilters) {
                   ASSERT_EQ(b.count.size(), 1U);
                   // the first of each chunk
                   copy(stream, b.out.subspan(0, sizeof(int)), b.in[0].subspan(0, sizeof(int)));
-                  fill(stream, b.count, std::size_t{1});
+                  fill(stream, b.count, 1UL);
                 });
   ASSERT_EQ(written.size(), 16U);
   for (std::size_t i = 0; i < written.size(); ++i) EXPECT_EQ(written[i], static_cast<int>(64 * i));

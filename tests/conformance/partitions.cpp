@@ -10,8 +10,8 @@ class Partitions : public Conformance {
   void SetUp() override {
     Conformance::SetUp();
     if (IsSkipped()) return;
-    if (!device().has_partitions())
-      GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
+    SKIP_IF(!device().has_partitions(),
+            "streams of this device cannot have a part of its multiprocessors");
     all = device().multiprocessor_count();
   }
   int all = 0;
@@ -19,7 +19,7 @@ class Partitions : public Conformance {
 using NoPartitions = Conformance;
 
 TEST_F(NoPartitions, ADeviceWithoutPartitionsRefuses) {
-  if (device().has_partitions()) GTEST_SKIP() << "the device can be divided";
+  SKIP_IF(device().has_partitions(), "the device can be divided");
   EXPECT_ERROR(not_supported, partition(device(), 1));
 }
 
@@ -48,7 +48,7 @@ TEST_F(Partitions, AWrappedStreamHasNoPartOfAStreamThatEnded) {
   {
     const Stream of_part{StreamOptions{.partition = partition(device(), all / 4)[0]}};
   }
-  const Stream wrapped = Stream::from_native(handle, device(), Ownership::take);
+  const Stream wrapped = take(handle);
   EXPECT_EQ(wrapped.multiprocessors(), all);
 }
 

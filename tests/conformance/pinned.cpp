@@ -290,7 +290,6 @@ TEST_F(PinnedMemory, BlocksOfAnotherThreadsStreamDoNotPileUp) {
 TEST_F(PinnedMemory, APendingCopyReadsWhatTheDestroyedBufferHeld) {
   Stream stream;
   DeviceBytes there{size, stream};
-  Bytes result(size);
   stream.synchronize();
   allow(2);
   Gate gate{stream};
@@ -304,9 +303,7 @@ TEST_F(PinnedMemory, APendingCopyReadsWhatTheDestroyedBufferHeld) {
     std::memset(other.data(), i, size);
   }
   gate.open();
-  copy(stream, result, there);
-  stream.synchronize();
-  EXPECT_EQ(result, Bytes(size, 1));
+  EXPECT_EQ(read_back(stream, there), Bytes(size, 1));
 }
 
 TEST_F(PinnedMemory, ABlockUsedByTwoStreamsIsReusedAfterBoth) {
@@ -355,7 +352,7 @@ TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
 class PinnedMemoryTwo : public PinnedMemory {
  protected:
   void SetUp() override {
-    if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
+    SKIP_IF(Device::count() < 2, "needs two devices");
     PinnedMemory::SetUp();
   }
 };
@@ -459,13 +456,12 @@ TEST_F(PinnedMemory, ABlockIsNeverReusedIfTheEndOfItsStreamWasNotMarked) {
   {
     Buffer buffer{size};
     held = buffer.data();
-    auto wrapper =
-        std::make_shared<Stream>(Stream::from_native(foreign, device(), Ownership::borrow));
+    auto wrapper = std::make_shared<Stream>(borrow(foreign));
     fill_bytes(*wrapper, buffer.data(), 1, size);
     other.launch_host_func([taken = std::move(wrapper)]() mutable { taken.reset(); });
     other.synchronize();
   }
-  drop(Stream::from_native(foreign, device(), Ownership::take));
+  drop(take(foreign));
   device().synchronize();
   EXPECT_FALSE(can_get(held));
   PinnedPool::trim();
@@ -546,7 +542,6 @@ TEST_F(PinnedMemory, TrimFreesIdleBlocksOnly) {
 TEST_F(PinnedMemory, TrimKeepsABlockWithAPendingCopy) {
   Stream stream;
   DeviceBytes there{size, stream};
-  Bytes result(size);
   stream.synchronize();
   Gate gate{stream};
   {
@@ -557,9 +552,7 @@ TEST_F(PinnedMemory, TrimKeepsABlockWithAPendingCopy) {
   PinnedPool::trim();
   EXPECT_EQ(since().cached_blocks, 1U);
   gate.open();
-  copy(stream, result, there);
-  stream.synchronize();
-  EXPECT_EQ(result, Bytes(size, 9));
+  EXPECT_EQ(read_back(stream, there), Bytes(size, 9));
   PinnedPool::trim();
   EXPECT_EQ(since().cached_blocks, 0U);
 }
@@ -682,9 +675,9 @@ TEST_F(PinnedMemory, AFailedAllocationEmptiesTheCacheAndIsRetried) {
   next_block(mib);
   const PinnedStatistics now = PinnedPool::statistics();
   PinnedPool::set_limit(now.in_use + now.cached);
-  EXPECT_NO_ERROR(const Buffer other(std::size_t{1} << 19));
+  EXPECT_NO_ERROR(const Buffer other(512 * kib));
   PinnedPool::set_limit(huge);
-  EXPECT_EQ(since().cached, std::size_t{1} << 19);
+  EXPECT_EQ(since().cached, 512 * kib);
 }
 
 TEST_F(PinnedMemory, TheLimitIsRespectedAndFreedBytesCountAgain) {
@@ -794,8 +787,7 @@ TEST_F(PinnedMemory, ThreadsExchangeBlocks) {
 }
 
 TEST_F(PinnedMemory, ABlockFreedInAHostFunctionIsReusedAfterItsUse) {
-  if (!host_functions_overlap())
-    GTEST_SKIP() << "a host function that blocks delays the others here";
+  SKIP_IF(!host_functions_overlap(), "a host function that blocks delays the others here");
   Stream stream, other;
   const void* held = nullptr;
   allow(2);
@@ -847,7 +839,7 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
 }
 
 TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
-  constexpr std::size_t part = std::size_t{1} << 16;
+  constexpr std::size_t part = 64 * kib;
   const Stream stream;
   const std::unique_ptr<void, decltype(&std::free)> ordinary{std::aligned_alloc(part, 4 * part),
                                                              &std::free};
@@ -872,14 +864,14 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
 
 /// A runtime refuses such memory where it begins in a registration and ends outside it.
 TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
-  constexpr std::size_t part = std::size_t{1} << 16;
+  constexpr std::size_t part = 64 * kib;
   const Stream stream;
   for (const auto& [begin, registered] : {std::pair{0 * part, 1 * part},
                                           {1 * part, 1 * part},
                                           {3 * part, 1 * part},
                                           {0 * part, 3 * part}})
     for (const Pageable policy : {Pageable::stage, Pageable::block})
-      for (const std::size_t bytes : {std::size_t{4}, part, 4 * part, 16 * part}) {
+      for (const std::size_t bytes : {4UL, part, 4 * part, 16 * part}) {
         Bytes ordinary(17 * part, 7), back(bytes);
         auto* const memory =
             ordinary.data() + (part - reinterpret_cast<std::uintptr_t>(ordinary.data()) % part);
@@ -942,10 +934,7 @@ TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
   std::fill(memory, memory + 8 * page, static_cast<unsigned char>(6));
   DeviceBytes there{8 * page, stream};
   copy(stream, there, std::span{memory, 8 * page});
-  Bytes back(8 * page);
-  copy(stream, back, there);
-  stream.synchronize();
-  EXPECT_EQ(others(back, 6), 0);
+  EXPECT_EQ(others(read_back(stream, there), 6), 0);
 }
 
 /// Where a registration ends within a page, the rest of that page stays as it is: the runtimes pin
@@ -967,7 +956,7 @@ TEST_F(Registration, BesideAPartOfAPageOtherPagesArePinned) {
 }
 
 TEST_F(Registration, PinnedMemoryIsNotPinnedAgain) {
-  PinnedBytes pinned{std::size_t{1} << 16};
+  PinnedBytes pinned{64 * kib};
   {
     const HostRegistration twice{pinned.data() + 100, 40000};
     EXPECT_EQ(twice.data(), pinned.data() + 100);
@@ -1092,7 +1081,7 @@ TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
 TEST_F(Registration, MovesLikeAnOwner) {
   Bytes memory(mib);
   // so far apart that no page is in both ranges
-  unsigned char* const second = memory.data() + (std::size_t{1} << 19);
+  unsigned char* const second = memory.data() + (512 * kib);
   HostRegistration a{memory.data(), size};
   HostRegistration b{std::move(a)};
   EXPECT_EQ(a.data(), nullptr);
@@ -1106,7 +1095,7 @@ TEST_F(Registration, MovesLikeAnOwner) {
 }
 
 TEST_F(PinnedMemory, DevicePointersReachTheSameMemory) {
-  if (!device().can_map_host_memory()) GTEST_SKIP() << "the device does not map host memory";
+  SKIP_IF(!device().can_map_host_memory(), "the device does not map host memory");
   Stream stream;
   PinnedBuffer<int> memory{4};
   fill(stream, DeviceSpan<int>{memory.device_pointer(), 4}, 7);

@@ -10,49 +10,19 @@ using Query = Conformance;
 
 TEST_F(Query, IsTrueOfAnEmptyStream) { EXPECT_TRUE(Stream{}.query()); }
 
-TEST_F(Query, IsFalseWhileTheLastFunctionRuns) {
+TEST_F(Query, IsFalseUntilTheLastFunctionHasRunAndLeavesNoError) {
   Stream stream;
   Gate gate{stream};
   ASSERT_TRUE(gate.reached());
-  EXPECT_FALSE(stream.query());
-}
-
-TEST_F(Query, IsTrueAfterSynchronize) {
-  Stream stream;
-  Gate gate{stream};
-  EXPECT_BEHIND(gate, stream);
-  EXPECT_TRUE(stream.query());
-}
-
-TEST_F(Query, NeverBlocksAndLeavesNoErrorBehind) {
-  Stream stream;
-  Gate gate{stream};
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(stream.query());
   EXPECT_FALSE(gate.is_open());
   Stream other;  // would fail if query() had left an error behind
   EXPECT_TRUE(runs(other));
   gate.open_and_wait(stream);
+  EXPECT_TRUE(stream.query());
 }
 
-TEST_F(Query, SynchronizeWaitsForAHostFunction) {
-  Log log;
-  Stream stream;
-  Gate gate{stream};
-  log.write(stream, "done");
-  EXPECT_TRUE(held_by(gate, [&] { stream.synchronize(); }));
-  EXPECT_EQ(log.size(), 1U);
-}
-
-TEST_F(Query, SynchronizeCanBeCalledTwice) {
-  Log log;
-  Stream stream;
-  log.write(stream, "done");
-  stream.synchronize();
-  stream.synchronize();
-  EXPECT_EQ(log.size(), 1U);
-}
-
-TEST_F(Query, SynchronizeCanBeCalledFromSeveralThreadsAtOnce) {
+TEST_F(Query, SynchronizeMayBeCalledTwiceAndByThreadsAtOnce) {
   Log log;
   Stream stream;
   Gate gate{stream};
@@ -61,6 +31,7 @@ TEST_F(Query, SynchronizeCanBeCalledFromSeveralThreadsAtOnce) {
     on_threads(8, [&](int) {
       stream.synchronize();
       EXPECT_EQ(log.size(), 1U);
+      stream.synchronize();
     });
   }));
 }
@@ -88,37 +59,11 @@ TEST_F(Query, TrueMakesTheWorkVisible) {
   }
 }
 
-TEST_F(Query, AnExceptionIsThrownBySynchronizeOnce) {
-  Stream stream;
-  stream.launch_host_func([] { throw std::out_of_range{"thrown inside"}; });
-  try {
-    stream.synchronize();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const std::out_of_range& error) {
-    EXPECT_STREQ(error.what(), "thrown inside");
-  }
-  EXPECT_NO_THROW(stream.synchronize());
-  EXPECT_TRUE(runs(stream));
-}
-
 TEST_F(Query, AnExceptionIsThrownBySynchronizeForToo) {
   Stream stream;
   stream.launch_host_func([] { throw std::out_of_range{"thrown inside"}; });
   EXPECT_THROW(drop(stream.synchronize_for(patience)), std::out_of_range);
   EXPECT_COMPLETES(stream);
-}
-
-TEST_F(Query, TheFirstOfTwoExceptionsIsThrown) {
-  Stream stream;
-  stream.launch_host_func([] { throw 1; });
-  stream.launch_host_func([] { throw 2; });
-  try {
-    stream.synchronize();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (int first) {
-    EXPECT_EQ(first, 1);
-  }
-  EXPECT_NO_THROW(stream.synchronize());
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ class QueueBound : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
-    if (!IsSkipped() && !streams_are_threads()) GTEST_SKIP() << "the queue is the runtime's own";
+    SKIP_IF(!IsSkipped() && !streams_are_threads(), "the queue is the runtime's own");
   }
 };
 

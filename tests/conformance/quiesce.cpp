@@ -63,8 +63,8 @@ TEST_F(Quiesce, AGraphLaunchThatIsHeldUpCounts) {
   const Graph graph = capture(stream, [&] { stream.launch_host_func([&] { ++calls; }); });
   PinnedBuffer<std::uint32_t> location{1};
   location[0] = 0;
-  if (!device().has_stream_memory_operations())
-    GTEST_SKIP() << "nothing but a function could hold the stream up";
+  SKIP_IF(!device().has_stream_memory_operations(),
+          "nothing but a function could hold the stream up");
   stream.wait_value(location.data(), 1);
   graph.launch(stream);
   EXPECT_FALSE(quiesce_for(1ms));

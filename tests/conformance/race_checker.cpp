@@ -67,8 +67,7 @@ class MissingWait : public CheckerTest {
  protected:
   void SetUp() override {
     CheckerTest::SetUp();
-    if (is_under_thread_sanitizer)
-      GTEST_SKIP() << "the program races, which ThreadSanitizer would report";
+    SKIP_IF(is_under_thread_sanitizer, "the program races, which ThreadSanitizer would report");
   }
 };
 using EnoughWaits = CheckerTest;
@@ -691,14 +690,12 @@ TEST_F(EnoughWaits, WrappersOfOneHandleAreOneStream) {
   Stream owner;
   Stream other;
   auto device = ready_buffer(owner);
-  fill_bytes(Stream::from_native(owner.native(), Device::current(), Ownership::borrow),
-             device.data(), 1, size);
+  fill_bytes(borrow(owner.native()), device.data(), 1, size);
   fill(owner, device, 2);
   const native::stream foreign = other.release();
   auto again = ready_buffer(owner);
-  fill_bytes(Stream::from_native(foreign, Device::current(), Ownership::borrow), again.data(), 1,
-             size);
-  Stream last = Stream::from_native(foreign, Device::current(), Ownership::take);
+  fill_bytes(borrow(foreign), again.data(), 1, size);
+  Stream last = take(foreign);
   fill(last, again, 2);
   again.record_stream(last);
   expect_none();
@@ -716,8 +713,7 @@ TEST_F(EnoughWaits, AStreamThatIsReleasedAndWrappedAgain) {
       fill(wrapped, device, 2);
       wrapped.synchronize();
     }
-    if (then == Ownership::borrow)
-      drop(Stream::from_native(handle, Device::current(), Ownership::take));
+    if (then == Ownership::borrow) drop(take(handle));
   }
   expect_none();
 }
@@ -750,7 +746,7 @@ TEST_F(MissingWait, IsReportedToTheUser) {
 }
 
 TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
-  if (!streams_are_threads()) GTEST_SKIP() << "pinned memory is never ordinary memory later";
+  SKIP_IF(!streams_are_threads(), "pinned memory is never ordinary memory later");
   Stream a, b;
   auto from = ready_buffer(a), to = ready_buffer(b);
   std::vector<PinnedBytes> pinned;
@@ -765,7 +761,7 @@ TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
     all.emplace_back(static_cast<unsigned char*>(std::aligned_alloc(256, size)), &std::free);
     if (std::ranges::find(freed, all.back().get()) != freed.end()) ordinary = all.back().get();
   }
-  if (ordinary == nullptr) GTEST_SKIP() << "no address was given out again";
+  SKIP_IF(ordinary == nullptr, "no address was given out again");
   copy_bytes(a, to.data(), ordinary, size);
   copy_bytes(b, ordinary, from.data(), size);
   expect_report(missing_wait);
@@ -838,9 +834,9 @@ TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
 /// From pageable memory it goes by strategy A, tries B, finds it slower here, and goes on by A. At
 /// each change a chunk's memory comes from another stream.
 TEST_F(EnoughWaits, ALongRunOfOverlap) {
-  if (Device::current().can_use_host_page_tables())
-    GTEST_SKIP() << "copies of pageable memory are not staged here";
-  constexpr std::size_t chunk = std::size_t{1} << 19;  // 1 MiB, in and out
+  SKIP_IF(Device::current().can_use_host_page_tables(),
+          "copies of pageable memory are not staged here");
+  constexpr std::size_t chunk = 512 * kib;  // 1 MiB, in and out
   constexpr std::size_t in_flight = 2, period = 2 * in_flight;
   std::vector<char> in(32 * period * chunk, 1), out(in.size());
   overlap(in, out, {.chunk = chunk, .in_flight = in_flight},

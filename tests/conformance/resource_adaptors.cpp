@@ -40,7 +40,7 @@ TEST_F(ResourceAdaptors, CopiesOfALimitShareIt) {
   void* const block = limited.allocate(stream, size);
   fill_bytes(stream, block, 1, size);
   EXPECT_ERROR(out_of_memory, copy.allocate(stream, 1));
-  EXPECT_ERROR(out_of_memory, copy.allocate(stream, ~std::size_t{0}));
+  EXPECT_ERROR(out_of_memory, copy.allocate(stream, ~0UL));
   copy.deallocate(stream, block, size);
   EXPECT_EQ(limited.in_use(), 0U);
   EXPECT_ERROR(invalid_argument, limited.allocate(stream, 16, 3)) << "what the resource throws";

@@ -11,6 +11,8 @@ using namespace conformance;
 using Sharing = Conformance;
 using SharingTwo = TwoDevices;
 
+constexpr EventOptions interprocess{.interprocess = true};
+
 TEST_F(Sharing, ASharedBufferIsDeviceMemory) {
   const LiveObjects before = live_objects();
   {
@@ -39,7 +41,7 @@ TEST_F(Sharing, EmptyAndImpossibleSizes) {
   EXPECT_ERROR(invalid_argument, none.ipc_handle());
   EXPECT_ERROR(out_of_memory, SharedBuffer<char>{std::numeric_limits<std::size_t>::max()});
   EXPECT_ERROR(out_of_memory, SharedBuffer<int>{std::numeric_limits<std::size_t>::max()});
-  EXPECT_ERROR(out_of_memory, SharedBuffer<int>{std::size_t{1} << 60});
+  EXPECT_ERROR(out_of_memory, SharedBuffer<int>{gib * gib});
   EXPECT_ERROR(invalid_device, SharedBuffer<int>{4, Device{99}});
 }
 
@@ -75,7 +77,7 @@ TEST_F(Sharing, OnlyAnInterprocessEventIsShared) {
 
 TEST_F(Sharing, AssigningAnEventAssignsWhetherItIsShared) {
   Stream stream;
-  Event event, shared{EventOptions{.interprocess = true}};
+  Event event, shared{interprocess};
   event.record(stream);
   event = std::move(shared);
   const IpcEventHandle handle = event.ipc_handle();
@@ -89,7 +91,7 @@ TEST_F(Sharing, AssigningAnEventAssignsWhetherItIsShared) {
 
 TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
   Stream stream, waiter;
-  Event event{EventOptions{.interprocess = true}};
+  Event event{interprocess};
   const IpcEventHandle handle = event.ipc_handle();
   EXPECT_EQ(event.ipc_handle(), handle);
   EXPECT_TRUE(event.query());
@@ -110,10 +112,10 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
 
 // The other record may be that of a process that has ended.
 TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
-  if (!streams_are_threads())
-    GTEST_SKIP() << "the runtime may make a record wait for the event's earlier ones";
+  SKIP_IF(!streams_are_threads(),
+          "the runtime may make a record wait for the event's earlier ones");
   Stream stream, other;
-  Event event{EventOptions{.interprocess = true}};
+  Event event{interprocess};
   drop(event.ipc_handle());
   Gate gate{other};
   event.record(other);
@@ -126,7 +128,7 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
 
 TEST_F(Sharing, ASharedEventIsRecordedAgainAfterAWaitThatGaveUp) {
   const Stream stream;
-  Event event{EventOptions{.interprocess = true}};
+  Event event{interprocess};
   const IpcEventHandle handle = event.ipc_handle();
   Gate gate{stream};
   event.record(stream);
@@ -141,7 +143,7 @@ TEST_F(Sharing, ASharedEventIsNotReused) {
   Stream stream;
   const LiveObjects before = live_objects();
   {
-    Event event{EventOptions{.interprocess = true}};
+    Event event{interprocess};
     drop(event.ipc_handle());
     const Event moved{std::move(event)};
     EXPECT_EQ(live_objects().events, before.events + 1);
@@ -151,7 +153,7 @@ TEST_F(Sharing, ASharedEventIsNotReused) {
 
 TEST_F(SharingTwo, ASharedEventStaysOnItsDevice) {
   Stream here{first}, there{second};
-  Event event{EventOptions{.interprocess = true}};
+  Event event{interprocess};
   drop(event.ipc_handle());
   EXPECT_EQ(event.device(), first);
   EXPECT_ERROR(invalid_argument, event.record(there));
@@ -166,7 +168,7 @@ TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
   const LiveObjects before = live_objects();
   {
     Stream here{first}, there{second};
-    Event event{EventOptions{.interprocess = true}};
+    Event event{interprocess};
     Log log;
     Gate gate, next;
     gate.close_on(here);
@@ -189,7 +191,7 @@ TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
 
 TEST_F(SharingTwo, TheDefaultStreamsOfAnotherDeviceWaitForASharedEvent) {
   Stream here{first};
-  const Event event{here, EventOptions{.interprocess = true}};
+  const Event event{here, interprocess};
   for (const StreamRef waiter : {second.default_stream(), StreamRef::per_thread_default(second)}) {
     waiter.wait_event(event);
     EXPECT_COMPLETES(waiter);
@@ -199,7 +201,7 @@ TEST_F(SharingTwo, TheDefaultStreamsOfAnotherDeviceWaitForASharedEvent) {
 
 TEST_F(SharingTwo, ACapturedStreamRefusesASharedEventAndGoesOn) {
   Stream here{first}, there{second};
-  const Event event{here, EventOptions{.interprocess = true}};
+  const Event event{here, interprocess};
   EXPECT_ERROR(capture, capture(there, [&] { there.wait_event(event); }));
   EXPECT_TRUE(runs(there));
   EXPECT_TRUE(runs(here));
@@ -208,7 +210,7 @@ TEST_F(SharingTwo, ACapturedStreamRefusesASharedEventAndGoesOn) {
 TEST_F(SharingTwo, WaitsGoOnWhileASharedEventMovesAndIsShared) {
   Stream here{first}, there{second};
   for (int round = 0; round < 20; ++round) {
-    Event event{here, EventOptions{.interprocess = true}};
+    Event event{here, interprocess};
     on_threads(3, [&](int thread) {
       for (int i = 0; i < 20; ++i) {
         if (thread == 0)

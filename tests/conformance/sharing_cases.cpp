@@ -23,6 +23,8 @@ using namespace runnel;
 using namespace process_cases;
 using std::chrono_literals::operator""s;
 
+constexpr EventOptions interprocess{.interprocess = true};
+
 static_assert(std::is_trivially_copyable_v<IpcEventHandle> &&
               std::is_trivially_copyable_v<IpcMemoryHandle>);
 
@@ -72,6 +74,12 @@ class Peer {
     }
     return value;
   }
+  [[nodiscard]] Event receive_event() const {
+    return Event::from_ipc_handle(receive<IpcEventHandle>());
+  }
+  [[nodiscard]] SharedBuffer<int> receive_memory() const {
+    return SharedBuffer<int>::from_ipc_handle(receive<IpcMemoryHandle>());
+  }
   void tell() const { send('x'); }
   void await() const { static_cast<void>(receive<char>()); }
   /// The other process ends by itself. Returns how.
@@ -98,7 +106,7 @@ constexpr std::chrono::seconds patience{15};
 int memory_and_events() {
   Stream stream;
   SharedBuffer<int> memory{count};
-  Event written{EventOptions{.interprocess = true}}, answered{EventOptions{.interprocess = true}};
+  Event written{interprocess}, answered{interprocess};
   const Peer peer{"other_memory_and_events"};
   peer.send(memory.ipc_handle());
   peer.send(written.ipc_handle());
@@ -124,9 +132,9 @@ int memory_and_events() {
 }
 
 int other_memory_and_events(const Peer& peer) {
-  SharedBuffer<int> memory = SharedBuffer<int>::from_ipc_handle(peer.receive<IpcMemoryHandle>());
-  const Event written = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
-  Event answered = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  SharedBuffer<int> memory = peer.receive_memory();
+  const Event written = peer.receive_event();
+  Event answered = peer.receive_event();
   expect(memory.size() == count && memory.is_opened(), "the memory has its size");
   expect(pointer_info(memory.data()).kind == MemoryKind::device, "it is device memory");
   expect(answered.query(), "nothing was recorded yet");
@@ -159,7 +167,7 @@ constexpr int rounds = 12;
 int take_turns() {
   Stream stream;
   SharedBuffer<int> memory{1};
-  Event mine{EventOptions{.interprocess = true}}, yours{EventOptions{.interprocess = true}};
+  Event mine{interprocess}, yours{interprocess};
   fill(stream, memory, 0);
   mine.record(stream);
   const Peer peer{"other_take_turns"};
@@ -180,9 +188,9 @@ int take_turns() {
 }
 
 int other_take_turns(const Peer& peer) {
-  auto memory = SharedBuffer<int>::from_ipc_handle(peer.receive<IpcMemoryHandle>());
-  const Event yours = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
-  Event mine = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  auto memory = peer.receive_memory();
+  const Event yours = peer.receive_event();
+  Event mine = peer.receive_event();
   Stream stream;
   for (int i = 0; i < rounds; ++i) {
     peer.await();
@@ -202,7 +210,7 @@ int other_take_turns(const Peer& peer) {
 int other_device() {
   if (Device::count() < 2) return finish();
   Stream stream;
-  Event written{EventOptions{.interprocess = true}};
+  Event written{interprocess};
   const Peer peer{"other_other_device"};
   peer.send(written.ipc_handle());
   auto gate = std::make_shared<std::promise<void>>();
@@ -216,7 +224,7 @@ int other_device() {
 }
 
 int other_other_device(const Peer& peer) {
-  const Event written = Event::from_ipc_handle(peer.receive<IpcEventHandle>());
+  const Event written = peer.receive_event();
   Stream stream{Device{1}};
   peer.await();
   stream.wait_event(written);
@@ -238,7 +246,7 @@ Handle changed(Handle handle, std::size_t at) {
 int wrong_handles() {
   Stream stream;
   const SharedBuffer<char> memory{1001};
-  Event event{EventOptions{.interprocess = true}};
+  Event event{interprocess};
   const IpcMemoryHandle memory_handle = memory.ipc_handle();
   const IpcEventHandle event_handle = event.ipc_handle();
   EXPECT_REFUSED(errc::invalid_argument, SharedBuffer<char>::from_ipc_handle(memory_handle));
@@ -276,7 +284,7 @@ int other_wrong_handles(const Peer& peer) {
 
 int opened_twice() {
   SharedBuffer<int> memory{10};
-  Event event{EventOptions{.interprocess = true}};
+  Event event{interprocess};
   const Peer peer{"other_opened_twice"};
   peer.send(memory.ipc_handle());
   peer.send(event.ipc_handle());
@@ -317,7 +325,7 @@ void expect_gone(const char* what, const IpcEventHandle& handle) {
 
 int gone_before() {
   std::optional<SharedBuffer<int>> memory{10U};
-  std::optional<Event> event{EventOptions{.interprocess = true}};
+  std::optional<Event> event{interprocess};
   const IpcMemoryHandle memory_handle = memory->ipc_handle();
   const IpcEventHandle event_handle = event->ipc_handle();
   memory.reset();
@@ -343,7 +351,7 @@ int other_gone_before(const Peer& peer) {
   EXPECT_REFUSED({}, SharedBuffer<int>::from_ipc_handle(memory));
   expect_gone("an event that was destroyed", event);
   const SharedBuffer<int> mine{10};
-  Event recorded{EventOptions{.interprocess = true}};
+  Event recorded{interprocess};
   recorded.record(Device{0}.default_stream());
   peer.send(mine.ipc_handle());
   peer.send(recorded.ipc_handle());

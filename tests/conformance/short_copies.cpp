@@ -15,9 +15,8 @@ TEST_F(ShortCopies, SizesUpTo257KiBKeepEveryByte) {
   Stream stream;
   DeviceBytes there{most, stream};
   unsigned seed = 0;
-  for (const std::size_t size :
-       {std::size_t{1}, std::size_t{100}, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib,
-        std::size_t{100'001}, 128 * kib, 128 * kib + 1, 200 * kib, 256 * kib, 256 * kib + 1}) {
+  for (const std::size_t size : {1UL, 100UL, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib, 100'001UL,
+                                 128 * kib, 128 * kib + 1, 200 * kib, 256 * kib, 256 * kib + 1}) {
     const Bytes expected = pattern(size, ++seed);
     Bytes source = expected, back(size);
     stream.synchronize();
@@ -31,11 +30,11 @@ TEST_F(ShortCopies, SizesUpTo257KiBKeepEveryByte) {
 }
 
 TEST_F(ShortCopies, OnAnIdleStreamTheyAreInlined) {
-  if (streams_are_threads() || device().can_use_host_page_tables())
-    GTEST_SKIP() << "the stream reads pageable memory itself";
+  SKIP_IF(streams_are_threads() || device().can_use_host_page_tables(),
+          "the stream reads pageable memory itself");
   const Stream stream;
   DeviceBytes there{256 * kib, stream};
-  for (const std::size_t size : {std::size_t{1}, 32 * kib, 33 * kib, 100 * kib, 256 * kib}) {
+  for (const std::size_t size : {1UL, 32 * kib, 33 * kib, 100 * kib, 256 * kib}) {
     const Bytes source = pattern(size, 1);
     stream.synchronize();
     EXPECT_EQ(copy_bytes(stream, there.data(), source.data(), size), CopyResult::inlined) << size;
@@ -48,7 +47,7 @@ TEST_F(ShortCopies, SixteenToManagedMemoryArrive) {
   const Stream stream;
   std::optional<ManagedBuffer<unsigned char>> there;
   const std::error_code code = code_of([&] { there.emplace(count * size); });
-  if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
+  SKIP_IF(code == errc::not_supported, "the device has no managed memory");
   ASSERT_EQ(code, std::error_code{});
   const Bytes source = pattern(count * size, 5);
   stream.synchronize();
@@ -171,7 +170,7 @@ TEST_F(ShortCopies, WithoutPinnedMemoryTheyArrive) {
 
 TEST_F(ShortCopies, PinnedMemoryIsReportedAsDirect) {
   Stream stream;
-  for (const std::size_t size : {std::size_t{1000}, 4 * kib, 32 * kib, 100 * kib}) {
+  for (const std::size_t size : {1000UL, 4 * kib, 32 * kib, 100 * kib}) {
     DeviceBytes there{size, stream};
     Bytes registered = pattern(size, 3);
     const HostRegistration pinned{registered};

@@ -226,7 +226,7 @@ TEST_F(Staging, StackMemory) {
   on_thread([] {
     std::array<unsigned char, 300'000> block;
     std::memcpy(block.data(), noise().data() + 7, block.size());
-    for (const std::size_t bytes : {std::size_t{100}, block.size()}) {
+    for (const std::size_t bytes : {100UL, block.size()}) {
       expect_carried_up(std::span{block}.first(bytes));
       expect_carried_down(std::span{block}.first(bytes));
     }
@@ -320,7 +320,7 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
       PartlyRegistered memory{layout};
       const std::span<unsigned char> host{memory.begin() + (PartlyRegistered::size - bytes), bytes};
       const Bytes expected = pattern(bytes, 5);
-      std::copy(expected.begin(), expected.end(), host.begin());
+      std::ranges::copy(expected, host.begin());
       stream.synchronize();
       EXPECT_NE(copy_bytes(stream, there.data(), host.data(), bytes), CopyResult::nothing);
       stream.synchronize();
@@ -343,8 +343,8 @@ TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
 }
 
 TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
-  if (streams_are_threads() || device().can_use_host_page_tables())
-    GTEST_SKIP() << "all memory is copied directly here";
+  SKIP_IF(streams_are_threads() || device().can_use_host_page_tables(),
+          "all memory is copied directly here");
   for (const PartlyRegistered::Pages& layout :
        {PartlyRegistered::Pages{{0, 8}}, PartlyRegistered::Pages{{504, 8}}}) {
     const PartlyRegistered memory{layout};
@@ -361,8 +361,8 @@ TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
 }
 
 TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
-  if (!device().has_stream_memory_operations() && !host_functions_overlap())
-    GTEST_SKIP() << "host functions copy the bytes, and the runtime runs only the gate's function";
+  SKIP_IF(!device().has_stream_memory_operations() && !host_functions_overlap(),
+          "host functions copy the bytes, and the runtime runs only the gate's function");
   constexpr std::size_t bytes = 4 * mib;  // a ring holds all of it, so the workers can finish
   Stream held;
   std::vector<Stream> streams(9);
@@ -390,10 +390,7 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   }
   gate.open();
   for (std::size_t i = 0; i < streams.size(); ++i) {
-    Bytes back(bytes);
-    copy(streams[i], back, std::as_const(there[i]));
-    streams[i].synchronize();
-    EXPECT_TRUE(back == source);
+    EXPECT_TRUE(read_back(streams[i], there[i]) == source);
   }
 }
 
@@ -449,8 +446,8 @@ constexpr std::array spoilt_copies{Spoilt{true, false, size},   Spoilt{false, fa
                                    Spoilt{false, true, 3000}};
 
 TEST_F(Staging, ATruncatedMappedFileIsAnError) {
-  if (!pages_can_be_asked_about())
-    GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  SKIP_IF(!pages_can_be_asked_about(),
+          "copies are not staged here, or the system is older than Linux 6.11");
   for (const Spoilt& s : spoilt_copies) {
     const File file{s.bytes};
     const Mapping mapping{s.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number()};
@@ -464,8 +461,8 @@ TEST_F(Staging, ATruncatedMappedFileIsAnError) {
 }
 
 TEST_F(Staging, PagesWithoutPermissionAreAnError) {
-  if (!pages_can_be_asked_about())
-    GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  SKIP_IF(!pages_can_be_asked_about(),
+          "copies are not staged here, or the system is older than Linux 6.11");
   for (const Spoilt& s : spoilt_copies) {
     const Mapping pages{s.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
     ASSERT_TRUE(pages);
@@ -480,8 +477,8 @@ TEST_F(Staging, PagesWithoutPermissionAreAnError) {
 }
 
 TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
-  if (!pages_can_be_asked_about())
-    GTEST_SKIP() << "copies are not staged here, or the system is older than Linux 6.11";
+  SKIP_IF(!pages_can_be_asked_about(),
+          "copies are not staged here, or the system is older than Linux 6.11");
   constexpr std::size_t page = 4096, count = 16;
   for (const bool up : {true, false}) {
     const Mapping pages{count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
@@ -513,9 +510,8 @@ TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
 using StagingInLittleMemory = Conformance;
 
 TEST_F(StagingInLittleMemory, TakesASmallerRing) {
-  if (streams_are_threads()) GTEST_SKIP() << "copies are not staged here";
-  if (device().memory_info().total > 64 * mib)
-    GTEST_SKIP() << "there is more than 64 MiB of memory";
+  SKIP_IF(streams_are_threads(), "copies are not staged here");
+  SKIP_IF(device().memory_info().total > 64 * mib, "there is more than 64 MiB of memory");
   runnel::Staging::trim();
   std::vector<PinnedBytes> held;
   try {

@@ -163,7 +163,7 @@ std::string owned_objects() {
 
 void Conformance::SetUp() {
   if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
-  scratch_.emplace(std::size_t{4096});
+  scratch_.emplace(4096UL);
   // The first fill may load code onto the device, which waits for the device. So fill once before a
   // test closes a gate.
   EXPECT_TRUE(runs(Device::current().default_stream()));

@@ -21,6 +21,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,10 @@ inline constexpr std::size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
 using Bytes = std::vector<unsigned char>;
 using DeviceBytes = DeviceBuffer<unsigned char>;
 using PinnedBytes = PinnedBuffer<unsigned char>;
+
+/// Skips the test if the condition holds, for the reason behind it.
+#define SKIP_IF(condition, ...) \
+  if (condition) GTEST_SKIP() << __VA_ARGS__
 
 /// For values that a call returns and that say nothing here.
 template <class... T>
@@ -107,7 +112,7 @@ class Log {
   [[nodiscard]] std::size_t size() const { return entries().size(); }
   [[nodiscard]] bool has(const std::string& entry) const {
     const auto all = entries();
-    return std::find(all.begin(), all.end(), entry) != all.end();
+    return std::ranges::find(all, entry) != all.end();
   }
 
  private:
@@ -160,6 +165,8 @@ template <class F>
 /// Expects the statement to throw no runnel::Error.
 #define EXPECT_NO_ERROR(...) EXPECT_EQ(code_of([&] { __VA_ARGS__; }), nothing_thrown)
 
+/// The text of the Error that the expression throws.
+#define TEXT_OF(...) text_of([&] { static_cast<void>(__VA_ARGS__); })
 /// Expects the text to have that part.
 #define EXPECT_SAYS(text, part) EXPECT_PRED2(says, text, part)
 [[nodiscard]] inline bool says(const std::string& text, const std::string& part) {
@@ -167,6 +174,18 @@ template <class F>
 }
 /// Expects the log to have these entries, in this order.
 #define EXPECT_LOG(log, ...) EXPECT_EQ((log).entries(), (Entries{__VA_ARGS__}))
+
+/// Expects that `link()` makes the work of `waiter` come after that of `held`, which a gate holds.
+template <class F>
+void expect_waits(StreamRef held, StreamRef waiter, F&& link) {
+  Log log;
+  Gate gate{held};
+  log.write(held, "held");
+  link();
+  log.write(waiter, "waiter");
+  EXPECT_BEHIND(gate, waiter);
+  EXPECT_LOG(log, "held", "waiter");
+}
 
 /// How many elements are not `value`.
 template <class Range, class T>
@@ -180,7 +199,37 @@ void count_from(Range&& range, T first) {
   std::iota(range.begin(), range.end(), first);
 }
 
+/// A native stream that no Stream owns, as another library would make it.
+struct Foreign {
+  native::stream handle = Stream{}.release();
+  Foreign() = default;
+  Foreign(const Foreign&) = delete;
+  Foreign& operator=(const Foreign&) = delete;
+  ~Foreign() {
+    if (handle != nullptr) drop(wrap(Ownership::take));
+  }
+  [[nodiscard]] Stream wrap(Ownership ownership = Ownership::borrow) const {
+    return Stream::from_native(handle, Device::current(), ownership);
+  }
+};
+
+/// The elements, once the stream has come to the copy.
+template <class Buffer>
+[[nodiscard]] auto read_back(StreamRef stream, const Buffer& from) {
+  std::vector<std::remove_const_t<std::remove_pointer_t<decltype(from.data())>>> all(from.size());
+  copy(stream, all, from);
+  stream.synchronize();
+  return all;
+}
+
+/// A Stream that takes the handle.
+[[nodiscard]] inline Stream take(native::stream handle) {
+  return Stream::from_native(handle, Device::current(), Ownership::take);
+}
 /// A Stream that borrows the handle.
+[[nodiscard]] inline Stream borrow(native::stream handle) {
+  return Stream::from_native(handle, Device::current(), Ownership::borrow);
+}
 [[nodiscard]] inline Stream borrow(StreamRef stream) {
   return Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
 }
@@ -273,6 +322,23 @@ class ThreadFault {
 /// Above what allocators keep for themselves, and below a leak of a few bytes in each of 10,000
 /// rounds.
 inline constexpr std::size_t heap_slack = std::size_t{512} << 10;
+
+/// Expects many rounds to leave nothing behind. `settle` waits for each hundred of them.
+template <class Round, class Settle = void (*)()>
+void expect_no_growth(int rounds, Round round, Settle settle = [] {}) {
+  const auto run = [&](int count) {
+    for (int i = 1; i <= count; ++i) {
+      round();
+      if (i % 100 == 0) settle();
+    }
+  };
+  run(2000);
+  const LiveObjects objects = live_objects();
+  const auto heap = heap_in_use();
+  run(rounds);
+  EXPECT_EQ(live_objects(), objects);
+  EXPECT_LE(heap_in_use(), heap + heap_slack);
+}
 
 /// Whether the environment has RUNNEL_LONG_TESTS=1, which selects sizes that take minutes.
 [[nodiscard]] bool long_tests();

@@ -4,7 +4,6 @@
 #include <array>
 #include <barrier>
 #include <runnel/hooks.hpp>
-#include <span>
 
 #include "support.hpp"
 
@@ -569,9 +568,9 @@ TEST_F(ThreadSafety, DevicesAnswerFourThreads) {
 }
 
 TEST_F(ThreadSafety, PartsOfADeviceAreTheSameForFourThreads) {
-  if (!device().has_partitions())
-    GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
-  if (device().multiprocessor_count() < 2) GTEST_SKIP() << "the device cannot be divided";
+  SKIP_IF(!device().has_partitions(),
+          "streams of this device cannot have a part of its multiprocessors");
+  SKIP_IF(device().multiprocessor_count() < 2, "the device cannot be divided");
   std::vector<std::optional<Partition>> parts(threads);
   on_threads(threads, [&](int i) {
     for (int round = 0; round < 20; ++round) {

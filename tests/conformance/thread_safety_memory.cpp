@@ -67,7 +67,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
   constexpr std::size_t size = 2000;
   const Bytes expected = pattern(size);
   auto buffer = std::make_unique<PinnedBytes>(size);
-  std::copy(expected.begin(), expected.end(), buffer->begin());
+  std::ranges::copy(expected, buffer->begin());
   on_threads(threads, [&](int) {
     const Stream own;
     DeviceBytes there{size, own};
@@ -196,7 +196,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinMemoryThatOverlaps) {
       pin = HostRegistration{mine.data(), mine.size()};
       EXPECT_EQ(pin.data(), mine.data());
       step.arrive_and_wait();
-      for (const std::size_t place : {std::size_t{0}, Pages::size(), mine.size() - 1})
+      for (const std::size_t place : {0UL, Pages::size(), mine.size() - 1})
         EXPECT_EQ(pointer_info(mine.data() + place).kind, MemoryKind::pinned);
       step.arrive_and_wait();
     }
@@ -246,7 +246,7 @@ TEST_F(ThreadSafetyMemory, ASharedBufferGivesItsHandleToFourThreads) {
 TEST_F(ThreadSafetyMemory, FourThreadsAdviseOnOneManagedBuffer) {
   std::optional<ManagedBuffer<unsigned char>> memory;
   const std::error_code code = code_of([&] { memory.emplace(8192); });
-  if (code == errc::not_supported) GTEST_SKIP() << "the device has no managed memory";
+  SKIP_IF(code == errc::not_supported, "the device has no managed memory");
   const ManagedBuffer<unsigned char>& buffer = *memory;
   on_threads(threads, [&](int) {
     const Stream own;

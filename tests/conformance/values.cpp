@@ -14,8 +14,7 @@ class Values : public Conformance {
   void SetUp() override {
     Conformance::SetUp();
     if (IsSkipped()) return;
-    if (!device().has_stream_memory_operations())
-      GTEST_SKIP() << "the device has no stream memory operations";
+    SKIP_IF(!device().has_stream_memory_operations(), "the device has no stream memory operations");
     numbers_.emplace(16U);
     std::ranges::fill(*numbers_, 0U);
   }
@@ -34,7 +33,7 @@ class Values : public Conformance {
 class ValuesTwo : public Values {
  protected:
   void SetUp() override {
-    if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
+    SKIP_IF(Device::count() < 2, "needs two devices");
     Values::SetUp();
   }
 };
@@ -247,8 +246,7 @@ TEST_F(ValuesTwo, StreamsOfTwoDevicesMeetInPinnedMemory) {
 using NoValues = Conformance;
 
 TEST_F(NoValues, ADeviceWithoutValuesRefuses) {
-  if (device().has_stream_memory_operations())
-    GTEST_SKIP() << "the device has stream memory operations";
+  SKIP_IF(device().has_stream_memory_operations(), "the device has stream memory operations");
   Stream stream;
   PinnedBuffer<std::uint32_t> number{1};
   EXPECT_ERROR(not_supported, stream.wait_value(number.data(), 0));

@@ -111,7 +111,7 @@ TEST_F(Writers, AFillComesFirst) {
 }
 
 TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
-  if (!device().has_stream_memory_operations()) GTEST_SKIP() << "the device has no stream values";
+  SKIP_IF(!device().has_stream_memory_operations(), "the device has no stream values");
   const Stream stream;
   PinnedBuffer<std::uint32_t> value(1);
   DeviceBytes there{sizes[2], stream};
@@ -136,8 +136,7 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
   DeviceBytes there{bytes, stream};
   Bytes source(bytes, 1), back(bytes);
   stream.synchronize();
-  Gate gate;
-  gate.close_on(stream, of_function);
+  Gate gate{stream, of_function};
   const CopyResult done = copy_bytes(stream, there.data(), source.data(), bytes, options);
   if (done == CopyResult::inlined) std::ranges::fill(source, 2);
   gate.open();
@@ -148,7 +147,7 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
 }
 
 TEST_F(Writers, OnlyAFunctionThatMayWriteDelaysTheReading) {
-  if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
+  SKIP_IF(streams_are_threads(), "the stream reads pageable memory itself");
   const Stream stream;
   const CopyResult in_order = copied_behind(stream, 4 * kib, {}),
                    early = copied_behind(stream, 4 * kib, {.writes_host_memory = false}),
@@ -161,7 +160,7 @@ TEST_F(Writers, OnlyAFunctionThatMayWriteDelaysTheReading) {
 }
 
 TEST_F(Writers, ARefusedFunctionEndsNoOther) {
-  if (streams_are_threads()) GTEST_SKIP() << "the stream reads pageable memory itself";
+  SKIP_IF(streams_are_threads(), "the stream reads pageable memory itself");
   const Stream stream;
   const StreamRef ended = StreamRef{Stream{}};
   for (int i = 0; i < 3; ++i) EXPECT_ERROR(invalid_handle, ended.launch_host_func([] {}));

@@ -11,26 +11,19 @@
 
 #include <runnel/runnel.hpp>
 
-#include "../support/gate.hpp"
+#include "../conformance/support.hpp"
 
 using namespace runnel;
 using namespace runnel::detail;
+using conformance::Gate;
 
 namespace {
 
 constexpr std::size_t bytes = 4096;
 
-struct Gate : test_support::Gate {
-  explicit Gate(StreamRef stream) : test_support::Gate{std::chrono::seconds{30}} {
-    stream.launch_host_func(blocking_function());
-  }
-};
-
 class CopyFactsOf : public testing::Test {
  protected:
-  void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << "there is no device";
-  }
+  void SetUp() override { SKIP_IF(Device::count() == 0, "there is no device"); }
 };
 
 CopyRequest request_of(unsigned char* to, const unsigned char* from, Pageable policy,
@@ -79,7 +72,7 @@ TEST_F(CopyFactsOf, EachKindOfMemory) {
 }
 
 TEST_F(CopyFactsOf, MemoryOfTwoDevices) {
-  if (Device::count() < 2) GTEST_SKIP() << "there is one device";
+  SKIP_IF(Device::count() < 2, "there is one device");
   const Stream stream{Device{0}}, other{Device{1}};
   DeviceBuffer<unsigned char> a(bytes, stream), b(bytes, stream), far(bytes, other);
   for (const std::optional<MemoryKind> known :
@@ -154,7 +147,7 @@ TEST(HostWritersOf, ARangeCountsUntilItsEnd) {
   HostWriters writers;
   std::vector<unsigned char> memory(100);
   unsigned char* const at = memory.data();
-  if (backend::copies_pageable_asynchronously()) GTEST_SKIP() << "nobody asks";
+  SKIP_IF(backend::copies_pageable_asynchronously(), "nobody asks");
   EXPECT_FALSE(writers.may_write(at, 100));
   {
     RangeWriter writer{at + 20, 10, writers};
@@ -175,7 +168,7 @@ TEST(HostWritersOf, ARangeCountsUntilItsEnd) {
 }
 
 TEST(HostWritersOf, AFunctionMayWriteAnyMemory) {
-  if (backend::copies_pageable_asynchronously()) GTEST_SKIP() << "nobody asks";
+  SKIP_IF(backend::copies_pageable_asynchronously(), "nobody asks");
   HostWriters writers;
   writers.begin_functions(2);
   EXPECT_TRUE(writers.may_write(&writers, 1));
@@ -186,7 +179,7 @@ TEST(HostWritersOf, AFunctionMayWriteAnyMemory) {
 }
 
 TEST(HostWritersOf, AnOutsideWaitCountsForGood) {
-  if (backend::copies_pageable_asynchronously()) GTEST_SKIP() << "nobody asks";
+  SKIP_IF(backend::copies_pageable_asynchronously(), "nobody asks");
   HostWriters writers;
   for (int i = 0; i < 3; ++i) writers.note_outside_wait();
   EXPECT_TRUE(writers.may_write(&writers, 1));

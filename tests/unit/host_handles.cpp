@@ -8,9 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <vector>
 
 namespace {
 using namespace runnel;

@@ -3,30 +3,21 @@
 /// is not allocated in stream order.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
-#include <thread>
-
 #include <runnel/detail/backend.hpp>
 #include <runnel/runnel.hpp>
 
-#include "../support/gate.hpp"
+#include "../conformance/support.hpp"
 
 namespace {
 
 using namespace runnel;
-
-struct Gate : test_support::Gate {
-  Gate() : test_support::Gate{std::chrono::seconds{30}} {}
-  void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
-};
+using conformance::Gate;
 
 class HostMemory : public testing::Test {
  protected:
   void SetUp() override {
     total_ = Device{0}.memory_info().total;
-    if (total_ > std::size_t{256} << 20)
-      GTEST_SKIP() << "the device has too much memory: see RUNNEL_HOST_MEMORY";
+    SKIP_IF(total_ > 256UL << 20, "the device has too much memory: see RUNNEL_HOST_MEMORY");
   }
   std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
 
@@ -54,19 +45,8 @@ TEST_F(HostMemory, AnAllocationWaitsForAPendingFree) {
   }
   void* memory = nullptr;
   backend::status status = backend::ok;
-  std::atomic<bool> returned{false};
-  bool was_open = false;
-  std::thread waiting{[&] {
-    status = backend::malloc_device(memory, percent(60));
-    was_open = gate.is_open();
-    returned = true;
-  }};
-  // A call that does not wait gets 20 ms to return too early. One that waits passes at any speed.
-  const auto chance = std::chrono::steady_clock::now() + std::chrono::milliseconds{20};
-  while (!returned && std::chrono::steady_clock::now() < chance) std::this_thread::yield();
-  gate.open();
-  waiting.join();
-  EXPECT_TRUE(was_open);
+  EXPECT_TRUE(
+      conformance::held_by(gate, [&] { status = backend::malloc_device(memory, percent(60)); }));
   ASSERT_EQ(status, backend::ok);
   EXPECT_EQ(backend::free_device(memory), backend::ok);
 }

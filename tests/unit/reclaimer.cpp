@@ -4,10 +4,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "stream/reclaimer.hpp"
@@ -15,23 +13,15 @@
 #include <runnel/detail/access.hpp>
 #include <runnel/runnel.hpp>
 
-#include "../support/eventually.hpp"
-#include "../support/gate.hpp"
+#include "../conformance/support.hpp"
 
 namespace {
 
 using namespace runnel;
+using conformance::Gate, conformance::eventually;
 using detail::Deferred;
 using detail::DeferredWork;
 using detail::StreamPoint;
-using test_support::eventually;
-
-constexpr std::chrono::seconds patience{30};
-
-struct Gate : test_support::Gate {
-  Gate() : test_support::Gate{patience} {}
-  void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
-};
 
 StreamPoint point_of(StreamRef stream) { return StreamPoint{detail::key_of(stream)}; }
 
@@ -47,14 +37,12 @@ struct Work : DeferredWork {
   bool on_service_thread = false;
 };
 bool comes(const Work& work) {
-  return eventually(patience, [&] { return work.has_run.load(); });
+  return eventually([&] { return work.has_run.load(); });
 }
 
 class Reclaiming : public testing::Test {
  protected:
-  void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << "there is no device";
-  }
+  void SetUp() override { SKIP_IF(Device::count() == 0, "there is no device"); }
 };
 
 TEST_F(Reclaiming, WorkRunsOnceAllItsPointsAreComplete) {
@@ -112,8 +100,7 @@ TEST_F(Reclaiming, TheEndOfAStreamIsWaitedFor) {
 
 TEST_F(Reclaiming, AHostFunctionMayDefer) {
   const Stream stream, used;
-  Gate gate;
-  gate.close_on(used);
+  Gate gate{used};
   Work work, at_once;
   work.own = point_of(used);
   stream.launch_host_func([&] {
@@ -154,9 +141,8 @@ TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNobodyCanReport) {
 /// The last Stream of a borrowed handle ends in a host function, where no event can be recorded.
 TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNoEventReports) {
   const native::stream handle = Stream{Device{0}}.release();
-  auto borrowed = std::make_optional(Stream::from_native(handle, Device{0}, Ownership::borrow));
-  Gate gate;
-  gate.close_on(*borrowed);
+  auto borrowed = std::make_optional(conformance::borrow(handle));
+  Gate gate{*borrowed};
   Work work;
   work.own = point_of(*borrowed);
   const Stream other;
@@ -169,7 +155,7 @@ TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNoEventReports) {
   gate.open();
   EXPECT_TRUE(comes(work));
   EXPECT_FALSE(work.is_unknown);
-  const Stream ends_it = Stream::from_native(handle, Device{0}, Ownership::take);
+  const Stream ends_it = conformance::take(handle);
 }
 
 /// Only the first of a stream's is asked for in a round.
@@ -177,8 +163,7 @@ TEST_F(Reclaiming, ManyThatWaitForOneStreamAreCheap) {
   constexpr int count = 20'000;
   const Stream stream;
   std::vector<Work> all(count);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   for (Work& work : all) {
     work.own = point_of(stream);
     run_after(work);

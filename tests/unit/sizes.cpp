@@ -12,7 +12,7 @@ using runnel::detail::parse_size;
 using runnel::detail::ParsedSize;
 using runnel::detail::SizeFault;
 
-constexpr std::size_t kib = std::size_t{1} << 10;
+constexpr std::size_t kib = 1UL << 10;
 constexpr ParsedSize no_size{0, SizeFault::no_size};
 constexpr ParsedSize too_large{0, SizeFault::too_large};
 
@@ -38,9 +38,9 @@ TEST(Sizes, WhatIsNoSizeIsSaid) {
 }
 
 TEST(Sizes, WhatDoesNotFitIsSaid) {
-  EXPECT_EQ(parse_size("18446744073709551615"), ParsedSize{~std::size_t{0}});
+  EXPECT_EQ(parse_size("18446744073709551615"), ParsedSize{~0UL});
   EXPECT_EQ(parse_size("18446744073709551616"), too_large);
-  EXPECT_EQ(parse_size("17179869183G"), ParsedSize{~std::size_t{0} - (kib * kib * kib - 1)});
+  EXPECT_EQ(parse_size("17179869183G"), ParsedSize{~0UL - (kib * kib * kib - 1)});
   EXPECT_EQ(parse_size("17179869184G"), too_large);
 }
 

@@ -11,7 +11,7 @@
 namespace {
 using namespace runnel;
 
-constexpr std::size_t mib = std::size_t{1} << 20;
+constexpr std::size_t mib = 1UL << 20;
 
 StagingOptions after(const StagingOptions& asked) {
   Staging::set_options(asked);

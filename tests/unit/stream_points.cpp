@@ -2,7 +2,6 @@
 /// Tests of StreamPoint with streams of the host backend.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <latch>
 #include <memory>
 #include <optional>
@@ -17,22 +16,18 @@
 #include <runnel/runnel.hpp>
 #include <runnel/statistics.hpp>
 
-#include "../support/gate.hpp"
+#include "../conformance/support.hpp"
 
 namespace {
 
 using namespace runnel;
+using conformance::Gate;
 using detail::InCapture;
 using detail::key_of;
 using detail::Progress;
 using detail::Slot;
 using detail::StreamKey;
 using detail::StreamPoint;
-
-struct Gate : test_support::Gate {
-  Gate() : test_support::Gate{std::chrono::seconds{30}} {}
-  void close_on(StreamRef stream) { stream.launch_host_func(blocking_function()); }
-};
 
 StreamPoint point_of(StreamRef stream) { return StreamPoint{key_of(stream)}; }
 
@@ -45,9 +40,7 @@ Progress answer_of(StreamPoint& point) {
 
 class StreamPoints : public testing::Test {
  protected:
-  void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << "there is no device";
-  }
+  void SetUp() override { SKIP_IF(Device::count() == 0, "there is no device"); }
 };
 
 TEST_F(StreamPoints, ARecordedPointLeavesLaterWorkOut) {
@@ -67,8 +60,7 @@ TEST_F(StreamPoints, ARecordedPointLeavesLaterWorkOut) {
 TEST_F(StreamPoints, AnOpenPointStandsForWorkThatCameLater) {
   const Stream stream;
   StreamPoint point = point_of(stream);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   EXPECT_EQ(point.poll(), Progress::pending);
   gate.open();
   EXPECT_EQ(answer_of(point), Progress::complete);
@@ -77,8 +69,7 @@ TEST_F(StreamPoints, AnOpenPointStandsForWorkThatCameLater) {
 TEST_F(StreamPoints, AStreamThatEndsLeavesItsLastEventInItsSlot) {
   std::optional<Stream> stream{std::in_place};
   Slot* const slot = key_of(*stream).slot;
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   std::size_t events = 0;
   {
     StreamPoint point = point_of(*stream);
@@ -116,12 +107,12 @@ TEST_F(StreamPoints, APointOfAnEndedStreamIsEmpty) {
 
 TEST_F(StreamPoints, ABorrowedStreamsPointKeepsItsSlot) {
   const native::stream handle = Stream{}.release();
-  std::optional<Stream> wrapper{Stream::from_native(handle, Device{0}, Ownership::borrow)};
+  std::optional<Stream> wrapper{conformance::borrow(handle)};
   Gate gate, later;
   gate.close_on(*wrapper);
   StreamPoint point = point_of(*wrapper);
   wrapper.reset();
-  wrapper.emplace(Stream::from_native(handle, Device{0}, Ownership::take));
+  wrapper.emplace(conformance::take(handle));
   EXPECT_NE(key_of(*wrapper).slot, point.stream().slot);
   later.close_on(*wrapper);
   EXPECT_EQ(point.poll(), Progress::pending);
@@ -133,8 +124,7 @@ TEST_F(StreamPoints, ABorrowedStreamsPointKeepsItsSlot) {
 
 TEST_F(StreamPoints, ABorrowedStreamEndedInAHostFunctionStaysUnknown) {
   Stream owner;
-  auto borrowed =
-      std::make_shared<Stream>(Stream::from_native(owner.release(), Device{0}, Ownership::borrow));
+  auto borrowed = std::make_shared<Stream>(conformance::borrow(owner.release()));
   const native::stream handle = borrowed->native();
   StreamPoint point = point_of(*borrowed);
   const Stream other;
@@ -157,8 +147,7 @@ void expect_wait(const StreamPoint& point, Gate& gate) {
 TEST_F(StreamPoints, AnOpenPointMakesAStreamWait) {
   const Stream stream;
   const StreamPoint point = point_of(stream);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   expect_wait(point, gate);
 }
 
@@ -176,8 +165,7 @@ TEST_F(StreamPoints, ARecordedPointMakesAStreamWait) {
 TEST_F(StreamPoints, APointOfAnEndingStreamMakesAStreamWait) {
   std::optional<Stream> stream{std::in_place};
   const StreamPoint point = point_of(*stream);
-  Gate gate;
-  gate.close_on(*stream);
+  Gate gate{*stream};
   stream.reset();
   expect_wait(point, gate);
   EXPECT_TRUE(point.is_over());
@@ -221,8 +209,7 @@ TEST_F(StreamPoints, ACapturedStreamsPointIsStalledUntilTheEnd) {
 
 TEST_F(StreamPoints, AdvanceGivesTheWorstAnswerAndKeepsWhatIsNotComplete) {
   const Stream idle, busy;
-  Gate gate;
-  gate.close_on(busy);
+  Gate gate{busy};
   std::vector<StreamPoint> points;
   EXPECT_EQ(detail::advance(points), Progress::complete);
   points.push_back(point_of(idle));

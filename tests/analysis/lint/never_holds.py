@@ -90,7 +90,8 @@ def public_functions(folder):
 
 def tried():
     text = (repository.ROOT / TABLE).read_text()
-    return {name.split(',')[0] for name in re.findall(r'^    \{"([^"]+)"', text, re.MULTILINE)}
+    members = re.findall(r'^    OF\((\w+), [^,]+, (\w+)', text, re.MULTILINE)
+    return {name.split(',')[0] for name in re.findall(r'^    \{"([^"]+)"', text, re.MULTILINE)} | {'::'.join(each) for each in members}
 
 
 def missing_sentences():

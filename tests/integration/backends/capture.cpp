@@ -29,13 +29,12 @@ constexpr bool has_user_objects = HIP_VERSION >= 50'300'000;
 #include "../../support/standin/inspect.hpp"
 
 namespace {
-using namespace runnel;
-using conformance::code_of;
+using namespace conformance;
 
 /// Looked up by name, because a stand-in has the vendor's symbol versions only for functions that
 /// the library itself imports.
-#define TEXT_OF(name) #name
-#define NAME_OF(name) TEXT_OF(name)
+#define WORD_OF(name) #name
+#define NAME_OF(name) WORD_OF(name)
 #define CALL(name) reinterpret_cast<decltype(&API(name))>(dlsym(RTLD_DEFAULT, NAME_OF(API(name))))
 
 using Mode = API(StreamCaptureMode);
@@ -44,7 +43,7 @@ constexpr Mode strict_modes[] = {API(StreamCaptureModeThreadLocal), API(StreamCa
 class Capture : public testing::Test {
  protected:
   void SetUp() override {
-    if (Device::count() == 0) GTEST_SKIP() << Device::why_no_device();
+    SKIP_IF(Device::count() == 0, Device::why_no_device());
     stream_.emplace();
   }
   void TearDown() override {
@@ -86,27 +85,22 @@ class Capture : public testing::Test {
 };
 
 TEST_F(Capture, WaitingForACapturedStreamIsRefusedAndKeepsTheCapture) {
-  using namespace std::chrono_literals;
   begin();
-  EXPECT_EQ(code_of([&] {
-              stream().synchronize();
-              return 0;
-            }),
-            errc::capture);
+  EXPECT_ERROR(capture, stream().synchronize());
   EXPECT_ERROR(capture, stream().synchronize_for(1ms));
   end();
   stream().synchronize();
 }
 
 TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
-  constexpr std::size_t size = std::size_t{1} << 20;
+  constexpr std::size_t size = mib;
   const Stream outside;
-  DeviceBuffer<unsigned char> there{size, outside};
-  PinnedBuffer<unsigned char> pinned{size};
+  DeviceBytes there{size, outside};
+  PinnedBytes pinned{size};
   std::memset(pinned.data(), 1, size);
   fill_bytes(outside, there.data(), 0, size);
   outside.synchronize();
-  const std::vector<unsigned char> pageable(size);
+  const Bytes pageable(size);
   const CopyOperation direct = copy_operation(there, pinned);
   const CopyOperation refused = copy_operation(there, pageable);
   begin();
@@ -116,15 +110,15 @@ TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
 }
 
 TEST_F(Capture, ABlockingStreamsCaptureSurvivesCopiesOnAnother) {
-  constexpr std::size_t size = std::size_t{1} << 20;
+  constexpr std::size_t size = mib;
   const Stream captured{StreamOptions{.blocking = true}}, other{StreamOptions{.blocking = true}};
-  DeviceBuffer<unsigned char> there{size, other};
-  const std::vector<unsigned char> source(size, 7);
-  std::vector<unsigned char> back(size);
+  DeviceBytes there{size, other};
+  const Bytes source(size, 7);
+  Bytes back(size);
   other.synchronize();
   for (const Mode mode : strict_modes) {
     ASSERT_EQ(CALL(StreamBeginCapture)(captured.native(), mode), API(Success));
-    for (const std::size_t bytes : {std::size_t{1000}, std::size_t{100'000}, size}) {
+    for (const std::size_t bytes : {1000UL, 100'000UL, size}) {
       copy_bytes(other, there.data(), source.data(), bytes);
       copy_bytes(other, back.data(), there.data(), bytes);
     }
@@ -188,10 +182,10 @@ TEST_F(Capture, QueriesAreRefusedAndKeepTheCapture) {
 }
 
 TEST_F(Capture, PageableCopiesAreRefusedAndKeepTheCapture) {
-  for (const std::size_t size : {std::size_t{10}, std::size_t{100'000}, std::size_t{1} << 20}) {
-    DeviceBuffer<unsigned char> there{size, stream()};
-    PinnedBuffer<unsigned char> pinned{size};
-    std::vector<unsigned char> source(size, 5);
+  for (const std::size_t size : {10UL, 100'000UL, mib}) {
+    DeviceBytes there{size, stream()};
+    PinnedBytes pinned{size};
+    Bytes source(size, 5);
     std::memset(pinned.data(), 2, size);
     fill(stream(), there, 9);
     stream().synchronize();
@@ -233,24 +227,24 @@ TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
 }
 
 TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
-  constexpr std::size_t size = std::size_t{3} << 20;
-  DeviceBuffer<unsigned char> there{size, stream()};
+  constexpr std::size_t size = 3 * mib;
+  DeviceBytes there{size, stream()};
   for (const Mode mode : strict_modes) {
     PinnedPool::trim();
     const std::size_t before = PinnedPool::statistics().cached_blocks;
     {
-      const PinnedBuffer<unsigned char> cached{size};
+      const PinnedBytes cached{size};
     }
     stream().synchronize();
     begin(mode);
     const void* first = nullptr;
     {
-      const PinnedBuffer<unsigned char> block{size};
+      const PinnedBytes block{size};
       first = block.data();
       copy(stream(), there, block);
     }
     {
-      const PinnedBuffer<unsigned char> another{size};  // the pool looks for an idle block
+      const PinnedBytes another{size};  // the pool looks for an idle block
       EXPECT_NE(another.data(), first)
           << "the pool handed out a block that the capture may still use";
     }
@@ -266,23 +260,23 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
 }
 
 TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
-  constexpr std::size_t size = std::size_t{7} << 20;
-  std::vector<unsigned char> ordinary(size);
+  constexpr std::size_t size = 7 * mib;
+  Bytes ordinary(size);
   for (const Mode mode : strict_modes) {
     PinnedPool::trim();
     const Stream other;
-    DeviceBuffer<unsigned char> there{size, other};
-    std::optional<DeviceBuffer<unsigned char>> plain;
+    DeviceBytes there{size, other};
+    std::optional<DeviceBytes> plain;
     copy(other, there, ordinary);  // makes a staging ring, which Staging::trim() frees below
     other.synchronize();
     begin(mode);
     {
-      const PinnedBuffer<unsigned char> fresh{size};
+      const PinnedBytes fresh{size};
       copy(other, there, fresh);
     }
     {
       // queries whether the other stream still uses the first block
-      const PinnedBuffer<unsigned char> after{size};
+      const PinnedBytes after{size};
       for (int i = 0; i < 20; ++i) {  // queries the same for destroyed streams
         const Stream brief;
         after.record_stream(brief);
@@ -303,11 +297,11 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
 }
 
 TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
-  constexpr std::size_t size = std::size_t{6} << 20;
+  constexpr std::size_t size = 6 * mib;
   const Stream other;
-  const std::vector<unsigned char> ordinary(size, 4);
-  std::vector<unsigned char> result(size), small_result(size);
-  DeviceBuffer<unsigned char> there{size, other}, small_there{size, other};
+  const Bytes ordinary(size, 4);
+  Bytes result(size), small_result(size);
+  DeviceBytes there{size, other}, small_there{size, other};
   copy(other, there, ordinary);
   other.synchronize();
   std::vector<Stream> idle_streams;
@@ -318,16 +312,16 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
       Staging::trim();
       EXPECT_EQ(copy(other, there, ordinary), CopyResult::staged);  // has to make a staging ring
       {
-        const PinnedBuffer<unsigned char> block{size};
+        const PinnedBytes block{size};
         copy(other, result, there);
         copy(other, there, block);
       }
       {
-        const PinnedBuffer<unsigned char> another{size};
+        const PinnedBytes another{size};
       }
       PinnedPool::trim();
       // small copies on idle streams
-      for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10}) {
+      for (const std::size_t few : {4 * kib, 100 * kib}) {
         const Stream& idle = idle_streams.emplace_back();
         copy_bytes(idle, small_there.data() + few, ordinary.data(), few);
         copy_bytes(idle, small_result.data() + few, small_there.data() + few, few);
@@ -341,7 +335,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   for (const Stream& idle : idle_streams) idle.synchronize();
   other.synchronize();
   EXPECT_EQ(result, ordinary);
-  for (const std::size_t few : {std::size_t{4} << 10, std::size_t{100} << 10})
+  for (const std::size_t few : {4 * kib, 100 * kib})
     EXPECT_EQ(std::memcmp(small_result.data() + few, ordinary.data(), few), 0);
 }
 
@@ -362,14 +356,12 @@ std::size_t device_memory_in_use() {
 
 // This works once the library has seen a capture. Before that, the runtime refuses it.
 TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
-  if (!stream().device().has_memory_pools())
-    GTEST_SKIP() << "no memory pools: freeing waits for the device, which a capture forbids";
+  SKIP_IF(!stream().device().has_memory_pools(),
+          "no memory pools: freeing waits for the device, which a capture forbids");
   const Stream other;
   other.device().synchronize();
   const std::size_t before = device_memory_in_use();
-  const auto make = [&] {
-    return std::make_unique<DeviceBuffer<unsigned char>>(std::size_t{1} << 20, other);
-  };
+  const auto make = [&] { return std::make_unique<DeviceBytes>(mib, other); };
   auto block = make();
   other.synchronize();
   EXPECT_GT(device_memory_in_use(), before);
@@ -386,17 +378,17 @@ TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
 }
 
 TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
-  constexpr std::size_t size = std::size_t{2} << 20;
+  constexpr std::size_t size = 2 * mib;
   for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal),
                           API(StreamCaptureModeGlobal)}) {
     Mode swapped = mode;
     ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&swapped), API(Success));
     PinnedPool::trim();
     {
-      const PinnedBuffer<unsigned char> fresh{size};
+      const PinnedBytes fresh{size};
     }
     PinnedPool::trim();
-    EXPECT_ERROR(out_of_memory, PinnedBuffer<unsigned char>{std::size_t{1} << 60}.size());
+    EXPECT_ERROR(out_of_memory, PinnedBytes{gib * gib}.size());
     Mode found = API(StreamCaptureModeGlobal);
     ASSERT_EQ(CALL(ThreadExchangeStreamCaptureMode)(&found), API(Success));
     EXPECT_EQ(found, mode);
@@ -404,15 +396,15 @@ TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
 }
 
 TEST_F(Capture, AStreamDestroyedDuringACaptureIsNotQueriedLater) {
-  constexpr std::size_t size = std::size_t{5} << 20;
+  constexpr std::size_t size = 5 * mib;
   {
-    const PinnedBuffer<unsigned char> cached{size};
+    const PinnedBytes cached{size};
   }
-  DeviceBuffer<unsigned char> there{size, stream()};
+  DeviceBytes there{size, stream()};
   stream().synchronize();
   begin();
   {
-    PinnedBuffer<unsigned char> block{size};
+    PinnedBytes block{size};
     Stream other;
     other.wait_stream(stream());
     copy(other, there, block);

@@ -5,11 +5,9 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <runnel/runnel.hpp>
-#include <string>
 #include <vector>
 
 #include "lower.hpp"

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "engine.hpp"
+#include "settings.hpp"
 #include "state.hpp"
 #include "vendor.hpp"
 
@@ -20,6 +21,8 @@ enum class Call {
   anywhere,  ///< works without a device
 };
 
+inline bool exists(int device) { return 0 <= device && device < settings().devices; }
+
 /// The code that the call returns, and whether the call is executed first.
 struct Verdict {
   int code = ok;
@@ -32,14 +35,23 @@ vendor::Error end_call(int code);
 /// thread. Breaks those captures.
 bool breaks_captures();
 
-/// Locks the engine's mutex, and calls `body(lock)`, which returns a Code.
+/// Calls `body`, which returns a Code, with the lock too if it takes that.
+template <class Body, class... Given>
+int run_body(Body& body, Lock& lock, Given&... given) {
+  if constexpr (std::is_invocable_v<Body&, Given&..., Lock&>)
+    return body(given..., lock);
+  else
+    return body(given...);
+}
+
+/// Locks the engine's mutex, and runs `body`.
 template <class Body>
 vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
   const Verdict verdict = begin_call(kind, name);
   int code = verdict.code;
   if (verdict.execute) {
     Lock lock{engine().mutex};
-    const int own = body(lock);
+    const int own = run_body(body, lock);
     if (code == ok) code = own;
   }
   return end_call(code);
@@ -55,7 +67,10 @@ template <class Body>
 vendor::Error call_outside_captures(Call kind, Body&& body,
                                     const char* name = __builtin_FUNCTION()) {
   return call(
-      kind, [&](Lock& lock) -> int { return breaks_captures() ? capture_unsupported : body(lock); },
+      kind,
+      [&](Lock& lock) -> int {
+        return breaks_captures() ? capture_unsupported : run_body(body, lock);
+      },
       name);
 }
 
@@ -65,10 +80,7 @@ auto on_stream(vendor::StreamHandle handle, Body body) {
   return [=](Lock& lock) -> int {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return invalid_handle;
-    if constexpr (std::is_invocable_v<Body, Stream&>)
-      return body(*stream);
-    else
-      return body(*stream, lock);
+    return run_body(body, lock, *stream);
   };
 }
 /// The same for a body that enqueues work.
@@ -76,10 +88,7 @@ template <class Body>
 auto work_on(vendor::StreamHandle handle, Body body) {
   return on_stream(handle, [=](Stream& stream, Lock& lock) -> int {
     if (const Code code = refusal(stream)) return code;
-    if constexpr (std::is_invocable_v<Body, Stream&>)
-      return body(stream);
-    else
-      return body(stream, lock);
+    return run_body(body, lock, stream);
   });
 }
 

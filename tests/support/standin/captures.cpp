@@ -22,8 +22,7 @@ vendor::CaptureStatus status_of(const Stream& stream) {
 bool is_joined(const Stream& stream) {
   const Graph& graph = *stream.capture->graph;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
-    if (!has_successor(graph, i) &&
-        std::find(stream.position.begin(), stream.position.end(), i) == stream.position.end())
+    if (!has_successor(graph, i) && std::ranges::find(stream.position, i) == stream.position.end())
       return false;
   return true;
 }
@@ -121,11 +120,11 @@ void standin::break_capture_without(const Stream& stream) {
 extern "C" {
 
 vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::CaptureStatus* status) {
-  return call([&](Lock&) { return describe(handle, status, nullptr, nullptr, nullptr, nullptr); });
+  return call([&] { return describe(handle, status, nullptr, nullptr, nullptr, nullptr); });
 }
 
 vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
-  return call([&](Lock&) {
+  return call([&] {
     if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) ||
         *mode > API(StreamCaptureModeRelaxed))
       return invalid_value;
@@ -137,7 +136,7 @@ vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
 
 vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode mode) {
   Queried::refuse(handle);
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     State& now = state();
     const StreamPtr stream = now.stream(handle);
     if (stream == nullptr) return invalid_handle;
@@ -167,7 +166,7 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
 vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
   vendor::Graph made{};
   Queried::refuse(handle);
-  const vendor::Error e = call([&](Lock&) {
+  const vendor::Error e = call([&] {
     const StreamPtr stream = state().stream(handle);
     return stream == nullptr ? invalid_handle : end_capture(stream, &made);
   });
@@ -179,7 +178,7 @@ vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* 
 
 vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event,
                                    unsigned int flags) {
-  return call([&](Lock&) {
+  return call([&] {
     const StreamPtr stream = state().stream(handle);
     const auto found = state().events.find(event);
     if (stream == nullptr || found == nullptr) return invalid_handle;
@@ -229,7 +228,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
                                      unsigned long long* number, cudaGraph_t* graph,
                                      const cudaGraphNode_t** before, std::size_t* count) {
 #endif
-  return call([&](Lock&) { return describe(handle, status, number, graph, before, count); });
+  return call([&] { return describe(handle, status, number, graph, before, count); });
 }
 
 #if CUDART_VERSION >= 13000
@@ -240,25 +239,25 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNo
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes,
                                                 std::size_t count, unsigned int flags) {
 #endif
-  return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
+  return call([&] { return update_position(handle, nodes, count, flags); });
 }
 
 #else
 
 hipError_t hipStreamGetCaptureInfo(hipStream_t handle, hipStreamCaptureStatus* status,
                                    unsigned long long* number) {
-  return call([&](Lock&) { return describe(handle, status, number, nullptr, nullptr, nullptr); });
+  return call([&] { return describe(handle, status, number, nullptr, nullptr, nullptr); });
 }
 
 hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus* status,
                                       unsigned long long* number, hipGraph_t* graph,
                                       const hipGraphNode_t** before, std::size_t* count) {
-  return call([&](Lock&) { return describe(handle, status, number, graph, before, count); });
+  return call([&] { return describe(handle, status, number, graph, before, count); });
 }
 
 hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t* nodes,
                                               std::size_t count, unsigned int flags) {
-  return call([&](Lock&) { return update_position(handle, nodes, count, flags); });
+  return call([&] { return update_position(handle, nodes, count, flags); });
 }
 
 #endif

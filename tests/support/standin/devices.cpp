@@ -10,8 +10,6 @@ using namespace standin;
 
 namespace {
 
-bool exists(int device) { return 0 <= device && device < settings().devices; }
-
 bool reachable(int device, int peer) { return settings().peers && device != peer; }
 
 void write_uuid(char (&bytes)[16], int device) {
@@ -55,7 +53,7 @@ int attribute(int& value, vendor::Attribute which) {
 extern "C" {
 
 vendor::Error API(GetDeviceCount)(int* count) {
-  return call(Call::anywhere, [&](Lock&) {
+  return call(Call::anywhere, [&] {
     if (settings().devices == 0) return no_device;  // leaves the output unchanged
     *count = settings().devices;
     return ok;
@@ -63,14 +61,14 @@ vendor::Error API(GetDeviceCount)(int* count) {
 }
 
 vendor::Error API(GetDevice)(int* device) {
-  return call([&](Lock&) {
+  return call([&] {
     *device = this_thread().device;
     return ok;
   });
 }
 
 vendor::Error API(SetDevice)(int device) {
-  return call([&](Lock&) {
+  return call([&] {
     if (!exists(device)) return invalid_device;
     this_thread().device = device;
     this_thread().has_context = true;
@@ -79,12 +77,11 @@ vendor::Error API(SetDevice)(int device) {
 }
 
 vendor::Error API(DeviceGetAttribute)(int* value, vendor::Attribute which, int device) {
-  return call(
-      [&](Lock&) -> int { return exists(device) ? attribute(*value, which) : invalid_device; });
+  return call([&]() -> int { return exists(device) ? attribute(*value, which) : invalid_device; });
 }
 
 vendor::Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
-  return call([&](Lock&) {
+  return call([&] {
     if (!exists(device)) return invalid_device;
     if (text == nullptr || size < 13) return invalid_value;
     std::snprintf(text, static_cast<std::size_t>(size), "0000:%02X:00.0", 0xA0 + device);
@@ -93,14 +90,14 @@ vendor::Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
 }
 
 vendor::Error API(GetDeviceFlags)(unsigned int* flags) {
-  return call([&](Lock&) {
+  return call([&] {
     *flags = state().device_flags[this_thread().device];
     return ok;
   });
 }
 
 vendor::Error API(SetDeviceFlags)(unsigned int flags) {
-  return call([&](Lock&) {
+  return call([&] {
     const unsigned int wait = flags & 7U;  // at most one of spin, yield and block
     if ((wait & (wait - 1)) != 0) return invalid_value;
     state().device_flags[this_thread().device] = flags;
@@ -109,7 +106,7 @@ vendor::Error API(SetDeviceFlags)(unsigned int flags) {
 }
 
 vendor::Error API(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
-  return call([&](Lock&) {
+  return call([&] {
     *least = settings().least_priority;
     *greatest = settings().greatest_priority;
     return ok;
@@ -128,7 +125,7 @@ vendor::Error API(DeviceSynchronize)() {
 }
 
 vendor::Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
-  return call([&](Lock&) {
+  return call([&] {
     *total = settings().memory;
     *free =
         *total - std::min(*total,
@@ -139,7 +136,7 @@ vendor::Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
 }
 
 vendor::Error API(DeviceCanAccessPeer)(int* can, int device, int peer) {
-  return call([&](Lock&) {
+  return call([&] {
     if (!exists(device) || !exists(peer)) return invalid_device;
     *can = reachable(device, peer) ? 1 : 0;
     return ok;
@@ -147,7 +144,7 @@ vendor::Error API(DeviceCanAccessPeer)(int* can, int device, int peer) {
 }
 
 vendor::Error API(DeviceEnablePeerAccess)(int peer, unsigned int flags) {
-  return call([&](Lock&) {
+  return call([&] {
     const int device = this_thread().device;
     if (flags != 0) return invalid_value;
     if (!exists(peer) || peer == device) return invalid_device;
@@ -157,21 +154,21 @@ vendor::Error API(DeviceEnablePeerAccess)(int peer, unsigned int flags) {
 }
 
 vendor::Error API(DeviceDisablePeerAccess)(int peer) {
-  return call([&](Lock&) {
+  return call([&] {
     if (!exists(peer)) return invalid_device;
     return state().peers.erase({this_thread().device, peer}) != 0 ? ok : peer_access_not_enabled;
   });
 }
 
 vendor::Error API(RuntimeGetVersion)(int* version) {
-  return call(Call::anywhere, [&](Lock&) {
+  return call(Call::anywhere, [&] {
     *version = vendor::version;
     return ok;
   });
 }
 
 vendor::Error API(DriverGetVersion)(int* version) {
-  return call(Call::anywhere, [&](Lock&) {
+  return call(Call::anywhere, [&] {
     *version = settings().devices == 0 ? 0 : vendor::version;
     return ok;
   });
@@ -179,7 +176,7 @@ vendor::Error API(DriverGetVersion)(int* version) {
 
 #ifdef STANDIN_CUDA
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  return call([&](Lock&) {
+  return call([&] {
     if (!exists(device)) return invalid_device;
     *properties = {};
     std::snprintf(properties->name, sizeof properties->name, "Stand-in %d", device);
@@ -191,7 +188,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 #else
 hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
-  return call([&](Lock&) {
+  return call([&] {
     if (!exists(device)) return invalid_device;
     write_uuid(uuid->bytes, device);
     return ok;
@@ -199,7 +196,7 @@ hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
 }
 
 hipError_t hipDeviceGetName(char* name, int size, hipDevice_t device) {
-  return call([&](Lock&) {
+  return call([&] {
     if (!exists(device)) return invalid_device;
     if (name == nullptr || size <= 0) return invalid_value;
     std::snprintf(name, static_cast<std::size_t>(size), "Stand-in %d", device);

@@ -130,8 +130,8 @@ static_assert(cudaMemoryTypeHost == static_cast<int>(CU_MEMORYTYPE_HOST) &&
 #endif
 
 int get_resource(int device, Resource* resource, int type) {
-  const auto body = [&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return invalid_device;
+  const auto body = [&]() -> int {
+    if (!exists(device)) return invalid_device;
     if (type != 1) return invalid_value;
     *resource = {};
     resource->type = 1;
@@ -144,7 +144,7 @@ int get_resource(int device, Resource* resource, int type) {
 
 int split(Resource* groups, unsigned int* count, const Resource* input, Resource* remaining,
           unsigned int flags, unsigned int least) {
-  const auto body = [&](Lock&) -> int {
+  const auto body = [&]() -> int {
     if (input->type != 1 || flags != 0 || least > input->count) return invalid_value;
     const unsigned int size = std::max(
         input->least, (least + input->alignment - 1) / input->alignment * input->alignment);
@@ -162,7 +162,7 @@ int split(Resource* groups, unsigned int* count, const Resource* input, Resource
 }
 
 int describe_resources(void** description, Resource* resources, unsigned int count) {
-  const auto body = [&](Lock&) -> int {
+  const auto body = [&]() -> int {
     std::uintptr_t sum = 0;
     for (unsigned int i = 0; i < count; ++i) {
       if (resources[i].type != 1) return invalid_value;
@@ -175,8 +175,8 @@ int describe_resources(void** description, Resource* resources, unsigned int cou
 }
 
 int create_green_context(void** context, void* description, int device, unsigned int flags) {
-  const auto body = [&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return invalid_device;
+  const auto body = [&]() -> int {
+    if (!exists(device)) return invalid_device;
     if (description == nullptr || flags != 1) return invalid_value;
     *context = Number{Number{description}.value << 8U | static_cast<unsigned int>(device)};
     return ok;
@@ -185,7 +185,7 @@ int create_green_context(void** context, void* description, int device, unsigned
 }
 
 int create_green_stream(cudaStream_t* handle, void* context, unsigned int flags, int priority) {
-  const auto body = [&](Lock&) -> int {
+  const auto body = [&]() -> int {
     if (context == nullptr || flags != 1) return invalid_value;
     const int given = std::clamp(priority, settings().greatest_priority, settings().least_priority);
     const int device = static_cast<int>(Number{context}.value & 0xFFU);
@@ -208,7 +208,7 @@ int pop(void** context) {
 }
 
 int current_context(void** context) {
-  const auto body = [&](Lock&) -> int {
+  const auto body = [&]() -> int {
     const ThreadState& thread = this_thread();
     const Number primary = thread.has_context ? number_of_device(thread.device) : Number{};
     *context = contexts.empty() ? primary : contexts.back();
@@ -224,8 +224,8 @@ int state_of_primary(int, unsigned int* flags, int* active) {
 }
 
 int retain_primary(void** context, int device) {
-  const auto body = [&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return invalid_device;
+  const auto body = [&]() -> int {
+    if (!exists(device)) return invalid_device;
     *context = number_of_device(device);
     return ok;
   };
@@ -338,7 +338,7 @@ void* find(std::string_view name) {
 
 cudaError_t entry_point(const char* name, void** function, cudaDriverEntryPointQueryResult* found) {
   return call(
-      [&](Lock&) {
+      [&] {
         *function = find(name);
         if (found != nullptr)
           *found = *function != nullptr ? cudaDriverEntryPointSuccess

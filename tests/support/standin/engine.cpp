@@ -142,15 +142,15 @@ std::vector<OperationPtr> Engine::legacy_tails(int device) const {
 
 bool Engine::legacy_is_idle(int device) const {
   const auto tails = legacy_tails(device);
-  return std::all_of(tails.begin(), tails.end(),
-                     [](const OperationPtr& operation) { return operation->done; });
+  return std::ranges::all_of(tails, [](const OperationPtr& operation) { return operation->done; });
 }
 
 bool Engine::untouched_by_pending(Range range) const {
-  return std::none_of(pending_.begin(), pending_.end(), [&](const auto& entry) {
+  return std::ranges::none_of(pending_, [&](const auto& entry) {
     const Operation& operation = *entry.second;
-    return operation.opaque || std::any_of(operation.touches.begin(), operation.touches.end(),
-                                           [&](Range other) { return overlap(range, other); });
+    return operation.opaque || std::ranges::any_of(operation.touches, [&](Range other) {
+             return overlap(range, other);
+           });
   });
 }
 
@@ -195,8 +195,8 @@ std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
   const auto older = [&](std::size_t a, std::size_t b) {
     return ready_[a]->number < ready_[b]->number;
   };
-  return scheduler_ == Scheduler::reverse ? *std::max_element(found.begin(), found.end(), older)
-                                          : *std::min_element(found.begin(), found.end(), older);
+  return scheduler_ == Scheduler::reverse ? *std::ranges::max_element(found, older)
+                                          : *std::ranges::min_element(found, older);
 }
 
 // Each running operation has a thread of its own, so a host function that blocks does not delay

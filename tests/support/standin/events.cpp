@@ -9,7 +9,7 @@ using namespace standin;
 extern "C" {
 
 vendor::Error API(EventCreateWithFlags)(vendor::EventHandle* handle, unsigned int flags) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     constexpr unsigned int untimed = 2;
     constexpr unsigned int interprocess = 4;
     if (handle == nullptr || flags > 7) return invalid_value;
@@ -24,8 +24,7 @@ vendor::Error API(EventCreateWithFlags)(vendor::EventHandle* handle, unsigned in
 }
 
 vendor::Error API(EventDestroy)(vendor::EventHandle handle) {
-  return call(Call::releases,
-              [&](Lock&) { return state().events.remove(handle) ? ok : invalid_handle; });
+  return call(Call::releases, [&] { return state().events.remove(handle) ? ok : invalid_handle; });
 }
 
 vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle on) {
@@ -54,7 +53,7 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
 }
 
 vendor::Error API(EventQuery)(vendor::EventHandle handle) {
-  return call_outside_captures(Call::plain, [&](Lock&) -> int {
+  return call_outside_captures(Call::plain, [&]() -> int {
     const auto event = state().events.find(handle);
     if (event == nullptr) return invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, captured_event);
@@ -83,7 +82,7 @@ vendor::Error API(EventSynchronize)(vendor::EventHandle handle) {
 
 vendor::Error API(EventElapsedTime)(float* milliseconds, vendor::EventHandle start,
                                     vendor::EventHandle stop) {
-  return call([&](Lock&) {
+  return call([&] {
     const auto first = state().events.find(start);
     const auto second = state().events.find(stop);
     if (first == nullptr || second == nullptr) return invalid_handle;

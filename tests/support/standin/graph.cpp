@@ -26,7 +26,7 @@ void add_node(Stream& stream, Work work, GraphPtr child) {
 
 void wait_for_nodes(Stream& stream, const Position& nodes) {
   for (const std::size_t node : nodes)
-    if (std::find(stream.position.begin(), stream.position.end(), node) == stream.position.end())
+    if (std::ranges::find(stream.position, node) == stream.position.end())
       stream.position.push_back(node);
 }
 
@@ -43,8 +43,8 @@ GraphPtr clone(const Graph& graph, bool named) {
 }
 
 bool has_successor(const Graph& graph, std::size_t node) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& other) {
-    return std::find(other.before.begin(), other.before.end(), node) != other.before.end();
+  return std::ranges::any_of(graph.nodes, [&](const GraphNode& other) {
+    return std::ranges::find(other.before, node) != other.before.end();
   });
 }
 
@@ -68,14 +68,14 @@ void forget(Number handle, Graph& graph) {
 }
 
 bool has_allocations(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [](const GraphNode& node) { return node.work.kind == Kind::allocation; });
+  return std::ranges::any_of(
+      graph.nodes, [](const GraphNode& node) { return node.work.kind == Kind::allocation; });
 }
 
 namespace {
 
 bool concerns(const Graph& graph, Kind kind, const void* memory) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& node) {
+  return std::ranges::any_of(graph.nodes, [&](const GraphNode& node) {
     return node.work.kind == kind && node.work.memory == memory;
   });
 }
@@ -107,20 +107,19 @@ int begin_uses(const ExecutableGraph& executable) {
 void poison_destinations(const Graph& graph) {
   for (const GraphNode& node : graph.nodes) {
     if (node.work.poison == nullptr) continue;
-    const bool alone =
-        std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& other) {
-          if (&other == &node) return false;
-          return other.work.opaque || other.child != nullptr ||
-                 std::any_of(other.work.touches.begin(), other.work.touches.end(),
-                             [&](Range range) { return overlap(range, node.work.touches[0]); });
-        });
+    const bool alone = std::ranges::none_of(graph.nodes, [&](const GraphNode& other) {
+      if (&other == &node) return false;
+      return other.work.opaque || other.child != nullptr ||
+             std::ranges::any_of(other.work.touches,
+                                 [&](Range range) { return overlap(range, node.work.touches[0]); });
+    });
     if (alone) poison_if_unused(node.work);
   }
 }
 
 /// Whether every event of the graph lives.
 bool has_its_events(const Graph& graph) {
-  return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const GraphNode& node) {
+  return std::ranges::all_of(graph.nodes, [](const GraphNode& node) {
     return (node.event.value == 0 || state().events.find(node.event) != nullptr) &&
            (node.child == nullptr || has_its_events(*node.child));
   });

@@ -72,7 +72,7 @@ class OneThread {
   explicit OneThread(vendor::Graph graph) : graph_{graph} {
     {
       const std::lock_guard lock{mutex};
-      const bool is_alone = std::find(used.begin(), used.end(), graph_) == used.end();
+      const bool is_alone = std::ranges::find(used, graph_) == used.end();
       used.push_back(graph_);
       if (!is_alone) {
         std::fputs("stand-in: two threads use one graph at a time\n", stderr);
@@ -85,7 +85,7 @@ class OneThread {
   OneThread& operator=(const OneThread&) = delete;
   ~OneThread() {
     const std::lock_guard lock{mutex};
-    used.erase(std::find(used.begin(), used.end(), graph_));
+    used.erase(std::ranges::find(used, graph_));
   }
 
  private:
@@ -95,21 +95,25 @@ class OneThread {
   vendor::Graph graph_;
 };
 
-int list_edges(vendor::Graph handle, vendor::GraphNode* from, vendor::GraphNode* to,
-               std::size_t* count) {
-  const GraphPtr graph = graph_of(handle);
-  if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr))
-    return invalid_value;
-  std::vector<vendor::GraphNode> earlier, later;
-  for (const GraphNode& node : graph->nodes)
-    for (const std::size_t before : node.before) {
-      earlier.push_back(graph->nodes[before].handle);
-      later.push_back(node.handle);
-    }
-  std::size_t room = *count;
-  store(earlier, from, room);
-  store(later, to, *count);
-  return ok;
+vendor::Error list_edges(const char* name, vendor::Graph handle, vendor::GraphNode* from,
+                         vendor::GraphNode* to, std::size_t* count) {
+  const OneThread alone{handle};
+  const auto body = [&] {
+    const GraphPtr graph = graph_of(handle);
+    if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr))
+      return invalid_value;
+    std::vector<vendor::GraphNode> earlier, later;
+    for (const GraphNode& node : graph->nodes)
+      for (const std::size_t before : node.before) {
+        earlier.push_back(graph->nodes[before].handle);
+        later.push_back(node.handle);
+      }
+    std::size_t room = *count;
+    store(earlier, from, room);
+    store(later, to, *count);
+    return ok;
+  };
+  return call(body, name);
 }
 
 /// Adds a node after the nodes `before`.
@@ -140,12 +144,11 @@ int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::
 /// has a place of its own in each.
 bool same_shape(const Graph& one, const Graph& other) {
   return !has_allocations(one) &&
-         std::equal(one.nodes.begin(), one.nodes.end(), other.nodes.begin(), other.nodes.end(),
-                    [](const GraphNode& a, const GraphNode& b) {
-                      return a.work.kind == b.work.kind && a.work.shape == b.work.shape &&
-                             a.device == b.device && a.before == b.before &&
-                             (a.child == nullptr || same_shape(*a.child, *b.child));
-                    });
+         std::ranges::equal(one.nodes, other.nodes, [](const GraphNode& a, const GraphNode& b) {
+           return a.work.kind == b.work.kind && a.work.shape == b.work.shape &&
+                  a.device == b.device && a.before == b.before &&
+                  (a.child == nullptr || same_shape(*a.child, *b.child));
+         });
 }
 
 int update(vendor::Executable executable, vendor::Graph graph) {
@@ -178,6 +181,12 @@ int destroy(vendor::Executable handle) {
   return ok;
 }
 
+void set_function(Work& work, const API(HostNodeParams) & given) {
+  work.function = given.fn;
+  work.data = given.userData;
+  work.run = [function = given.fn, data = given.userData] { function(data); };
+}
+
 GraphNode* node_of(vendor::GraphNode handle) {
   const auto place = state().nodes.find(handle);
   return place == nullptr ? nullptr : &place->graph->nodes[place->number];
@@ -190,7 +199,7 @@ extern "C" {
 vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes,
                                  std::size_t* count) {
   const OneThread alone{handle};
-  return call([&](Lock&) {
+  return call([&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || count == nullptr) return invalid_value;
     std::vector<vendor::GraphNode> all;
@@ -201,16 +210,16 @@ vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes,
 }
 
 vendor::Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
-  return call([&](Lock&) {
-    const auto place = state().nodes.find(handle);
-    if (place == nullptr || type == nullptr) return invalid_value;
-    *type = type_of(place->graph->nodes[place->number].work.kind);
+  return call([&] {
+    const GraphNode* const node = node_of(handle);
+    if (node == nullptr || type == nullptr) return invalid_value;
+    *type = type_of(node->work.kind);
     return ok;
   });
 }
 
 vendor::Error API(GraphDestroy)(vendor::Graph handle) {
-  return call(Call::releases, [&](Lock&) {
+  return call(Call::releases, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr) return invalid_value;
     forget(handle, *graph);
@@ -220,7 +229,7 @@ vendor::Error API(GraphDestroy)(vendor::Graph handle) {
 
 vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle,
                                              unsigned long long flags) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || executable == nullptr || flags > 1) return invalid_value;
     auto made = std::make_shared<ExecutableGraph>();
@@ -235,7 +244,7 @@ vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, ven
 // An object has one reference, which a graph takes over.
 vendor::Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(HostFn_t) destroy,
                                     unsigned int references, unsigned int flags) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     if (object == nullptr || destroy == nullptr || references != 1 ||
         flags != API(UserObjectNoDestructorSync))
       return invalid_value;
@@ -253,7 +262,7 @@ vendor::Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(
 }
 
 vendor::Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int references) {
-  return call(Call::releases, [&](Lock&) {
+  return call(Call::releases, [&] {
     if (references != 1) return invalid_value;
     delete reinterpret_cast<std::shared_ptr<void>*>(object);
     return ok;
@@ -262,7 +271,7 @@ vendor::Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int refe
 
 vendor::Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t) object,
                                          unsigned int references, unsigned int flags) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || references != 1 || flags != API(GraphUserObjectMove))
       return invalid_value;
@@ -282,12 +291,12 @@ vendor::Error API(GraphLaunch)(vendor::Executable handle, vendor::StreamHandle o
 }
 
 vendor::Error API(GraphExecDestroy)(vendor::Executable handle) {
-  return call(Call::releases, [&](Lock&) { return destroy(handle); });
+  return call(Call::releases, [&] { return destroy(handle); });
 }
 
 // Only the newest node of a graph can be destroyed here.
 vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
-  return call(Call::releases, [&](Lock&) {
+  return call(Call::releases, [&] {
     State& now = state();
     const auto place = now.nodes.find(handle);
     if (place == nullptr || place->number + 1 != place->graph->nodes.size()) return invalid_value;
@@ -301,7 +310,7 @@ vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
 vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph,
                                            const vendor::GraphNode* before, std::size_t count,
                                            vendor::EventHandle event) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     return add_event_node(node, graph, before, count, event, Kind::event_record);
   });
 }
@@ -309,15 +318,14 @@ vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Grap
 vendor::Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph,
                                          const vendor::GraphNode* before, std::size_t count,
                                          vendor::EventHandle event) {
-  return call(Call::makes, [&](Lock&) {
-    return add_event_node(node, graph, before, count, event, Kind::event_wait);
-  });
+  return call(Call::makes,
+              [&] { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
 }
 
 vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle,
                                           const vendor::GraphNode* before, std::size_t count,
                                           vendor::Graph child) {
-  return call(Call::makes, [&](Lock&) -> int {
+  return call(Call::makes, [&]() -> int {
     const GraphPtr graph = graph_of(handle);
     const GraphPtr added = graph_of(child);
     if (graph == nullptr || node == nullptr || added == nullptr || has_allocations(*added))
@@ -332,7 +340,7 @@ vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph
 }
 
 vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* found) {
-  return call([&](Lock&) {
+  return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || node->child == nullptr || found == nullptr) return invalid_value;
     *found = node->child->handle;
@@ -342,19 +350,17 @@ vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor:
 
 vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle,
                                           const API(HostNodeParams) * given) {
-  return call([&](Lock&) {
+  return call([&] {
     GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr)
       return invalid_value;
-    node->work.function = given->fn;
-    node->work.data = given->userData;
-    node->work.run = [function = given->fn, data = given->userData] { function(data); };
+    set_function(node->work, *given);
     return ok;
   });
 }
 
 vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNodeParams) * found) {
-  return call([&](Lock&) {
+  return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || found == nullptr)
       return invalid_value;
@@ -368,7 +374,7 @@ vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNode
 #if CUDART_VERSION >= 12000
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo* result) {
-  return call([&](Lock&) {
+  return call([&] {
     const int code = update(executable, graph);
     result->result =
         code == ok ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
@@ -380,20 +386,17 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
 #if CUDART_VERSION >= 13000
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                               cudaGraphEdgeData*, std::size_t* count) {
-  const OneThread alone{graph};
-  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+  return list_edges(__func__, graph, from, to, count);
 }
 #else
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                               std::size_t* count) {
-  const OneThread alone{graph};
-  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+  return list_edges(__func__, graph, from, to, count);
 }
 #if CUDART_VERSION >= 12030
 cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                                  cudaGraphEdgeData*, std::size_t* count) {
-  const OneThread alone{graph};
-  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+  return list_edges(__func__, graph, from, to, count);
 }
 #endif
 #endif
@@ -402,7 +405,7 @@ cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaG
 
 hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGraphNode_t*,
                               hipGraphExecUpdateResult* result) {
-  return call([&](Lock&) {
+  return call([&] {
     const int code = update(executable, graph);
     *result = code == ok ? hipGraphExecUpdateSuccess : hipGraphExecUpdateErrorTopologyChanged;
     return code;
@@ -411,18 +414,17 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGr
 
 hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to,
                             std::size_t* count) {
-  const OneThread alone{graph};
-  return call([&](Lock&) { return list_edges(graph, from, to, count); });
+  return list_edges(__func__, graph, from, to, count);
 }
 
 hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* nodes,
                                          std::size_t* count) {
-  return call([&](Lock&) {
+  return call([&] {
     const auto place = state().nodes.find(handle);
     if (place == nullptr || count == nullptr) return invalid_value;
     std::vector<hipGraphNode_t> later;
     for (const GraphNode& node : place->graph->nodes)
-      if (std::find(node.before.begin(), node.before.end(), place->number) != node.before.end())
+      if (std::ranges::find(node.before, place->number) != node.before.end())
         later.push_back(node.handle);
     store(later, nodes, *count);
     return ok;
@@ -432,16 +434,14 @@ hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* 
 hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle,
                                const hipGraphNode_t* before, std::size_t count,
                                const hipHostNodeParams* what) {
-  return call(Call::makes, [&](Lock&) -> int {
+  return call(Call::makes, [&]() -> int {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr)
       return invalid_value;
     GraphNode made;
     made.work.kind = Kind::host_function;
     made.work.opaque = true;
-    made.work.run = [function = what->fn, data = what->userData] { function(data); };
-    made.work.function = what->fn;
-    made.work.data = what->userData;
+    set_function(made.work, *what);
     made.device = this_thread().device;
     return add(node, graph, before, count, std::move(made));
   });

@@ -73,7 +73,7 @@ int read_handle(const Handle& handle, std::uint64_t kind, Content& content) {
 extern "C" {
 
 vendor::Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, vendor::EventHandle of) {
-  return call([&](Lock&) -> int {
+  return call([&]() -> int {
     const auto event = state().events.find(of);
     if (event == nullptr) return invalid_handle;
     if (event->shared == nullptr) return invalid_value;
@@ -82,7 +82,7 @@ vendor::Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, vendor::Eve
 }
 
 vendor::Error API(IpcOpenEventHandle)(vendor::EventHandle* opened, vendor::IpcEventHandle handle) {
-  return call(Call::makes, [&](Lock&) -> int {
+  return call(Call::makes, [&]() -> int {
     Content content{};
     if (const int code = read_handle(handle, 1, content); code != ok) return code;
     auto event = std::make_shared<Event>();
@@ -95,7 +95,7 @@ vendor::Error API(IpcOpenEventHandle)(vendor::EventHandle* opened, vendor::IpcEv
 }
 
 vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory) {
-  return call([&](Lock&) -> int {
+  return call([&]() -> int {
     const Block block = state().blocks.of(memory);
     if (!block.is_start || block.kind != Memory::device || block.opened) return invalid_value;
     return write_handle(handle, {2, block.device, block.file});
@@ -104,7 +104,7 @@ vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory
 
 // A handle that is open already is counted once more, and gives the same address.
 vendor::Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handle, unsigned int) {
-  return call(Call::makes, [&](Lock&) -> int {
+  return call(Call::makes, [&]() -> int {
     Content content{};
     if (const int code = read_handle(handle, 2, content); code != ok) return code;
     *memory = state().blocks.open(content.file, this_thread().device);
@@ -114,7 +114,7 @@ vendor::Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handl
 
 vendor::Error API(IpcCloseMemHandle)(void* memory) {
   return call(Call::releases,
-              [&](Lock&) -> int { return state().blocks.close(memory) ? ok : invalid_value; });
+              [&]() -> int { return state().blocks.close(memory) ? ok : invalid_value; });
 }
 
 }  // extern "C"

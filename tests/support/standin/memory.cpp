@@ -177,12 +177,12 @@ extern "C" {
 
 #ifdef STANDIN_CUDA
 cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned int) {
-  return call_outside_captures(Call::makes, [&](Lock&) { return allocate_pinned(memory, size); });
+  return call_outside_captures(Call::makes, [&] { return allocate_pinned(memory, size); });
 }
 #define FREE_HOST cudaFreeHost
 #else
 hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
-  return call_outside_captures(Call::makes, [&](Lock&) -> int {
+  return call_outside_captures(Call::makes, [&]() -> int {
     // Without this flag, a host that waits in a loop may read stale values. AMD's runtime allows
     // that, but here it would be a bug.
     if (flags != 0 && (flags & hipHostMallocCoherent) == 0) return invalid_value;
@@ -198,7 +198,7 @@ vendor::Error FREE_HOST(void* memory) {
 }
 
 vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int flags) {
-  return call_outside_captures(Call::makes, [&](Lock&) -> int {
+  return call_outside_captures(Call::makes, [&]() -> int {
     if (memory == nullptr || size == 0) return invalid_value;
     const bool read_only = is_for_reading(flags);
     if (read_only && !settings().read_only_registrations) return not_supported;
@@ -221,7 +221,7 @@ vendor::Error API(HostUnregister)(void* memory) {
 
 // Host and device addresses are equal, as on every device with unified addressing.
 vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigned int) {
-  return call([&](Lock&) -> int {
+  return call([&]() -> int {
     if (state().blocks.of(on_host).kind != Memory::pinned) return invalid_value;
     *on_device = on_host;
     return ok;
@@ -229,7 +229,7 @@ vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigne
 }
 
 vendor::Error API(Malloc)(void** memory, std::size_t size) {
-  return call_outside_captures(Call::makes, [&](Lock&) -> int {
+  return call_outside_captures(Call::makes, [&]() -> int {
     if (memory == nullptr) return invalid_value;
     *memory = size == 0 ? nullptr : state().blocks.allocate_shared(size, this_thread().device);
     return *memory != nullptr || size == 0 ? ok : out_of_memory;
@@ -258,8 +258,8 @@ cudaError_t cudaMemPrefetchAsync(const void* memory, std::size_t size, cudaMemLo
 
 cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise,
                           cudaMemLocation place) {
-  return call_outside_captures(
-      Call::plain, [&](Lock&) { return require_managed(memory, size, number_of(place)); });
+  return call_outside_captures(Call::plain,
+                               [&] { return require_managed(memory, size, number_of(place)); });
 }
 #else
 vendor::Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place,
@@ -269,8 +269,7 @@ vendor::Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int pl
 
 vendor::Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice,
                              int place) {
-  return call_outside_captures(Call::plain,
-                               [&](Lock&) { return require_managed(memory, size, place); });
+  return call_outside_captures(Call::plain, [&] { return require_managed(memory, size, place); });
 }
 #endif
 
@@ -308,8 +307,8 @@ vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
 
 // The handle of a pool is the device's number plus one.
 vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
-  return call([&](Lock&) -> int {
-    if (device < 0 || device >= settings().devices) return invalid_device;
+  return call([&]() -> int {
+    if (!exists(device)) return invalid_device;
     if (!settings().pools) return not_supported;
     *pool = number_of_device(device);
     return ok;
@@ -318,13 +317,12 @@ vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device)
 
 vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
                                        void* value) {
-  return call(
-      [&](Lock&) -> int { return pool != nullptr && value != nullptr ? ok : invalid_value; });
+  return call([&]() -> int { return pool != nullptr && value != nullptr ? ok : invalid_value; });
 }
 
 vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
                                        void* value) {
-  return call([&](Lock&) -> int {
+  return call([&]() -> int {
     if (pool == nullptr || value == nullptr) return invalid_value;
     const auto device = static_cast<int>(Number{pool}.value) - 1;
     *static_cast<std::uint64_t*>(value) = state().blocks.used(device);
@@ -333,7 +331,7 @@ vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPo
 }
 
 vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
-  return call([&](Lock&) -> int {
+  return call([&]() -> int {
     if (pool == nullptr) return invalid_value;
     // seen on an H100, driver 580, CUDA 13.0
     return breaks_captures() ? capture_unsupported : ok;
@@ -342,17 +340,16 @@ vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
 
 vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
                                     std::size_t count) {
-  return call([&](Lock&) -> int {
+  return call([&]() -> int {
     if (pool == nullptr || access == nullptr || count != 1) return invalid_value;
     if (breaks_captures()) return capture_unsupported;
-    return access->location.id >= 0 && access->location.id < settings().devices ? ok
-                                                                                : invalid_device;
+    return exists(access->location.id) ? ok : invalid_device;
   });
 }
 
 #ifdef STANDIN_CUDA
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-  return call([&](Lock&) {
+  return call([&] {
     const Block block = state().blocks.of(pointer);
     *attributes = {};
     attributes->type = block.kind == Memory::pinned    ? cudaMemoryTypeHost
@@ -365,7 +362,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 #else
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer) {
-  return call([&](Lock&) {
+  return call([&] {
     const Block block = state().blocks.of(pointer);
     if (block.kind == Memory::pageable || block.kind == Memory::freed) return invalid_value;
     *attributes = {};

@@ -257,9 +257,8 @@ std::size_t Blocks::used(int device) const {
 }
 
 std::size_t Blocks::live(Memory kind) const {
-  return static_cast<std::size_t>(std::count_if(blocks_.begin(), blocks_.end(), [&](const auto& b) {
-    return b.second.kind == kind && b.second.in_use();
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      blocks_, [&](const auto& b) { return b.second.kind == kind && b.second.in_use(); }));
 }
 
 State& state() {

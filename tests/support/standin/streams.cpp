@@ -44,14 +44,13 @@ Queried::Queried(vendor::StreamHandle stream) : stream_{stream} {
 
 Queried::~Queried() {
   const std::lock_guard lock{queried_mutex};
-  queried.erase(std::find(queried.begin(), queried.end(), stream_));
+  queried.erase(std::ranges::find(queried, stream_));
 }
 
 void Queried::refuse(vendor::StreamHandle stream) {
   if (!settings().queries_crash) return;
   const std::lock_guard lock{queried_mutex};
-  if (std::find(queried.begin(), queried.end(), stream) == queried.end() || is_per_thread(stream))
-    return;
+  if (std::ranges::find(queried, stream) == queried.end() || is_per_thread(stream)) return;
   std::fputs(
       "stand-in: a stream is queried while a capture of it begins or ends: NVIDIA's driver crashes "
       "here\n",
@@ -63,7 +62,7 @@ extern "C" {
 
 vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsigned int flags,
                                             int priority) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     if (handle == nullptr || flags > 1) return invalid_value;
     const Settings& s = settings();
     const int given = std::clamp(priority, s.greatest_priority, s.least_priority);
@@ -78,7 +77,7 @@ vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsign
 // The stream orders with the default stream, and has normal priority.
 hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, std::uint32_t size,
                                         const std::uint32_t* mask) {
-  return call(Call::makes, [&](Lock&) {
+  return call(Call::makes, [&] {
     const bool is_empty = mask == nullptr || std::all_of(mask, mask + size, [](std::uint32_t word) {
                             return word == 0;
                           });
@@ -92,7 +91,7 @@ hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, std::uint32_t size,
 
 // The operations of a destroyed stream continue.
 vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
-  return call(Call::releases, [&](Lock&) {
+  return call(Call::releases, [&] {
     const StreamPtr stream = state().streams.find(handle);
     if (stream == nullptr) return invalid_handle;
     break_capture_without(*stream);

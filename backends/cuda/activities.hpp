@@ -5,9 +5,10 @@
 /// tests/integration/trace/cupti.cpp compares them with CUPTI's own header.
 #pragma once
 
+#include "backend.hpp"
+
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <runnel/detail/backend.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives.hpp"
 
-#include "comm/ccl.hpp"
+#include "ccl.hpp"
 
 #include <cstring>
 
@@ -14,41 +14,17 @@ static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
   return static_cast<ncclComm_t>(communicator);
 }
 
-[[nodiscard]] ncclDataType_t native_of(Type type) noexcept {
-  switch (type) {
-    case Type::int8:
-      return ncclInt8;
-    case Type::uint8:
-    case Type::bytes:
-      return ncclUint8;
-    case Type::int32:
-      return ncclInt32;
-    case Type::uint32:
-      return ncclUint32;
-    case Type::int64:
-      return ncclInt64;
-    case Type::uint64:
-      return ncclUint64;
-    case Type::float32:
-      return ncclFloat32;
-    case Type::float64:
-      break;
-  }
-  return ncclFloat64;
+/// They have no integers of 16 bits, and a complex number is two numbers.
+[[nodiscard]] ncclDataType_t native_of(Element type) noexcept {
+  constexpr ncclDataType_t types[] = {ncclUint8,   ncclInt8,    ncclUint8,  {},         {},
+                                      ncclInt32,   ncclUint32,  ncclInt64,  ncclUint64, ncclFloat32,
+                                      ncclFloat64, ncclFloat32, ncclFloat64};
+  return types[static_cast<std::size_t>(type)];
 }
 
-[[nodiscard]] ncclRedOp_t native_of(Reduction how) noexcept {
-  switch (how) {
-    case Reduction::product:
-      return ncclProd;
-    case Reduction::min:
-      return ncclMin;
-    case Reduction::max:
-      return ncclMax;
-    case Reduction::sum:
-      break;
-  }
-  return ncclSum;
+[[nodiscard]] ncclRedOp_t native_of(Reduce how) noexcept {
+  constexpr ncclRedOp_t operations[] = {ncclSum, ncclProd, ncclMin, ncclMax};
+  return operations[static_cast<std::size_t>(how)];
 }
 
 }  // namespace
@@ -89,40 +65,40 @@ status group_start() noexcept { return ncclGroupStart(); }
 
 status group_end() noexcept { return ncclGroupEnd(); }
 
-status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how,
+status all_reduce(const void* in, void* out, std::size_t count, Element type, Reduce how,
                   Handle communicator, native::stream stream) noexcept {
   return ncclAllReduce(in, out, count, native_of(type), native_of(how), native_of(communicator),
                        stream);
 }
 
-status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root,
+status reduce(const void* in, void* out, std::size_t count, Element type, Reduce how, int root,
               Handle communicator, native::stream stream) noexcept {
   return ncclReduce(in, out, count, native_of(type), native_of(how), root, native_of(communicator),
                     stream);
 }
 
-status reduce_scatter(const void* in, void* out, std::size_t count, Type type, Reduction how,
+status reduce_scatter(const void* in, void* out, std::size_t count, Element type, Reduce how,
                       Handle communicator, native::stream stream) noexcept {
   return ncclReduceScatter(in, out, count, native_of(type), native_of(how), native_of(communicator),
                            stream);
 }
 
-status broadcast(const void* in, void* out, std::size_t count, Type type, int root,
+status broadcast(const void* in, void* out, std::size_t count, Element type, int root,
                  Handle communicator, native::stream stream) noexcept {
   return ncclBroadcast(in, out, count, native_of(type), root, native_of(communicator), stream);
 }
 
-status all_gather(const void* in, void* out, std::size_t count, Type type, Handle communicator,
+status all_gather(const void* in, void* out, std::size_t count, Element type, Handle communicator,
                   native::stream stream) noexcept {
   return ncclAllGather(in, out, count, native_of(type), native_of(communicator), stream);
 }
 
-status send(const void* in, std::size_t count, Type type, int peer, Handle communicator,
+status send(const void* in, std::size_t count, Element type, int peer, Handle communicator,
             native::stream stream) noexcept {
   return ncclSend(in, count, native_of(type), peer, native_of(communicator), stream);
 }
 
-status receive(void* out, std::size_t count, Type type, int peer, Handle communicator,
+status receive(void* out, std::size_t count, Element type, int peer, Handle communicator,
                native::stream stream) noexcept {
   return ncclRecv(out, count, native_of(type), peer, native_of(communicator), stream);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
 
 #include "runtime.hpp"
 

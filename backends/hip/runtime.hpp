@@ -4,7 +4,6 @@
 #pragma once
 
 #include <hip/hip_runtime_api.h>
-#include <runnel/detail/backend.hpp>
 #include <runnel/native.hpp>
 
 #include <cstddef>
@@ -19,6 +18,7 @@
 #include "../cuda/graph_functions.hpp"
 #include "../cuda/green_contexts.hpp"
 #include "../cuda/managed_memory.hpp"
+#include "backend.hpp"
 #include "translated.hpp"
 #else
 #include "captures.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host backend has no profiling library: traces time its work with events.
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
 
 namespace runnel::inline RUNNEL_ABI::backend {
 

@@ -4,9 +4,8 @@
 /// lock protects all captures of the process.
 #pragma once
 
+#include "backend.hpp"
 #include "state.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backend.hpp"
 #include "base/error_texts.hpp"
 #include "state.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <algorithm>
 #include <array>

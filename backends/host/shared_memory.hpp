@@ -4,7 +4,7 @@
 /// /proc/<pid>/fd, which the system allows to processes of the same user.
 #pragma once
 
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
 
 #include <cstddef>
 

@@ -3,13 +3,12 @@
 /// native handles.
 #pragma once
 
+#include "backend.hpp"
 #include "engine.hpp"
 #include "task_queue.hpp"
 
 #include "base/max_devices.hpp"
 #include "base/sync.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,8 @@
 /// Turns failures into exceptions.
 #pragma once
 
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
+
 #include <runnel/error.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
@@ -18,6 +19,11 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// are literals. `reason` is copied.
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason, int native_code,
                               const char* native_name);
+
+/// The same with a reason as for printf. `native` is the runtime's status, or ok.
+[[noreturn, gnu::format(printf, 4, 5)]] void throw_formatted(errc code, const char* operation,
+                                                             backend::status native,
+                                                             const char* format, ...);
 
 /// Throws the same error again, with `part` before its reason: the part of the operation that
 /// failed.

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -128,6 +129,17 @@ void throw_error(errc code, const char* operation, const char* reason, int nativ
         native_name);
 }
 
+void throw_formatted(errc code, const char* operation, backend::status native, const char* format,
+                     ...) {
+  Text reason;
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(reason.chars, sizeof reason.chars, format, arguments);
+  va_end(arguments);
+  throw_error(code, operation, reason.chars, native,
+              native == backend::ok ? "" : backend::error_name(native));
+}
+
 void throw_again(const Error& error, const char* part) {
   const auto known = static_cast<std::size_t>(
       std::snprintf(nullptr, 0, "runnel: could not %s: ", error.operation()));
@@ -153,10 +165,9 @@ void throw_invalid_argument(const char* operation, const char* reason) {
 
 void throw_dead_stream(std::uint64_t id) {
   if (id == 0) throw_error(errc::invalid_handle, "use a stream", "it was moved from");
-  char reason[80];
-  std::snprintf(reason, sizeof reason, "stream %llu was destroyed, moved from or released",
-                static_cast<unsigned long long>(id));
-  throw_error(errc::invalid_handle, "use a stream", reason);
+  throw_formatted(errc::invalid_handle, "use a stream", backend::ok,
+                  "stream %llu was destroyed, moved from or released",
+                  static_cast<unsigned long long>(id));
 }
 
 }  // namespace detail

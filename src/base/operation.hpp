@@ -102,7 +102,6 @@ struct Operation {
   std::optional<MemoryKind> to_kind{};
   std::optional<MemoryKind> from_kind{};
   std::array<MemoryUse, 2> uses{};  // the memory that it reads and writes, once that is known
-  std::size_t use_count = 0;
   // The uses of the operations of a batch, two for each operation.
   std::span<const MemoryUse> unordered{};
   const std::list<StreamPoint>* users = nullptr;  // other streams that use the memory

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/profiler.hpp>
 
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
 
 namespace runnel::inline RUNNEL_ABI::detail {
 

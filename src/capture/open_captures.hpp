@@ -3,11 +3,11 @@
 /// because nobody reports their end.
 #pragma once
 
+#include "backend.hpp"
 #include "base/check.hpp"
 #include "base/operation.hpp"
 #include "base/sync.hpp"
 
-#include <runnel/detail/backend.hpp>
 #include <runnel/detail/stream_slot.hpp>
 
 #include <cstdint>

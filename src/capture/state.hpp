@@ -2,10 +2,9 @@
 /// Whether a native stream is being captured, by whoever.
 #pragma once
 
+#include "backend.hpp"
 #include "base/check.hpp"
 #include "base/relaxed_capture.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <cstdint>
 

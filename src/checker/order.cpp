@@ -6,18 +6,6 @@
 
 namespace runnel::inline RUNNEL_ABI::checker {
 
-namespace {
-
-[[nodiscard]] std::string describe(const StreamInfo& stream) {
-  std::string text =
-      "Stream(id " + std::to_string(stream.id) + ", device " + std::to_string(stream.device);
-  if (stream.is_default) text += ", default";
-  if (stream.name[0] != '\0') text += std::string{", "} + stream.name;
-  return text + ")";
-}
-
-}  // namespace
-
 std::uint32_t Order::take_number() {
   if (unused_.empty()) {
     streams_.emplace_back();
@@ -38,16 +26,17 @@ std::uint32_t Order::number_of(const StreamInfo& info) {
   const std::uint32_t number = take_number();
   Stream& stream = streams_[number];
   stream.id = info.id;
-  stream.text = describe(info);
-  stream.device = info.device;
+  stream.text = detail::describe(info.slot, info.id);
+  stream.device = info.slot->device;
   stream.blocking = info.blocking;
   stream.is_legacy_default = info.is_legacy_default;
   stream.has_ended = false;
   by_id_.emplace(info.id, number);
-  if (info.is_default) return number;
-  if (const auto earlier = borrowed_.find(info.handle); earlier != borrowed_.end())
+  if (info.slot->is_default) return number;
+  if (const auto earlier = borrowed_.find(info.slot->handle); earlier != borrowed_.end())
     add_all_of(stream.awaited_work, earlier->second);
-  if (!info.owned) borrowed_[info.handle] = number;
+  // Another wrapper of the handle, with another id, may follow.
+  if (!info.slot->owned) borrowed_[info.slot->handle] = number;
   return number;
 }
 

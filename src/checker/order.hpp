@@ -5,7 +5,7 @@
 #include "base/sync.hpp"
 #include "checker/clock.hpp"
 
-#include <runnel/native.hpp>
+#include <runnel/detail/stream_slot.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -18,13 +18,9 @@ namespace runnel::inline RUNNEL_ABI::checker {
 /// A stream, as the checker sees it.
 struct StreamInfo {
   std::uint64_t id;
-  native::stream handle;
-  int device;
-  bool owned;              // false: another wrapper of the handle, with another id, may follow
-  bool blocking;           // it orders with the device's default stream
-  bool is_legacy_default;  // It is that default stream.
-  bool is_default;         // Its handle has another meaning on other threads or devices.
-  const char* name;
+  const detail::StreamSlot* slot;
+  bool blocking;                                // it orders with the device's default stream
+  bool is_legacy_default;                       // It is that default stream.
   sync::Atomic<std::uint64_t>* known_complete;  // in the slot
 };
 

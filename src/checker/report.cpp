@@ -7,25 +7,16 @@ namespace runnel::inline RUNNEL_ABI::checker {
 namespace {
 
 [[nodiscard]] const char* title_of(Fault fault) noexcept {
-  switch (fault) {
-    case Fault::unordered:
-      return "a missing wait: two streams use the same memory, and nothing orders the two "
-             "operations";
-    case Fault::host_too_early:
-      return "a missing wait: the host uses memory before a stream is done with it";
-    case Fault::allocated_later:
-      return "a missing wait: memory is used by a stream that does not wait for its allocation";
-    case Fault::freed_too_early:
-      return "memory that is freed too early: a stream may still be using it";
-    case Fault::used_after_free:
-      return "use of memory that was freed";
-    case Fault::within_batch:
-      return "two operations of a batch that use the same memory: operations of a batch have no "
-             "order among each other";
-    case Fault::unpinned_in_flight:
-      return "memory that is unpinned too early: a stream may still be using it";
-  }
-  return "";
+  constexpr const char* titles[] = {
+      "a missing wait: two streams use the same memory, and nothing orders the two operations",
+      "a missing wait: the host uses memory before a stream is done with it",
+      "a missing wait: memory is used by a stream that does not wait for its allocation",
+      "memory that is freed too early: a stream may still be using it",
+      "use of memory that was freed",
+      "two operations of a batch that use the same memory: operations of a batch have no order "
+      "among each other",
+      "memory that is unpinned too early: a stream may still be using it"};
+  return titles[static_cast<std::size_t>(fault)];
 }
 
 [[nodiscard]] const char* verb_of(detail::MemoryAccess access) noexcept {

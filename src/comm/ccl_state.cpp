@@ -174,9 +174,7 @@ CclState::~CclState() {
 }
 
 ccl::status CclState::post_connection() const noexcept {
-  constexpr Exchange barrier{
-      Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
-  return post(resources_->stream, {&barrier, 1});
+  return post(resources_->stream, {&barrier_step, 1});
 }
 
 void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> all) {

@@ -2,7 +2,7 @@
 /// A communicator over a library of collective operations on devices.
 #pragma once
 
-#include "comm/ccl.hpp"
+#include "ccl.hpp"
 #include "comm/state.hpp"
 
 #include <runnel/device.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/communicator.hpp>
 
+#include "base/check.hpp"
 #include "base/process.hpp"
 #include "comm/devices.hpp"
 #include "comm/state.hpp"
@@ -75,13 +76,13 @@ void require_memory(const Blocks& blocks, const Exchange& step, const char* oper
        {std::tuple{blocks.in, step.in, "input"}, {blocks.out, step.out, "output"}}) {
     if (count == 0 || blocks.count == 0) continue;
     if (memory == nullptr)
-      throw_error(errc::invalid_argument, operation,
-                  (std::string{"the "} + name + " is null, and has elements").c_str());
+      throw_formatted(errc::invalid_argument, operation, backend::ok,
+                      "the %s is null, and has elements", name);
     if (__builtin_mul_overflow(blocks.count, step.element_size, &bytes) ||
         __builtin_mul_overflow(bytes, count, &bytes) ||
         __builtin_add_overflow(bytes, reinterpret_cast<std::uintptr_t>(memory), &bytes))
-      throw_error(errc::invalid_argument, operation,
-                  (std::string{"the "} + name + " ends beyond any address").c_str());
+      throw_formatted(errc::invalid_argument, operation, backend::ok,
+                      "the %s ends beyond any address", name);
   }
 }
 
@@ -150,11 +151,9 @@ Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept 
 
 void require_valid(const CommunicatorState& state, const Exchange& step) {
   const char* const operation = operation_of(step.verb);
-  if (step.peer < 0 || step.peer >= state.size) {
-    const std::string reason = "there is no process " + std::to_string(step.peer) + ": there are " +
-                               std::to_string(state.size);
-    throw_error(errc::invalid_argument, operation, reason.c_str());
-  }
+  if (step.peer < 0 || step.peer >= state.size)
+    throw_formatted(errc::invalid_argument, operation, backend::ok,
+                    "there is no process %d: there are %d", step.peer, state.size);
   if (step.peer == state.rank && (step.verb == Verb::send || step.verb == Verb::receive))
     throw_error(errc::invalid_argument, operation,
                 "the other process is this one: copy() does that");
@@ -226,75 +225,71 @@ void CommunicatorState::throw_breakage() const {
 
 }  // namespace detail
 
+using namespace detail;
+
 Communicator::Communicator(const World& world, const CommunicatorOptions& options) {
-  detail::require_options(options);
-  const bool is_ccl =
-      options.engine == Engine::ccl || (options.engine == Engine::automatic && detail::has_ccl() &&
-                                        !detail::do_share_devices(world));
-  state_ = is_ccl ? detail::make_ccl_state(world, options) : detail::make_mpi_state(world, options);
+  require_options(options);
+  const bool is_ccl = options.engine == Engine::ccl || (options.engine == Engine::automatic &&
+                                                        has_ccl() && !do_share_devices(world));
+  state_ = is_ccl ? make_ccl_state(world, options) : make_mpi_state(world, options);
 }
 
 std::vector<Communicator> Communicator::of_devices(std::span<const Device> devices,
                                                    const CommunicatorOptions& options) {
-  detail::require_options(options);
+  require_options(options);
   std::vector<Communicator> made;
-  for (auto& each : detail::make_ccl_states(devices, options))
+  for (auto& each : make_ccl_states(devices, options))
     made.push_back(Communicator{std::move(each)});
   return made;
 }
 
-int Communicator::rank() const { return detail::live_state(state_, "ask a communicator").rank; }
-int Communicator::size() const { return detail::live_state(state_, "ask a communicator").size; }
+int Communicator::rank() const { return live_state(state_, "ask a communicator").rank; }
+int Communicator::size() const { return live_state(state_, "ask a communicator").size; }
 const char* Communicator::name() const {
-  return detail::live_state(state_, "ask a communicator").name.c_str();
+  return live_state(state_, "ask a communicator").name.c_str();
 }
-Engine Communicator::engine() const {
-  return detail::live_state(state_, "ask a communicator").engine;
-}
+Engine Communicator::engine() const { return live_state(state_, "ask a communicator").engine; }
 int Communicator::mpi_communicator() const {
-  return detail::live_state(state_, "ask a communicator").mpi_communicator;
+  return live_state(state_, "ask a communicator").mpi_communicator;
 }
 void* Communicator::ccl_communicator() const {
-  return detail::live_state(state_, "ask a communicator").ccl_communicator;
+  return live_state(state_, "ask a communicator").ccl_communicator;
 }
 
 Communicator Communicator::split(int color, int key) const {
   constexpr const char* operation = "split a communicator";
-  detail::CommunicatorState& state = detail::live_state(state_, operation);
-  detail::enter(operation);
-  if (color < 0) detail::throw_error(errc::invalid_argument, operation, "the color is negative");
-  if (detail::is_in_together())
-    detail::throw_error(errc::not_permitted, operation,
-                        "it waits for the other processes, which together() would keep waiting");
+  CommunicatorState& state = live_state(state_, operation);
+  enter(operation);
+  if (color < 0) throw_error(errc::invalid_argument, operation, "the color is negative");
+  if (is_in_together())
+    throw_error(errc::not_permitted, operation,
+                "it waits for the other processes, which together() would keep waiting");
   state.require_engine(operation);
   state.check();
   return Communicator{state.split(color, key)};
 }
 
-void Communicator::barrier(StreamRef stream) const {
-  run(stream,
-      {detail::Verb::barrier, detail::Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0});
+void Communicator::barrier(StreamRef stream) const { run(stream, barrier_step); }
+
+void Communicator::run(StreamRef stream, const Exchange& step) const {
+  enqueue(live_state(state_, "use a communicator"), stream, {&step, 1});
 }
 
-void Communicator::run(StreamRef stream, const detail::Exchange& step) const {
-  detail::enqueue(detail::live_state(state_, "use a communicator"), stream, {&step, 1});
-}
-
-void Communicator::run_group(StreamRef stream, const std::vector<detail::Exchange>& steps) const {
-  detail::CommunicatorState& state = detail::live_state(state_, "use a communicator");
-  if (!steps.empty()) detail::enqueue(state, stream, steps);
+void Communicator::run_group(StreamRef stream, const std::vector<Exchange>& steps) const {
+  CommunicatorState& state = live_state(state_, "use a communicator");
+  if (!steps.empty()) enqueue(state, stream, steps);
 }
 
 void Communicator::check() const {
   constexpr const char* operation = "check a communicator";
-  detail::CommunicatorState& state = detail::live_state(state_, operation);
-  detail::refuse_in_child(operation);
+  CommunicatorState& state = live_state(state_, operation);
+  refuse_in_child(operation);
   state.look_for_errors();
   state.check();
 }
 
 void Communicator::abort() noexcept {
-  if (state_ == nullptr || detail::is_forked_child()) return;
+  if (state_ == nullptr || is_forked_child()) return;
   if (state_->break_with(errc::communicator_broken, "use a communicator", {"abort() was called"}))
     state_->end_operations();
 }

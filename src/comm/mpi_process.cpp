@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi_process.hpp"
 
+#include "base/check.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
@@ -67,10 +68,10 @@ void require_threads(const char* operation) {
   int level = MPI_THREAD_SINGLE;
   check_mpi(MPI_Query_thread(&level), operation);
   if (level == MPI_THREAD_MULTIPLE) return;
-  const std::string reason = std::string{"MPI was initialised with "} + name_of_level(level) +
-                             ": initialise it with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), "
-                             "because streams call it from their threads";
-  throw_error(errc::not_supported, operation, reason.c_str());
+  throw_formatted(errc::not_supported, operation, backend::ok,
+                  "MPI was initialised with %s: initialise it with MPI_Init_thread(..., "
+                  "MPI_THREAD_MULTIPLE, ...), because streams call it from their threads",
+                  name_of_level(level));
 }
 
 void require_same_library(const char* operation, const char* of_program) {
@@ -81,9 +82,9 @@ void require_same_library(const char* operation, const char* of_program) {
   const auto begin_of = [](const char* text) {
     return std::string{text}.substr(0, std::min<std::size_t>(60, std::strcspn(text, ",\n")));
   };
-  const std::string reason = "the program has another MPI library (" + begin_of(of_program) +
-                             ") than runnel was built with (" + begin_of(own) + ")";
-  throw_error(errc::not_supported, operation, reason.c_str());
+  throw_formatted(errc::not_supported, operation, backend::ok,
+                  "the program has another MPI library (%s) than runnel was built with (%s)",
+                  begin_of(of_program).c_str(), begin_of(own).c_str());
 }
 
 }  // namespace

@@ -22,49 +22,16 @@ namespace {
 constexpr int tag = 0;
 
 [[nodiscard]] MPI_Datatype type_of(Element element) noexcept {
-  switch (element) {
-    case Element::int8:
-      return MPI_INT8_T;
-    case Element::uint8:
-      return MPI_UINT8_T;
-    case Element::int16:
-      return MPI_INT16_T;
-    case Element::uint16:
-      return MPI_UINT16_T;
-    case Element::int32:
-      return MPI_INT32_T;
-    case Element::uint32:
-      return MPI_UINT32_T;
-    case Element::int64:
-      return MPI_INT64_T;
-    case Element::uint64:
-      return MPI_UINT64_T;
-    case Element::float32:
-      return MPI_FLOAT;
-    case Element::float64:
-      return MPI_DOUBLE;
-    case Element::complex64:
-      return MPI_C_FLOAT_COMPLEX;
-    case Element::complex128:
-      return MPI_C_DOUBLE_COMPLEX;
-    case Element::bytes:
-      break;
-  }
-  return MPI_BYTE;
+  const MPI_Datatype types[] = {
+      MPI_BYTE,    MPI_INT8_T,          MPI_UINT8_T,         MPI_INT16_T,  MPI_UINT16_T,
+      MPI_INT32_T, MPI_UINT32_T,        MPI_INT64_T,         MPI_UINT64_T, MPI_FLOAT,
+      MPI_DOUBLE,  MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX};
+  return types[static_cast<std::size_t>(element)];
 }
 
 [[nodiscard]] MPI_Op operation_of(Reduce how) noexcept {
-  switch (how) {
-    case Reduce::product:
-      return MPI_PROD;
-    case Reduce::min:
-      return MPI_MIN;
-    case Reduce::max:
-      return MPI_MAX;
-    case Reduce::sum:
-      break;
-  }
-  return MPI_SUM;
+  const MPI_Op operations[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX};
+  return operations[static_cast<std::size_t>(how)];
 }
 
 /// The arguments of one call of MPI. The count is in elements of `type`, for one block.
@@ -79,62 +46,39 @@ struct Call {
   bool is_root;
 };
 
-[[nodiscard]] const void* in_or_in_place(const Call& c) noexcept {
-  return c.in == c.out ? MPI_IN_PLACE : c.in;
-}
-
-/// Waits until the operation ends unless `request` is set.
-[[nodiscard]] int reduce_in_mpi(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
-  const void* const in = in_or_in_place(c);
-  switch (c.verb) {
-    case Verb::all_reduce:
-      return request != nullptr ? MPI_Iallreduce(in, c.out, c.count, c.type, c.how, comm, request)
-                                : MPI_Allreduce(in, c.out, c.count, c.type, c.how, comm);
-    case Verb::reduce_scatter:
-      return request != nullptr
-                 ? MPI_Ireduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm, request)
-                 : MPI_Reduce_scatter_block(c.in, c.out, c.count, c.type, c.how, comm);
-    default:
-      break;
-  }
-  const void* const from = c.is_root ? in : c.in;
-  return request != nullptr
-             ? MPI_Ireduce(from, c.out, c.count, c.type, c.how, c.peer, comm, request)
-             : MPI_Reduce(from, c.out, c.count, c.type, c.how, c.peer, comm);
-}
-
-[[nodiscard]] int move_in_mpi(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
-  switch (c.verb) {
-    case Verb::broadcast:
-      return request != nullptr ? MPI_Ibcast(c.out, c.count, c.type, c.peer, comm, request)
-                                : MPI_Bcast(c.out, c.count, c.type, c.peer, comm);
-    case Verb::all_gather:
-      return request != nullptr
-                 ? MPI_Iallgather(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
-                 : MPI_Allgather(c.in, c.count, c.type, c.out, c.count, c.type, comm);
-    case Verb::all_to_all:
-      return request != nullptr
-                 ? MPI_Ialltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm, request)
-                 : MPI_Alltoall(c.in, c.count, c.type, c.out, c.count, c.type, comm);
-    case Verb::send:
-      return MPI_Isend(c.in, c.count, c.type, c.peer, tag, comm, request);
-    case Verb::receive:
-      return MPI_Irecv(c.out, c.count, c.type, c.peer, tag, comm, request);
-    default:
-      break;
-  }
-  return request != nullptr ? MPI_Ibarrier(comm, request) : MPI_Barrier(comm);
-}
-
-[[nodiscard]] bool is_reduction(Verb verb) noexcept {
-  return verb == Verb::all_reduce || verb == Verb::reduce || verb == Verb::reduce_scatter;
-}
 [[nodiscard]] bool is_message(Verb verb) noexcept {
   return verb == Verb::send || verb == Verb::receive;
 }
 
+/// Waits until the operation ends unless `request` is set, which messages require.
 [[nodiscard]] int begin(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
-  return is_reduction(c.verb) ? reduce_in_mpi(c, comm, request) : move_in_mpi(c, comm, request);
+  const auto call = [=](auto blocking, auto other, auto... arguments) {
+    return request != nullptr ? other(arguments..., comm, request) : blocking(arguments..., comm);
+  };
+  const void* const in = c.in == c.out ? MPI_IN_PLACE : c.in;
+  switch (c.verb) {
+    case Verb::all_reduce:
+      return call(MPI_Allreduce, MPI_Iallreduce, in, c.out, c.count, c.type, c.how);
+    case Verb::reduce:
+      return call(MPI_Reduce, MPI_Ireduce, c.is_root ? in : c.in, c.out, c.count, c.type, c.how,
+                  c.peer);
+    case Verb::reduce_scatter:
+      return call(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, c.in, c.out, c.count, c.type,
+                  c.how);
+    case Verb::broadcast:
+      return call(MPI_Bcast, MPI_Ibcast, c.out, c.count, c.type, c.peer);
+    case Verb::all_gather:
+      return call(MPI_Allgather, MPI_Iallgather, c.in, c.count, c.type, c.out, c.count, c.type);
+    case Verb::all_to_all:
+      return call(MPI_Alltoall, MPI_Ialltoall, c.in, c.count, c.type, c.out, c.count, c.type);
+    case Verb::send:
+      return MPI_Isend(c.in, c.count, c.type, c.peer, tag, comm, request);
+    case Verb::receive:
+      return MPI_Irecv(c.out, c.count, c.type, c.peer, tag, comm, request);
+    case Verb::barrier:
+      break;
+  }
+  return call(MPI_Barrier, MPI_Ibarrier);
 }
 
 [[nodiscard]] Call call_of(const CommunicatorState& state, const Exchange& step) noexcept {

@@ -111,6 +111,8 @@ template <class P>
   return begin == nullptr ? nullptr : static_cast<Byte*>(begin) + bytes;
 }
 
+inline constexpr Exchange barrier_step{
+    Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
 /// Checks the arguments before anything is enqueued.
 void require_valid(const CommunicatorState& state, const Exchange& step);
 /// Whether the calling thread is in a together().

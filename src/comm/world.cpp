@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/world.hpp>
 
+#include "base/check.hpp"
 #include "comm/rendezvous_file.hpp"
 
 #include <runnel/error.hpp>
@@ -11,6 +12,8 @@
 #include <string>
 
 namespace runnel::inline RUNNEL_ABI {
+
+using namespace detail;
 namespace {
 
 constexpr const char* finding = "find the processes of this program";
@@ -43,14 +46,13 @@ constexpr Launcher launchers[] = {
   const std::string reason =
       variable + (text == nullptr ? " is not set"
                                   : " is no number from 0 to 2147483647: " + std::string{text});
-  detail::throw_error(errc::invalid_argument, finding, reason.c_str());
+  throw_error(errc::invalid_argument, finding, reason.c_str());
 }
 
 void require_rank(int rank, int size) {
   if (rank >= 0 && rank < size) return;
-  const std::string reason =
-      "there is no process " + std::to_string(rank) + " of " + std::to_string(size);
-  detail::throw_error(errc::invalid_argument, finding, reason.c_str());
+  throw_formatted(errc::invalid_argument, finding, backend::ok, "there is no process %d of %d",
+                  rank, size);
 }
 
 [[nodiscard]] World world_of(const Launcher& launcher) {
@@ -60,8 +62,8 @@ void require_rank(int rank, int size) {
   if (size > 1) {
     const char* const path = text_of("RUNNEL_WORLD_FILE");
     if (path == nullptr)
-      detail::throw_error(errc::not_supported, finding,
-                          "RUNNEL_WORLD_FILE has to name a file in which the processes can meet");
+      throw_error(errc::not_supported, finding,
+                  "RUNNEL_WORLD_FILE has to name a file in which the processes can meet");
     made = World::from_file(path, rank, size);
   }
   if (text_of(launcher.local_rank) != nullptr) made.local_rank = number_of(launcher.local_rank);
@@ -73,16 +75,16 @@ void require_rank(int rank, int size) {
 World World::from_environment() {
   for (const Launcher& each : launchers)
     if (text_of(each.rank) != nullptr) return world_of(each);
-  detail::throw_error(errc::not_supported, finding,
-                      "no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
+  throw_error(errc::not_supported, finding,
+              "no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
 }
 
 World World::from_file(const std::string& path, int rank, int size,
                        std::chrono::milliseconds patience) {
-  if (path.empty()) detail::throw_error(errc::invalid_argument, finding, "the path is empty");
+  if (path.empty()) throw_error(errc::invalid_argument, finding, "the path is empty");
   require_rank(rank, size);
   World made{.rank = rank, .size = size, .local_rank = rank};
-  made.broadcast = [rendezvous = detail::RendezvousFile{path, rank, size, patience}](
+  made.broadcast = [rendezvous = RendezvousFile{path, rank, size, patience}](
                        void* bytes, std::size_t count) { rendezvous.broadcast(bytes, count); };
   return made;
 }

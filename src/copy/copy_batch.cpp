@@ -145,10 +145,8 @@ void for_each_operation(std::size_t count, F f) {
   std::vector<MemoryUse> uses;
   uses.reserve(2 * plan.size());
   for (const PlannedCopy& copy : plan) {
-    const Transfer& t = copy.request.transfer;
-    const std::size_t bytes = has_nothing_to_do(copy.request) ? 0 : t.width;
-    uses.push_back({MemoryAccess::read, {t.from, bytes, bytes, 1}, copy.request.from_kind, false});
-    uses.push_back({MemoryAccess::write, {t.to, bytes, bytes, 1}, copy.request.to_kind, false});
+    const std::array<MemoryUse, 2> both = uses_of(copy, CopyResult::direct);
+    uses.insert(uses.end(), both.begin(), both.end());
   }
   return uses;
 } catch (const std::bad_alloc&) {

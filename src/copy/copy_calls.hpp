@@ -2,9 +2,8 @@
 /// Many copies in few runtime calls.
 #pragma once
 
+#include "backend.hpp"
 #include "base/check.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <array>
 #include <cstddef>

@@ -95,7 +95,6 @@ void fill_by_copies(const CopyCall& call, const FillRequest& request) {
                   {request.to, request.pitch, request.width, request.height},
                   request.to_kind,
                   false};
-  fill.use_count = 1;
   return fill;
 }
 

@@ -192,20 +192,21 @@ void CopyEvent::begin(const CopyCall& call, const PlannedCopy& copy) {
   event_.begin(operation);
 }
 
-void CopyEvent::add_uses(Operation& operation, const PlannedCopy& copy, CopyResult done) {
+std::array<MemoryUse, 2> uses_of(const PlannedCopy& copy, CopyResult done) noexcept {
   const bool at_the_call = done == CopyResult::inlined || done == CopyResult::blocked;
-  const bool to_done = at_the_call && copy.facts.to.kind == MemoryKind::pageable;
-  const bool from_done = at_the_call && copy.facts.from.kind == MemoryKind::pageable;
-  const CopyRequest& request = copy.request;
-  const Transfer& t = request.transfer;
-  operation.uses = {
-      MemoryUse{MemoryAccess::read,
-                {t.from, t.from_pitch, t.width, t.height},
-                request.from_kind,
-                from_done},
-      MemoryUse{
-          MemoryAccess::write, {t.to, t.to_pitch, t.width, t.height}, request.to_kind, to_done}};
-  operation.use_count = 2;
+  const Transfer& t = copy.request.transfer;
+  const std::size_t width = has_nothing_to_do(copy.request) ? 0 : t.width;
+  const auto is_done = [&](const MemoryFacts& side) {
+    return at_the_call && side.kind == MemoryKind::pageable;
+  };
+  return {{{MemoryAccess::read,
+            {t.from, t.from_pitch, width, t.height},
+            copy.request.from_kind,
+            is_done(copy.facts.from)},
+           {MemoryAccess::write,
+            {t.to, t.to_pitch, width, t.height},
+            copy.request.to_kind,
+            is_done(copy.facts.to)}}};
 }
 
 CopyResult together(CopyResult a, CopyResult b) noexcept {

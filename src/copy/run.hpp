@@ -10,6 +10,8 @@
 
 #include <runnel/config.hpp>
 
+#include <array>
+
 namespace runnel::inline RUNNEL_ABI::detail {
 
 /// A copy that is ready to be enqueued.
@@ -29,6 +31,9 @@ CopyResult enqueue_copy(CopyCall& call, const PlannedCopy& copy);
 /// Whether unfinished work that the library knows of may write the copy's source.
 [[nodiscard]] bool may_be_written(const PlannedCopy& copy) noexcept;
 
+/// What the copy reads, and what it writes.
+[[nodiscard]] std::array<MemoryUse, 2> uses_of(const PlannedCopy& copy, CopyResult done) noexcept;
+
 /// Emits the copy to the observers. Costs one load if there are none.
 class CopyEvent {
  public:
@@ -38,12 +43,11 @@ class CopyEvent {
   }
   void enqueued(const PlannedCopy& copy, CopyResult done) {
     if (Operation* const operation = event_.operation()) [[unlikely]]
-      add_uses(*operation, copy, done);
+      operation->uses = uses_of(copy, done);
   }
 
  private:
   void begin(const CopyCall& call, const PlannedCopy& copy);
-  static void add_uses(Operation& operation, const PlannedCopy& copy, CopyResult done);
 
   ScopedEvent event_;
 };

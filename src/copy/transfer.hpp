@@ -2,7 +2,7 @@
 /// Rows of bytes to copy: what every copy consists of.
 #pragma once
 
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
 
 #include <cstddef>
 #include <cstring>

@@ -83,10 +83,9 @@ void require_device(int device, const char* operation) {
     if (count == 0) throw_error(errc::no_device, operation, Device::why_no_device().c_str());
     if (device >= 0 && device < count) return;
   }
-  char reason[80];
-  std::snprintf(reason, sizeof reason, "there is no device %d: there %s %d, numbered from 0",
-                device, count == 1 ? "is" : "are", count);
-  throw_error(errc::invalid_device, operation, reason);
+  throw_formatted(errc::invalid_device, operation, backend::ok,
+                  "there is no device %d: there %s %d, numbered from 0", device,
+                  count == 1 ? "is" : "are", count);
 }
 
 PriorityRange priority_range_of(int device, const char* operation) {

@@ -2,13 +2,12 @@
 /// Runtime calls of operations on a device.
 #pragma once
 
+#include "backend.hpp"
 #include "base/check.hpp"
 #include "base/process.hpp"
 #include "device/device_table.hpp"
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 

@@ -2,7 +2,7 @@
 /// The content of the handles that are sent to other processes.
 #pragma once
 
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
 
 #include <array>
 #include <cstddef>

@@ -2,7 +2,8 @@
 /// The data behind a Partition.
 #pragma once
 
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
+
 #include <runnel/partition.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {

@@ -18,7 +18,6 @@
 #include "stream/stream_point.hpp"
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -192,18 +191,18 @@ void record_end(GraphState& state, const StreamCall& call) noexcept {
 /// Throws the reason why a capture yields no graph: unjoined work, or a call that broke it.
 [[noreturn]] void throw_failed_capture(const OpenCapture& capture, bool is_broken,
                                        backend::status status) {
-  char reason[200] =
-      "a call that cannot be captured has broken it: capture the work again without that call";
-  if (!is_broken)
-    std::snprintf(reason, sizeof reason,
-                  "work of another stream was not joined: let the captured stream wait for that "
-                  "stream before the end");
-  else if (capture.broken_by != nullptr)
-    std::snprintf(
-        reason, sizeof reason,
+  if (is_broken && capture.broken_by != nullptr)
+    throw_formatted(
+        errc::capture, ending, status,
         "a call that could not %s has broken it: capture the work again without that call",
         capture.broken_by);
-  throw_error(errc::capture, ending, reason, status, backend::error_name(status));
+  throw_error(
+      errc::capture, ending,
+      is_broken
+          ? "a call that cannot be captured has broken it: capture the work again without that call"
+          : "work of another stream was not joined: let the captured stream wait for that stream "
+            "before the end",
+      status, backend::error_name(status));
 }
 
 /// Ends the native capture.

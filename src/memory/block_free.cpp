@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/block_free.hpp"
 
+#include "backend.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
@@ -13,7 +14,6 @@
 #include "stream/capture.hpp"
 
 #include <runnel/detail/access.hpp>
-#include <runnel/detail/backend.hpp>
 
 #include <algorithm>
 #include <array>

@@ -26,7 +26,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cstdio>
 #include <limits>
 #include <new>
 #include <utility>
@@ -52,12 +51,10 @@ constinit Usage usage[max_devices];
 [[noreturn]] void refuse_beyond_limit(std::size_t bytes, std::size_t used, std::size_t limit) {
   if (limit == no_limit)
     throw_error(errc::out_of_memory, operation, "the size is beyond any device's memory");
-  char reason[200];
-  std::snprintf(reason, sizeof reason,
-                "%zu bytes were asked for, %zu are in use, and the limit that "
-                "DeviceResource::set_limit() has set is %zu",
-                bytes, used, limit);
-  throw_error(errc::out_of_memory, operation, reason);
+  throw_formatted(errc::out_of_memory, operation, backend::ok,
+                  "%zu bytes were asked for, %zu are in use, and the limit that "
+                  "DeviceResource::set_limit() has set is %zu",
+                  bytes, used, limit);
 }
 
 /// Says how much was asked for and how much is free.
@@ -68,12 +65,10 @@ constinit Usage usage[max_devices];
   if (backend::classify(refusal) != errc::out_of_memory || asked != backend::ok)
     throw_status(refusal, operation);
   backend::forget_error(refusal);
-  char reason[200];
-  std::snprintf(
-      reason, sizeof reason,
+  throw_formatted(
+      errc::out_of_memory, operation, refusal,
       "%zu bytes were asked for, and %zu of %zu are free on device %d: use smaller pieces", bytes,
       free, total, device);
-  throw_error(errc::out_of_memory, operation, reason, refusal, backend::error_name(refusal));
 }
 
 /// Adds to the bytes in use before the allocation, so that concurrent allocations together do not

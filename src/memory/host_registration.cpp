@@ -165,11 +165,9 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
     const MemoryKind kind = pointer_info(reinterpret_cast<const void*>(at)).kind;
     is_pinned = is_pinned && kind == MemoryKind::pinned;
     if (kind == MemoryKind::pageable || kind == MemoryKind::pinned) continue;
-    char reason[100];
-    std::snprintf(reason, sizeof reason, "byte %zu of it is %s",
-                  static_cast<std::size_t>(at - begin),
-                  kind == MemoryKind::managed ? "managed memory" : "a device's memory");
-    throw_error(errc::invalid_argument, operation, reason);
+    throw_formatted(errc::invalid_argument, operation, backend::ok, "byte %zu of it is %s",
+                    static_cast<std::size_t>(at - begin),
+                    kind == MemoryKind::managed ? "managed memory" : "a device's memory");
   }
   return is_pinned;
 }
@@ -205,13 +203,10 @@ void register_pages(Range range) {
   if (s == backend::ok || !is_read_only(range)) return check(s, operation);
   backend::forget_error(s);
   const Device device = Device::current();
-  if (!device.can_pin_read_only_memory()) {
-    char reason[100];
-    std::snprintf(reason, sizeof reason,
-                  "a part of it is read-only, and device %d cannot pin such memory",
-                  device.ordinal());
-    throw_error(errc::not_supported, operation, reason);
-  }
+  if (!device.can_pin_read_only_memory())
+    throw_formatted(errc::not_supported, operation, backend::ok,
+                    "a part of it is read-only, and device %d cannot pin such memory",
+                    device.ordinal());
   const auto for_reading = [&] {
     return backend::register_host_read_only(range.pointer(), range.bytes());
   };

@@ -4,7 +4,7 @@
 /// registered (20 GB/s).
 #pragma once
 
-#include <runnel/detail/backend.hpp>
+#include "backend.hpp"
 
 #include <cstddef>
 

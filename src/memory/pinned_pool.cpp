@@ -18,7 +18,6 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cstdio>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -90,21 +89,17 @@ constinit sync::Atomic<bool> has_blocks{false};
 /// or advice. `refusal` is the runtime's status, or ok if the block would exceed the pool's limit.
 [[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes) {
   const std::size_t in_use = PinnedPool::statistics().in_use;
-  char reason[200];
-  if (refusal == backend::ok) {
-    std::snprintf(reason, sizeof reason,
-                  "%zu bytes were asked for, %zu are in use, and the limit that "
-                  "PinnedPool::set_limit() has set is %zu",
-                  bytes, in_use, PinnedPool::limit());
-    throw_error(errc::out_of_memory, operation, reason);
-  }
+  if (refusal == backend::ok)
+    throw_formatted(errc::out_of_memory, operation, refusal,
+                    "%zu bytes were asked for, %zu are in use, and the limit that "
+                    "PinnedPool::set_limit() has set is %zu",
+                    bytes, in_use, PinnedPool::limit());
   if (backend::classify(refusal) != errc::out_of_memory) throw_status(refusal, operation);
   backend::forget_error(refusal);
-  std::snprintf(reason, sizeof reason,
-                "%zu bytes were asked for, and %zu are in use: use smaller pieces, or call "
-                "Staging::trim()",
-                bytes, in_use);
-  throw_error(errc::out_of_memory, operation, reason, refusal, backend::error_name(refusal));
+  throw_formatted(errc::out_of_memory, operation, refusal,
+                  "%zu bytes were asked for, and %zu are in use: use smaller pieces, or call "
+                  "Staging::trim()",
+                  bytes, in_use);
 }
 
 /// Allocates a new block from the runtime. Waits for a limited time if there is not enough memory.

@@ -8,6 +8,8 @@
 #include <algorithm>
 
 namespace runnel::inline RUNNEL_ABI {
+
+using namespace detail;
 namespace {
 
 constexpr std::size_t promised_alignment = 256;
@@ -15,15 +17,15 @@ constexpr std::size_t promised_alignment = 256;
 class PinnedResource final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     if (alignment > promised_alignment)
-      detail::throw_error(errc::invalid_argument, "allocate pinned memory",
-                          "blocks are aligned to 256 bytes, and no further");
-    return detail::allocate_pinned(std::max<std::size_t>(bytes, 1), false);
+      throw_error(errc::invalid_argument, "allocate pinned memory",
+                  "blocks are aligned to 256 bytes, and no further");
+    return allocate_pinned(std::max<std::size_t>(bytes, 1), false);
   }
   void do_deallocate(void* pointer, std::size_t, std::size_t) override {
-    if (!detail::deallocate_pinned(pointer))
-      detail::throw_error(errc::invalid_argument, "give pinned memory back",
-                          "the pointer is not the start of a block in use: it is foreign, or was "
-                          "given back before");
+    if (!deallocate_pinned(pointer))
+      throw_error(errc::invalid_argument, "give pinned memory back",
+                  "the pointer is not the start of a block in use: it is foreign, or was "
+                  "given back before");
   }
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
@@ -32,8 +34,6 @@ class PinnedResource final : public std::pmr::memory_resource {
 
 }  // namespace
 
-std::pmr::memory_resource* pinned_resource() noexcept {
-  return &detail::never_destroyed<PinnedResource>();
-}
+std::pmr::memory_resource* pinned_resource() noexcept { return &never_destroyed<PinnedResource>(); }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/recorded_uses.hpp"
 
+#include "backend.hpp"
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_shelves.hpp"
 
-#include <runnel/detail/backend.hpp>
 #include <runnel/memory.hpp>
 
 #include <algorithm>

@@ -6,10 +6,9 @@
 /// The first release starts it.
 #pragma once
 
+#include "backend.hpp"
 #include "base/deferred.hpp"
 #include "base/relaxed_capture.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <chrono>
 

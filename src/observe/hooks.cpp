@@ -72,51 +72,26 @@ constinit const Observer hooks_observer{observer_hook, nullptr, call_hook};
 
 }  // namespace detail
 
+using namespace detail;
+
 Hook set_hook(Hook hook) noexcept {
-  const std::lock_guard lock{detail::setting};
-  const Hook old = detail::user_hook.exchange(hook, std::memory_order_acq_rel);
-  detail::set_observer(detail::observer_hook, hook != nullptr);
+  const std::lock_guard lock{setting};
+  const Hook old = user_hook.exchange(hook, std::memory_order_acq_rel);
+  set_observer(observer_hook, hook != nullptr);
   return old;
 }
 
 const char* to_string(HookKind kind) noexcept {
-  switch (kind) {
-    case HookKind::stream_made:
-      return "stream made";
-    case HookKind::stream_ended:
-      return "stream ended";
-    case HookKind::event_recorded:
-      return "event recorded";
-    case HookKind::event_waited:
-      return "event waited";
-    case HookKind::stream_waited:
-      return "stream waited";
-    case HookKind::copy:
-      return "copy";
-    case HookKind::fill:
-      return "fill";
-    case HookKind::host_function:
-      return "host function";
-    case HookKind::host_function_run:
-      return "host function run";
-    case HookKind::graph_launch:
-      return "graph launch";
-    case HookKind::allocation:
-      return "allocation";
-    case HookKind::deallocation:
-      return "deallocation";
-    case HookKind::host_wait:
-      return "host wait";
-    case HookKind::lost_exception:
-      return "lost exception";
-    case HookKind::range:
-      break;
-  }
-  return "range";
+  constexpr const char* names[] = {"stream made",  "stream ended",  "event recorded",
+                                   "event waited", "stream waited", "copy",
+                                   "fill",         "host function", "host function run",
+                                   "graph launch", "allocation",    "deallocation",
+                                   "host wait",    "range",         "lost exception"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 HookLocation::HookLocation(const char* file, const char* function, unsigned line) noexcept
-    : here_{file, function, line}, outer_{std::exchange(detail::location, &here_)} {}
-HookLocation::~HookLocation() { detail::location = outer_; }
+    : here_{file, function, line}, outer_{std::exchange(location, &here_)} {}
+HookLocation::~HookLocation() { location = outer_; }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -1,110 +1,393 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes operations to the race checker. Captured work is ignored, because it does not run yet.
+// The race checker: what it learns from operations. Captured work is ignored, because it does not
+// run yet. Without memory the checker forgets all earlier uses.
+#include <runnel/race_checker.hpp>
+
+#include "base/in_hook.hpp"
+#include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
-#include "checker/hooks.hpp"
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "checker/conflict.hpp"
+#include "checker/visit.hpp"
 #include "stream/capture.hpp"
+#include "stream/host_functions.hpp"
 #include "stream/stream_call.hpp"
 #include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>
-#include <runnel/race_checker.hpp>
+#include <runnel/detail/checking.hpp>
+#include <runnel/detail/observers.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <new>
-#include <span>
+#include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace runnel::inline RUNNEL_ABI {
-namespace detail {
+namespace checker {
 namespace {
 
-[[nodiscard]] checker::StreamInfo info_of(StreamKey stream) noexcept {
+using detail::Operation;
+using detail::OperationKind;
+using detail::Slot;
+
+constexpr std::size_t max_texts = 100;  // Further reports are only counted.
+
+struct CheckerState : History {
+  sync::Mutex mutex;
+  std::size_t until_forget = 256;  // the number of operations until forget_some() runs
+  std::set<std::tuple<Fault, StackId, StackId>> reported;
+  RaceChecker::Handler handler = nullptr;
+  void* handler_data = nullptr;
+  bool has_forgotten = false;
+};
+CheckerState& state() { return detail::never_destroyed<CheckerState>(); }
+constinit sync::Atomic<std::size_t> report_count{0};
+
+void deliver(const std::string& text) noexcept {
+  RaceChecker::Handler handler = nullptr;
+  void* data = nullptr;
+  {
+    const std::lock_guard lock{state().mutex};
+    handler = state().handler;
+    data = state().handler_data;
+  }
+  if (handler != nullptr) {
+    const detail::InHook within;
+    handler(text.c_str(), data);
+  } else {
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
+  const char* const setting = std::getenv("RUNNEL_CHECK");
+  if (setting != nullptr && std::strcmp(setting, "abort") == 0) std::abort();
+}
+
+/// The text of a finding that was not reported before; else "". Requires: the lock is held.
+[[nodiscard]] std::string report(CheckerState& s, const Finding& f) {
+  if (!s.reported.emplace(f.fault, f.earlier.stack, f.later_stack).second) return {};
+  report_count.fetch_add(1, std::memory_order_relaxed);
+  return s.reported.size() <= max_texts ? text_of(f, s.order) : std::string{};
+}
+
+/// Called after std::bad_alloc. A wait may have been missed, so all earlier uses are forgotten.
+void forget_all() noexcept {
+  const std::lock_guard lock{state().mutex};
+  state().ranges.clear();
+  if (!std::exchange(state().has_forgotten, true))
+    std::fputs(
+        "runnel: the checker had no memory, and has forgotten what was submitted until now\n",
+        stderr);
+}
+
+/// The stack at a hook. Each hook calls this itself, so that the stack begins with a named
+/// function.
+[[nodiscard]] StackId stack_here() noexcept try {
+  return capture_stack();
+} catch (const std::bad_alloc&) {
+  return no_stack;
+}
+
+/// Calls `f(state)`, which returns a finding, under the lock, and reports the finding.
+template <class F>
+void with_state(F f) noexcept try {
+  CheckerState& s = state();
+  std::string text;
+  {
+    const std::lock_guard lock{s.mutex};
+    if (!detail::is_checking()) return;
+    const FirstFinding found = f(s);
+    if (!found.any) return;
+    text = report(s, found.finding);
+  }
+  if (!text.empty()) deliver(text);
+} catch (const std::bad_alloc&) {
+  forget_all();
+}
+
+/// For hooks without findings.
+template <class F>
+void change_state(F f) noexcept try {
+  CheckerState& s = state();
+  const std::lock_guard lock{s.mutex};
+  if (detail::is_checking()) f(s);
+} catch (const std::bad_alloc&) {
+  forget_all();
+}
+
+/// Forgets complete operations, now and then.
+void forget_some(CheckerState& s) {
+  if (--s.until_forget > 0) return;
+  s.ranges.forget([&](const Use& use) { return s.order.is_complete(use.epoch); });
+  s.order.forget_complete();
+  // Amortized: forgetting costs little per operation.
+  s.until_forget = std::max<std::size_t>(256, s.ranges.size() + s.order.size());
+}
+
+/// The number of a stream that receives an operation. Its work is then no longer known to be
+/// complete. Requires: the lock is held.
+[[nodiscard]] std::uint32_t number_of(CheckerState& s, const StreamInfo& stream) {
+  stream.known_complete->store(0, std::memory_order_relaxed);
+  return s.order.number_of(stream);
+}
+
+[[nodiscard]] CheckedOperation begin(CheckerState& s, const StreamInfo& stream, const char* name,
+                                     StackId stack) {
+  const std::uint32_t number = number_of(s, stream);
+  return {number, {s.order.begin(number), name, stack}};
+}
+
+void mark_freed(CheckerState& s, const Use& use, std::uintptr_t begin, std::uintptr_t end) {
+  s.ranges.erase(begin, end);
+  s.ranges.visit(begin, end, [&](std::uintptr_t, Segment& segment) {
+    segment.last = Segment::Last::freed;
+    segment.write = use;
+  });
+}
+
+[[nodiscard]] StreamInfo info_of(detail::StreamKey stream) noexcept {
   const Slot& slot = *stream.slot;
   return {.id = stream.id,
-          .handle = slot.handle,
-          .device = slot.device,
-          .owned = slot.owned,
-          .blocking = blocking_of(slot) != Blocking::no,
-          .is_legacy_default = is_legacy_default(slot),
-          .is_default = slot.is_default,
-          .name = slot.name,
+          .slot = &slot,
+          .blocking = detail::blocking_of(slot) != detail::Blocking::no,
+          .is_legacy_default = detail::is_legacy_default(slot),
           .known_complete = &slot.known_complete};
 }
-[[nodiscard]] checker::StreamInfo info_of(const StreamCall& call) noexcept {
-  return info_of(key_of(call.slot()));
-}
-
-/// Each operation of a batch gets its own index, because the operations have no order.
-void batch(const Operation& operation) noexcept try {
-  std::vector<checker::Access> accesses;
-  accesses.reserve(operation.unordered.size());
-  for (std::size_t i = 0; i < operation.unordered.size(); ++i) {
-    const MemoryUse& use = operation.unordered[i];
-    if (use.rows.width == 0) continue;
-    const auto address = reinterpret_cast<std::uintptr_t>(use.rows.begin);
-    accesses.push_back({address, address + use.rows.width, use.access, i / 2});
-  }
-  checker::uses_memory_at_once(info_of(operation.stream), operation.name, std::move(accesses));
-} catch (const std::bad_alloc&) {  // The batch is not checked.
-}
-
-void copy_or_fill(const Operation& operation) noexcept {
-  if (operation.use_count != 0)
-    checker::uses_memory(info_of(operation.stream), operation.name,
-                         std::span{operation.uses}.first(operation.use_count));
-  if (!operation.unordered.empty()) batch(operation);
-}
-
-void allocation(const Operation& operation) noexcept {
-  if (operation.to == nullptr) return;
-  if (operation.is_of_program && operation.stream.slot == nullptr)
-    checker::pins(operation.to, operation.bytes);
-  else if (operation.stream.slot != nullptr && !operation.captured)
-    checker::allocates_in_order(info_of(operation.stream), operation.to, operation.bytes);
-  else  // memory of a capture is used when the graph runs, which the checker does not see
-    checker::allocates(operation.to, operation.bytes);
-}
-
-void free_in_order(const Operation& operation) noexcept try {
-  std::vector<checker::StreamInfo> awaited;
-  for (const StreamPoint& user : *operation.users) awaited.push_back(info_of(user.stream()));
-  checker::frees_in_order(info_of(operation.stream), awaited, operation.to, operation.bytes);
-  // The owner may now use it for something else.
-  if (operation.is_of_program) checker::allocates(operation.to, operation.bytes);
-} catch (const std::bad_alloc&) {
-  checker::allocates(operation.to, operation.bytes);  // forgets the block
-}
-
-void deallocation(const Operation& operation) noexcept {
-  if (operation.stream.slot != nullptr)
-    free_in_order(operation);
-  else if (operation.is_of_program)
-    checker::unpins(operation.to, operation.bytes);
-  else
-    checker::frees(operation.to, operation.bytes);
+[[nodiscard]] StreamInfo info_of(const detail::StreamCall& call) noexcept {
+  return info_of(detail::key_of(call.slot()));
 }
 
 /// Looked at before the launch, because the function may run before the launch returns.
 void host_function(const Operation& operation) noexcept {
   if (operation.phase != HookPhase::before || operation.captured) return;
-  if (operation.number == 0) return checker::submits_work(info_of(operation.stream));
-  checker::submits_function(info_of(operation.stream), operation.number);
+  change_state([&](CheckerState& s) {
+    const std::uint32_t number = number_of(s, info_of(operation.stream));
+    if (operation.number == 0)
+      s.order.begin(number);
+    else
+      s.order.begin_function(number, operation.number);
+  });
 }
 
 /// Takes no lock for a stream that the checker already knows to be complete.
 void known_complete(const Operation& operation) noexcept {
-  if (operation.event != nullptr) return checker::host_waited_for_event(operation.event);
-  if (operation.stream.slot == nullptr) return checker::host_waited_for_device(operation.device);
-  const checker::StreamInfo stream = info_of(operation.stream);
-  if (stream.known_complete->load(std::memory_order_relaxed) != stream.id)
-    checker::host_waited_for_stream(stream);
+  if (operation.event != nullptr)
+    return change_state([&](CheckerState& s) { s.order.complete_event(operation.event); });
+  if (operation.stream.slot == nullptr)
+    return change_state([&](CheckerState& s) { s.order.complete_device(operation.device); });
+  const StreamInfo stream = info_of(operation.stream);
+  if (stream.known_complete->load(std::memory_order_relaxed) == stream.id) return;
+  change_state([&](CheckerState& s) {
+    s.order.complete_stream(number_of(s, stream));
+    // Not for a blocking stream: it also waits for later work of the default stream, and that work
+    // resets only the default stream's value.
+    if (!stream.blocking) stream.known_complete->store(stream.id, std::memory_order_relaxed);
+  });
 }
+
+/// Changes of the order without findings.
+void order(const Operation& operation) noexcept {
+  change_state([&](CheckerState& s) {
+    const std::uint64_t id = operation.stream.id;
+    const auto number = [&] { return number_of(s, info_of(operation.stream)); };
+    switch (operation.kind) {
+      case OperationKind::graph_launch:
+      case OperationKind::value_written:
+        s.order.begin(number());
+        break;
+      case OperationKind::event_recorded:
+        s.order.record(operation.event, number());
+        break;
+      case OperationKind::event_adopted:  // Other code may have recorded the event.
+        s.order.forget(operation.event);
+        break;
+      case OperationKind::event_waited:
+      case OperationKind::stream_waited:
+      // The writer of the value is unknown, so the wait counts as one for all work submitted so
+      // far.
+      case OperationKind::value_awaited:
+        s.order.wait_for_event(number(), operation.event);
+        break;
+      case OperationKind::stream_released:  // Another wrapper of the handle is the same stream.
+        s.order.release_stream(id, operation.stream.slot->handle);
+        break;
+      case OperationKind::stream_ended:
+        s.order.end_stream(id);
+        break;
+      default:
+        break;
+    }
+  });
+}
+
+}  // namespace
+
+/// The functions that walk the stack. They are members, and not in the unnamed namespace: reports
+/// omit the frames of functions whose names begin with runnel::.
+struct Hooks {
+  static void uses_memory(const StreamInfo& stream, const char* operation,
+                          std::span<const MemoryUse> uses) noexcept {
+    const StackId stack = stack_here();
+    with_state([&](CheckerState& s) {
+      FirstFinding found;
+      const CheckedOperation use = begin(s, stream, operation, stack);
+      for (const MemoryUse& side : uses) Visit{s, use, found}.use(side);
+      forget_some(s);
+      return found;
+    });
+  }
+
+  /// The stream has received operations without an order among them. No two of them may use the
+  /// same bytes, unless both only read. Each has its own index, and two uses.
+  static void batch(const Operation& operation) noexcept {
+    const StackId stack = stack_here();
+    with_state([&](CheckerState& s) {
+      FirstFinding found;
+      std::vector<Access> accesses;
+      accesses.reserve(operation.unordered.size());
+      for (std::size_t i = 0; i < operation.unordered.size(); ++i) {
+        const MemoryUse& use = operation.unordered[i];
+        const std::uintptr_t address = address_of(use.rows.begin);
+        if (use.rows.width != 0)
+          accesses.push_back({address, address + use.rows.width, use.access, i / 2});
+      }
+      const std::optional<Conflict> conflict = find_conflict(std::move(accesses));
+      if (!conflict) return found;
+      const auto& [first, second] = *conflict;
+      const std::uint32_t number = number_of(s, info_of(operation.stream));
+      found.add({Fault::within_batch,
+                 {{number, 0}, operation.name, stack},
+                 first.access,
+                 number,
+                 second.access,
+                 operation.name,
+                 stack,
+                 std::max(first.begin, second.begin),
+                 std::min(first.end, second.end),
+                 std::array{first.operation, second.operation}});
+      return found;
+    });
+  }
+
+  static void allocation(const Operation& operation) noexcept {
+    if (operation.to == nullptr) return;
+    const StackId stack = stack_here();
+    const std::uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
+    if (operation.is_of_program && operation.stream.slot == nullptr)  // Other code allocated it.
+      return change_state([&](CheckerState& s) {
+        s.ranges.visit(begin, end, [](std::uintptr_t, Segment& segment) {
+          if (segment.last == Segment::Last::freed) segment.last = Segment::Last::none;
+        });
+      });
+    // Memory of a capture is used when the graph runs, which the checker does not see.
+    const bool is_in_order = operation.stream.slot != nullptr && !operation.captured;
+    with_state([&](CheckerState& s) {
+      FirstFinding found;
+      s.ranges.erase(begin, end);
+      if (!is_in_order) return found;
+      const CheckedOperation use = checker::begin(s, info_of(operation.stream), allocating, stack);
+      Visit{s, use, found}.use({MemoryAccess::write,
+                                {operation.to, operation.bytes, operation.bytes, 1},
+                                MemoryKind::device,
+                                false});
+      forget_some(s);
+      return found;
+    });
+  }
+
+  static void deallocation(const Operation& operation) noexcept {
+    const StackId stack = stack_here();
+    const std::uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
+    if (operation.stream.slot == nullptr && !operation.is_of_program)
+      return change_state([&](CheckerState& s) {
+        mark_freed(s, {{}, "free pinned or managed memory", stack}, begin, end);
+        forget_some(s);
+      });
+    with_state([&](CheckerState& s) {
+      FirstFinding found;
+      if (operation.stream.slot == nullptr) {
+        const CheckedOperation use{std::nullopt, {{}, "unpin memory", stack}};
+        Visit{s, use, found}.require_unused(
+            begin, end, Fault::unpinned_in_flight,
+            [&](const Use& earlier) { return s.order.is_complete(earlier.epoch); });
+        return found;
+      }
+      std::vector<std::uint32_t> awaited{number_of(s, info_of(operation.stream))};
+      for (const detail::StreamPoint& user : *operation.users)
+        awaited.push_back(number_of(s, info_of(user.stream())));
+      const auto is_done = [&](const Use& use) {
+        return std::any_of(awaited.begin(), awaited.end(),
+                           [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
+      };
+      const CheckedOperation use =
+          checker::begin(s, info_of(operation.stream), "free device memory", stack);
+      Visit{s, use, found}.require_unused(begin, end, Fault::freed_too_early, is_done);
+      mark_freed(s, use.use, begin, end);
+      // The owner may now use it for something else.
+      if (operation.is_of_program) s.ranges.erase(begin, end);
+      forget_some(s);
+      return found;
+    });
+  }
+
+  static void host_uses(MemoryAccess access, const void* pointer, std::size_t bytes) noexcept {
+    const StackId stack = stack_here();
+    with_state([&](CheckerState& s) {
+      FirstFinding found;
+      CheckedOperation use{std::nullopt, {{}, "the host", stack}};
+      if (detail::in_host_function) {
+        const std::optional<Epoch> function = s.order.find_function(detail::running_function);
+        if (!function) return found;
+        use = {function->stream, {*function, "the host", stack}, true};
+      }
+      Visit{s, use, found}.use({access, {pointer, bytes, bytes, 1}, std::nullopt, false});
+      return found;
+    });
+  }
+
+  static void check_operation(const Operation& operation) noexcept {
+    if (operation.kind == OperationKind::host_function) return host_function(operation);
+    if (operation.phase == HookPhase::before) return;
+    if (operation.kind == OperationKind::host_function_run)
+      return change_state([&](CheckerState& s) { s.order.end_function(operation.number); });
+    if (operation.failed) return;
+    if (operation.kind == OperationKind::allocation) return allocation(operation);
+    if (operation.captured) return;
+    switch (operation.kind) {
+      case OperationKind::copy:
+      case OperationKind::fill:
+        if (!operation.unordered.empty()) return batch(operation);
+        return uses_memory(info_of(operation.stream), operation.name, operation.uses);
+      case OperationKind::known_complete:
+        return known_complete(operation);
+      case OperationKind::deallocation:
+        return deallocation(operation);
+      case OperationKind::stream_made:
+      case OperationKind::host_wait:
+      case OperationKind::range:
+      case OperationKind::lost_exception:
+      case OperationKind::entered:
+        return;
+      default:
+        return order(operation);
+    }
+  }
+};
+
+}  // namespace checker
+
+namespace detail {
+namespace {
 
 /// RUNNEL_CHECK=1 or RUNNEL_CHECK=abort. Ignored in a program with more privileges than its caller,
 /// because the checker runs addr2line from PATH.
@@ -121,49 +404,9 @@ void known_complete(const Operation& operation) noexcept {
 
 }  // namespace
 
-/// Not in the unnamed namespace: reports omit the frames of functions whose names begin with
-/// runnel::.
-void check_operation(const Operation& operation) noexcept;
-void check_operation(const Operation& operation) noexcept {
-  if (operation.kind == OperationKind::host_function) return host_function(operation);
-  if (operation.phase == HookPhase::before) return;
-  if (operation.kind == OperationKind::host_function_run)
-    return checker::ends_function(operation.number);
-  if (operation.failed) return;
-  if (operation.kind == OperationKind::allocation) return allocation(operation);
-  if (operation.captured) return;
-  switch (operation.kind) {
-    case OperationKind::copy:
-    case OperationKind::fill:
-      return copy_or_fill(operation);
-    case OperationKind::graph_launch:
-    case OperationKind::value_written:
-      return checker::submits_work(info_of(operation.stream));
-    case OperationKind::event_recorded:
-      return checker::records_event(info_of(operation.stream), operation.event);
-    case OperationKind::event_adopted:
-      return checker::adopts_event(operation.event);
-    case OperationKind::event_waited:
-    case OperationKind::stream_waited:
-    // The writer of the value is unknown, so the wait counts as one for all work submitted so far.
-    case OperationKind::value_awaited:
-      return checker::waits_for_event(info_of(operation.stream), operation.event);
-    case OperationKind::stream_released:
-      return checker::releases_stream(operation.stream.id, operation.stream.slot->handle);
-    case OperationKind::stream_ended:
-      return checker::ends_stream(operation.stream.id);
-    case OperationKind::known_complete:
-      return known_complete(operation);
-    case OperationKind::deallocation:
-      return deallocation(operation);
-    default:
-      return;
-  }
-}
-
 extern const Observer race_checker_observer;
 constinit const Observer race_checker_observer{observer_checker, is_check_requested,
-                                               check_operation};
+                                               checker::Hooks::check_operation};
 
 void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, const void* pointer,
                     std::size_t bytes, const MemoryKind* kind) {
@@ -173,10 +416,38 @@ void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, con
                                   {pointer, bytes, bytes, 1},
                                   kind != nullptr ? std::optional{*kind} : std::nullopt,
                                   false}};
-  checker::uses_memory(info_of(call), "declared work", side);
+  checker::Hooks::uses_memory(checker::info_of(call), "declared work", side);
 }
 
 }  // namespace detail
+
+void RaceChecker::start() { detail::set_observer(detail::observer_checker, true); }
+
+void RaceChecker::stop() {
+  checker::CheckerState& s = checker::state();
+  const std::lock_guard lock{s.mutex};
+  detail::set_observer(detail::observer_checker, false);
+  s.ranges.clear();
+  s.order = {};
+  s.reported.clear();
+}
+
+std::size_t RaceChecker::reports() noexcept {
+  return checker::report_count.load(std::memory_order_relaxed);
+}
+
+void RaceChecker::set_handler(Handler handler, void* data) {
+  const std::lock_guard lock{checker::state().mutex};
+  checker::state().handler = handler;
+  checker::state().handler_data = data;
+}
+
+void RaceChecker::host_reads(const void* pointer, std::size_t bytes) {
+  if (is_on()) checker::Hooks::host_uses(detail::MemoryAccess::read, pointer, bytes);
+}
+void RaceChecker::host_writes(const void* pointer, std::size_t bytes) {
+  if (is_on()) checker::Hooks::host_uses(detail::MemoryAccess::write, pointer, bytes);
+}
 
 void RaceChecker::assume_complete(StreamRef stream) {
   if (is_on())
@@ -188,7 +459,10 @@ void RaceChecker::assume_wait(StreamRef waiting, StreamRef awaited) {
   constexpr const char* operation = "declare a wait";
   const detail::StreamCall later{waiting, operation};
   const detail::StreamCall earlier{awaited, operation};
-  checker::waits_for_stream(detail::info_of(later), detail::info_of(earlier));
+  checker::change_state([&](checker::CheckerState& s) {
+    const std::uint32_t number = checker::number_of(s, checker::info_of(later));
+    s.order.wait_for_stream(number, checker::number_of(s, checker::info_of(earlier)));
+  });
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

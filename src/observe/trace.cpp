@@ -276,25 +276,27 @@ constinit const Observer trace_observer{observer_trace, is_trace_requested, coll
 
 }  // namespace detail
 
-bool Trace::is_on() noexcept { return detail::has_observers(detail::observer_trace); }
+using namespace detail;
+
+bool Trace::is_on() noexcept { return has_observers(observer_trace); }
 
 bool Trace::start(const char* file) {
-  detail::enter("start the trace");
-  return detail::start_trace(file);
+  enter("start the trace");
+  return start_trace(file);
 }
 
-bool Trace::write() { return is_on() && !detail::is_forked_child() && detail::write_now(false); }
+bool Trace::write() { return is_on() && !is_forked_child() && write_now(false); }
 
 void TraceRange::begin() {
   if (name_ == nullptr) name_ = "";
-  const detail::StreamCall call{stream_, "begin a range of the trace"};
-  number_ = detail::next_operation_number();
-  detail::deliver(detail::about_range(call, name_, number_, HookPhase::before));
+  const StreamCall call{stream_, "begin a range of the trace"};
+  number_ = next_operation_number();
+  deliver(about_range(call, name_, number_, HookPhase::before));
 }
 
 void TraceRange::end() noexcept try {
-  const detail::StreamCall call{stream_, "end a range of the trace"};
-  detail::deliver(detail::about_range(call, name_, number_, HookPhase::after));
+  const StreamCall call{stream_, "end a range of the trace"};
+  deliver(about_range(call, name_, number_, HookPhase::after));
 } catch (...) {  // The stream has ended: the range has no end.
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/trace_activities.hpp"
 
+#include "backend.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
@@ -9,7 +10,6 @@
 #include "observe/trace_times.hpp"
 
 #include <cxxabi.h>
-#include <runnel/detail/backend.hpp>
 
 #include <cstdio>
 #include <cstdlib>

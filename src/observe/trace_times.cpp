@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/trace_times.hpp"
 
+#include "backend.hpp"
 #include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
@@ -9,8 +10,6 @@
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/event_node.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <array>
 #include <chrono>

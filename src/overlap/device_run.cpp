@@ -12,7 +12,6 @@
 #include <runnel/current.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <new>
 #include <optional>
 #include <utility>
@@ -324,13 +323,10 @@ void DeviceRun::submit_filtered(std::size_t n) {
   deliver_failures(n);
   const std::size_t room = plan_.output_elements(here.chunk->count);
   here.out_elements = here.count[0];
-  if (here.out_elements > room) {
-    char reason[160];
-    std::snprintf(reason, sizeof reason,
-                  "the function says that it wrote %zu %s, where there is room for %zu",
-                  here.out_elements, unit_of(plan_.output), room);
-    throw_error(errc::invalid_argument, overlap_operation, reason);
-  }
+  if (here.out_elements > room)
+    throw_formatted(errc::invalid_argument, overlap_operation, backend::ok,
+                    "the function says that it wrote %zu %s, where there is room for %zu",
+                    here.out_elements, unit_of(plan_.output), room);
   if (!plan_.has_sink() && here.out_elements > plan_.output.size - here.out_first)
     throw_error(errc::invalid_argument, overlap_operation,
                 "the output is too small for what the filter lets through");

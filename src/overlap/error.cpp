@@ -23,24 +23,12 @@ namespace {
 /// The text is stored in the exception itself, so that copying the exception cannot throw.
 using OverlapText = std::array<char, 320>;
 
-class OverlapSystemError final : public std::system_error, public OverlapError {
+template <class Standard>
+class ThrownOverlap final : public Standard, public OverlapError {
  public:
-  OverlapSystemError(std::size_t chunk, const std::error_code& code, const Error* cause,
-                     const OverlapText& text)
-      : std::system_error{code}, OverlapError{chunk, cause}, text_{text} {}
-  [[nodiscard]] const std::error_code& code() const noexcept override {
-    return std::system_error::code();
-  }
-  [[nodiscard]] const char* what() const noexcept override { return text_.data(); }
-
- private:
-  OverlapText text_;
-};
-
-class OverlapOutOfMemory final : public std::bad_alloc, public OverlapError {
- public:
-  OverlapOutOfMemory(std::size_t chunk, const Error* cause, const OverlapText& text) noexcept
-      : OverlapError{chunk, cause}, code_{make_error_code(errc::out_of_memory)}, text_{text} {}
+  ThrownOverlap(const Standard& standard, std::size_t chunk, const std::error_code& code,
+                const Error* cause, const OverlapText& text)
+      : Standard{standard}, OverlapError{chunk, cause}, code_{code}, text_{text} {}
   [[nodiscard]] const std::error_code& code() const noexcept override { return code_; }
   [[nodiscard]] const char* what() const noexcept override { return text_.data(); }
 
@@ -60,6 +48,13 @@ class OverlapOutOfMemory final : public std::bad_alloc, public OverlapError {
   return text;
 }
 
+[[noreturn]] void raise(std::size_t chunk, const char* step, const std::error_code& code,
+                        const char* reason, const Error* cause = nullptr) {
+  const OverlapText text = overlap_text(chunk, step, reason);
+  if (code == errc::out_of_memory) throw ThrownOverlap{std::bad_alloc{}, chunk, code, cause, text};
+  throw ThrownOverlap{std::system_error{code}, chunk, code, cause, text};
+}
+
 }  // namespace
 
 // An Error is caught first: an Error may also be a std::bad_alloc, and the cause may be an
@@ -68,17 +63,13 @@ void throw_overlap_error(std::size_t chunk, const char* step, const std::excepti
   try {
     std::rethrow_exception(cause);
   } catch (const Error& error) {
-    const OverlapText text = overlap_text(chunk, step, error.what());
-    if (error.code() == errc::out_of_memory) throw OverlapOutOfMemory{chunk, &error, text};
-    throw OverlapSystemError{chunk, error.code(), &error, text};
+    raise(chunk, step, error.code(), error.what(), &error);
   } catch (const std::bad_alloc& error) {
-    throw OverlapOutOfMemory{chunk, nullptr, overlap_text(chunk, step, error.what())};
+    raise(chunk, step, make_error_code(errc::out_of_memory), error.what());
   } catch (const std::exception& error) {
-    throw OverlapSystemError{chunk, make_error_code(errc::function_failed), nullptr,
-                             overlap_text(chunk, step, error.what())};
+    raise(chunk, step, make_error_code(errc::function_failed), error.what());
   } catch (...) {
-    const OverlapText text = overlap_text(chunk, step, "an exception of unknown type");
-    throw OverlapSystemError{chunk, make_error_code(errc::function_failed), nullptr, text};
+    raise(chunk, step, make_error_code(errc::function_failed), "an exception of unknown type");
   }
 }
 

@@ -206,9 +206,9 @@ void choose_sizes(OverlapPlan& plan, const OverlapOptions& options) {
   while (device_bytes(plan) > memory / 2 && shrink(plan, options)) {
   }
   if (device_bytes(plan) <= memory) return;
-  const std::string reason = describe_memory(plan) + " do not fit into the " +
-                             std::to_string(memory) + " bytes of a device's memory";
-  throw_error(errc::out_of_memory, overlap_operation, reason.c_str());
+  throw_formatted(errc::out_of_memory, overlap_operation, backend::ok,
+                  "%s do not fit into the %zu bytes of a device's memory",
+                  describe_memory(plan).c_str(), memory);
 }
 
 void check_chunk_count(const OverlapPlan& plan) {

@@ -16,7 +16,6 @@
 #include <runnel/detail/access.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -191,66 +190,64 @@ void drop_stream_pool(StreamPoolState* pool) noexcept {
 
 }  // namespace detail
 
+using namespace detail;
+
 StreamPool::StreamPool(Device device, StreamPoolOptions options) {
   constexpr const char* operation = "make a stream pool";
-  if (options.size == 0) detail::throw_error(errc::invalid_argument, operation, "the size is 0");
+  if (options.size == 0) throw_error(errc::invalid_argument, operation, "the size is 0");
   if (options.size > options.max)
-    detail::throw_error(errc::invalid_argument, operation, "the size is above the maximum");
-  auto state = std::make_unique<detail::StreamPoolState>(device, options);
-  for (std::size_t i = 0; i < options.size; ++i) detail::add_stream(*state, false);
+    throw_error(errc::invalid_argument, operation, "the size is above the maximum");
+  auto state = std::make_unique<StreamPoolState>(device, options);
+  for (std::size_t i = 0; i < options.size; ++i) add_stream(*state, false);
   state_ = state.release();
 }
 
 StreamLease StreamPool::acquire() {
-  detail::enter(detail::acquire_operation);
-  detail::StreamPoolState& pool = state();
-  const std::optional<StreamRef> stream = detail::try_acquire(pool);
-  if (!stream) {
-    char reason[100];
-    std::snprintf(reason, sizeof reason,
-                  "all %zu streams are leased or captured, and the pool must not grow",
-                  pool.options.max);
-    detail::throw_error(errc::pool_exhausted, detail::acquire_operation, reason);
-  }
-  return {*stream, detail::Access::slot(*stream), &pool};
+  enter(acquire_operation);
+  StreamPoolState& pool = state();
+  const std::optional<StreamRef> stream = try_acquire(pool);
+  if (!stream)
+    throw_formatted(errc::pool_exhausted, acquire_operation, backend::ok,
+                    "all %zu streams are leased or captured, and the pool must not grow",
+                    pool.options.max);
+  return {*stream, Access::slot(*stream), &pool};
 }
 
 std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::time_point deadline) {
-  detail::enter(detail::acquire_operation);
-  detail::StreamPoolState& pool = state();
-  std::optional<StreamRef> stream = detail::try_acquire(pool);
+  enter(acquire_operation);
+  StreamPoolState& pool = state();
+  std::optional<StreamRef> stream = try_acquire(pool);
   if (!stream) {
-    const detail::ScopedWait wait{detail::acquire_operation};
-    if (!detail::poll_until(deadline,
-                            [&] { return (stream = detail::try_acquire(pool)).has_value(); }))
+    const ScopedWait wait{acquire_operation};
+    if (!poll_until(deadline, [&] { return (stream = try_acquire(pool)).has_value(); }))
       return std::nullopt;
   }
-  return StreamLease{*stream, detail::Access::slot(*stream), &pool};
+  return StreamLease{*stream, Access::slot(*stream), &pool};
 }
 
 Device StreamPool::device() const {
-  detail::refuse_in_child("ask for a stream pool's device");
+  refuse_in_child("ask for a stream pool's device");
   return state().device;
 }
 std::size_t StreamPool::size() const {
-  detail::refuse_in_child("ask for a stream pool's size");
+  refuse_in_child("ask for a stream pool's size");
   const std::lock_guard lock{state().lock};
   return state().streams.size();
 }
 std::size_t StreamPool::leased() const {
-  detail::refuse_in_child("ask for a stream pool's leases");
+  refuse_in_child("ask for a stream pool's leases");
   const std::lock_guard lock{state().lock};
   return state().streams.size() - state().idle;
 }
 std::size_t StreamPool::growth() const {
-  detail::refuse_in_child("ask for a stream pool's growth");
+  refuse_in_child("ask for a stream pool's growth");
   const std::lock_guard lock{state().lock};
   return state().growth;
 }
 
-detail::StreamPoolState& StreamPool::state() const {
+StreamPoolState& StreamPool::state() const {
   if (state_ == nullptr)
-    detail::throw_error(errc::invalid_handle, "use a stream pool", "it was moved from");
+    throw_error(errc::invalid_handle, "use a stream pool", "it was moved from");
   return *state_;
 }
 

@@ -7,7 +7,6 @@
 #include "stream/stream_point.hpp"
 
 #include <cstdint>
-#include <cstdio>
 #include <new>
 #include <thread>
 
@@ -66,16 +65,15 @@ void note_broken_captures(const char* operation) noexcept try {
 
 }  // namespace
 
-void throw_broken_capture(const char* operation, int native_code, const char* native_name) {
-  char reason[200] =
-      "an earlier call has broken the capture: end it, which gives no graph, and capture the work "
-      "again without that call";
+void throw_broken_capture(const char* operation, backend::status status) {
   if (const char* const cause = breaking_operation(); cause != nullptr)
-    std::snprintf(reason, sizeof reason,
-                  "an earlier call, which could not %s, has broken the capture: end it, and "
-                  "capture the work again",
-                  cause);
-  throw_error(errc::capture, operation, reason, native_code, native_name);
+    throw_formatted(errc::capture, operation, status,
+                    "an earlier call, which could not %s, has broken the capture: end it, and "
+                    "capture the work again",
+                    cause);
+  throw_formatted(errc::capture, operation, status,
+                  "an earlier call has broken the capture: end it, which gives no graph, and "
+                  "capture the work again without that call");
 }
 
 void throw_in_capture(const Slot& slot, const char* operation, const char* reason) {
@@ -96,7 +94,7 @@ void throw_capture_query(const Slot& slot, backend::status status, const char* o
 void throw_capture_status(backend::status status, const char* operation) {
   note_capture();
   if (backend::capture_fault(status) == backend::CaptureFault::broken)
-    throw_broken_capture(operation, status, backend::error_name(status));
+    throw_broken_capture(operation, status);
   note_broken_captures(operation);
   throw_error(errc::capture, operation, text_of(status), status, backend::error_name(status));
 }

@@ -73,8 +73,7 @@ class CaptureChangeLock : NotCopied {
 [[noreturn]] void throw_in_capture(const Slot& slot, const char* operation, const char* reason);
 /// For an operation on a stream whose capture an earlier call has broken.
 /// @throws errc::capture
-[[noreturn]] void throw_broken_capture(const char* operation, int native_code = 0,
-                                       const char* native_name = "");
+[[noreturn]] void throw_broken_capture(const char* operation, backend::status status = backend::ok);
 
 /// For an operation that is not allowed in a capture. Requires: the stream's device is current if
 /// its handle needs that.

@@ -5,11 +5,11 @@
 /// runtime binds the wait to the record that was current at the call.
 #pragma once
 
+#include "backend.hpp"
 #include "base/deferred.hpp"
 #include "base/operation.hpp"
 #include "base/sync.hpp"
 
-#include <runnel/detail/backend.hpp>
 #include <runnel/event.hpp>
 #include <runnel/native.hpp>
 

@@ -9,7 +9,6 @@
 #include <runnel/detail/host_function.hpp>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <iterator>
 #include <mutex>
@@ -203,11 +202,9 @@ std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call) {
 namespace {
 
 [[noreturn]] void throw_without_owner(const StreamCall& call, const char* what) {
-  char reason[120];
-  std::snprintf(reason, sizeof reason,
-                "the capture was not begun by runnel::capture(), so that no Graph would own the %s",
-                what);
-  throw_error(errc::capture, call.operation(), reason);
+  throw_formatted(
+      errc::capture, call.operation(), backend::ok,
+      "the capture was not begun by runnel::capture(), so that no Graph would own the %s", what);
 }
 
 /// Makes the graph that other code captures own an object, as one of its owners.

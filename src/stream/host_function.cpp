@@ -10,7 +10,6 @@
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "checker/hooks.hpp"
 #include "device/current_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
@@ -32,6 +31,7 @@
 namespace runnel::inline RUNNEL_ABI::detail {
 
 thread_local constinit std::uint64_t host_function_label = 0;
+thread_local constinit std::uint64_t running_function = 0;
 
 Operation about_run(const HostFunction& function) noexcept {
   return {.kind = OperationKind::host_function_run,
@@ -42,12 +42,12 @@ Operation about_run(const HostFunction& function) noexcept {
 
 InHostFunction::InHostFunction(std::uint64_t launch) noexcept {
   in_host_function = true;
-  checker::host_function = launch;
+  running_function = launch;
 }
 
 InHostFunction::~InHostFunction() {
   reset_thread_settings();
-  checker::host_function = 0;
+  running_function = 0;
   in_host_function = false;
 }
 

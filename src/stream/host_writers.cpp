@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/host_writers.hpp"
 
+#include "backend.hpp"
 #include "base/never_destroyed.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <algorithm>
 #include <mutex>

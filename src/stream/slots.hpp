@@ -2,6 +2,7 @@
 /// The slots behind StreamRef, with the members that only the library's sources use.
 #pragma once
 
+#include "backend.hpp"
 #include "base/deferred.hpp"
 #include "base/operation.hpp"
 #include "base/spin_lock.hpp"
@@ -9,7 +10,6 @@
 #include "stream/event_node.hpp"
 
 #include <runnel/current.hpp>
-#include <runnel/detail/backend.hpp>
 
 #include <array>
 #include <cstdint>

@@ -3,14 +3,13 @@
 /// its device current itself.)
 #pragma once
 
+#include "backend.hpp"
 #include "base/check.hpp"
 #include "base/not_copied.hpp"
 #include "base/process.hpp"
 #include "stream/enter_stream.hpp"
 #include "stream/operations.hpp"
 #include "stream/slots.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 namespace runnel::inline RUNNEL_ABI::detail {
 

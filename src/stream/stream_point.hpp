@@ -12,13 +12,12 @@
 /// or waits for the stream.
 #pragma once
 
+#include "backend.hpp"
 #include "base/announce.hpp"
 #include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "stream/capture.hpp"
 #include "stream/slots.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <algorithm>
 #include <cstdint>

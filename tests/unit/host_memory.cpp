@@ -3,10 +3,10 @@
 /// is not allocated in stream order.
 #include <gtest/gtest.h>
 
-#include <runnel/detail/backend.hpp>
 #include <runnel/runnel.hpp>
 
 #include "../conformance/support.hpp"
+#include "backend.hpp"
 
 namespace {
 

@@ -3,14 +3,13 @@
 /// parts of a piece between user memory and a ring.
 #pragma once
 
+#include "backend.hpp"
 #include "base/sync.hpp"
 #include "copy/staging/ring.hpp"
 #include "copy/transfer.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/host_writers.hpp"
 #include "stream/slots.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy/staging/rings.hpp"
 
+#include "backend.hpp"
 #include "base/check.hpp"
 #include "base/lost_device.hpp"
 #include "base/never_destroyed.hpp"
@@ -19,8 +20,6 @@
 #include "memory/pinned_pages.hpp"
 #include "memory/pinned_shelves.hpp"
 #include "memory/releaser.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -240,16 +239,16 @@ void StagingRings::trim() {
 
 }  // namespace detail
 
-void Staging::set_options(const StagingOptions& options) {
-  detail::staging_rings().configure(options);
-}
-StagingOptions Staging::options() { return detail::staging_rings().options(); }
+using namespace detail;
+
+void Staging::set_options(const StagingOptions& options) { staging_rings().configure(options); }
+StagingOptions Staging::options() { return staging_rings().options(); }
 void Staging::trim() {
   constexpr const char* operation = "trim staging memory";
-  detail::enter(operation);
-  detail::give_back_short_copy_rings();
-  detail::staging_rings().trim();
-  detail::wait_after_trim(operation);
+  enter(operation);
+  give_back_short_copy_rings();
+  staging_rings().trim();
+  wait_after_trim(operation);
 }
 
 }  // namespace runnel::inline RUNNEL_ABI

@@ -2,12 +2,12 @@
 /// The rings of all streams, and the options of the rings and the workers.
 #pragma once
 
+#include "backend.hpp"
 #include "base/sync.hpp"
 #include "copy/staging/job.hpp"
 #include "copy/staging/ring.hpp"
 #include "stream/slots.hpp"
 
-#include <runnel/detail/backend.hpp>
 #include <runnel/staging.hpp>
 
 #include <cstddef>

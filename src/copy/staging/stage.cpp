@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy/staging/stage.hpp"
 
+#include "backend.hpp"
 #include "base/check.hpp"
 #include "copy/staging/cut.hpp"
 #include "copy/staging/job.hpp"
@@ -8,7 +9,6 @@
 #include "copy/staging/workers.hpp"
 #include "device/device_table.hpp"
 
-#include <runnel/detail/backend.hpp>
 #include <runnel/detail/staged_sources.hpp>
 
 #include <cstdint>

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each function of detail/backend.hpp is defined in files of the same name in all backends."""
+"""Each function of backend.hpp is defined in files of the same name in all backends."""
 import re
 
 import repository
 
-interface = (repository.ROOT / 'include/runnel/detail/backend.hpp').read_text()
+interface = (repository.ROOT / 'backends/backend.hpp').read_text()
 functions = re.findall(r'^(?:\[\[nodiscard\]\] )?(?:[\w:]+(?: \w+)?[*&]* \*?)(\w+)\([^;]*?\) noexcept;', interface, re.MULTILINE)
 complaints = []
 if len(functions) < 50:
-    complaints.append(f'only {len(functions)} functions were found in detail/backend.hpp: this rule no longer understands the header')
+    complaints.append(f'only {len(functions)} functions were found in backend.hpp: this rule no longer understands the header')
 
 
 def places(folder):
@@ -28,5 +28,5 @@ for function in functions:
         complaints.append(f'{function}: not found in {"backends/cuda_hip" if function not in shared else "backends/host"}')
     elif shared[function] != host[function]:
         complaints.append(f'{function}: in backends/cuda_hip/{shared[function]}, but in backends/host/{host[function]}')
-print(f'{len(functions)} functions of detail/backend.hpp')
+print(f'{len(functions)} functions of backend.hpp')
 repository.finish(complaints)

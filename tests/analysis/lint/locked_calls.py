@@ -21,7 +21,7 @@ COMMUNICATOR = "the communicator's own lock: its operations are enqueued in one 
 THREAD_OF_LIBRARY = 'only the exit of the process waits for this lock, so that no call of the thread is under way then'
 TRACE = 'a query of the trace, which does not block'
 EXCUSED = {
-    'src/checker/checker.cpp: with_state': 'writes a report, and ends the process',
+    'src/observe/race_checker.cpp: with_state': 'writes a report, and ends the process',
     'src/comm/ccl_state.cpp: CclState::enqueue': COMMUNICATOR,
     'src/comm/ccl_state.cpp: CclState::look_for_errors': QUERY,
     'src/comm/ccl_watcher.cpp: abort_all': 'waits for the lock for 20 ms at most, and aborts with it or without it',

@@ -2,14 +2,14 @@
 """The folders of src/ are ordered like floors. A file includes only files of its own folder and of the folders below it.
 
 Files in src/ and backends/ include a file of src/ by its path from src/, so that the include shows the folder. A backend uses only the lowest
-folder of src/, and comm/ccl.hpp, which says what the component comm needs of a library of collective operations.
+folder of src/. backend.hpp and ccl.hpp, in backends/, are the interface between the two.
 """
 import re
 
 import repository
 
 FLOORS = ['base', 'checker', 'device', 'capture', 'stream', 'observe', 'pool', 'memory', 'copy', 'overlap', 'graph', 'comm']
-COLLECTIVES = 'comm/ccl.hpp'
+INTERFACE = {'backend.hpp', 'ccl.hpp'}
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 
 complaints = []
@@ -22,8 +22,8 @@ for path in repository.files('src', 'backends', endings=('.cpp', '.hpp')):
         continue
     for name in INCLUDE.findall(path.read_text()):
         target = name.split('/')[0]
-        if relative.parts[0] == 'backends' and (target not in FLOORS or name == COLLECTIVES):
-            continue  # a header of the backends, or what they fill in for comm
+        if name in INTERFACE or (relative.parts[0] == 'backends' and target not in FLOORS):
+            continue
         if target not in FLOORS:
             complaints.append(f'{repository.name(path)} includes "{name}": write its path from src/')
         elif FLOORS.index(target) > FLOORS.index(own):

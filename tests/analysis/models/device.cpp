@@ -7,7 +7,6 @@
 #include "base/counters.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
-#include "checker/hooks.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_pages.hpp"

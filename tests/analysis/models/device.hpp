@@ -4,12 +4,11 @@
 /// the host learns.
 #pragma once
 
+#include "backend.hpp"
 #include "support.hpp"
 
 #include "stream/retire.hpp"
 #include "stream/slots.hpp"
-
-#include <runnel/detail/backend.hpp>
 
 #include <cstdint>
 #include <deque>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The functions that a library of collective operations on devices must provide. As in
-/// detail/backend.hpp, each function wraps one call, returns a status and accesses no state of
+/// backend.hpp, each function wraps one call, returns a status and accesses no state of
 /// runnel. Only the component comm uses them.
 #pragma once
 
+#include <runnel/detail/exchange.hpp>
 #include <runnel/error.hpp>
 #include <runnel/native.hpp>
 
@@ -19,8 +20,7 @@ using Handle = void*;  ///< a communicator
 struct UniqueId {
   char bytes[128];
 };
-enum class Type { bytes, int8, uint8, int32, uint32, int64, uint64, float32, float64 };
-enum class Reduction { sum, product, min, max };
+using detail::Element;
 
 status make_unique_id(UniqueId& id) noexcept;
 /// Creates a communicator on the current device. Waits for the other ranks.
@@ -35,21 +35,21 @@ status async_error(Handle communicator, status& error) noexcept;
 
 status group_start() noexcept;
 status group_end() noexcept;
-/// @{ Counts are in elements. For reduce_scatter it is the count of the output, for all_gather that
-/// of the input.
-status all_reduce(const void* in, void* out, std::size_t count, Type type, Reduction how,
+/// @{ Counts are in elements; a complex number is two. For reduce_scatter it is the count of the
+/// output, for all_gather that of the input.
+status all_reduce(const void* in, void* out, std::size_t count, Element type, Reduce how,
                   Handle communicator, native::stream stream) noexcept;
-status reduce(const void* in, void* out, std::size_t count, Type type, Reduction how, int root,
+status reduce(const void* in, void* out, std::size_t count, Element type, Reduce how, int root,
               Handle communicator, native::stream stream) noexcept;
-status reduce_scatter(const void* in, void* out, std::size_t count, Type type, Reduction how,
+status reduce_scatter(const void* in, void* out, std::size_t count, Element type, Reduce how,
                       Handle communicator, native::stream stream) noexcept;
-status broadcast(const void* in, void* out, std::size_t count, Type type, int root,
+status broadcast(const void* in, void* out, std::size_t count, Element type, int root,
                  Handle communicator, native::stream stream) noexcept;
-status all_gather(const void* in, void* out, std::size_t count, Type type, Handle communicator,
+status all_gather(const void* in, void* out, std::size_t count, Element type, Handle communicator,
                   native::stream stream) noexcept;
-status send(const void* in, std::size_t count, Type type, int peer, Handle communicator,
+status send(const void* in, std::size_t count, Element type, int peer, Handle communicator,
             native::stream stream) noexcept;
-status receive(void* out, std::size_t count, Type type, int peer, Handle communicator,
+status receive(void* out, std::size_t count, Element type, int peer, Handle communicator,
                native::stream stream) noexcept;
 ///@}
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Compares the uses of an operation with the earlier ones.
+#pragma once
+
+#include "backend.hpp"
+#include "base/operation.hpp"
+#include "checker/order.hpp"
+#include "checker/ranges.hpp"
+#include "checker/report.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace runnel::inline RUNNEL_ABI::checker {
+
+using detail::MemoryAccess;
+using detail::MemoryUse;
+
+inline constexpr std::size_t max_rows = 4096;  // of a pitched copy; further rows are not checked
+
+/// What the checker knows.
+struct History {
+  Order order;
+  Ranges ranges;
+};
+
+[[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// The finding of one operation. Only the first one is kept.
+struct FirstFinding {
+  bool any = false;
+  Finding finding{};
+  void add(const Finding& next) {
+    if (!std::exchange(any, true)) finding = next;
+  }
+};
+
+/// An operation that uses memory, of a stream or of the host.
+struct CheckedOperation {
+  std::optional<std::uint32_t> stream;
+  Use use;
+  // Uses of operations that were submitted after it may have been noted already.
+  bool is_running_function = false;
+
+  [[nodiscard]] bool is_after(const Use& noted, const Order& order) const {
+    return stream ? order.is_before(noted.epoch, *stream) : order.is_complete(noted.epoch);
+  }
+  [[nodiscard]] bool is_before(const Use& noted, const Order& order) const {
+    return is_running_function && order.is_awaited(use.epoch, noted.epoch);
+  }
+  [[nodiscard]] bool is_ordered(const Use& noted, const Order& order) const {
+    return is_after(noted, order) || is_before(noted, order);
+  }
+};
+
+inline constexpr const char* allocating = "allocate device memory";
+
+[[nodiscard]] inline Fault fault_of(const CheckedOperation& operation,
+                                    const Use& earlier) noexcept {
+  if (!operation.stream) return Fault::host_too_early;
+  return earlier.operation == allocating ? Fault::allocated_later : Fault::unordered;
+}
+
+class Visit {
+ public:
+  Visit(History& history, const CheckedOperation& operation, FirstFinding& found) noexcept
+      : history_{history}, operation_{operation}, found_{found} {}
+
+  void use(const MemoryUse& side) {
+    const std::size_t rows = std::min(side.rows.height, max_rows);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::uintptr_t begin = address_of(side.rows.begin) + row * side.rows.pitch;
+      history_.ranges.visit(begin, begin + side.rows.width,
+                            [&](std::uintptr_t at, Segment& segment) { use(side, at, segment); });
+    }
+  }
+  /// For a free or an unpin: reports unfinished uses of the bytes.
+  template <class F>
+  void require_unused(std::uintptr_t begin, std::uintptr_t end, Fault fault, F is_done) {
+    history_.ranges.visit(begin, end, [&](std::uintptr_t at, Segment& segment) {
+      if (segment.last == Segment::Last::written && !is_done(segment.write))
+        add(fault, segment.write, MemoryAccess::write, MemoryAccess::write, at, segment);
+      for (const Use& read : segment.reads)
+        if (!is_done(read)) add(fault, read, MemoryAccess::read, MemoryAccess::write, at, segment);
+    });
+  }
+
+ private:
+  void add(Fault fault, const Use& earlier, MemoryAccess earlier_access, MemoryAccess later_access,
+           std::uintptr_t at, const Segment& segment) {
+    found_.add({fault, earlier, earlier_access, operation_.stream, later_access,
+                operation_.use.operation, operation_.use.stack, at, segment.end});
+  }
+
+  void use(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
+    if (segment.last == Segment::Last::freed) return use_freed(side, at, segment);
+    if (segment.last == Segment::Last::written &&
+        !operation_.is_ordered(segment.write, history_.order))
+      add(fault_of(operation_, segment.write), segment.write, MemoryAccess::write, side.access, at,
+          segment);
+    if (side.access == MemoryAccess::write)
+      for (const Use& read : segment.reads)
+        if (!operation_.is_ordered(read, history_.order))
+          add(fault_of(operation_, read), read, MemoryAccess::read, side.access, at, segment);
+    if (operation_.stream && !side.is_done) note(side.access, segment);
+  }
+
+  /// The addresses may have been reused by an allocation that the checker has not seen.
+  void use_freed(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
+    // The memory may have been freed behind the function, which is then allowed.
+    if (operation_.is_running_function) return;
+    PointerInfo info{MemoryKind::pageable, Device{0}};
+    const bool is_known = side.kind && *side.kind != MemoryKind::pageable;
+    if (!is_known &&
+        (backend::pointer_info(info, reinterpret_cast<const void*>(at)) != backend::ok ||
+         info.kind == MemoryKind::pageable)) {
+      segment.last = Segment::Last::none;
+      if (operation_.stream && !side.is_done) note(side.access, segment);
+      return;
+    }
+    add(Fault::used_after_free, segment.write, MemoryAccess::write, side.access, at, segment);
+  }
+
+  void note(MemoryAccess access, Segment& segment) {
+    const auto is_later = [&](const Use& noted) {
+      return operation_.is_before(noted, history_.order);
+    };
+    if (segment.last == Segment::Last::written && is_later(segment.write)) return;
+    if (access == MemoryAccess::write) {
+      segment.last = Segment::Last::written;
+      segment.write = operation_.use;
+      std::erase_if(segment.reads, std::not_fn(is_later));
+      return;
+    }
+    for (Use& read : segment.reads)
+      if (read.epoch.stream == operation_.use.epoch.stream) {
+        if (!is_later(read)) read = operation_.use;
+        return;
+      }
+    segment.reads.push_back(operation_.use);
+  }
+
+  History& history_;
+  const CheckedOperation& operation_;
+  FirstFinding& found_;
+};
+
+}  // namespace runnel::inline RUNNEL_ABI::checker

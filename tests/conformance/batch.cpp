@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::batch_cases {
 using Batch = Conformance;
 
 constexpr std::size_t count = 64;
@@ -138,4 +137,4 @@ TEST_F(Batch, RunsOnBothDefaultStreams) {
   }
 }
 
-}  // namespace
+}  // namespace conformance::batch_cases

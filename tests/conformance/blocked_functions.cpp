@@ -7,8 +7,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::blocked_functions_cases {
 using std::chrono::milliseconds;
 
 class BlockedFunctions : public Conformance {
@@ -148,4 +147,4 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   EXPECT_LT(longest, 1s);
 }
 
-}  // namespace
+}  // namespace conformance::blocked_functions_cases

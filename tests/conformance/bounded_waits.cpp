@@ -6,8 +6,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::bounded_waits_cases {
 using SynchronizeFor = Conformance;
 using SynchronizeForTwo = TwoDevices;
 using AcquireFor = Conformance;
@@ -184,4 +183,4 @@ TEST_F(AcquireFor, TimesOutWhileAllStreamsAreLeased) {
   EXPECT_ERROR(invalid_handle, pool.acquire_for(1s));  // NOLINT
 }
 
-}  // namespace
+}  // namespace conformance::bounded_waits_cases

@@ -8,8 +8,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::buffer_resources_cases {
 using BufferResources = Conformance;
 using BufferResourcesTwo = TwoDevices;
 
@@ -503,4 +502,4 @@ TEST_F(BufferResources, ANativeResourceAllocatesWithoutAStream) {
   resource.deallocate_sync(block, 100);
 }
 
-}  // namespace
+}  // namespace conformance::buffer_resources_cases

@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::buffers_cases {
 using Buffers = Conformance;
 using BuffersTwo = TwoDevices;
 
@@ -306,4 +305,4 @@ TEST_F(Buffers, ARegistrationHasATypedDevicePointer) {
   EXPECT_EQ(HostRegistration{}.device_pointer<float>(), nullptr);
 }
 
-}  // namespace
+}  // namespace conformance::buffers_cases

@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::callbacks_cases {
 using Callbacks = Conformance;
 using CallbacksTwo = TwoDevices;
 
@@ -149,4 +148,4 @@ TEST_F(CallbacksTwo, HostFunctionsFindTheFirstDeviceCurrent) {
   EXPECT_EQ(wrong, 0);
 }
 
-}  // namespace
+}  // namespace conformance::callbacks_cases

@@ -9,8 +9,7 @@
 #include "../support/standin/inspect.hpp"
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::completion_cases {
 using Completions = Conformance;
 using CompletionsTwo = TwoDevices;
 
@@ -470,4 +469,4 @@ TEST_F(CompletionsTwo, AFunctionsDeviceAndStreamEndWithIt) {
   EXPECT_TRUE(is_reset);
 }
 
-}  // namespace
+}  // namespace conformance::completion_cases

@@ -10,8 +10,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::copies_cases {
 using Copies = Conformance;
 using CopiesTwo = TwoDevices;
 
@@ -569,4 +568,4 @@ TEST_F(Copies, SpansLargerThanTheAddressSpaceAreRefused) {
   EXPECT_EQ(number, 1U);
 }
 
-}  // namespace
+}  // namespace conformance::copies_cases

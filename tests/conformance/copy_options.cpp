@@ -6,8 +6,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::copy_options_cases {
 using CopyOptionsCases = Conformance;
 
 [[nodiscard]] CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
@@ -143,4 +142,4 @@ TEST_F(CopyOptionsCases, ThePolicyIsAnOption) {
   stream.synchronize();
 }
 
-}  // namespace
+}  // namespace conformance::copy_options_cases

@@ -7,8 +7,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::copy_rows_cases {
 using CopyRows = Conformance;
 using CopyLists = Conformance;
 
@@ -268,4 +267,4 @@ TEST_F(CopyLists, AListMixesDirectionsAndKindsOfMemory) {
   EXPECT_TRUE(blocks.back == blocks.host);
 }
 
-}  // namespace
+}  // namespace conformance::copy_rows_cases

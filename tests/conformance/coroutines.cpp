@@ -9,8 +9,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::coroutines_cases {
 using Coroutines = Conformance;
 
 /// A coroutine that begins at once and sets a promise at its end.
@@ -144,8 +143,8 @@ TEST_F(Coroutines, AnExecutorContinuesTheCoroutine) {
   EXPECT_EQ(resumed, std::this_thread::get_id());
 }
 
-template <class Awaited, class Hook>
-Task wait_with(const Awaited& awaited, Hook hook) {
+template <class Awaited>
+Task wait_with(const Awaited& awaited, std::function<void(std::coroutine_handle<>)> hook) {
   co_await resume_on(awaited, std::move(hook));
 }
 
@@ -250,4 +249,4 @@ TEST_F(Coroutines, FourThreadsAwaitOneEvent) {
   }
 }
 
-}  // namespace
+}  // namespace conformance::coroutines_cases

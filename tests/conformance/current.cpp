@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::current_cases {
 using Current = Conformance;
 using CurrentTwo = TwoDevices;
 
@@ -458,4 +457,4 @@ TEST_F(CurrentTwo, ADevicesStreamIsSetWithoutSwitchingDevice) {
   EXPECT_EQ(current_stream(second), second.default_stream());
 }
 
-}  // namespace
+}  // namespace conformance::current_cases

@@ -3,8 +3,7 @@
 // streams that have no work of their own.
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::default_stream_order_cases {
 using DefaultStreamOrder = Conformance;
 
 Stream make_blocking() { return Stream{StreamOptions{.blocking = true}}; }
@@ -137,4 +136,4 @@ TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
   for (int i = 0; i < 200; ++i) ASSERT_EQ(seen[static_cast<std::size_t>(i)], i);
 }
 
-}  // namespace
+}  // namespace conformance::default_stream_order_cases

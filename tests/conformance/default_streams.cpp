@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::default_streams_cases {
 using DefaultStreams = Conformance;
 using DefaultStreamsTwo = TwoDevices;
 
@@ -250,4 +249,4 @@ TEST_F(DefaultStreamsTwo, EachDeviceHasItsOwn) {
   EXPECT_BEHIND(gate, held);
 }
 
-}  // namespace
+}  // namespace conformance::default_streams_cases

@@ -9,8 +9,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::device_cases {
 using Devices = Conformance;
 using DevicesTwo = TwoDevices;
 
@@ -207,4 +206,4 @@ TEST_F(DevicesTwo, EachHasItsOwnWayToWait) {
   second.set_host_wait(before_second);
 }
 
-}  // namespace
+}  // namespace conformance::device_cases

@@ -6,8 +6,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::device_memory_cases {
 using DeviceMemory = Conformance;
 using DeviceMemoryTwo = TwoDevices;
 
@@ -270,4 +269,4 @@ TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {
   EXPECT_ERROR(out_of_memory, ManagedBuffer<double>(std::numeric_limits<std::size_t>::max()));
 }
 
-}  // namespace
+}  // namespace conformance::device_memory_cases

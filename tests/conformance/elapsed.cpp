@@ -2,8 +2,7 @@
 // The time between two events.
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::elapsed_cases {
 using Elapsed = Conformance;
 using ElapsedTwo = TwoDevices;
 
@@ -89,4 +88,4 @@ TEST_F(Elapsed, UsesTheLatestRecordOfAnEvent) {
   EXPECT_GE(stop - start, 0ns);
 }
 
-}  // namespace
+}  // namespace conformance::elapsed_cases

@@ -10,8 +10,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::errors_cases {
 using Errors = Conformance;
 
 constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
@@ -383,4 +382,4 @@ TEST_P(BadArguments, AreRefusedWithoutSideEffects) {
 INSTANTIATE_TEST_SUITE_P(Errors, BadArguments, testing::ValuesIn(bad_calls()),
                          [](const testing::TestParamInfo<BadCall>& bad) { return bad.param.name; });
 
-}  // namespace
+}  // namespace conformance::errors_cases

@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::events_cases {
 using Events = Conformance;
 using EventsTwo = TwoDevices;
 
@@ -427,4 +426,4 @@ TEST_F(Events, SayWhatTheyAre) {
   EXPECT_EQ(out.str(), "Event(" + recorded + " TimedEvent(" + recorded);
 }
 
-}  // namespace
+}  // namespace conformance::events_cases

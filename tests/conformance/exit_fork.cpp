@@ -18,8 +18,7 @@
 
 extern char** environ;
 
-namespace {
-using namespace conformance;
+namespace conformance::exit_fork_cases {
 using test_support::is_under_address_sanitizer;
 using test_support::is_under_thread_sanitizer;
 
@@ -176,4 +175,4 @@ TEST_F(ExitForkBase, NothingIsDestroyedDuringStaticDestruction) {
       << report.str();
 }
 
-}  // namespace
+}  // namespace conformance::exit_fork_cases

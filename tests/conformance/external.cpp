@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::external_cases {
 using External = Conformance;
 using ExternalTwo = TwoDevices;
 
@@ -388,4 +387,4 @@ TEST_F(External, WorkEnqueuedThroughTheOwnerIsSeenByAWrapper) {
   waiter.synchronize();
 }
 
-}  // namespace
+}  // namespace conformance::external_cases

@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::faults_cases {
 
 class Faults : public Conformance {
  protected:
@@ -396,4 +395,4 @@ TEST_F(FirstStagedCopyDeathTest, WithoutThreadsIsOutOfMemoryAndWorksLater) {
               testing::ExitedWithCode(right), "");
 }
 
-}  // namespace
+}  // namespace conformance::faults_cases

@@ -4,8 +4,7 @@
 
 #include "graph_test.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::graph_children_cases {
 
 class GraphChildren : public GraphTest {
  protected:
@@ -215,4 +214,4 @@ TEST_F(GraphChildren, InnerAndOuterAreLaunchedAtOnce) {
   EXPECT_EQ(runs, 100);
 }
 
-}  // namespace
+}  // namespace conformance::graph_children_cases

@@ -2,8 +2,7 @@
 // Events as nodes of graphs: EventOptions::external.
 #include "graph_test.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::graph_events_cases {
 
 constexpr EventOptions external{.external = true};
 
@@ -441,4 +440,4 @@ TEST_F(GraphEventsTwo, TheEventStaysOnItsDevice) {
   here.synchronize();
 }
 
-}  // namespace
+}  // namespace conformance::graph_events_cases

@@ -6,8 +6,7 @@
 #include "../support/foreign_capture.hpp"
 #include "graph_test.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::graphs_cases {
 
 class Graphs : public GraphTest {
  protected:
@@ -1209,4 +1208,4 @@ TEST_F(ForeignGraphs, TheKindOfAStreamIsLearntAfterTheCapture) {
   EXPECT_EQ(StreamRef{borrowed}, StreamRef::from_native(captured.stream()));
 }
 
-}  // namespace
+}  // namespace conformance::graphs_cases

@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::host_functions_cases {
 using HostFunctions = Conformance;
 
 /// Counts the instances, calls and moves of a callable and its copies.
@@ -293,4 +292,4 @@ TEST_F(HostFunctions, FunctionsRunAndThrowOnTheDefaultStreams) {
   EXPECT_EQ(log.size(), 2U);
 }
 
-}  // namespace
+}  // namespace conformance::host_functions_cases

@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::keep_cases {
 using Keep = Conformance;
 
 constexpr std::size_t much = 3 * mib;
@@ -277,4 +276,4 @@ TEST_F(Keep, ARefusedCopyLeavesTheVectorAlone) {
   stream.synchronize();
 }
 
-}  // namespace
+}  // namespace conformance::keep_cases

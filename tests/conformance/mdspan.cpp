@@ -13,9 +13,7 @@
 #include <array>
 #include <random>
 
-namespace {
-
-using namespace conformance;
+namespace conformance::mdspan_cases {
 
 /// The members of an mdspan that a copy asks for.
 template <class T, std::size_t N>
@@ -213,4 +211,4 @@ TEST_F(Mdspan, AStandardMdspanIsCopied) {
 }
 #endif
 
-}  // namespace
+}  // namespace conformance::mdspan_cases

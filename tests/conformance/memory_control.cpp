@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::memory_control_cases {
 using MemoryControl = Conformance;
 using MemoryControlTwo = TwoDevices;
 
@@ -287,4 +286,4 @@ TEST_F(MemoryControlTwo, EachDeviceHasItsOwnLimit) {
   EXPECT_NO_ERROR(const Buffer buffer{1, two});
 }
 
-}  // namespace
+}  // namespace conformance::memory_control_cases

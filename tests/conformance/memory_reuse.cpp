@@ -6,8 +6,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::memory_reuse_cases {
 using Buffer = DeviceBytes;
 
 class MemoryReuse : public Conformance {
@@ -247,4 +246,4 @@ TEST_F(MemoryReuse, ManyThreadsShareALittleMemory) {
   EXPECT_EQ(wrong, 0);
 }
 
-}  // namespace
+}  // namespace conformance::memory_reuse_cases

@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::moves_cases {
 using Moves = Conformance;
 
 // Sizes, and which types can be copied and moved.
@@ -276,4 +275,4 @@ TEST_F(Moves, BuffersMoveWithTheirContents) {
   EXPECT_TRUE(result.empty());  // NOLINT
 }
 
-}  // namespace
+}  // namespace conformance::moves_cases

@@ -2,8 +2,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::multi_device_cases {
 using MultiDevice = TwoDevices;
 
 TEST_F(MultiDevice, StreamsAndBuffersCanBeMadeOnADeviceThatIsNotCurrent) {
@@ -153,4 +152,4 @@ TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
   EXPECT_EQ(pitched[245], source[245]);
 }
 
-}  // namespace
+}  // namespace conformance::multi_device_cases

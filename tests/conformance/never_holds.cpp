@@ -16,8 +16,7 @@
 #include "../support/foreign_capture.hpp"
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::never_holds_cases {
 
 constexpr std::size_t size = 256;
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
@@ -757,4 +756,4 @@ TEST_P(DocumentedWait, ReturnsOnceTheGateIsOpen) {
 }
 INSTANTIATE_TEST_SUITE_P(Waits, DocumentedWait, testing::ValuesIn(waits), name_of_wait);
 
-}  // namespace
+}  // namespace conformance::never_holds_cases

@@ -13,9 +13,7 @@
 #include <set>
 #include <span>
 
-namespace {
-
-using namespace conformance;
+namespace conformance::overlap_cases {
 
 using Numbers = std::vector<int>;
 using In = DeviceSpan<const int>;
@@ -1043,4 +1041,4 @@ TEST_F(OverlapTwo, TheChunkThatFailedIsReported) {
             33U);
 }
 
-}  // namespace
+}  // namespace conformance::overlap_cases

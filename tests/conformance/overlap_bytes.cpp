@@ -6,8 +6,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::overlap_bytes_cases {
 using OverlapOfBytes = Conformance;
 using Ints = std::vector<int>;
 
@@ -114,4 +113,4 @@ static_assert(is_taken<OverlapSource<int, Read>&> && is_taken<OverlapPerChunk<Ov
 static_assert(!is_taken<Ints> && !is_taken<std::array<int, 3>> &&
               !is_taken<OverlapSource<int, Read>>);
 
-}  // namespace
+}  // namespace conformance::overlap_bytes_cases

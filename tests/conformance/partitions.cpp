@@ -2,8 +2,7 @@
 // Streams with a part of a device.
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::partitions_cases {
 
 class Partitions : public Conformance {
  protected:
@@ -108,4 +107,4 @@ TEST_F(Partitions, WrongNumbersAreRefused) {
   EXPECT_ERROR(invalid_argument, Stream{Device{0}, {.partition = parts[0]}});
 }
 
-}  // namespace
+}  // namespace conformance::partitions_cases

@@ -13,8 +13,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::pinned_cases {
 
 constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
 
@@ -1115,4 +1114,4 @@ TEST_F(PinnedMemory, ContainersUseThePool) {
   EXPECT_TRUE(pinned_resource()->is_equal(*pinned_resource()));
 }
 
-}  // namespace
+}  // namespace conformance::pinned_cases

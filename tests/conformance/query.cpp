@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::query_cases {
 using Query = Conformance;
 
 TEST_F(Query, IsTrueOfAnEmptyStream) { EXPECT_TRUE(Stream{}.query()); }
@@ -66,4 +65,4 @@ TEST_F(Query, AnExceptionIsThrownBySynchronizeForToo) {
   EXPECT_COMPLETES(stream);
 }
 
-}  // namespace
+}  // namespace conformance::query_cases

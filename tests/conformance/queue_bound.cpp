@@ -3,8 +3,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::queue_bound_cases {
 
 /// Far above every backend's bound, and far below what the cases enqueue.
 constexpr int max_waiting = 1 << 17;
@@ -108,4 +107,4 @@ TEST_F(QueueBound, AFastCallerOfGraphsWaitsForASlowStream) {
   EXPECT_LT(most, max_waiting);
 }
 
-}  // namespace
+}  // namespace conformance::queue_bound_cases

@@ -2,8 +2,7 @@
 // Waiting until no function of the caller's is enqueued or runs.
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::quiesce_cases {
 using Quiesce = Conformance;
 
 TEST_F(Quiesce, WithoutFunctionsItReturnsAtOnce) {
@@ -87,4 +86,4 @@ TEST_F(Quiesce, IsRefusedWhereItWouldWaitForItself) {
   EXPECT_TRUE(refused_too);
 }
 
-}  // namespace
+}  // namespace conformance::quiesce_cases

@@ -8,8 +8,7 @@
 #include "../support/sanitizers.hpp"
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::race_checker_cases {
 using test_support::is_under_thread_sanitizer;
 
 class CheckerTest : public Conformance {
@@ -877,4 +876,4 @@ TEST_F(EnoughWaits, ManyStreamsThatEndLeaveNothingBehind) {
   expect_none();
 }
 
-}  // namespace
+}  // namespace conformance::race_checker_cases

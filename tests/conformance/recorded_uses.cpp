@@ -7,8 +7,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::recorded_uses_cases {
 using RecordedUses = Conformance;
 using RecordedUsesTwo = TwoDevices;
 
@@ -176,4 +175,4 @@ TEST_F(RecordedUsesTwo, AnotherDevicesStreamIsWaitedFor) {
       [&](unsigned char* block) { record_stream(user, block + 9); }, [&] { buffer.reset(); });
 }
 
-}  // namespace
+}  // namespace conformance::recorded_uses_cases

@@ -7,8 +7,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::resource_adaptors_cases {
 using ResourceAdaptors = Conformance;
 
 constexpr std::size_t size = mib;
@@ -111,4 +110,4 @@ TEST_F(ResourceAdaptors, ABlockWhoseLogThrowsIsGivenBack) {
   EXPECT_EQ(counted.statistics().blocks, 0U);
 }
 
-}  // namespace
+}  // namespace conformance::resource_adaptors_cases

@@ -6,8 +6,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::sharing_cases {
 using Sharing = Conformance;
 using SharingTwo = TwoDevices;
 
@@ -235,4 +234,4 @@ TEST_F(SharingTwo, MemoryIsOnTheNamedDevice) {
   EXPECT_EQ(Device::current(), first);
 }
 
-}  // namespace
+}  // namespace conformance::sharing_cases

@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::short_copies_cases {
 using ShortCopies = Conformance;
 
 constexpr std::size_t most = 257 * kib;
@@ -200,4 +199,4 @@ TEST_F(ShortCopies, TrimFreesTheirPinnedMemory) {
   EXPECT_EQ(PinnedPool::statistics().cached_blocks, before.cached_blocks);
 }
 
-}  // namespace
+}  // namespace conformance::short_copies_cases

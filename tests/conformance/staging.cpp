@@ -13,8 +13,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::staging_cases {
 using Staging = Conformance;
 using StagingTwo = TwoDevices;
 
@@ -532,4 +531,4 @@ TEST_F(StagingInLittleMemory, TakesASmallerRing) {
   EXPECT_TRUE(in == out);
 }
 
-}  // namespace
+}  // namespace conformance::staging_cases

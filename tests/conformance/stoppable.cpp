@@ -6,8 +6,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::stoppable_cases {
 using StoppableWaits = Conformance;
 
 /// Waits on a thread for what the gate holds; the stop request comes while it waits.
@@ -85,4 +84,4 @@ TEST_F(StoppableWaits, ExceptionsAndRefusalsAreThrown) {
   EXPECT_ERROR(invalid_handle, synchronize(ended, std::stop_token{}));
 }
 
-}  // namespace
+}  // namespace conformance::stoppable_cases

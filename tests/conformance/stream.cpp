@@ -8,8 +8,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::stream_cases {
 using Streams = Conformance;
 
 TEST_F(Streams, AStreamIsCreatedAndDestroyed) {
@@ -191,4 +190,4 @@ TEST_F(Streams, AThousandStreamsCanExistAtOnce) {
   EXPECT_EQ(*count, 1000);
 }
 
-}  // namespace
+}  // namespace conformance::stream_cases

@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::stream_pool_cases {
 using StreamPools = Conformance;
 
 TEST_F(StreamPools, ReturnedStreamsAreReusedOldestFirst) {
@@ -197,4 +196,4 @@ TEST_F(StreamPools, AMovedFromPoolThrows) {
   EXPECT_TRUE(runs(moved.acquire()));
 }
 
-}  // namespace
+}  // namespace conformance::stream_pool_cases

@@ -5,8 +5,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::stress_cases {
 using Stress = Conformance;
 
 TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
@@ -68,4 +67,4 @@ TEST_F(Stress, CreateMoveAndDestroyFrom16Threads) {
   EXPECT_EVENTUALLY(*ran == 16 * rounds) << *ran;
 }
 
-}  // namespace
+}  // namespace conformance::stress_cases

@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::synchronize_code_cases {
 using SynchronizeCode = Conformance;
 
 const std::error_code stale = make_error_code(errc::unknown);
@@ -94,4 +93,4 @@ TEST_F(SynchronizeCode, SetsTheCodeOfAnErrorOfEarlierWork) {
   EXPECT_EQ(code_of([&] { stream.synchronize(); }), code);
 }
 
-}  // namespace
+}  // namespace conformance::synchronize_code_cases

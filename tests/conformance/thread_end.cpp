@@ -3,8 +3,7 @@
 // library's own thread_local objects are gone.
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::thread_end_cases {
 using ThreadEnd = Conformance;
 
 /// Enqueues on the thread's default stream while the thread ends.
@@ -43,4 +42,4 @@ TEST_F(ThreadEnd, ADestructorIsTheFirstToUseTheStream) {
   EXPECT_EQ(*ran, 20 * 3);
 }
 
-}  // namespace
+}  // namespace conformance::thread_end_cases

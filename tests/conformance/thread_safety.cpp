@@ -7,8 +7,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::thread_safety_cases {
 constexpr int threads = 4;
 
 /// Threads that begin each round together.
@@ -616,4 +615,4 @@ TEST_F(ThreadSafetyTwo, GuardsOfFourThreadsAreIndependent) {
   });
 }
 
-}  // namespace
+}  // namespace conformance::thread_safety_cases

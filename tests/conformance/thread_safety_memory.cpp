@@ -9,8 +9,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::thread_safety_memory_cases {
 constexpr int threads = 4;
 using ThreadSafetyMemory = Conformance;
 
@@ -259,4 +258,4 @@ TEST_F(ThreadSafetyMemory, FourThreadsAdviseOnOneManagedBuffer) {
   });
 }
 
-}  // namespace
+}  // namespace conformance::thread_safety_memory_cases

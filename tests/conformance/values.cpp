@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::values_cases {
 
 using Number = std::atomic_ref<std::uint32_t>;
 
@@ -254,4 +253,4 @@ TEST_F(NoValues, ADeviceWithoutValuesRefuses) {
   EXPECT_TRUE(runs(stream));
 }
 
-}  // namespace
+}  // namespace conformance::values_cases

@@ -4,8 +4,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::views_cases {
 using Views = Conformance;
 using ViewsTwo = TwoDevices;
 
@@ -143,4 +142,4 @@ TEST_F(Views, AForeignStreamMayBeADefaultStream) {
   EXPECT_TRUE(device().default_stream().is_valid());
 }
 
-}  // namespace
+}  // namespace conformance::views_cases

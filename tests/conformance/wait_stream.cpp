@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::wait_stream_cases {
 using WaitStream = Conformance;
 using WaitStreamTwo = TwoDevices;
 
@@ -71,4 +70,4 @@ TEST_F(WaitStream, OneStreamWaitsForMany) {
   EXPECT_EQ(log.entries(), expected);
 }
 
-}  // namespace
+}  // namespace conformance::wait_stream_cases

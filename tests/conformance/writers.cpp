@@ -7,8 +7,7 @@
 
 #include "support.hpp"
 
-namespace {
-using namespace conformance;
+namespace conformance::writers_cases {
 using Writers = Conformance;
 
 // One for each way: short, short in a row, staged.
@@ -181,4 +180,4 @@ TEST_F(Writers, NeitherTheHandleNorAHookChangesTheWay) {
     }
 }
 
-}  // namespace
+}  // namespace conformance::writers_cases

@@ -333,7 +333,8 @@ void Reclaimer::pause(sync::Clock::duration unsuccessful) noexcept {
 }
 
 void Reclaimer::deliver_all(Completion* complete) noexcept {
-  while (complete != nullptr) {
+  // Nothing is called or destroyed once the process exits.
+  while (complete != nullptr && !stopped_.load(std::memory_order_seq_cst)) {
     // Resetting may destroy user objects, too.
     const CountedCall until_reset{Count::made_completions};
     deliver(OwnedCompletion{std::exchange(complete, complete->next)});

@@ -319,6 +319,30 @@ int exit_from_a_completion_function() {
   return 1;
 }
 
+/// The exit begins in the first of two functions whose streams were found complete together.
+int exit_between_two_completions() {
+  static std::atomic<bool> is_exiting{false}, is_in_first{false};
+  // Before the first call of the library: so it runs after the library has stopped its thread.
+  std::atexit([] {
+    is_exiting = true;
+    std::this_thread::sleep_for(200ms);
+  });
+  static Stream stream;
+  std::promise<void> are_both_there;
+  stream.on_complete([&](const Outcome&) { are_both_there.get_future().wait(); });
+  stream.on_complete([](const Outcome&) {
+    is_in_first = true;
+    while (!is_exiting) std::this_thread::yield();
+  });
+  stream.on_complete([](const Outcome&) {
+    std::puts("failed: a completion function was called after the exit had begun");
+  });
+  stream.synchronize();
+  are_both_there.set_value();
+  while (!is_in_first) std::this_thread::yield();
+  return finish();
+}
+
 int exit_beside_busy_completions() {
   const Stream& stream = *new Stream;  // never destroyed: the thread uses it until the process ends
   static std::atomic<long> told{0};
@@ -812,6 +836,7 @@ int thread_local_guard() {
 
 constexpr std::pair<const char*, int (*)()> cases[] = {
     {"exit_beside_busy_completions", exit_beside_busy_completions},
+    {"exit_between_two_completions", exit_between_two_completions},
     {"exit_from_a_completion_function", exit_from_a_completion_function},
     {"exit_from_a_host_function", exit_from_a_host_function},
     {"exit_on_another_thread_with_a_closed_gate", exit_on_another_thread_with_a_closed_gate},

@@ -108,6 +108,7 @@ TEST_P(ExitFork, Passes) {
 }
 constexpr Case cases[] = {
     {"exit_beside_busy_completions"},
+    {"exit_between_two_completions"},
     {"exit_from_a_completion_function", 7},
     {"exit_from_a_host_function", 7},
     {"exit_on_another_thread_with_a_closed_gate", 7},

@@ -104,7 +104,7 @@ TEST_F(StreamPoints, APointOfAnEndedStreamIsEmpty) {
   stream.reset();
   EXPECT_FALSE(StreamPoint{use});
   const Stream next;
-  ASSERT_EQ(use_of(next).slot, use.slot);
+  ASSERT_EQ(key_of(next).slot, use.slot);
   EXPECT_FALSE(StreamPoint{use}) << "it is a point of the stream that has the slot now";
   EXPECT_FALSE(detail::HandleLock{use}) << "the handle of the stream that has the slot now";
 }

@@ -2,6 +2,7 @@
 /// Memory that several processes share.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 

@@ -117,8 +117,9 @@ need_linters() {
 }
 
 # -O1: most of the warnings that come with optimisation, at half the time of -O2 with debug information. Six files at a time take half of
-# that.
-quick=(-Doptimization=1 -Ddebug=false -Dunity=on -Dunity_size=6)
+# that, but hide what a file does not include: scripts_test compiles each alone.
+quick=(-Doptimization=1 -Ddebug=false)
+quicker=("${quick[@]}" -Dunity=on -Dunity_size=6)
 
 # The README's two commands. The first builds and tests everything on the host backend: here by g++ with warnings as errors. Other people's
 # builds are tried for a release: release_build.
@@ -169,7 +170,7 @@ part_clang_sanitizers() {
   # The shared runtime: the suite has a pthread_create of its own, which finds the sanitizer's only in a library behind it.
   CXX=clang++ configure clang_sanitizers -Dgpu_backend=host -Dwerror=true -Db_sanitize=address,undefined -Db_lundef=false \
     -Dcpp_link_args="['-shared-libsan', '-Wl,-rpath,$(dirname "$runtime")']" \
-    "${quick[@]}" -Dcpp_args="['-gline-tables-only', '-fno-sanitize=function']" -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
+    "${quicker[@]}" -Dcpp_args="['-gline-tables-only', '-fno-sanitize=function']" -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled
   # Some cases ask for more memory than there is. A test may take ten times as long as without instruments.
   ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     run_tests build-ci/clang_sanitizers --no-suite lint --no-suite mistakes --no-suite models --no-suite two-devices -t 10
@@ -181,7 +182,7 @@ under_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1
 }
 # Warnings are no errors here: those of g++ 12 are wrong where it puts in a sanitizer's calls.
-tsan_options=(-Db_sanitize=thread "${quick[@]}" -Dcpp_args=-g1 -Dtools=disabled -Dexamples=disabled
+tsan_options=(-Db_sanitize=thread "${quicker[@]}" -Dcpp_args=-g1 -Dtools=disabled -Dexamples=disabled
   -Dbenchmarks=disabled)
 
 part_tsan() {
@@ -198,7 +199,7 @@ build_races() {
   need_clang
   install_missing
   under_tsan
-  CXX=g++ configure races -Dgpu_backend=host -Dfind_races=true "${quick[@]}" -Dcpp_args=-g1 -Dtools=disabled \
+  CXX=g++ configure races -Dgpu_backend=host -Dfind_races=true "${quicker[@]}" -Dcpp_args=-g1 -Dtools=disabled \
     -Dexamples=disabled -Dbenchmarks=disabled
   ninja -C build-ci/races races
 }
@@ -275,7 +276,7 @@ find_nccl() {
 }
 
 # What the stand-ins are put beneath.
-gpu_options=(-Dwerror=true "${quick[@]}" -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled -Dmpi=enabled)
+gpu_options=(-Dwerror=true "${quicker[@]}" -Dtools=enabled -Dexamples=disabled -Dbenchmarks=disabled -Dmpi=enabled)
 
 configure_cuda() {
   need_mpi

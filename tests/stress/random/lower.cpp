@@ -790,7 +790,7 @@ class Lowering {
       if (home != line_of(o.stream)) wait_for(line_of(o.stream), home);
       // Behind a gate the block is not freed. Some of them may be all the memory that the device
       // has, and the next allocation would wait until this thread opens the gate.
-      if (o.bytes > 256 * kibibyte) open_gates(closed_);
+      if (o.bytes > 256 * 1024) open_gates(closed_);
       std::fill_n(bytes, o.bytes, static_cast<unsigned char>(o.value));
     } else {
       open_gates_if_calls_may_wait();

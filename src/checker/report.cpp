@@ -13,8 +13,8 @@ namespace {
       "a missing wait: memory is used by a stream that does not wait for its allocation",
       "memory that is freed too early: a stream may still be using it",
       "use of memory that was freed",
-      "two operations of a batch that use the same memory: operations of a batch have no order "
-      "among each other",
+      ("two operations of a batch that use the same memory: operations of a batch have no order "
+       "among each other"),
       "memory that is unpinned too early: a stream may still be using it"};
   return titles[static_cast<std::size_t>(fault)];
 }

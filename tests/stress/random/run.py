@@ -50,7 +50,7 @@ ON_STANDIN = [
     ({'STANDIN_SCHEDULER': 'random'}, ['--small'], 10),
     ({'STANDIN_SCHEDULER': 'random', 'STANDIN_CHANNELS': '2'}, ['--small'], 5),
     ({'STANDIN_SCHEDULER': 'random', 'STANDIN_DEVICES': '2'}, ['--devices', '2', '--small'], 5),
-    ({'STANDIN_SCHEDULER': 'random', 'STANDIN_MEMORY_MIB': '64'}, ['--small'], 5),
+    ({'STANDIN_SCHEDULER': 'random', 'STANDIN_MEMORY_MIB': '64', 'RUNNEL_STAGING_MEMORY': '16M'}, ['--small'], 5),
     ({'STANDIN_SCHEDULER': 'random', 'STANDIN_HOST_FUNCTIONS': '1'}, ['--small'], 4),
     ({'STANDIN_SCHEDULER': 'eager', 'RUNNEL_STAGING_CHUNK': '512K'}, ['--staged', '--operations', '16'], 1),
 ]

@@ -96,7 +96,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenarios", required=True, help="the program sweep_scenarios")
     parser.add_argument("--standin", help="the stand-in library, for a CUDA or HIP build")
-    parser.add_argument("--bounded", type=float, metavar="SECONDS", help="end after this time; default: all runs")
+    parser.add_argument("--bounded", type=float, metavar="SECONDS", help="how long the runs may take, once it is known which there are; default: all runs")
     parser.add_argument("--scheduler", default="eager")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=30, help="time limit of one run, in seconds")
@@ -108,7 +108,7 @@ def main():
     sweep = Exhaustion(arguments)
     sweep.baseline()
     runs = sweep.plan(arguments.seed)
-    sweep.all(runs, start + arguments.bounded if arguments.bounded else None)
+    sweep.all(runs, time.monotonic() + arguments.bounded if arguments.bounded else None)
     for run, status, output in sweep.failures[:arguments.show]:
         print(f"FAILED SWEEP_EXHAUST='what={run.what};call={run.call};form={run.form}' {run.scenario}: exit status {status}")
         print("    " + "\n    ".join(output.strip().splitlines()[-6:]))
@@ -117,7 +117,7 @@ def main():
           f"{len(runs)} runs in {time.monotonic() - start:.0f} s ({sweep.tried['threads']} of thread starts), seed {arguments.seed}; "
           f"{sweep.thrown} times the call threw, {sweep.absorbed} times it had another way, in {sweep.never_came} the call did not happen; "
           f"{len(sweep.failures)} failed")
-    sys.exit(1 if sweep.failures or not runs else 0)
+    sys.exit(1 if sweep.failures or not sum(sweep.tried.values()) else 0)
 
 
 if __name__ == "__main__":

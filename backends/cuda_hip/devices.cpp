@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backend.hpp"
 
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include "backend.hpp"
 
 #include "runtime.hpp"
 

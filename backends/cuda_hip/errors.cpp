@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backend.hpp"
 
 #include <algorithm>
 #include <array>
-#include "backend.hpp"
 
 #include "runtime.hpp"
 

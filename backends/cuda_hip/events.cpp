@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backend.hpp"
 
 #include <cstring>
-#include "backend.hpp"
 
 #include "runtime.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "backend.hpp"
 
 #include <cstddef>
 #include <memory>
 #include <new>
-#include "backend.hpp"
 
 #include "runtime.hpp"
 

@@ -73,7 +73,8 @@ void deliver(const std::string& text) noexcept {
   if (setting != nullptr && std::strcmp(setting, "abort") == 0) std::abort();
 }
 
-/// The text of a finding that was not reported before; else "". Requires: the lock is held.
+/// Returns the text of a new finding, or "" if it was reported before. Requires: the caller holds
+/// the lock of the state.
 [[nodiscard]] std::string report(CheckerState& s, const Finding& f) {
   if (!s.reported.emplace(f.fault, f.earlier.stack, f.later_stack).second) return {};
   report_count.fetch_add(1, std::memory_order_relaxed);
@@ -135,7 +136,7 @@ void forget_some(CheckerState& s) {
 }
 
 /// The number of a stream that receives an operation. Its work is then no longer known to be
-/// complete. Requires: the lock is held.
+/// complete. Requires: the caller holds the lock of the state.
 [[nodiscard]] std::uint32_t number_of(CheckerState& s, const StreamInfo& stream) {
   stream.known_complete->store(0, std::memory_order_relaxed);
   return s.order.number_of(stream);

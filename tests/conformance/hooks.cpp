@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// <runnel/hooks.hpp>: what a hook is told. A hook is the whole process's, so that these cases are a
-// program of their own.
+// <runnel/hooks.hpp>: what a hook receives. A hook is the whole process's, so that these cases are
+// a program of their own.
 #include <runnel/completion.hpp>
 #include <runnel/graph.hpp>
 #include <runnel/hooks.hpp>
@@ -16,42 +16,42 @@
 namespace {
 using namespace conformance;
 
-struct Told : HookEvent {
+struct ReceivedEvent : HookEvent {
   std::string name;  // of the stream
   std::thread::id thread;
   std::exception_ptr thrown;
 };
 std::mutex mutex;
-std::vector<Told> told;
+std::vector<ReceivedEvent> received;
 
 void remember(const HookEvent& event) noexcept {
   const std::lock_guard lock{mutex};
-  told.push_back({event, event.stream_name, std::this_thread::get_id(),
-                  event.exception != nullptr ? *event.exception : nullptr});
+  received.push_back({event, event.stream_name, std::this_thread::get_id(),
+                      event.exception != nullptr ? *event.exception : nullptr});
 }
 
 class Hooks : public Conformance {
  protected:
   void SetUp() override {
     Conformance::SetUp();
-    told.clear();
+    received.clear();
   }
   void TearDown() override {
     set_hook(nullptr);
     Conformance::TearDown();
   }
-  /// What was told of that kind.
-  [[nodiscard]] static std::vector<Told> all(HookKind kind) {
+  /// The events of that kind that the hook received.
+  [[nodiscard]] static std::vector<ReceivedEvent> all(HookKind kind) {
     const std::lock_guard lock{mutex};
-    std::vector<Told> found;
-    for (const Told& each : told)
+    std::vector<ReceivedEvent> found;
+    for (const ReceivedEvent& each : received)
       if (each.kind == kind) found.push_back(each);
     return found;
   }
-  /// Checks that the kind was told before and after, once each, with one number. Returns what was
-  /// said after.
+  /// Checks that the hook received the kind before and after, once each, with one number. Returns
+  /// what was said after.
   [[nodiscard]] static HookEvent pair(HookKind kind) {
-    const std::vector<Told> found = all(kind);
+    const std::vector<ReceivedEvent> found = all(kind);
     EXPECT_EQ(found.size(), 2U) << to_string(kind);
     if (found.size() != 2) return {};
     EXPECT_EQ(found[0].phase, HookPhase::before) << to_string(kind);
@@ -60,9 +60,9 @@ class Hooks : public Conformance {
     EXPECT_NE(found[0].number, 0U) << to_string(kind);
     return found[1];
   }
-  /// Checks that the kind was told once, after it had happened.
+  /// Checks that the hook received the kind once, after it had happened.
   [[nodiscard]] static HookEvent single(HookKind kind) {
-    const std::vector<Told> found = all(kind);
+    const std::vector<ReceivedEvent> found = all(kind);
     EXPECT_EQ(found.size(), 1U) << to_string(kind);
     if (found.size() != 1) return {};
     EXPECT_EQ(found[0].phase, HookPhase::after) << to_string(kind);
@@ -84,7 +84,7 @@ TEST_F(Hooks, WithoutAHookNothingIsReported) {
   Stream stream;
   EXPECT_TRUE(runs(stream));
   stream.synchronize();
-  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(received.empty());
 }
 
 TEST_F(Hooks, StreamsAreReported) {
@@ -94,7 +94,7 @@ TEST_F(Hooks, StreamsAreReported) {
   {
     const Stream stream{{.name = "upload"}};
     id = stream.id();
-    const std::vector<Told> made = all(HookKind::stream_made);
+    const std::vector<ReceivedEvent> made = all(HookKind::stream_made);
     ASSERT_EQ(made.size(), 1U);
     EXPECT_EQ(made[0].stream, id);
     EXPECT_EQ(made[0].native_stream, stream.native());
@@ -102,7 +102,7 @@ TEST_F(Hooks, StreamsAreReported) {
     EXPECT_EQ(made[0].name, "upload");
     earlier = Stream{};  // ends a stream that was made before the hook was set
   }
-  const std::vector<Told> ended = all(HookKind::stream_ended);
+  const std::vector<ReceivedEvent> ended = all(HookKind::stream_ended);
   ASSERT_EQ(ended.size(), 2U);
   EXPECT_EQ(ended[1].stream, id);
 }
@@ -128,7 +128,7 @@ TEST_F(Hooks, EventsAndWaitsAreReported) {
   const HookEvent joined = single(HookKind::stream_waited);
   EXPECT_EQ(joined.stream, second.id());
   EXPECT_EQ(joined.other_stream, first.id());
-  const std::vector<Told> waits = all(HookKind::host_wait);
+  const std::vector<ReceivedEvent> waits = all(HookKind::host_wait);
   ASSERT_EQ(waits.size(), 4U);
   EXPECT_EQ(waits[0].stream, 0U);
   EXPECT_EQ(waits[2].stream, second.id());
@@ -140,11 +140,11 @@ template <class F>
 void expect_wait(const char* name, F&& f) {
   Stream held;
   Gate gate{held};
-  told.clear();
+  received.clear();
   set_hook(remember);
   const auto is_announced = [](HookPhase phase) {
     const std::lock_guard lock{mutex};
-    return std::ranges::any_of(told, [&](const Told& each) {
+    return std::ranges::any_of(received, [&](const ReceivedEvent& each) {
       return each.kind == HookKind::host_wait && each.phase == phase;
     });
   };
@@ -196,7 +196,7 @@ TEST_F(Hooks, AWaitForALeaseIsAnnounced) {
       EXPECT_TRUE(eventually([] {
         const std::lock_guard lock{mutex};
         return std::ranges::any_of(
-            told, [](const Told& each) { return each.kind == HookKind::host_wait; });
+            received, [](const ReceivedEvent& each) { return each.kind == HookKind::host_wait; });
       }));
       first.reset();
     }};
@@ -212,7 +212,7 @@ TEST_F(Hooks, ASharedEventOfAnotherDeviceIsOneWait) {
   set_hook(remember);
   there.wait_event(event);
   set_hook(nullptr);
-  EXPECT_EQ(told.size(), 1U);
+  EXPECT_EQ(received.size(), 1U);
   const HookEvent waited = single(HookKind::event_waited);
   EXPECT_EQ(waited.stream, there.id());
   EXPECT_EQ(waited.event, event.native());
@@ -237,7 +237,7 @@ TEST_F(Hooks, CopiesAndFillsAreReported) {
   EXPECT_FALSE(copied.captured);
   EXPECT_STREQ(copied.operation, "copy");
 
-  told.clear();
+  received.clear();
   set_hook(remember);
   fill(stream, buffer, 7);
   copy_bytes(stream, buffer.data(), pinned.data(), 0);
@@ -260,7 +260,7 @@ TEST_F(Hooks, PartsOfAnOperationAreNotReported) {
   fill(stream, buffer, Three{{1, 2, 3}});
   set_hook(nullptr);
   EXPECT_EQ(pair(HookKind::fill).bytes, 15000U);
-  EXPECT_EQ(told.size(), 2U);
+  EXPECT_EQ(received.size(), 2U);
   stream.synchronize();
 }
 
@@ -272,8 +272,8 @@ TEST_F(Hooks, HostFunctionsAndTheirRunsAreReported) {
   stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
   set_hook(nullptr);
-  const std::vector<Told> launched = all(HookKind::host_function);
-  const std::vector<Told> ran = all(HookKind::host_function_run);
+  const std::vector<ReceivedEvent> launched = all(HookKind::host_function);
+  const std::vector<ReceivedEvent> ran = all(HookKind::host_function_run);
   ASSERT_EQ(launched.size(), 4U);
   ASSERT_EQ(ran.size(), 4U);
   for (const std::size_t i : {0U, 2U}) {
@@ -347,7 +347,7 @@ TEST_F(Hooks, TheDeviceOfAnEndedStreamIsReported) {
   gate.open();
   const auto runs_of_the_ended = [id] {
     std::vector<int> devices;
-    for (const Told& each : all(HookKind::host_function_run))
+    for (const ReceivedEvent& each : all(HookKind::host_function_run))
       if (each.stream == id) devices.push_back(each.device);
     return devices;
   };
@@ -369,11 +369,11 @@ TEST_F(Hooks, GraphsAreReported) {
   other.synchronize();
   set_hook(nullptr);
   EXPECT_EQ(runs, 2);
-  const std::vector<Told> launches = all(HookKind::graph_launch);
+  const std::vector<ReceivedEvent> launches = all(HookKind::graph_launch);
   ASSERT_EQ(launches.size(), 4U);
   EXPECT_EQ(launches[0].stream, stream.id());
   EXPECT_FALSE(launches[0].captured);
-  const std::vector<Told> ran = all(HookKind::host_function_run);
+  const std::vector<ReceivedEvent> ran = all(HookKind::host_function_run);
   ASSERT_EQ(ran.size(), 4U);
   EXPECT_EQ(ran[0].number, captured.number);
   EXPECT_EQ(ran[0].stream, stream.id());
@@ -393,8 +393,8 @@ TEST_F(Hooks, MemoryIsReported) {
     places[2] = managed.data();
   }
   set_hook(nullptr);
-  const std::vector<Told> made = all(HookKind::allocation);
-  const std::vector<Told> freed = all(HookKind::deallocation);
+  const std::vector<ReceivedEvent> made = all(HookKind::allocation);
+  const std::vector<ReceivedEvent> freed = all(HookKind::deallocation);
   ASSERT_EQ(made.size(), 6U);
   ASSERT_EQ(freed.size(), 3U);
   constexpr std::size_t bytes[] = {1000, 2000, 3000};
@@ -447,7 +447,7 @@ TEST_F(Hooks, AResourcesMemoryIsReportedOnce) {
 /// What a hook sees of work on that stream.
 void expect_told_of(StreamRef stream) {
   const std::uint64_t id = stream.id();
-  told.clear();
+  received.clear();
   set_hook(remember);
   Event event;
   {
@@ -459,7 +459,7 @@ void expect_told_of(StreamRef stream) {
   stream.synchronize();
   set_hook(nullptr);
   std::set<HookKind> kinds;
-  for (const Told& each : told) {
+  for (const ReceivedEvent& each : received) {
     if (each.stream == 0) continue;
     EXPECT_EQ(each.stream, id) << to_string(each.kind);
     kinds.insert(each.kind);
@@ -482,7 +482,7 @@ TEST_F(Hooks, DefaultStreamsAreReported) {
     const HookEvent made = single(HookKind::stream_made);  // at the first use by the thread
     EXPECT_EQ(made.stream, own.id());
     expect_told_of(own);
-    told.clear();
+    received.clear();
     set_hook(remember);
   }}.join();
   set_hook(nullptr);
@@ -499,7 +499,7 @@ TEST_F(Hooks, BorrowedStreamsAreReportedAsOneStream) {
     id = borrowed.id();
     expect_told_of(borrowed);
     EXPECT_EQ(id, owner.id());
-    told.clear();
+    received.clear();
     set_hook(remember);
   }
   EXPECT_TRUE(all(HookKind::stream_ended).empty()) << "the owner has it still";
@@ -521,7 +521,7 @@ TEST_F(Hooks, MovesAndMovedFromStreamsAreNotReported) {
   EXPECT_ERROR(invalid_handle, stream.launch_host_func([] {}));
   EXPECT_ERROR(invalid_handle, stream.synchronize());
   EXPECT_ERROR(invalid_handle, DeviceBuffer<int>{1, stream});
-  EXPECT_TRUE(told.empty());
+  EXPECT_TRUE(received.empty());
   expect_told_of(moved);
 }
 
@@ -639,7 +639,7 @@ TEST_F(Hooks, OverlapsEventBehindEachCopyInIsReported) {
   set_hook(nullptr);
   const std::uint64_t first = all(HookKind::copy).front().stream;
   std::vector<HookKind> calls;  // of the stream that copies in
-  for (const Told& each : told)
+  for (const ReceivedEvent& each : received)
     if (each.stream == first && each.phase == HookPhase::after &&
         (each.kind == HookKind::copy || each.kind == HookKind::event_recorded))
       calls.push_back(each.kind);
@@ -659,13 +659,13 @@ TEST_F(Hooks, FourThreadsCallOneHook) {
     stream.synchronize();
   });
   set_hook(nullptr);
-  const std::vector<Told> all_copies = all(HookKind::copy);
+  const std::vector<ReceivedEvent> all_copies = all(HookKind::copy);
   ASSERT_EQ(all_copies.size(), 2U * threads * copies);
   std::set<std::uint64_t> numbers, streams;
   for (int i = 0; i < threads; ++i) {
     const auto bytes = static_cast<std::size_t>(100 + i);
-    std::vector<Told> own;
-    for (const Told& each : all_copies)
+    std::vector<ReceivedEvent> own;
+    for (const ReceivedEvent& each : all_copies)
       if (each.bytes == bytes) own.push_back(each);
     ASSERT_EQ(own.size(), 2U * copies);
     for (std::size_t n = 0; n < own.size(); ++n) {

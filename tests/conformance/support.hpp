@@ -175,7 +175,8 @@ template <class F>
 /// Expects the log to have these entries, in this order.
 #define EXPECT_LOG(log, ...) EXPECT_EQ((log).entries(), (Entries{__VA_ARGS__}))
 
-/// Expects that `link()` makes the work of `waiter` come after that of `held`, which a gate holds.
+/// Blocks `held` with a gate, calls `link()`, and expects that later work of `waiter` waits for the
+/// gate.
 template <class F>
 void expect_waits(StreamRef held, StreamRef waiter, F&& link) {
   Log log;

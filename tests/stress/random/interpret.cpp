@@ -512,9 +512,9 @@ class Interpreter {
     }
   }
 
-  /// In half of the lists the kinds of memory are told.
+  /// Half of the lists pass the kinds of memory to the library.
   void list(const Step& step) {
-    const auto told_kind = [&](int number) -> std::optional<MemoryKind> {
+    const auto passed_kind = [&](int number) -> std::optional<MemoryKind> {
       if (step.form % 2 == 0) return std::nullopt;
       if (kind(number) == BufferKind::pageable) return MemoryKind::pageable;
       if (kind(number) == BufferKind::device) return MemoryKind::device;
@@ -525,7 +525,7 @@ class Interpreter {
       const int other_number = each.of_third && step.third >= 0 ? step.third : step.source;
       unsigned char* const at = buffer(step.buffer).data() + each.at;
       unsigned char* const other = buffer(other_number).data() + each.other_at;
-      const auto kind_here = told_kind(step.buffer), kind_there = told_kind(other_number);
+      const auto kind_here = passed_kind(step.buffer), kind_there = passed_kind(other_number);
       operations.push_back(each.back ? CopyOperation{other, at, each.bytes, kind_there, kind_here}
                                      : CopyOperation{at, other, each.bytes, kind_here, kind_there});
     }
@@ -723,7 +723,7 @@ class Interpreter {
         return must_throw(step, errc::invalid_argument, [&] { fill_bytes(on, nullptr, 1, 8); });
       case 5:
         return must_throw(step, errc::invalid_argument, [&] {
-          const std::size_t count = huge / 4 + 3;  // 8 bytes, if nobody looks
+          const std::size_t count = huge / 4 + 3;  // in bytes: 8, after an overflow
           runnel::copy(on, std::span{reinterpret_cast<std::uint32_t*>(there), count},
                        std::span{reinterpret_cast<const std::uint32_t*>(bytes), count});
         });

@@ -198,7 +198,7 @@ class Lowering {
     runner_ = static_cast<int>(known_.size()) - 1;
   }
 
-  /// The thread of the visit ends: nobody can name its default streams any more.
+  /// The thread of the visit ends, and no other thread can use its default streams.
   void leave_visit() {
     if (visit_ == 0) return;
     for (int line = 0; line < lines_.count(); ++line)
@@ -209,7 +209,8 @@ class Lowering {
     visit_ = 0;
   }
 
-  /// All buffers are compared and dropped, and exceptions that nobody has seen yet arrive.
+  /// Compares and drops all buffers, then waits for each stream with an exception, which the wait
+  /// throws.
   void finish() {
     int place = static_cast<int>(program_.operations.size());
     const auto next = [&](Verb verb) {
@@ -480,8 +481,8 @@ class Lowering {
   void note(int number, std::size_t begin, std::size_t end, bool writes) {
     if (begin < end) buffer(number).accesses.push_back({place_, begin, end, writes});
   }
-  /// Device memory is freed behind the streams that it was told of; behind others only if its own
-  /// stream waits for them first.
+  /// The library frees device memory after the work of the streams that were passed to
+  /// record_stream(). The buffer's own stream must wait for all other users before the free.
   void note_use_on(int stream, int number) {
     BufferState& state = buffer(number);
     const int line = line_of(stream);

@@ -7,7 +7,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::backend {
+namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
 namespace {
 
 // No runtime reports the number of queues that streams share. Each reads the number from its own
@@ -154,4 +154,4 @@ status driver_version(int& version) noexcept {
   return rt::driver_get_version(&version);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::backend
+}}}  // namespace runnel::RUNNEL_ABI::backend

@@ -6,7 +6,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::backend {
+namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
 
 namespace {
 
@@ -217,4 +217,4 @@ void forget_error(status s) noexcept {
 
 bool is_not_ready(status s) noexcept { return s == rt::not_ready; }
 
-}  // namespace runnel::inline RUNNEL_ABI::backend
+}}}  // namespace runnel::RUNNEL_ABI::backend

@@ -6,7 +6,7 @@
 
 #include "runtime.hpp"
 
-namespace runnel::inline RUNNEL_ABI::backend {
+namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
 
 status malloc_host(void*& memory, std::size_t bytes) noexcept {
   return rt::malloc_host(&memory, bytes, rt::malloc_host_flags);
@@ -131,4 +131,4 @@ status pointer_info(PointerInfo& info, const void* pointer) noexcept {
   return ok;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::backend
+}}}  // namespace runnel::RUNNEL_ABI::backend

@@ -7,7 +7,7 @@
 #include <array>
 #include <string_view>
 
-namespace runnel::inline RUNNEL_ABI::backend {
+namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
 namespace {
 
 /// "host::" and the name of a code.
@@ -37,4 +37,4 @@ const char* error_text(status s) noexcept { return detail::error_texts[row_of(s)
 void forget_error(status) noexcept {}  // There is no last error.
 bool is_not_ready(status s) noexcept { return s == static_cast<status>(errc::not_ready); }
 
-}  // namespace runnel::inline RUNNEL_ABI::backend
+}}}  // namespace runnel::RUNNEL_ABI::backend

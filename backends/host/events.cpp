@@ -9,9 +9,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
-
-namespace backend {
+namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
 
 using host::catch_bad_alloc;
 
@@ -161,5 +159,4 @@ status open_event(native::event& event, const IpcBytes& handle) noexcept {
   });
 }
 
-}  // namespace backend
-}  // namespace runnel::inline RUNNEL_ABI
+}}}  // namespace runnel::RUNNEL_ABI::backend

@@ -8,10 +8,9 @@
 #include <set>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
-namespace host {
-namespace {
+namespace host { namespace {
 
 /// One submission of a launch to the queue of a chain, in this order.
 struct Submission {
@@ -121,8 +120,7 @@ class GraphQueue {
   TaskQueuePtr queue_;
 };
 
-}  // namespace
-}  // namespace host
+}}  // namespace host
 
 struct native::host_executable_graph {
   std::shared_ptr<const host::Plan> plan;
@@ -134,8 +132,7 @@ struct native::host_executable_graph {
   host::Wait last{};  // the end of the last launch
 };
 
-namespace host {
-namespace {
+namespace host { namespace {
 
 /// The task of a submission.
 struct RunNodes {
@@ -280,8 +277,7 @@ using Edges =
          std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(), same);
 }
 
-}  // namespace
-}  // namespace host
+}}  // namespace host
 
 namespace backend {
 
@@ -388,4 +384,4 @@ status executable_graph_destroy(native::executable_graph graph) noexcept {
 }
 
 }  // namespace backend
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

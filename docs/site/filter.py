@@ -47,14 +47,15 @@ SHOWN = [
 ]
 # Bases whose members users call, though they do not name the bases.
 BASES = {
-    'detail/owned_array.hpp': [(r'RUNNEL_ABI::detail', 'RUNNEL_ABI'), (r'<class T, class Owner>', '<class T>'), (r' : protected Owner', ''),
+    'detail/owned_array.hpp': [(r' namespace detail \{', ''), (r'<class T, class Owner>', '<class T>'), (r' : protected Owner', ''),
                                (r'OwnedArray<T, Owner>', 'OwnedArray<T>')],
     'event.hpp': [(r'(later\{nullptr\};\n\};)\n', r'\1 }\n'), (r'(?<=};\n\n)}  // namespace detail', '')],
 }
 SPECIALISATIONS = re.compile(r'^(template <>\n(?=struct std::)|struct std::[^\n]*;$|struct std::.*?^\};$)', re.MULTILINE | re.DOTALL)
 # Doxygen links to a list of private structures, and does not write the list.
 PRIVATE = re.compile(r'(?<=^ private:\n)  struct \w+ \{.*?^  \};$', re.MULTILINE | re.DOTALL)
-OPENED = re.compile(r'namespace runnel(?:::inline RUNNEL_ABI)?((?:::\w+)?) \{')
+OPENED = re.compile(r'namespace runnel(?: \{ inline namespace RUNNEL_ABI)?(?: \{ namespace (\w+))? \{')
+CLOSED = re.compile(r'^\}+(?=  // namespace runnel)', re.MULTILINE)
 
 
 def blank(match):
@@ -156,6 +157,11 @@ def with_versions(text, topic):
     return '\n'.join(lines)
 
 
+def namespace(opened):
+    """As one namespace, without the inline one."""
+    return 'namespace ' + '::'.join(filter(None, ('runnel', opened[1]))) + ' {'
+
+
 def header(path, text):
     for pattern, words in BASES.get(path.relative_to(ROOT / 'include/runnel').as_posix(), []):
         text = re.sub(pattern, words, text)
@@ -167,11 +173,11 @@ def header(path, text):
     for pattern, words in SHOWN:
         text = re.sub(pattern, words, text)
     if topic is None:
-        return OPENED.sub(r'namespace runnel\1 {', text)
+        return CLOSED.sub('}', OPENED.sub(namespace, text))
     # The command takes the rest of its line for a title. The line after the namespace is empty.
-    text = OPENED.sub(lambda match: f'namespace runnel{match.group(1)} {{ /** \\addtogroup {topic}\n@{{ */', text)
+    text = OPENED.sub(lambda match: f'{namespace(match)} /** \\addtogroup {topic}\n@{{ */', text)
     text = text.replace('@{ */\n\n', '@{ */\n')
-    return re.sub(r'^\}(?=  // namespace runnel)', '/** @} */ }', text, flags=re.MULTILINE)
+    return CLOSED.sub('/** @} */ }', text)
 
 
 def anchor(heading):

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// What moves the data.
 enum class Engine {
@@ -259,4 +259,4 @@ class Communicator {
   std::shared_ptr<detail::CommunicatorState> state_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 class EventBase;
@@ -199,4 +199,4 @@ using detail::call_on_complete;
   return Future{detail::make_future(stream)};
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

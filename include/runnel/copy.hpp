@@ -24,7 +24,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// What a copy does about pageable host memory, which copy engines cannot reach.
 enum class Pageable {
@@ -354,4 +354,4 @@ void fill RUNNEL_REFUSED("the stream comes first: the order is fill(stream, to, 
                          C&&);
 /// @endcond
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

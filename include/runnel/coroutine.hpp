@@ -20,7 +20,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// A callable that resumes a coroutine: a function `hook(std::coroutine_handle<>)`, or an executor
 /// with `execute(function)`.
@@ -115,4 +115,4 @@ template <ResumeHook Hook>
 }
 ///@}
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -16,7 +16,7 @@
 #include <system_error>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 class StreamLease;
 
@@ -142,4 +142,4 @@ class StreamContext {
   int device_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -19,7 +19,7 @@
 #include <iosfwd>
 #include <string>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 class StreamRef;
 
@@ -192,7 +192,7 @@ class [[nodiscard]] DeviceGuard {
   Device found_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI
 
 template <>
 struct std::hash<runnel::Device> {

@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// Statistics of the device memory that was allocated through runnel. Sizes are in bytes, as the
 /// callers requested them.
@@ -79,4 +79,4 @@ class DeviceResource {
  private:
   Device device_;
 };
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

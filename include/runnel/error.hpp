@@ -9,7 +9,7 @@
 
 #include <system_error>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// Portable error codes, the same on every backend.
 enum class errc {
@@ -105,7 +105,7 @@ namespace detail {
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason);
 }  // namespace detail
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI
 
 template <>
 struct std::is_error_code_enum<runnel::errc> : std::true_type {};

@@ -17,7 +17,7 @@
 #include <system_error>
 #include <type_traits>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// Options of a new event.
 struct EventOptions {
@@ -244,4 +244,4 @@ static_assert(std::is_nothrow_move_constructible_v<Event> &&
 static_assert(sizeof(Event) == sizeof(detail::EventBase) &&
               sizeof(TimedEvent) == sizeof(detail::EventBase));
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

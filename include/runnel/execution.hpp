@@ -31,7 +31,7 @@
 
 #include <stdexec/execution.hpp>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail::execution {
 template <class Step>
@@ -323,4 +323,4 @@ template <class F>
   return detail::execution::Enqueue<std::decay_t<F>>{std::forward<F>(function)};
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

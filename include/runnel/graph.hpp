@@ -15,7 +15,7 @@
 #include <string>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 class Graph;
 [[nodiscard]] Graph end_capture(StreamRef stream);
@@ -161,4 +161,4 @@ bool Graph::update(StreamRef stream, F&& work) {
   return take(detail::CaptureGuard{stream}.record(std::forward<F>(work)));
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

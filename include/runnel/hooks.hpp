@@ -14,7 +14,7 @@
 #include <exception>
 #include <optional>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// The kind of operation that a hook is called for.
 enum class HookKind : unsigned char {
@@ -106,4 +106,4 @@ class [[nodiscard]] HookLocation {
   const SourcePlace* outer_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 /// A contiguous range of elements, which may be const.
@@ -102,4 +102,4 @@ class HostRegistration {
   std::uint64_t owner_ = 0;  // Identifies this object in the library's table of registrations.
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 
@@ -98,4 +98,4 @@ void keep RUNNEL_REFUSED(
     StreamRef, T&&);
 /// @endcond
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -37,7 +37,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::kokkos {
+namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos {
 
 /// The host space whose kernels streams run: Kokkos' default host space, or Serial if that is
 /// Threads.
@@ -504,4 +504,4 @@ template <detail::KokkosView V>
                                                                               view.size()};
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::kokkos
+}}}  // namespace runnel::RUNNEL_ABI::kokkos

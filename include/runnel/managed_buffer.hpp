@@ -11,7 +11,7 @@
 #include <iterator>
 #include <optional>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// A location of managed memory: a device, or the host.
 class MemoryPlace {
@@ -99,4 +99,4 @@ void advise(const Range& range, MemoryAdvice advice, MemoryPlace place) {
       advice, place);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

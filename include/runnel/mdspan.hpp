@@ -16,7 +16,7 @@
 #include <string>
 #include <type_traits>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 
@@ -92,4 +92,4 @@ CopyResult copy(const To& to, const From& from) {
   return detail::copy_mdspan(current_stream(), to, from, CopyOptions{});
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

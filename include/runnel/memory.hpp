@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 /// count * size. @throws errc::out_of_memory if that does not fit into std::size_t
@@ -354,4 +354,4 @@ void record_stream(StreamRef stream, const View& view) {
     detail::record_block_use(stream, std::data(view), detail::kind_by_type<View>());
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

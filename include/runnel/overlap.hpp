@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// How the steps of a chunk are distributed over streams.
 enum class OverlapStrategy {
@@ -250,4 +250,4 @@ OverlapResult overlap(Input&& input, Output&& output, F&& f) {
                          std::forward<F>(f));
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

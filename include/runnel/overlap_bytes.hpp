@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 class AnyOverlapEnd;
 
@@ -98,4 +98,4 @@ OverlapResult overlap_bytes(std::span<const AnyOverlapEnd> inputs, const AnyOver
        }});
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 /// A function that fills a span and returns the number of elements written.
@@ -256,4 +256,4 @@ template <class... Ends>
   return OverlapInputs<Ends...>{{std::forward<Ends>(ends)...}};
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

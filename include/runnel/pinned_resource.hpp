@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <memory_resource>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// The process's resource over the pinned pool; it lives as long as the process. Blocks are aligned
 /// to 256 bytes. `allocate` throws `errc::invalid_argument` for a larger alignment, and
@@ -46,4 +46,4 @@ struct PinnedAllocator {
   }
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -11,7 +11,7 @@
 
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// Switches the race checker on and off, and declares accesses and waits that it cannot see. The
 /// environment variable `RUNNEL_CHECK=1` switches it on from the first use of the library;
@@ -66,4 +66,4 @@ class RaceChecker {
   static void assume_wait(StreamRef waiting, StreamRef awaited);
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -20,7 +20,7 @@
 #include <memory>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 /// A native stream, or another library's view of one, such as cuda::stream_ref.
@@ -283,4 +283,4 @@ class LoggingResource {
   Log log_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <optional>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 [[nodiscard]] void* allocate_shared(std::size_t bytes, Device device);
@@ -91,4 +91,4 @@ class SharedBuffer : public detail::OwnedArray<T, detail::SharedOwner> {
       : Array{opened.pointer, opened.bytes / sizeof(T), {opened.device, true}} {}
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

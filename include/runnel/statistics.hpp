@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// Counts of live objects.
 struct LiveObjects {
@@ -29,4 +29,4 @@ struct LiveObjects {
 /// Returns the counts at this moment. Makes no runtime call.
 [[nodiscard]] LiveObjects live_objects() noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -23,7 +23,7 @@
 #include <iosfwd>
 #include <string>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 class Event;
 class TimedEvent;
@@ -340,7 +340,7 @@ class Stream : public StreamRef {
   detail::SlotReference held_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI
 
 template <>
 struct std::hash<runnel::StreamRef> {

@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 template <class R, class S>
@@ -148,4 +148,4 @@ template <ResourceHandle R>
 }
 
 }  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

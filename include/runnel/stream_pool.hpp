@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 struct StreamPoolState;
@@ -121,4 +121,4 @@ class StreamPool {
   detail::StreamPoolState* state_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// The environment variable `RUNNEL_TRACE=file.json` switches the trace on from the first use of
 /// the library.
@@ -63,4 +63,4 @@ class [[nodiscard]] TraceRange {
   std::uint64_t number_ = 0;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -6,7 +6,7 @@
 
 #include <runnel/error.hpp>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Throws for a runtime call that failed. Clears the runtime's last error.
 [[noreturn]] void throw_status(backend::status status, const char* operation);
@@ -43,4 +43,4 @@ inline bool succeeded_or_forget(backend::status status) noexcept {
   return false;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Embedded in what is deferred, so that deferring allocates nothing.
 struct Deferred {
@@ -53,4 +53,4 @@ inline bool run_or_defer(Deferred& object) noexcept {
   return mode != Release::never;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

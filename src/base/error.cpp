@@ -18,7 +18,7 @@
 #include <string>
 #include <system_error>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace {
 
 class Category final : public std::error_category {
@@ -171,4 +171,4 @@ void throw_dead_stream(std::uint64_t id) {
 }
 
 }  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

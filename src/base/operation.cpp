@@ -6,7 +6,7 @@
 
 #include <new>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 constinit Atomic<unsigned> observers{0};
 
@@ -62,4 +62,4 @@ void ScopedEvent::end() noexcept {
 SuppressEvents::SuppressEvents() noexcept { ++depth; }
 SuppressEvents::~SuppressEvents() { --depth; }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

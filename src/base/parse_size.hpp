@@ -12,7 +12,7 @@
 #include <optional>
 #include <string_view>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Why a text is not a size.
 enum class SizeFault { none, no_size, too_large };
@@ -69,4 +69,4 @@ struct ParsedSize {
   return std::nullopt;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

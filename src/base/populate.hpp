@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 enum class PageUse { read, write };
 
@@ -26,4 +26,4 @@ enum class PageUse { read, write };
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

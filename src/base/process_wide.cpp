@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 struct NamedObject {
@@ -49,4 +49,4 @@ void* process_wide(const char* name, void* (*make)()) {
   return all->object;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

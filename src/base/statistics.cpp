@@ -9,7 +9,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {
 
@@ -114,4 +114,4 @@ LiveObjects live_objects() noexcept {
           .graphs = read_count(now.graphs)};
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// What follows RUNNEL_ in the variables of docs/environment.md, of the Python package, and of the
 /// repository's tests.
@@ -57,4 +57,4 @@ inline void name_unknown_variables() noexcept {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

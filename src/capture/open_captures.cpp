@@ -11,7 +11,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 struct OpenCaptures {
@@ -107,4 +107,4 @@ void close_capture(std::uint64_t stream) noexcept {
   note_open_captures();
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

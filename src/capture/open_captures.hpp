@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 class GraphFunctions;
 
@@ -59,4 +59,4 @@ void note_broken(std::uint64_t stream, const char* operation) noexcept;
 /// Removes the capture that was begun on the stream, if there is one.
 void close_capture(std::uint64_t stream) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

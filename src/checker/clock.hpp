@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::checker {
+namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
 
 /// One operation: the stream's number in Order, and the operation's number in the stream, from 1.
 struct Epoch {
@@ -57,4 +57,4 @@ class Clock {
   std::vector<Epoch> epochs_;  // sorted by stream
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::checker
+}}}  // namespace runnel::RUNNEL_ABI::checker

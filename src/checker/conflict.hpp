@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::checker {
+namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
 
 /// An operation's access to the bytes from `begin` to `end`.
 struct Access {
@@ -69,4 +69,4 @@ class LastEnds {
   return std::nullopt;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::checker
+}}}  // namespace runnel::RUNNEL_ABI::checker

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::checker {
+namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
 
 std::uint32_t Order::take_number() {
   if (unused_.empty()) {
@@ -144,4 +144,4 @@ void Order::forget_complete() {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::checker
+}}}  // namespace runnel::RUNNEL_ABI::checker

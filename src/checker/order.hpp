@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::checker {
+namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
 
 /// A stream, as the checker sees it.
 struct StreamInfo {
@@ -111,4 +111,4 @@ class Order {
   std::unordered_map<std::uint64_t, Epoch> functions_;  // that have not ended
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::checker
+}}}  // namespace runnel::RUNNEL_ABI::checker

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::checker {
+namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
 
 using detail::MemoryAccess;
 using detail::MemoryUse;
@@ -152,4 +152,4 @@ class Visit {
   FirstFinding& found_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::checker
+}}}  // namespace runnel::RUNNEL_ABI::checker

@@ -17,7 +17,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -327,4 +327,4 @@ std::shared_ptr<CommunicatorState> CclState::make_part(int color, int key) {
               splitting);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

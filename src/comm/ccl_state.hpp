@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// The resources of a communicator. They outlive it until its operations have ended.
 struct CclResources {
@@ -138,4 +138,4 @@ void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noex
 /// runtime cannot report whether the operations have ended.
 void destroy_in_background(std::unique_ptr<CclResources> resources) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 [[nodiscard]] bool is_complex(Element element) noexcept {
@@ -80,4 +80,4 @@ ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) co
   });
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

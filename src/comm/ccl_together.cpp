@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 using Item = Together::Operations::Item;
@@ -156,4 +156,4 @@ void Together::enqueue() {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -19,7 +19,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -237,4 +237,4 @@ void destroy_in_background(std::unique_ptr<CclResources> resources) noexcept {
   }));
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -19,7 +19,7 @@
 #include <tuple>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -294,4 +294,4 @@ void Communicator::abort() noexcept {
     state_->end_operations();
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

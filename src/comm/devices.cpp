@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 struct Devices {
@@ -59,4 +59,4 @@ void wait_for_all_orders() {
   for (const auto& order : live_orders()) order->wait();
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// The state of one device.
 struct CommunicatingDevice {
@@ -21,4 +21,4 @@ struct CommunicatingDevice {
 /// Blocks the calling thread until all operations enqueued so far have ended.
 void wait_for_all_orders();
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

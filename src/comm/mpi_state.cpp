@@ -13,7 +13,7 @@
 #include <mutex>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 namespace {
 
@@ -112,4 +112,4 @@ void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream,
     });
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

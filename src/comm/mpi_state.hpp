@@ -14,7 +14,7 @@
 #include <memory>
 #include <span>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 class Stager;
 /// Ends the stager's thread after the last operation. Requires: no operation will follow.
@@ -67,4 +67,4 @@ void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream,
 void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream,
                     std::span<const Exchange> steps);
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

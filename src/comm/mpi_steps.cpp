@@ -13,7 +13,7 @@
 #include <new>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 constinit std::size_t max_elements_per_mpi_call = std::size_t{1} << 30;
 
@@ -313,4 +313,4 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
   throw;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -19,7 +19,7 @@
 #include <sstream>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 constexpr const char* rendezvous = "meet the other processes";
@@ -135,4 +135,4 @@ void RendezvousFile::receive(void* bytes, std::size_t count) const {
   std::remove(path_of(rank_).c_str());
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

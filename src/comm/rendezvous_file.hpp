@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Each process writes a file of its own, PATH.1, PATH.2, ..., with a number that is unique to the
 /// run. Process 0 answers with the file PATH, which repeats these numbers and contains the bytes. A
@@ -36,4 +36,4 @@ class RendezvousFile {
   std::chrono::milliseconds patience_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

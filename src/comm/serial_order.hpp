@@ -14,7 +14,7 @@
 #include <mutex>
 #include <optional>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A serial order of operations on different streams: each operation waits for the previous one. A
 /// stream waits only if the previous operation was on another stream.
@@ -87,4 +87,4 @@ class SerialOrder {
   Device unrecorded_device_{0};
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

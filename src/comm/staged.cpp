@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 constexpr std::size_t slots = 4;
@@ -325,4 +325,4 @@ void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream,
 
 void close_stager(Stager& stager) noexcept { stager.close(); }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -20,7 +20,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// The reason why a communicator is broken.
 struct Breakage {
@@ -131,4 +131,4 @@ struct Blocks {
 };
 [[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 struct Together::Operations {
   /// The operations of the calling thread's together(); null if it is not in one.
@@ -30,4 +30,4 @@ struct Together::Operations {
   std::vector<Item> items;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 using namespace detail;
 namespace {
@@ -89,4 +89,4 @@ World World::from_file(const std::string& path, int rank, int size,
   return made;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

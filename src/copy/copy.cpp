@@ -7,7 +7,7 @@
 #include "stream/capture.hpp"
 #include "stream/stream_call.hpp"
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 using namespace detail;
 
@@ -70,4 +70,4 @@ void require_index(std::size_t index, std::size_t size) {
 }
 
 }  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

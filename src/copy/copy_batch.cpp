@@ -14,9 +14,8 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
-namespace detail {
-namespace {
+namespace runnel { inline namespace RUNNEL_ABI {
+namespace detail { namespace {
 
 constexpr const char* operation = "copy a batch";
 
@@ -153,8 +152,7 @@ void for_each_operation(std::size_t count, F f) {
   return {};
 }
 
-}  // namespace
-}  // namespace detail
+}}  // namespace detail
 
 CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> operations,
                            const CopyOptions& options) {
@@ -187,4 +185,4 @@ CopyBatchResult copy_batch(StreamRef stream, std::span<const CopyOperation> oper
   return counts;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Collects copies whose order does not matter, and enqueues several of them in one runtime call.
 /// Requires: no side of a copy is pageable memory.
@@ -65,4 +65,4 @@ class CopyCalls {
   std::array<std::size_t, per_call> bytes_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -172,4 +172,4 @@ CopyResult copy_3d(StreamRef stream, void* to, Pitches to_pitches, const void* f
   return detail::copy_strided(stream, to, from, extent.width, dimensions, options, operation);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

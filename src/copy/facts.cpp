@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 bool CopyCall::is_capturing() {
   if (!is_capturing_) is_capturing_ = detail::is_capturing(slot, operation);
@@ -82,4 +82,4 @@ CopyFacts resolve(CopyCall& call, const FillRequest& request) {
   return facts;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Whether any row of one side shares bytes with a row of the other side. Requires: at least one
@@ -39,4 +39,4 @@ void validate(const FillRequest& request, const char* operation) {
     require_rows(request.to, request.pitch, request.width, request.height, operation);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

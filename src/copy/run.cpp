@@ -16,7 +16,7 @@
 
 #include <optional>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Returns false if the runtime refused the memory: runtimes refuse a range that begins in one
@@ -244,4 +244,4 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
   return done;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

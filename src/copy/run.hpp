@@ -12,7 +12,7 @@
 
 #include <array>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A copy that is ready to be enqueued.
 struct PlannedCopy {
@@ -71,4 +71,4 @@ void grant_pool_access(const CopyCall& call, const CopyFacts& facts);
 /// overwrites.
 void protect_source(CopyCall& call, void* to, std::size_t bytes);
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

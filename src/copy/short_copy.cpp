@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <new>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -253,4 +253,4 @@ void give_back_short_copy_rings() noexcept {
     if (const TryFlag locked{ring.locked}) ring.give_back();
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// `height` rows of `width` bytes. On each side, row i starts i * pitch bytes after the first one.
 struct Transfer {
@@ -99,4 +99,4 @@ struct Range {
              : range_of_rows(t.to + first_row * t.to_pitch, t.to_pitch, t.width, rows);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

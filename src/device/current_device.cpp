@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 thread_local constinit CurrentStream current{};
 
@@ -110,4 +110,4 @@ void restore_current_device(int device) noexcept {
   cache_device(device);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

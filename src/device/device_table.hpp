@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 extern constinit sync::Atomic<int> known_device_count;  // 0 until queried
 
@@ -40,4 +40,4 @@ void grant_pool_access(int device, int owner, const char* operation);
 /// Makes the next grant_pool_access() call the runtime again.
 void forget_pool_access(int device, int owner) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

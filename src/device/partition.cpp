@@ -14,9 +14,8 @@
 #include <mutex>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
-namespace detail {
-namespace {
+namespace runnel { inline namespace RUNNEL_ABI {
+namespace detail { namespace {
 
 constexpr const char* dividing = "divide a device";
 
@@ -77,8 +76,7 @@ Division& divide(int device, std::span<const int> wanted) {
   return division;
 }
 
-}  // namespace
-}  // namespace detail
+}}  // namespace detail
 
 using namespace detail;
 
@@ -100,4 +98,4 @@ void partition(Device device, std::span<const int> multiprocessors, std::span<Pa
                  [](const PartitionData& each) { return Access::partition(&each); });
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -6,7 +6,7 @@
 
 #include <runnel/partition.hpp>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 struct PartitionData {
   int device;
@@ -14,4 +14,4 @@ struct PartitionData {
   backend::Part native;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

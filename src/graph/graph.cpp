@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 
 struct GraphState : DeferredWork {
@@ -408,4 +408,4 @@ native::executable_graph Graph::native_executable() const {
   return require("ask for a graph's handle").executable;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

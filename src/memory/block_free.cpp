@@ -21,7 +21,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 [[nodiscard]] bool is_in_capture(const StreamPoint& user, std::uint64_t capture) noexcept {
@@ -173,4 +173,4 @@ bool wait_for_deferred_free(std::size_t made) noexcept {
   return false;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -22,7 +22,7 @@
 #include <cstddef>
 #include <list>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A block to be freed. A buffer with other users or a resource has this object from then on, so
 /// that dropping it allocates nothing. `own` is the stream in whose order it is freed.
@@ -55,4 +55,4 @@ inline constinit sync::Atomic<std::size_t> frees_deferred{0}, frees_made{0};
 /// devices, and for the frees, and returns false.
 [[nodiscard]] bool wait_for_deferred_free(std::size_t made) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -30,7 +30,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 using namespace std::chrono_literals;
 
@@ -374,4 +374,4 @@ void DeviceResource::trim() const {
   if (has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -28,7 +28,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 using namespace detail;
 
@@ -273,4 +273,4 @@ void* HostRegistration::device_pointer(Device device) const {
   return pointer_ != nullptr ? mapped_pointer(pointer_, device) : nullptr;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Removes the points of destroyed streams whose work is complete. A block that stays in use for
@@ -32,4 +32,4 @@ void PinnedBlock::record_uses() noexcept {
   for (StreamPoint& point : users) point.record();
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

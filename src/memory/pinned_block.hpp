@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 struct PinnedShelf;
 struct PinnedBlock : Deferred {
@@ -37,4 +37,4 @@ struct PinnedBlock : Deferred {
   std::size_t prune_at = 16;  // With this many users, prune() runs.
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 constexpr std::size_t registration_threshold = std::size_t{8}
@@ -144,4 +144,4 @@ void populate_for_registration(void* memory, std::size_t bytes) noexcept {
     in_parts(begin, end, populate_part);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

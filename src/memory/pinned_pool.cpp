@@ -22,7 +22,7 @@
 #include <memory>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 using namespace std::chrono_literals;
 
@@ -191,4 +191,4 @@ void PinnedPool::trim() {
   wait_after_trim(trimming);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

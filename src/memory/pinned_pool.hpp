@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Whether all of these bytes are in one block. If that block is in use, records a use by the
 /// stream. @throws std::bad_alloc
@@ -18,4 +18,4 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// nothing, unless the pointer is the start of a block in use.
 [[nodiscard]] bool deallocate_pinned(void* pointer) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

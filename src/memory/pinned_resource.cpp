@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 using namespace detail;
 namespace {
@@ -36,4 +36,4 @@ class PinnedResource final : public std::pmr::memory_resource {
 
 std::pmr::memory_resource* pinned_resource() noexcept { return &never_destroyed<PinnedResource>(); }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -5,7 +5,7 @@
 #include "device/internal_calls.hpp"
 #include "memory/pinned_pages.hpp"
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 using State = PinnedBlock::State;
 
@@ -222,4 +222,4 @@ bool PinnedShelves::set_limit(std::size_t bytes) noexcept {
   return total_bytes_ > bytes;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -20,7 +20,7 @@
 #include <mutex>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 // One page, because memory is pinned by pages.
 inline constexpr std::size_t smallest_block = std::size_t{4} << 10;
@@ -196,4 +196,4 @@ class PinnedShelves {
 
 inline PinnedShelves& pinned_shelves() { return never_destroyed<PinnedShelves>(); }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <list>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 // Changed under the lock of the uses.
 inline constinit sync::Atomic<std::size_t> uses_recorded{0};
@@ -34,4 +34,4 @@ void add_recorded_use(const void* pointer, StreamRef stream);
              : take_recorded_uses_slowly(block, bytes, own);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

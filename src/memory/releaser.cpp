@@ -23,7 +23,7 @@
 #include <mutex>
 #include <new>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -227,4 +227,4 @@ void wait_after_trim(const char* operation) noexcept {
   if (!is_service_thread()) wait_for_releases(operation, short_timeout);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -12,7 +12,7 @@
 
 #include <chrono>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A call that returns memory to the runtime.
 struct MemoryRelease {
@@ -63,4 +63,4 @@ template <class F>
   return allocate();
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -11,7 +11,7 @@
 
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 thread_local constinit bool in_resource = false;
@@ -59,4 +59,4 @@ void deallocate_to_resource(AnyResource& resource, StreamRef stream, void* point
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 
 namespace {
@@ -94,4 +94,4 @@ HookLocation::HookLocation(const char* file, const char* function, unsigned line
     : here_{file, function, line}, outer_{std::exchange(location, &here_)} {}
 HookLocation::~HookLocation() { location = outer_; }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

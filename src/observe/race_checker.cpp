@@ -34,7 +34,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace checker {
 namespace {
 
@@ -466,4 +466,4 @@ void RaceChecker::assume_wait(StreamRef waiting, StreamRef awaited) {
   });
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

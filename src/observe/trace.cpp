@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -300,4 +300,4 @@ void TraceRange::end() noexcept try {
 } catch (...) {  // The stream has ended: the range has no end.
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

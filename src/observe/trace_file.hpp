@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A row of the trace: a stream of a device, the device's work of that stream, or a host thread,
 /// whose device is -1.
@@ -56,4 +56,4 @@ struct TraceContents {
 /// False if the file cannot be written.
 [[nodiscard]] bool write_trace(const std::string& name, const TraceContents& contents) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

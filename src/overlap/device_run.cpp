@@ -16,7 +16,7 @@
 #include <optional>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -355,4 +355,4 @@ void DeviceRun::read_times(ChunkRecord& here) const {
   if (plan_.has_output()) here.times.copy_out = {at(m.copy_out_begin), at(m.copy_out_end)};
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

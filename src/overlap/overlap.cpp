@@ -24,9 +24,7 @@
 #include <thread>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
-
-namespace detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 // Each takes 150 bytes. The limit bounds the memory of a long run of small chunks.
@@ -442,5 +440,4 @@ OverlapResult run_overlap(const OverlapEnd* inputs, std::size_t input_count,
   return OverlapRun{std::move(plan), options, function}.run();
 }
 
-}  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI
+}}}  // namespace runnel::RUNNEL_ABI::detail

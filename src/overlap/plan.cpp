@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -300,4 +300,4 @@ OverlapStrategy choose_overlap_strategy(Device device, std::size_t chunk_bytes,
              : OverlapStrategy::stream_per_chunk;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 inline constexpr const char* overlap_operation = "overlap";
 
@@ -88,4 +88,4 @@ struct OverlapPlan {
   return end.element_bytes == 1 ? "bytes" : "elements";
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 constexpr const char* stream_name = "overlap";
@@ -52,4 +52,4 @@ void release_overlap_stream(Stream stream) noexcept try {
 } catch (...) {  // The stream is destroyed.
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 #include <runnel/device.hpp>
 #include <runnel/stream.hpp>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Returns a stream named "overlap": a cached one, or a new one.
 [[nodiscard]] Stream acquire_overlap_stream(Device device);
@@ -15,4 +15,4 @@ namespace runnel::inline RUNNEL_ABI::detail {
 /// stream is idle.
 void release_overlap_stream(Stream stream) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

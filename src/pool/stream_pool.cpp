@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 
 struct StreamPoolState {
@@ -251,4 +251,4 @@ StreamPoolState& StreamPool::state() const {
   return *state_;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -10,7 +10,7 @@
 #include <new>
 #include <thread>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// The runtime gives an invalidated capture no number.
@@ -99,4 +99,4 @@ void throw_capture_status(backend::status status, const char* operation) {
   throw_error(errc::capture, operation, text_of(status), status, backend::error_name(status));
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// In this scope, no capture begins or ends on the stream through the library. Covers the capture
 /// check and the call that depends on it. Neither of them blocks. For a query, only runtimes need
@@ -101,4 +101,4 @@ inline void refuse_wait_in_capture(int device, const char* operation) {
     throw_error(errc::capture, operation, refusal::device_wait);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -18,7 +18,7 @@
 #include <new>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {
   try {
@@ -171,4 +171,4 @@ const Outcome& Future::outcome() const {
   return state_->outcome;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

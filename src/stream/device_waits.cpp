@@ -21,7 +21,7 @@
 #include <mutex>
 #include <optional>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -119,4 +119,4 @@ bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) cons
   return true;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -4,11 +4,11 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Blocks until the device is idle. Tries a second time after a failure, since an error of earlier
 /// work may be reported only once. False if work may still run. Returns false at once if the wait
 /// would break a capture.
 [[nodiscard]] bool wait_for_device(int device) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

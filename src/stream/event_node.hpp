@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 inline constexpr std::uint64_t several_threads = ~std::uint64_t{0};
 
@@ -211,4 +211,4 @@ EventNode& record_on_node(EventNodes& nodes, int device, Take take, Record recor
   return record(*first), *first;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

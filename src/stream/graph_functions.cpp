@@ -15,7 +15,7 @@
 #include <new>
 #include <unordered_map>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 GraphFunctions::~GraphFunctions() {
   std::uint64_t missed = 0;  // runs that never happened, because the device was lost
@@ -307,4 +307,4 @@ void abandon_own_captures() noexcept {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

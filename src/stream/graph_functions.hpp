@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A graph node that records an event or waits for it. The native event lives as long as the graph.
 struct EventUse {
@@ -136,4 +136,4 @@ void abandon_capture(StreamKey stream) noexcept;
 /// Ends all captures that the calling thread has begun. Requires: the runtime may be called.
 void abandon_own_captures() noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

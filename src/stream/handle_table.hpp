@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Requires, for each member: the lock of the slots is held.
 class HandleTable {
@@ -50,4 +50,4 @@ class HandleTable {
   std::array<Slot*, std::size_t{1} << index_bits> buckets_{};
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 thread_local constinit std::uint64_t host_function_label = 0;
 thread_local constinit std::uint64_t running_function = 0;
@@ -191,4 +191,4 @@ void discard_host_functions(int device) noexcept {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

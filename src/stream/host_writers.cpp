@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <mutex>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Runtimes that read pageable memory in stream order ask no one.
@@ -70,4 +70,4 @@ void RangeWriter::end() noexcept {
   if (HostWriters* const of = std::exchange(of_, nullptr)) of->end_range(range_);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

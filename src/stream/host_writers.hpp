@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 class HostWriters {
  public:
@@ -73,4 +73,4 @@ class RangeWriter {
   HostWriters::Range* range_ = nullptr;  // null: counted as a function, because the list is full
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -6,7 +6,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Converts the result of a query: true if complete, false if not ready.
 /// @throws any other error of the runtime
@@ -59,4 +59,4 @@ namespace runnel::inline RUNNEL_ABI::detail {
   return has_finished(slot, operation);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -24,7 +24,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 using namespace std::chrono_literals;
@@ -419,4 +419,4 @@ bool complete_deferred_work() noexcept {
   return true;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

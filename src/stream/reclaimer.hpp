@@ -20,7 +20,7 @@
 #include <list>
 #include <memory>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 struct DestroyCompletion {
   void operator()(Completion* completion) const noexcept {
@@ -108,4 +108,4 @@ class Reclaimer {
 /// True on the service thread.
 [[nodiscard]] bool is_service_thread() noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

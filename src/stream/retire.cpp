@@ -18,7 +18,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Ends all views of the stream.
@@ -121,4 +121,4 @@ void retire_orphaned_slot(Slot* slot) noexcept {
   finish_retiring(*slot, id);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

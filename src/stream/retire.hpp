@@ -6,7 +6,7 @@
 
 #include <runnel/config.hpp>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Ends a stream: ends all views of the slot, stores an event for the points, destroys the
 /// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
@@ -17,4 +17,4 @@ void retire_slot(Slot* slot) noexcept;
 /// so its end stays unknown.
 void retire_orphaned_slot(Slot* slot) noexcept;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -16,8 +16,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
-namespace detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 // Slots are never freed, and never used for another device: a stale view may still read its slot.
@@ -283,5 +282,4 @@ void deliver_failure(Slot& slot, std::optional<std::uint64_t> label) {
   if (failure != nullptr) std::rethrow_exception(std::move(failure));
 }
 
-}  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -18,7 +18,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// The life of a slot: unused -> live -> ending -> unused. It passes through `ended` before the
 /// last state if Stream objects still refer to it after its native stream was destroyed. A slot is
@@ -237,4 +237,4 @@ void keep_failure(StreamSlot* slot, std::uint64_t id, Failure failure) noexcept;
 /// Throws the stored exception of the stream, once; with a label, only one of that label.
 void deliver_failure(Slot& slot, std::optional<std::uint64_t> label = {});
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -11,7 +11,7 @@
 #include "stream/operations.hpp"
 #include "stream/slots.hpp"
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// The scope of one operation on a stream. The runtime may be called, the stream is live, and its
 /// device is current if its handle needs that. Stores the operation's name for error texts.
@@ -74,4 +74,4 @@ class StreamCall : NotCopied {
   ScopedDevice device_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -9,7 +9,7 @@
 
 #include <mutex>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 namespace {
 
@@ -197,4 +197,4 @@ Progress poll_end(Slot& slot) noexcept {
   return Progress::complete;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Whether an event may be recorded on a stream that is being captured. `allowed` is only for
 /// events that the host never queries. Streams of the same capture may wait for such an event.
@@ -188,4 +188,4 @@ void erase_ended_points(Points& points) noexcept {
   sync::happens_before(&points);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -6,8 +6,7 @@
 #include <cmath>
 #include <ratio>
 
-namespace runnel {
-namespace {
+namespace runnel { namespace {
 
 using detail::deadline_after, detail::deadline_at;
 using std::chrono::duration, std::chrono::hours, std::chrono::nanoseconds, std::chrono::seconds;
@@ -54,5 +53,4 @@ TEST(Deadline, IsNeverEarly) {
   EXPECT_GE(later(duration<unsigned char>{200}), seconds{200});
 }
 
-}  // namespace
-}  // namespace runnel
+}}  // namespace runnel

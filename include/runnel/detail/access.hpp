@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 class EventBase;
 struct EventNodes;
@@ -31,4 +31,4 @@ struct Access {
   }
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

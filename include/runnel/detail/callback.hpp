@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 template <class Argument>
 class Callback;
@@ -55,4 +55,4 @@ class Callback {
   Holder* holder_ = nullptr;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 extern constinit Atomic<unsigned> observers;  // The bits are defined in detail/observers.hpp.
 /// Whether the checker is on. While it is off, this load is its only cost.
@@ -34,4 +34,4 @@ template <class R>
   return range.size() * sizeof(*range.data());
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

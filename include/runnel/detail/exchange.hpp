@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 /// The operation that combines elements of several processes into one.
 enum class Reduce {
@@ -120,4 +120,4 @@ template <class In, class Out>
 }
 
 }  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

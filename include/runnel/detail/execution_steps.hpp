@@ -24,7 +24,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail::execution {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail::execution {
 
 /// The state that the host functions of one operation share, and that ends the operation. Each
 /// function keeps it alive, because after a failure functions may stay enqueued for longer than the
@@ -262,4 +262,4 @@ struct AllStep {
   std::tuple<Previous...> previous;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::detail::execution
+}}}  // namespace runnel::RUNNEL_ABI::detail::execution

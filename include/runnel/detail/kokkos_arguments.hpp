@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <type_traits>
 
-namespace runnel::inline RUNNEL_ABI::kokkos::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
 
 template <class V>
 concept KokkosView = Kokkos::is_view_v<V>;
@@ -57,4 +57,4 @@ template <class A, class B, class C>
 template <class C, Mistake mistake, class A, class B>
 concept WrongCopy = mistake_of_copy_call<A, B, C>() == mistake;
 
-}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail
+}}}  // namespace runnel::RUNNEL_ABI::kokkos::detail

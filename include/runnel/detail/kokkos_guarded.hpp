@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::kokkos::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
 
 /// The first exception of a kernel's threads.
 class FirstException {
@@ -102,4 +102,4 @@ void launch_guarded(const F& functor, Launch launch_kernel) {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail
+}}}  // namespace runnel::RUNNEL_ABI::kokkos::detail

@@ -35,7 +35,7 @@
 #error "runnel needs Kokkos 4.7 or newer"
 #endif
 
-namespace runnel::inline RUNNEL_ABI::kokkos {
+namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos {
 
 template <class E>
 concept execution_space = Kokkos::is_execution_space_v<E>;
@@ -375,4 +375,4 @@ class LaunchedInGraph {
 };
 
 }  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI::kokkos
+}}}  // namespace runnel::RUNNEL_ABI::kokkos

@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::kokkos::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
 
 /// The work that was enqueued on one stream. It is an attachment of the stream. It is never freed,
 /// but reused for another stream once the stream was destroyed and its work is complete.
@@ -308,4 +308,4 @@ class Counted {
   Work* work_;
 };
 
-}  // namespace runnel::inline RUNNEL_ABI::kokkos::detail
+}}}  // namespace runnel::RUNNEL_ABI::kokkos::detail

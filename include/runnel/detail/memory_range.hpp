@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 template <class R>
 concept memory_range =
@@ -153,4 +153,4 @@ template <class A, class B>
 template <class B, Fault fault, class A>
 concept WrongFill = fault_of_fill_call<A, B>() == fault;
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <span>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 inline constexpr std::size_t max_strided_dimensions = 16;
 
@@ -28,4 +28,4 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
                         std::span<StridedDimension> dimensions, const CopyOptions& options,
                         const char* operation);
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

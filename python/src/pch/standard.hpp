@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precompiled header of the binding. Each source still includes what it uses: builds with -Db_pch=false prove it.
+// The precompiled header of the binding. Each source still includes what it uses: builds with
+// -Db_pch=false prove it.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>

@@ -10,7 +10,7 @@
 #include <bit>
 #include <cstddef>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A ring has room for this many pieces of the largest size.
 inline constexpr std::size_t pieces_per_ring = 8;
@@ -70,4 +70,4 @@ class Cutter {
   return wanted / rows.width * rows.width;
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

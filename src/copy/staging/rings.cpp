@@ -29,7 +29,7 @@
 #include <thread>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
 
@@ -251,4 +251,4 @@ void Staging::trim() {
   wait_after_trim(operation);
 }
 
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 class StagingRings {
  public:
@@ -46,4 +46,4 @@ class StagingRings {
 };
 [[nodiscard]] StagingRings& staging_rings();
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

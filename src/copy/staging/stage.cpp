@@ -16,7 +16,7 @@
 #include <mutex>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Enqueues a job's pieces between waits for values and writes of values. Workers move the bytes.
@@ -209,4 +209,4 @@ void stage(Slot& slot, Work work, bool may_read_now, const char* operation) {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

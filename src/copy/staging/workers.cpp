@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 using namespace std::chrono_literals;
 
@@ -203,4 +203,4 @@ void StagingWorkers::work() {
   }
 }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -12,7 +12,7 @@
 #include <deque>
 #include <vector>
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 class StagingWorkers {
  public:
@@ -62,4 +62,4 @@ class StagingWorkers {
 };
 [[nodiscard]] StagingWorkers& staging_workers();
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail

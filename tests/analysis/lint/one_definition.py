@@ -24,10 +24,12 @@ def types_of(text):
             if scopes:
                 scopes.pop()
         elif namespace is not None:
-            scopes.append('::'.join(word for word in re.findall(r'\w+', namespace) if word not in ('inline', 'RUNNEL_ABI')) or None)
+            words = '::'.join(re.findall(r'\w+', namespace))
+            # An inline namespace adds nothing to a name.
+            scopes.append('' if words == 'RUNNEL_ABI' else words or None)
         else:
-            if name and all(scopes):
-                yield '::'.join([*scopes, name])
+            if name and None not in scopes:
+                yield '::'.join([scope for scope in scopes if scope] + [name])
             scopes.append(None)
 
 

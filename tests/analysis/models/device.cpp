@@ -98,7 +98,7 @@ void begin_stream(runnel::detail::Slot& slot, std::uint64_t id) {
 
 }  // namespace checks
 
-namespace runnel::inline RUNNEL_ABI {
+namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace backend {
 
@@ -243,4 +243,4 @@ const void* this_thread_id() noexcept {
 }
 
 }  // namespace detail
-}  // namespace runnel::inline RUNNEL_ABI
+}}  // namespace runnel::RUNNEL_ABI

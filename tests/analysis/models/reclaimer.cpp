@@ -16,7 +16,7 @@ runnel::native::stream awaited = nullptr;  // by a wait for the device
 bool is_wait_known = true;                 // whether that wait succeeds
 }  // namespace
 
-namespace runnel::inline RUNNEL_ABI::detail {
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 void ScopedEvent::begin(const Operation&) noexcept {}
 void ScopedEvent::end() noexcept {}
@@ -28,7 +28,7 @@ bool takes_part_in_capture(int) noexcept { return false; }
 bool wait_for_device(int) noexcept { return checks::synchronize(awaited), is_wait_known; }
 int device_count() noexcept { return 1; }
 
-}  // namespace runnel::inline RUNNEL_ABI::detail
+}}}  // namespace runnel::RUNNEL_ABI::detail
 
 namespace {
 

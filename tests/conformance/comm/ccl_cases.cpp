@@ -8,8 +8,7 @@
 
 #include "cases.hpp"
 
-namespace comm {
-namespace {
+namespace comm { namespace {
 using namespace runnel;
 using namespace std::chrono_literals;
 
@@ -205,5 +204,4 @@ TEST_F(OverCcl, EnvironmentsThatMakeNoSenseAreNamed) {
   for (std::size_t i = 0; i < before.size(); ++i) setenv(names[i], before[i].c_str(), 1);
 }
 
-}  // namespace
-}  // namespace comm
+}}  // namespace comm

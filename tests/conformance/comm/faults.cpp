@@ -5,8 +5,7 @@
 
 #include "cases.hpp"
 
-namespace comm {
-namespace {
+namespace comm { namespace {
 using namespace runnel;
 
 class CommFaults : public Communicators {
@@ -102,5 +101,4 @@ TEST_F(CommFaults, CommunicatorsComeAndGo) {
   EXPECT_EQ(on_host(values), std::vector<int>(100, size));
 }
 
-}  // namespace
-}  // namespace comm
+}}  // namespace comm

@@ -6,8 +6,7 @@
 
 #include "cases.hpp"
 
-namespace comm {
-namespace {
+namespace comm { namespace {
 using namespace runnel;
 using namespace std::chrono_literals;
 
@@ -214,5 +213,4 @@ TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
   EXPECT_EQ(on_host(values), std::vector<int>(1000, size * size * size));
 }
 
-}  // namespace
-}  // namespace comm
+}}  // namespace comm

@@ -6,8 +6,7 @@
 
 #include "cases.hpp"
 
-namespace comm {
-namespace {
+namespace comm { namespace {
 using namespace runnel;
 
 class Order : public Communicators {};
@@ -153,5 +152,4 @@ TEST_F(Order, AConcurrentCommunicatorDoesNotWaitForOthers) {
   EXPECT_EQ(on_host(a), std::vector<int>(8, size));
 }
 
-}  // namespace
-}  // namespace comm
+}}  // namespace comm

@@ -13,8 +13,7 @@
 
 #include "cases.hpp"
 
-namespace comm {
-namespace {
+namespace comm { namespace {
 using namespace runnel;
 
 // not unsigned, of which MPICH 4.0's MPI_Reduce() takes the wrong minimum and maximum
@@ -301,5 +300,4 @@ TEST_F(Random, OperationsGiveWhatTheyGiveOneAfterTheOther) {
   }
 }
 
-}  // namespace
-}  // namespace comm
+}}  // namespace comm

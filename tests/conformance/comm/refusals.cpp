@@ -5,8 +5,7 @@
 
 #include "cases.hpp"
 
-namespace comm {
-namespace {
+namespace comm { namespace {
 using namespace runnel;
 using namespace std::chrono_literals;
 
@@ -156,5 +155,4 @@ TEST_F(Breakages, AnAbortedCommunicatorEndsItsOperations) {
   meet();
 }
 
-}  // namespace
-}  // namespace comm
+}}  // namespace comm

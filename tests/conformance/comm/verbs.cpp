@@ -7,8 +7,7 @@
 
 #include "cases.hpp"
 
-namespace comm {
-namespace {
+namespace comm { namespace {
 using namespace runnel;
 
 /// Small, odd, and more than a piece of what is staged.
@@ -210,5 +209,4 @@ TEST_F(Verbs, ManagedMemoryIsTaken) {
   EXPECT_EQ(values[99], size * (size - 1) / 2);
 }
 
-}  // namespace
-}  // namespace comm
+}}  // namespace comm

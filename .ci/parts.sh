@@ -57,7 +57,7 @@ release=(
 configure() {
   local folder=build-ci/$1 wanted
   shift
-  set -- -Dmpi=disabled -Dccl=disabled "$@"
+  set -- -Dbuildtype=debugoptimized -Dmpi=disabled -Dccl=disabled "$@"
   wanted="${CXX:-} ${CUDA_PATH:-} ${NCCL_PATH:-} $*"
   if [ ! -f "$folder/build.ninja" ] || [ "$(cat "$folder/options.txt" 2>/dev/null)" != "$wanted" ]; then
     rm -rf "$folder"
@@ -118,7 +118,7 @@ need_linters() {
 
 # -O1: most of the warnings that come with optimisation, at half the time of -O2 with debug information. Six files at a time take half of
 # that, but hide what a file does not include: scripts_test compiles each alone.
-quick=(-Doptimization=1 -Ddebug=false)
+quick=(-Dbuildtype=debugoptimized -Doptimization=1 -Ddebug=false)
 quicker=("${quick[@]}" -Dunity=on -Dunity_size=6)
 
 # The README's two commands. The first builds and tests everything on the host backend: here by g++ with warnings as errors. Other people's

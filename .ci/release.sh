@@ -12,7 +12,7 @@ part_release_build() {
   need_build_tools
   need_consumers
   need_mpi
-  CXX=g++ configure release_build -Dgpu_backend=host -Dwerror=true -Dbuildtype=release -Ddefault_library=both -Dmpi=enabled
+  CXX=g++ configure release_build -Dgpu_backend=host -Dwerror=true -Dbuildtype=release -Dtests=enabled -Dexamples=enabled -Ddefault_library=both -Dmpi=enabled
   ninja -C build-ci/release_build
   run_tests build-ci/release_build --suite conformance --suite tool --suite examples --suite consumers --suite comm
 }
@@ -23,7 +23,7 @@ make_tarball() {
   need xz-utils command -v xz
   install_missing
   rm -rf "$1"
-  meson setup "$1/build" -Dgpu_backend=host -Dtests=disabled -Dexamples=disabled -Dbenchmarks=disabled >/dev/null
+  meson setup "$1/build" -Dgpu_backend=host >/dev/null
   meson dist -C "$1/build" --no-tests --formats xztar --allow-dirty >/dev/null
   tarball=$(echo "$1"/build/meson-dist/*.tar.xz)
 }
@@ -47,8 +47,7 @@ library_of() {
   rm -rf "$2"
   mkdir -p "$2/source"
   git archive "$1" | tar -x -C "$2/source"
-  CXX=g++ meson setup "$2/build" "$2/source" -Dgpu_backend=host -Dmpi=disabled -Dtools=disabled -Dtests=disabled -Dexamples=disabled \
-    -Dbenchmarks=disabled >/dev/null
+  CXX=g++ meson setup "$2/build" "$2/source" -Dgpu_backend=host -Dmpi=disabled -Dtools=disabled -Ddebug=true >/dev/null
   ninja -C "$2/build" >/dev/null
 }
 
@@ -79,8 +78,7 @@ part_reproducible() {
   for folder in one two/deeper; do
     mkdir -p "$at/$folder"
     tar -xf "$tarball" -C "$at/$folder" --strip-components 1
-    CXX=g++ meson setup "$at/$folder/build" "$at/$folder" -Dgpu_backend=host -Dmpi=disabled -Ddefault_library=both -Dtools=enabled \
-      -Dtests=disabled -Dexamples=disabled -Dbenchmarks=disabled >/dev/null
+    CXX=g++ meson setup "$at/$folder/build" "$at/$folder" -Dgpu_backend=host -Dmpi=disabled -Ddefault_library=both -Dtools=enabled >/dev/null
     CCACHE_DISABLE=1 ninja -C "$at/$folder/build" >/dev/null
     DESTDIR=$at/installed-${folder%%/*} meson install -C "$at/$folder/build" --no-rebuild >/dev/null
   done
@@ -226,7 +224,7 @@ part_fuzz() {
 part_consumers_lto() {
   need_build_tools
   need_consumers
-  CXX=g++ configure consumers_lto -Dgpu_backend=host -Ddefault_library=static -Db_lto=true -Dbuildtype=release -Dbenchmarks=disabled
+  CXX=g++ configure consumers_lto -Dgpu_backend=host -Ddefault_library=static -Db_lto=true -Dbuildtype=release -Dtests=enabled -Dexamples=enabled
   ninja -C build-ci/consumers_lto
   run_tests build-ci/consumers_lto --suite consumers --suite examples
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by parts.sh: the vendors' versions that the machine itself does not have.
 
-version_options=(-Dwerror=true -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled)
+version_options=(-Dbuildtype=debugoptimized -Dwerror=true -Dtools=disabled -Dexamples=disabled -Dbenchmarks=disabled)
 # Of the suite's orders of execution two; standin_long has all of them.
 version_tests=(imports 'conformance, scheduler eager, devices 2' 'conformance, scheduler lazy')
 

@@ -30,7 +30,7 @@ class Tree:
         """A build folder of this copy."""
         build = self.folder / name
         if not (build / 'build.ninja').exists():
-            subprocess.run(['meson', 'setup', build, self.folder, '-Dexamples=disabled', '-Dbenchmarks=disabled', *options], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(['meson', 'setup', build, self.folder, '-Dbuildtype=debugoptimized', '-Dexamples=disabled', '-Dbenchmarks=disabled', *options], check=True, stdout=subprocess.DEVNULL)
         return build
 
     @contextlib.contextmanager

@@ -36,7 +36,7 @@ class Runnel(MesonPackage):
             feature("mpi", self.spec.satisfies("+mpi")),
             feature("tools", self.spec.satisfies("+tools")),
             feature("tests", self.run_tests),
-            *(feature(name, False) for name in ("ccl", "kokkos", "stdexec", "examples", "benchmarks")),
+            *(feature(name, False) for name in ("ccl", "kokkos", "stdexec")),
         ]
 
     def check(self):

@@ -340,6 +340,26 @@ class Stream : public StreamRef {
   detail::SlotReference held_;
 };
 
+/// Waits at the end of a scope for all work of a stream, also when an exception or an early return
+/// ends the scope. Declare it after the host memory that copies of the stream read or write, which
+/// then outlives them. The destructor throws nothing: the stream's next wait throws an exception of
+/// its work. If the stream was destroyed in the scope, the destructor waits for the device.
+class [[nodiscard]] SynchronizeAtExit {
+ public:
+  /// @throws errc::capture for a stream that is being captured, whose work runs later
+  [[nodiscard]] explicit SynchronizeAtExit(StreamRef stream);
+  SynchronizeAtExit(const SynchronizeAtExit&) = delete;
+  SynchronizeAtExit& operator=(const SynchronizeAtExit&) = delete;
+  /// @cond
+  explicit SynchronizeAtExit RUNNEL_REFUSED_TEMPORARY_STREAM(Stream&&);
+  /// @endcond
+  ~SynchronizeAtExit();
+
+ private:
+  StreamRef stream_;
+  Device device_;
+};
+
 }}  // namespace runnel::RUNNEL_ABI
 
 template <>

@@ -340,6 +340,18 @@ void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
   });
 }
 
+SynchronizeAtExit::SynchronizeAtExit(StreamRef stream) : stream_{stream}, device_{stream.device()} {
+  constexpr const char* operation = "wait for a stream at the end of a scope";
+  enter(operation);
+  refuse_in_capture(live_slot(stream), operation, refusal::nothing_runs);
+}
+
+SynchronizeAtExit::~SynchronizeAtExit() {
+  std::error_code code;
+  stream_.synchronize(code);
+  if (!stream_.is_valid()) device_.synchronize(code);
+}
+
 namespace {
 
 [[nodiscard]] bool wait_for(StreamRef stream, const WaitLimit& limit) {

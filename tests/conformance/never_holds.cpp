@@ -237,6 +237,8 @@ const Operation operations[] = {
     // current.hpp
     {"current_stream", RUN(drop(current_stream(), current_stream(w.device)))},
     {"set_current_stream", RUN(set_current_stream(w.s))},
+    {"SynchronizeAtExit::SynchronizeAtExit", RUN(SynchronizeAtExit{w.other})},
+    {"SynchronizeAtExit::~SynchronizeAtExit", RUN(SynchronizeAtExit{w.other})},
     {"StreamGuard::StreamGuard", RUN(StreamGuard{w.s})},
     {"StreamGuard::~StreamGuard", RUN(StreamGuard{w.s})},
     {"StreamGuard::reset",

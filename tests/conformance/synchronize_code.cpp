@@ -54,6 +54,46 @@ TEST_F(SynchronizeCode, SetsTheCodeOfARefusal) {
   EXPECT_EQ(code, std::error_code{}) << "an event that was never recorded is complete";
 }
 
+/// Opens the gate once another thread is held by the scope's end.
+void leave_a_scope(Stream& stream, bool ends) {
+  DeviceBytes x{mib, stream};
+  fill(stream, x, std::uint8_t{7});
+  Gate gate{stream};
+  Bytes result(x.size());
+  EXPECT_TRUE(held_by(gate, [&] {
+    EXPECT_THROW(
+        {
+          const SynchronizeAtExit waiting{stream};
+          copy(stream, result, x);
+          stream.launch_host_func([] { throw std::out_of_range{"the function's"}; });
+          if (ends) stream = Stream{};
+          throw std::runtime_error{"the scope's"};
+        },
+        std::runtime_error);
+    EXPECT_EQ(result, Bytes(mib, 7));
+  }));
+}
+
+TEST_F(SynchronizeCode, AScopeThatEndsByAnExceptionWaits) {
+  Stream stream;
+  leave_a_scope(stream, false);
+  EXPECT_THROW(stream.synchronize(), std::out_of_range) << "the next wait throws";
+}
+
+TEST_F(SynchronizeCode, AScopeThatDestroysItsStreamWaits) {
+  Stream stream;
+  leave_a_scope(stream, true);
+}
+
+TEST_F(SynchronizeCode, AScopeRefusesAStreamForWhichItCannotWait) {
+  Stream stream;
+  EXPECT_EQ(
+      code_of([&] { return capture(stream, [&] { const SynchronizeAtExit waiting{stream}; }); }),
+      errc::capture);
+  const StreamRef ended = Stream{};
+  EXPECT_EQ(code_of([&] { drop(SynchronizeAtExit{ended}); }), errc::invalid_handle);
+}
+
 TEST_F(SynchronizeCode, IsRefusedInAHostFunction) {
   Stream stream, other;
   std::error_code of_stream, of_event, of_device;

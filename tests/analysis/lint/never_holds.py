@@ -53,6 +53,7 @@ EXCUSED = {
     'Staging::Staging': 'is deleted',
     'DeviceGuard::operator=': 'is deleted',
     'StreamGuard::operator=': 'is deleted',
+    'SynchronizeAtExit::operator=': 'is deleted',
     'PageableGuard::operator=': 'is deleted',
     'StreamContext::Guard::operator=': 'is deleted',
     'HookLocation::operator=': 'is deleted',

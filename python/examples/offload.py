@@ -1,45 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights in ordinary memory, two layers of them on the device: the next layer comes while this one computes. Torch computes where it is
-there; without a GPU the same program runs on the host."""
-import numpy as np
+"""A model whose layers stay in ordinary memory, with three of them on the device at a time: runnel.offload() is all of it. Without a GPU the same
+program runs on the host."""
+import importlib.util
+import sys
 
 import runnel
 
+if importlib.util.find_spec("torch") is None:
+    print("this example needs torch")
+    sys.exit()
+import torch
 
-class Offloaded:
-    """Layers that are on the device when they are needed."""
+if runnel.backend == "host" or not torch.cuda.is_available():
+    device = "cpu"
+else:
+    device = "cuda:0"
 
-    def __init__(self, layers):
-        self.layers = layers
-        self.stream = runnel.Stream(name="weights")
-        self.slots = [runnel.empty(layers[0].nbytes, self.stream) for _ in range(2)]
-        self.used = [runnel.Event(), runnel.Event()]
-        self.came = [runnel.Event(), runnel.Event()]
 
-    def fetch(self, i):
-        slot = i % 2
-        self.stream.wait_event(self.used[slot])  # what computed with the layer before
-        runnel.copy(self.slots[slot], self.layers[i], self.stream)
-        self.stream.record_event(self.came[slot])
+class Model(torch.nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.TransformerEncoderLayer(width, 8, 4 * width, batch_first=True) for _ in range(depth))
+        self.head = torch.nn.Linear(width, 100)
 
-    def run(self, computing, step):
-        self.fetch(0)
-        for i, layer in enumerate(self.layers):
-            if i + 1 < len(self.layers):
-                self.fetch(i + 1)
-            computing.wait_event(self.came[i % 2])
-            step(i, self.slots[i % 2].view("float32", layer.shape))
-            computing.record_event(self.used[i % 2])
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
 
 
 def main():
-    layers = [np.full((64, 64), i, np.float32) for i in range(10)]
-    seen = [np.empty_like(layer) for layer in layers]
-    computing = runnel.Stream(name="computing")
-    Offloaded(layers).run(computing, lambda i, weights: runnel.copy(seen[i], weights, computing))
-    computing.synchronize()
-    assert all((a == b).all() for a, b in zip(layers, seen))
-    print(f"{len(layers)} layers passed through memory for two")
+    model = Model(128, 10).eval()
+    model.head.to(device)  # what is no layer has to be on the device
+    x = torch.randn(2, 16, 128, device=device)
+    with torch.inference_mode():
+        with runnel.offload(model.layers, device="cuda:0", depth=2) as offloaded:
+            print(offloaded)
+            outputs = [model(x) for _ in range(3)]
+        expected = model.to(device)(x)  # it fits: this is what it has to compute
+    assert all(torch.allclose(output, expected, atol=1e-5) for output in outputs)
+    print(f"{len(outputs)} passes through {len(model.layers)} layers")
 
 
 main()

@@ -42,6 +42,7 @@ else:
     del _name
 
 from runnel._calls import Copies, copy, copy_many, current_stream, default_stream, device_count, empty, fill, runtime_version
+from runnel._offload import offload
 from runnel._overlap import filtered, overlap, per_chunk
 from runnel._prefetch import prefetch
 from runnel._transfer import map_file, pinned_empty, register, to_device, to_host
@@ -96,6 +97,6 @@ del annotations, _each
 __all__ = [
     "Block", "Chunk", "Copies", "Copy", "Device", "Error", "Event", "InvalidArgument", "NoDevice", "NotReady", "NotSupported", "OutOfMemoryError",
     "OverlapError", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool", "backend", "copy", "copy_many",
-    "current_stream", "default_stream", "device_count", "empty", "fill", "filtered", "map_file", "overlap", "per_chunk", "pinned_empty", "prefetch", "register",
+    "current_stream", "default_stream", "device_count", "empty", "fill", "filtered", "map_file", "offload", "overlap", "per_chunk", "pinned_empty", "prefetch", "register",
     "runtime_version", "synchronize", "to_device", "to_host", "why_no_device",
 ]

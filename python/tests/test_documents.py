@@ -16,7 +16,7 @@ from conftest import LIMIT
 ROOT = Path(__file__).parent.parent.parent
 BLOCKS = [
     pytest.param(block, id=f"{path.name}-{number}")
-    for path in (ROOT / "docs/python.md", ROOT / "python/README.md")
+    for path in (ROOT / "docs/python.md", ROOT / "docs/offload.md", ROOT / "python/README.md")
     for number, block in enumerate(re.findall(r"^```python\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
 ]
 

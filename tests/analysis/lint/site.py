@@ -100,7 +100,7 @@ def led_astray(folder):
 # What users look for, and the guide that has to be found.
 LOOKED_FOR = {'RUNNEL_CHECK': 'race-checker', 'cudaMemcpyAsync': 'porting', 'deadlock': 'completion', 'stencil': 'overlap', 'two gpus': 'beyond-one-device',
               'multi-gpu': 'beyond-one-device', 'docker': 'installing', 'windows': 'installing', 'cudaErrorInvalidValue': 'errors', 'safetensors': 'python',
-              'default streams': 'current-stream'}
+              'default streams': 'current-stream', 'larger than the device': 'offload'}
 
 
 def not_found_by_search(folder):

@@ -74,8 +74,8 @@ void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::ui
 using namespace detail;
 
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
+  const OutsideWait counted{*this};
   wait_for_own_value(*this, location, value);
-  host_writers().note_outside_wait();
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {

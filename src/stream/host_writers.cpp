@@ -3,6 +3,7 @@
 
 #include "backend.hpp"
 #include "base/never_destroyed.hpp"
+#include "base/relaxed_capture.hpp"
 
 #include <algorithm>
 #include <mutex>
@@ -48,12 +49,44 @@ void HostWriters::end_range(Range* range) noexcept {
   unfinished_.fetch_sub(one_listed, std::memory_order_release);
 }
 
-void HostWriters::note_outside_wait() noexcept {
-  if (!has_outside_waits_.exchange(true, std::memory_order_relaxed)) begin_functions(1);
+void HostWriters::add_wait(std::list<StreamPoint>& wait) noexcept {
+  {
+    const std::lock_guard lock{lock_};
+    const bool is_covered = std::ranges::any_of(
+        waits_, [&](const StreamPoint& each) { return each.stream() == wait.front().stream(); });
+    if (!is_covered) return waits_.splice(waits_.end(), wait);
+  }
+  end_functions(1);
+}
+
+std::list<StreamPoint> HostWriters::take_wait() noexcept {
+  std::list<StreamPoint> taken;
+  const std::lock_guard lock{lock_};
+  std::list<StreamPoint>& from = asked_.empty() ? waits_ : asked_;
+  if (!from.empty()) taken.splice(taken.end(), from, from.begin());
+  return taken;
+}
+
+/// Stops at the first wait that is pending: then the others do not matter.
+void HostWriters::end_passed_waits() noexcept {
+  for (std::list<StreamPoint> wait; !(wait = take_wait()).empty();) {
+    const Progress progress = internal_call([&] { return wait.front().poll(); });
+    if (progress == Progress::unknown) continue;  // It counts as long as the process lives.
+    if (progress == Progress::complete) {
+      end_functions(1);
+      continue;
+    }
+    const std::lock_guard lock{lock_};
+    return asked_.splice(asked_.end(), wait);
+  }
 }
 
 bool HostWriters::look(const void* pointer, std::size_t bytes) noexcept {
-  if (unfinished_.load(std::memory_order_acquire) % one_listed != 0) return true;
+  const auto are_functions_left = [this] {
+    return unfinished_.load(std::memory_order_acquire) % one_listed != 0;
+  };
+  if (are_functions_left()) end_passed_waits();
+  if (are_functions_left()) return true;
   const std::uintptr_t begin = address_of(pointer), end = begin + bytes;
   const std::lock_guard lock{lock_};
   return std::any_of(ranges_.begin(), ranges_.end(),
@@ -68,6 +101,19 @@ RangeWriter::RangeWriter(const void* begin, std::size_t bytes, HostWriters& of) 
 
 void RangeWriter::end() noexcept {
   if (HostWriters* const of = std::exchange(of_, nullptr)) of->end_range(range_);
+}
+
+OutsideWait::OutsideWait(StreamRef stream, HostWriters& of) : of_{of} {
+  const StreamKey key = key_of(stream);
+  if (!is_needed() || key.slot == nullptr) return;
+  StreamPoint point{key};
+  if (!point) return;  // The wait will be refused.
+  wait_.push_back(std::move(point));
+  of_.begin_functions(1);
+}
+
+OutsideWait::~OutsideWait() {
+  if (!wait_.empty()) of_.add_wait(wait_);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -9,8 +9,10 @@
 /// writer run finds the entry. It ends after the last byte is written.
 #pragma once
 
+#include "base/not_copied.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
+#include "stream/stream_point.hpp"
 
 #include <runnel/config.hpp>
 
@@ -18,6 +20,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -28,10 +31,6 @@ class HostWriters {
   void begin_functions(std::size_t count) noexcept;
   void end_functions(std::size_t count) noexcept;
   ///@}
-  /// A stream waits for something outside of the library, such as another process, which may write
-  /// shared memory before. From then on it counts as an unfinished writer until the process ends,
-  /// because the library does not see when other code has finished writing.
-  void note_outside_wait() noexcept;
   /// Whether an unfinished writer may write the bytes.
   [[nodiscard]] bool may_write(const void* begin, std::size_t bytes) noexcept {
     return unfinished_.load(std::memory_order_acquire) != 0 && look(begin, bytes);
@@ -39,6 +38,7 @@ class HostWriters {
 
  private:
   friend class RangeWriter;
+  friend class OutsideWait;
   struct Range {
     std::uintptr_t begin = 0, end = 0;  // empty: unused
   };
@@ -49,10 +49,15 @@ class HostWriters {
   [[nodiscard]] bool look(const void* pointer, std::size_t bytes) noexcept;
   [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
+  void add_wait(std::list<StreamPoint>& wait) noexcept;
+  [[nodiscard]] std::list<StreamPoint> take_wait() noexcept;
+  void end_passed_waits() noexcept;
 
   sync::Atomic<std::uint64_t> unfinished_{0};
-  sync::Atomic<bool> has_outside_waits_{false};
   SpinLock lock_;  // guards the rest
+  // Points behind waits for something outside. Each counts as a function.
+  std::list<StreamPoint> waits_;  // open; one for each stream
+  std::list<StreamPoint> asked_;  // found pending
   std::array<Range, max_ranges> ranges_{};
 };
 [[nodiscard]] HostWriters& host_writers() noexcept;
@@ -71,6 +76,20 @@ class RangeWriter {
  private:
   HostWriters* of_ = nullptr;            // null: ended
   HostWriters::Range* range_ = nullptr;  // null: counted as a function, because the list is full
+};
+
+/// Around the call that lets a stream wait for something outside of the library, such as another
+/// process, which may write shared memory before that. It is an unfinished writer until the stream
+/// has passed the wait.
+class OutsideWait : NotCopied {
+ public:
+  /// @throws std::bad_alloc
+  explicit OutsideWait(StreamRef stream, HostWriters& of = host_writers());
+  ~OutsideWait();
+
+ private:
+  HostWriters& of_;
+  std::list<StreamPoint> wait_;  // empty: not counted
 };
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

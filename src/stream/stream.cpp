@@ -401,11 +401,11 @@ void make_wait(StreamRef stream, const EventBase& event) {
   if (!node) return;  // An event that was never recorded is complete.
   if (!node->kind.interprocess) [[likely]]
     return call.wait_for(node.get());
+  const OutsideWait counted{stream};
   if (node->device == slot.device)
     call.wait_for(node.get());
   else
     wait_from_device(call, Device{node->device}, node.get());
-  host_writers().note_outside_wait();
 }
 
 /// The event that wait_stream() records on the awaited stream: the stream's own event, or a pooled

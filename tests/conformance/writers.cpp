@@ -158,6 +158,18 @@ TEST_F(Writers, OnlyAFunctionThatMayWriteDelaysTheReading) {
   EXPECT_TRUE(early == CopyResult::inlined || early == CopyResult::staged);
 }
 
+TEST_F(Writers, AWaitThatIsPassedDelaysNoReading) {
+  SKIP_IF(!device().has_stream_memory_operations(), "the device has no stream values");
+  const Stream stream, other;
+  PinnedBuffer<std::uint32_t> value(1);
+  value[0] = 1;
+  const auto copied = [&] { return copied_behind(stream, 4 * kib, {.writes_host_memory = false}); };
+  const CopyResult before = copied();
+  for (int i = 0; i < 3; ++i) other.wait_value(value.data(), 1);
+  other.synchronize();
+  EXPECT_EVENTUALLY(copied() == before);
+}
+
 TEST_F(Writers, ARefusedFunctionEndsNoOther) {
   SKIP_IF(streams_are_threads(), "the stream reads pageable memory itself");
   const Stream stream;

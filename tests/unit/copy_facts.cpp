@@ -178,11 +178,4 @@ TEST(HostWritersOf, AFunctionMayWriteAnyMemory) {
   EXPECT_FALSE(writers.may_write(&writers, 1));
 }
 
-TEST(HostWritersOf, AnOutsideWaitCountsForGood) {
-  SKIP_IF(backend::copies_pageable_asynchronously(), "nobody asks");
-  HostWriters writers;
-  for (int i = 0; i < 3; ++i) writers.note_outside_wait();
-  EXPECT_TRUE(writers.may_write(&writers, 1));
-}
-
 }  // namespace

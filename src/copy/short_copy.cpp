@@ -2,27 +2,30 @@
 #include "copy/short_copy.hpp"
 
 #include "base/check.hpp"
-#include "base/counters.hpp"
-#include "base/never_destroyed.hpp"
+#include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "base/try_flag.hpp"
 #include "copy/route.hpp"
 #include "copy/staging/ring.hpp"
+#include "copy/staging/rings.hpp"
 #include "copy/streaming_copy.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_pool.hpp"
 #include "stream/idle.hpp"
 
-#include <runnel/memory.hpp>
+#include <runnel/detail/attachment.hpp>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <new>
+#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
@@ -46,12 +49,26 @@ constexpr std::size_t unchecked_up_to = std::size_t{32} << 10;
 // Smaller copies do not bypass the caches: the fence at the end costs more than it saves.
 constexpr std::size_t streamed_from = std::size_t{16} << 10;
 
-// The ring's memory is counted in lines. Its last line holds the value.
+// A ring's memory is counted in lines. Its last line holds the value.
 constexpr std::size_t line = 64;
-constexpr std::size_t memory_bytes = std::size_t{4} << 20;
-constexpr std::uint64_t ring_lines = memory_bytes / line - 1;
-// A copy to a device that is the last of so many lines announces them.
-constexpr std::uint64_t lines_per_mark = ring_lines / 16;
+// A stream gets a ring after so many small copies. Each of these takes a block of the pool for
+// itself.
+constexpr int copies_without_ring = 3;
+constexpr std::size_t smallest_ring = std::size_t{64} << 10;
+// A ring grows when a stream has used all of it: up to this size, or up to `largest_ring` while all
+// rings together are small.
+constexpr std::size_t modest_ring = std::size_t{256} << 10;
+constexpr std::size_t largest_ring = std::size_t{4} << 20;
+constexpr std::size_t large_rings_up_to = std::size_t{64} << 20;
+// A copy to a device announces its position if this part of the ring was taken since the last one.
+constexpr std::uint64_t marks_per_ring = 16;
+// A ring for which there was no memory asks again after so many copies.
+constexpr int copies_after_refusal = 100;
+// Rings that are not used for so long are given back when another one needs memory.
+constexpr auto unused_for = 1s;
+
+/// The bytes of all rings.
+constinit sync::Atomic<std::size_t> bytes_in_rings{0};
 
 /// Calls `is_done` until it returns true, for a short time. Returns whether it did.
 template <class Question>
@@ -61,45 +78,50 @@ template <class Question>
   return true;
 }
 
-/// The pinned memory of one stream. Positions count all lines that were ever taken. The stream
-/// writes the position that it has passed into the value: not after each copy, because that would
-/// be a second runtime call.
+}  // namespace
+
+/// The pinned memory of one stream. Positions count all lines that were ever taken of its present
+/// memory. The stream writes the position that it has passed into the value: not after each copy,
+/// because that would be a second runtime call.
 class ShortRing {
  public:
-  sync::Atomic<bool> locked{false};          // by a thread; only that thread uses what follows
-  sync::Atomic<std::uint64_t> stream_id{0};  // the stream that owns the memory; 0: none
+  sync::Atomic<bool> locked{false};  // by a thread; only that thread uses what follows
 
-  /// Makes the ring one of the stream. False if there is no memory.
-  [[nodiscard]] bool own(StreamKey stream) try {
-    if (stream_id.load(std::memory_order_relaxed) == stream.id) [[likely]]
+  /// Makes the ring one of the stream, with memory for a copy of so many bytes. False if there is
+  /// none.
+  [[nodiscard]] bool prepare(StreamKey stream, std::size_t bytes) {
+    if (stream_id_ != stream.id) [[unlikely]]
+      begin(stream);
+    // The parts of a copy to the host are in the ring at the same time, and each is contiguous.
+    const std::size_t least = std::max(smallest_ring, std::bit_ceil(2 * bytes));
+    is_used_ = true;
+    if (bytes_ >= least && (taken_ + lines_of(bytes) <= lines() || !may_grow())) [[likely]]
       return true;
-    give_back();
-    memory_ = PinnedBuffer<unsigned char>{memory_bytes};
-    count_down(counters.pinned_blocks);  // live_objects() counts the blocks of users only
-    // The pool hands the memory out again when the stream has passed.
-    static_cast<void>(note_pinned_use(memory_.data(), memory_bytes, stream));
-    restart();
-    value().set(0);
-    are_copies_prompt = true;
-    stream_id.store(stream.id, std::memory_order_relaxed);
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
+    return replace_memory(stream, std::max(least, std::min(4 * bytes_, largest_ring))) ||
+           bytes_ >= least;
+  }
+  /// Call it after each copy. Keeps the memory for later ones, if there were some.
+  void finish() noexcept {
+    if (copies_ < copies_without_ring && ++copies_ < copies_without_ring) give_back();
   }
   void give_back() noexcept {
-    stream_id.store(0, std::memory_order_relaxed);
-    if (memory_.empty()) return;
-    count_up(counters.pinned_blocks);
-    memory_ = {};
+    if (memory_ == nullptr) return;
+    bytes_in_rings.fetch_sub(bytes_, std::memory_order_relaxed);
+    bytes_ = 0;
+    free_own_pinned(std::exchange(memory_, nullptr));
+  }
+  /// The same, unless it was used since the last call.
+  void give_back_unused() noexcept {
+    if (!std::exchange(is_used_, false)) give_back();
   }
 
   /// Takes contiguous memory. If the stream still uses it, waits for a short time, but not twice
   /// for a stream that does not move on. Null if there is no room.
   [[nodiscard]] unsigned char* take(const CopyCall& call, std::size_t bytes) {
-    const std::uint64_t lines = (bytes + line - 1) / line;
-    std::uint64_t begin = taken_;
-    if (begin % ring_lines + lines > ring_lines) begin += ring_lines - begin % ring_lines;
-    const std::uint64_t end = begin + lines;
+    const std::uint64_t count = lines_of(bytes), ring_lines = lines();
+    const bool wraps = at_ + count > ring_lines;
+    const std::uint64_t begin = wraps ? 0 : at_;
+    const std::uint64_t end = taken_ + (wraps ? ring_lines - at_ : 0) + count;
     if (end > ring_lines && !has_passed(end - ring_lines)) {
       announce(call, 1);
       if (!has_passed(stuck_before_)) return nullptr;
@@ -110,14 +132,11 @@ class ShortRing {
       }
     }
     taken_ = end;
-    return memory_.data() + begin % ring_lines * line;
+    at_ = begin + count;
+    return memory_ + begin * line;
   }
   /// All memory is free. Requires: the stream is idle, and never writes the value.
-  void restart() noexcept {
-    taken_ = 0;
-    announced_ = 0;
-    stuck_before_ = 0;
-  }
+  void restart() noexcept { taken_ = at_ = announced_ = stuck_before_ = 0; }
   /// Enqueues a write of the position, if the last one lies at least `lines` behind.
   void announce(const CopyCall& call, std::uint64_t lines) {
     if (taken_ - announced_ < lines) return;
@@ -126,6 +145,7 @@ class ShortRing {
                                       static_cast<std::uint32_t>(announced_)),
           call.operation);
   }
+  void announce_sometimes(const CopyCall& call) { announce(call, lines() / marks_per_ring); }
   [[nodiscard]] std::uint64_t announced() const noexcept { return announced_; }
   [[nodiscard]] bool has_passed(std::uint64_t position) const noexcept {
     return value().has_reached(position);
@@ -133,24 +153,112 @@ class ShortRing {
 
   bool are_copies_prompt = true;   // The last copy to the host arrived in time.
   Clock::time_point last_large{};  // the last copy of more than alone_up_to
+  ShortRing* next = nullptr;       // of all rings
 
  private:
-  [[nodiscard]] Value value() const noexcept {
-    return Value{reinterpret_cast<std::uint32_t*>(const_cast<unsigned char*>(memory_.data()) +
-                                                  ring_lines * line)};
+  [[nodiscard]] static std::uint64_t lines_of(std::size_t bytes) noexcept {
+    return (bytes + line - 1) / line;
   }
+  [[nodiscard]] std::uint64_t lines() const noexcept { return bytes_ / line - 1; }
+  [[nodiscard]] Value value() const noexcept {
+    return Value{reinterpret_cast<std::uint32_t*>(memory_ + lines() * line)};
+  }
+  [[nodiscard]] bool may_grow() const noexcept {
+    return copies_ == copies_without_ring && bytes_ < largest_ring &&
+           (bytes_ < modest_ring ||
+            bytes_in_rings.load(std::memory_order_relaxed) + 3 * bytes_ <= large_rings_up_to);
+  }
+  void begin(StreamKey stream) noexcept {
+    give_back();
+    stream_id_ = stream.id;
+    copies_ = refused_for_ = 0;
+    are_copies_prompt = true;
+    is_attached_ = false;
+  }
+  /// Takes other memory. The pool hands the old one out again when the stream has passed.
+  [[nodiscard]] bool replace_memory(StreamKey stream, std::size_t bytes) {
+    if (refused_for_ > 0) return --refused_for_, false;
+    give_back_unused_rings();
+    auto* const memory = static_cast<unsigned char*>(try_allocate_own_pinned(bytes));
+    if (memory == nullptr) return refused_for_ = copies_after_refusal, false;
+    give_back();
+    memory_ = memory;
+    bytes_ = bytes;
+    bytes_in_rings.fetch_add(bytes, std::memory_order_relaxed);
+    static_cast<void>(note_pinned_use(memory_, bytes, stream));
+    attach(*stream.slot);
+    restart();
+    value().set(0);
+    return true;
+  }
+  /// Lets the end of the stream give the memory back.
+  void attach(Slot& slot) noexcept {
+    if (std::exchange(is_attached_, true)) return;
+    end_.destroy = [](Attachment* end) noexcept {
+      ShortRing& ring = static_cast<End*>(end)->ring;
+      if (const TryFlag held{ring.locked}) ring.give_back();
+    };
+    end_.next = slot.attachments.load(std::memory_order_relaxed);
+    while (!slot.attachments.compare_exchange_weak(end_.next, &end_, std::memory_order_release)) {
+    }
+  }
+  static void give_back_unused_rings() noexcept;
 
-  PinnedBuffer<unsigned char> memory_;  // counts a use by the stream
+  struct End : Attachment {
+    explicit End(ShortRing& of) noexcept : Attachment{&of, nullptr}, ring{of} {}
+    ShortRing& ring;
+  };
+
+  unsigned char* memory_ = nullptr;  // The pool knows that the stream uses it.
+  std::size_t bytes_ = 0;
+  std::uint64_t stream_id_ = 0;  // the stream that the memory belongs to
   std::uint64_t taken_ = 0;
+  std::uint64_t at_ = 0;  // the line behind the last one that was taken
   std::uint64_t announced_ = 0;
   std::uint64_t stuck_before_ = 0;  // the position that the last vain wait was for
+  int copies_ = 0;                  // of the stream, up to copies_without_ring
+  int refused_for_ = 0;             // copies
+  bool is_used_ = false;
+  bool is_attached_ = false;
+  End end_{*this};
 };
 
-struct ShortRings {
-  std::array<ShortRing, 32> all;
-  [[nodiscard]] ShortRing& of(StreamKey stream) noexcept { return all[stream.id % all.size()]; }
+namespace {
+
+/// All rings, the newest first.
+constinit sync::Atomic<ShortRing*> rings{nullptr};
+
+template <class F>
+void for_each_ring(F f) noexcept {
+  for (ShortRing* each = rings.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (const TryFlag locked{each->locked}) f(*each);
+}
+
+/// The ring of the slot. Null if there is no memory for it.
+[[nodiscard]] ShortRing* ring_of(Slot& slot) noexcept {
+  ShortRing* known = slot.short_ring.load(std::memory_order_acquire);
+  if (known != nullptr) [[likely]]
+    return known;
+  auto fresh = std::unique_ptr<ShortRing>{new (std::nothrow) ShortRing};
+  if (fresh == nullptr) return nullptr;
+  if (!slot.short_ring.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
+    return known;
+  give_back_rings_in_shortage();
+  fresh->next = rings.load(std::memory_order_relaxed);
+  while (!rings.compare_exchange_weak(fresh->next, fresh.get(), std::memory_order_release)) {
+  }
+  return fresh.release();
+}
+
+/// Gives the ring's memory back after each of a stream's first copies.
+class RingUse : NotCopied {
+ public:
+  explicit RingUse(ShortRing& ring) noexcept : ring_{ring} {}
+  ~RingUse() { ring_.finish(); }
+
+ private:
+  ShortRing& ring_;
 };
-ShortRings& short_rings() { return never_destroyed<ShortRings>(); }
 
 /// Whether the ring may be used now. Without stream values only an idle stream shows that it has
 /// passed the ring's memory.
@@ -181,14 +289,13 @@ void move_bytes(const Transfer& t) noexcept {
 }
 
 [[nodiscard]] bool copy_to_device(ShortRing& ring, const CopyCall& call, const Transfer& t) {
-  if (is_in_row(ring, t.bytes())) return false;
   if (t.bytes() > unchecked_up_to && !looks_usable(t, Direction::to_device)) return false;
   unsigned char* const block = ring.take(call, t.bytes());
   if (block == nullptr) return false;
   move_bytes({block, t.width, t.from, t.from_pitch, t.width, t.height});
   check(enqueue_transfer({t.to, t.to_pitch, block, t.width, t.width, t.height}, call.slot.handle),
         call.operation);
-  if (has_stream_values(call.slot.device)) ring.announce(call, lines_per_mark);
+  if (has_stream_values(call.slot.device)) ring.announce_sometimes(call);
   return true;
 }
 
@@ -238,19 +345,32 @@ struct Arriving {
 
 }  // namespace
 
+void ShortRing::give_back_unused_rings() noexcept {
+  static constinit sync::Atomic<Clock::rep> last{0};
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  Clock::rep before = last.load(std::memory_order_relaxed);
+  if (now - before < Clock::duration{unused_for}.count() ||
+      !last.compare_exchange_strong(before, now, std::memory_order_relaxed))
+    return;
+  for_each_ring([](ShortRing& ring) { ring.give_back_unused(); });
+}
+
 bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction direction) {
-  ShortRing& ring = short_rings().of(call.key);
-  const TryFlag locked{ring.locked};
-  if (!locked || !ring.own(call.key)) return false;
+  ShortRing* const ring = ring_of(call.slot);
+  if (ring == nullptr) return false;
+  const TryFlag locked{ring->locked};
+  if (!locked) return false;
+  if (direction == Direction::to_device && is_in_row(*ring, transfer.bytes())) return false;
+  if (!ring->prepare(call.key, transfer.bytes())) return false;
+  const RingUse use{*ring};
   // After the lock: before that, another thread may enqueue a copy that uses the ring.
-  if (!is_usable(ring, call, direction)) return false;
-  return direction == Direction::to_device ? copy_to_device(ring, call, transfer)
-                                           : copy_to_host(ring, call, transfer);
+  if (!is_usable(*ring, call, direction)) return false;
+  return direction == Direction::to_device ? copy_to_device(*ring, call, transfer)
+                                           : copy_to_host(*ring, call, transfer);
 }
 
 void give_back_short_copy_rings() noexcept {
-  for (ShortRing& ring : short_rings().all)
-    if (const TryFlag locked{ring.locked}) ring.give_back();
+  for_each_ring([](ShortRing& ring) { ring.give_back(); });
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

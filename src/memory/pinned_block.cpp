@@ -29,7 +29,9 @@ void PinnedBlock::add_use(StreamKey use) {
 }
 
 void PinnedBlock::record_uses() noexcept {
+  static constinit sync::Atomic<std::uint64_t> last{0};
   for (StreamPoint& point : users) point.record();
+  number = last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

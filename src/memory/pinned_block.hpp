@@ -34,6 +34,9 @@ struct PinnedBlock : Deferred {
   PinnedShelf* shelf;
   State state = State::in_use;
   std::vector<StreamPoint> users{};
+  // Of two blocks that a stream used, the one with the greater number is complete later. Set by
+  // record_uses().
+  std::uint64_t number = 0;
   std::size_t prune_at = 16;  // With this many users, prune() runs.
 };
 

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -68,6 +69,8 @@ constinit sync::Atomic<bool> has_blocks{false};
 [[nodiscard]] void* wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
                                   backend::status& refusal, void*& memory) {
   const ScopedWait wait{operation};
+  if (auto* const give_back_more = give_back_copy_memory.load(std::memory_order_acquire))
+    give_back_more(refusal == backend::ok);
   const auto cached_until = sync::Clock::now() + short_timeout;
   std::size_t tried_after = all_blocks;  // A number of releases.
   void* reused = nullptr;
@@ -85,45 +88,51 @@ constinit sync::Atomic<bool> has_blocks{false};
   return reused;
 }
 
-/// Throws for an allocation of `bytes`. The text gives that size, the bytes in use, and the limit
-/// or advice. `refusal` is the runtime's status, or ok if the block would exceed the pool's limit.
-[[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes) {
-  const std::size_t in_use = PinnedPool::statistics().in_use;
+/// Throws for an allocation of `bytes`. The text gives that size, where the pool's memory is, and
+/// the limit or advice. `refusal` is the runtime's status, or ok if the block would exceed the
+/// pool's limit.
+[[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes, std::size_t block) {
+  const PinnedStatistics now = PinnedPool::statistics();
+  char limit[96] = "use smaller pieces";
   if (refusal == backend::ok)
-    throw_formatted(errc::out_of_memory, operation, refusal,
-                    "%zu bytes were asked for, %zu are in use, and the limit that "
-                    "PinnedPool::set_limit() has set is %zu",
-                    bytes, in_use, PinnedPool::limit());
-  if (backend::classify(refusal) != errc::out_of_memory) throw_status(refusal, operation);
-  backend::forget_error(refusal);
+    std::snprintf(limit, sizeof limit, "the limit that PinnedPool::set_limit() has set is %zu",
+                  PinnedPool::limit());
   throw_formatted(errc::out_of_memory, operation, refusal,
-                  "%zu bytes were asked for, and %zu are in use: use smaller pieces, or call "
-                  "Staging::trim()",
-                  bytes, in_use);
+                  "%zu bytes were asked for, which take a block of %zu; %zu are in use, %zu were "
+                  "freed but are still used by streams, %zu are on their way to the runtime; %s",
+                  bytes, block, now.in_use, now.cached, now.releasing, limit);
 }
 
-/// Allocates a new block from the runtime. Waits for a limited time if there is not enough memory.
-void* allocate_new(PinnedShelf& shelf, std::size_t bytes, bool write_combined) {
-  auto block = std::make_unique<PinnedBlock>(PinnedBlock{{}, 0, bytes, &shelf});
-  backend::status refusal = backend::ok;
-  void* memory = try_allocate(bytes, write_combined, refusal);
-  if (memory == nullptr)
-    if (void* const reused = wait_for_room(shelf, bytes, write_combined, refusal, memory))
-      return reused;
-  if (memory == nullptr) throw_no_room(refusal, bytes);
+[[nodiscard]] std::unique_ptr<PinnedBlock> new_block(PinnedShelf& shelf, std::size_t bytes) {
+  return std::make_unique<PinnedBlock>(PinnedBlock{{}, 0, bytes, &shelf});
+}
+void* add(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
   block->begin = address_of(memory);
   pinned_shelves().add(*block.release());
   has_blocks.store(true, std::memory_order_relaxed);
   return memory;
 }
 
-void* take_block(std::size_t bytes, bool write_combined) {
-  constexpr std::size_t max_polled = 8;
+/// Allocates a new block from the runtime. Waits for a limited time if there is not enough memory.
+void* allocate_new(PinnedShelf& shelf, std::size_t asked, std::size_t bytes, bool write_combined) {
+  auto block = new_block(shelf, bytes);
+  backend::status refusal = backend::ok;
+  void* memory = try_allocate(bytes, write_combined, refusal);
+  if (memory == nullptr)
+    if (void* const reused = wait_for_room(shelf, bytes, write_combined, refusal, memory))
+      return reused;
+  if (memory == nullptr) throw_no_room(refusal, asked, bytes);
+  return add(std::move(block), memory);
+}
+
+constexpr std::size_t max_looked_at = 256;
+
+void* take_block(std::size_t asked, std::size_t bytes, bool write_combined) {
   PinnedShelves& shelves = pinned_shelves();
   PinnedShelf& shelf = shelves.shelf_for(bytes, write_combined);
   if (void* const idle = shelves.take_idle(shelf)) return idle;
-  if (void* const complete = shelves.take_complete(shelf, max_polled)) return complete;
-  return allocate_new(shelf, bytes, write_combined);
+  if (void* const complete = shelves.take_complete(shelf, max_looked_at)) return complete;
+  return allocate_new(shelf, asked, bytes, write_combined);
 }
 
 }  // namespace
@@ -133,14 +142,16 @@ bool note_pinned_use(const void* pointer, std::size_t bytes, StreamKey use) {
          pinned_shelves().note_use(pointer, bytes, use);
 }
 
+void* pinned_block_of(const void* pointer) noexcept { return pinned_shelves().begin_of(pointer); }
+
 void* allocate_pinned(std::size_t bytes, bool write_combined) {
   if (bytes == 0) return nullptr;
   enter(operation);
   watch_main_thread();
   require_device(0, operation);
-  bytes = round_up(bytes);
-  ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::pinned, bytes); }};
-  void* const block = take_block(bytes, write_combined);
+  const std::size_t size = round_up(bytes);
+  ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::pinned, size); }};
+  void* const block = take_block(bytes, size, write_combined);
   event.allocated(block);
   return block;
 }
@@ -154,6 +165,31 @@ bool deallocate_pinned(void* pointer) noexcept {
   if (mode != Release::never) return pinned_shelves().deallocate(pointer, mode == Release::now);
   count_down(counters.pinned_blocks);
   return true;  // The block is leaked, because the pool is no longer used.
+}
+
+void* try_allocate_own_pinned(std::size_t bytes) try {
+  bytes = round_up(bytes);
+  PinnedShelf& shelf = pinned_shelves().shelf_for(bytes, false);
+  void* memory = pinned_shelves().take_idle(shelf);
+  if (memory == nullptr) memory = pinned_shelves().take_complete(shelf, max_looked_at);
+  if (memory == nullptr) {
+    auto block = new_block(shelf, bytes);
+    backend::status refusal = backend::ok;
+    memory = try_allocate(bytes, false, refusal);
+    if (memory == nullptr) return nullptr;
+    add(std::move(block), memory);
+  }
+  count_down(counters.pinned_blocks);
+  return memory;
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
+
+void free_own_pinned(void* pointer) noexcept {
+  const Release mode = release_mode();
+  if (mode == Release::never) return;
+  count_up(counters.pinned_blocks);
+  static_cast<void>(pinned_shelves().deallocate(pointer, mode == Release::now));
 }
 
 void free_pinned(void* pointer) noexcept { static_cast<void>(deallocate_pinned(pointer)); }

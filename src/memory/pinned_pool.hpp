@@ -18,4 +18,14 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// nothing, unless the pointer is the start of a block in use.
 [[nodiscard]] bool deallocate_pinned(void* pointer) noexcept;
 
+/// The start of the block in use that contains the address, or null.
+[[nodiscard]] void* pinned_block_of(const void* pointer) noexcept;
+/// A block that the library uses itself, which neither live_objects() nor hooks see. Null if there
+/// is none at once: this function waits for nothing, and gives nothing back.
+[[nodiscard]] void* try_allocate_own_pinned(std::size_t bytes);
+void free_own_pinned(void* pointer) noexcept;
+/// Called when an allocation finds no pinned memory: gives back what copies keep for later ones.
+/// `beyond_limit`: only what counts against the pool's limit.
+inline constinit sync::Atomic<void (*)(bool beyond_limit) noexcept> give_back_copy_memory{nullptr};
+
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -6,23 +6,31 @@
 #include "memory/pinned_pool.hpp"
 
 #include <algorithm>
+#include <memory>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 
 using namespace detail;
 namespace {
 
+// What the blocks of the runtimes are aligned to at least, and in fact.
 constexpr std::size_t promised_alignment = 256;
+constexpr std::size_t usual_alignment = 4096;
 
 class PinnedResource final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    if (alignment > promised_alignment)
-      throw_error(errc::invalid_argument, "allocate pinned memory",
-                  "blocks are aligned to 256 bytes, and no further");
-    return allocate_pinned(std::max<std::size_t>(bytes, 1), false);
+    for (std::size_t more = alignment <= usual_alignment ? 0 : alignment;; more = alignment) {
+      std::size_t space = 0;
+      if (__builtin_add_overflow(std::max<std::size_t>(bytes, 1), more, &space)) space = bytes;
+      void* const block = allocate_pinned(space, false);
+      if (void* aligned = block; std::align(alignment, bytes, aligned, space) != nullptr)
+        return aligned;
+      free_pinned(block);
+    }
   }
-  void do_deallocate(void* pointer, std::size_t, std::size_t) override {
-    if (!deallocate_pinned(pointer))
+  void do_deallocate(void* pointer, std::size_t, std::size_t alignment) override {
+    void* const block = alignment <= promised_alignment ? pointer : pinned_block_of(pointer);
+    if (!deallocate_pinned(block))
       throw_error(errc::invalid_argument, "give pinned memory back",
                   "the pointer is not the start of a block in use: it is foreign, or was "
                   "given back before");

@@ -4,6 +4,10 @@
 #include "base/relaxed_capture.hpp"
 #include "device/internal_calls.hpp"
 #include "memory/pinned_pages.hpp"
+#include "stream/reclaimer.hpp"
+
+#include <memory>
+#include <new>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
@@ -19,6 +23,17 @@ void release_block(Deferred& released) noexcept {
   delete block;
   call_quietly(0, [memory] { return free_pinned_pages(memory); });
   pinned_shelves().count_released(bytes);
+}
+
+/// Other points at the ends of the block's uses, which are open. Null if there is no memory for it.
+[[nodiscard]] DeferredWork* share_users(const PinnedBlock& block) noexcept try {
+  auto work = std::make_unique<DeferredWork>();
+  for (const StreamPoint& user : block.users) work->others.push_back(user.share());
+  work->own = std::move(work->others.front());
+  work->others.pop_front();
+  return work.release();
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 /// Returns a block to the runtime. Requires: the block was removed from known_. It must be removed
@@ -49,7 +64,7 @@ void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
 
 void PinnedShelves::put_pending(PinnedBlock& block) noexcept {
   block.state = State::pending;
-  block.shelf->pending.push(block);
+  (block.number == 0 ? block.shelf->unrecorded : block.shelf->pending).push(block);
 }
 
 void PinnedShelves::remove_known(const PinnedBlock& block) noexcept {
@@ -108,6 +123,13 @@ std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
   return block != nullptr ? block->bytes : 0;
 }
 
+void* PinnedShelves::begin_of(const void* pointer) noexcept {
+  const std::lock_guard lock{lock_};
+  const PinnedBlock* const block = find(address_of(pointer));
+  const bool is_in_use = block != nullptr && block->state == State::in_use;
+  return is_in_use ? reinterpret_cast<void*>(block->begin) : nullptr;
+}
+
 bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
   std::unique_lock lock{lock_};
   PinnedBlock* const block = find_start(pointer);
@@ -117,7 +139,9 @@ bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
   if (!block->users.empty()) {
     cache(*block);
     block->state = State::detached;
+    block->number = 0;
     lock.unlock();
+    if (!block->shelf->caches_blocks) return wait_for_users(*block, record), true;
     if (record) block->record_uses();
     lock.lock();
     put_pending(*block);
@@ -130,6 +154,27 @@ bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
     free_removed(*block);
   }
   return true;
+}
+
+void PinnedShelves::wait_for_users(PinnedBlock& block, bool record) noexcept {
+  if (!record) {
+    block.run = [](Deferred& dropped) noexcept {
+      pinned_shelves().wait_for_users(static_cast<PinnedBlock&>(dropped), true);
+    };
+    return run_later(block);
+  }
+  DeferredWork* const work = share_users(block);
+  block.record_uses();
+  {
+    const std::lock_guard lock{lock_};
+    put_pending(block);
+  }
+  if (work == nullptr) return;  // trim() and allocations look for the block.
+  work->run = [](Deferred& complete) noexcept {
+    const std::unique_ptr<DeferredWork> owned{static_cast<DeferredWork*>(&complete)};
+    pinned_shelves().release_idle_of(pinned_shelves().uncached_);
+  };
+  run_after(*work);
 }
 
 bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept {
@@ -156,23 +201,49 @@ bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete
   return is_reused;
 }
 
+void PinnedShelves::record_dropped(PinnedShelf& shelf) noexcept {
+  for (;;) {
+    PinnedBlock* block = nullptr;
+    {
+      const std::lock_guard lock{lock_};
+      block = static_cast<PinnedBlock*>(shelf.unrecorded.pop());
+    }
+    if (block == nullptr) return;
+    block->record_uses();
+    const std::lock_guard lock{lock_};
+    shelf.pending.push(*block);
+  }
+}
+
+PinnedBlock* PinnedShelves::detach_pending(PinnedShelf& shelf, const PendingStreams& known,
+                                           std::size_t& left) noexcept {
+  const std::lock_guard lock{lock_};
+  for (; left > 0; --left) {
+    auto* const block = static_cast<PinnedBlock*>(shelf.pending.pop());
+    if (block == nullptr) return nullptr;
+    if (!known.hold(*block)) {
+      --left;
+      block->state = State::detached;
+      return block;
+    }
+    shelf.pending.push(*block);
+  }
+  return nullptr;
+}
+
 PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most,
                                     OnComplete action) noexcept {
   {
     const std::lock_guard lock{lock_};
-    at_most = std::min(at_most, shelf.pending.size());
+    at_most = std::min(at_most, shelf.pending.size() + shelf.unrecorded.size());
   }
   if (at_most == 0) return nullptr;
   const RelaxedCapture relaxed;
-  for (std::size_t i = 0; i < at_most; ++i) {
-    PinnedBlock* block = nullptr;
-    {
-      const std::lock_guard lock{lock_};
-      block = static_cast<PinnedBlock*>(shelf.pending.pop());
-      if (block == nullptr) return nullptr;
-      block->state = State::detached;
-    }
+  record_dropped(shelf);
+  PendingStreams waiting;
+  while (PinnedBlock* const block = detach_pending(shelf, waiting, at_most)) {
     const Progress progress = advance(block->users);
+    if (progress == Progress::pending || progress == Progress::stalled) waiting.add(*block);
     if (put_polled(*block, progress, action)) return block;
   }
   return nullptr;

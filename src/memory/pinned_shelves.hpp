@@ -34,6 +34,7 @@ inline constexpr std::size_t largest_block = std::size_t{1} << 30;
 struct PinnedShelf {
   Deferred* idle = nullptr;
   DeferredQueue pending;
+  DeferredQueue unrecorded;  // Pending, too. Their uses are recorded at the next allocation.
   bool caches_blocks =
       true;  // False: its blocks are too large to be cached, and are returned to the runtime.
 };
@@ -43,6 +44,32 @@ struct PinnedRemainder {
   std::size_t cached_blocks;
   std::size_t releasing;  // The bytes that are being returned to the runtime.
   std::size_t releases;   // The number of blocks that were returned so far.
+};
+
+/// The streams that one search has found pending, so that it asks each of them only once.
+class PendingStreams {
+ public:
+  /// Requires: the block's users are pending.
+  void add(const PinnedBlock& block) noexcept {
+    for (const StreamPoint& user : block.users)
+      if (count_ < all_.size()) all_[count_++] = {user.stream().id, block.number};
+  }
+  /// Whether the block waits for one of them: its use comes after a use that is pending.
+  [[nodiscard]] bool hold(const PinnedBlock& block) const noexcept {
+    return std::ranges::any_of(block.users, [&](const StreamPoint& user) {
+      return std::any_of(all_.data(), all_.data() + count_, [&](const Entry& each) {
+        return each.stream == user.stream().id && each.number < block.number;
+      });
+    });
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t stream;
+    std::uint64_t number;  // of the block whose use is pending
+  };
+  std::array<Entry, 64> all_;
+  std::size_t count_ = 0;
 };
 
 /// Each member locks the pool itself, unless documented otherwise.
@@ -68,7 +95,7 @@ class PinnedShelves {
     return reinterpret_cast<void*>(block->begin);
   }
   /// Allocates a pending block whose streams have completed their work on it; returns null if there
-  /// is none. Polls at most the oldest `at_most` blocks.
+  /// is none. Looks at most at the oldest `at_most` blocks.
   [[nodiscard]] void* take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept;
   /// Reserves bytes, and memory for an entry, for a new block. After the runtime has allocated the
   /// block, nothing can fail then, so that it need not be freed, which would wait for the device.
@@ -93,8 +120,10 @@ class PinnedShelves {
 
   /// Returns a block to the pool. Returns false, and changes nothing, unless the pointer is the
   /// start of a block in use. `record`: whether to record the block's points now; otherwise the
-  /// next thread that polls the block does it.
+  /// next thread that looks for pending blocks does it.
   [[nodiscard]] bool deallocate(void* pointer, bool record) noexcept;
+  /// The start of the block in use that contains the address, or null.
+  [[nodiscard]] void* begin_of(const void* pointer) noexcept;
   /// The size of the block in use that begins at this address; 0 if there is none.
   [[nodiscard]] std::size_t size_of(const void* pointer) noexcept;
   /// Releases all cached blocks that no stream uses; a thread of the library returns them to the
@@ -168,10 +197,20 @@ class PinnedShelves {
   void remove_known(const PinnedBlock& block) noexcept;
   ///@}
 
-  /// Polls the streams of the oldest `at_most` pending blocks. A block that is not complete is
-  /// moved to the end of the queue, so that one blocked stream does not hide the others. Blocks
-  /// that are complete become idle; with OnComplete::take, the first one is marked as in use and
-  /// returned.
+  /// For a block that is not cached, and that streams still use: releases it once they are done, on
+  /// the service thread. `record`: false in a host function.
+  void wait_for_users(PinnedBlock& block, bool record) noexcept;
+  /// Records the uses of the blocks that were deallocated without it: all of them, because each
+  /// record comes behind the work that a stream has received meanwhile.
+  void record_dropped(PinnedShelf& shelf) noexcept;
+  /// Detaches the oldest of `left` pending blocks of which no stream is known to be pending. Moves
+  /// those that it looks at to the end of the queue, so that a blocked stream does not hide others.
+  /// Null if there is none.
+  [[nodiscard]] PinnedBlock* detach_pending(PinnedShelf& shelf, const PendingStreams& known,
+                                            std::size_t& left) noexcept;
+  /// Polls the streams of the oldest `at_most` pending blocks, each of them until it is found
+  /// pending. Blocks that are complete become idle; with OnComplete::take, the first one is marked
+  /// as in use and returned.
   PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, OnComplete action) noexcept;
   /// Moves a block that collect() has polled to the list for its progress. Returns true if it was
   /// marked as in use.

@@ -32,6 +32,7 @@ enum class SlotState : unsigned char {
 };
 
 struct Completion;
+class ShortRing;
 
 /// The progress of some work of a stream.
 enum class Progress {
@@ -67,6 +68,10 @@ struct Slot : StreamSlot, Deferred {
   sync::Atomic<bool> wait_event_busy{false};
 
   sync::Atomic<bool> has_failure{false};
+
+  // The pinned memory of small copies (copy/short_copy.cpp). Like the slot it is never freed, and
+  // its memory belongs to one stream after the other.
+  sync::Atomic<ShortRing*> short_ring{nullptr};
 
   /// Bit 0: a capture begins or ends on the stream. The bits above: the number of threads that
   /// query the stream (stream/capture.hpp).

@@ -2,6 +2,8 @@
 // Copies of a few bytes of pageable memory on idle streams. The calling thread may do such a copy
 // itself.
 #include <array>
+#include <chrono>
+#include <limits>
 
 #include "support.hpp"
 
@@ -120,6 +122,54 @@ TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
       ASSERT_TRUE(back == source) << round;
     }
   });
+}
+
+[[nodiscard]] std::size_t pinned_now() {
+  const PinnedStatistics now = PinnedPool::statistics();
+  return now.in_use + now.cached;
+}
+
+TEST_F(ShortCopies, ManyStreamsPinLittle) {
+  PinnedPool::trim();
+  Staging::trim();
+  const std::size_t before = pinned_now();
+  std::vector<Stream> streams(64);
+  DeviceBytes there{64, streams[0]};
+  const Bytes source = pattern(64, 1);
+  streams[0].synchronize();
+  for (int i = 0; i < 20; ++i)
+    for (const Stream& each : streams) copy(each, there, source);
+  EXPECT_LE(pinned_now(), before + 64 * 4 * 64 * kib);
+  for (const Stream& each : streams) each.synchronize();
+  streams.clear();
+  EXPECT_EVENTUALLY((PinnedPool::trim(), pinned_now() <= before + 64 * kib));
+}
+
+TEST_F(ShortCopies, AtALimitTheyNeitherWaitNorHoldMemory) {
+  Staging::trim();
+  PinnedPool::trim();
+  const std::size_t before = pinned_now();
+  PinnedPool::set_limit(before + mib);
+  std::array<Stream, 6> streams;
+  Bytes source = pattern(64 * kib, 1);
+  DeviceBytes there{source.size(), streams[0]};
+  streams[0].synchronize();
+  for (int i = 0; i < 10; ++i)
+    for (const Stream& each : streams) copy(each, there, source);
+  for (const Stream& each : streams) each.synchronize();
+  EXPECT_NO_ERROR(const PinnedBytes own{mib});
+  {
+    PinnedBytes own{mib};
+    Gate gate{streams[0]};
+    own.record_stream(streams[0]);
+    own = {};
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 20; ++i) copy(streams[1], there, source);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 1s) << "each waits for memory";
+    gate.open_and_wait(streams[0]);
+  }
+  streams[1].synchronize();
+  PinnedPool::set_limit(std::numeric_limits<std::size_t>::max());
 }
 
 TEST_F(ShortCopies, StreamsThatComeAndGoKeepEveryByte) {

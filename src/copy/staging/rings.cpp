@@ -18,6 +18,7 @@
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/pinned_pages.hpp"
+#include "memory/pinned_pool.hpp"
 #include "memory/pinned_shelves.hpp"
 #include "memory/releaser.hpp"
 
@@ -171,6 +172,7 @@ std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) cons
 
 void StagingRings::start_workers(const char* operation) {
   if (started_) return;
+  give_back_rings_in_shortage();
   before_lost_device_is_reported.store(cancel_jobs_of_lost_devices, std::memory_order_release);
   fill_in_options();
   if (!staging_workers().start(options_->workers))
@@ -222,19 +224,29 @@ Ring& StagingRings::ring_for(const Slot& slot, const Work& work, const char* ope
   return *ring;
 }
 
-void StagingRings::trim() {
-  std::vector<void*> unused;
-  {
-    const std::lock_guard lock{mutex_};
-    unused.reserve(rings_.size());  // It can throw, so it comes first.
-    for (const auto& ring : rings_) {
-      if (ring->data == nullptr || !ring->is_unused()) continue;
-      unused.push_back(ring->data);
-      pinned_ -= ring->bytes;
-      ring->set_memory(nullptr, 0);
+void StagingRings::trim() noexcept {
+  for (;;) {
+    void* unused = nullptr;
+    {
+      const std::lock_guard lock{mutex_};
+      const auto found = std::ranges::find_if(
+          rings_, [](const auto& ring) { return ring->data != nullptr && ring->is_unused(); });
+      if (found == rings_.end()) return;
+      unused = (*found)->data;
+      pinned_ -= (*found)->bytes;
+      (*found)->set_memory(nullptr, 0);
     }
+    release_on_thread({free_pinned_pages, unused, 0});
   }
-  for (void* const block : unused) release_on_thread({free_pinned_pages, block, 0});
+}
+
+void give_back_rings_in_shortage() noexcept {
+  give_back_copy_memory.store(
+      [](bool beyond_limit) noexcept {
+        give_back_short_copy_rings();
+        if (!beyond_limit) staging_rings().trim();
+      },
+      std::memory_order_release);
 }
 
 }  // namespace detail

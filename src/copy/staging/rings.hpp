@@ -26,7 +26,7 @@ class StagingRings {
   /// the workers.
   [[nodiscard]] Ring& ring_for(const Slot& slot, const Work& work, const char* operation);
   /// Frees the memory of unused rings.
-  void trim();
+  void trim() noexcept;
 
  private:
   void fill_in_options();
@@ -45,5 +45,7 @@ class StagingRings {
   std::size_t pinned_ = 0;
 };
 [[nodiscard]] StagingRings& staging_rings();
+/// Lets allocations of pinned memory that find no room take back that of the rings.
+void give_back_rings_in_shortage() noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

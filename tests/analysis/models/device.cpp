@@ -13,6 +13,7 @@
 #include "memory/releaser.hpp"
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/reclaimer.hpp"
 #include "stream/slots.hpp"
 
 #include <cstring>
@@ -209,6 +210,7 @@ std::uint64_t next_operation_number() noexcept { return 1; }
 Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_before_wait() noexcept { return Release::now; }
 [[gnu::weak]] void run_later(Deferred& object) noexcept { object.run(object); }  // reclaimer.cpp
+[[gnu::weak]] void run_after(DeferredWork& object) noexcept { object.run(object); }  // likewise
 void watch_main_thread() {}
 void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}

@@ -104,6 +104,12 @@ template <OutcomeCallable F>
 void submit_completion(StreamRef stream, Completion* completion);
 /// The same for the work recorded by an event.
 void submit_completion(const EventBase& event, Completion* completion);
+/// As for a stream, and records `mark`, which tells without the service thread whether the work is
+/// complete.
+void submit_completion(StreamRef stream, EventBase& mark, Completion* completion);
+/// The exception that the completion will receive; null while there is none. Requires: its function
+/// has not returned.
+[[nodiscard]] std::exception_ptr failure_of(const Completion& completion);
 
 /// Implements `stream.on_complete(f)` and `event.on_complete(f)`.
 template <class Source, OutcomeCallable F>

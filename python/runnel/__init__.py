@@ -20,8 +20,10 @@ The environment variable RUNNEL_BACKEND chooses: host, cuda12, cuda13, hip.
 from __future__ import annotations
 
 import atexit as _atexit
+import math as _math
 import os as _os
 import signal as _signal
+import time as _time
 import typing as _typing
 
 from runnel import _backend
@@ -68,28 +70,41 @@ def synchronize(timeout: float | None = None) -> None:
     current_stream().synchronize(timeout)
 
 
-def _finish() -> None:
-    """At the end of the process: host functions still need the interpreter. Ctrl-C ends the wait for those that have not begun; once more,
-    and the process ends without those that run.
+class _Exit:
+    """The end of the process. Functions of the program that runnel calls still need the interpreter: atexit calls this for those that are
+    enqueued then. What they enqueue themselves at that time is called for at most a second.
     """
-    _core._park()
-    try:
-        while not _core._finish(0.02):
-            pass
-    except (Error, KeyboardInterrupt):  # a forked child has none of its parent's threads
-        pass
-    _core._show_exceptions()
-    try:
-        while not _core._close(0.02):
-            pass
-    except KeyboardInterrupt:
-        # A thread that came back to an interpreter that has ended would end the process in a worse way than the signal does.
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-        _signal.raise_signal(_signal.SIGINT)
+
+    is_given_up = False
+
+    def __call__(self) -> None:
+        end = _math.inf
+        try:
+            while not self.is_given_up and _core._begin_round() and _time.monotonic() < end:
+                while not _core._wait_for_round(0.02):
+                    pass
+                end = min(end, _time.monotonic() + 1)
+        except KeyboardInterrupt:  # gives up those that have not begun
+            self.is_given_up = True
+            _core._close()
+
+    def __del__(self) -> None:
+        """Atexit drops its functions when all of them have run: from now on no Python code of the program runs but what is called here."""
+        _core._park()
+        self()
+        _core._show_exceptions()
+        _core._close()
+        try:
+            while not _core._wait_until_left(0.02):
+                pass
+        except KeyboardInterrupt:
+            # A thread that came back to an interpreter that has ended would end the process in a worse way than the signal does.
+            _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+            _signal.raise_signal(_signal.SIGINT)
 
 
-_atexit.register(_finish)
-_os.register_at_fork(before=_core._before_fork, after_in_parent=_core._after_fork, after_in_child=_core._after_fork)
+_atexit.register(_Exit())
+_os.register_at_fork(before=_core._before_fork, after_in_parent=lambda: _core._after_fork(False), after_in_child=lambda: _core._after_fork(True))
 for _each in (Copies, copy, copy_many, current_stream, default_stream, device_count, empty, fill, runtime_version):
     _each.__module__ = "runnel"
 del annotations, _each

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``await stream`` and ``await event``: one queue and one file for each event loop."""
+"""``await`` of a stream, an event or a copy: one queue and one file for each event loop."""
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runnel import _core
 
 if TYPE_CHECKING:
-    from runnel._host import Event, Stream
+    from runnel._host import Copy, Event, Stream
 
 
 class _Waiting:
@@ -27,17 +27,23 @@ class _Waiting:
             future = self.futures.pop(number, None)
             if future is None or future.done():
                 continue
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
+            try:
+                if isinstance(error, StopIteration):  # which would end the coroutine that awaits, as if nothing had failed
+                    raise RuntimeError("a host function raised StopIteration") from error
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+            except Exception as failure:  # the others must be delivered
+                if not future.done():
+                    future.set_exception(failure)
 
 
 # The loop keeps what it waits for, as its reader: a strong reference here would keep a loop that was closed before the work was done.
 _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_Waiting]] = weakref.WeakKeyDictionary()
 
 
-def completion(source: Stream | Event) -> asyncio.Future[None]:
+def completion(source: Stream | Event | Copy) -> asyncio.Future[None]:
     """A future of everything that ``source`` was given so far."""
     loop = asyncio.get_running_loop()
     known = _loops.get(loop)

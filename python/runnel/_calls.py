@@ -2,7 +2,7 @@
 """The functions of the backend's module, with signatures and types that Python's own tools read."""
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Union, overload, runtime_checkable
 
 from runnel import _core
@@ -40,8 +40,8 @@ def copy(dst: Array, src: Array, stream: Stream | None = None, *, pageable: Page
          unsafe: bool = False, non_blocking: bool = True) -> Copy:
     """Copies the bytes of ``src`` to ``dst``, in any memory, in the order of ``stream`` (default: the current stream; if none
     is set, the stream of the arrays' framework). Returns at once, also for memory that is not pinned. The result is a
-    handle, which is equal to, and printed as, the word for what was done: ``'direct'`` and ``'staged'``: enqueued;
-    ``'inlined'``: small, and done; ``'blocked'``: the caller was held; ``'nothing'``: nothing to do.
+    handle. Its ``kind`` is the word for what was done: ``'direct'`` and ``'staged'``: enqueued; ``'inlined'``: small, and
+    done; ``'blocked'``: the caller was held; ``'nothing'``: nothing to do.
 
     The copy keeps both arrays until it is complete. ``src`` must not be written until then, nor ``dst`` be read: wait for
     the handle or the stream. What torch moves meanwhile is not kept: no ``share_memory_()``, ``resize_()``, nor a queue of
@@ -66,13 +66,14 @@ def copy(dst: Array, src: Array, stream: Stream | None = None, *, pageable: Page
     return handle
 
 
-class Copies(dict[str, int]):
-    """What ``copy_many()`` returns: how many copies went which way, by the words of ``copy()``; and a handle of them all."""
+class Copies:
+    """What ``copy_many()`` returns: a handle of all its copies, as ``Copy`` is of one. ``await`` returns when all are complete."""
 
-    __slots__ = ("_handle",)
+    __slots__ = ("__weakref__", "_handle", "counts")
 
     def __init__(self, counts: dict[str, int], handle: Copy) -> None:
-        super().__init__(counts)
+        #: How many copies went which way, by the words of ``Copy.kind``.
+        self.counts = counts
         self._handle = handle
 
     def done(self) -> bool:
@@ -87,15 +88,22 @@ class Copies(dict[str, int]):
         """Waits until all copies are complete, as ``Copy.wait()``."""
         self._handle.wait(timeout)
 
+    def on_done(self, function: Callable[[BaseException | None], object]) -> None:
+        """Calls ``function(error)`` when all copies are complete, as ``Copy.on_done()``."""
+        self._handle.on_done(function)
+
     def __await__(self) -> Generator[object, None, None]:
         return self._handle.__await__()
+
+    def __repr__(self) -> str:
+        return f"<runnel.Copies {({kind: count for kind, count in self.counts.items() if count})}>"
 
 
 def copy_many(copies: Iterable[tuple[Array, Array]], stream: Stream | None = None, *, pageable: Pageable | None = None, any_time: bool | None = None,
               unsafe: bool = False) -> Copies:
     """All copies of a list of pairs ``(dst, src)``, as one job, in no order among themselves: none may write what another
-    uses. The result is a handle, and a dict of how many went which way, by the words of ``copy()``. Arrays that are not
-    contiguous go one by one after the others. Raises as ``copy()``, before anything is enqueued; the text names the pair.
+    uses. The result is a handle, whose ``counts`` say how many went which way, by the words of ``copy()``. Arrays that are
+    not contiguous go one by one after the others. Raises as ``copy()``, before anything is enqueued; the text names the pair.
     """
     return Copies(*_core.copy_many(copies, stream, pageable, any_time, unsafe))
 

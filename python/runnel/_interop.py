@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from runnel import _core
+from runnel import _core, _errors
 
 if TYPE_CHECKING:
     from runnel._host import Device, Stream
@@ -111,44 +111,20 @@ def module_of(like: Any) -> ModuleType:
     return __import__(name)
 
 
-class _Shown:
-    """A block's memory for NumPy, whose arrays by DLPack were read-only before NumPy 2.1. The array keeps this, and this the block."""
-
-    def __init__(self, block: Any) -> None:
-        self.block = block
-        import numpy
-
-        self.__array_interface__ = {
-            "shape": block.shape, "typestr": numpy.dtype(block.dtype).str, "data": (block.ptr, False), "version": 3,
-        }
-
-
 def from_block(block: Any, like: Any) -> Any:
     """A block as an array of that library, without a copy. Nothing waits: the caller is in the order of the block's stream."""
     module = module_of(like)
-    return module.asarray(_Shown(block)) if module.__name__ == "numpy" else module.from_dlpack(block)
-
-
-def assign(place: Any, result: Any, unsafe: bool) -> None:
-    """The bytes of a host's array to another one, now."""
-    if not unsafe:
-        _core._check(place, result)
-    if name_of(place) == "torch":
-        torch = module_of(place)
-        to, array = (torch.as_tensor(each).contiguous().reshape(-1).view(torch.uint8) for each in (place, result))
-    else:
-        import numpy
-
-        to, array = (numpy.ascontiguousarray(each).reshape(-1).view("uint8") for each in (place, result))
-    if len(to) != len(array):
-        raise ValueError(f"the function returned {len(array)} bytes, and has place for {len(to)}: nothing is converted")
-    to[:] = array
+    if module.__name__ == "numpy":  # its arrays by DLPack were read-only before NumPy 2.1
+        return module.asarray(_core._view(block)).view(in_numpy(block.dtype)).reshape(block.shape)
+    return module.from_dlpack(block)
 
 
 def stream_or_current(stream: Stream | None, device: Any = None) -> Stream:
     """The stream that a caller named, or the current one of a device."""
     if stream is None:
         return _core.current_stream(device)
+    if isinstance(stream, _core.Stream) and device is not None and _core.default_stream(device).device != stream.device:
+        raise _errors.InvalidArgument(f"stream={stream!r} is of another device than device={device!r}")
     if not isinstance(stream, _core.Stream):
         raise TypeError(f"stream={stream!r} is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream")
     return stream
@@ -160,22 +136,18 @@ def in_numpy(dtype: str) -> str:
 
 
 def order_of(array: Any) -> list[int]:
-    """The dimensions of an array without gaps from the one with the largest step to the one with the smallest, as Fortran's
-    order and torch's channels-last have them; empty for C's order, and for an array with gaps, whose copy has none."""
+    """The dimensions of an array from the one with the largest step to the one with the smallest, as Fortran's order, torch's
+    channels-last and a turned part of a picture have them; empty for C's order, and for an array that runs backwards or
+    repeats itself."""
     shape = shape_of(array)
     if len(shape) < 2 or 0 in shape:
         return []
-    in_elements = callable(getattr(array, "stride", None))
-    steps = array.stride() if in_elements else getattr(_with_type(array), "strides", None)
-    if steps is None:
+    steps = array.stride() if callable(getattr(array, "stride", None)) else getattr(_with_type(array), "strides", None)
+    if steps is None or any(step <= 0 for size, step in zip(shape, steps) if size > 1):
         return []
     order = sorted(range(len(shape)), key=lambda i: (-steps[i], i))
-    unit = 1 if in_elements else item_size_of(array)
-    for i in reversed(order):
-        if shape[i] > 1 and steps[i] != unit:
-            return []
-        unit *= shape[i]
-    return [] if order == sorted(order) else order
+    kept = [i for i in order if shape[i] > 1]
+    return [] if kept == sorted(kept) else order
 
 
 def ordered(empty: Any, shape: tuple[int, ...], order: list[int]) -> Any:
@@ -187,12 +159,38 @@ def ordered(empty: Any, shape: tuple[int, ...], order: list[int]) -> Any:
     return made.permute(back) if hasattr(made, "permute") else made.transpose(back)
 
 
-def new_array(like: Any, shape: tuple[int, ...], dtype: str, device: Device, order: list[int]) -> Any:
-    """An array of that library on the device, uninitialised."""
-    module = module_of(like)
+def torch_type(array: Any, dtype: str) -> Any:
+    """torch's type of that name."""
+    import torch
+
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype):
+        refuse_objects(array)
+        raise TypeError(f"torch has no type {dtype}: x.view('int64') has the numbers of dates, x.view('uint8') the bytes of other elements")
+    return found
+
+
+def refuse_objects(array: Any) -> None:
+    if getattr(getattr(array, "dtype", None), "hasobject", False):
+        raise TypeError("an array of Python objects has references, which cannot be copied: numpy.array(list, 'float32') makes one of numbers")
+
+
+def refuse_type(array: Any, dtype: str) -> None:
+    """Refuses elements that a Block has no type for."""
+    refuse_objects(array)
+    if not _core._is_type(dtype):
+        as_bytes = "x.view(torch.uint8)" if name_of(array) == "torch" else "x.view('uint8')"
+        raise ValueError(f"a block has no element type '{dtype}': it has those as 'float32', 'int64', 'uint8', 'bfloat16', 'bool'. "
+                         f"Other elements go as their bytes: {as_bytes}")
+
+
+def new_array(like: Any, array: Any, device: Device) -> Any:
+    """An array of that library on the device, uninitialised, with the shape, type and order of another one."""
+    module, shape, dtype, order = module_of(like), shape_of(array), dtype_of(array), order_of(array)
     if module.__name__ == "torch":
-        place = "cpu" if ON_HOST else f"cuda:{device.index}"
-        return ordered(lambda sizes: module.empty(sizes, dtype=getattr(module, dtype), device=place), shape, order)
+        place, wanted = "cpu" if ON_HOST else f"cuda:{device.index}", torch_type(array, dtype)
+        return ordered(lambda sizes: module.empty(sizes, dtype=wanted, device=place), shape, order)
+    refuse_objects(array)
     if module.__name__ == "cupy":
         with module.cuda.Device(device.index):
             return ordered(lambda sizes: module.empty(sizes, dtype=dtype), shape, order)

@@ -9,7 +9,6 @@ import operator
 import select
 import sys
 import time
-import weakref
 from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
 from runnel import _calls, _core, _interop
@@ -83,23 +82,28 @@ class _End:
     def count(self) -> int | None:
         return None if callable(self.end) else _interop.nbytes_of(self.end) // self.bytes
 
-    def shape_block(self, block: Block, in_order: bool) -> None:
+    def shape_block(self, block: Block) -> None:
         """Makes the chunk's memory items."""
-        _core._shape(block, self.dtype, [block.nbytes // self.bytes if self.bytes else 0, *self.shape], in_order, not self.is_typed)
+        _core._shape(block, self.dtype, [block.nbytes // self.bytes if self.bytes else 0, *self.shape], not self.is_typed)
 
 
 def _patient(end: Any, output: bool) -> Any:
-    """A file's, pipe's or socket's function, which returns None where it has no data yet, or no room: waits for that."""
+    """A file's, pipe's or socket's function, which takes or gives nothing where it has no data yet, or no room: waits for that."""
     file = getattr(end, "__self__", None)
-    if not isinstance(file, io.RawIOBase):
+    if not isinstance(file, (io.RawIOBase, io.BufferedIOBase)):
         return end
 
     def call(view: memoryview) -> Any:
-        while (count := end(view)) is None:
+        while True:
+            try:
+                count = end(view)
+            except BlockingIOError as error:  # of a buffered writer, which has kept a part
+                count = error.characters_written or None
+            if count is not None:
+                return count
             ready = select.poll()
             ready.register(file.fileno(), select.POLLOUT if output else select.POLLIN)
             ready.poll()
-        return count
 
     return call
 
@@ -137,10 +141,13 @@ def _bar(total: int | None) -> tuple[_Progress, Any]:
 class _Results:
     """Where the function's results go."""
 
-    def __init__(self, dst: Any, item: int | None, out_item: int | None, items: int | None, unsafe: bool) -> None:
+    def __init__(self, dst: Any, item: int | None, out_item: int | None, first: _End, unsafe: bool) -> None:
         marked = dst if isinstance(dst, Output) else Output(dst, 1, 0)
         self.amount, self.dst = marked.amount, marked.dst
+        items = first.count()
         if out_item is None and (not self.amount or callable(self.dst)):
+            if not self.amount and callable(self.dst):
+                item = first.bytes
             out_item, items = item, None if self.amount else items
         else:
             items = None
@@ -149,74 +156,54 @@ class _Results:
         self.bytes = self.end.bytes * marked.rows
         self.unsafe = unsafe or not self.end.is_typed
 
-    def store(self, result: Any, place: Any, count: Any, on_stream: bool, stream: Any) -> None:
-        """Copies what the function returned."""
-        def copy(to: Any, array: Any) -> None:
-            if on_stream:
-                _interop.assign(to, array, self.unsafe)
-            else:
-                _calls.copy(to, array, stream, unsafe=self.unsafe)
-
+    def store(self, result: Any, place: Block, count: Block, stream: Any) -> Any:
+        """Copies what the function returned; the handle of that."""
         if self.amount == 2:
             kept = _interop.nbytes_of(result)
             rows = kept // self.end.bytes
-            if rows * self.end.bytes != kept or rows > _interop.shape_of(place)[0]:
-                raise ValueError(f"the function returned {kept} bytes, and has place for {_interop.nbytes_of(place)}, in results of {self.end.bytes}")
-            place = place.view(place.dtype, (rows, *place.shape[1:])) if isinstance(place, _core.Block) else place[:rows]
-            if on_stream:
-                count[0] = kept
-            else:
-                copy(count, kept.to_bytes(8, sys.byteorder))
-        copy(place, result)
-
-
-def _is_kept(blocks: list[weakref.ref[Block]]) -> bool:
-    _core._drop()
-    return any(block() is not None for block in blocks)
+            if rows * self.end.bytes != kept or rows > place.shape[0]:
+                raise ValueError(f"the function returned {kept} bytes, and has place for {place.nbytes}, in results of {self.end.bytes}")
+            place = place.view(place.dtype, (rows, *place.shape[1:]))
+            _calls.copy(count, kept.to_bytes(8, sys.byteorder), stream)
+        return _calls.copy(place, result, stream, unsafe=self.unsafe)
 
 
 def _function(fn: Callable[..., Any], ends: list[_End], out: _Results | None, like: Any) -> Callable[..., None]:
-    """What the library calls for each chunk. With `like` on the host backend, fn runs in the order of the chunk's stream,
-    since NumPy and torch's CPU tensors have no streams.
-    """
-    on_stream = like is not None and _interop.ON_HOST
+    """What the library calls for each chunk, on the thread that called overlap()."""
+    on_host = like is not None and _interop.ON_HOST
 
     def shape_blocks(blocks: tuple[Block, ...]) -> None:
         all_ends = ends + ([out.end] if out is not None else [])
         for end, block in zip(all_ends, blocks):
-            end.shape_block(block, on_stream)
+            end.shape_block(block)
         if len(blocks) > len(all_ends):  # the number of filtered()
-            _core._shape(blocks[-1], "int64", [1], on_stream)
+            _core._shape(blocks[-1], "int64", [1])
 
-    def compute(chunk: Chunk, arrays: Sequence[Any]) -> None:
-        result = fn(chunk, *arrays)
+    def compute(chunk: Chunk, blocks: tuple[Block, ...]) -> Any:
+        result = fn(chunk, *(blocks if like is None else [_interop.from_block(block, like) for block in blocks]))
         if result is None or isinstance(result, (_core.Copy, _calls.Copies)):  # lambda chunk, x, y: runnel.copy(y, x)
-            return
+            return result
         if out is None:
             raise TypeError("overlap()'s function returned something, and there is no output")
-        out.store(result, arrays[len(ends)], arrays[-1], on_stream, chunk.stream)
+        return out.store(result, blocks[len(ends)], blocks[-1], chunk.stream)
 
-    def work(chunk: Chunk, blocks: tuple[Block, ...]) -> None:
-        shape_blocks(blocks)
-        if like is None:
-            compute(chunk, blocks)
-            return
-        # A block of its own for each array, which lives as long as the array does.
-        shown = [block.view(block.dtype, block.shape) for block in blocks]
-        kept = [weakref.ref(block) for block in shown]
-        compute(chunk, [_interop.from_block(block, like) for block in shown])
-        del shown
-        if _is_kept(kept):
-            gc.collect()
-            if _is_kept(kept):
-                raise ValueError("the function keeps an array of its chunk, whose memory ends with the call: keep a copy of it")
+    def is_shown(blocks: tuple[Block, ...]) -> bool:
+        _core._drop()
+        return any(_core._exports(block) for block in blocks)
 
     def call(chunk: Chunk, *blocks: Block) -> None:
-        if on_stream:
-            chunk.stream._launch_of_overlap(work, chunk, blocks)
-            return
+        shape_blocks(blocks)
+        if on_host:
+            chunk.stream.synchronize()  # NumPy and torch's CPU tensors have no streams
         with _interop.current_in_frameworks(chunk.stream):
-            work(chunk, blocks)
+            copied = compute(chunk, blocks)
+        if not is_shown(blocks):
+            return
+        if copied is not None:
+            copied.wait()  # it keeps its arrays
+        gc.collect()
+        if is_shown(blocks):
+            raise ValueError("the function keeps an array of its chunk, whose memory ends with the call: keep a copy of it")
 
     return call
 
@@ -245,7 +232,7 @@ def overlap(
     function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does: it
     is called again for the rest, and 0 means the end. ``dst`` is an array, None (no output), or a function that takes
     a read-only memoryview of results, as a file's ``write`` does: it gets the rest again if it returns a smaller
-    number, and None means all. The memoryviews end with the call. ``per_chunk(dst)`` is an output with one result for
+    number, and None means all. The memoryviews end with the call: one, or an array of one, that is kept is an error. ``per_chunk(dst)`` is an output with one result for
     each chunk, ``filtered(dst)`` one with as many as fn says.
 
     ``fn(chunk, x, y)`` is called for each chunk, in order: ``x`` are its items (more of them for a tuple), ``y`` the
@@ -253,10 +240,10 @@ def overlap(
     meanwhile, and must not wait. It writes ``y``, or returns an array of its type and shape, which is copied there;
     with ``unsafe=True`` any array of as many bytes. ``x`` and ``y`` end with the call: an array that fn keeps is an
     error. ``like``: ``torch``, ``cupy``, or None for ``runnel.Block``. On the host backend, with ``like=numpy`` or
-    ``torch``, fn is called in stream order on a thread of its own, computes at once, and must not use streams.
+    ``torch``, fn is called when its items are there, and computes at once.
 
     ``item``: bytes of an item of ``src`` (default: a row along the first axis); it is not split. ``out_item``: the same
-    of a result (default: as ``item``). ``chunk``: items of a chunk; ``in_flight``: chunks on the device at once (0:
+    of a result (default: as of an item). ``chunk``: items of a chunk; ``in_flight``: chunks on the device at once (0:
     automatic). ``halo``: neighbouring items that fn sees on either side. ``strategy``: ``'A'`` a stream for each
     chunk in flight, ``'B'`` a stream for each of the three steps. ``progress(items, total)`` is called after each
     chunk, on a thread of the library; True: a bar of tqdm's if it is installed, else a line.
@@ -278,7 +265,7 @@ def overlap(
         _interop.module_of(like)
     first = _End(sources[0], item, None)
     ends = [first] + [_End(each, item if callable(each) else None, first.count()) for each in sources[1:]]
-    out = None if dst is None else _Results(dst, item, out_item, first.count(), unsafe)
+    out = None if dst is None else _Results(dst, item, out_item, first, unsafe)
     bar = None
     report: _Progress | None = None if isinstance(progress, bool) else progress
     if progress is True:

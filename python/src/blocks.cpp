@@ -29,7 +29,7 @@ struct Exported {
   M managed{};
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
-  SharedObject owner;
+  std::shared_ptr<const void> owner;
 };
 template <class M>
 constexpr const char* capsule_name = "dltensor";
@@ -39,7 +39,8 @@ inline constexpr const char* capsule_name<ManagedVersioned> = "dltensor_versione
 template <class M>
 [[nodiscard]] nb::object capsule_of(void* data, Place device, Type type,
                                     const std::vector<std::int64_t>& shape,
-                                    const std::vector<std::int64_t>& strides, SharedObject owner) {
+                                    const std::vector<std::int64_t>& strides,
+                                    std::shared_ptr<const void> owner) {
   auto made = std::make_unique<Exported<M>>();
   made->shape = shape;
   made->strides = strides;
@@ -84,7 +85,7 @@ const Tensor& tensor_of(const nb::object& capsule, bool is_written) {
 }
 
 nb::object make_capsule(void* data, Place device, Type type, const std::vector<std::int64_t>& shape,
-                        const std::vector<std::int64_t>& strides, SharedObject owner,
+                        const std::vector<std::int64_t>& strides, std::shared_ptr<const void> owner,
                         bool is_versioned) {
   if (is_versioned)
     return capsule_of<ManagedVersioned>(data, device, type, shape, strides, std::move(owner));
@@ -117,8 +118,7 @@ void order_consumer(const Block& block, nb::handle consumer) {
   if (is_on_host()) {
     if (!consumer.is_none())
       refuse_buffer("the memory is the host's: there is no stream to wait in");
-    if (!block.is_in_order) wait_for_stream(stream, std::nullopt);
-    return;
+    return wait_for_stream(stream, std::nullopt);
   }
   if (!consumer.is_none() && nb::cast<std::int64_t>(consumer) == -1) return;
   const auto handle = consumer.is_none() ? std::intptr_t{0} : nb::cast<std::intptr_t>(consumer);
@@ -128,6 +128,19 @@ void order_consumer(const Block& block, nb::handle consumer) {
     runnel::StreamRef::from_native(native, device).wait_stream(stream);
   });
 }
+
+/// A consumer of a block's memory.
+struct Export {
+  explicit Export(nb::handle block)
+      : memory{nb::cast<const Block&>(block).memory}, object{share(block)} {
+    ++memory->exports;
+  }
+  Export(const Export&) = delete;
+  Export& operator=(const Export&) = delete;
+  ~Export() { --memory->exports; }
+  std::shared_ptr<Block::Memory> memory;
+  SharedObject object;
+};
 
 [[nodiscard]] nb::object export_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
                                        nb::handle dl_device, nb::handle copy) {
@@ -142,7 +155,7 @@ void order_consumer(const Block& block, nb::handle consumer) {
   order_consumer(block, stream);
   const bool is_versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
   return dlpack::make_capsule(block.data(), place, block.type->type, block.shape, strides_of(block),
-                              share(self), is_versioned);
+                              std::make_shared<const Export>(self), is_versioned);
 }
 
 [[nodiscard]] nb::dict export_cuda_array(const Block& block) {
@@ -323,6 +336,7 @@ void bind_block(nb::module_& module) {
       .def(
           "record_stream",
           [](Block& block, PyStream& stream) {
+            if (block.bytes() == 0) return;
             unlocked([&] { runnel::record_stream(stream.ref, block.data()); });
           },
           nb::arg("stream"),
@@ -367,6 +381,33 @@ void bind_block(nb::module_& module) {
       .def("__repr__", &describe);
 }
 
+/// Fills a view of an object whose class has the buffer protocol.
+int fill_view(PyObject* self, Py_buffer* view, void* data, std::size_t bytes, bool is_read_only,
+              int flags) noexcept {
+  static char nothing = 0;
+  return PyBuffer_FillInfo(view, self, bytes != 0 ? data : &nothing, static_cast<Py_ssize_t>(bytes),
+                           is_read_only ? 1 : 0, flags);
+}
+
+/// Memory with the buffer protocol, for as long as its block lives.
+struct Window {
+  std::shared_ptr<Block::Memory> memory;
+  bool is_read_only;
+};
+int get_window(PyObject* self, Py_buffer* view, int flags) noexcept {
+  const Window& window = *nb::inst_ptr<Window>(self);
+  Block::Memory& memory = *window.memory;
+  const int failed = fill_view(self, view, memory.data, memory.bytes, window.is_read_only, flags);
+  if (failed == 0) ++memory.exports;
+  return failed;
+}
+void release_window(PyObject* self, Py_buffer*) noexcept {
+  --nb::inst_ptr<Window>(self)->memory->exports;
+}
+PyType_Slot window_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_window)},
+                              {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_window)},
+                              {0, nullptr}};
+
 /// Pinned memory with the buffer protocol.
 struct Pinned {
   explicit Pinned(std::size_t bytes)
@@ -381,11 +422,7 @@ int get_pinned(PyObject* self, Py_buffer* view, int flags) noexcept {
     return -1;
   }
   Pinned& pinned = *nb::inst_ptr<Pinned>(self);
-  static char nothing = 0;
-  void* const data =
-      pinned.memory.size() != 0 ? static_cast<void*>(pinned.memory.data()) : &nothing;
-  return PyBuffer_FillInfo(view, self, data, static_cast<Py_ssize_t>(pinned.memory.size()), 0,
-                           flags);
+  return fill_view(self, view, pinned.memory.data(), pinned.memory.size(), false, flags);
 }
 PyType_Slot pinned_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_pinned)},
                               {0, nullptr}};
@@ -500,6 +537,13 @@ void* Block::data() const {
 
 std::size_t Block::bytes() const { return size_of(shape, type->type.bits / 8U); }
 
+nb::object view_of(std::shared_ptr<Block::Memory> memory, bool is_read_only) {
+  const nb::object window = nb::cast(Window{std::move(memory), is_read_only});
+  nb::object view = nb::steal(PyMemoryView_FromObject(window.ptr()));
+  if (!view.is_valid()) throw nb::python_error();
+  return view;
+}
+
 const Block* as_block(nb::handle object) {
   static const nb::handle type = nb::type<Block>();
   const bool is_block = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == type.ptr();
@@ -533,6 +577,14 @@ void shape_block(Block& block, const std::string& type_name, std::vector<std::in
 }
 
 void bind_blocks(nb::module_& module) {
+  nb::class_<Window>(module, "_Window", nb::type_slots(window_slots));
+  module.def(
+      "_view", [](const Block& block) { return view_of(block.memory, false); }, nb::arg("block"),
+      nb::sig("def _view(block: Block) -> memoryview"), "The bytes of all of its memory.");
+  module.def(
+      "_exports", [](const Block& block) { return block.memory->exports.load(); }, nb::arg("block"),
+      "How many arrays and views of other libraries show its memory.");
+  module.def("_is_type", &is_type, nb::arg("name"), "Whether a Block has such elements.");
   bind_block(module);
   bind_registration(module);
   bind_pinned(module);

@@ -27,6 +27,7 @@ class Block {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
     std::atomic<bool> is_live = true;
+    std::atomic<int> exports = 0;  // arrays and views of other libraries
   };
   Block(std::shared_ptr<Memory> memory, runnel::StreamRef stream);
 
@@ -40,8 +41,6 @@ class Block {
   std::vector<std::int64_t> strides;  // in elements; empty in C's order
   const NamedType* type = bytes_type();
   std::shared_ptr<Memory> memory;
-  bool is_in_order =
-      false;  // the host may use it without a wait: within a function that runs in stream order
   bool is_bytes = false;  // of whatever type and shape: of a source or a sink that is a function
 
  private:
@@ -49,6 +48,8 @@ class Block {
   int device_;
 };
 
+/// A memoryview, whose consumers are counted.
+[[nodiscard]] nb::object view_of(std::shared_ptr<Block::Memory> memory, bool is_read_only);
 /// The block, or null for another object.
 [[nodiscard]] const Block* as_block(nb::handle object);
 /// Makes a block of bytes, or of elements of that type.

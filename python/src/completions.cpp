@@ -8,13 +8,20 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 namespace binding {
@@ -61,6 +68,7 @@ struct PyQueue {
 };
 
 [[nodiscard]] nb::list take(PyQueue& self) {
+  give_back();
   drop_now();
   nb::list made;
   for (const Queue::Done& done : self.queue->take())
@@ -87,22 +95,79 @@ void submit(PyQueue& self, T& source, std::uint64_t number) {
   });
 }
 
+/// The thread that calls the functions of on_done(). What delivers completions calls no Python: so
+/// such a function may wait for all work but other such functions.
+class Caller {
+ public:
+  using Call = std::function<void()>;
+  /// Starts the thread, unless it runs.
+  void start() {
+    if (born_ >= 0) return refuse_child(born_);
+    const std::lock_guard lock{mutex_};
+    if (born_ < 0) start_thread();
+  }
+  void add(Call call) {
+    const std::lock_guard lock{mutex_};
+    calls_.push_back(std::move(call));
+    added_.notify_one();
+  }
+
+ private:
+  void start_thread() {
+    // Signals are for the program's threads.
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread{[this] { work(); }}.detach();
+      born_ = forks();
+    } catch (const std::system_error&) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (born_ < 0)
+      runnel::detail::throw_error(runnel::errc::out_of_memory, "call a function of on_done()",
+                                  "the system has no thread");
+  }
+  [[noreturn]] void work() {
+    for (;;) {
+      std::unique_lock lock{mutex_};
+      added_.wait(lock, [this] { return !calls_.empty(); });
+      const Call call = std::move(calls_.front());
+      calls_.pop_front();
+      lock.unlock();
+      call();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::deque<Call> calls_;
+  std::atomic<int> born_ = -1;  // forks() when the thread was started
+};
+[[nodiscard]] Caller& caller() {
+  static auto* const made = new Caller;  // its thread may outlive static objects
+  return *made;
+}
+
 template <class T>
 void on_done(T& source, nb::callable function) {
   drop_now();
-  const SharedObject shared = share(function);
+  const auto call = [shared = share(function),
+                     counted = std::make_shared<Enqueued>()](const std::exception_ptr& error) {
+    give_back();
+    try {
+      call_python(shared, [&](nb::handle f) { return f(python_exception(error)); });
+    } catch (const PythonFailure& failure) {
+      const Interpreter interpreter;
+      if (!interpreter) return;
+      failure.restore();
+      PyErr_WriteUnraisable(shared->object.ptr());
+    }
+  };
   unlocked([&] {
-    when_complete(source, [shared](const std::exception_ptr& error) {
-      try {
-        call_python(shared, [&](nb::handle f) { return f(python_exception(error)); });
-      } catch (const PythonFailure& failure) {
-        if constexpr (std::is_same_v<T, PyStream>) throw;
-        // An event and a copy have nobody to tell it to.
-        const Interpreter interpreter;
-        if (!interpreter) return;
-        failure.restore();
-        PyErr_WriteUnraisable(shared->object.ptr());
-      }
+    caller().start();
+    when_complete(source, [call](const std::exception_ptr& error) {
+      caller().add([call, error] { call(error); });
     });
   });
 }
@@ -117,7 +182,8 @@ void bind_to(nb::class_<T>& type) {
       "complete\n"
       "or has failed: ``error`` is what ``synchronize()`` would raise, or None. The function may "
       "use\n"
-      "streams, and must not wait for another such function.");
+      "streams, and wait for work, but not for another such function. What it raises is shown by "
+      "``sys.unraisablehook``.");
   type.def(
       "__await__",
       [](nb::handle self) {
@@ -147,27 +213,25 @@ void bind_completions(nb::module_& module) {
       .def("submit", &submit<PyCopy>, nb::arg("source"), nb::arg("number"))
       .def("take", &take, nb::sig("def take(self) -> list[tuple[int, BaseException | None]]"),
            "The numbers that were submitted, with errors.");
-  module.def(
-      "_finish",
-      [](double seconds) {
-        const bool is_quiet =
-            unlocked([seconds] { return runnel::quiesce_for(duration_of(seconds)); });
-        drop_now();
-        return is_quiet;
-      },
-      nb::arg("seconds"),
-      "Waits until no host function is enqueued or runs. False: the time ran out first.");
   module.def("_drop", &drop_now, "Drops what copies no longer need.");
   module.def("_before_fork", &before_fork, "No thread state is made from now on.");
-  module.def("_after_fork", &after_fork, "In the parent and in the child.");
+  module.def("_after_fork", &after_fork, nb::arg("is_child"), "In the parent and in the child.");
   module.def("_show_exceptions", &PythonFailure::show_all,
              "Shows the exceptions of host functions that nobody has collected.");
+  module.def("_begin_round", &begin_round,
+             "Whether a function of the program is enqueued or runs.");
+  const auto wait = [&](const char* name, bool (*wait_for)(std::chrono::steady_clock::duration),
+                        const char* text) {
+    module.def(
+        name, [wait_for](double seconds) { return wait_for(duration_of(seconds)); },
+        nb::arg("seconds"), text);
+  };
+  wait("_wait_for_round", &wait_for_round,
+       "Waits for functions that were enqueued before the round. False: the time ran out first.");
   module.def("_park", &park_threads, "From now on other threads do not come back from a call.");
-  module.def(
-      "_close", [](double seconds) { return close_interpreter(duration_of(seconds)); },
-      nb::arg("seconds"),
-      "From now on no thread of the library begins to call Python. Waits for those that do.\n"
-      "False: the time ran out first.");
+  module.def("_close", &close_interpreter,
+             "From now on no thread of the library begins to call Python.");
+  wait("_wait_until_left", &wait_until_left, "Waits for those that do.");
 }
 
 }  // namespace binding

@@ -349,15 +349,6 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
   return nb::make_tuple(counts_of(result), handle_of(in, worst, std::move(progress), true));
 }
 
-/// What copy() refuses for types and shapes.
-void check(nb::handle to, nb::handle from) {
-  KeptArrays arrays;
-  arrays.to.open(to, true);
-  arrays.from.open(from, false);
-  if (arrays.to.bytes != arrays.from.bytes) refuse_sizes(arrays.to, arrays.from);
-  refuse_other_elements(arrays.to, arrays.from);
-}
-
 void fill(nb::handle array, int value, nb::handle stream) {
   drop_now();
   if (value < 0 || value > 255) refuse_value("the value of a byte is 0 to 255");
@@ -390,8 +381,6 @@ void bind_copies(nb::module_& module) {
               "-> tuple[dict[str, int], Copy]"));
   module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"), nb::arg("stream").none(),
              nb::sig("def fill(array: object, value: int, stream: Stream | None) -> None"));
-  module.def("_check", &check, nb::arg("dst").none(), nb::arg("src").none(),
-             "Raises what ``copy()`` raises for other sizes, types and shapes.");
 }
 
 }  // namespace binding

@@ -73,7 +73,7 @@ inline constexpr std::uint64_t read_only_flag = 1;
 /// A capsule of an array, which keeps `owner`. The strides are in elements.
 [[nodiscard]] nb::object make_capsule(void* data, Place device, Type type,
                                       const std::vector<std::int64_t>& shape,
-                                      const std::vector<std::int64_t>& strides, SharedObject owner,
-                                      bool is_versioned);
+                                      const std::vector<std::int64_t>& strides,
+                                      std::shared_ptr<const void> owner, bool is_versioned);
 
 }  // namespace binding::dlpack

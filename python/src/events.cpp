@@ -52,10 +52,10 @@ void bind_marks(nb::class_<PyEvent>& event) {
 void bind_questions(nb::class_<PyEvent>& event) {
   event
       .def(
-          "query", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); },
+          "query", [](PyEvent& self) { return ask([&] { return self.base().query(); }); },
           "True when the recorded work is complete. Never waits. Raises what failed.")
       .def_prop_ro(
-          "done", [](PyEvent& self) { return unlocked([&] { return self.base().query(); }); },
+          "done", [](PyEvent& self) { return ask([&] { return self.base().query(); }); },
           "The same as ``query()``, as CuPy has it.")
       .def(
           "synchronize",

@@ -12,17 +12,100 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
 #include <string>
+#include <utility>
 
 namespace binding {
 
+namespace {
+
+/// What is under way in each stream, by its id, the oldest first.
+struct UnderWay {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::deque<std::pair<const Progress*, std::weak_ptr<Progress>>>> streams;
+  std::atomic<std::size_t> count = 0;
+};
+[[nodiscard]] UnderWay& under_way() {
+  static auto* const made = new UnderWay;  // threads may outlive static objects
+  return *made;
+}
+void add_under_way(std::uint64_t stream, const std::shared_ptr<Progress>& progress) {
+  const std::lock_guard lock{under_way().mutex};
+  under_way().streams[stream].emplace_back(progress.get(), progress);
+  ++under_way().count;
+}
+void remove_under_way(std::uint64_t stream, const Progress* progress) {
+  const std::lock_guard lock{under_way().mutex};
+  const auto found = under_way().streams.find(stream);
+  if (found == under_way().streams.end()) return;
+  under_way().count -=
+      std::erase_if(found->second, [&](auto& each) { return each.first == progress; });
+  if (found->second.empty()) under_way().streams.erase(found);
+}
+
+/// Whether the library refuses the question here, as in a host function.
+[[nodiscard]] bool is_refused(const runnel::Error& error) noexcept {
+  return error.code() == runnel::errc::not_permitted || error.code() == runnel::errc::capture;
+}
+
+}  // namespace
+
+void give_back() noexcept {
+  UnderWay& all = under_way();
+  if (all.count.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard lock{all.mutex};
+  for (auto stream = all.streams.begin(); stream != all.streams.end();) {
+    // Threads that share a stream may be entered in another order than their copies.
+    int pending = 0;
+    all.count -= std::erase_if(stream->second, [&](auto& each) {
+      if (pending > 8) return false;
+      const std::shared_ptr<Progress> progress = each.second.lock();
+      const bool is_over = progress == nullptr || progress->try_give_back();
+      pending += is_over ? 0 : 1;
+      return is_over;
+    });
+    stream = stream->second.empty() ? all.streams.erase(stream) : std::next(stream);
+  }
+}
+
+void hold_under_way(bool is_held, bool is_child) {
+  if (is_held) return under_way().mutex.lock();
+  if (is_child) {
+    new std::map{std::move(under_way().streams)};  // the parent's
+    under_way().count = 0;
+  }
+  under_way().mutex.unlock();
+}
+
+void Progress::follow(const std::shared_ptr<Progress>& progress, runnel::StreamRef stream) {
+  const std::uint64_t id = stream.id();
+  auto* const told =
+      runnel::detail::make_completion([progress, id](const runnel::Outcome& outcome) {
+        progress->complete(outcome.error());
+        remove_under_way(id, progress.get());
+      });
+  progress->told_ = told;
+  add_under_way(id, progress);
+  try {
+    runnel::detail::submit_completion(stream, progress->mark_, told);
+  } catch (...) {
+    progress->told_ = nullptr;
+    remove_under_way(id, progress.get());
+    throw;
+  }
+}
+
 void Progress::complete(const std::exception_ptr& error) {
-  arrays.reset();
   std::vector<Done> told;
   {
     const std::lock_guard lock{mutex_};
-    is_complete_ = true;
+    arrays.reset();
+    told_ = nullptr;
     error_ = error;
+    is_complete_ = true;
     told.swap(waiting_);
   }
   changed_.notify_all();
@@ -30,17 +113,43 @@ void Progress::complete(const std::exception_ptr& error) {
 }
 
 bool Progress::wait_for(std::chrono::steady_clock::duration time) {
-  std::unique_lock lock{mutex_};
-  return changed_.wait_for(lock, time, [this] { return is_complete_; });
+  if (!is_complete_) try {
+      if (!mark_.synchronize_for(time)) return false;
+      give_back();
+    } catch (const runnel::Error& error) {
+      if (!is_refused(error)) throw;
+      std::unique_lock lock{mutex_};
+      if (!changed_.wait_for(lock, time, [this] { return is_complete_.load(); })) return false;
+    }
+  std::exception_ptr error;
+  if (is_complete_) {
+    error = error_;
+  } else {
+    const std::lock_guard lock{mutex_};
+    error = told_ != nullptr ? runnel::detail::failure_of(*told_) : error_;
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+  return true;
 }
 
-std::exception_ptr Progress::error() {
+bool Progress::try_give_back() noexcept {
+  try {
+    if (!is_complete_ && !mark_.query()) return false;
+  } catch (const runnel::Error&) {  // the library's thread tells then
+    return false;
+  }
+  give_back();
+  return true;
+}
+
+void Progress::give_back() {
   const std::lock_guard lock{mutex_};
-  return error_;
+  arrays.reset();
 }
 
 void Progress::when_complete(Done done) {
-  {
+  if (!is_complete_) {
+    refuse_child(born);
     const std::lock_guard lock{mutex_};
     if (!is_complete_) return waiting_.push_back(std::move(done));
   }
@@ -60,23 +169,18 @@ struct EndsWithGraph {
   std::shared_ptr<Progress> progress;
 };
 
-void keep_until_done(runnel::StreamRef stream, const std::shared_ptr<Progress>& progress) {
-  if (stream.is_capturing()) {
-    progress->is_captured = true;
-    runnel::keep(stream, EndsWithGraph{progress});
-    return;
-  }
-  stream.on_complete(
-      [progress](const runnel::Outcome& outcome) { progress->complete(outcome.error()); });
-}
-
 }  // namespace
 
 std::shared_ptr<Progress> keep_arrays(runnel::StreamRef stream, Kept& arrays) {
   auto progress = std::make_shared<Progress>();
   progress->arrays = std::move(arrays);
   try {
-    keep_until_done(stream, progress);
+    if (stream.is_capturing()) {
+      progress->is_captured = true;
+      runnel::keep(stream, EndsWithGraph{progress});
+    } else {
+      Progress::follow(progress, stream);
+    }
   } catch (...) {
     std::error_code code;
     stream.synchronize(code);
@@ -125,20 +229,12 @@ void refuse_unknown(const PyCopy& copy) {
     if (is_complete) copy.is_left_to_stream = false;
     return is_complete;
   }
-  if (!copy.progress->wait_for(time)) {
-    if (copy.progress->born != forks())
-      runnel::detail::throw_error(runnel::errc::forked, "wait for a copy",
-                                  "the parent's threads, which complete it, are not in this "
-                                  "process");
-    return false;
-  }
-  if (const std::exception_ptr error = copy.progress->error()) std::rethrow_exception(error);
-  return true;
+  return copy.progress->wait_for(time);
 }
 
 [[nodiscard]] bool is_done(PyCopy& copy) {
   refuse_unknown(copy);
-  return unlocked([&] { return wait_some(copy, {}); });
+  return ask([&] { return wait_some(copy, {}); });
 }
 [[nodiscard]] bool is_source_done(PyCopy& copy) {
   if (copy.progress == nullptr) return true;
@@ -148,20 +244,11 @@ void refuse_unknown(const PyCopy& copy) {
 }
 
 void bind_as_text(nb::class_<PyCopy>& type) {
-  type.def(
-          "__eq__",
-          [](nb::handle self, nb::handle other) {
-            if (self.is(other)) return true;
-            nb::object name = nb::borrow(other);
-            if (nb::isinstance<PyCopy>(other))
-              name = nb::borrow(name_of(nb::cast<const PyCopy&>(other).result));
-            const int is_equal = PyObject_RichCompareBool(
-                name_of(nb::cast<const PyCopy&>(self).result).ptr(), name.ptr(), Py_EQ);
-            if (is_equal < 0) throw nb::python_error();
-            return is_equal != 0;
-          },
-          nb::arg("other").none(), nb::sig("def __eq__(self, other: object) -> bool"))
-      .def("__hash__", [](const PyCopy& self) { return PyObject_Hash(name_of(self.result).ptr()); })
+  type.def_prop_ro(
+          "kind", [](const PyCopy& self) { return nb::borrow<nb::str>(name_of(self.result)); },
+          "The word for what was done: ``'direct'`` or ``'staged'`` (enqueued), ``'inlined'`` "
+          "(small),\n"
+          "``'blocked'`` (the caller was held), ``'nothing'``.")
       .def("__str__", [](const PyCopy& self) { return nb::borrow<nb::str>(name_of(self.result)); })
       .def("__repr__", [](const PyCopy& self) { return nb::repr(name_of(self.result)); })
       .def(
@@ -184,11 +271,9 @@ void when_complete(PyCopy& copy, Progress::Done done) {
 void bind_handles(nb::module_& module) {
   nb::class_<PyCopy> type{
       module, "Copy", nb::is_weak_referenceable(),
-      "What ``copy()`` returns. It is equal to, and printed as, the word for what was done: "
-      "``'direct'`` or\n"
-      "``'staged'`` (enqueued), ``'inlined'`` (small), ``'blocked'`` (the caller was held), "
-      "``'nothing'``. And it\n"
-      "tells how far the copy is. ``await`` returns when it is complete. It keeps no array."};
+      "What ``copy()`` returns: it tells how far the copy is, and is printed as the word for what "
+      "was done.\n"
+      "``await`` returns when the copy is complete. It keeps no array, and is equal to no other."};
   type.def("done", &is_done,
            "Whether the copy is complete. Never waits. Raises what failed, as ``wait()``.")
       .def("source_done", &is_source_done,

@@ -19,19 +19,21 @@
 
 namespace binding {
 
-/// A copy that was under way when its call returned. The library's thread completes it, which then
-/// gives its arrays back.
+/// A copy that was under way when its call returned. Whoever sees first that it is complete gives
+/// its arrays back: the library's thread, or one that waits.
 class Progress {
  public:
   using Done = std::function<void(const std::exception_ptr&)>;
 
-  void complete(const std::exception_ptr& error);
-  /// Waits at most that long, and tells whether it is complete.
+  /// Enqueues what completes `progress`, behind the work that the stream has now.
+  static void follow(const std::shared_ptr<Progress>& progress, runnel::StreamRef stream);
+  /// Waits at most that long, and tells whether it is complete. @throws what failed
   [[nodiscard]] bool wait_for(std::chrono::steady_clock::duration time);
-  /// What failed, or null. Requires: it is complete.
-  [[nodiscard]] std::exception_ptr error();
-  /// Calls the function when it is complete, or now.
+  /// Calls the function when the library's thread has seen that it is complete, or now.
   void when_complete(Done done);
+  /// Whether the arrays are on their way back, which they are if the copy is complete.
+  [[nodiscard]] bool try_give_back() noexcept;
+  void give_back();
 
   Kept arrays;
   runnel::detail::StagedSources sources;  // of 0 bytes: only the end of the copy is known
@@ -39,10 +41,14 @@ class Progress {
   bool is_captured = false;  // it is complete when a graph has run, which nobody tells
 
  private:
-  std::mutex mutex_;
+  void complete(const std::exception_ptr& error);
+
+  runnel::Event mark_;  // behind the copy
+  std::atomic<bool> is_complete_ = false;
+  std::mutex mutex_;  // guards the arrays, once they are followed, and the next ones
   std::condition_variable changed_;
-  bool is_complete_ = false;
-  std::exception_ptr error_;
+  std::exception_ptr error_;                          // set before is_complete_
+  const runnel::detail::Completion* told_ = nullptr;  // the library's; null once it is complete
   std::vector<Done> waiting_;
 };
 

@@ -47,18 +47,32 @@ namespace {
   return static_cast<std::size_t>(count);
 }
 
+/// Refuses that the memory outlives its call in a program's view of it. @throws ValueError
+void refuse_exports(const Block::Memory& memory, const char* reason) {
+  if (memory.exports == 0) return;
+  nb::module_::import_("gc").attr("collect")();
+  drop_now();
+  if (memory.exports != 0) refuse_value(reason);
+}
+
 /// Calls a source or a sink with a memoryview that ends with the call. @throws PythonFailure
 [[nodiscard]] std::size_t call_with_view(const SharedObject& function, void* data,
-                                         std::size_t bytes, int access) {
+                                         std::size_t bytes, bool is_source) {
   std::size_t count = bytes;
   call_python(function, [&](nb::handle f) {
-    const nb::object view = nb::steal(
-        PyMemoryView_FromMemory(static_cast<char*>(data), static_cast<Py_ssize_t>(bytes), access));
-    if (!view.is_valid()) throw nb::python_error();
+    const auto memory = std::make_shared<Block::Memory>();
+    memory->data = static_cast<std::byte*>(data);
+    memory->bytes = bytes;
+    nb::object view = view_of(memory, !is_source);
     nb::object result = f(view);
     // The view must not be used afterwards; it says so itself.
     view.attr("release")();
-    count = count_of(result, bytes, access == PyBUF_WRITE);
+    refuse_exports(
+        *memory, is_source ? "the source keeps a part of its memoryview, or an array of it, "
+                             "whose memory ends with the call: write to it before you return"
+                           : "the sink keeps a part of its memoryview, or an array of it, whose "
+                             "memory ends with the call: keep bytes(view) or a copy of the array");
+    count = count_of(result, bytes, is_source);
     check_signals();
     return result;
   });
@@ -90,7 +104,7 @@ void open_array(End& end, nb::handle object, bool is_written) {
   }
   const SharedObject function = share(object);
   const Read read = [function](std::span<std::byte> to) {
-    return call_with_view(function, to.data(), to.size(), PyBUF_WRITE);
+    return call_with_view(function, to.data(), to.size(), true);
   };
   return end.source.emplace(runnel::from_source<std::byte>(read, item));
 }
@@ -117,7 +131,7 @@ enum class Amount : int { items, per_chunk, filtered };
                                               Amount amount) {
   const SharedObject function = share(object);
   const Write write = [function](std::span<const std::byte> from) {
-    return call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), PyBUF_READ);
+    return call_with_view(function, const_cast<std::byte*>(from.data()), from.size(), false);
   };
   switch (amount) {
     case Amount::per_chunk:
@@ -316,13 +330,12 @@ void bind_overlap(nb::module_& module) {
   module.def(
       "_shape",
       [](Block& block, const std::string& dtype, const std::vector<std::int64_t>& shape,
-         bool is_in_order, bool is_bytes, const std::vector<std::size_t>& order) {
+         bool is_bytes, const std::vector<std::size_t>& order) {
         shape_block(block, dtype, shape, order);
-        block.is_in_order = is_in_order;
         block.is_bytes = is_bytes;
       },
-      nb::arg("block"), nb::arg("dtype"), nb::arg("shape"), nb::arg("is_in_order") = false,
-      nb::arg("is_bytes") = false, nb::arg("order") = std::vector<std::size_t>{});
+      nb::arg("block"), nb::arg("dtype"), nb::arg("shape"), nb::arg("is_bytes") = false,
+      nb::arg("order") = std::vector<std::size_t>{});
 }
 
 }  // namespace binding

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "references.hpp"
 
+#include <runnel/error.hpp>
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@ namespace binding {
 namespace detail {
 
 std::atomic<Holder*> dropped{nullptr};
+std::atomic<bool> is_dropping{false};
 
 namespace {
 std::atomic<bool> is_pending{false};
@@ -22,6 +25,8 @@ std::atomic<int> within{
 std::atomic<int> returning{0};              // threads that lock again after a call
 PyInterpreterState* interpreter = nullptr;  // the main one
 std::atomic<int> forks{0};
+std::atomic<int> enqueued[2] = {};  // of the rounds with even and with odd numbers
+std::atomic<int> round{0};
 std::mutex making;  // held while a thread state is made
 // The thread that ends the process, and those that run a function of Python's, are not parked.
 thread_local bool is_exempt = false;
@@ -31,17 +36,28 @@ thread_local bool is_exempt = false;
   ++forks;
   within = 0;
   returning = 0;
+  enqueued[0] = enqueued[1] = 0;
   is_pending = false;
 });
 }  // namespace
 
 void destroy_dropped() noexcept {
-  Holder* each = dropped.exchange(nullptr, std::memory_order_acquire);
-  if (each == nullptr) return;
-  // A destructor may run any Python code, which must not see the caller's exception.
+  // One at a time: a destructor may run any Python code, and so let another thread in, which finds
+  // the others here.
+  static Holder* ready = nullptr;
+  static nb::ft_mutex mutex;
+  const auto take = [] {
+    const nb::ft_lock_guard lock{mutex};
+    if (ready == nullptr) ready = dropped.exchange(nullptr, std::memory_order_acquire);
+    Holder* const taken = ready;
+    if (taken != nullptr) ready = taken->next;
+    is_dropping = ready != nullptr;
+    return taken;
+  };
+  // Such code must not see the caller's exception.
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  while (each != nullptr) delete std::exchange(each, each->next);
+  while (Holder* const each = take()) delete each;
   PyErr_Restore(type, value, trace);
 }
 
@@ -52,15 +68,18 @@ void drop_later(Holder* holder) noexcept {
   do holder->next = head;
   while (!detail::dropped.compare_exchange_weak(head, holder, std::memory_order_release,
                                                 std::memory_order_relaxed));
-  if (detail::is_closed.load() || detail::is_pending.exchange(true)) return;
-  const int refused = Py_AddPendingCall(
-      [](void*) {
-        detail::is_pending = false;
-        detail::destroy_dropped();
-        return 0;
-      },
-      nullptr);
-  if (refused != 0) detail::is_pending = false;  // its list is full: the next call drops
+  detail::within.fetch_add(1);
+  if (!detail::is_closed.load() && !detail::is_pending.exchange(true)) {
+    const int refused = Py_AddPendingCall(
+        [](void*) {
+          detail::is_pending = false;
+          detail::destroy_dropped();
+          return 0;
+        },
+        nullptr);
+    if (refused != 0) detail::is_pending = false;  // its list is full: the next call drops
+  }
+  detail::within.fetch_sub(1);
 }
 
 SharedObject share(nb::handle object) {
@@ -100,10 +119,16 @@ void Unlocked::lock_again(PyThreadState* state) noexcept {
 }
 
 void before_fork() {
-  unlocked([] { detail::making.lock(); });
+  unlocked([] {
+    detail::making.lock();
+    hold_under_way(true, false);
+  });
 }
 int forks() noexcept { return detail::forks.load(std::memory_order_relaxed); }
-void after_fork() { detail::making.unlock(); }
+void after_fork(bool is_child) {
+  hold_under_way(false, is_child);
+  detail::making.unlock();
+}
 
 void set_interpreter() { detail::interpreter = PyInterpreterState_Get(); }
 
@@ -115,19 +140,44 @@ void park_threads() {
   PyEval_RestoreThread(state);
 }
 
-bool close_interpreter(std::chrono::steady_clock::duration time) {
-  detail::is_closed = true;
+void refuse_child(int born) {
+  if (born != forks())
+    runnel::detail::throw_error(runnel::errc::forked, "wait for a copy",
+                                "the parent's threads, which complete it, are not in this process");
+}
+
+Enqueued::Enqueued() noexcept : round_{detail::round.load() % 2} { ++detail::enqueued[round_]; }
+Enqueued::~Enqueued() {
+  if (round_ >= 0) --detail::enqueued[round_];
+}
+
+namespace {
+template <class F>
+[[nodiscard]] bool wait_until(std::chrono::steady_clock::duration time, F is_over) {
   const auto end = std::chrono::steady_clock::now() + time;
-  return unlocked([end] {
-    while (detail::within.load() != 0) {
+  return unlocked([&] {
+    while (!is_over()) {
       if (std::chrono::steady_clock::now() >= end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }
     return true;
   });
 }
+}  // namespace
 
-PythonFailure PythonFailure::fetch(Uncollected uncollected) {
+bool begin_round() noexcept {
+  ++detail::round;
+  return detail::enqueued[0].load() + detail::enqueued[1].load() != 0;
+}
+bool wait_for_round(std::chrono::steady_clock::duration time) {
+  return wait_until(time, [] { return detail::enqueued[(detail::round + 1) % 2].load() == 0; });
+}
+void close_interpreter() noexcept { detail::is_closed = true; }
+bool wait_until_left(std::chrono::steady_clock::duration time) {
+  return wait_until(time, [] { return detail::within.load() == 0; });
+}
+
+PythonFailure PythonFailure::fetch() {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
@@ -135,7 +185,6 @@ PythonFailure PythonFailure::fetch(Uncollected uncollected) {
   std::shared_ptr<Raised> raised{new Raised, [](Raised* holder) { drop_later(holder); }};
   raised->exception = nb::steal(value);
   raised->trace = trace != nullptr ? nb::steal(trace) : nb::none();
-  raised->is_collected = uncollected == Uncollected::dropped;
   raised->text = "a Python function raised an exception";
   if (PyObject* const described = PyObject_Repr(raised->exception.ptr())) {
     if (const char* const bytes = PyUnicode_AsUTF8AndSize(described, nullptr)) raised->text = bytes;
@@ -194,15 +243,15 @@ void PythonFailure::restore() const {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
 }
 
-void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call,
-                 Uncollected uncollected) {
+void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call) {
   const Interpreter interpreter;
   if (!interpreter) return;
+  drop_now();
   try {
     static_cast<void>(call(function->object));
   } catch (nb::python_error& error) {
     error.restore();
-    throw PythonFailure::fetch(uncollected);
+    throw PythonFailure::fetch();
   }
   drop_now();
 }

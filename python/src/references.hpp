@@ -33,13 +33,19 @@ struct Holder {
 void drop_later(Holder* holder) noexcept;
 namespace detail {
 extern std::atomic<Holder*> dropped;
+extern std::atomic<bool> is_dropping;
 void destroy_dropped() noexcept;
 }  // namespace detail
 /// Destroys what was handed over. Requires: the interpreter's lock.
 inline void drop_now() noexcept {
-  if (detail::dropped.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+  if (detail::dropped.load(std::memory_order_relaxed) != nullptr ||
+      detail::is_dropping.load(std::memory_order_relaxed)) [[unlikely]]
     detail::destroy_dropped();
 }
+/// Hands over the arrays of all copies that are complete. Takes no lock of the interpreter's.
+void give_back() noexcept;
+/// What is under way must not change while a process forks. The child has nothing under way.
+void hold_under_way(bool is_held, bool is_child);
 
 struct DropLater {
   void operator()(Holder* holder) const noexcept { drop_later(holder); }
@@ -77,17 +83,35 @@ void set_interpreter();
 /// child would find the interpreter's lock of its list of them held by nobody. Around each fork,
 /// both under the interpreter's lock, on one thread.
 void before_fork();
-void after_fork();
+void after_fork(bool is_child);
 /// How often this process's forebears forked since the module was made.
 [[nodiscard]] int forks() noexcept;
+/// @throws Error if the process has forked since then
+void refuse_child(int born);
 
-/// The end of the process, in two steps, each under the interpreter's lock. From the first on,
-/// other threads than the caller's do not come back from a call of the library: a thread that asked
-/// for the lock of an interpreter that has ended would end the process.
+/// A function of the program that is enqueued or runs, which the end of the process waits for.
+class Enqueued {
+ public:
+  Enqueued() noexcept;
+  Enqueued(Enqueued&& other) noexcept : round_{std::exchange(other.round_, -1)} {}
+  ~Enqueued();
+
+ private:
+  int round_;
+};
+/// The end of the process, each step under the interpreter's lock. Begins a round of waiting, and
+/// tells whether a function is enqueued or runs. Requires: the round before is over.
+[[nodiscard]] bool begin_round() noexcept;
+/// Waits at most that long for the functions that were enqueued before the round, and tells whether
+/// all have run.
+[[nodiscard]] bool wait_for_round(std::chrono::steady_clock::duration time);
+/// Other threads than the caller's do not come back from a call of the library any more: a thread
+/// that asked for the lock of an interpreter that has ended would end the process.
 void park_threads();
-/// The second: no thread of the library enters the interpreter any more. Waits at most that long
-/// for those within, and tells whether all have left.
-[[nodiscard]] bool close_interpreter(std::chrono::steady_clock::duration time);
+/// No thread of the library enters the interpreter any more.
+void close_interpreter() noexcept;
+/// Waits at most that long for those within, and tells whether all have left.
+[[nodiscard]] bool wait_until_left(std::chrono::steady_clock::duration time);
 
 /// Gives the interpreter's lock up for a scope.
 class Unlocked {
@@ -108,16 +132,12 @@ decltype(auto) unlocked(F&& function) {
   return std::forward<F>(function)();
 }
 
-/// Who tells of an exception that nobody collects: we do, or the caller, as overlap() whose first
-/// failure stands for all.
-enum class Uncollected { shown, dropped };
-
 /// A Python exception on its way through the library. If nobody collects it, it is shown as one
 /// that is ignored, with its traceback.
 class PythonFailure : public std::exception {
  public:
   /// Takes the exception that is set. Requires: the interpreter's lock, and an exception.
-  [[nodiscard]] static PythonFailure fetch(Uncollected uncollected);
+  [[nodiscard]] static PythonFailure fetch();
   [[nodiscard]] const char* what() const noexcept override { return raised_->text.c_str(); }
   /// Shows what nobody has collected so far. Requires: the interpreter's lock.
   static void show_all() noexcept;
@@ -147,7 +167,6 @@ class PythonFailure : public std::exception {
 /// Calls a Python function on a thread of the library. What the call returns or throws is dropped
 /// under the lock.
 /// @throws PythonFailure
-void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call,
-                 Uncollected uncollected = Uncollected::shown);
+void call_python(const SharedObject& function, const std::function<nb::object(nb::handle)>& call);
 
 }  // namespace binding

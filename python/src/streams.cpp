@@ -93,23 +93,22 @@ struct Foreign {
   return text + ">";
 }
 
-template <Uncollected uncollected>
 void launch_host_func(PyStream& stream, nb::callable function, nb::args arguments,
                       bool writes_host_memory) {
   struct Call {
     SharedObject function;
     SharedObject arguments;
+    Enqueued counted;
     void operator()() const {
-      const auto run = [this](nb::handle f) {
+      call_python(function, [this](nb::handle f) {
         PyObject* const result = PyObject_Call(f.ptr(), arguments->object.ptr(), nullptr);
         if (result == nullptr) throw nb::python_error();
         return nb::steal(result);
-      };
-      call_python(function, run, uncollected);
+      });
     }
   };
   drop_now();
-  Call call{share(function), share(arguments)};
+  Call call{share(function), share(arguments), {}};
   unlocked([&] {
     stream.ref.launch_host_func(std::move(call), {.writes_host_memory = writes_host_memory});
   });
@@ -141,7 +140,7 @@ void bind_properties(nb::class_<PyStream>& stream) {
           "name", [](const PyStream& s) { return std::string{s.ref.name()}; },
           "Its name for profilers; ``''``: none.")
       .def_prop_ro(
-          "done", [](const PyStream& s) { return unlocked([&] { return s.ref.query(); }); },
+          "done", [](const PyStream& s) { return ask([&] { return s.ref.query(); }); },
           "The same as ``query()``, as CuPy has it.")
       .def_prop_ro_static(
           "null", [](nb::handle) { return default_stream(runnel::Device{0}); },
@@ -207,7 +206,7 @@ void bind_order(nb::class_<PyStream>& stream) {
           [](PyStream& self, PyEvent& event) { unlocked([&] { event.record(self.ref); }); },
           nb::arg("event"), "The same as ``record_event(event)``, as CuPy has it.")
       .def(
-          "query", [](PyStream& self) { return unlocked([&] { return self.ref.query(); }); },
+          "query", [](PyStream& self) { return ask([&] { return self.ref.query(); }); },
           "True when everything that it was given so far is complete. Never waits. Raises what "
           "failed before.")
       .def(
@@ -219,12 +218,8 @@ void bind_order(nb::class_<PyStream>& stream) {
           "raises the first exception of a host function, if there was one, once. Raises "
           "TimeoutError when\n"
           "the time has run out, and KeyboardInterrupt at Ctrl-C; the work goes on.")
-      .def("_launch_of_overlap", &launch_host_func<Uncollected::dropped>, nb::arg("function"),
-           nb::arg("args"), nb::arg("writes_host_memory") = true,
-           nb::sig("def _launch_of_overlap(self, function: typing.Callable[..., object], *args: "
-                   "object, writes_host_memory: bool = True) -> None"))
-      .def("launch_host_func", &launch_host_func<Uncollected::shown>, nb::arg("function"),
-           nb::arg("args"), nb::arg("writes_host_memory") = true,
+      .def("launch_host_func", &launch_host_func, nb::arg("function"), nb::arg("args"),
+           nb::arg("writes_host_memory") = true,
            nb::sig("def launch_host_func(self, function: typing.Callable[..., object], *args: "
                    "object, writes_host_memory: bool = True) -> None"),
            "Enqueues ``function(*args)``: it runs once, on a thread of the runtime, after the work "

@@ -44,6 +44,8 @@ template <class F>
 
 }  // namespace
 
+bool is_type(const std::string& name) { return find_name(name) != nullptr; }
+
 const NamedType& find_type(const std::string& name) {
   if (const NamedType* const found = find_name(name)) return *found;
   PyErr_Format(

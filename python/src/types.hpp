@@ -14,6 +14,7 @@ struct NamedType {
   dlpack::Type type;
   const char* letters;  // as __cuda_array_interface__ writes it; null where it cannot
 };
+[[nodiscard]] bool is_type(const std::string& name);
 /// The type of that name, as "float32". @throws ValueError
 [[nodiscard]] const NamedType& find_type(const std::string& name);
 /// The same by the letters, as "<f4". Null for another type.

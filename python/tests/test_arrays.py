@@ -61,7 +61,7 @@ def test_the_order_of_elements_is_kept(order: tuple[int, ...], stream: runnel.St
     back = runnel.to_host(block, stream=stream)
     copies = runnel.copy_many([(np.zeros_like(turned), turned), (np.zeros(turned.shape, np.int16)[...], np.ascontiguousarray(turned))], stream)
     stream.synchronize()
-    assert back.strides == turned.strides and (back == turned).all() and sum(copies.values()) == 2
+    assert back.strides == turned.strides and (back == turned).all() and sum(copies.counts.values()) == 2
     for call in (lambda: block[0], lambda: block.reshape(-1), lambda: block.view("uint8")):
         with pytest.raises(ValueError, match="not in C's order"):
             call()
@@ -99,7 +99,7 @@ def test_batches_keep_their_form(stream: runnel.Stream) -> None:
     x = [np.full((2, 3), i, np.float32) for i in range(5)]
     batch = {"pair": Pair(x[0], x[1]), "list": [x[2], "text", None], "tuple": (x[3], 3), "sample": Sample(x[4], 7)}
     moved, handle = runnel.to_device(batch, stream=stream, handle=True)
-    assert isinstance(handle, runnel.Copies) and sum(handle.values()) == 5
+    assert isinstance(handle, runnel.Copies) and sum(handle.counts.values()) == 5
     back = runnel.to_host(moved, stream=stream, non_blocking=False)
     assert isinstance(back["pair"], Pair) and isinstance(back["tuple"], tuple) and back["list"][1:] == ["text", None] and back["tuple"][1] == 3
     arrays = [*back["pair"], back["list"][0], back["tuple"][0], back["sample"].image]

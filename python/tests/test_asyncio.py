@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import traceback
 import weakref
 
@@ -47,6 +48,21 @@ def test_await_raises_what_a_host_function_raised(stream: runnel.Stream) -> None
         await stream
 
     asyncio.run(main())
+
+
+def test_a_delivery_that_fails_loses_no_other(stream: runnel.Stream) -> None:
+    async def main() -> None:
+        other = runnel.Stream()
+        stream.launch_host_func(next, iter(()))
+        waits = [asyncio.ensure_future(_wait(each)) for each in (stream, other, stream)]  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        time.sleep(0.05)  # all complete before the loop looks
+        results = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 60)
+        assert [type(result) for result in results] == [RuntimeError, type(None), RuntimeError] and isinstance(results[0].__cause__, StopIteration)
+
+    asyncio.run(main())
+    with pytest.raises(StopIteration):
+        stream.synchronize()
 
 
 def test_an_exception_that_is_raised_again_keeps_its_traceback(stream: runnel.Stream) -> None:

@@ -28,8 +28,8 @@ def content(size: int) -> bytes:
 def test_bytes_go_to_the_device_and_back(size: int, stream: runnel.Stream) -> None:
     block = runnel.empty(size, stream)
     back = bytearray(size)
-    assert runnel.copy(block, content(size), stream) in RESULTS
-    assert (runnel.copy(back, block, stream) == "nothing") == (size == 0)
+    assert runnel.copy(block, content(size), stream).kind in RESULTS
+    assert (runnel.copy(back, block, stream).kind == "nothing") == (size == 0)
     stream.synchronize()
     assert back == content(size)
     assert block.nbytes == size and len(block) == size and repr(size) in repr(block)
@@ -61,13 +61,13 @@ def test_every_kind_of_memory_is_a_source(kind: str, tmp_path: Path, stream: run
 def test_a_host_function_that_writes_nothing_delays_no_copy(stream: runnel.Stream, gate: Gate) -> None:
     block = runnel.empty(64, stream)
     gate.close(stream)
-    assert runnel.copy(block, bytes(64), stream) == "staged"
+    assert runnel.copy(block, bytes(64), stream).kind == "staged"
     gate.open()
     stream.synchronize()
     other = threading.Event()
     stream.launch_host_func(other.wait, writes_host_memory=False)
     try:
-        assert runnel.copy(block, bytes(64), stream) == "inlined"
+        assert runnel.copy(block, bytes(64), stream).kind == "inlined"
     finally:
         other.set()
     stream.synchronize()
@@ -77,7 +77,7 @@ def test_a_copy_returns_before_the_work_is_done(stream: runnel.Stream, gate: Gat
     source, target = np.full(1 << 20, 7, np.uint8), np.zeros(1 << 20, np.uint8)
     gate.close(stream)
     block = runnel.empty(source.nbytes, stream)
-    assert runnel.copy(block, source, stream) in ("direct", "staged")
+    assert runnel.copy(block, source, stream).kind in ("direct", "staged")
     runnel.copy(target, block, stream)
     assert not stream.query() and not target.any()
     gate.open()
@@ -89,7 +89,7 @@ def test_a_copy_returns_before_the_work_is_done(stream: runnel.Stream, gate: Gat
 def test_options_reach_the_library(any_time: bool, stream: runnel.Stream) -> None:
     source = np.arange(1 << 18)
     block = runnel.empty(source.nbytes, stream)
-    assert runnel.copy(block, source, stream, pageable="block", any_time=any_time) == "blocked"
+    assert runnel.copy(block, source, stream, pageable="block", any_time=any_time).kind == "blocked"
     if not ON_HOST:
         with pytest.raises(runnel.Error) as raised:
             runnel.copy(block, source, stream, pageable="refuse")
@@ -194,8 +194,8 @@ def test_copy_many_is_one_job(stream: runnel.Stream) -> None:
     down = runnel.copy_many(list(zip(targets, blocks)), stream, any_time=True)
     stream.synchronize()
     assert targets == sources
-    assert sum(up.values()) == sum(down.values()) == 40 and up["nothing"] == 1 and set(up) == RESULTS
-    assert sum(runnel.copy_many([], stream).values()) == 0
+    assert sum(up.counts.values()) == sum(down.counts.values()) == 40 and up.counts["nothing"] == 1 and set(up.counts) == RESULTS
+    assert sum(runnel.copy_many([], stream).counts.values()) == 0
 
 
 def test_copy_many_names_the_pair(stream: runnel.Stream) -> None:
@@ -244,7 +244,7 @@ def test_pinned_arrays_are_arrays(stream: runnel.Stream) -> None:
     assert x.shape == (3, 5) and x.dtype == np.float64 and x.flags.writeable and x.flags.c_contiguous
     x[:] = 2
     block = runnel.to_device(x, stream=stream)
-    assert runnel.copy(x, block, stream) == "direct"
+    assert runnel.copy(x, block, stream).kind == "direct"
     assert (on_host(block, stream) == 2).all()
     assert runnel.pinned_empty(0).size == 0 and runnel.pinned_empty(7).nbytes == 7
     statistics = runnel.PinnedPool.statistics()
@@ -257,7 +257,7 @@ def test_registered_arrays_are_copied_directly(stream: runnel.Stream) -> None:
     x = np.full(1 << 20, 3, np.uint8)
     block = runnel.empty(x.nbytes, stream)
     with runnel.register(x) as registered:
-        assert runnel.copy(block, x, stream) == "direct"
+        assert runnel.copy(block, x, stream).kind == "direct"
         stream.synchronize()
         assert "1048576" in repr(registered)
     assert "closed" in repr(registered)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import runnel
-from conftest import Gate, check_python, eventually, on_host
+from conftest import Gate, check_python, eventually, on_host, on_threads
 from test_lifetimes import tracked
 
 # The host backend's copies are direct, and HIP's streams cannot wait for a number that threads write: both read in the order of the stream.
@@ -24,12 +24,12 @@ def up(stream: runnel.Stream, size: int = 1 << 20) -> runnel.Copy:
     return runnel.copy(runnel.empty(size, stream), np.ones(size, np.uint8), stream)
 
 
-def test_a_handle_is_the_word_for_what_was_done(stream: runnel.Stream) -> None:
-    handle = up(stream)
-    word = str(handle)
-    assert word in ("direct", "staged") and handle == word and word == handle and handle != "blocked" and handle != 3
-    assert repr(handle) == repr(word) and f"{handle:>10}" == f"{word:>10}" and {word: 1}[handle] == 1 and handle in {word}  # type: ignore[index]
-    assert up(stream) == up(stream) and runnel.copy(bytearray(), b"", stream) == "nothing"
+def test_a_handle_is_itself_and_has_the_word_for_what_was_done(stream: runnel.Stream) -> None:
+    handle, other = up(stream), up(stream)
+    many = runnel.copy_many([(bytearray(10), bytes(10))], stream)
+    assert handle.kind in ("direct", "staged") and str(handle) == handle.kind and repr(handle) == repr(handle.kind) and f"{handle:>10}" == f"{handle.kind:>10}"
+    assert handle == handle and handle != other and handle != handle.kind and len({handle, other, many, handle}) == 3 and [other, handle].index(handle) == 1
+    assert runnel.copy(bytearray(), b"", stream).kind == "nothing" and sum(many.counts.values()) == 1
     stream.synchronize()
 
 
@@ -56,7 +56,7 @@ def test_what_is_done_at_once_says_so(size: int, stream: runnel.Stream) -> None:
         source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
         block = runnel.empty(size, stream)
         handle = runnel.copy(block, source, stream, pageable=pageable)  # type: ignore[arg-type]
-        assert handle.source_done() or handle in ("direct", "staged")
+        assert handle.source_done() or handle.kind in ("direct", "staged")
         handle.wait()
         assert handle.done() and handle.source_done()
         runnel.copy(target, block, stream).wait()
@@ -120,7 +120,7 @@ def test_await_of_a_copy(stream: runnel.Stream, gate: Gate) -> None:
     asyncio.run(main())
 
 
-async def _wait(handle: runnel.Copy) -> None:
+async def _wait(handle: Any) -> None:
     await handle
 
 
@@ -159,15 +159,111 @@ def test_what_failed_before_is_raised(stream: runnel.Stream) -> None:
         stream.synchronize()
 
 
+def test_gather_awaits_each_handle(stream: runnel.Stream, gate: Gate) -> None:
+    async def main() -> None:
+        gate.close(stream)
+        first, second = up(runnel.Stream()), up(stream)
+        many = runnel.copy_many([(bytearray(100_000), bytes(100_000))], stream)
+        together = asyncio.gather(first, second, many)
+        await first
+        await asyncio.sleep(0.01)
+        assert not together.done()
+        gate.open()
+        await together
+        assert second.done() and many.done()
+
+    asyncio.run(main())
+
+
+def test_on_done_is_called_on_a_thread_of_the_library(stream: runnel.Stream) -> None:
+    told: list[Any] = []
+    handles: list[Any] = [runnel.copy(bytearray(), b"", stream), runnel.copy(runnel.empty(64, stream), bytes(64), stream), up(stream), runnel.copy_many([]),
+                          runnel.copy_many([(bytearray(9), bytes(9))], stream), stream, stream.record_event()]
+    stream.synchronize()
+    lock = threading.Lock()
+
+    def done(error: BaseException | None) -> None:
+        with lock:
+            told.append((threading.get_ident(), error))
+
+    for handle in handles:
+        with lock:
+            handle.on_done(done)
+    assert eventually(lambda: len(told) == len(handles))
+    assert {error for _, error in told} == {None} and threading.get_ident() not in {thread for thread, _ in told}
+
+
+def test_nothing_that_waits_needs_the_thread_of_on_done(stream: runnel.Stream, gate: Gate) -> None:
+    source, target, told = np.ones(1 << 20, np.uint8), np.zeros(1 << 20, np.uint8), []
+
+    def wait_for_all(error: BaseException | None) -> None:
+        def copy() -> runnel.Copy:
+            return runnel.copy(target, source, stream)
+
+        copy().wait(60)
+        runnel.copy(target, source, stream, non_blocking=False)
+        asyncio.run(_wait(copy()))
+        assert len(list(runnel.prefetch([source] * 3))) == 3 and eventually(copy().done)
+        told.append(len(told))
+
+    busy = threading.Event()
+    stream.on_done(lambda error: busy.wait(60))
+    handle = up(stream)
+    stream.synchronize()
+    assert handle.done()  # although that thread is busy
+    handle.wait(60)
+    busy.set()
+    for each in (stream, stream.record_event(), up(stream)):
+        each.on_done(wait_for_all)
+    assert eventually(lambda: told == [0, 1, 2], 60)
+
+
+WAITS: dict[str, Any] = {
+    "handle": lambda handle, stream: handle.wait(),
+    "done": lambda handle, stream: eventually(handle.done),
+    "stream": lambda handle, stream: stream.synchronize(),
+    "event": lambda handle, stream: stream.record_event().synchronize(),
+    "device": lambda handle, stream: runnel.Device(0).synchronize(),
+    "await": lambda handle, stream: asyncio.run(_wait(handle)),
+    "await stream": lambda handle, stream: asyncio.run(_wait(stream)),
+}
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("name", WAITS)
+def test_arrays_are_given_back_when_a_wait_returns(name: str, in_thread: bool, stream: runnel.Stream) -> None:
+    block, failures = runnel.empty(1 << 16, stream), []
+
+    def run() -> None:
+        for how in range(30):
+            memory = bytearray(1 << 16)
+            handle: Any = runnel.copy_many([(block, memory)], stream) if how % 2 else runnel.copy(block, memory, stream)
+            WAITS[name](handle, stream)
+            try:
+                memory.append(1)
+            except BufferError as error:
+                failures.append(error)
+
+    on_threads(lambda i: run(), 2) if in_thread else run()
+    assert not failures
+    given: list[Any] = []
+    memory = bytearray(1 << 16)
+    runnel.copy(block, memory, stream).on_done(lambda error: given.append(memory.append(1)))
+    assert eventually(lambda: given == [None])
+
+
 def test_a_forked_child_knows_nothing_of_a_copy() -> None:
-    assert "forked" in check_python("""
+    assert "forked" * 4 in check_python("""
         import os, threading, runnel
         s, gate = runnel.Stream(), threading.Event()
         s.launch_host_func(gate.wait)
         handle = runnel.copy(bytearray(1 << 20), bytes(1 << 20), s)
         if os.fork() == 0:
-            try: handle.wait()
-            except runnel.Error as error: os.write(1, error.code.encode())
+            import asyncio
+            async def wait(): await handle
+            for call in (handle.wait, handle.done, lambda: asyncio.run(wait()), lambda: handle.on_done(print)):
+                try: call()
+                except runnel.Error as error: os.write(1, error.code.encode())
             os._exit(0)
         os.wait()
         gate.set()

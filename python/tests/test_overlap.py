@@ -2,6 +2,7 @@
 """overlap() with Python's arrays, functions and files."""
 from __future__ import annotations
 
+import contextvars
 import io
 import os
 import sys
@@ -186,6 +187,43 @@ def test_an_array_that_the_function_keeps_is_an_error(keep: Any) -> None:
     runnel.overlap(np.zeros(1000), None, lambda chunk, x: kept.append(x.copy()), like=np, chunk=100)
 
 
+def test_memory_that_outlives_its_call_is_an_error() -> None:
+    kept: list[Any] = []
+
+    def source(view: memoryview) -> int:
+        kept.append(np.frombuffer(view, np.uint8))
+        return len(view)
+
+    for sink in (lambda view: kept.append(np.frombuffer(view, np.uint8)), lambda view: kept.append(view[1:])):
+        with pytest.raises(runnel.OverlapError, match="sink keeps"):
+            runnel.overlap(np.zeros(1000), sink, same)
+    with pytest.raises(runnel.OverlapError, match="source keeps"):
+        runnel.overlap(source, None, lambda chunk, x: None, item=1)
+    if ON_HOST:
+        with pytest.raises(runnel.OverlapError, match="keep a copy"):
+            runnel.overlap(np.zeros(1000), None, lambda chunk, x: kept.append(np.from_dlpack(x)))
+    target = bytearray(8000)
+    runnel.overlap(np.ones(1000), target, lambda chunk, x, y: (np.from_dlpack(x) if ON_HOST else x, runnel.copy(y, x))[1])
+    runnel.overlap(np.ones(1000), lambda view: kept.append(bytes(view)), same)
+
+
+@host_only
+def test_the_function_runs_in_the_callers_context() -> None:
+    variable, seen = contextvars.ContextVar[int]("variable", default=0), []
+    variable.set(5)
+    for like in (None, np):
+        runnel.overlap(np.zeros(4), None, lambda chunk, x: seen.append((variable.get(), threading.get_ident())), like=like)
+    assert seen == [(5, threading.get_ident())] * 2
+    with np.errstate(divide="raise"), pytest.raises(runnel.OverlapError, match="divide by zero"):
+        runnel.overlap(np.zeros(4), None, lambda chunk, x: (1 / x, None)[1], like=np)
+
+
+def test_a_sink_gets_what_its_source_has() -> None:
+    source, sink = np.arange(4096.0).reshape(-1, 4), io.BytesIO()
+    runnel.overlap(source, sink.write, same)
+    assert sink.getvalue() == source.tobytes()
+
+
 def test_a_function_may_return_what_copy_returns() -> None:
     source, target = np.arange(1000.0), np.zeros(1000)
     runnel.overlap(source, target, lambda chunk, x, y: runnel.copy(y, x, chunk.stream), chunk=300)
@@ -228,20 +266,22 @@ def test_a_source_that_gives_a_part_is_asked_again() -> None:
     assert target.tolist() == list(range(200))
 
 
-def test_pipes_that_do_not_block() -> None:
+@pytest.mark.parametrize("buffering", [0, 4096])
+def test_pipes_that_do_not_block(buffering: int) -> None:
     source, (reader, writer) = np.arange(100_000.0), os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
     target = np.zeros_like(source)
 
     def drain() -> None:
-        with open(reader, "rb", buffering=0) as raw:
+        with open(reader, "rb", buffering=buffering) as raw:
             runnel.overlap(raw.readinto, target, same, item=8, chunk=9999)
 
     thread = threading.Thread(target=drain)
     thread.start()
-    with open(writer, "wb", buffering=0) as raw:
+    with open(writer, "wb", buffering=buffering) as raw:
         assert runnel.overlap(source, raw.write, same, out_item=8, chunk=9999).written == source.nbytes
+        os.set_blocking(writer, True)  # for the buffer's rest
     thread.join()
     assert (target == source).all()
 

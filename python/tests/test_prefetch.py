@@ -2,7 +2,10 @@
 """prefetch(): batches that are on the device before they are wanted."""
 from __future__ import annotations
 
+import collections
+import dataclasses
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -73,6 +76,55 @@ def test_exceptions_of_the_source_arrive() -> None:
     for wrong, error in (({"depth": 0}, ValueError), ({"like": "pandas"}, TypeError), ({"batches": 3}, TypeError)):
         with pytest.raises(error):
             runnel.prefetch(**{"batches": [], **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5, 100])
+def test_the_batches_before_an_exception_come(depth: int) -> None:
+    def source() -> Iterator[Any]:
+        yield from (np.full(4, i) for i in range(5))
+        raise KeyError("mine")
+
+    for batches, error in ((source(), KeyError), ([*(np.full(4, i) for i in range(5)), object(), np.ones(4)], TypeError)):
+        seen = []
+        with pytest.raises(error):
+            for batch in runnel.prefetch(batches, depth=depth, like=LIKE):
+                seen.append(int(values(batch)[0]))
+        assert seen == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_the_host_does_not_wait_for_the_consumers_stream(pinned: bool, stream: runnel.Stream) -> None:
+    gate, seen = threading.Event(), []
+    source = runnel.pinned_empty(1 << 18) if pinned else np.empty(1 << 18, np.uint8)
+
+    def batches() -> Iterator[Any]:
+        for i in range(6):
+            source[:] = i
+            yield source
+
+    with stream:
+        stream.launch_host_func(gate.wait, writes_host_memory=False)
+        for block in runnel.prefetch(batches(), depth=2):
+            seen.append(runnel.to_host(block))
+        gate.set()
+        stream.synchronize()
+    assert all((each == i).all() for i, each in enumerate(seen)) and len(seen) == 6
+
+
+@dataclasses.dataclass
+class Sample:
+    x: Any
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.x, np.ndarray)
+        self.rows = len(self.x)
+
+
+def test_batches_of_all_kinds() -> None:
+    defaults: Any = collections.defaultdict(list, x=np.ones((2, 3)))
+    for like in {None, LIKE}:
+        got: list[Any] = list(runnel.prefetch([np.ones((0, 3)), {"x": np.ones(2), "none": np.ones((3, 0))}, Sample(np.ones(5)), defaults], like=like))
+        assert got[0].shape == (0, 3) and got[1]["none"].shape == (3, 0) and got[2].rows == 5 and got[2].x.shape == (5,) and got[3]["new"] == []
 
 
 def test_a_loop_that_ends_early_leaves_nothing() -> None:

@@ -30,10 +30,17 @@ EXITS = {
     "with prefetch() on a thread": "threading.Thread(target=lambda: [b for b in runnel.prefetch(bytes(100_000) for _ in iter(int, 1))], daemon=True).start(); time.sleep(0.05)",
     "with a list of copies, behind a host function": "s.launch_host_func(time.sleep, 0.1); runnel.copy_many([(bytearray(70_000), bytes(70_000)) for _ in range(50)], s)",
     "while a loop waits": "l = asyncio.new_event_loop(); s.launch_host_func(time.sleep, 0.1); l.create_task(wait(s)).cancel(); l.run_until_complete(asyncio.sleep(0)); l.close()",
+    "with a completion that registers itself again": "again = lambda error: s.on_done(again); again(None)",
+    "in an earlier function of atexit that joins a thread": "worker.start(); ready.wait()",
+    "with work of an earlier function of atexit": "later = lambda: s.launch_host_func(print, 'ran')",
     "in a loop of asyncio": "asyncio.new_event_loop().run_until_complete(wait(s))",
 }
 PROGRAM = """
-    import asyncio, sys, threading, time, runnel
+    import asyncio, atexit, sys, threading, time
+    later, stop, ready = int, threading.Event(), threading.Event()
+    worker = threading.Thread(target=lambda: [(ready.set(), s.synchronize(), s.record_event()) for _ in iter(stop.is_set, True)], daemon=True)
+    atexit.register(lambda: (stop.set(), worker.ident and worker.join(), later()))
+    import runnel
     s = runnel.Stream()
     async def wait(stream):
         await stream

@@ -44,7 +44,9 @@ constexpr const char* submitting = "report the completion of a stream";
 
 }  // namespace
 
-void submit_completion(StreamRef stream, Completion* raw) {
+/// Records the event that `record` returns.
+template <class Record>
+static void submit(StreamRef stream, Completion* raw, Record record) {
   OwnedCompletion completion = own(raw);
   const StreamCall call{stream, submitting};
   refuse_in_capture(call.slot(), submitting, refusal::nothing_completes);
@@ -52,14 +54,31 @@ void submit_completion(StreamRef stream, Completion* raw) {
   // If another thread is submitting to the same stream, the order of the two records is
   // unspecified, so this completion is not queued behind the other thread's.
   const TryFlag is_alone{call.slot().completion_busy};
-  EventRef event = take_event(call.slot().device, {}, submitting);
-  call.record(event.get());
-  completion->event = event.release();
+  completion->event = record(call).release();
   completion->slot = &call.slot();
   completion->stream_id = stream.id();
   if (is_alone) completion->line = &call.slot();
   completion->epoch = call.slot().completions.fetch_add(1, std::memory_order_relaxed) + 1;
   reclaimer().add(std::move(completion));
+}
+
+void submit_completion(StreamRef stream, Completion* raw) {
+  submit(stream, raw, [](const StreamCall& call) {
+    EventRef event = take_event(call.slot().device, {}, submitting);
+    call.record(event.get());
+    return event;
+  });
+}
+
+void submit_completion(StreamRef stream, EventBase& mark, Completion* raw) {
+  submit(stream, raw, [&](const StreamCall&) {
+    mark.record(stream);
+    return waitable_node(mark, submitting).reference();
+  });
+}
+
+std::exception_ptr failure_of(const Completion& completion) {
+  return reclaimer().failure_of(completion);
 }
 
 /// Shared by the service thread and all copies of the future.

@@ -68,8 +68,7 @@ void deliver(OwnedCompletion completion) noexcept {
   sync::happens_after(completion.get());
   StreamSlot* const slot = completion->slot;
   const std::uint64_t id = completion->stream_id;
-  const Outcome outcome =
-      completion->failure == nullptr ? Outcome{} : Outcome{std::move(completion->failure)};
+  const Outcome outcome = completion->failure == nullptr ? Outcome{} : Outcome{completion->failure};
   if (slot == nullptr) return completion->call(*completion, outcome);
   try {
     completion->call(*completion, outcome);
@@ -195,6 +194,12 @@ void Reclaimer::note_failure(std::uint64_t stream_id, const Failure& failure) no
   for (Completion* line = lines_; line != nullptr; line = line->next_line) note(line);
 }
 
+std::exception_ptr Reclaimer::failure_of(const Completion& completion) noexcept {
+  const std::lock_guard lock{mutex_};
+  sync::happens_after(&completion);
+  return completion.failure;
+}
+
 void Reclaimer::stop() noexcept {
   stopped_.store(true, std::memory_order_seq_cst);
   // The exiting thread may be the service thread itself.
@@ -245,7 +250,10 @@ Completion* Reclaimer::query_all() noexcept {
     }
     if (s == backend::ok && completion.event != nullptr) emit_complete(completion.event->handle);
     remove(*link);
-    if (s != backend::ok) completion.failure = exception_of(s);
+    if (s != backend::ok) {
+      const std::lock_guard lock{mutex_};
+      completion.failure = exception_of(s);
+    }
     const EventRef unneeded = EventRef::adopt(std::exchange(completion.event, nullptr));
     *end = &completion;
     end = &completion.next;

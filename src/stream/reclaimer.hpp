@@ -62,6 +62,8 @@ class Reclaimer {
   /// Passes an exception of work on the stream to the completions that were submitted after that
   /// work.
   void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
+  /// What note_failure() has passed to a completion whose function has not returned.
+  [[nodiscard]] std::exception_ptr failure_of(const Completion& completion) noexcept;
   /// The number of the object that was deferred last.
   [[nodiscard]] std::uint64_t last_number() noexcept;
   /// The work of all objects up to this one is complete, or will never be known to be.

@@ -30,8 +30,7 @@ constinit sync::Atomic<Phase> phase{Phase::unused};
 constinit sync::Atomic<pid_t> starting_process{0};
 constinit sync::Atomic<pid_t> exiting_thread{0};
 constinit sync::Atomic<void (*)() noexcept> fork_hook{nullptr};
-constinit std::array<sync::Atomic<void (*)() noexcept>, 5> exit_hooks{};
-constinit sync::Atomic<std::size_t> exit_hook_count{0};
+constinit sync::Atomic<ExitHook*> exit_hooks{nullptr};  // the newest first
 
 void set_phase(Phase next) noexcept {
   phase.store(next, std::memory_order_release);
@@ -47,8 +46,9 @@ void begin_exit() noexcept {
   exiting_thread.store(gettid(), std::memory_order_relaxed);
   if (phase.load(std::memory_order_relaxed) != Phase::live) return;
   set_phase(Phase::exiting);
-  for (const auto& each : exit_hooks)
-    if (const auto call = each.load(std::memory_order_acquire)) call();
+  for (ExitHook* each = exit_hooks.load(std::memory_order_acquire); each != nullptr;
+       each = each->next)
+    each->call();
   end_user_accesses();
 }
 
@@ -101,9 +101,11 @@ void start(const char* operation) {
 
 }  // namespace
 
-void call_at_exit(void (*hook)() noexcept) noexcept {
-  exit_hooks[exit_hook_count.fetch_add(1, std::memory_order_relaxed)].store(
-      hook, std::memory_order_release);
+void call_at_exit(ExitHook& hook) noexcept {
+  hook.next = exit_hooks.load(std::memory_order_relaxed);
+  while (!exit_hooks.compare_exchange_weak(hook.next, &hook, std::memory_order_release,
+                                           std::memory_order_relaxed)) {
+  }
 }
 void call_in_forked_child(void (*hook)() noexcept) noexcept {
   fork_hook.store(hook, std::memory_order_release);

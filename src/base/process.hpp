@@ -89,9 +89,13 @@ enum class Release { now, later, never };
 /// which takes microseconds.
 [[nodiscard]] Release release_mode_before_wait() noexcept;
 
-/// Adds a function to call when the process begins to exit, on the exiting thread. Requires: at
-/// most five are added.
-void call_at_exit(void (*hook)() noexcept) noexcept;
+/// A function to call when the process begins to exit, on the exiting thread.
+struct ExitHook {
+  void (*call)() noexcept;
+  ExitHook* next = nullptr;
+};
+/// Requires: the object is never destroyed, and is added once.
+void call_at_exit(ExitHook& hook) noexcept;
 /// Sets the function to call in a forked child of a process that had used the runtime. A second
 /// call replaces the first function.
 void call_in_forked_child(void (*hook)() noexcept) noexcept;

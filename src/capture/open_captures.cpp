@@ -14,10 +14,13 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
+struct ListedCapture : OpenCapture {
+  std::vector<native::event> events{};  // recorded in the capture
+};
 struct OpenCaptures {
   sync::Mutex beginning;  // locked while a capture is added to the list
   SpinLock lock;          // protects the rest
-  std::vector<OpenCapture> all;
+  std::vector<ListedCapture> all;
 };
 OpenCaptures& captures() { return never_destroyed<OpenCaptures>(); }
 
@@ -36,7 +39,7 @@ template <class IsWanted>
 [[nodiscard]] OpenCapture find(IsWanted is_wanted) noexcept {
   const std::lock_guard lock{captures().lock};
   const auto found = std::find_if(captures().all.begin(), captures().all.end(), is_wanted);
-  return found == captures().all.end() ? OpenCapture{} : *found;
+  return found == captures().all.end() ? OpenCapture{} : static_cast<OpenCapture>(*found);
 }
 
 }  // namespace
@@ -49,7 +52,7 @@ void announce_capture(OpenCapture capture) {
   close_capture(capture.begun_on.id);  // Other code has ended an earlier one.
   const std::lock_guard beginning{captures().beginning};
   const std::lock_guard lock{captures().lock};
-  captures().all.push_back(std::move(capture));
+  captures().all.push_back({std::move(capture)});
   note_open_captures();
 }
 
@@ -73,13 +76,13 @@ OpenCapture capture_begun_on(std::uint64_t stream) noexcept {
 
 std::vector<OpenCapture> open_captures() {
   const std::lock_guard lock{captures().lock};
-  return captures().all;
+  return {captures().all.begin(), captures().all.end()};
 }
 
 void note_event(native::stream handle, native::event event) noexcept try {
   const std::uint64_t number = capture_number_of(handle);
   const std::lock_guard lock{captures().lock};
-  for (OpenCapture& each : captures().all)
+  for (ListedCapture& each : captures().all)
     if (std::erase(each.events, event); number != 0 && each.number == number)
       each.events.push_back(event);
 } catch (const std::bad_alloc&) {  // then only the recording object rejects queries
@@ -87,7 +90,7 @@ void note_event(native::stream handle, native::event event) noexcept try {
 
 bool is_event_of_open_capture(native::event event) noexcept {
   const std::lock_guard lock{captures().lock};
-  return std::any_of(captures().all.begin(), captures().all.end(), [=](const OpenCapture& each) {
+  return std::any_of(captures().all.begin(), captures().all.end(), [=](const ListedCapture& each) {
     return std::find(each.events.begin(), each.events.end(), event) != each.events.end();
   });
 }

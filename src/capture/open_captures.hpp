@@ -25,9 +25,8 @@ struct OpenCapture {
   StreamKey begun_on{};
   std::thread::id thread{};  // that has begun it
   std::shared_ptr<GraphFunctions> functions{};
-  std::uint64_t number = 0;             // the runtime's; 0 until number_capture()
-  std::vector<native::event> events{};  // recorded in the capture
-  const char* broken_by = nullptr;      // the operation that has broken it, if known
+  std::uint64_t number = 0;         // the runtime's; 0 until number_capture()
+  const char* broken_by = nullptr;  // the operation that has broken it, if known
   /// False if there is no such capture.
   [[nodiscard]] explicit operator bool() const noexcept { return begun_on.slot != nullptr; }
 };

@@ -138,7 +138,8 @@ void start_watching(const char* operation) {
 
 /// Requires: the caller holds the lock.
 void watch_exit() {
-  if (!std::exchange(process().is_exit_watched, true)) call_at_exit([]() noexcept { stop(); });
+  static constinit ExitHook at_exit{[]() noexcept { stop(); }};
+  if (!std::exchange(process().is_exit_watched, true)) call_at_exit(at_exit);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ namespace {
 constexpr const char* launching = "launch a graph";
 constexpr const char* beginning = "begin a capture";
 constexpr const char* ending = "end a capture";
+constexpr const char* asking = "ask for a graph's handle";
 
 /// Destroys the graph. Requires: its launches are complete.
 void destroy(GraphState* state) noexcept {
@@ -65,9 +66,11 @@ void destroy(GraphState* state) noexcept {
 /// that could invalidate a capture.
 [[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
   if (!last) return true;
-  if (const HandleLock locked{last.stream()})
-    return !locked.is_default() && capture_state(locked.handle()) == CaptureState::none &&
-           call_quietly(locked.device(), [&] { return backend::stream_query(locked.handle()); });
+  if (const HandleLock locked{last.stream()}) {
+    const StreamQueryLock beside_captures{*last.stream().slot};
+    return !locked.is_default() && beside_captures.capture_state() == CaptureState::none &&
+           call_quietly(locked.device(), [&] { return beside_captures.query(); });
+  }
   return last.is_over();
 }
 
@@ -322,7 +325,6 @@ void Graph::launch(StreamRef stream) const {
     throw_error(errc::invalid_argument, launching,
                 "the stream is of another device than the graph");
   const std::lock_guard lock{state.launching};
-  const bool has_functions = !state.functions->is_empty();
   const bool has_end_event = needs_end_event(state, call.slot());
   if ((are_captures_open() || state.functions->owns_anything() || has_end_event) &&
       is_capturing(call.slot(), launching)) [[unlikely]]
@@ -330,13 +332,7 @@ void Graph::launch(StreamRef stream) const {
   const StreamKey use = key_of(stream);
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   wait_for_last_launch(state, call, use);
-  if (has_functions) state.functions->begin_launch(use);
-  const BlockingEnqueue enqueued;
-  const backend::status s = backend::graph_launch(state.executable, call.handle());
-  if (s != backend::ok) {
-    if (has_functions) state.functions->undo_launch();
-    throw_status(s, launching);
-  }
+  state.functions->launch(call, state.executable);
   // Only now: after a failure, an earlier launch on another stream may still run.
   note_use(state, use);
   state.is_unordered = !backend::orders_graph_launches();
@@ -355,10 +351,12 @@ bool Graph::take(Graph fresh) {
     throw_error(errc::invalid_argument, operation,
                 "the stream is of another device than the graph");
   const bool is_same = update_executable(old, now, operation);
-  if (is_same)
+  if (is_same) {
     std::swap(old.executable, now.executable);
-  else
+    if (old.functions->is_shared()) now.functions->set_shared();
+  } else {
     instantiate(now, operation);
+  }
   now.last = old.last.share();
   now.is_unordered = !is_same || old.is_unordered;
   now.end = old.end.share();
@@ -402,10 +400,17 @@ std::string Graph::dot() const {
   return text + "}\n";
 }
 
+namespace {
+[[nodiscard]] GraphState& give_out(GraphState& state) noexcept {
+  state.functions->set_shared();
+  return state;
+}
+}  // namespace
+
 Device Graph::device() const { return Device{require("ask for a graph's device").device}; }
-native::graph Graph::native() const { return require("ask for a graph's handle").graph; }
+native::graph Graph::native() const { return give_out(require(asking)).graph; }
 native::executable_graph Graph::native_executable() const {
-  return require("ask for a graph's handle").executable;
+  return give_out(require(asking)).executable;
 }
 
 }}  // namespace runnel::RUNNEL_ABI

@@ -43,15 +43,20 @@ namespace {
 /// no free, if that is not possible or not right.
 [[nodiscard]] bool free_on_own_stream(BlockFree& block) noexcept {
   const StreamKey owner = block.owner;
-  const HandleLock own{owner};
+  HandleLock own{owner};
   if (!own || !own.is_reachable()) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw, own.is_default()};
   if (!block.others.empty() && (!is_captured(own) || !join_users(own, block))) return false;
-  if (block.resource)
+  if (block.resource) {
+    const KeptHandle kept{*owner.slot};
+    own.unlock();
     deallocate_to_resource(*block.resource, view_of(owner), block.pointer, block.bytes);
-  else
-    succeeded_or_note_capture(internal_call(
-        [&] { return backend::free_async(block.pointer, own.handle()); }, any_capture_seen()));
+  } else {
+    const backend::status s = internal_call(
+        [&] { return backend::free_async(block.pointer, own.handle()); }, any_capture_seen());
+    // Any other error may be one of earlier work, so that the memory is free in spite of it.
+    return succeeded_or_note_capture(s) || backend::classify(s) != errc::capture;
+  }
   return true;
 }
 

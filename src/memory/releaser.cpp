@@ -50,9 +50,9 @@ constexpr auto idle_timeout = 1s;
     const HandleLock stream{each};
     if (!stream) continue;
     is_used[static_cast<std::size_t>(stream.device())] = true;
-    if (stream.is_default() || capture_state(stream.handle()) != CaptureState::none) continue;
-    if (is_busy(internal_call([&] { return backend::stream_query(stream.handle()); })))
-      return false;
+    const StreamQueryLock beside_captures{*each.slot};
+    if (stream.is_default() || beside_captures.capture_state() != CaptureState::none) continue;
+    if (is_busy(internal_call([&] { return beside_captures.query(); }))) return false;
   }
   for (int device = 0; device < max_devices; ++device) {
     if (!is_used[static_cast<std::size_t>(device)]) continue;
@@ -123,7 +123,8 @@ class Releaser {
  private:
   [[nodiscard]] bool start() noexcept {
     if (!start_thread([this] { work(); })) return false;
-    call_at_exit([]() noexcept { never_destroyed<Releaser>().stop(); });
+    static constinit ExitHook at_exit{[]() noexcept { never_destroyed<Releaser>().stop(); }};
+    call_at_exit(at_exit);
     return started_ = true;
   }
   void wait_for_items() noexcept {

@@ -44,14 +44,19 @@ struct Age {
 constexpr const char* idle = "idle";
 
 [[nodiscard]] const char* queried_state_of(const Slot& slot) noexcept {
-  if (capture_state(slot.handle) != CaptureState::none) return "is being captured";
-  const backend::status s = backend::stream_query(slot.handle);
+  const StreamQueryLock beside_captures{slot};
+  if (beside_captures.capture_state() != CaptureState::none) return "is being captured";
+  const backend::status s = beside_captures.query();
   if (s == backend::ok) return idle;
   backend::forget_error(s);
   return backend::is_not_ready(s) ? "has work" : backend::error_name(s);
 }
-/// Requires: the stream does not end meanwhile.
-[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
+/// Null for a stream that has ended. Nothing is written meanwhile: the writer may wait for a
+/// reader.
+[[nodiscard]] const char* state_of(StreamKey stream) noexcept {
+  const HandleLock locked{stream};
+  if (!locked) return nullptr;
+  const Slot& slot = *stream.slot;
   if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
   return internal_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
 }
@@ -68,9 +73,8 @@ void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcep
 }
 
 void write_stream(StreamKey use) noexcept try {
-  const HandleLock locked{use};
-  if (!locked) return;
-  const char* const state = state_of(*use.slot);
+  const char* const state = state_of(use);
+  if (state == nullptr) return;
   std::fprintf(stderr, "runnel:   %s: %s\n", describe(use.slot, use.id).c_str(), state);
   if (state == idle) return;
   const OperationNotes& notes = use.slot->notes;
@@ -152,7 +156,8 @@ class HangReporter {
   };
   [[nodiscard]] bool start() noexcept {
     if (!start_thread([this] { work(); })) return false;  // Nothing is reported then.
-    call_at_exit([]() noexcept { never_destroyed<HangReporter>().stop(); });
+    static constinit ExitHook at_exit{[]() noexcept { never_destroyed<HangReporter>().stop(); }};
+    call_at_exit(at_exit);
     return started_ = true;
   }
   void work() noexcept {

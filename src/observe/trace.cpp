@@ -181,7 +181,7 @@ void collect(const Operation& operation) noexcept {
   const bool is_before = event.phase == HookPhase::before;
   const double called = trace_now();
   note_stream(event);
-  TracePoint point = is_of_stream ? trace_point(event) : TracePoint{};
+  TracePoint point = is_of_stream ? trace_point(operation) : TracePoint{};
   const double now = is_before ? trace_now() : called;  // leaves out the trace's own time
   bool must_resolve = false;
   try {
@@ -244,8 +244,9 @@ bool start_trace(const char* file) {
   }
   static_cast<void>(trace_now());
   start_activities();
-  if (!std::exchange(r.is_exit_watched, true))
-    call_at_exit([]() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); });
+  static constinit ExitHook at_exit{
+      []() noexcept { static_cast<void>(Trace::is_on() && write_now(true)); }};
+  if (!std::exchange(r.is_exit_watched, true)) call_at_exit(at_exit);
   set_observer(observer_trace, true);
   return true;
 }

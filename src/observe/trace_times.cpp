@@ -9,7 +9,9 @@
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "stream/capture.hpp"
 #include "stream/event_node.hpp"
+#include "stream/stream_point.hpp"
 
 #include <array>
 #include <chrono>
@@ -89,21 +91,23 @@ void start_clock(DeviceClock& clock, int device) noexcept {
 
 double trace_now() noexcept { return trace_time(sync::Clock::now()); }
 
-TracePoint trace_point(const HookEvent& event) noexcept {
+TracePoint trace_point(const Operation& operation) noexcept {
   TracePoint point;
-  if (event.captured) return point;
+  if (operation.captured || operation.stream.slot == nullptr) return point;
+  const HandleLock locked{operation.stream};
+  if (!locked) return point;
   const RelaxedCapture relaxed;
   const sync::TsanIgnore ignore;  // The user has not requested the query.
-  const backend::status s = backend::stream_query(event.native_stream);
+  const backend::status s = StreamQueryLock{*operation.stream.slot}.query();
   if (s == backend::ok) {
     point.time = trace_now();
     return point;
   }
   backend::forget_error(s);
-  if (!backend::is_not_ready(s) || !has_clock(event.device)) return point;
+  if (!backend::is_not_ready(s) || !has_clock(locked.device())) return point;
   // Without an event the interval is dropped.
-  EventRef taken = try_take_event(event.device, timed_event, tracing);
-  if (taken && succeeded_or_forget(backend::event_record(taken.get(), event.native_stream)))
+  EventRef taken = try_take_event(locked.device(), timed_event, tracing);
+  if (taken && succeeded_or_forget(backend::event_record(taken.get(), locked.handle())))
     point.event = std::move(taken);
   return point;
 }

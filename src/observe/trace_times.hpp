@@ -24,7 +24,7 @@ struct TracePoint {
 /// The time at which the present work of the stream is complete. For an idle stream that is now. An
 /// event is recorded only on a busy stream: it would make an idle stream busy, and copies choose
 /// their route by that. Requires: the stream's device is current if its handle needs that.
-[[nodiscard]] TracePoint trace_point(const HookEvent& event) noexcept;
+[[nodiscard]] TracePoint trace_point(const Operation& operation) noexcept;
 
 /// An event and its time on the host's clock. `happen()` records an event on an idle stream, and
 /// waits for it; the event lies between two readings of the clock. On a busy machine these may be

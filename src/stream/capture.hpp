@@ -20,24 +20,35 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// In this scope, no capture begins or ends on the stream through the library. Covers the capture
 /// check and the call that depends on it. Neither of them blocks. For a query, only runtimes need
-/// it that crash if another thread queries the stream meanwhile.
+/// it that crash if another thread queries the stream meanwhile. A thread does not lock a stream
+/// twice.
 class StreamQueryLock : NotCopied {
  public:
   explicit StreamQueryLock(const Slot& slot,
                            bool needed = !backend::can_query_beside_begin_of_capture()) noexcept
-      : slot_{needed ? &slot : nullptr} {
-    if (slot_ == nullptr) return;
-    while ((slot_->questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
-      slot_->questions.fetch_sub(2, std::memory_order_relaxed);
+      : slot_{slot}, needed_{needed} {
+    if (!needed_) return;
+    while ((slot_.questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
+      slot_.questions.fetch_sub(2, std::memory_order_relaxed);
       sync::yield();
     }
   }
   ~StreamQueryLock() {
-    if (slot_ != nullptr) slot_->questions.fetch_sub(2, std::memory_order_release);
+    if (needed_) slot_.questions.fetch_sub(2, std::memory_order_release);
+  }
+
+  /// Requires, as query(): the stream's device is current if its handle needs that.
+  [[nodiscard]] CaptureState capture_state() const noexcept {
+    return detail::capture_state(slot_.handle);
+  }
+  /// The only query of a stream in the library. It would invalidate a capture of the stream.
+  [[nodiscard]] backend::status query() const noexcept {
+    return backend::stream_query(slot_.handle);
   }
 
  private:
-  const Slot* const slot_;
+  const Slot& slot_;
+  const bool needed_;
 };
 
 /// The exclusive counterpart of StreamQueryLock, for the call that begins or ends a capture.

@@ -18,11 +18,28 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 GraphFunctions::~GraphFunctions() {
-  std::uint64_t missed = 0;  // runs that never happened, because the device was lost
-  for (const Function& each : functions_)
-    missed += count_ - each.runs.load(std::memory_order_relaxed);
-  counters.graph_runs.fetch_sub(missed, std::memory_order_relaxed);
-  host_writers().end_functions(missed);
+  // Runs that never happened, because the device was lost.
+  end_runs(pending_runs_.load(std::memory_order_relaxed),
+           pending_writers_.load(std::memory_order_relaxed));
+}
+
+void GraphFunctions::begin_runs(std::size_t runs, std::size_t writers) noexcept {
+  pending_runs_.fetch_add(runs, std::memory_order_relaxed);
+  pending_writers_.fetch_add(writers, std::memory_order_relaxed);
+  counters.graph_runs.fetch_add(runs, std::memory_order_relaxed);
+  host_writers().begin_functions(writers);
+}
+
+void GraphFunctions::end_runs(std::size_t runs, std::size_t writers) noexcept {
+  pending_runs_.fetch_sub(runs, std::memory_order_relaxed);
+  pending_writers_.fetch_sub(writers, std::memory_order_relaxed);
+  host_writers().end_functions(writers);
+  counters.graph_runs.fetch_sub(runs, std::memory_order_release);
+}
+
+std::size_t GraphFunctions::writers() const noexcept {
+  return static_cast<std::size_t>(std::count_if(
+      functions_.begin(), functions_.end(), [](const Function& each) { return each.is_writer; }));
 }
 
 GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
@@ -39,10 +56,10 @@ GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
   return SharedFunction{function.release(), End{}};
 }
 
-void GraphFunctions::capture(const StreamCall& call, OwnedFunction function) {
+void GraphFunctions::capture(const StreamCall& call, OwnedFunction function, bool is_writer) {
   // A refused function is destroyed without the lock: its destructor may use the stream.
   std::list<Function> fresh;
-  Function& added = fresh.emplace_back(share(std::move(function)), *this);
+  Function& added = fresh.emplace_back(share(std::move(function)), *this, is_writer);
   const std::lock_guard lock{capturing_};
   check(backend::launch_host_func(call.handle(), &GraphFunctions::run, &added), call.operation());
   functions_.splice(functions_.end(), fresh);
@@ -78,10 +95,9 @@ void GraphFunctions::keep(Kept* object) {
 /// Other code has launched the native graph. An exception goes to the stream of the capture.
 GraphFunctions::Launches GraphFunctions::launched_elsewhere(const HostFunction* function) noexcept {
   if (function == nullptr) return {};
-  return {0,
-          {static_cast<Slot*>(function->slot), function->id},
-          function->label,
-          after_all_completions};
+  return {.stream = {static_cast<Slot*>(function->slot), function->id},
+          .label = function->label,
+          .epoch = after_all_completions};
 }
 
 /// Begins the next run of the function.
@@ -89,28 +105,27 @@ GraphFunctions::Run GraphFunctions::begin_run(Function& function) noexcept {
   const std::lock_guard lock{lock_};
   sync::happens_after(&function);
   const std::uint64_t number = function.runs.load(std::memory_order_relaxed) + 1;
-  if (number > count_) return {launched_elsewhere(function.called.get()), function.called};
-  function.runs.store(number, std::memory_order_relaxed);
   const auto later = std::find_if(launches_.begin(), launches_.end(),
                                   [&](const Launches& each) { return each.first > number; });
+  const bool is_own = number <= count_ && std::prev(later)->is_running();
+  if (!is_own) return {launched_elsewhere(function.called.get()), function.called};
+  function.runs.store(number, std::memory_order_relaxed);
   return {*std::prev(later), function.called};
 }
 
 /// The runtime's callback. No exception may leave it.
 void GraphFunctions::run(void* data) noexcept {
   Function& called = *static_cast<Function*>(data);
-  bool is_pending = false;
+  bool ends_run = false;
   {
     auto [launch, function] = called.graph.begin_run(called);
-    is_pending = launch.first != 0;
+    ends_run = launch.first != 0 && launch.span == Span::from_call;
     const InHostFunction within{0};
     if (function != nullptr) call(*function, launch);
     function = nullptr;
     sync::happens_before(&called);
   }
-  if (!is_pending) return;
-  host_writers().end_functions(1);
-  counters.graph_runs.fetch_sub(1, std::memory_order_release);
+  if (ends_run) called.graph.end_runs(1, called.is_writer ? 1 : 0);
 }
 
 void GraphFunctions::call(HostFunction& function, const Launches& launch) noexcept {
@@ -143,7 +158,8 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
   // The functions of the child, and their copies in this graph.
   using Copies = std::unordered_map<const void*, Function*>;
   Copies copies;
-  for (Function& each : child.functions_) copies[&each] = &fresh.emplace_back(each.called, *this);
+  for (Function& each : child.functions_)
+    copies[&each] = &fresh.emplace_back(each.called, *this, each.is_writer);
   const auto relink = [](void* context, void (*function)(void*), void* data) noexcept -> void* {
     return function == &GraphFunctions::run ? static_cast<const Copies*>(context)->at(data) : data;
   };
@@ -168,28 +184,67 @@ void GraphFunctions::forget_old_launches() noexcept {
   std::uint64_t begun = count_;
   for (const Function& each : functions_)
     begun = std::min(begun, each.runs.load(std::memory_order_relaxed));
-  while (launches_.size() > 1 && launches_[1].first <= begun) launches_.erase(launches_.begin());
+  while (launches_.size() > 1 && std::next(launches_.begin())->first <= begun &&
+         launches_.front().is_past())
+    launches_.pop_front();
 }
 
-void GraphFunctions::begin_launch(StreamKey stream) {
+GraphFunctions::Launches& GraphFunctions::begin_launch(StreamKey stream) {
   const std::uint64_t epoch = stream.slot->completions.load(std::memory_order_relaxed);
   const std::lock_guard lock{lock_};
-  const Launches launch{count_ + 1, stream, host_function_label, epoch};
+  const Launches launch{this,   count_ + 1,
+                        stream, host_function_label,
+                        epoch,  is_shared() ? Span::not_reached : Span::from_call};
   if (launches_.empty() || !launches_.back().has_same(launch)) {
     forget_old_launches();
     launches_.push_back(launch);
   }
   ++count_;
-  counters.graph_runs.fetch_add(functions_.size(), std::memory_order_relaxed);
-  host_writers().begin_functions(functions_.size());
+  begin_runs(functions_.size(), writers());
+  return launches_.back();
 }
 
 void GraphFunctions::undo_launch() noexcept {
   const std::lock_guard lock{lock_};
   if (launches_.back().first == count_) launches_.pop_back();
   --count_;
-  counters.graph_runs.fetch_sub(functions_.size(), std::memory_order_release);
-  host_writers().end_functions(functions_.size());
+  end_runs(functions_.size(), writers());
+}
+
+/// The stream has reached the launch.
+void GraphFunctions::reach(void* data) noexcept {
+  auto& launch = *static_cast<Launches*>(data);
+  const std::lock_guard lock{launch.graph->lock_};
+  launch.span = Span::reached;
+}
+
+/// The stream has passed the launch, so that each function has had its run.
+void GraphFunctions::pass(void* data) noexcept {
+  auto& launch = *static_cast<Launches*>(data);
+  GraphFunctions& graph = *launch.graph;
+  const std::lock_guard lock{graph.lock_};
+  for (Function& each : graph.functions_)
+    if (each.runs.load(std::memory_order_relaxed) < launch.first)
+      each.runs.store(launch.first, std::memory_order_relaxed);
+  launch.span = Span::passed;
+  graph.end_runs(graph.functions_.size(), graph.writers());
+}
+
+void GraphFunctions::launch(const StreamCall& call, native::executable_graph executable) {
+  const BlockingEnqueue enqueued;
+  if (functions_.empty()) return call.check(backend::graph_launch(executable, call.handle()));
+  Launches& launch = begin_launch(key_of(call.slot()));
+  const bool is_marked = launch.span != Span::from_call;
+  backend::status s =
+      is_marked ? backend::launch_host_func(call.handle(), reach, &launch) : backend::ok;
+  const bool is_reached = s == backend::ok && is_marked;
+  if (s == backend::ok) s = backend::graph_launch(executable, call.handle());
+  // Without this mark the runs end with the graph, and copies wait for the stream's order until
+  // then.
+  if (is_reached) succeeded_or_forget(backend::launch_host_func(call.handle(), pass, &launch));
+  if (s == backend::ok) return;
+  if (!is_reached) undo_launch();
+  call.check(s);
 }
 
 std::shared_ptr<GraphFunctions> functions_of_capture(const StreamCall& call) {
@@ -233,7 +288,7 @@ std::shared_ptr<GraphFunctions> require_own_capture(const StreamCall& call, cons
 
 void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writer) {
   if (const auto graph = functions_of_capture(call))
-    return graph->capture(call, std::move(function));
+    return graph->capture(call, std::move(function), is_writer);
   function->operation = 0;
   function->epoch = after_all_completions;
   const GraphFunctions::SharedFunction shared = GraphFunctions::share(std::move(function));

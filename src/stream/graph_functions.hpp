@@ -50,7 +50,7 @@ class GraphFunctions : NotCopied {
   /// Whether nodes use what only the Graph owns: functions, objects or events.
   [[nodiscard]] bool owns_anything() const noexcept { return !is_empty() || !events_.empty(); }
   /// Adds a node that calls the function to the stream's capture.
-  void capture(const StreamCall& call, OwnedFunction function);
+  void capture(const StreamCall& call, OwnedFunction function, bool is_writer);
   /// Adds a node that records an event or waits for it.
   void capture(const StreamCall& call, EventUse use);
   /// Adds the child graph as a node of the stream's capture. The captured graph then shares the
@@ -65,28 +65,49 @@ class GraphFunctions : NotCopied {
   void keep(Kept* object);
   /// Destroys the functions, except one that is running. Nodes that still call one then do nothing.
   void discard() noexcept;
-  /// @{ Called around a launch. Requires: launches do not overlap.
-  /// @throws std::bad_alloc
-  void begin_launch(StreamKey stream);
-  void undo_launch() noexcept;
-  ///@}
+  /// Other code has a handle from now on, and may launch the graph, too.
+  void set_shared() noexcept { is_shared_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool is_shared() const noexcept {
+    return is_shared_.load(std::memory_order_relaxed);
+  }
+  /// Enqueues a launch. Requires: launches do not overlap.
+  /// @throws std::bad_alloc and errors of the runtime
+  void launch(const StreamCall& call, native::executable_graph executable);
 
  private:
   struct Function {
-    Function(SharedFunction function, GraphFunctions& of)
-        : called{std::move(function)}, graph{of} {}
+    Function(SharedFunction function, GraphFunctions& of, bool writes)
+        : called{std::move(function)}, graph{of}, is_writer{writes} {}
     SharedFunction called;  // protected by the graph's lock_
     GraphFunctions& graph;
+    const bool is_writer;
     sync::Atomic<std::uint64_t> runs{0};
   };
-  /// Consecutive launches on one stream, with one label and in one epoch.
+  /// Whose runs of a function belong to a launch.
+  enum class Span : unsigned char {
+    from_call,    // all from the call on, and the functions end it: other code has no handle
+    not_reached,  // none yet
+    reached,      // all until the stream has passed the launch
+    passed,       // none any more
+  };
+  /// Consecutive launches on one stream, with one label and in one epoch. If other code has a
+  /// handle, one launch, with a host function before it and one behind it.
   struct Launches {
-    std::uint64_t first;  // 0: not launched by the library
-    StreamKey stream;
-    std::uint64_t label;  // host_function_label
-    std::uint64_t epoch;  // Slot::completions
+    GraphFunctions* graph = nullptr;
+    std::uint64_t first = 0;  // 0: not launched by the library
+    StreamKey stream{};
+    std::uint64_t label = 0;  // host_function_label
+    std::uint64_t epoch = 0;  // Slot::completions
+    Span span = Span::from_call;
+    [[nodiscard]] bool is_running() const noexcept {
+      return span == Span::from_call || span == Span::reached;
+    }
+    [[nodiscard]] bool is_past() const noexcept {
+      return span == Span::from_call || span == Span::passed;
+    }
     [[nodiscard]] bool has_same(const Launches& other) const noexcept {
-      return stream == other.stream && label == other.label && epoch == other.epoch;
+      return stream == other.stream && label == other.label && epoch == other.epoch &&
+             span == Span::from_call && other.span == Span::from_call;
     }
   };
   struct Run {
@@ -98,15 +119,24 @@ class GraphFunctions : NotCopied {
   [[nodiscard]] static Launches launched_elsewhere(const HostFunction* function) noexcept;
   [[nodiscard]] Run begin_run(Function& function) noexcept;
   void forget_old_launches() noexcept;
+  [[nodiscard]] Launches& begin_launch(StreamKey stream);
+  void undo_launch() noexcept;
+  static void reach(void* launch) noexcept;
+  static void pass(void* launch) noexcept;
+  void begin_runs(std::size_t runs, std::size_t writers) noexcept;
+  void end_runs(std::size_t runs, std::size_t writers) noexcept;
+  [[nodiscard]] std::size_t writers() const noexcept;
 
   // Protects the lists while they grow: several threads may submit to streams of one capture.
   sync::Mutex capturing_;
+  sync::Atomic<bool> is_shared_{false};
+  sync::Atomic<std::size_t> pending_runs_{0}, pending_writers_{0};
   std::list<Function> functions_;
   std::list<std::shared_ptr<OwnedObject>> kept_;
   std::vector<EventUse> events_;
   SpinLock lock_;  // protects the rest
   std::uint64_t count_ = 0;
-  std::vector<Launches> launches_;
+  std::list<Launches> launches_;
 };
 
 /// The functions and objects of the graph that the stream's capture builds; null if other code has

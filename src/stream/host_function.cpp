@@ -122,8 +122,11 @@ void run_ticket(void* data) noexcept {
 [[nodiscard]] backend::status launch_ticket(native::stream stream, int device,
                                             OwnedFunction& function) {
   Ticket* const ticket = take_ticket();
-  ticket->device.store(device, std::memory_order_relaxed);
-  ticket->function.store(function.release(), std::memory_order_release);
+  {
+    const std::lock_guard no_discard{tickets().lock};
+    ticket->device.store(device, std::memory_order_relaxed);
+    ticket->function.store(function.release(), std::memory_order_release);
+  }
   const BlockingEnqueue enqueued;
   const backend::status s = backend::launch_host_func(stream, run_ticket, ticket);
   if (s == backend::ok) [[likely]]
@@ -185,9 +188,12 @@ void discard_host_functions(int device) noexcept {
     }
     if (first == nullptr) return;
     // A ticket that is emptied here is not reused: the runtime may still call with it.
-    for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket)
+    for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket) {
+      OwnedFunction discarded;  // destroyed outside the lock
+      const std::lock_guard no_reuse{tickets().lock};
       if (ticket->device.load(std::memory_order_relaxed) == device)
-        OwnedFunction{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
+        discarded.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 /// Queries of streams and events. None of them blocks.
 #pragma once
 
+#include "stream/capture.hpp"
 #include "stream/operations.hpp"
 
 #include <runnel/config.hpp>
@@ -39,7 +40,7 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// Whether the work of this stream is complete. Requires: the stream's device is current if its
 /// handle needs that.
 [[nodiscard]] inline bool has_finished(const Slot& slot, const char* operation) {
-  return is_complete(backend::stream_query(slot.handle), operation);
+  return is_complete(StreamQueryLock{slot}.query(), operation);
 }
 
 /// Whether the stream's next work would start at once: neither this stream nor a default stream
@@ -50,9 +51,8 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
     // While a blocking stream is being captured, a query of the default stream would invalidate
     // that capture in each capture mode. The runtime then also fails to report whether the default
     // stream is being captured; that call is harmless.
-    const native::stream orders = backend::default_stream();
-    if (capture_state(orders) == CaptureState::unknown ||
-        !is_complete(backend::stream_query(orders), operation))
+    if (capture_state(backend::default_stream()) == CaptureState::unknown ||
+        !is_complete(backend::stream_query(backend::default_stream()), operation))
       return false;
     if (is_legacy_default(slot)) return true;
   }

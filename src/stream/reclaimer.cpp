@@ -121,7 +121,8 @@ bool Reclaimer::try_start() noexcept {
   if (started_) [[likely]]
     return true;
   started_ = start_thread([this] { work(); });
-  if (started_) call_at_exit([]() noexcept { reclaimer().stop(); });
+  static constinit ExitHook at_exit{[]() noexcept { reclaimer().stop(); }};
+  if (started_) call_at_exit(at_exit);
   return started_;
 }
 
@@ -402,11 +403,13 @@ void run_later(Deferred& object) noexcept {
 
 void run_after(DeferredWork& object) noexcept {
   const bool is_started = reclaimer().try_start();
+  internal_call(
+      [&] {
+        for (StreamPoint& point : object.others) point.record();
+        object.own.record();
+      },
+      !in_host_function);
   if (in_host_function) return reclaimer().add(object);
-  internal_call([&] {
-    for (StreamPoint& point : object.others) point.record();
-    object.own.record();
-  });
   if (is_started) return reclaimer().add(object);
   const ScopedWait wait{"give back what streams use"};
   const auto is_over = [&](StreamPoint& point) {

@@ -22,10 +22,10 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Ends all views of the stream.
-std::uint64_t begin_retiring(Slot& slot) noexcept {
+void begin_retiring(Slot& slot) noexcept {
   const std::lock_guard lock{slot.lock};
   slot.end = {};
-  return slot.id.exchange(0, std::memory_order_acq_rel);
+  slot.ended_id = slot.id.exchange(0, std::memory_order_acq_rel);
 }
 
 /// Stores the stream's end for its points, if there are any.
@@ -46,9 +46,12 @@ void store_end(Slot& slot, StreamEnd end) noexcept {
 /// it, CUDA's handler at the thread's exit hangs if the stream has allocated memory, or waited for
 /// a stream that has: see docs/decisions/threads.md.
 void work_around_thread_exit_hang(const Slot& slot) noexcept {
-  if (!can_record(slot)) return;
   const sync::TsanIgnore ignore;  // The user has not requested the query.
-  const backend::status s = internal_call([&] { return backend::stream_query(slot.handle); });
+  const backend::status s = internal_call([&] {
+    const StreamQueryLock beside_captures{slot};
+    const bool is_captured = beside_captures.capture_state() != CaptureState::none;
+    return is_captured ? backend::ok : beside_captures.query();
+  });
   if (s == backend::ok) return;
   backend::forget_error(s);
   if (!backend::is_not_ready(s)) return;
@@ -73,24 +76,40 @@ void discard_if_forgotten(backend::status s, int device) noexcept {
   if (is_current_device_lost()) discard_host_functions(device);
 }
 
-/// The last part of retire_slot().
-void finish_retiring(Slot& slot, std::uint64_t id) noexcept {
-  // Another thread owns a HandleLock for a few runtime calls.
-  while (slot.handle_locks.load(std::memory_order_acquire) > 0) sync::yield();
+/// The last part of retire_slot(): destroys the handle.
+void destroy_handle(Deferred& ended) noexcept {
+  auto& slot = static_cast<Slot&>(ended);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
-  // First: nothing can be recorded in a capture.
-  if (any_capture_seen()) abandon_capture({&slot, id});
-  if (has_points(slot) && end_of(slot).progress == Progress::pending)
-    store_end(slot, record_end(slot));
-  if (slot.thread == this_thread_id()) work_around_thread_exit_hang(slot);
   destroy_attachments(slot);
   const native::stream handle = slot.handle;
   const bool owned = slot.owned;
   const int device = slot.device;
-  emit_lost_exception(id, finish_slot(slot));
+  emit_lost_exception(slot.ended_id, finish_slot(slot));
   if (!owned) return;
   if (const backend::status s = backend::stream_destroy(handle); s != backend::ok)
     discard_if_forgotten(s, device);
+}
+
+/// Whether the program's code still uses the handle. The last such code then defers the rest.
+[[nodiscard]] bool is_handle_kept(Slot& slot) noexcept {
+  const std::lock_guard lock{slot.lock};
+  slot.run = destroy_handle;
+  slot.end_is_deferred = slot.kept_handles > 0;
+  return slot.end_is_deferred;
+}
+
+/// The part of retire_slot() that may be deferred.
+void finish_retiring(Deferred& ended) noexcept {
+  auto& slot = static_cast<Slot&>(ended);
+  // Another thread owns a HandleLock for a few runtime calls.
+  while (slot.handle_locks.load(std::memory_order_acquire) > 0) sync::yield();
+  const ScopedDevice on{slot.device, ScopedDevice::no_throw};
+  // First: nothing can be recorded in a capture.
+  if (any_capture_seen()) abandon_capture({&slot, slot.ended_id});
+  if (has_points(slot) && end_of(slot).progress == Progress::pending)
+    store_end(slot, record_end(slot));
+  if (slot.thread == this_thread_id()) work_around_thread_exit_hang(slot);
+  if (!is_handle_kept(slot)) destroy_handle(slot);
 }
 
 }  // namespace
@@ -99,26 +118,22 @@ void retire_slot(Slot* slot) noexcept {
   const Release mode = release_mode();
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
-  const std::uint64_t id = begin_retiring(*slot);
-  emit_ended({slot, id});
+  begin_retiring(*slot);
+  emit_ended({slot, slot->ended_id});
   // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
   // it then.
   if (mode == Release::later && !slot->owned) store_end(*slot, {Progress::unknown, {}});
-  if (mode == Release::now) return finish_retiring(*slot, id);
-  slot->ended_id = id;
-  slot->run = [](Deferred& ended) noexcept {
-    auto& of = static_cast<Slot&>(ended);
-    finish_retiring(of, of.ended_id);
-  };
+  if (mode == Release::now) return finish_retiring(*slot);
+  slot->run = finish_retiring;
   run_later(*slot);
 }
 
 void retire_orphaned_slot(Slot* slot) noexcept {
-  const std::uint64_t id = begin_retiring(*slot);
-  emit_ended({slot, id});
+  begin_retiring(*slot);
+  emit_ended({slot, slot->ended_id});
   store_end(*slot, {Progress::unknown, {}});
-  if (any_capture_seen()) close_capture(id);
-  finish_retiring(*slot, id);
+  if (any_capture_seen()) close_capture(slot->ended_id);
+  finish_retiring(*slot);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

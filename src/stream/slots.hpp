@@ -122,6 +122,8 @@ struct Slot : StreamSlot, Deferred {
   bool waits_for_points = false;      // the last point frees the slot
   StreamEnd end;                      // set when the stream has ended, for its points
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
+  int kept_handles = 0;               // the number of KeptHandle objects
+  bool end_is_deferred = false;       // until there are none
   bool idle_at_end = false;           // The owner waits for the stream before it ends it.
 };
 

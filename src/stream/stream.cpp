@@ -45,7 +45,7 @@ namespace {
     if (any_capture_seen())
       // The failing query would invalidate the capture.
       refuse_in_capture(call.slot(), call.operation(), refusal::nothing_runs);
-    if (!is_complete(call_beside_captures([&] { return backend::stream_query(call.handle()); }),
+    if (!is_complete(call_beside_captures([&] { return beside_captures.query(); }),
                      call.operation()))
       return false;
   }

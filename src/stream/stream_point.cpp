@@ -73,6 +73,7 @@ void StreamPoint::record() noexcept {
     mark_ = request_mark(stream_);
     return;
   }
+  if (in_host_function) return;
   event_ = record_on(*stream_.slot, InCapture::never);
   if (event_) end_point(*stream_.slot);
 }
@@ -92,6 +93,19 @@ HandleLock::HandleLock(StreamKey use) noexcept : slot_{nullptr} {
   if (use.slot->id.load(std::memory_order_relaxed) != use.id) return;
   use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
   slot_ = use.slot;
+}
+
+KeptHandle::KeptHandle(Slot& slot) noexcept : slot_{slot} {
+  const std::lock_guard lock{slot_.lock};
+  ++slot_.kept_handles;
+}
+
+KeptHandle::~KeptHandle() {
+  {
+    const std::lock_guard lock{slot_.lock};
+    if (--slot_.kept_handles > 0 || !std::exchange(slot_.end_is_deferred, false)) return;
+  }
+  run_later(slot_);
 }
 
 Progress StreamPoint::poll() noexcept {

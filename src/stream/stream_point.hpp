@@ -44,8 +44,10 @@ enum class InCapture { never, allowed };
 class HandleLock : NotCopied {
  public:
   explicit HandleLock(StreamKey use) noexcept;
-  ~HandleLock() {
-    if (slot_ != nullptr) slot_->handle_locks.fetch_sub(1, std::memory_order_release);
+  ~HandleLock() { unlock(); }
+  void unlock() noexcept {
+    if (Slot* const slot = std::exchange(slot_, nullptr))
+      slot->handle_locks.fetch_sub(1, std::memory_order_release);
   }
   /// False if the stream had already ended.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
@@ -58,6 +60,18 @@ class HandleLock : NotCopied {
 
  private:
   Slot* slot_;
+};
+
+/// Keeps a stream's handle in this scope, in which the program's code runs. The end of the stream
+/// does not wait for it: the last scope lets the service thread destroy the handle.
+class KeptHandle : NotCopied {
+ public:
+  /// Requires: the stream is locked.
+  explicit KeptHandle(Slot& slot) noexcept;
+  ~KeptHandle();
+
+ private:
+  Slot& slot_;
 };
 
 class StreamPoint {
@@ -100,7 +114,7 @@ class StreamPoint {
   }
 
   /// Records an event for an open point, or requests a mark. Does nothing if that is not possible
-  /// now: in a capture, or after a failure.
+  /// now: in a host function, in a capture, or after a failure.
   void record() noexcept;
   /// Records the point if it is open, and returns the progress of the work before it.
   [[nodiscard]] Progress poll() noexcept;

@@ -321,6 +321,26 @@ TEST_F(BufferResources, ABlockIsGivenBackAfterItsStreamHasEnded) {
   device().synchronize();
 }
 
+TEST_F(BufferResources, ADeallocationMayEndTheStreamOfItsBuffer) {
+  struct Ending {
+    std::optional<Stream> stream{std::in_place};
+    void* allocate(StreamRef on, std::size_t bytes, std::size_t alignment) {
+      return DeviceResource{}.allocate(on, bytes, alignment);
+    }
+    void deallocate(StreamRef on, void* block, std::size_t bytes, std::size_t alignment) {
+      DeviceResource{}.deallocate(on, block, bytes, alignment);
+      on_thread([&] { stream.reset(); });  // The program's code may wait for another thread.
+    }
+    bool operator==(const Ending& other) const { return this == &other; }
+  } resource;
+  const std::size_t streams = live_objects().streams;
+  std::optional<DeviceBuffer<int>> buffer{std::in_place, count, std::ref(resource),
+                                          *resource.stream};
+  buffer.reset();
+  EXPECT_EQ(live_objects().streams, streams - 1);
+  device().synchronize();
+}
+
 TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
   const Stream stream, working;
   const Recording resource;
@@ -341,6 +361,21 @@ TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
   EXPECT_EVENTUALLY(resource.returned() == 4);
   EXPECT_EVENTUALLY(resource.copies() == 2);
   stream.synchronize();
+}
+
+TEST_F(BufferResources, AWaitOfTheOwnerGivesBackWhatAHostFunctionDropped) {
+  const Stream stream;
+  const StreamRef own = StreamRef::per_thread_default(device());
+  const Recording resource;
+  for (std::size_t round = 1; round <= 100; ++round) {
+    auto buffer = std::make_shared<DeviceBuffer<int>>(count, resource, stream);
+    buffer->record_stream(own);
+    own.wait_stream(stream);
+    stream.launch_host_func([dropped = std::move(buffer)] {});
+    stream.synchronize();
+    own.synchronize();
+    ASSERT_TRUE(eventually([&] { return resource.returned() == round; })) << round;
+  }
 }
 
 TEST_F(BufferResources, AnotherThreadsDefaultStreamIsAwaited) {

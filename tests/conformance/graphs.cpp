@@ -1197,6 +1197,34 @@ TEST_F(ForeignGraphs, LaunchesOfTheNativeGraphRunItsFunctions) {
   EXPECT_EQ(runs, 4);
 }
 
+TEST_F(ForeignGraphs, APendingLaunchOfOtherCodeIsNotTakenForOneOfTheLibrary) {
+  const Stream captured, other, own;
+  std::atomic<int> runs{0};
+  std::promise<void> second;
+  const Graph graph = capture(captured, [&] {
+    captured.launch_host_func([&] {
+      if (++runs != 2) return;
+      second.get_future().wait_for(patience);
+      throw std::runtime_error{"second"};
+    });
+  });
+  Bytes bytes(64);
+  DeviceBytes there{64, own};
+  own.synchronize();
+  Gate before{other, {.writes_host_memory = false}};
+  EXPECT_EQ(test_support::vendor("GraphLaunch", graph.native_executable(), other.native()), 0);
+  own.wait_stream(other);
+  graph.launch(own);
+  before.open_and_wait(other);
+  captured.synchronize();
+  EXPECT_FALSE(quiesce_for(0ms)) << "the library's own launch is not over";
+  EXPECT_EQ(copy_bytes(own, there.data(), bytes.data(), 64), CopyResult::staged);
+  second.set_value();
+  EXPECT_THROW(own.synchronize(), std::runtime_error);
+  captured.synchronize();
+  EXPECT_EVENTUALLY(quiesce_for(0ms));
+}
+
 TEST_F(ForeignGraphs, TheKindOfAStreamIsLearntAfterTheCapture) {
   test_support::ForeignCapture captured{test_support::CaptureMode::global};
   const Stream borrowed = Stream::from_native(captured.stream(), Ownership::borrow);

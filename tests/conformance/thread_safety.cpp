@@ -466,6 +466,23 @@ TEST_F(ThreadSafety, AGraphsExceptionReachesTheStreamsThatLaunchIt) {
   EXPECT_EQ(thrown, threads * rounds);
 }
 
+TEST_F(ThreadSafety, AGraphEndsBesideCapturesOfTheStreamOfItsLaunch) {
+  const Stream stream;
+  std::vector<Graph> graphs(200);
+  for (Graph& each : graphs) {
+    each = capture(stream, [&] { stream.launch_host_func([] {}); });
+    each.launch(stream);
+  }
+  std::atomic<bool> is_over{false};
+  std::thread capturing{[&] {
+    while (!is_over) drop(capture(stream, [] {}));
+  }};
+  for (Graph& each : graphs) each = {};
+  is_over = true;
+  capturing.join();
+  stream.synchronize();
+}
+
 TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
   constexpr std::size_t size = 1000;
   const Stream shared;

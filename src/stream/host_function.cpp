@@ -192,7 +192,7 @@ void discard_host_functions(int device) noexcept {
       OwnedFunction discarded;  // destroyed outside the lock
       const std::lock_guard no_reuse{tickets().lock};
       if (ticket->device.load(std::memory_order_relaxed) == device)
-        discarded.reset(ticket->function.exchange(nullptr, std::memory_order_acq_rel));
+        discarded = OwnedFunction{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
     }
   }
 }

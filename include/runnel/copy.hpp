@@ -31,7 +31,8 @@ enum class Pageable {
   stage,   ///< copy it through pinned memory; the calling thread is not blocked. Memory of which
            ///< only a part is pinned is always copied this way
   block,   ///< let the driver copy it, which blocks the calling thread: pageable memory may be
-           ///< reused, or read, once the call returns
+           ///< reused, or read, once the call returns. A device may get the bytes later, in the
+           ///< order of the stream
   refuse,  ///< throw `errc::not_permitted`
 };
 
@@ -96,7 +97,8 @@ enum class CopyResult {
   staged,   ///< enqueued through pinned memory
   inlined,  ///< small: pageable memory may be reused, or read, once the call returns, after some
             ///< microseconds
-  blocked,  ///< the calling thread was blocked, see `Pageable::block`
+  blocked,  ///< the calling thread was blocked: pageable memory may be reused, or read; a device
+            ///< may get the bytes later, see `Pageable::block`
 };
 /// The result's identifier, as in "staged".
 [[nodiscard]] const char* name(CopyResult result) noexcept;

@@ -180,7 +180,10 @@ template <class F>
 }
 [[nodiscard]] nb::object handle_of(runnel::StreamRef stream, runnel::CopyResult result,
                                    std::shared_ptr<Progress> progress, bool is_to_device) {
-  const bool is_left = result == runnel::CopyResult::inlined && is_to_device;
+  // The runtime's blocking copy, too, returns once it has read the source.
+  const bool is_left =
+      is_to_device && (result == runnel::CopyResult::inlined ||
+                       (result == runnel::CopyResult::blocked && !stream.is_capturing()));
   return nb::cast(new PyCopy{result, stream, std::move(progress), is_left},
                   nb::rv_policy::take_ownership);
 }

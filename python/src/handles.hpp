@@ -70,8 +70,9 @@ struct PyCopy {
   runnel::CopyResult result;
   runnel::StreamRef stream;
   runnel::Device device;
-  std::shared_ptr<Progress> progress;   // null: the call needed neither array any more
-  std::atomic<bool> is_left_to_stream;  // it was small: the bytes are on their way to the device
+  std::shared_ptr<Progress> progress;  // null: the call needed neither array any more
+  std::atomic<bool>
+      is_left_to_stream;  // the source was read, and the bytes are on their way to the device
 
   std::mutex mutex;                   // guards the event
   std::optional<runnel::Event> mark;  // of a small one, made when somebody asks

@@ -5,13 +5,21 @@
 #include <runnel/config.hpp>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 enum class PageUse { read, write };
+
+/// The size of a page: 4 KiB, or up to 64 KiB on 64-bit ARM.
+[[nodiscard]] inline std::size_t page_bytes() noexcept {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 /// Makes the system provide all pages of the range now. Requires: `begin` and `end` are
 /// page-aligned.

@@ -102,7 +102,10 @@ class ShortRing {
   }
   /// Call it after each copy. Keeps the memory for later ones, if there were some.
   void finish() noexcept {
-    if (copies_ < copies_without_ring && ++copies_ < copies_without_ring) give_back();
+    if (copies_ == copies_without_ring) [[likely]]
+      return;
+    ++copies_;
+    give_back();
   }
   void give_back() noexcept {
     if (memory_ == nullptr) return;
@@ -124,7 +127,8 @@ class ShortRing {
     const std::uint64_t end = taken_ + (wraps ? ring_lines - at_ : 0) + count;
     if (end > ring_lines && !has_passed(end - ring_lines)) {
       announce(call, 1);
-      if (!has_passed(stuck_before_)) return nullptr;
+      // A position that lies further back was passed: else its memory would not be taken again.
+      if (taken_ - stuck_before_ <= ring_lines && !has_passed(stuck_before_)) return nullptr;
       if (!happens_soon(Clock::now() + patience_for_room,
                         [&] { return has_passed(end - ring_lines); })) {
         stuck_before_ = end - ring_lines;

@@ -85,7 +85,7 @@ bool is_process_memory(const void* address) noexcept {
 }
 
 bool populate_pages(Range range, PageUse use) noexcept {
-  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t page = page_bytes();
   const std::uintptr_t first = address_of(range.begin) / page * page;
   const std::uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
   if (mapping_of(range, use) == Mapping::refused) return false;

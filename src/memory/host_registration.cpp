@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/operation.hpp"
+#include "base/populate.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
@@ -13,7 +14,6 @@
 #include <runnel/memory.hpp>
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cinttypes>
@@ -43,12 +43,10 @@ struct Range {
 };
 
 [[nodiscard]] std::uintptr_t page_of(std::uintptr_t address) noexcept {
-  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  return address / page * page;
+  return address / page_bytes() * page_bytes();
 }
 [[nodiscard]] std::uintptr_t next_page(std::uintptr_t address) noexcept {
-  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  return page_of(address) + page;
+  return page_of(address) + page_bytes();
 }
 
 // All registrations of the process. The runtimes refuse registrations that share a page, but with
@@ -105,7 +103,10 @@ void remove(std::uintptr_t begin) noexcept {
   }
   add_gap(range.end);
   owner = ++known.owners;
-  for (const Range gap : gaps) known.all.emplace(gap.begin, Registrations::Entry{gap.end, owner});
+  // All of them, or none.
+  std::map<std::uintptr_t, Registrations::Entry> entries;
+  for (const Range gap : gaps) entries.emplace(gap.begin, Registrations::Entry{gap.end, owner});
+  known.all.merge(entries);
   return gaps;
 }
 

@@ -25,7 +25,6 @@ namespace {
 constexpr std::size_t registration_threshold = std::size_t{8}
                                                << 20;  // Smaller blocks would gain less than 3 ms.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::size_t page = 4096;
 constexpr std::size_t bytes_per_thread = std::size_t{4} << 20;
 constexpr std::size_t max_threads = 16;
 
@@ -67,7 +66,7 @@ void populate_part(std::uintptr_t begin, std::uintptr_t end) noexcept {
 /// Requires: the pages are new. Several times faster than populate_part(), in which threads wait
 /// for each other.
 void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  for (std::uintptr_t at = begin; at < end; at += page)
+  for (std::uintptr_t at = begin; at < end; at += page_bytes())
     *reinterpret_cast<volatile unsigned char*>(at) = 0;
 }
 
@@ -114,7 +113,7 @@ void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
 
 backend::status allocate_pinned_pages(void*& memory, std::size_t bytes) noexcept {
   if (bytes >= registration_threshold && backend::prefers_registered_pages())
-    memory = map_and_register(round_up(bytes, page));
+    memory = map_and_register(round_up(bytes, page_bytes()));
   return memory != nullptr ? backend::ok : backend::malloc_host(memory, bytes);
 }
 
@@ -133,13 +132,13 @@ backend::status free_pinned_pages(void* memory) noexcept {
 }
 
 std::size_t machine_memory() noexcept {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page_bytes();
 }
 
 void populate_for_registration(void* memory, std::size_t bytes) noexcept {
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page * page;
-  const std::uintptr_t end = round_up(reinterpret_cast<std::uintptr_t>(memory) + bytes, page);
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory) / page_bytes() * page_bytes();
+  const std::uintptr_t end =
+      round_up(reinterpret_cast<std::uintptr_t>(memory) + bytes, page_bytes());
   if (end - begin >= registration_threshold && backend::prefers_registered_pages())
     in_parts(begin, end, populate_part);
 }

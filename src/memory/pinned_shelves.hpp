@@ -22,7 +22,7 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-// One page, because memory is pinned by pages.
+// A page of most machines, because memory is pinned by pages.
 inline constexpr std::size_t smallest_block = std::size_t{4} << 10;
 inline constexpr std::size_t largest_block = std::size_t{1} << 30;
 

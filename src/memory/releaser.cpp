@@ -129,7 +129,9 @@ class Releaser {
   }
   void wait_for_items() noexcept {
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, [this] { return queue_.size() > 0; });
+    // After stop() for ever: the process exits.
+    changed_.wait(
+        lock, [this] { return queue_.size() > 0 && !stopped_.load(std::memory_order_seq_cst); });
   }
   /// Null if the list is empty.
   [[nodiscard]] Deferred* take() noexcept {

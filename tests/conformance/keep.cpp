@@ -250,10 +250,10 @@ TEST_F(Keep, TemporariesAndStringsAreCopied) {
 TEST_F(Keep, TheEndsOfOwnersHoldUpNoFuture) {
   const Stream stream, other;
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 4; ++i) {
-    auto memory = std::make_unique<std::vector<int>>(100'000, i);
-    auto registration = std::make_unique<HostRegistration>(*memory);
-    keep(stream, std::pair{std::move(memory), std::move(registration)});
+  static std::array<std::vector<int>, 4> memory;  // It outlives the registrations.
+  for (std::vector<int>& each : memory) {
+    each.resize(100'000);
+    keep(stream, HostRegistration{each});
     keep(stream, SharedBuffer<int>{1000});
     stream.on_complete([](const Outcome&) {
       {

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/populate.hpp"
 #include "base/sync.hpp"
 #include "copy/copy_calls.hpp"
 #include "copy/staging/cut.hpp"
@@ -26,7 +27,7 @@ constexpr std::size_t streaming_up_to = std::size_t{32} << 20;
 constexpr std::size_t streaming_run = std::size_t{4} << 10;
 
 [[nodiscard]] std::size_t part_bytes(const Piece& piece) noexcept {
-  constexpr std::size_t page = 4096;
+  const std::size_t page = page_bytes();
   return std::max(smallest_part, (piece.bytes / parts_per_piece + page - 1) / page * page);
 }
 
@@ -185,7 +186,9 @@ Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
 }
 
 void Job::take_numbers() noexcept {
-  number = ++ring.jobs[direction() == Direction::to_host];
+  // Only jobs that wait for their start write its number. If others counted, too, the stream could
+  // fall behind so far that the comparison of 32 bits would be wrong.
+  if (!may_start) number = ++ring.jobs[direction() == Direction::to_host];
   first_piece = ring.pieces;
   for (Piece& piece : pieces) piece.allocation = ring.allocate(piece.bytes);
 }

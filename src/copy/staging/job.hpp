@@ -74,7 +74,8 @@ struct Job {
   const bool may_start;        // workers may read the source at once; to the device only
   const bool bypasses_caches;  // the workers write with stores that bypass the caches
   std::vector<Piece> pieces;
-  std::uint32_t number = 0;       // among the jobs of its ring and direction
+  // Among the jobs of its ring and direction; 0 if it may start at once.
+  std::uint32_t number = 0;
   std::uint64_t first_piece = 0;  // its number within the ring
 
   // Guarded by StagingWorkers::lock_.

@@ -40,7 +40,7 @@ void raw_round(runnel::native::stream stream, std::size_t bytes) {
 }
 
 void own_round(const runnel::Stream& stream, std::size_t bytes) {
-  const runnel::DeviceBuffer<unsigned char> memory{bytes, stream};
+  runnel::DeviceBuffer<unsigned char> memory{bytes, stream};
   runnel::fill_bytes(stream, memory.data(), 1, touched);
   stream.synchronize();
 }

@@ -112,6 +112,7 @@ status set_device(int) noexcept { return ok; }
 native::stream default_stream() noexcept { return nullptr; }
 bool forgets_host_functions() noexcept { return false; }
 bool copies_pageable_asynchronously() noexcept { return false; }
+bool can_query_beside_begin_of_capture() noexcept { return true; }
 status stream_is_capturing(native::stream, bool& capturing) noexcept {
   return capturing = false, ok;
 }

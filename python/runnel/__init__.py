@@ -26,7 +26,7 @@ import signal as _signal
 import time as _time
 import typing as _typing
 
-from runnel import _backend
+from runnel import _backend, _signatures
 from runnel._errors import Error, InvalidArgument, NoDevice, NotReady, NotSupported, OutOfMemoryError, OverlapError
 
 if _typing.TYPE_CHECKING:
@@ -36,6 +36,7 @@ if _typing.TYPE_CHECKING:
     )
 else:
     _core = _backend.choose()
+    _signatures.show(_core)
     for _name in (
         "Block", "Chunk", "Copy", "Device", "Event", "OverlapResult", "PinnedMemory", "PinnedPool", "Registration", "Stream", "StreamPool",
     ):

@@ -69,10 +69,9 @@ def copy(dst: Array, src: Array, stream: Stream | None = None, *, pageable: Page
 class Copies:
     """What ``copy_many()`` returns: a handle of all its copies, as ``Copy`` is of one. ``await`` returns when all are complete."""
 
-    __slots__ = ("__weakref__", "_handle", "counts")
+    __slots__ = {"counts": "How many copies went which way, by the words of ``Copy.kind``.", "_handle": "Of all copies.", "__weakref__": ""}
 
     def __init__(self, counts: dict[str, int], handle: Copy) -> None:
-        #: How many copies went which way, by the words of ``Copy.kind``.
         self.counts = counts
         self._handle = handle
 

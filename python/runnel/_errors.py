@@ -16,6 +16,9 @@ class Error(RuntimeError):
     native_name: str = ""
     operation: str = ""
 
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+
 
 class InvalidArgument(Error, ValueError):
     """Refused before anything was enqueued: a wrong argument, a device that is not there, or an object that has ended."""

@@ -232,8 +232,7 @@ def overlap(
     function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does: it
     is called again for the rest, and 0 means the end. ``dst`` is an array, None (no output), or a function that takes
     a read-only memoryview of results, as a file's ``write`` does: it gets the rest again if it returns a smaller
-    number, and None means all. The memoryviews end with the call: one, or an array of one, that is kept is an error. ``per_chunk(dst)`` is an output with one result for
-    each chunk, ``filtered(dst)`` one with as many as fn says.
+    number, and None means all. The memoryviews end with the call: one, or an array of one, that is kept is an error.
 
     ``fn(chunk, x, y)`` is called for each chunk, in order: ``x`` are its items (more of them for a tuple), ``y`` the
     place for its results. It enqueues work in ``chunk.stream``, which is the current stream of runnel, torch and CuPy

@@ -63,6 +63,8 @@ class Prefetch(Generic[T]):
 
     def _send(self, batch: T, stream: Stream, use: _Use) -> tuple[Callable[[], T], Copy | Copies]:
         """Enqueues the copy of a batch: what hands it over, and the copy."""
+        moved: T
+        copied: Copy | Copies
         if self.like is not None and _interop.ON_HOST:
             moved, copied = _transfer.to_device(batch, self.like, stream, handle=True)
 

@@ -128,6 +128,13 @@ Array::~Array() {
   if (view_.obj != nullptr) PyBuffer_Release(&view_);
 }
 
+int Array::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(view_.obj);
+  Py_VISIT(owner_.ptr());
+  Py_VISIT(storage_.ptr());
+  return 0;
+}
+
 void Array::open(nb::handle object, bool is_written) {
   if (open_block(object) || open_torch(object) || open_buffer(object, is_written) ||
       open_cuda_array(object, is_written) || open_dlpack(object, is_written))

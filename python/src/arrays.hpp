@@ -35,6 +35,8 @@ class Array {
   /// Takes hold of the memory of `object`. @throws TypeError for an object without memory;
   /// BufferError where it must be writable and is not
   void open(nb::handle object, bool is_written);
+  /// For the collector of cycles.
+  int traverse(visitproc visit, void* arg) const;
   /// Counts that a tensor of torch is written, as torch does itself: a backward pass that needs
   /// what it was before then says so.
   void count_write() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "blocks.hpp"
 
+#include "arguments.hpp"
 #include "arrays.hpp"
 #include "backend.hpp"
 #include "current.hpp"
@@ -200,8 +201,10 @@ void refuse_order(const Block& block) {
 
 /// The same memory, or a part of it, as other elements.
 [[nodiscard]] Block view(const Block& block, nb::handle of_type,
-                         std::optional<std::vector<std::int64_t>> shape, std::size_t offset) {
+                         std::optional<std::vector<std::int64_t>> shape,
+                         Argument<std::size_t> from) {
   refuse_order(block);
+  const std::size_t offset = from.of("offset");
   const std::string dtype = name_of_type(of_type);
   Block part{block};
   if (offset > block.bytes()) refuse_value("offset: the view begins beyond the end of the block");
@@ -328,20 +331,34 @@ void bind_block(nb::module_& module) {
           "The device that the memory is on.")
       .def(
           "view", &view, nb::arg("dtype") = "uint8", nb::arg("shape") = nb::none(),
-          nb::arg("offset") = 0,
+          nb::arg("offset").none() = 0,
           nb::sig("def view(self, dtype: object = 'uint8', shape: collections.abc.Sequence[int] | "
                   "None = None, offset: int = 0) -> Block"),
           "The same memory as elements of another type or shape, from ``offset`` bytes on. Raises\n"
           "ValueError if it does not fit.")
       .def(
           "record_stream",
-          [](Block& block, PyStream& stream) {
+          [](Block& block, nb::handle stream) {
+            const PyStream& user = as_stream(stream);
             if (block.bytes() == 0) return;
-            unlocked([&] { runnel::record_stream(stream.ref, block.data()); });
+            unlocked([&] { runnel::record_stream(user.ref, block.data()); });
           },
-          nb::arg("stream"),
+          nb::arg("stream").none(), nb::sig("def record_stream(self, stream: Stream) -> None"),
           "Keeps the memory until what ``stream`` has been given is done. ``copy()`` does that by "
           "itself.")
+      .def(
+          "close",
+          [](Block& block) {
+            Block::Memory& memory = *block.memory;
+            if (memory.exports != 0) refuse_buffer("arrays of other libraries show the block");
+            memory.is_live = false;
+            auto ending = std::move(memory.owned);
+            unlocked([&] { ending = {}; });
+          },
+          nb::lock_self(),
+          "Frees the memory in the order of its stream, before its object and those of its parts "
+          "end. Raises\n"
+          "BufferError while arrays of other libraries show it.")
       .def("__dlpack__", &export_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none(),
@@ -410,9 +427,17 @@ PyType_Slot window_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_win
 
 /// Pinned memory with the buffer protocol.
 struct Pinned {
-  explicit Pinned(std::size_t bytes)
-      : memory{unlocked([bytes] { return runnel::PinnedBuffer<std::byte>{bytes}; })} {}
+  explicit Pinned(Argument<std::size_t> nbytes) {
+    const std::size_t bytes = nbytes.of("nbytes");
+    memory = unlocked([bytes] { return runnel::PinnedBuffer<std::byte>{bytes}; });
+  }
+  void close() {
+    if (exports != 0) refuse_buffer("arrays and views still show the pinned memory");
+    auto ending = std::move(memory);
+    unlocked([&] { ending = {}; });
+  }
   runnel::PinnedBuffer<std::byte> memory;
+  std::atomic<int> exports = 0;
 };
 int get_pinned(PyObject* self, Py_buffer* view, int flags) noexcept {
   if (!nb::inst_ready(self)) {
@@ -422,9 +447,14 @@ int get_pinned(PyObject* self, Py_buffer* view, int flags) noexcept {
     return -1;
   }
   Pinned& pinned = *nb::inst_ptr<Pinned>(self);
-  return fill_view(self, view, pinned.memory.data(), pinned.memory.size(), false, flags);
+  const int failed =
+      fill_view(self, view, pinned.memory.data(), pinned.memory.size(), false, flags);
+  if (failed == 0) ++pinned.exports;
+  return failed;
 }
+void release_pinned(PyObject* self, Py_buffer*) noexcept { --nb::inst_ptr<Pinned>(self)->exports; }
 PyType_Slot pinned_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_pinned)},
+                              {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_pinned)},
                               {0, nullptr}};
 
 /// Memory of an array that is pinned where it lies.
@@ -454,14 +484,29 @@ struct Registration {
   std::size_t bytes = 0;
 };
 
+int traverse_registration(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const auto& taken = nb::inst_ptr<Registration>(self)->taken;
+  return taken == nullptr ? 0 : taken->array.traverse(visit, arg);
+}
+int clear_registration(PyObject* self) {
+  nb::inst_ptr<Registration>(self)->close();
+  return 0;
+}
+PyType_Slot registration_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_registration)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear_registration)},
+    {0, nullptr}};
+
 void bind_registration(nb::module_& module) {
   nb::class_<Registration>(
-      module, "Registration", nb::is_weak_referenceable(),
+      module, "Registration", nb::is_weak_referenceable(), nb::type_slots(registration_slots),
       "The memory of an array, pinned where it lies for as long as this object lives, or until\n"
       "``close()``. It keeps the array. Pinning takes several times as long as a copy, so it pays "
       "for\n"
       "what is copied often.")
-      .def(nb::init<nb::object>(), nb::arg("array"))
+      .def(nb::init<nb::object>(), nb::arg("array").none())
       .def("close", &Registration::close, nb::lock_self(),
            "Ends it. Waits for the devices, because the memory may be freed next.")
       .def(
@@ -496,7 +541,9 @@ void bind_pinned(nb::module_& module) {
                      "Bytes of pinned memory from the pool, with the buffer protocol. "
                      "``runnel.pinned_empty()`` makes\n"
                      "a NumPy array of it.")
-      .def(nb::init<std::size_t>(), nb::arg("nbytes"))
+      .def(nb::init<Argument<std::size_t>>(), nb::arg("nbytes").none())
+      .def("close", &Pinned::close, nb::lock_self(),
+           "Gives the memory back. Raises BufferError while arrays or views show it.")
       .def_prop_ro(
           "nbytes", [](const Pinned& pinned) { return pinned.memory.size(); }, "Its size in bytes.")
       .def("__repr__", [](const Pinned& pinned) {
@@ -508,7 +555,8 @@ void bind_pinned(nb::module_& module) {
                   "What it holds, in bytes and blocks. Makes no runtime call.")
       .def_static(
           "set_limit",
-          [](std::optional<std::size_t> bytes) {
+          [](Argument<std::optional<std::size_t>> nbytes) {
+            const auto bytes = nbytes.of("nbytes");
             unlocked([&] {
               runnel::PinnedPool::set_limit(
                   bytes.value_or(std::numeric_limits<std::size_t>::max()));
@@ -531,7 +579,9 @@ Block::Block(std::shared_ptr<Memory> of, runnel::StreamRef stream)
 
 void* Block::data() const {
   if (!memory->is_live)
-    refuse_value("the block ended with its call of overlap(): it must not be used afterwards");
+    refuse_value(
+        "the block was closed, or ended with its call of overlap(): it must not be used "
+        "afterwards");
   return memory->data != nullptr ? memory->data + offset : nullptr;
 }
 

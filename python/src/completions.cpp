@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "completions.hpp"
 
-#include "errors.hpp"
+#include "arguments.hpp"
 #include "waits.hpp"
 
 #include <runnel/completion.hpp>
@@ -150,9 +150,9 @@ class Caller {
 }
 
 template <class T>
-void on_done(T& source, nb::callable function) {
+void on_done(T& source, nb::handle function) {
   drop_now();
-  const auto call = [shared = share(function),
+  const auto call = [shared = share(function_in(function)),
                      counted = std::make_shared<Enqueued>()](const std::exception_ptr& error) {
     give_back();
     try {
@@ -175,7 +175,7 @@ void on_done(T& source, nb::callable function) {
 template <class T>
 void bind_to(nb::class_<T>& type) {
   type.def(
-      "on_done", &on_done<T>, nb::arg("function"),
+      "on_done", &on_done<T>, nb::arg("function").none(),
       nb::sig(
           "def on_done(self, function: typing.Callable[[BaseException | None], object]) -> None"),
       "Calls ``function(error)`` once, on a thread of the library, when everything so far is "

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copies.hpp"
 
+#include "arguments.hpp"
 #include "arrays.hpp"
 #include "current.hpp"
-#include "errors.hpp"
 #include "handles.hpp"
 #include "waits.hpp"
 
@@ -28,7 +28,7 @@ namespace binding {
 namespace {
 
 [[nodiscard]] runnel::Pageable pageable_of(nb::handle name) {
-  const std::string text = nb::cast<std::string>(name);
+  const std::string text = PyUnicode_Check(name.ptr()) != 0 ? nb::cast<std::string>(name) : "";
   if (text == "stage") return runnel::Pageable::stage;
   if (text == "block") return runnel::Pageable::block;
   if (text == "refuse") return runnel::Pageable::refuse;
@@ -105,8 +105,8 @@ void squeeze(Array& array) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(from.dimensions); ++i) {
     if (from.shape[i] > 1 && (to.strides[i] <= 0 || from.strides[i] <= 0))
       refuse_value(
-          "an array that runs backwards, or repeats itself, cannot be copied: make it contiguous "
-          "first");
+          "an array that runs backwards, or repeats itself, cannot be copied: "
+          "numpy.ascontiguousarray(x), or a tensor's x.contiguous(), makes one that can");
     made.push_back({to_size(from.shape[i]), to_size(to.strides[i]), to_size(from.strides[i])});
   }
   refuse_other_orders(made);
@@ -228,8 +228,10 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
 }
 
 [[nodiscard]] nb::object copy(nb::handle to, nb::handle from, nb::handle stream,
-                              nb::handle pageable, std::optional<bool> any_time, bool is_unsafe) {
+                              nb::handle pageable, Argument<std::optional<bool>> any_time,
+                              nb::handle unsafe) {
   drop_now();
+  const bool is_unsafe = PyObject_IsTrue(unsafe.ptr()) > 0;
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(to, true);
   arrays->from.open(from, false);
@@ -237,7 +239,7 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
   if (into.bytes != out_of.bytes) refuse_sizes(into, out_of);
   if (!is_unsafe) refuse_other_elements(into, out_of);
   const runnel::StreamRef in = stream_for(stream, into, out_of);
-  runnel::CopyOptions options = options_of(pageable, any_time);
+  runnel::CopyOptions options = options_of(pageable, any_time.of("any_time"));
   options.to_kind = into.kind;
   options.from_kind = out_of.kind;
   if (options.pageable == runnel::Pageable::block) wait_ahead(in, {&into, &out_of}, options);
@@ -308,8 +310,9 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
 
 /// The counts and the handle.
 [[nodiscard]] nb::tuple copy_many(nb::handle copies, nb::handle stream, nb::handle pageable,
-                                  std::optional<bool> any_time, bool is_unsafe) {
+                                  Argument<std::optional<bool>> any_time, nb::handle unsafe) {
   drop_now();
+  const bool is_unsafe = PyObject_IsTrue(unsafe.ptr()) > 0;
   auto kept = std::make_unique<KeptPairs>();
   for (nb::handle each : nb::iter(copies))
     kept->pairs.push_back(open_pair(each, kept->pairs.size(), is_unsafe));
@@ -327,7 +330,7 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
   }
   const runnel::StreamRef in =
       stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
-  const runnel::CopyOptions options = options_of(pageable, any_time);
+  const runnel::CopyOptions options = options_of(pageable, any_time.of("any_time"));
   std::vector<const Array*> arrays;
   for (const auto& pair : kept->pairs) arrays.insert(arrays.end(), {&pair->to, &pair->from});
   wait_ahead(in, arrays, options);
@@ -352,8 +355,9 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
   return nb::make_tuple(counts_of(result), handle_of(in, worst, std::move(progress), true));
 }
 
-void fill(nb::handle array, int value, nb::handle stream) {
+void fill(nb::handle array, Argument<int> byte, nb::handle stream) {
   drop_now();
+  const int value = byte.of("value");
   if (value < 0 || value > 255) refuse_value("the value of a byte is 0 to 255");
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(array, true);
@@ -373,16 +377,17 @@ void fill(nb::handle array, int value, nb::handle stream) {
 // runnel/_calls.py has their documentation.
 void bind_copies(nb::module_& module) {
   module.def("copy", &copy, nb::arg("dst").none(), nb::arg("src").none(), nb::arg("stream").none(),
-             nb::arg("pageable").none(), nb::arg("any_time").none(), nb::arg("unsafe"),
+             nb::arg("pageable").none(), nb::arg("any_time").none(), nb::arg("unsafe").none(),
              nb::sig("def copy(dst: object, src: object, stream: Stream | None, pageable: str | "
                      "None, any_time: bool | None, unsafe: bool) -> Copy"));
   module.def(
       "copy_many", &copy_many, nb::arg("copies").none(), nb::arg("stream").none(),
-      nb::arg("pageable").none(), nb::arg("any_time").none(), nb::arg("unsafe"),
+      nb::arg("pageable").none(), nb::arg("any_time").none(), nb::arg("unsafe").none(),
       nb::sig("def copy_many(copies: collections.abc.Iterable[tuple[object, object]], "
               "stream: Stream | None, pageable: str | None, any_time: bool | None, unsafe: bool) "
               "-> tuple[dict[str, int], Copy]"));
-  module.def("fill", &fill, nb::arg("array").none(), nb::arg("value"), nb::arg("stream").none(),
+  module.def("fill", &fill, nb::arg("array").none(), nb::arg("value").none(),
+             nb::arg("stream").none(),
              nb::sig("def fill(array: object, value: int, stream: Stream | None) -> None"));
 }
 

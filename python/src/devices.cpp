@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices.hpp"
 
-#include "errors.hpp"
+#include "arguments.hpp"
+#include "backend.hpp"
 #include "waits.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -60,7 +61,11 @@ void bind_device(nb::module_& module) {
   auto device =
       nb::class_<runnel::Device>(module, "Device", nb::is_weak_referenceable(),
                                  "A device, by its number. Making one asks the runtime nothing.");
-  device.def(nb::init<int>(), nb::arg("index") = 0)
+  device
+      .def(
+          "__init__",
+          [](runnel::Device* at, nb::handle index) { new (at) runnel::Device{device_of(index)}; },
+          nb::arg("index").none() = 0, nb::sig("def __init__(self, index: int = 0) -> None"))
       .def_prop_ro("index", &runnel::Device::ordinal, "Its number, counted from 0.")
       .def(
           "memory_info",
@@ -71,8 +76,8 @@ void bind_device(nb::module_& module) {
           nb::sig("def memory_info(self) -> tuple[int, int]"), "Free and total memory, in bytes.")
       .def(
           "synchronize",
-          [](runnel::Device d, std::optional<double> timeout) {
-            wait_in_slices(timeout, "the device still works",
+          [](runnel::Device d, Seconds timeout) {
+            wait_in_slices(timeout.of("timeout"), "the device still works",
                            [d](auto time) { return d.synchronize_for(time); });
           },
           nb::arg("timeout") = nb::none(),
@@ -80,10 +85,13 @@ void bind_device(nb::module_& module) {
           "TimeoutError, and what failed.")
       .def(
           "can_access_peer",
-          [](runnel::Device d, runnel::Device peer) {
+          [](runnel::Device d, nb::handle other) {
+            const runnel::Device peer = device_of(other);
             return unlocked([&] { return d.can_access_peer(peer); });
           },
-          nb::arg("peer"), "Whether this device reaches the other's memory directly.")
+          nb::arg("peer").none(),
+          nb::sig("def can_access_peer(self, peer: Device | int | str) -> bool"),
+          "Whether this device reaches the other's memory directly.")
       .def("__int__", &runnel::Device::ordinal)
       .def("__index__", &runnel::Device::ordinal)
       .def(
@@ -107,15 +115,14 @@ namespace {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string_view kind = text.substr(0, colon),
                          number = text.substr(std::min(colon + 1, text.size()));
-  int ordinal = 0;
-  const bool is_number =
-      colon == text.size() ||
-      (std::from_chars(number.data(), number.data() + number.size(), ordinal).ptr ==
-           number.data() + number.size() &&
-       !number.empty());
-  if ((kind == "cuda" || kind == "hip" || kind == "host") && is_number && ordinal >= 0)
-    return runnel::Device{ordinal};
-  refuse_value("a device's name is 'cuda', 'cuda:1', 'hip:0' or 'host'");
+  if (kind == "cuda" || kind == "hip" || kind == "host") {
+    if (colon == text.size()) return unlocked([] { return runnel::Device::current(); });
+    int ordinal = -1;
+    const char* const last = number.data() + number.size();
+    const auto [end, failure] = std::from_chars(number.data(), last, ordinal);
+    if (end == last && failure == std::errc{} && ordinal >= 0) return runnel::Device{ordinal};
+  }
+  refuse_value("a device's name is 'cuda' (the current one), 'cuda:1', 'hip:0' or 'host'");
 }
 }  // namespace
 
@@ -124,10 +131,17 @@ runnel::Device device_of(nb::handle device) {
   if (PyUnicode_Check(device.ptr()) != 0) return device_of_text(nb::cast<std::string>(device));
   if (nb::isinstance<runnel::Device>(device)) return nb::cast<runnel::Device>(device);
   nb::object number = nb::borrow(device);
-  if (PyIndex_Check(device.ptr()) == 0)
-    number = nb::getattr(device, "index", nb::none());  // torch.device
-  if (number.is_none() || PyCallable_Check(number.ptr()) != 0)
+  if (PyIndex_Check(device.ptr()) == 0) {
+    const nb::object kind = nb::getattr(device, "type", nb::none());  // torch.device
+    if (PyUnicode_Check(kind.ptr()) != 0) {
+      const nb::object index = nb::getattr(device, "index", nb::none());
+      auto text = nb::cast<std::string>(kind);
+      if (text == "cpu" && is_on_host()) text = "host";
+      return device_of_text(index.is_none() ? text
+                                            : text + ":" + nb::cast<std::string>(nb::str(index)));
+    }
     number = nb::getattr(device, "id", nb::none());  // cupy.cuda.Device
+  }
   if (number.is_none() || PyIndex_Check(number.ptr()) == 0) {
     PyErr_Format(PyExc_TypeError,
                  "%R is no device: write runnel.Device(0), a number, or None for device 0",

@@ -6,6 +6,10 @@
 #include <runnel/error.hpp>
 #include <runnel/overlap.hpp>
 
+#include <nanobind/stl/string.h>
+
+#include <string>
+#include <string_view>
 #include <typeinfo>
 
 namespace binding {
@@ -38,7 +42,11 @@ namespace {
 
 [[nodiscard]] nb::object describe(const runnel::Error& error, const char* class_name) {
   const auto code = static_cast<runnel::errc>(error.code().value());
-  nb::object made = error_class(class_name)(nb::str(error.what()));
+  std::string text = error.what();
+  if (class_name == std::string_view{"NoDevice"})
+    text.append("\n").append(
+        nb::cast<std::string>(nb::module_::import_("runnel").attr("why_no_device")()));
+  nb::object made = error_class(class_name)(text);
   made.attr("code") = runnel::name(code);
   made.attr("native_code") = error.native_code();
   made.attr("native_name") = error.native_name();
@@ -120,6 +128,10 @@ void refuse_read_only() {
 }
 void refuse_value(const char* reason) {
   PyErr_SetString(PyExc_ValueError, reason);
+  throw nb::python_error();
+}
+void refuse_argument(const char* name, nb::handle object, const char* wanted) {
+  PyErr_Format(PyExc_TypeError, "%s=%R: it is %s", name, object.ptr(), wanted);
   throw nb::python_error();
 }
 void raise_timeout(const char* what) {

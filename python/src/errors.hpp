@@ -20,6 +20,8 @@ void set_python_error(const std::exception_ptr& error);
 [[noreturn]] void refuse_buffer(const char* reason);
 [[noreturn]] void refuse_read_only();
 [[noreturn]] void refuse_value(const char* reason);
+/// Raises a TypeError: the argument is not what it should be.
+[[noreturn]] void refuse_argument(const char* name, nb::handle object, const char* wanted);
 /// Raises Python's TimeoutError.
 [[noreturn]] void raise_timeout(const char* what);
 /// Throws if a signal's handler raised an exception, as Ctrl-C does.

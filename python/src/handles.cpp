@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "handles.hpp"
 
+#include "arguments.hpp"
 #include "completions.hpp"
-#include "errors.hpp"
 #include "waits.hpp"
 
 #include <runnel/error.hpp>
@@ -284,9 +284,9 @@ void bind_handles(nb::module_& module) {
            "Never waits.")
       .def(
           "wait",
-          [](PyCopy& copy, std::optional<double> timeout) {
+          [](PyCopy& copy, Seconds timeout) {
             refuse_unknown(copy);
-            wait_in_slices(timeout, "the copy is not complete",
+            wait_in_slices(timeout.of("timeout"), "the copy is not complete",
                            [&](auto time) { return wait_some(copy, time); });
           },
           nb::arg("timeout") = nb::none(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "streams.hpp"
 
+#include "arguments.hpp"
 #include "blocks.hpp"
 #include "completions.hpp"
 #include "current.hpp"
@@ -20,20 +21,25 @@ namespace {
 
 using Made = std::unique_ptr<PyStream>;
 
-void make_stream(PyStream* at, nb::handle device, int priority, bool blocking,
-                 std::optional<std::string> name) {
+void make_stream(PyStream* at, nb::handle device, Argument<int> priority, Argument<bool> blocking,
+                 nb::handle name) {
   const runnel::Device on = device_of(device);
-  const runnel::StreamOptions options{
-      .priority = priority, .blocking = blocking, .name = name ? name->c_str() : nullptr};
+  if (!name.is_none() && PyUnicode_Check(name.ptr()) == 0)
+    refuse_argument("name", name, "a text, or None");
+  std::string text = name.is_none() ? "" : nb::cast<std::string>(name);
+  constexpr std::size_t most = 31;
+  if (text.size() > most) {  // the library would cut it within a character
+    std::size_t end = most;
+    while ((text[end] & 0xC0) == 0x80) --end;
+    text.resize(end);
+  }
+  const runnel::StreamOptions options{.priority = priority.of("priority"),
+                                      .blocking = blocking.of("blocking"),
+                                      .name = text.empty() ? nullptr : text.c_str()};
   runnel::Stream made = unlocked([&] { return runnel::Stream{on, options}; });
   new (at) PyStream{std::move(made)};
 }
 
-/// The handle in what other libraries call a stream, and its device.
-struct Foreign {
-  std::uintptr_t handle;
-  nb::object device;
-};
 [[nodiscard]] std::uintptr_t to_handle(nb::handle number) {
   if (const nb::object whole = nb::steal(PyNumber_Index(number.ptr())); whole.is_valid()) {
     const std::size_t handle = PyLong_AsSize_t(whole.ptr());
@@ -45,37 +51,54 @@ struct Foreign {
                number.ptr());
   throw nb::python_error();
 }
-[[nodiscard]] Foreign read_foreign(nb::handle object) {
-  const nb::object protocol = nb::getattr(object, "__cuda_stream__", nb::none());
+
+/// Whether its class is called so: CuPy's streams have the same attributes as its events.
+[[nodiscard]] bool is_event(nb::handle object) {
+  const nb::object name = nb::borrow(object).type().attr("__name__");
+  return nb::cast<std::string>(name) == "Event";
+}
+
+}  // namespace
+
+Foreign read_foreign(nb::handle object, bool is_stream) {
+  const nb::object protocol =
+      is_stream ? nb::getattr(object, "__cuda_stream__", nb::none()) : nb::none();
   const nb::object device =
       nb::getattr(object, "device", nb::getattr(object, "device_id", nb::none()));
   if (!protocol.is_none()) {
     const nb::object found = PyCallable_Check(protocol.ptr()) != 0 ? protocol() : protocol;
     return {to_handle(nb::object(found[1])), device};
   }
-  for (const char* const name : {"cuda_stream", "ptr"})
-    if (nb::hasattr(object, name) && as_block(object) == nullptr)
+  for (const char* const name : {is_stream ? "cuda_stream" : "cuda_event", "ptr"})
+    if (nb::hasattr(object, name) && as_block(object) == nullptr &&
+        (is_stream || *name == 'c' || is_event(object)))
       return {to_handle(object.attr(name)), device};
-  if (PyLong_Check(object.ptr())) return {to_handle(object), nb::none()};
+  if (is_stream && PyLong_Check(object.ptr())) return {to_handle(object), nb::none()};
   PyErr_Format(PyExc_TypeError,
-               "%R is no stream: it wants an object with __cuda_stream__, .cuda_stream (torch) or "
-               ".ptr (CuPy), or a handle",
+               is_stream
+                   ? "%R is no stream: it wants an object with __cuda_stream__, .cuda_stream "
+                     "(torch) or .ptr (CuPy), or a handle"
+                   : "%R is no runnel.Event, and no event with .cuda_event (torch) or .ptr (CuPy)",
                object.ptr());
   throw nb::python_error();
 }
 
+namespace {
+
 [[nodiscard]] Made wrap(nb::object object, nb::object device) {
   if (nb::isinstance<PyStream>(object)) refuse_value("it is a runnel.Stream already");
-  const Foreign foreign = read_foreign(object);
+  const Foreign foreign = read_foreign(object, true);
   const bool is_known = !device.is_none() || !foreign.device.is_none();
   const runnel::Device on = device_of(!device.is_none() ? device : foreign.device);
   const SharedObject owner = share(object);
-  return unlocked([&] {
+  Made made = unlocked([&] {
     const auto handle = reinterpret_cast<runnel::native::stream>(foreign.handle);
     const runnel::Device place =
         is_known || foreign.handle <= 2 ? on : runnel::StreamRef::from_native(handle).device();
     return std::make_unique<PyStream>(runnel::ForeignStream{handle, place, owner});
   });
+  made->wrapped = owner;
+  return made;
 }
 
 [[nodiscard]] std::uintptr_t handle_of(const PyStream& stream) {
@@ -93,8 +116,8 @@ struct Foreign {
   return text + ">";
 }
 
-void launch_host_func(PyStream& stream, nb::callable function, nb::args arguments,
-                      bool writes_host_memory) {
+void launch_host_func(PyStream& stream, nb::handle function, nb::args arguments,
+                      Argument<bool> writes_host_memory) {
   struct Call {
     SharedObject function;
     SharedObject arguments;
@@ -108,10 +131,9 @@ void launch_host_func(PyStream& stream, nb::callable function, nb::args argument
     }
   };
   drop_now();
-  Call call{share(function), share(arguments), {}};
-  unlocked([&] {
-    stream.ref.launch_host_func(std::move(call), {.writes_host_memory = writes_host_memory});
-  });
+  Call call{share(function_in(function)), share(arguments), {}};
+  const bool writes = writes_host_memory.of("writes_host_memory");
+  unlocked([&] { stream.ref.launch_host_func(std::move(call), {.writes_host_memory = writes}); });
 }
 
 void bind_properties(nb::class_<PyStream>& stream) {
@@ -139,6 +161,22 @@ void bind_properties(nb::class_<PyStream>& stream) {
       .def_prop_ro(
           "name", [](const PyStream& s) { return std::string{s.ref.name()}; },
           "Its name for profilers; ``''``: none.")
+      .def_prop_ro(
+          "is_capturing",
+          [](const PyStream& s) { return unlocked([&] { return s.ref.is_capturing(); }); },
+          "Whether it is being captured, as within ``torch.cuda.graph``.")
+      .def(
+          "close",
+          [](PyStream& s) {
+            auto ending = std::exchange(s.owner, std::monostate{});
+            s.wrapped.reset();
+            unlocked([&] { ending = std::monostate{}; });
+            drop_now();
+          },
+          nb::lock_self(),
+          "Ends it before its object ends: its work completes, and it must not be used any more. A "
+          "default\n"
+          "stream stays.")
       .def_prop_ro(
           "done", [](const PyStream& s) { return ask([&] { return s.ref.query(); }); },
           "The same as ``query()``, as CuPy has it.")
@@ -168,31 +206,37 @@ void bind_order(nb::class_<PyStream>& stream) {
   stream
       .def(
           "wait_stream",
-          [](PyStream& self, PyStream& other) {
+          [](PyStream& self, nb::handle stream) {
             drop_now();
+            const PyStream& other = as_stream(stream);
             unlocked([&] { self.ref.wait_stream(other.ref); });
           },
-          nb::arg("stream"),
+          nb::arg("stream").none(), nb::sig("def wait_stream(self, stream: Stream) -> None"),
           "What this stream is given from now on runs after everything that ``stream`` was given "
           "so far.\n"
           "Returns at once.")
       .def(
           "wait_event",
-          [](PyStream& self, PyEvent& event) { unlocked([&] { event.make_wait(self.ref); }); },
-          nb::arg("event"),
-          "What this stream is given from now on runs after the work that ``event`` has recorded. "
-          "Returns\n"
-          "at once.")
+          [](PyStream& self, nb::handle event) {
+            if (!nb::isinstance<PyEvent>(event)) {
+              const Foreign foreign = read_foreign(event, false);
+              if (foreign.handle == 0) return;  // torch makes an event when it is recorded
+              const nb::object wrapped = wrap_event(event, nb::none());
+              return unlocked([&] { nb::inst_ptr<PyEvent>(wrapped)->make_wait(self.ref); });
+            }
+            const PyEvent& recorded = as_event(event);
+            unlocked([&] { recorded.make_wait(self.ref); });
+          },
+          nb::arg("event").none(), nb::sig("def wait_event(self, event: object) -> None"),
+          "What this stream is given from now on runs after the work that ``event`` has recorded: "
+          "an Event,\n"
+          "or one of torch's or CuPy's. Returns at once.")
       .def(
           "record_event",
           [](PyStream& self, nb::object event) {
             if (event.is_none())
               event = nb::cast(new PyEvent{false}, nb::rv_policy::take_ownership);
-            if (!nb::isinstance<PyEvent>(event)) {
-              PyErr_Format(PyExc_TypeError, "%R is no runnel.Event", event.ptr());
-              throw nb::python_error();
-            }
-            PyEvent& recorded = nb::cast<PyEvent&>(event);
+            PyEvent& recorded = as_event(event);
             unlocked([&] { recorded.record(self.ref); });
             return event;
           },
@@ -203,23 +247,27 @@ void bind_order(nb::class_<PyStream>& stream) {
           "returns.")
       .def(
           "record",
-          [](PyStream& self, PyEvent& event) { unlocked([&] { event.record(self.ref); }); },
-          nb::arg("event"), "The same as ``record_event(event)``, as CuPy has it.")
+          [](PyStream& self, nb::handle event) {
+            PyEvent& recorded = as_event(event);
+            unlocked([&] { recorded.record(self.ref); });
+          },
+          nb::arg("event").none(), nb::sig("def record(self, event: Event) -> None"),
+          "The same as ``record_event(event)``, as CuPy has it.")
       .def(
           "query", [](PyStream& self) { return ask([&] { return self.ref.query(); }); },
           "True when everything that it was given so far is complete. Never waits. Raises what "
           "failed before.")
       .def(
           "synchronize",
-          [](PyStream& self, std::optional<double> timeout) { wait_for_stream(self.ref, timeout); },
+          [](PyStream& self, Seconds timeout) { wait_for_stream(self.ref, timeout.of("timeout")); },
           nb::arg("timeout") = nb::none(),
           "Waits until everything that it was given so far is complete, at most ``timeout`` "
           "seconds. Then\n"
           "raises the first exception of a host function, if there was one, once. Raises "
           "TimeoutError when\n"
           "the time has run out, and KeyboardInterrupt at Ctrl-C; the work goes on.")
-      .def("launch_host_func", &launch_host_func, nb::arg("function"), nb::arg("args"),
-           nb::arg("writes_host_memory") = true,
+      .def("launch_host_func", &launch_host_func, nb::arg("function").none(), nb::arg("args"),
+           nb::arg("writes_host_memory").none() = true,
            nb::sig("def launch_host_func(self, function: typing.Callable[..., object], *args: "
                    "object, writes_host_memory: bool = True) -> None"),
            "Enqueues ``function(*args)``: it runs once, on a thread of the runtime, after the work "
@@ -268,12 +316,17 @@ PyMethodDef with_methods[] = {
      "__exit__($self, type, value, traceback, /)\n--\n\nMakes the stream current again that was "
      "before."},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot stream_slots[] = {{Py_tp_methods, with_methods}, {0, nullptr}};
+PyType_Slot stream_slots[] = {
+    {Py_tp_methods, with_methods},
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_wrapped<PyStream, 2>)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear_wrapped<PyStream>)},
+    {0, nullptr}};
 
 struct PyPool {
   runnel::StreamPool pool;
 };
-[[nodiscard]] Made acquire(PyPool& self, std::optional<double> timeout) {
+[[nodiscard]] Made acquire(PyPool& self, Seconds limit) {
+  const std::optional<double> timeout = limit.of("timeout");
   if (!timeout) return unlocked([&] { return std::make_unique<PyStream>(self.pool.acquire()); });
   Made made;
   wait_in_slices(timeout, "no stream came back to the pool", [&](auto time) {
@@ -291,16 +344,17 @@ void bind_pool(nb::module_& module) {
                      "ends; the next holder's work runs after what is still in it.")
       .def(
           "__init__",
-          [](PyPool* at, nb::object device, std::size_t size, std::optional<std::size_t> most,
-             int priority) {
-            runnel::StreamPoolOptions options{.size = size, .stream = {.priority = priority}};
-            if (most) options.max = *most;
+          [](PyPool* at, nb::object device, Argument<std::size_t> size,
+             Argument<std::optional<std::size_t>> max, Argument<int> priority) {
+            runnel::StreamPoolOptions options{.size = size.of("size"),
+                                              .stream = {.priority = priority.of("priority")}};
+            if (const auto most = max.of("max")) options.max = *most;
             const runnel::Device on = device_of(device);
             auto pool = unlocked([&] { return runnel::StreamPool{on, options}; });
             new (at) PyPool{std::move(pool)};
           },
-          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("size") = 8,
-          nb::arg("max") = nb::none(), nb::arg("priority") = 0,
+          nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("size").none() = 8,
+          nb::arg("max") = nb::none(), nb::arg("priority").none() = 0,
           nb::sig(
               "def __init__(self, device: Device | int | str | None = None, *, size: int = 8, max: "
               "int | None = None, priority: int = 0) -> "
@@ -363,7 +417,8 @@ void bind_streams(nb::module_& module) {
       "device that is not there), Error.");
   stream
       .def("__init__", &make_stream, nb::arg("device") = nb::none(), nb::kw_only(),
-           nb::arg("priority") = 0, nb::arg("blocking") = false, nb::arg("name") = nb::none(),
+           nb::arg("priority").none() = 0, nb::arg("blocking").none() = false,
+           nb::arg("name") = nb::none(),
            nb::sig(
                "def __init__(self, device: Device | int | str | None = None, *, priority: int = 0, "
                "blocking: bool = False, name: str | None = "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,3 +155,51 @@ def test_columns_say_what_to_write(stream: runnel.Stream) -> None:
     for call in calls:
         with pytest.raises(TypeError, match=r"x\.to_numpy\(\)"):
             call()
+
+
+def test_turned_parts_go_to_the_device_and_back(stream: runnel.Stream) -> None:
+    """With gaps and other orders of dimensions, as a part of a picture with its channels first."""
+    picture = np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)
+    for part in (picture[2:9, 5:25].transpose(2, 0, 1), picture[::2, :, 1:].T, picture[:, 3:4].transpose(1, 0, 2)):
+        block = runnel.to_device(part, stream=stream)
+        back = runnel.to_host(block, stream=stream)
+        again = np.zeros_like(picture)[2:9, 5:25].transpose(2, 0, 1) if part.shape == (3, 7, 20) else np.empty_like(part)
+        runnel.copy(again, part, stream)
+        stream.synchronize()
+        assert block.shape == part.shape and (back == part).all() and (again == part).all()
+    for part in (picture[::-1], np.broadcast_to(picture[:1], (4, 30, 3))):
+        with pytest.raises(ValueError, match=r"numpy.ascontiguousarray\(x\)"):
+            runnel.to_device(part, stream=stream)
+    with pytest.raises(ValueError, match=r"numpy.ascontiguousarray\(x\)"):
+        runnel.copy(np.zeros((3, 7, 20), np.uint8), picture[2:9, 5:25].transpose(2, 0, 1), stream)
+
+
+def test_batches_go_into_batches(stream: runnel.Stream) -> None:
+    batch = {"x": [np.ones(3), np.zeros((0, 2))], "n": 3, "y": (np.full(4, 2.0),)}
+    device = runnel.to_device(batch, stream=stream)
+    assert runnel.to_device({**batch, "y": (np.full(4, 5.0),)}, out=device, stream=stream) is device
+    host = {"x": [np.zeros(3), np.zeros((0, 2))], "n": 3, "y": (np.zeros(4),)}
+    assert runnel.to_host(device, host, stream, non_blocking=False) is host and (host["y"][0] == 5).all() and (host["x"][0] == 1).all()
+    with pytest.raises(TypeError, match="another form"):
+        runnel.to_host(device, {"x": []}, stream)
+
+
+def test_types_that_numpy_lacks(stream: runnel.Stream) -> None:
+    pinned = runnel.pinned_empty((3, 4), "bfloat16")
+    assert pinned.dtype == np.uint16 and pinned.shape == (3, 4)
+    runnel.copy(runnel.empty((3, 4), "bfloat16", stream), pinned, stream).wait()
+    torch = pytest.importorskip("torch")
+    assert runnel.pinned_empty(3, torch.bfloat16).dtype == np.uint16 and runnel.pinned_empty(3, torch.float32).dtype == np.float32
+    batch = {"x": torch.arange(6).reshape(2, 3).to(torch.bfloat16), "y": torch.ones(2, 0)}
+    for pinned_too in (False, True):
+        back = runnel.to_host(runnel.to_device(batch, stream=stream), stream=stream, like=torch, pinned=pinned_too, non_blocking=False)
+        assert back["x"].dtype == torch.bfloat16 and torch.equal(back["x"], batch["x"]) and back["y"].shape == (2, 0)
+    with pytest.raises(TypeError, match="torch has no type datetime64"):
+        runnel.to_device(np.zeros(3, "datetime64[ns]"), torch)
+
+
+def test_a_mapped_file_is_written(tmp_path: Path, stream: runnel.Stream) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(10_000))
+    runnel.copy(runnel.map_file(path, 5000, 100, writable=True), runnel.to_device(b"x" * 100, stream=stream), stream).wait()
+    assert path.read_bytes() == bytes(5000) + b"x" * 100 + bytes(4900)

@@ -275,5 +275,10 @@ def test_the_functions_have_signatures() -> None:
         thing = getattr(runnel, name)
         if inspect.isfunction(thing):
             assert "*args" not in str(inspect.signature(thing)), name
+    assert str(inspect.signature(runnel.Stream.synchronize)).startswith("(self, timeout:") and "= None)" in str(inspect.signature(runnel.Stream().synchronize))
+    assert list(inspect.signature(runnel.Stream).parameters) == ["device", "priority", "blocking", "name"] and not inspect.signature(runnel.Copy).parameters
+    for cls in (getattr(runnel, name) for name in runnel.__all__ if inspect.isclass(getattr(runnel, name))):
+        for thing in [cls, *(value for name, value in vars(cls).items() if callable(value) and (not name.startswith("_") or name == "__init__"))]:
+            assert inspect.signature(thing) is not None
     assert list(inspect.signature(runnel.copy).parameters)[:3] == ["dst", "src", "stream"]
     assert not [name for name in vars(runnel) if not name.startswith("_") and name not in runnel.__all__]

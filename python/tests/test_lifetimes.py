@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import runnel
-from conftest import Gate, eventually, on_threads
+from conftest import ON_HOST, Gate, eventually, on_threads
 
 
 class Tracked(np.ndarray):  # type: ignore[type-arg]
@@ -209,3 +209,43 @@ def test_random_programs_free_nothing_early_and_leak_nothing(seed: int) -> None:
 
 def test_random_programs_on_threads() -> None:
     on_threads(lambda i: Program(100 + i).run(15), 3)
+
+
+def test_cycles_through_what_keeps_an_object_are_collected(stream: runnel.Stream) -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.cuda_stream, self.device = stream.handle, 0
+
+    array, owner = tracked(10_000), Owner()
+    array.mine = runnel.register(array)  # type: ignore[attr-defined]
+    owner.mine = runnel.Stream.wrap(owner)  # type: ignore[attr-defined]
+    kept = [weakref.ref(array), weakref.ref(owner)]
+    gc.collect()
+    assert owner.mine.query() and repr(array.mine).endswith("bytes>")  # type: ignore[attr-defined]
+    del array, owner
+    assert eventually(lambda: all(each() is None for each in kept))
+
+
+def test_what_owns_something_is_closed() -> None:
+    stream, event = runnel.Stream(), runnel.Event()
+    block, memory = runnel.empty(1000, stream), runnel.PinnedMemory(1000)
+    part, array, gone = block[:10], np.frombuffer(memory, np.uint8), weakref.ref(stream)
+    with pytest.raises(BufferError, match="still show"):
+        memory.close()
+    if ON_HOST:
+        shown = np.from_dlpack(block)
+        with pytest.raises(BufferError, match="show the block"):
+            block.close()
+        del shown
+    del array
+    handle = runnel.copy(block, np.ones(1000, np.uint8), stream)
+    for each in (memory, block, event, stream):
+        for _ in range(2):
+            each.close()
+    handle.wait(60)
+    for call in (stream.query, event.query, lambda: runnel.copy(bytearray(10), part), lambda: stream.record_event()):
+        with pytest.raises((runnel.Error, ValueError)):
+            call()
+    assert "ended" in repr(stream) and "ended" in repr(block) and gone() is stream
+    runnel.Stream.null.close()
+    assert runnel.Stream.null.query()

@@ -280,3 +280,52 @@ def test_many_threads_use_one_stream(stream: runnel.Stream) -> None:
         thread.join()
     stream.synchronize()
     assert len(seen) == 400
+
+
+def test_devices_as_torchs_users_write_them(stream: runnel.Stream) -> None:
+    class Device:
+        def __init__(self, type: str, index: int | None = None) -> None:
+            self.type, self.index = type, index
+
+    for name in ("cuda", Device("cuda"), Device("cuda", 0), *((Device("cpu"),) if ON_HOST else ())):
+        assert runnel.Stream(name).device == runnel.Device(0)  # type: ignore[arg-type]
+    for wrong in ("cuda:9999999999", "cuda:99999999999999999999", "cuda:", "cuda:1x", "xpu", Device("meta"), "cpu", *(() if ON_HOST else (Device("cpu", 0),))):
+        with pytest.raises(ValueError):
+            runnel.Stream(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        runnel.to_device(b"abc", stream=stream, device=5)
+
+
+def test_a_name_is_cut_at_a_character() -> None:
+    for name in ("données du préchargement été", "é" * 40, "x" * 40, "\U0001f600" * 9):
+        stream = runnel.Stream(name=name)
+        assert name.startswith(stream.name) and 27 < len(stream.name.encode()) <= 31 and stream.name in repr(stream)
+
+
+def test_events_of_other_libraries(stream: runnel.Stream) -> None:
+    class Theirs:
+        cuda_event, device = 0, 0
+
+    stream.wait_event(Theirs())  # torch makes its event when it is recorded
+    with pytest.raises(runnel.InvalidArgument):
+        runnel.Event.wrap(Theirs())
+    with pytest.raises(TypeError, match="no runnel.Event, and no event with"):
+        stream.wait_event(3.5)
+    assert not stream.is_capturing
+
+
+def test_wrong_arguments_are_refused_in_words(stream: runnel.Stream) -> None:
+    event, block = runnel.Event(), runnel.empty(8, stream)
+    for wrong in (None, 1.5, 2**31, "x"):
+        for call in (lambda w: stream.wait_stream(w), lambda w: stream.record(w), lambda w: stream.wait_event(w), lambda w: event.elapsed_time(w),
+                     lambda w: stream.launch_host_func(w), lambda w: stream.on_done(w), lambda w: runnel.Stream(priority=w), lambda w: block.record_stream(w)):
+            with pytest.raises((TypeError, ValueError)) as raised:
+                call(wrong)
+            assert "incompatible" not in str(raised.value), str(raised.value)
+    for call in (lambda: stream.synchronize("x"), lambda: runnel.Stream(name=3), lambda: runnel.Stream(blocking=1.5), lambda: runnel.fill(bytearray(3), 1.5),
+                 lambda: runnel.fill(bytearray(3), None), lambda: runnel.PinnedMemory(-1), lambda: runnel.copy(bytearray(3), b"abc", any_time=1.5),
+                 lambda: runnel.StreamPool(size=None), lambda: runnel.copy(bytearray(3), b"abc", stream).wait("x"), lambda: block.view(offset=1.5),
+                 lambda: runnel.Device(1.5), lambda: runnel.Event(timing=3.5)):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            call()  # type: ignore[no-untyped-call]
+        assert "incompatible" not in str(raised.value), str(raised.value)

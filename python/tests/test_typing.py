@@ -21,7 +21,7 @@ stream: runnel.Stream = runnel.Stream(0, priority=-1, name="x")
 with stream as s:
     done: bool = s.query()
 how = runnel.copy(bytearray(3), b"abc", stream)
-if how == "direct":
+if how.kind == "direct":
     pass
 event: runnel.Event = stream.record_event()
 time: float = runnel.Event(timing=True).elapsed_time(runnel.Event(True))
@@ -31,7 +31,9 @@ async def copies() -> None:
 
 ready: bool = how.done() and how.source_done()
 how.wait(timeout=1.5)
-counts: dict[str, int] = runnel.copy_many([(bytearray(3), b"abc")], any_time=True)
+counts: dict[str, int] = runnel.copy_many([(bytearray(3), b"abc")], any_time=True).counts
+batch_of: dict[str, bytes] = runnel.to_device({"x": b"abc"}, stream=stream)
+list_of: list[bytes] = runnel.to_host([b"abc"])
 result: runnel.OverlapResult = runnel.overlap(b"abc", None, lambda chunk, x: None)
 block: runnel.Block = runnel.empty(10)
 shape: tuple[int, ...] = block.shape

@@ -211,6 +211,12 @@ template <class R>
     return std::nullopt;
 }
 
+/// Records the stream with a buffer of device memory, so that the memory outlives the copy.
+template <class R>
+void record_use(StreamRef stream, const R& range) {
+  if constexpr (requires { record_copy(stream, range); }) record_copy(stream, range);
+}
+
 void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream = nullptr);
 void require_index(std::size_t index, std::size_t size);
 /// Copies, and waits for the stream. @throws errc::capture in a capture
@@ -234,6 +240,8 @@ CopyResult copy(StreamRef stream, To&& to, From&& from, const O& policy = {}) {
   detail::require_same_size(std::size(to), std::size(from), &stream);
   if (detail::kind_by_type<To>()) options.to_kind = detail::kind_by_type<To>();
   if (detail::kind_by_type<From>()) options.from_kind = detail::kind_by_type<From>();
+  detail::record_use(stream, to);
+  detail::record_use(stream, from);
   return copy_bytes(stream, std::data(to), std::data(from),
                     detail::byte_size(std::size(from), sizeof(T), "copy"), options);
 }
@@ -283,6 +291,7 @@ template <detail::Filled To>
 void set(StreamRef stream, To&& to, std::size_t index,
          const std::type_identity_t<detail::element_of<To>>& value) {
   detail::require_index(index, std::size(to));
+  detail::record_use(stream, to);
   detail::fill_pattern(stream, std::data(to) + index, detail::kind_by_type<To>(), &value,
                        sizeof value, 1);
 }
@@ -305,6 +314,7 @@ template <class From, class T = std::remove_const_t<detail::element_of<From>>>
 template <detail::Filled To>
 void fill(StreamRef stream, To&& to, const std::type_identity_t<detail::element_of<To>>& value) {
   using T = detail::element_of<To>;
+  detail::record_use(stream, to);
   detail::fill_pattern(stream, std::data(to), detail::kind_by_type<To>(), &value, sizeof(T),
                        std::size(to));
 }

@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -22,7 +23,22 @@ struct CopyOperation {
   std::size_t bytes;                                   ///< 0: the copy is empty
   std::optional<MemoryKind> to_kind = std::nullopt;    ///< of `to`, if known
   std::optional<MemoryKind> from_kind = std::nullopt;  ///< of `from`, if known
+  /// @cond
+  // The ids of the streams of the DeviceBuffers that copy_operation() was given, or 0: then the
+  // batch records its stream, if it is another one.
+  std::uint64_t to_stream = 0, from_stream = 0;
+  /// @endcond
 };
+
+namespace detail {
+template <class R>
+[[nodiscard]] std::uint64_t owner_of(const R& range) noexcept {
+  if constexpr (requires { record_copy(range.stream(), range); })
+    return range.stream().id();
+  else
+    return 0;
+}
+}  // namespace detail
 
 /// A copy of all elements of `from` to `to`, as by copy(). @throws errc::invalid_argument for sizes
 /// that differ or overflow
@@ -30,9 +46,13 @@ template <class To, detail::CopiedTo<To> From>
 [[nodiscard]] CopyOperation copy_operation(To&& to, From&& from) {
   using T = detail::element_of<To>;
   detail::require_same_size(std::size(to), std::size(from));
-  return {std::data(to), std::data(from),
-          detail::byte_size(std::size(from), sizeof(T), "copy a batch"), detail::kind_by_type<To>(),
-          detail::kind_by_type<From>()};
+  return {std::data(to),
+          std::data(from),
+          detail::byte_size(std::size(from), sizeof(T), "copy a batch"),
+          detail::kind_by_type<To>(),
+          detail::kind_by_type<From>(),
+          detail::owner_of(to),
+          detail::owner_of(from)};
 }
 
 /// @cond

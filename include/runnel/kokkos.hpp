@@ -365,12 +365,14 @@ using ElementOf = std::remove_pointer_t<decltype(std::declval<R&>().data())>;
 template <detail::KokkosViewOf<1> Dst, detail::Elementwise R,
           runnel::detail::CopyPolicy O = CopyOptions>
 CopyResult copy_async(StreamRef stream, const Dst& dst, const R& from, const O& options = {}) {
+  runnel::detail::record_use(stream, from);
   return copy_async(
       stream, dst, detail::Elements<detail::ElementOf<const R>>(from.data(), from.size()), options);
 }
 template <detail::LastingElementwise R, detail::KokkosViewOf<1> Src,
           runnel::detail::CopyPolicy O = CopyOptions>
 CopyResult copy_async(StreamRef stream, R&& to, const Src& src, const O& options = {}) {
+  runnel::detail::record_use(stream, to);
   return copy_async(
       stream, detail::Elements<detail::ElementOf<std::remove_reference_t<R>>>(to.data(), to.size()),
       src, options);

@@ -56,16 +56,16 @@ class OwnedExtras {
     if (extras_ != nullptr) drop();
   }
 
-  [[nodiscard]] BlockFree* get() const noexcept { return extras_; }
+  [[nodiscard]] BlockFree* get() const noexcept {
+    return __atomic_load_n(&extras_, __ATOMIC_ACQUIRE);  // Another thread may make them.
+  }
   [[nodiscard]] BlockFree* release() noexcept { return std::exchange(extras_, nullptr); }
   [[nodiscard]] SharedResource resource() const noexcept {
     return extras_ != nullptr ? resource_of(*extras_) : SharedResource{};
   }
-  /// Creates the extras if there are none. @throws std::bad_alloc
-  [[nodiscard]] BlockFree& made() {
-    if (extras_ == nullptr) extras_ = make({});
-    return *extras_;
-  }
+  /// Creates the extras if there are none. Several threads may call it at a time. @throws
+  /// std::bad_alloc
+  [[nodiscard]] BlockFree& made();
 
  private:
   [[nodiscard]] static BlockFree* make(const SharedResource& resource);
@@ -74,8 +74,13 @@ class OwnedExtras {
   BlockFree* extras_ = nullptr;
 };
 
-/// Adds the stream to the block's other streams.
+/// Adds the stream to the block's other streams. Several threads may call it at a time.
 void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream);
+/// The same for a copy, which reports an ended stream itself. Requires: `stream` is not the owner.
+void add_copy_use(OwnedExtras& extras, StreamRef stream);
+/// Makes the stream, or the caller if it is null, wait for the block's streams.
+void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::size_t bytes,
+                          const OwnedExtras& extras, StreamRef owner);
 /// Frees the block in the order of its streams.
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
                  OwnedExtras extras) noexcept;
@@ -103,7 +108,7 @@ struct DeviceOwner {
 
   StreamRef stream_ = Access::ref(nullptr, 0);
   int device_ = -1;
-  OwnedExtras extras_;
+  mutable OwnedExtras extras_;  // Copies from a const buffer record their streams, too.
 };
 
 /// A span of U converts to a span of T: T is U, or const U.
@@ -212,9 +217,11 @@ class PinnedBuffer : public detail::OwnedHostArray<T, detail::PinnedOwner> {
 /// Owns `size()` elements of device memory, uninitialised. It is allocated and freed in the order
 /// of a stream: work submitted to that stream after the constructor may use the memory, and the
 /// memory is freed after the work submitted to it before the destructor. Order other streams by
-/// events, and record their use with record_stream(), so that the memory is freed after their work
-/// too. A stream may be destroyed before its buffers. A moved-from buffer is empty: it has no
-/// elements, no resource, and no stream until set_stream() or resize() gives it one.
+/// events. Copies and fills of the library that are given the buffer record their stream, so that
+/// the memory is freed after them, too; for a kernel, and for a copy that is given a span or a
+/// pointer, call record_stream(). A stream may be destroyed before its buffers. A moved-from buffer
+/// is empty: it has no elements, no resource, and no stream until set_stream() or resize() gives it
+/// one.
 template <class T>
 class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   using Array = detail::OwnedArray<T, detail::DeviceOwner>;
@@ -250,9 +257,7 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   /// @endcond
   /// Allocates as many elements as `other` has, from the same resource, on the stream's device, and
   /// enqueues a copy of them on the stream. Requires: work that writes `other` is ordered before
-  /// the copy, by the same stream or by an event, and `other` is freed after the copy: call
-  /// other.record_stream(stream) if `stream` is not the other buffer's own. @throws
-  /// errc::out_of_memory
+  /// the copy, by the same stream or by an event. @throws errc::out_of_memory
   DeviceBuffer(const DeviceBuffer& other, StreamRef stream)
       : DeviceBuffer{other.size(), detail::OwnedExtras{other.extras_.resource()}, stream} {
     copy_front(other, stream);
@@ -284,11 +289,28 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
     return detail::device_if_any(this->device_);
   }
   /// Records that `stream` uses this memory: it is freed only after the work that is submitted to
-  /// that stream before this buffer is destroyed. If several threads record uses at a time, or if
-  /// you have only a view of a part of the memory, use the function runnel::record_stream().
-  void record_stream(StreamRef stream) {
+  /// that stream before this buffer is destroyed. Several threads may record at a time. If you have
+  /// only a view of a part of the memory, use the function runnel::record_stream().
+  void record_stream(StreamRef stream) const {
     if (this->data() != nullptr) detail::add_device_use(this->extras_, this->stream_, stream);
   }
+  /// @cond
+  friend void record_copy(StreamRef stream, const DeviceBuffer& buffer) {
+    if (stream != buffer.stream_ && buffer.data() != nullptr) [[unlikely]]
+      detail::add_copy_use(buffer.extras_, stream);
+  }
+  friend void order_behind_uses(const StreamRef* waiting, const DeviceBuffer& buffer) {
+    if (buffer.data() != nullptr)
+      detail::wait_for_device_uses(waiting, buffer.data(), buffer.size() * sizeof(T),
+                                   buffer.extras_, buffer.stream_);
+  }
+  /// @endcond
+  /// Waits until all streams that use this memory have completed the work that was submitted to
+  /// them before: stream(), and those that copies, fills and record_stream() have recorded.
+  /// `stream.wait_for_uses(buffer)` makes a stream wait instead.
+  /// @throws errc::capture if one of them is being captured, errc::invalid_argument for another
+  /// thread's default stream
+  void wait_for_uses() const { order_behind_uses(nullptr, *this); }
   /// From now on the memory is freed in the order of `stream`, which is of the same device. The
   /// memory is still freed only after the work of the previous stream and of all recorded streams.
   /// @throws errc::invalid_argument for a stream of another device, if there are elements
@@ -334,6 +356,7 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
               {stream, stream.device().ordinal(), std::move(extras)}} {}
   void copy_front(const DeviceBuffer& from, StreamRef stream) {
     const std::size_t bytes = std::min(from.size(), this->size()) * sizeof(T);
+    record_copy(stream, from);
     copy_bytes(stream, this->data(), from.data(), bytes,
                {.to_kind = MemoryKind::device, .from_kind = MemoryKind::device});
   }

@@ -194,6 +194,12 @@ class StreamRef {
   static void wait_stream RUNNEL_REFUSED("write wait_event(event)", const detail::EventBase&);
   static void wait_event RUNNEL_REFUSED("write wait_stream(stream)", StreamRef);
   /// @endcond
+  /// As wait_stream() for each stream that uses the memory of a DeviceBuffer: its own stream, and
+  /// those that copies, fills and record_stream() have recorded with it.
+  template <class Buffer>
+  void wait_for_uses(const Buffer& buffer) const {
+    order_behind_uses(this, buffer);
+  }
   /// A new event that records everything submitted so far.
   [[nodiscard]] Event record_event() const;
   ///@{ Records everything submitted so far in `event`, and replaces its previous record.

@@ -5,6 +5,7 @@
 #include "copy/copy_calls.hpp"
 #include "copy/run.hpp"
 #include "copy/staging/stage.hpp"
+#include "memory/recorded_uses.hpp"
 #include "stream/operations.hpp"
 
 #include <array>
@@ -54,6 +55,12 @@ void for_each_operation(std::size_t count, F f) {
     if (copy.to_kind) request.to_kind = copy.to_kind;
     if (copy.from_kind) request.from_kind = copy.from_kind;
     validate(request, operation);
+    const auto record = [&](std::uint64_t owner, const void* memory) {
+      const StreamRef stream = view_of(key_of(call.slot));
+      if (owner != 0 && owner != stream.id() && copy.bytes > 0) add_recorded_use(memory, stream);
+    };
+    record(copy.to_stream, copy.to);
+    record(copy.from_stream, copy.from);
     plan.push_back(plan_copy(call, request));
   });
   return plan;

@@ -20,18 +20,33 @@
 #include <runnel/memory.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
+#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A block to be freed. A buffer with other users or a resource has this object from then on, so
 /// that dropping it allocates nothing. `own` is the stream in whose order it is freed.
 struct BlockFree : DeferredWork {
+  BlockFree() = default;
+  BlockFree(BlockFree&& other) noexcept
+      : DeferredWork{std::move(other)},
+        pointer{other.pointer},
+        device{other.device},
+        bytes{other.bytes},
+        resource{std::move(other.resource)},
+        owner{other.owner} {}
+
   void* pointer = nullptr;
   int device = 0;
   std::size_t bytes = 0;
   SharedResource resource{};  // Null: the device's own memory.
   StreamKey owner{};          // the stream of `own`
+  // While the buffer lives, several threads may add users.
+  sync::Mutex adding{};  // protects `others`
+  sync::Atomic<std::uint64_t> last_user{
+      0};  // the id of a stream in `others`, which may be the owner
 };
 
 /// Whether the stream is being captured. Returns false if it has ended, or if this thread cannot

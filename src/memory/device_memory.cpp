@@ -18,15 +18,20 @@
 #include "stream/capture.hpp"
 #include "stream/operations.hpp"
 #include "stream/slots.hpp"
+#include "stream/stream_call.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/device_resource.hpp>
+#include <runnel/event.hpp>
 #include <runnel/memory.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -223,25 +228,94 @@ namespace {
       users, [&](const StreamPoint& user) { return user.stream() == key_of(stream); });
 }
 
-/// A list with one open point of the stream. @throws errc::invalid_handle if the stream was
-/// destroyed
+/// A list with one open point of the stream; empty if it has ended.
 [[nodiscard]] std::list<StreamPoint> user(StreamRef stream) {
   std::list<StreamPoint> made;
-  if (!made.emplace_back(key_of(stream))) throw_dead_stream(stream.id());
+  if (!made.emplace_back(key_of(stream))) made.clear();
   return made;
 }
 
+/// Returns false if the stream has ended.
+bool add_user(OwnedExtras& extras, StreamRef stream) {
+  BlockFree& block = extras.made();
+  if (block.last_user.load(std::memory_order_relaxed) == stream.id()) return true;
+  std::list<StreamPoint>& others = block.others;
+  const std::lock_guard lock{block.adding};
+  if (find_user(others, stream) == others.end()) {
+    if (others.size() >= 16 && std::has_single_bit(others.size())) erase_ended_points(others);
+    std::list<StreamPoint> fresh = user(stream);
+    if (fresh.empty()) return false;
+    others.splice(others.end(), fresh);
+  }
+  block.last_user.store(stream.id(), std::memory_order_relaxed);
+  return true;
+}
+
+/// Waits for the last work of a stream that has ended. False if that is not known.
+[[nodiscard]] bool is_passed(StreamPoint& ended, const char* waiting) {
+  const ScopedWait wait{waiting, {.device = ended.device()}};
+  Progress progress = Progress::pending;
+  block_until([&] {
+    progress = internal_call([&] { return ended.poll(); });
+    return progress != Progress::pending;
+  });
+  return progress == Progress::complete;
+}
+
+/// The points of all streams that use the block.
+[[nodiscard]] std::list<StreamPoint> users_of(const void* pointer, std::size_t bytes,
+                                              const OwnedExtras& extras, StreamRef owner) {
+  std::list<StreamPoint> users = recorded_uses(pointer, bytes);
+  StreamPoint own = StreamPoint::adopt(key_of(owner));
+  users.push_back(own.share());
+  static_cast<void>(own.release());
+  if (BlockFree* const block = extras.get()) {
+    const std::lock_guard lock{block->adding};
+    for (const StreamPoint& each : block->others) users.push_back(each.share());
+  }
+  return users;
+}
+
 }  // namespace
+
+BlockFree& OwnedExtras::made() {
+  const std::atomic_ref<BlockFree*> extras{extras_};
+  BlockFree* found = extras.load(std::memory_order_acquire);
+  if (found != nullptr) return *found;
+  std::unique_ptr<BlockFree> fresh{make({})};
+  return extras.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel)
+             ? *fresh.release()
+             : *found;
+}
 
 void add_device_use(OwnedExtras& extras, StreamRef owner, StreamRef stream) {
   constexpr const char* recording = "record a use of device memory";
   enter(recording);
   static_cast<void>(live_slot(stream));
-  if (stream == owner) return;
-  std::list<StreamPoint>& others = extras.made().others;
-  if (find_user(others, stream) != others.end()) return;
-  if (others.size() >= 16 && std::has_single_bit(others.size())) erase_ended_points(others);
-  others.splice(others.end(), user(stream));
+  if (stream != owner && !add_user(extras, stream)) throw_dead_stream(stream.id());
+}
+
+void add_copy_use(OwnedExtras& extras, StreamRef stream) {
+  if (release_mode() == Release::now) static_cast<void>(add_user(extras, stream));
+}
+
+void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::size_t bytes,
+                          const OwnedExtras& extras, StreamRef owner) {
+  constexpr const char* operation = "wait for the uses of memory";
+  enter(operation);
+  for (StreamPoint& each : users_of(pointer, bytes, extras, owner)) {
+    const bool is_live = !has_ended(each.stream());
+    if (is_live && waiting != nullptr) {
+      waiting->wait_stream(view_of(each.stream()));
+    } else if (is_live) {
+      view_of(each.stream()).record_event().synchronize();
+    } else if (waiting != nullptr
+                   ? !each.make_wait(StreamCall{*waiting, operation}.handle(), InCapture::never)
+                   : !is_passed(each, operation)) {
+      throw_error(errc::not_supported, operation,
+                  "a stream that used the memory has ended, and its last work is not known");
+    }
+  }
 }
 
 void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef stream) {
@@ -258,6 +332,7 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
   if (named == others.end()) {
     others.splice(others.begin(), user(stream));
     named = others.begin();
+    if (named == others.end() || named->stream() != key_of(stream)) throw_dead_stream(stream.id());
   }
   static_cast<void>(named->release());
   *named = StreamPoint::adopt(key_of(owner));

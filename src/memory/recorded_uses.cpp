@@ -65,6 +65,16 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
   uses_recorded.fetch_add(1, std::memory_order_relaxed);
 }
 
+std::list<StreamPoint> recorded_uses(const void* block, std::size_t bytes) {
+  std::list<StreamPoint> found;
+  const auto begin = reinterpret_cast<std::uintptr_t>(block);
+  const std::lock_guard lock{recorded().lock};
+  auto& all = recorded().all;
+  for (auto each = all.lower_bound(begin); each != all.end() && each->first < begin + bytes; ++each)
+    for (const StreamPoint& user : each->second) found.push_back(user.share());
+  return found;
+}
+
 std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
                                                  StreamKey own) noexcept {
   std::list<StreamPoint> taken;

@@ -23,6 +23,8 @@ inline constinit sync::Atomic<std::size_t> uses_recorded{0};
 /// Adds an open point of the stream to the block that contains the address. @throws
 /// errc::invalid_handle if the stream was destroyed
 void add_recorded_use(const void* pointer, StreamRef stream);
+/// The points of a block.
+[[nodiscard]] std::list<StreamPoint> recorded_uses(const void* block, std::size_t bytes);
 /// Removes the points of a block that is about to be freed, and returns them except those of its
 /// own stream. Allocates nothing.
 [[nodiscard]] std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,

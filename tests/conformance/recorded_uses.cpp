@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // record_stream(stream, view): uses that are recorded by any view of a block, also by several
 // threads at a time.
+#include <runnel/copy_batch.hpp>
+
 #include <future>
+#include <optional>
 #include <runnel/resource_adaptors.hpp>
 #include <span>
 
@@ -12,6 +15,7 @@ using RecordedUses = Conformance;
 using RecordedUsesTwo = TwoDevices;
 
 constexpr std::size_t size = mib;
+constexpr std::size_t count = 1000;
 using Buffer = DeviceBytes;
 
 /// `record(user, block)` records a use of the middle of the block, which `free(owner)` frees while
@@ -33,6 +37,109 @@ void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool poo
   owner.synchronize();
   gate.open_and_wait(user);
   EXPECT_EQ(others(result, 5), 0);
+}
+
+/// A buffer of another stream, used by a copy behind a gate, then dropped. Its memory must not be
+/// reused before the copy.
+template <class Use>
+void expect_recorded(Use use) {
+  const Stream own, other;
+  PinnedBuffer<int> there(count);
+  Gate gate;
+  {
+    DeviceBuffer<int> used(count, own);
+    fill(own, used, 1);
+    other.wait_stream(own);
+    own.synchronize();
+    gate.close_on(other, {.writes_host_memory = false});
+    use(other, used, there);
+  }
+  DeviceBuffer<int> next(count, own);
+  fill(own, next, 7);
+  own.synchronize();
+  EXPECT_FALSE(other.query()) << "the drop waited";
+  gate.open_and_wait(other);
+  EXPECT_EQ(there[0], 1);
+  EXPECT_EQ(get(own, next, 0), 7);
+}
+
+TEST_F(RecordedUses, CopiesRecordTheirStreamWithABuffer) {
+  SKIP_IF(!device().has_memory_pools(), "a free waits for the device");
+  using Ints = DeviceBuffer<int>;
+  using Result = PinnedBuffer<int>;
+  expect_recorded([](StreamRef stream, const Ints& from, Result& to) { copy(stream, to, from); });
+  expect_recorded([](StreamRef stream, Ints& from, Result& to) {
+    copy(stream, to, from);
+    const Ints moved = std::move(from);
+  });
+  expect_recorded([](StreamRef stream, Ints& from, Result& to) {
+    copy(stream, to, from);
+    from.resize(2 * count);
+  });
+  expect_recorded([](StreamRef stream, Ints& from, Result& to) {
+    const CopyOperation operations[] = {copy_operation(to, from)};
+    copy_batch(stream, operations);
+  });
+  expect_recorded([](StreamRef stream, Ints& from, Result& to) {
+    const Ints second{from, stream};
+    copy(stream, to, second);
+  });
+  expect_recorded([](StreamRef stream, Ints& from, Result& to) {
+    copy(stream, to, from);
+    const Stream next;
+    from.set_stream(next);
+  });
+  expect_recorded([](StreamRef stream, const Ints& from, Result& to) {
+    on_threads(4, [&](int i) {
+      const Stream own;
+      Result result(count);
+      for (int round = 0; round < 20; ++round) copy(own, result, from);
+      if (i == 0) copy(stream, to, from);
+    });
+  });
+}
+
+TEST_F(RecordedUses, WhatIsWrittenToABufferIsRecorded) {
+  SKIP_IF(!device().has_memory_pools(), "a free waits for the device");
+  const auto expect_later = [](auto write) {
+    expect_recorded([&](StreamRef stream, DeviceBuffer<int>& used, PinnedBuffer<int>& there) {
+      there[0] = 1;
+      write(stream, used, there);
+    });
+  };
+  expect_later([](StreamRef stream, auto& to, auto& from) { copy(stream, to, from); });
+  expect_later([](StreamRef stream, auto& to, auto&) { fill(stream, to, 3); });
+  expect_later([](StreamRef stream, auto& to, auto&) { set(stream, to, 0, 3); });
+}
+
+TEST_F(RecordedUses, AStreamAndTheHostWaitForTheUsesOfABuffer) {
+  const Stream own, later;
+  std::optional<Stream> first{std::in_place}, second{std::in_place};
+  DeviceBuffer<int> buffer(count, own);
+  Gate gates[3];
+  gates[0].close_on(own);
+  gates[1].close_on(*first);
+  fill(*first, buffer, 1);
+  gates[2].close_on(*second);
+  record_stream(*second, buffer);
+  first.reset();  // The uses of a stream that has ended count, too.
+  later.wait_for_uses(buffer);
+  for (Gate& each : gates) {
+    EXPECT_FALSE(later.query());
+    each.open();
+  }
+  EXPECT_COMPLETES(later);
+  Gate last{*second};
+  std::atomic<bool> has_waited{false};
+  std::thread waiting{[&] {
+    buffer.wait_for_uses();
+    has_waited = true;
+  }};
+  EXPECT_FALSE(has_waited);
+  last.open();
+  waiting.join();
+  EXPECT_TRUE(second->query());
+  DeviceBuffer<int>{}.wait_for_uses();
 }
 
 TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {

@@ -301,8 +301,8 @@ void add_copy_use(OwnedExtras& extras, StreamRef stream) {
 
 void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::size_t bytes,
                           const OwnedExtras& extras, StreamRef owner) {
-  constexpr const char* operation = "wait for the uses of memory";
-  enter(operation);
+  constexpr const char* of_uses = "wait for the uses of memory";
+  enter(of_uses);
   for (StreamPoint& each : users_of(pointer, bytes, extras, owner)) {
     const bool is_live = !has_ended(each.stream());
     if (is_live && waiting != nullptr) {
@@ -310,9 +310,9 @@ void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::si
     } else if (is_live) {
       view_of(each.stream()).record_event().synchronize();
     } else if (waiting != nullptr
-                   ? !each.make_wait(StreamCall{*waiting, operation}.handle(), InCapture::never)
-                   : !is_passed(each, operation)) {
-      throw_error(errc::not_supported, operation,
+                   ? !each.make_wait(StreamCall{*waiting, of_uses}.handle(), InCapture::never)
+                   : !is_passed(each, of_uses)) {
+      throw_error(errc::not_supported, of_uses,
                   "a stream that used the memory has ended, and its last work is not known");
     }
   }

@@ -252,8 +252,9 @@ Completion* Reclaimer::query_all() noexcept {
     if (s == backend::ok && completion.event != nullptr) emit_complete(completion.event->handle);
     remove(*link);
     if (s != backend::ok) {
+      std::exception_ptr failure = exception_of(s);
       const std::lock_guard lock{mutex_};
-      completion.failure = exception_of(s);
+      completion.failure = std::move(failure);
     }
     const EventRef unneeded = EventRef::adopt(std::exchange(completion.event, nullptr));
     *end = &completion;

@@ -146,6 +146,7 @@ const Operation operations[] = {
     {"StreamRef::on_complete", RUN(w.s.on_complete([](const Outcome&) {}))},
     OF(StreamRef, s., future),
     {"StreamRef::wait_event", RUN(w.s.wait_event(w.event), w.s.wait_event(w.stop))},
+    {"StreamRef::wait_for_uses", RUN(w.third.wait_for_uses(w.a))},
     {"StreamRef::wait_stream", RUN(w.s.wait_stream(w.third), w.third.wait_stream(w.s), w.third.wait_stream(w.work))},
     {"StreamRef::record_event", RUN(w.s.record_event(w.event), w.s.record_event(w.stop), drop(w.s.record_event()))},
     {"StreamRef::launch_host_func", RUN(w.s.launch_host_func([] {}))},
@@ -551,6 +552,9 @@ const Wait waits[] = {
      "complete",
      RUN(code_of(
          [&] { return partition(w.device, std::max(1, w.device.multiprocessor_count() / 4)); }))},
+    {"DeviceBuffer::wait_for_uses",
+     "memory.hpp: Waits until all streams that use this memory have completed the work",
+     RUN(w.a.wait_for_uses())},
     {"Device::synchronize",
      "device.hpp: Waits until everything submitted to this device has completed",
      RUN(w.device.synchronize())},

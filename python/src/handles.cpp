@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -22,10 +21,12 @@ namespace binding {
 
 namespace {
 
+// So many streams keep their place while nothing is under way.
+constexpr std::size_t few = 16;
 /// What is under way in each stream, by its id, the oldest first.
 struct UnderWay {
   std::mutex mutex;
-  std::map<std::uint64_t, std::deque<std::pair<const Progress*, std::weak_ptr<Progress>>>> streams;
+  std::map<std::uint64_t, std::vector<std::pair<const Progress*, std::weak_ptr<Progress>>>> streams;
   std::atomic<std::size_t> count = 0;
 };
 [[nodiscard]] UnderWay& under_way() {
@@ -43,7 +44,7 @@ void remove_under_way(std::uint64_t stream, const Progress* progress) {
   if (found == under_way().streams.end()) return;
   under_way().count -=
       std::erase_if(found->second, [&](auto& each) { return each.first == progress; });
-  if (found->second.empty()) under_way().streams.erase(found);
+  if (found->second.empty() && under_way().streams.size() > few) under_way().streams.erase(found);
 }
 
 /// Whether the library refuses the question here, as in a host function.
@@ -67,7 +68,8 @@ void give_back() noexcept {
       pending += is_over ? 0 : 1;
       return is_over;
     });
-    stream = stream->second.empty() ? all.streams.erase(stream) : std::next(stream);
+    stream = stream->second.empty() && all.streams.size() > few ? all.streams.erase(stream)
+                                                                : std::next(stream);
   }
 }
 

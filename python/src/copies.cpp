@@ -34,12 +34,14 @@ namespace {
   if (text == "refuse") return runnel::Pageable::refuse;
   refuse_value("pageable is 'stage', 'block' or 'refuse'");
 }
-[[nodiscard]] runnel::CopyOptions options_of(nb::handle pageable, std::optional<bool> any_time) {
+[[nodiscard]] runnel::CopyOptions options_of(nb::handle pageable, nb::handle any_time) {
   runnel::CopyOptions options;
   if (!pageable.is_none()) options.pageable = pageable_of(pageable);
-  if (any_time)
-    options.source =
-        *any_time ? runnel::SourceAccess::any_time : runnel::SourceAccess::stream_order;
+  if (any_time.is_none()) return options;
+  if (PyBool_Check(any_time.ptr()) == 0)
+    refuse_argument("any_time", any_time, "True, False or None");
+  options.source = any_time.is(nb::handle(Py_True)) ? runnel::SourceAccess::any_time
+                                                    : runnel::SourceAccess::stream_order;
   return options;
 }
 
@@ -228,8 +230,7 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
 }
 
 [[nodiscard]] nb::object copy(nb::handle to, nb::handle from, nb::handle stream,
-                              nb::handle pageable, Argument<std::optional<bool>> any_time,
-                              nb::handle unsafe) {
+                              nb::handle pageable, nb::handle any_time, nb::handle unsafe) {
   drop_now();
   const bool is_unsafe = PyObject_IsTrue(unsafe.ptr()) > 0;
   auto arrays = std::make_unique<KeptArrays>();
@@ -239,7 +240,7 @@ void wait_ahead(runnel::StreamRef stream, const std::vector<const Array*>& array
   if (into.bytes != out_of.bytes) refuse_sizes(into, out_of);
   if (!is_unsafe) refuse_other_elements(into, out_of);
   const runnel::StreamRef in = stream_for(stream, into, out_of);
-  runnel::CopyOptions options = options_of(pageable, any_time.of("any_time"));
+  runnel::CopyOptions options = options_of(pageable, any_time);
   options.to_kind = into.kind;
   options.from_kind = out_of.kind;
   if (options.pageable == runnel::Pageable::block) wait_ahead(in, {&into, &out_of}, options);
@@ -310,7 +311,7 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
 
 /// The counts and the handle.
 [[nodiscard]] nb::tuple copy_many(nb::handle copies, nb::handle stream, nb::handle pageable,
-                                  Argument<std::optional<bool>> any_time, nb::handle unsafe) {
+                                  nb::handle any_time, nb::handle unsafe) {
   drop_now();
   const bool is_unsafe = PyObject_IsTrue(unsafe.ptr()) > 0;
   auto kept = std::make_unique<KeptPairs>();
@@ -330,7 +331,7 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
   }
   const runnel::StreamRef in =
       stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);
-  const runnel::CopyOptions options = options_of(pageable, any_time.of("any_time"));
+  const runnel::CopyOptions options = options_of(pageable, any_time);
   std::vector<const Array*> arrays;
   for (const auto& pair : kept->pairs) arrays.insert(arrays.end(), {&pair->to, &pair->from});
   wait_ahead(in, arrays, options);

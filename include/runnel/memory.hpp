@@ -8,6 +8,7 @@
 #include <runnel/copy.hpp>
 #include <runnel/current.hpp>
 #include <runnel/detail/access.hpp>
+#include <runnel/detail/device_code.hpp>
 #include <runnel/detail/owned_array.hpp>
 #include <runnel/detail/refused.hpp>
 #include <runnel/memory_kind.hpp>
@@ -123,8 +124,8 @@ struct PinnedOptions {
   bool write_combined = false;
 };
 
-/// A view of elements in device memory. `data()` is for kernels and copies; the host must not
-/// dereference it.
+/// A view of elements in device memory, which kernels take by value: there all members work, and
+/// `x[i]`. The host must not dereference `data()`, and `x[i]` does not compile in host code.
 template <class T>
 class DeviceSpan {
  public:
@@ -133,46 +134,51 @@ class DeviceSpan {
 
   constexpr DeviceSpan() noexcept = default;
   /// A view of the `size` elements that start at `data`.
-  constexpr DeviceSpan(T* data, std::size_t size) noexcept : data_{data}, size_{size} {}
+  RUNNEL_HOST_DEVICE constexpr DeviceSpan(T* data, std::size_t size) noexcept
+      : data_{data}, size_{size} {}
   /// Converts a span of T to a span of const T.
   template <detail::ElementsOf<T> U>
-  constexpr DeviceSpan(DeviceSpan<U> other) noexcept : data_{other.data()}, size_{other.size()} {}
+  RUNNEL_HOST_DEVICE constexpr DeviceSpan(DeviceSpan<U> other) noexcept
+      : data_{other.data()}, size_{other.size()} {}
 
   ///@{ As in std::span.
-  [[nodiscard]] constexpr T* data() const noexcept { return data_; }
-  [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] constexpr std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
-  [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] RUNNEL_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
+  [[nodiscard]] RUNNEL_HOST_DEVICE constexpr std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] RUNNEL_HOST_DEVICE constexpr std::size_t size_bytes() const noexcept {
+    return size_ * sizeof(T);
+  }
+  [[nodiscard]] RUNNEL_HOST_DEVICE constexpr bool empty() const noexcept { return size_ == 0; }
   /// @} A view of the `count` elements that start at `offset`; without a count, of all elements
   /// from `offset` on. Requires: offset + count <= size().
-  /// @throws errc::invalid_argument otherwise
-  [[nodiscard]] constexpr DeviceSpan subspan(std::size_t offset,
-                                             std::size_t count = std::dynamic_extent) const {
+  /// @throws errc::invalid_argument otherwise; a kernel ends with an error
+  [[nodiscard]] RUNNEL_HOST_DEVICE constexpr DeviceSpan subspan(
+      std::size_t offset, std::size_t count = std::dynamic_extent) const {
     require_part(offset <= size_ && (count == std::dynamic_extent || count <= size_ - offset));
     return {data_ + offset, count == std::dynamic_extent ? size_ - offset : count};
   }
   /// @{ The first, or the last, `count` elements. Requires: count <= size(). @throws
-  /// errc::invalid_argument otherwise
-  [[nodiscard]] constexpr DeviceSpan first(std::size_t count) const {
+  /// errc::invalid_argument otherwise; a kernel ends with an error
+  [[nodiscard]] RUNNEL_HOST_DEVICE constexpr DeviceSpan first(std::size_t count) const {
     require_part(count <= size_);
     return {data_, count};
   }
-  [[nodiscard]] constexpr DeviceSpan last(std::size_t count) const {
+  [[nodiscard]] RUNNEL_HOST_DEVICE constexpr DeviceSpan last(std::size_t count) const {
     require_part(count <= size_);
     return {data_ + (size_ - count), count};
   }
   ///@}
   /// @cond
-  RUNNEL_REFUSED_OPERATOR(
+  RUNNEL_KERNEL_OPERATOR(
       "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value); in a "
-      "kernel, or a function of launch_host_func, x.data()[i]",
-      operator[](std::size_t) const);
+      "function of launch_host_func, x.data()[i]",
+      T&, operator[](std::size_t i) const, { return data_[i]; });
   /// @endcond
 
  private:
-  static constexpr void require_part(bool is_within) {
+  RUNNEL_HOST_DEVICE static constexpr void require_part(bool is_within) {
     if (!is_within) [[unlikely]]
-      detail::throw_invalid_argument("take a part of a span", "the part ends beyond the span");
+      RUNNEL_TRAP_OR(
+          detail::throw_invalid_argument("take a part of a span", "the part ends beyond the span"));
   }
 
   T* data_ = nullptr;
@@ -252,7 +258,7 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   DeviceBuffer RUNNEL_REFUSED_TEMPORARY_STREAM(const DeviceBuffer&, S&&);
   RUNNEL_REFUSED_OPERATOR(
       "the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value); in a "
-      "kernel, or a function of launch_host_func, x.data()[i]",
+      "function of launch_host_func, x.data()[i]; a kernel takes a DeviceSpan",
       operator[](std::size_t) const);
   /// @endcond
   /// Allocates as many elements as `other` has, from the same resource, on the stream's device, and

@@ -7,7 +7,7 @@ import repository
 # Files that are about a vendor, or about what its compiler can do.
 INTEROP = {'include/runnel/native.hpp', 'include/runnel/config.hpp.in', 'include/runnel/kokkos.hpp',
            'include/runnel/detail/kokkos_arguments.hpp', 'include/runnel/detail/kokkos_guarded.hpp', 'include/runnel/detail/kokkos_instances.hpp', 'include/runnel/detail/kokkos_shapes.hpp',
-           'include/runnel/detail/kokkos_work.hpp', 'include/runnel/detail/refused.hpp'}
+           'include/runnel/detail/kokkos_work.hpp', 'include/runnel/detail/refused.hpp', 'include/runnel/detail/device_code.hpp'}
 # Tests with kernels of their own say what a vendor's runtime does with them.
 KERNELS = ('tests/conformance/kernels/', 'tests/conformance/kokkos/')
 VENDOR = re.compile(r'''\#\s*include\s*[<"](cuda|hip|nv|cu[a-z_]*\.h|rocm|Kokkos)

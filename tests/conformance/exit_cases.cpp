@@ -332,14 +332,14 @@ int exit_between_two_completions() {
   stream.on_complete([&](const Outcome&) { are_both_there.get_future().wait(); });
   stream.on_complete([](const Outcome&) {
     is_in_first = true;
-    while (!is_exiting) std::this_thread::yield();
+    for (test_support::Pauses pause; !is_exiting;) pause();
   });
   stream.on_complete([](const Outcome&) {
     std::puts("failed: a completion function was called after the exit had begun");
   });
   stream.synchronize();
   are_both_there.set_value();
-  while (!is_in_first) std::this_thread::yield();
+  for (test_support::Pauses pause; !is_in_first;) pause();
   return finish();
 }
 
@@ -352,7 +352,7 @@ int exit_beside_busy_completions() {
     } catch (const Error&) {  // a runtime that is shutting down refuses
     }
   }}.detach();
-  while (told < 100) std::this_thread::yield();
+  for (test_support::Pauses pause; told < 100;) pause();
   return finish();
 }
 

@@ -281,8 +281,7 @@ template <class F>
     was_open = gate.is_open();
     returned = true;
   }};
-  const auto chance = std::chrono::steady_clock::now() + std::chrono::milliseconds{20};
-  while (!returned && std::chrono::steady_clock::now() < chance) std::this_thread::yield();
+  static_cast<void>(test_support::eventually(20ms, [&] { return returned.load(); }));
   gate.open();
   thread.join();
   return was_open;

@@ -2,24 +2,34 @@
 /// Waiting for something that another thread does at a time of its own.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 namespace test_support {
 
-/// Calls `holds` until it returns true. Returns false if that takes longer than `limit`. Between
-/// the calls the thread sleeps for `pause`; without a pause it only yields.
-template <class Predicate>
-[[nodiscard]] bool eventually(std::chrono::seconds limit, Predicate&& holds,
-                              std::chrono::microseconds pause = {}) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    if (pause.count() > 0)
-      std::this_thread::sleep_for(pause);
-    else
+/// Between two looks at what another thread does: yields at first, then sleeps, at most for half a
+/// millisecond, so that tests which wait leave the processor to those that compute.
+class Pauses {
+ public:
+  void operator()() {
+    if (++rounds_ <= yields)
       std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds{std::min(rounds_, 500)});
   }
+
+ private:
+  static constexpr int yields = 30;
+  int rounds_ = 0;
+};
+
+/// Calls `holds` until it returns true. Returns false if that takes longer than `limit`.
+template <class Predicate>
+[[nodiscard]] bool eventually(std::chrono::nanoseconds limit, Predicate&& holds) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  for (Pauses pause; !holds(); pause())
+    if (std::chrono::steady_clock::now() > end) return false;
   return true;
 }
 

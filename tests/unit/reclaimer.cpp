@@ -125,7 +125,7 @@ TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNobodyCanReport) {
     is_held = true;
     while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }};
-  while (!is_held) std::this_thread::yield();
+  for (test_support::Pauses pause; !is_held;) pause();
   run_after(work);
   std::this_thread::sleep_for(std::chrono::milliseconds{20});
   EXPECT_FALSE(work.has_run);

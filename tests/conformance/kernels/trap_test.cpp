@@ -118,8 +118,7 @@ int main() {
     work->enqueue();
     work->expect_all_lost();
   }
-  expect(test_support::eventually(
-             10s, [&] { return callables.expired(); }, 1ms),
+  expect(test_support::eventually(10s, [&] { return callables.expired(); }),
          "every callable was destroyed");
   const LiveObjects left = live_objects();
   expect(left.streams == 0 && left.events == 0 && left.pinned_blocks == 0 &&

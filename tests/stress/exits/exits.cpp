@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../support/eventually.hpp"
 #include "../../support/process.hpp"
 
 namespace {
@@ -82,7 +83,7 @@ void work_for_ever() {
 /// Starts the threads, and waits until all are at work.
 void begin_work() {
   for (int i = 0; i < threads; ++i) std::thread{work_for_ever}.detach();
-  while (rounds < 2 * threads) std::this_thread::yield();
+  for (test_support::Pauses pause; rounds < 2 * threads;) pause();
 }
 
 /// Uses the library while static objects are destroyed: a call works or is refused by name.

@@ -138,7 +138,7 @@ class Interpreter {
       now.pooled_events = before.pooled_events;
       return now == before;
     };
-    if (!test_support::eventually(20s, as_before, 20us))
+    if (!test_support::eventually(20s, as_before))
       fail("objects are left: " + std::to_string(now.streams - before.streams) + " streams, " +
            std::to_string(now.events - before.events) + " events, " +
            std::to_string(now.pinned_blocks - before.pinned_blocks) + " pinned blocks, " +
@@ -367,7 +367,7 @@ class Interpreter {
       } else if (step.form == 3) {
         if constexpr (std::is_same_v<Waitable, StreamRef>) waitable.future().get();
       } else {
-        while (!waitable.query()) std::this_thread::yield();
+        for (test_support::Pauses pause; !waitable.query();) pause();
       }
     } catch (const Thrown& thrown) {
       if (thrown.place != step.exception)

@@ -31,8 +31,7 @@ inline constexpr std::chrono::seconds patience{5};
 
 template <class Predicate>
 [[nodiscard]] bool eventually(Predicate&& holds) {
-  return test_support::eventually(patience, std::forward<Predicate>(holds),
-                                  std::chrono::microseconds{50});
+  return test_support::eventually(patience, std::forward<Predicate>(holds));
 }
 
 /// A callable that counts its instances and calls. Each instance must be destroyed once, and called

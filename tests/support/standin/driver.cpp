@@ -11,14 +11,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
-#include <thread>
 #include <vector>
 
+#include "../eventually.hpp"
 #include "settings.hpp"
 
 using namespace standin;
@@ -73,8 +72,7 @@ int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t leas
                unsigned int flags) {
   if (flags != 0) return not_supported;
   const auto wait = [least](std::atomic_ref<std::uint32_t> value) {
-    while (static_cast<std::int32_t>(value.load() - least) < 0)
-      std::this_thread::sleep_for(std::chrono::microseconds{20});
+    for (test_support::Pauses pause; static_cast<std::int32_t>(value.load() - least) < 0;) pause();
   };
   return value_operation(stream, place, wait, true);
 }

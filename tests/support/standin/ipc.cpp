@@ -4,10 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 
+#include "../eventually.hpp"
 #include "calls.hpp"
 
 namespace standin {
@@ -34,7 +33,7 @@ SharedRecords::~SharedRecords() {
 }
 
 void SharedRecords::wait(std::uint64_t number) const {
-  while (!is_done(number)) std::this_thread::sleep_for(std::chrono::microseconds{20});
+  for (test_support::Pauses pause; !is_done(number);) pause();
 }
 
 }  // namespace standin

@@ -40,6 +40,8 @@ enum class CaptureFault { other, broken, two_captures, outside, default_stream, 
 /// Clears the thread's last error if it is this status. A pending error of the user's own calls
 /// stays.
 void forget_error(status) noexcept;
+/// The thread's last error, which is cleared, or ok: that of a kernel launch, which returns none.
+[[nodiscard]] status take_last_error() noexcept;
 /// Whether the status is the answer of a query that work is not complete, which is not an error.
 [[nodiscard]] bool is_not_ready(status) noexcept;
 
@@ -59,6 +61,9 @@ enum class Attribute {
   partitions,
 };
 [[nodiscard]] status device_count(int& count) noexcept;
+/// For texts: what shows a container its devices, and the environment variable that hides devices.
+[[nodiscard]] const char* container_options() noexcept;
+[[nodiscard]] const char* hiding_variable() noexcept;
 [[nodiscard]] status get_device(int& device) noexcept;
 [[nodiscard]] status set_device(int device) noexcept;
 [[nodiscard]] status device_name(char* text, std::size_t size, int device) noexcept;
@@ -265,7 +270,8 @@ using Relink = void* (*)(void* context, void (*function)(void*), void* data) noe
 /// Requires: all launches are complete.
 [[nodiscard]] status executable_graph_destroy(native::executable_graph) noexcept;
 
-// Memory Allocates pinned, coherent memory for all devices.
+// Memory
+/// Allocates pinned, coherent memory for all devices.
 [[nodiscard]] status malloc_host(void*&, std::size_t bytes) noexcept;
 /// Pinned memory that is faster to write for the host and to read for devices, but very slow to
 /// read for the host. A backend without such memory returns plain pinned memory.
@@ -280,7 +286,7 @@ using Relink = void* (*)(void* context, void (*function)(void*), void* data) noe
 /// Pins existing memory, for all devices.
 [[nodiscard]] status register_host(void*, std::size_t bytes) noexcept;
 /// The same for memory that the process may only read. Devices must not write it either. Requires:
-/// Attribute::can_pin_read_only_memory Of the current device..
+/// the current device has Attribute::can_pin_read_only_memory.
 [[nodiscard]] status register_host_read_only(void*, std::size_t bytes) noexcept;
 [[nodiscard]] status unregister_host(void*) noexcept;
 /// The address of pinned memory on the current device.

@@ -3,8 +3,8 @@
 
 void scale(runnel::StreamRef stream, runnel::DeviceSpan<const float> in,
            runnel::DeviceSpan<float> out) {
-  stream.reads(in);
-  stream.writes(out);
+  stream.declare_reads(in);
+  stream.declare_writes(out);
   stream.launch_host_func([=] {
     for (std::size_t i = 0; i < in.size(); ++i) out.data()[i] = 2 * in.data()[i] + 1;
   });

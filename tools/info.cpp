@@ -88,8 +88,9 @@ std::string version_text(int version) { return version == 0 ? "none" : std::to_s
 std::string why_no_device() {
   if constexpr (host_backend) return runnel::Device::why_no_device();
   const auto [runtime, driver] = runnel::runtime_version();
-  const std::string reason = explain(vendor, look_at_machine(vendor, "/"), runtime, driver);
-  return reason.empty() ? runnel::Device::why_no_device() : reason;
+  const std::string seen = explain(vendor, look_at_machine(vendor, "/"), runtime, driver);
+  return runnel::Device::why_no_device() +
+         (seen.empty() ? "" : ". The files of this machine say: " + seen);
 }
 
 int info(bool why_only) {

@@ -71,6 +71,9 @@ status accept(status s, status harmless) noexcept {
 
 }  // namespace
 
+const char* container_options() noexcept { return rt::container_options; }
+const char* hiding_variable() noexcept { return rt::hiding_variable; }
+
 status device_count(int& count) noexcept {
   const status s = rt::get_device_count(&count);
   if (s != ok) count = 0;  // without a driver, the CUDA runtime leaves the output unchanged

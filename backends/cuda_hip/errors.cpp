@@ -21,7 +21,7 @@ struct Row {
 // meaning.
 constexpr std::array<Row, 132> rows{{
     {3, errc::no_device},   // the driver could not be initialised
-    {34, errc::no_device},  // a stub library in found of the driver
+    {34, errc::no_device},  // a stub library was found in place of the driver
     // No driver, or a driver older than the runtime; driver_version distinguishes the two.
     {35, errc::no_device},
     {46, errc::no_device},   // busy, or in exclusive or prohibited mode
@@ -214,6 +214,8 @@ void forget_error(status s) noexcept {
   if (rt::peek_at_last_error() == static_cast<rt::error>(s))
     static_cast<void>(rt::get_last_error());
 }
+
+status take_last_error() noexcept { return rt::get_last_error(); }
 
 bool is_not_ready(status s) noexcept { return s == rt::not_ready; }
 

@@ -63,6 +63,8 @@ inline constexpr attribute attribute_stream_memory_operations = static_cast<attr
 inline constexpr attribute attribute_memory_pools = cudaDevAttrMemoryPoolsSupported;
 inline constexpr const char* hardware_queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
 inline constexpr int hardware_queues_default = 8;
+inline constexpr const char* container_options = "--gpus all";
+inline constexpr const char* hiding_variable = "CUDA_VISIBLE_DEVICES";
 #else
 using attribute = hipDeviceAttribute_t;
 inline constexpr attribute attribute_compute_capability_major =
@@ -83,6 +85,8 @@ inline constexpr attribute attribute_stream_memory_operations =
 inline constexpr attribute attribute_memory_pools = hipDeviceAttributeMemoryPoolsSupported;
 inline constexpr const char* hardware_queues_variable = "GPU_MAX_HW_QUEUES";
 inline constexpr int hardware_queues_default = 4;
+inline constexpr const char* container_options = "--device /dev/kfd --device /dev/dri";
+inline constexpr const char* hiding_variable = "HIP_VISIBLE_DEVICES";
 #endif
 inline constexpr auto get_device_count = &hipGetDeviceCount;
 inline constexpr auto get_device = &hipGetDevice;

@@ -95,6 +95,9 @@ namespace {
 }
 }  // namespace
 
+const char* container_options() noexcept { return ""; }
+const char* hiding_variable() noexcept { return "RUNNEL_HOST_DEVICES"; }
+
 status device_count(int& count) noexcept {
   count = host::visible_devices();
   return ok;

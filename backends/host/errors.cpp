@@ -35,6 +35,7 @@ CaptureFault capture_fault(status s) noexcept {
 const char* error_name(status s) noexcept { return names[row_of(s)].text; }
 const char* error_text(status s) noexcept { return detail::error_texts[row_of(s)].text; }
 void forget_error(status) noexcept {}  // There is no last error.
+status take_last_error() noexcept { return ok; }
 bool is_not_ready(status s) noexcept { return s == static_cast<status>(errc::not_ready); }
 
 }}}  // namespace runnel::RUNNEL_ABI::backend

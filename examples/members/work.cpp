@@ -194,7 +194,7 @@ static void observers(runnel::StreamRef stream) {
     std::iota(numbers.begin(), numbers.end(), 0);
     runnel::DeviceBuffer<int> to(100, stream);
     runnel::copy(stream, to, numbers);
-    stream.reads(to);            // as a kernel of yours does
+    stream.declare_reads(to);    // as a kernel of yours does
     runnel::fill(other, to, 0);  // a mistake: the other stream does not wait
     runnel::RaceChecker::assume_complete(stream);
     runnel::RaceChecker::host_reads(numbers);

@@ -99,6 +99,12 @@ class Error {
   int native_code_;
 };
 
+/// Throws if the kernel launch that this thread has just made failed, and clears the runtime's last
+/// error. Call it right behind `kernel<<<...>>>(...)`, which returns no error. `kernel` is the name
+/// for the text. Does nothing on the host backend.
+/// @throws Error with the runtime's number, such as `cudaErrorInvalidConfiguration`
+void check_launch(const char* kernel);
+
 namespace detail {
 /// Throws an Error that does not come from the runtime. `reason` is copied. Requires: `operation`
 /// is a string literal.

@@ -173,6 +173,12 @@ class Event : public detail::EventBase {
   explicit Event(StreamRef stream, EventOptions options = {}) : EventBase{options, false} {
     record(stream);
   }
+  ///@{ The other event is moved-from afterwards.
+  Event(Event&&) noexcept = default;
+  Event& operator=(Event&&) noexcept = default;
+  ///@}
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
 
   /// Wraps a native event that other code created, which is treated as recorded. With
   /// Ownership::take the native event is destroyed with this object, or when this object is
@@ -219,6 +225,12 @@ class TimedEvent : public detail::EventBase {
   explicit TimedEvent(StreamRef stream, EventOptions options = {}) : TimedEvent{options} {
     record(stream);
   }
+  ///@{ The other event is moved-from afterwards.
+  TimedEvent(TimedEvent&&) noexcept = default;
+  TimedEvent& operator=(TimedEvent&&) noexcept = default;
+  ///@}
+  TimedEvent(const TimedEvent&) = delete;
+  TimedEvent& operator=(const TimedEvent&) = delete;
 
   /// The time from `start` to `stop`, with a resolution of about half a microsecond on a GPU;
   /// negative if `stop` was recorded first. Does not wait.

@@ -19,9 +19,10 @@ namespace runnel { inline namespace RUNNEL_ABI {
 /// but `start` does nothing.
 ///
 /// The checker sees streams, events, waits, copies, fills, allocations and frees that go through
-/// this library. It does not see kernels and host functions: `StreamRef::reads()` and
-/// `StreamRef::writes()` declare what they use. It assumes that every thread is ordered after a
-/// wait by any host thread, because it does not see how threads synchronize with each other.
+/// this library. It does not see kernels and host functions: `StreamRef::declare_reads()` and
+/// `StreamRef::declare_writes()` declare what they use. It assumes that every thread is ordered
+/// after a wait by any host thread, because it does not see how threads synchronize with each
+/// other.
 class RaceChecker {
  public:
   RaceChecker() = delete;  ///< there is one checker; its functions are static

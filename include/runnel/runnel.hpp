@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// \file
-/// The main header of runnel. It leaves out the headers that say so in the table below,
-/// <runnel/communicator.hpp>, and <runnel/kokkos.hpp>, the interop with Kokkos.
+/// The main header of runnel. It leaves out what few programs need: communicator.hpp, mpi.hpp and
+/// world.hpp (several processes), kokkos.hpp, execution.hpp (senders), coroutine.hpp,
+/// stoppable.hpp, foreign_stream.hpp, hooks.hpp, trace.hpp, mdspan.hpp, overlap_bytes.hpp,
+/// resource_adaptors.hpp.
 ///
 /// Include this header, or the header of each concept that you use. A program goes through five
 /// steps:
@@ -26,14 +28,14 @@
 /// |---|---|
 /// | create, order and wait for streams | stream.hpp, event.hpp, stream_pool.hpp |
 /// | write functions that take no stream argument | current.hpp |
-/// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory; mdspan.hpp is not in this header |
+/// | copy and fill memory | copy.hpp, copy_batch.hpp; staging.hpp has settings for pageable memory; mdspan.hpp |
 /// | allocate memory | memory.hpp, managed_buffer.hpp, host_registration.hpp, pinned_pool.hpp, pinned_resource.hpp, device_resource.hpp |
-/// | limit, count and log what is allocated | resource_adaptors.hpp, which is not in this header |
-/// | process data larger than the device | overlap.hpp; overlap_bytes.hpp is not in this header |
+/// | limit, count and log what is allocated | resource_adaptors.hpp |
+/// | process data larger than the device | overlap.hpp; overlap_bytes.hpp |
 /// | record work once and launch it many times | graph.hpp |
-/// | get notified of completion without waiting | completion.hpp, keep.hpp; coroutine.hpp and stoppable.hpp are not in this header |
+/// | get notified of completion without waiting | completion.hpp, keep.hpp; coroutine.hpp and stoppable.hpp |
 /// | handle errors | error.hpp |
-/// | use handles of other libraries | native.hpp, `from_native` of `StreamRef`, `Stream` and `Event`; foreign_stream.hpp is not in this header |
+/// | use handles of other libraries | native.hpp, `from_native` of `StreamRef`, `Stream` and `Event`; foreign_stream.hpp |
 /// | share memory and events with other processes | shared_buffer.hpp, ipc_handle.hpp, `Event::ipc_handle` |
 /// | give streams a part of a device | partition.hpp |
 /// | find missing waits | race_checker.hpp |

@@ -240,19 +240,19 @@ class StreamRef {
   /// @{ Declares to the race checker (race_checker.hpp) that a kernel or a host function that the
   /// caller submits to this stream at this point reads, or writes, memory: `bytes` bytes, or all
   /// elements of a vector, a span or a buffer. Does nothing while the checker is off.
-  void reads(const void* pointer, std::size_t bytes) const {
+  void declare_reads(const void* pointer, std::size_t bytes) const {
     declare(detail::MemoryAccess::read, pointer, bytes);
   }
-  void writes(const void* pointer, std::size_t bytes) const {
+  void declare_writes(const void* pointer, std::size_t bytes) const {
     declare(detail::MemoryAccess::write, pointer, bytes);
   }
   template <class R>
-  void reads(const R& range) const {
+  void declare_reads(const R& range) const {
     declare(detail::MemoryAccess::read, range.data(), detail::size_in_bytes(range),
             detail::kind_of_range<R>());
   }
   template <class R>
-  void writes(const R& range) const {
+  void declare_writes(const R& range) const {
     declare(detail::MemoryAccess::write, range.data(), detail::size_in_bytes(range),
             detail::kind_of_range<R>());
   }

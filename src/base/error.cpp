@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "base/error_texts.hpp"
 #include "base/lost_device.hpp"
+#include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 
 #include <runnel/detail/stream_slot.hpp>
@@ -171,4 +172,15 @@ void throw_dead_stream(std::uint64_t id) {
 }
 
 }  // namespace detail
+
+void check_launch(const char* kernel) {
+  constexpr const char* operation = "launch a kernel";
+  detail::enter(operation);
+  if (const backend::status status = backend::take_last_error(); status != backend::ok) try {
+      detail::throw_status(status, operation);
+    } catch (const Error& error) {
+      detail::throw_again(error, kernel);
+    }
+}
+
 }}  // namespace runnel::RUNNEL_ABI

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// For critical sections of a few instructions without calls. Without contention it costs a third
-/// of a mutex.
+/// For critical sections that take some nanoseconds. Without contention it costs a third of a
+/// mutex.
 #pragma once
 
 #include "base/relax.hpp"

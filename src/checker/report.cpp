@@ -65,8 +65,8 @@ void add_advice(std::ostringstream& text, const Finding& finding, const Order& o
            << ", above all if any work uses its results.\n"
            << "  If none does, record_stream(" << earlier
            << ") on the buffer: that delays the free, and orders nothing else.\n"
-           << "  The checker sees kernels and host functions only if reads() and writes() declare "
-              "them.\n";
+           << "  The checker sees kernels and host functions only by declare_reads() and "
+              "declare_writes().\n";
       break;
     case Fault::unpinned_in_flight:
       text << "  Missing, before the memory is unpinned: synchronize " << earlier << ".\n";

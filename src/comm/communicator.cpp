@@ -88,8 +88,9 @@ void require_memory(const Blocks& blocks, const Exchange& step, const char* oper
 
 void declare(const CommunicatorState& state, StreamRef stream, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
-  if (blocks.in > 0) stream.reads(step.in, blocks.in * blocks.count * step.element_size);
-  if (blocks.out > 0) stream.writes(step.out, blocks.out * blocks.count * step.element_size);
+  if (blocks.in > 0) stream.declare_reads(step.in, blocks.in * blocks.count * step.element_size);
+  if (blocks.out > 0)
+    stream.declare_writes(step.out, blocks.out * blocks.count * step.element_size);
 }
 
 void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps) {

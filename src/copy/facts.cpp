@@ -51,6 +51,20 @@ void resolve_side(MemoryFacts& side, CopyCall& call, Range range, std::optional<
   }
 }
 
+/// Counts a use where the runtime takes any memory. Device memory that is none would fail on a GPU
+/// only, so that is looked up.
+void note_side(CopyCall& call, Range range, std::optional<MemoryKind> known) {
+  if (known == MemoryKind::device) {
+    PointerInfo info{MemoryKind::device, Device{0}};
+    check(backend::pointer_info(info, range.begin), call.operation);
+    if (info.kind == MemoryKind::pageable)
+      throw_error(
+          errc::invalid_argument, call.operation,
+          "a DeviceSpan, or a kind in the options, says that memory of the host is of a device");
+  }
+  note_use(range.begin, range.bytes, known, call.key);
+}
+
 }  // namespace
 
 CopyFacts resolve(CopyCall& call, const CopyRequest& request) {
@@ -60,8 +74,8 @@ CopyFacts resolve(CopyCall& call, const CopyRequest& request) {
   const Range to = range_of_rows(t.to, t.to_pitch, t.width, t.height);
   const Range from = range_of_rows(t.from, t.from_pitch, t.width, t.height);
   if (facts.runtime_takes_any_memory && request.policy == Pageable::stage) {
-    note_use(to.begin, to.bytes, request.to_kind, call.key);
-    note_use(from.begin, from.bytes, request.from_kind, call.key);
+    note_side(call, to, request.to_kind);
+    note_side(call, from, request.from_kind);
     return facts;
   }
   resolve_side(facts.to, call, to, request.to_kind);
@@ -76,7 +90,7 @@ CopyFacts resolve(CopyCall& call, const FillRequest& request) {
   if (has_nothing_to_do(request)) return facts;
   const Range to = range_of_rows(request.to, request.pitch, request.width, request.height);
   if (facts.runtime_takes_any_memory)
-    note_use(to.begin, to.bytes, request.to_kind, call.key);
+    note_side(call, to, request.to_kind);
   else
     resolve_side(facts.to, call, to, request.to_kind);
   return facts;

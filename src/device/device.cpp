@@ -149,17 +149,17 @@ namespace {
 constexpr const char* counting = "count the devices";
 
 /// Advice for a runtime that reports no device.
-[[nodiscard]] const char* advice_for(errc code, RuntimeVersion version) {
+[[nodiscard]] std::string advice_for(errc code, RuntimeVersion version) {
   const bool has_driver = version.driver > 0;
   // CUDA returns the same code for a driver that is too old and for a missing one.
   if (code == errc::driver_too_old ||
       (has_driver && (code != errc::no_device || version.driver < version.runtime)))
     return "install a newer driver, or build runnel with an older toolkit";
   if (has_driver)
-    return "check that a device is there, that this user may open it, and that *_VISIBLE_DEVICES "
-           "does not hide it";
-  return "in a container, start it with its devices (--gpus all, or --device /dev/kfd --device "
-         "/dev/dri); else install the device's driver, or build runnel with -Dgpu_backend=host";
+    return std::string{"check that a device is there, that this user may open it, and that "} +
+           backend::hiding_variable() + " does not hide it";
+  return std::string{"in a container, start it with its devices ("} + backend::container_options() +
+         "); else install the device's driver, or build runnel with -Dgpu_backend=host";
 }
 
 /// Formats a uuid, as in "5e7b1f9c-0a3d-4a52-8c0e-1f6d2b7a9e44".
@@ -208,8 +208,8 @@ std::string Device::why_no_device() {
   const backend::status s = count_devices(count);
   if (count > 0) return "";
   if (s == backend::ok)
-    return "the runtime shows no device: check that one is there, and that neither "
-           "*_VISIBLE_DEVICES nor RUNNEL_HOST_DEVICES hides it";
+    return std::string{"the runtime shows no device: check that one is there, and that "} +
+           backend::hiding_variable() + " does not hide it";
   // Without a driver the runtime says that the driver is too old.
   const RuntimeVersion version = runtime_version();
   std::string reason = version.driver > 0 ? backend::error_text(s) : "there is no driver";

@@ -244,10 +244,10 @@ void DeviceRun::compute(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stre
   const StreamGuard with{stream};
   function.run(function.function, stream, arguments, chunk);
   for (std::size_t i = 0; i < plan_.inputs.size(); ++i)
-    stream.reads(in[i], elements[i] * plan_.inputs[i].element_bytes);
+    stream.declare_reads(in[i], elements[i] * plan_.inputs[i].element_bytes);
   if (buffers.out)
-    stream.writes(arguments.out, arguments.out_elements * plan_.output.element_bytes);
-  if (buffers.count) stream.writes(arguments.count, sizeof(std::size_t));
+    stream.declare_writes(arguments.out, arguments.out_elements * plan_.output.element_bytes);
+  if (buffers.count) stream.declare_writes(arguments.count, sizeof(std::size_t));
 }
 
 void DeviceRun::copy_out(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {

@@ -28,13 +28,14 @@ class StreamQueryLock : NotCopied {
                            bool needed = !backend::can_query_beside_begin_of_capture()) noexcept
       : slot_{slot}, needed_{needed} {
     if (!needed_) return;
-    while ((slot_.questions.fetch_add(2, std::memory_order_acquire) & 1U) != 0) [[unlikely]] {
-      slot_.questions.fetch_sub(2, std::memory_order_relaxed);
+    while ((slot_.queries_and_change.fetch_add(2, std::memory_order_acquire) & 1U) != 0)
+        [[unlikely]] {
+      slot_.queries_and_change.fetch_sub(2, std::memory_order_relaxed);
       sync::yield();
     }
   }
   ~StreamQueryLock() {
-    if (needed_) slot_.questions.fetch_sub(2, std::memory_order_release);
+    if (needed_) slot_.queries_and_change.fetch_sub(2, std::memory_order_release);
   }
 
   /// Requires, as query(): the stream's device is current if its handle needs that.
@@ -55,10 +56,13 @@ class StreamQueryLock : NotCopied {
 class CaptureChangeLock : NotCopied {
  public:
   explicit CaptureChangeLock(Slot& slot) noexcept : slot_{slot} {
-    while ((slot_.questions.fetch_or(1, std::memory_order_acquire) & 1U) != 0) sync::yield();
-    while (slot_.questions.load(std::memory_order_acquire) != 1) sync::yield();
+    while ((slot_.queries_and_change.fetch_or(1, std::memory_order_acquire) & 1U) != 0)
+      sync::yield();
+    while (slot_.queries_and_change.load(std::memory_order_acquire) != 1) sync::yield();
   }
-  ~CaptureChangeLock() { slot_.questions.fetch_and(~std::uint32_t{1}, std::memory_order_release); }
+  ~CaptureChangeLock() {
+    slot_.queries_and_change.fetch_and(~std::uint32_t{1}, std::memory_order_release);
+  }
 
  private:
   Slot& slot_;

@@ -34,7 +34,8 @@ struct DestroyKept {
 /// An object that graphs keep.
 using OwnedObject = std::unique_ptr<Kept, DestroyKept>;
 
-/// The host functions of one graph, and the streams of its launches. Launches of a graph run one
+/// What one graph holds: its host functions, kept objects and external events, and the streams of
+/// its launches. Launches of a graph run one
 /// after the other, so the n-th run of a function belongs to the n-th launch.
 class GraphFunctions : NotCopied {
  public:

@@ -66,7 +66,7 @@ class OrphanedSlots : NotCopied {
 
 /// Removes the reference of the views. True if it was the last one.
 bool drop_views(Slot& slot) noexcept {
-  return std::exchange(slot.viewed, false) &&
+  return std::exchange(slot.has_views, false) &&
          slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
 }
 
@@ -90,7 +90,7 @@ void begin_stream(Slot& slot, const NativeStream& stream, bool owned) noexcept {
 
 /// Adds the reference that wrap_handle() promises to a live slot.
 void add_reference(Slot& slot, Holder holder) noexcept {
-  if (holder == Holder::views && (slot.owned || std::exchange(slot.viewed, true))) return;
+  if (holder == Holder::views && (slot.owned || std::exchange(slot.has_views, true))) return;
   slot.owned = slot.owned || holder == Holder::owner;
   slot.references.fetch_add(1, std::memory_order_relaxed);
 }
@@ -171,7 +171,7 @@ Slot* wrap_handle(const NativeStream& stream, Holder holder, bool& is_new) {
     }
     if (fresh == nullptr) continue;
     begin_stream(*fresh, stream, holder == Holder::owner);
-    fresh->viewed = holder == Holder::views;
+    fresh->has_views = holder == Holder::views;
     return fresh.release();
   }
 }

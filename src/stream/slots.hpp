@@ -75,7 +75,7 @@ struct Slot : StreamSlot, Deferred {
 
   /// Bit 0: a capture begins or ends on the stream. The bits above: the number of threads that
   /// query the stream (stream/capture.hpp).
-  mutable sync::Atomic<std::uint32_t> questions{0};
+  mutable sync::Atomic<std::uint32_t> queries_and_change{0};
 
   /// For the race checker: the stream's id if all its operations are known to be complete, else 0.
   /// Always 0 for a blocking stream.
@@ -99,9 +99,9 @@ struct Slot : StreamSlot, Deferred {
   // The number of Stream objects. Atomic, because a destructor in a forked child takes no lock.
   sync::Atomic<int> references{0};
   SlotState state = SlotState::unused;
-  bool listed = false;  // in the table of handles
+  bool is_in_table = false;  // of handles
   // One of the references belongs to the views that no Stream owns: StreamRef::from_native().
-  bool viewed = false;
+  bool has_views = false;
   Slot* next_in_bucket = nullptr;
   Slot* next_free = nullptr;
 

@@ -111,6 +111,20 @@ TEST_F(CopyOptionsCases, TheDefaultReadsInStreamOrder) {
   EXPECT_EQ(others(back, 2), 0);
 }
 
+TEST_F(CopyOptionsCases, MemoryOfTheHostIsNoDevices) {
+  SKIP_IF(!streams_are_threads(), "a device's backend does not look up what the caller knows");
+  const Stream stream;
+  Bytes values(100), others(100);
+  const DeviceSpan<unsigned char> wrong{values.data(), values.size()};
+  EXPECT_ERROR(invalid_argument, copy(stream, wrong, others));
+  EXPECT_ERROR(invalid_argument, copy(stream, others, wrong));
+  EXPECT_ERROR(invalid_argument, fill(stream, wrong, std::uint8_t{1}));
+  EXPECT_ERROR(invalid_argument, copy_bytes(stream, values.data(), others.data(), 100,
+                                            {.to_kind = MemoryKind::device}));
+  const std::vector list{copy_operation(wrong, others)};
+  EXPECT_ERROR(invalid_argument, copy_batch(stream, list));
+}
+
 TEST_F(CopyOptionsCases, RowsRangesAndListsTakeOptions) {
   const Stream stream;
   DeviceBuffer<int> there{1000, stream};

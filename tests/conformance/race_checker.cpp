@@ -154,7 +154,7 @@ TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
   PinnedBytes in(size);
   auto device = ready_buffer(stream);
   const auto wait = [&] {
-    while (!stream.query()) std::this_thread::yield();
+    for (test_support::Pauses pause; !stream.query();) pause();
     EXPECT_TRUE(stream.query());
   };
   for (int i = 0; i < 2; ++i) {
@@ -249,8 +249,8 @@ TEST_F(MissingWait, OneRowIsCommon) {
 TEST_F(MissingWait, DeclaredWorkReadsWhatAnotherStreamWrites) {
   Stream a, b;
   auto device = ready_buffer(a);
-  a.writes(device);
-  b.reads(device);
+  a.declare_writes(device);
+  b.declare_reads(device);
   expect_report("declared work reads");
   device.record_stream(b);
 }
@@ -267,14 +267,14 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
   Stream a, b;
   {
     auto device = ready_buffer(a);
-    b.reads(device);
+    b.declare_reads(device);
   }
   ASSERT_EQ(reports_.size(), 1U);
   // record_stream() orders nothing but the free, so that a wait comes first.
   const std::size_t wait = reports_[0].find("has to wait for"),
                     record = reports_[0].find("record_stream(");
   EXPECT_LT(wait, record) << reports_[0];
-  EXPECT_SAYS(reports_[0], "only if reads() and writes() declare them");
+  EXPECT_SAYS(reports_[0], "only by declare_reads() and declare_writes()");
   expect_report("record_stream(");
 }
 
@@ -283,7 +283,7 @@ TEST_F(MissingWait, AResultIsReportedBeforeTheFree) {
   PinnedBytes result(size);
   {
     auto device = ready_buffer(last);
-    work.writes(device);  // a kernel
+    work.declare_writes(device);  // a kernel
     copy(last, result, device);
     device.record_stream(work);  // the advice that orders nothing
   }
@@ -298,13 +298,13 @@ TEST_F(MissingWait, AResultIsReportedBeforeTheFree) {
 
 TEST_F(MissingWait, MemoryIsUsedAfterItsFree) {
   Stream a;
-  a.writes(freed_memory(a));
+  a.declare_writes(freed_memory(a));
   expect_report("use of memory that was freed");
 }
 
 TEST_F(MissingWait, AReadAfterAFreeIsCalledARead) {
   Stream a;
-  a.reads(freed_memory(a));
+  a.declare_reads(freed_memory(a));
   expect_report(" reads in Stream(");
 }
 
@@ -319,7 +319,7 @@ TEST_F(MissingWait, ABufferOfAResourceIsUsedOrDroppedTooEarly) {
   {
     DeviceBytes device(size, DeviceResource{}, a);
     a.synchronize();
-    b.reads(device);
+    b.declare_reads(device);
   }
   expect_report("record_stream(");
 }
@@ -441,7 +441,7 @@ TEST_F(MissingWait, AHostFunctionWritesWhatAnotherStreamReads) {
   Stream a, b;
   PinnedBytes shared(size);
   auto device = ready_buffer(b);
-  a.writes(shared);
+  a.declare_writes(shared);
   a.launch_host_func([to = shared.data()] { std::memset(to, 1, size); });
   copy(b, device, std::as_const(shared));
   expect_report(missing_wait);
@@ -558,10 +558,10 @@ TEST_F(EnoughWaits, EachWayOfTheHost) {
   fill(a, device, 3);
   Device::current().synchronize();
   fill(b, device, 4);
-  while (!b.query()) std::this_thread::yield();
+  for (test_support::Pauses pause; !b.query();) pause();
   fill(a, device, 5);
   event.record(a);
-  while (!event.query()) std::this_thread::yield();
+  for (test_support::Pauses pause; !event.query();) pause();
   fill(b, device, 6);
   EXPECT_COMPLETES(b);
   fill(a, device, 7);
@@ -784,11 +784,11 @@ TEST_F(EnoughWaits, AThreadsDefaultStreamAndAnEvent) {
 TEST_F(EnoughWaits, WhatTheProgramDeclares) {
   Stream a, b;
   auto device = ready_buffer(a);
-  a.writes(device);
+  a.declare_writes(device);
   RaceChecker::assume_wait(b, a);
-  b.writes(device);
+  b.declare_writes(device);
   RaceChecker::assume_complete(b);
-  a.writes(device);
+  a.declare_writes(device);
   expect_none();
 }
 
@@ -854,10 +854,10 @@ TEST_F(EnoughWaits, AnEventOfOtherCodeMayStandForAnything) {
   Stream a, b;
   auto device = ready_buffer(a);
   Event event = a.record_event();
-  a.writes(device);
+  a.declare_writes(device);
   Event wrapped = Event::from_native(event.native(), Device::current(), Ownership::borrow);
   b.wait_event(wrapped);
-  b.writes(device);
+  b.declare_writes(device);
   device.record_stream(b);
   expect_none();
 }

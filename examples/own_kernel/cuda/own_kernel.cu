@@ -5,25 +5,22 @@
 
 #include <chrono>
 #include <cstdio>
-#include <stdexcept>
 #include <vector>
 
 using namespace runnel;
 
-__global__ void scale_kernel(float* x, std::size_t n, float factor) {
+__global__ void scale_kernel(DeviceSpan<float> x, float factor) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < n) x[i] *= factor;
+  if (i < x.size()) x[i] *= factor;
 }
 
 // What launches a kernel takes a stream, and does not wait. `native()` is a cudaStream_t.
 void scale(StreamRef stream, DeviceSpan<float> x, float factor) {
-  stream.reads(x);  // tell the race checker, which does not see into kernels
-  stream.writes(x);
+  stream.declare_reads(x);  // tell the race checker, which does not see into kernels
+  stream.declare_writes(x);
   const auto blocks = static_cast<unsigned>((x.size() + 255) / 256);
-  scale_kernel<<<blocks, 256, 0, stream.native()>>>(x.data(), x.size(), factor);
-  // The launch itself returns nothing.
-  if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess)
-    throw std::runtime_error{cudaGetErrorString(code)};
+  scale_kernel<<<blocks, 256, 0, stream.native()>>>(x, factor);
+  check_launch("scale_kernel");  // the launch itself returns nothing
 }
 
 int main() {

@@ -23,5 +23,6 @@ template __attribute__((global)) void generic(DeviceSpan<int>);
 
 float host(DeviceSpan<float> x) {
   static_cast<void>(x.subspan(1).size());
-  return x[0];  // error: the host cannot read device memory: write get(stream, x, i), set(stream, x, i, value)
+  return x[0];  // error: the host cannot read device memory: write get(stream, x, i), set(stream,
+                // x, i, value)
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels.hpp"
 
-#include <stdexcept>
-
 namespace kernels {
 namespace {
 
-__global__ void double_and_add_all(int* numbers, std::size_t count) {
+__global__ void double_and_add_all(runnel::DeviceSpan<int> numbers) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) double_and_add(numbers, i);
+  if (i < numbers.size()) double_and_add(&numbers[i], 0);
 }
 
 /// Nanoseconds.
@@ -45,43 +43,40 @@ __global__ void note(int* noted) {
 
 __global__ void trap() { __trap(); }
 
-void require_launched() {
-  if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess)
-    throw std::runtime_error(cudaGetErrorString(e));
-}
-
 }  // namespace
 
 void launch_double_and_add(runnel::StreamRef stream, int* numbers, std::size_t count) {
   const runnel::DeviceGuard with{stream.device()};
   double_and_add_all<<<static_cast<unsigned>((count + 255) / 256), 256, 0, stream.native()>>>(
-      numbers, count);
-  require_launched();
+      runnel::DeviceSpan<int>{numbers, count});
+  runnel::check_launch("double_and_add_all");
 }
 
 void launch_busy(runnel::StreamRef stream, std::chrono::microseconds time, int* flag) {
   const runnel::DeviceGuard with{stream.device()};
   busy<<<1, 1, 0, stream.native()>>>(std::chrono::nanoseconds{time}.count(), flag);
-  require_launched();
+  runnel::check_launch("busy");
 }
 
 void launch_meet(runnel::StreamRef stream, int* mine, const int* theirs, int* met,
                  std::chrono::seconds limit) {
   const runnel::DeviceGuard with{stream.device()};
   meet<<<1, 1, 0, stream.native()>>>(mine, theirs, met, std::chrono::nanoseconds{limit}.count());
-  require_launched();
+  runnel::check_launch("meet");
 }
 
 void launch_note_multiprocessors(runnel::StreamRef stream, int* noted) {
   const runnel::DeviceGuard with{stream.device()};
   note<<<2000, 1024, 0, stream.native()>>>(noted);
-  require_launched();
+  runnel::check_launch("note");
 }
+
+void launch_too_large(runnel::StreamRef stream) { trap<<<1, 100'000, 0, stream.native()>>>(); }
 
 void launch_trap(runnel::StreamRef stream) {
   const runnel::DeviceGuard with{stream.device()};
   trap<<<1, 1, 0, stream.native()>>>();
-  require_launched();
+  runnel::check_launch("trap");
 }
 
 }  // namespace kernels

@@ -30,6 +30,8 @@ void launch_meet(runnel::StreamRef stream, int* mine, const int* theirs, int* me
 /// Sets noted[i] to 1 for each multiprocessor i that runs a block of the kernel, which has many
 /// blocks of a fifth of a millisecond. On the host backend it notes the first one.
 void launch_note_multiprocessors(runnel::StreamRef stream, int* noted);
+/// A kernel whose block is larger than any device takes. Not checked.
+void launch_too_large(runnel::StreamRef stream);
 /// Ends the process's work on the device with an error. Only on a GPU.
 void launch_trap(runnel::StreamRef stream);
 

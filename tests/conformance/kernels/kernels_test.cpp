@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -168,6 +169,24 @@ std::vector<int> multiprocessors_of(StreamRef stream) {
   copy(stream, noted, there);
   stream.synchronize();
   return noted;
+}
+
+TEST_F(Kernels, ALaunchThatFailsThrowsOnce) {
+  const Stream stream;
+  kernels::launch_too_large(stream);
+  if (std::string_view{RUNNEL_BACKEND} != "host") {
+    try {
+      check_launch("too_large");
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), errc::invalid_argument);
+      EXPECT_NE(error.native_code(), 0);
+      EXPECT_NE(std::string_view{error.what()}.find("could not launch a kernel: too_large: "),
+                std::string_view::npos)
+          << error.what();
+    }
+  }
+  EXPECT_NO_THROW(check_launch("too_large"));
 }
 
 TEST_F(Kernels, AKernelOfAPartRunsOnItsMultiprocessorsOnly) {

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <runnel/runnel.hpp>
+#include <string_view>
 #include <vector>
 
 #include "../../support/standin/inspect.hpp"
@@ -58,6 +59,20 @@ TEST_F(Calls, ABatchIsOneCallWhateverItsSize) {
   EXPECT_EQ(calls_of_first(count), calls_of_first(2));
   EXPECT_GE(calls_of_first(2), 1);
   stream.synchronize();
+}
+
+TEST_F(Calls, CheckLaunchThrowsTheLastErrorOnce) {
+  cudaSetDevice(1000);  // as a launch that fails
+  try {
+    check_launch("scale");
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), errc::invalid_device);
+    EXPECT_EQ(error.native_code(), cudaErrorInvalidDevice);
+    EXPECT_EQ(std::string_view{error.what()}.find("runnel: could not launch a kernel: scale: "), 0U)
+        << error.what();
+  }
+  EXPECT_NO_THROW(check_launch("scale"));
 }
 
 TEST_F(Calls, AGuardAsksForTheCurrentDeviceOnceOnEachWay) {

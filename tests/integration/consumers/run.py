@@ -394,6 +394,19 @@ def own_kernel_cmake(installed, scratch):
         refused(['runnel needs C++20'], lambda: run(tool, '--build', scratch / 'old', environment=environment))
 
 
+def own_kernel_any_backend(installed, scratch):
+    """A project without the language CUDA: a kernel on CUDA, a host function elsewhere."""
+    folder, tool, environment = SOURCE / 'examples/own_kernel/any', need('cmake'), dict(installed.environment)
+    if installed.backend == 'cuda':
+        environment['PATH'] = os.path.dirname(need('nvcc', '/usr/local/cuda/bin/nvcc')) + ':' + os.environ['PATH']
+    for number, backend in enumerate(('', installed.backend)):
+        build = scratch / f'build{number}'
+        run(tool, '-S', folder, '-B', build, f'-DBACKEND={backend}', environment=environment)
+        run(tool, '--build', build, environment=environment)
+        installed.expect_result(build / 'own_kernel', said='each number was scaled', environment=installed.on_the_machine)
+    refused(['a program has one backend'], lambda: run(tool, '-S', folder, '-B', scratch / 'two', '-DBACKEND=cuda;host', environment=environment))
+
+
 def own_kernel_meson(installed, scratch):
     folder, environment = own_kernel(installed)
     run(MESON, 'setup', scratch / 'build', folder, environment=environment)
@@ -501,7 +514,7 @@ def finds_races(installed, scratch):
 CONSUMERS = [nothing_outside_the_prefix, no_build_path, only_names_of_runnel, versions, default_names_the_backend, the_command,
              beside_other_backends, meson_dependency, meson_subproject, cmake_component, cmake_static, cmake_default, cmake_kokkos, meson_kokkos, comm_pkg_config, comm_cmake, comm_missing,
              cmake_backend_missing, cmake_unknown_component, cmake_version_too_new, cmake_subdirectory, configure_refused, makefile, strict_warnings,
-             without_rtti, hidden_symbols, link_time_optimisation, static_library, own_cpp_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, unloaded_plugin, own_kernel_cmake, own_kernel_meson, own_kernel_line, finds_races]
+             without_rtti, hidden_symbols, link_time_optimisation, static_library, own_cpp_library, with_clang, with_clang_without_rtti, wrong_backend, plugin, unloaded_plugin, own_kernel_cmake, own_kernel_any_backend, own_kernel_meson, own_kernel_line, finds_races]
 
 
 def attempt(consumer, number, installed, folder):

@@ -302,7 +302,7 @@ def offload(modules: Iterable[Any], device: Any = None, depth: int = 2) -> Offlo
     Parameters and buffers stay where they are: in ordinary memory, pinned, or mapped from a file, as safetensors has it. While
     one of ``modules`` runs, its tensors are in one of ``depth + 1`` slots on the device, and those of the next ``depth``
     modules are on their way: the ones that followed last time, in the first pass those of the sequence. Each slot is as large as the
-    largest module. The host waits for nothing. The rest of the model has to be on the device.
+    largest module. The host waits for no copy. The rest of the model has to be on the device.
 
     Ends with the ``with``, or by ``close()``. Weights may change between two passes. What a module writes into its buffers
     goes back to the host, which waits for that. Threads run one module at a time. Gradients are refused: NotSupported.

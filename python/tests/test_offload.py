@@ -122,9 +122,9 @@ def test_tied_weights_and_nesting() -> None:
         for _ in range(3):
             assert torch.equal(outer(X), result)
     first, second = runnel.offload(model), runnel.offload(model, depth=1)
-    assert torch.equal(outer.eval()(X) if ON_HOST else result, result)
+    assert torch.equal(outer(X), result)
     first.close()  # in the order in which they were made
-    assert torch.equal(reference([outer[0][:0]], lambda: model(X)), reference(model, lambda: model(X)))
+    assert torch.equal(outer(X), result)
     second.close()
     assert where([outer]) == before and "forward" not in vars(model[0])
 
@@ -194,7 +194,7 @@ def test_what_a_module_writes_goes_home() -> None:
         def forward(self, x: Any) -> Any:
             if not hasattr(self, "seen"):
                 self.register_buffer("seen", torch.ones(3, device=x.device))  # a new one stays where it was made
-            self.weight.data = self.weight.data.to(x.device)  # as does what is moved
+            self.weight.data = self.weight.data.clone()  # as does what is moved
             return super().forward(x)
 
     model = torch.nn.Sequential(Counts(64), torch.nn.BatchNorm1d(64))
@@ -256,7 +256,7 @@ def test_copies_of_a_model_are_not_offloaded() -> None:
     model = layers([64] * 3)
     with runnel.offload(model), runnel.offload(model):
         for made in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-            assert "_offload" not in type(made[0].forward).__module__ and torch.equal(reference(made, lambda: made(X)), reference(model, lambda: made(X).clone() if ON_HOST else reference(made, lambda: made(X))))
+            assert not isinstance(made[0].forward, type(vars(model[0])["forward"])) and torch.equal(reference(made, lambda: made(X)), model(X))
 
 
 def test_wrong_arguments_and_ends() -> None:
@@ -274,11 +274,8 @@ def test_wrong_arguments_and_ends() -> None:
     with pytest.raises(ValueError, match="depth"):
         runnel.offload(model.layers, depth=0)
     offloaded = runnel.offload(model.layers)
-    model.layers[0].register_forward_hook(lambda *_: offloaded.close())
-    nested = runnel.offload([model.layers[0]])
     with pytest.raises(runnel.InvalidArgument, match="within a module"):
-        torch.nn.Sequential(*model.layers)(X) if not ON_HOST else offloaded._run(model.layers[1], lambda: offloaded.close(), (), {})
-    nested.close()
+        offloaded._run(model.layers[0], offloaded.close, (), {})
     offloaded.close()
     offloaded.close()
     with pytest.raises(runnel.InvalidArgument, match="closed"), offloaded:

@@ -55,25 +55,24 @@ class Outcome {
 
 namespace detail {
 
+/// What waits for a mark of a stream (src/stream/timeline.hpp).
+struct MarkHook {
+  MarkHook* next = nullptr;  // in a queue of the service thread
+};
+
 /// A function that waits for completion. The service thread of the library
 /// (src/stream/reclaimer.hpp) calls it and owns it once it is submitted.
-struct Completion {
+struct Completion : MarkHook {
+  Completion(void (*f)(Completion&, const Outcome&), void (*d)(Completion*) noexcept) noexcept
+      : call{f}, destroy{d} {}
   void (*call)(Completion&, const Outcome&);  // May throw.
   void (*destroy)(Completion*) noexcept;
-  // The following members are that thread's.
-  EventNode* event = nullptr;  // A counted reference; null if nothing was recorded.
+  // The following members are the library's.
+  EventNode* event = nullptr;  // A counted reference, or null.
   StreamSlot* slot = nullptr;  // The stream whose work is waited for; null for an event.
-  // The stream whose earlier completions are called before this one; null if there are none.
-  StreamSlot* line = nullptr;
   std::uint64_t stream_id = 0;
-  std::uint64_t thread = 0;  // For an event: the number of the thread that recorded it.
-  // For a stream: host functions with a lower number were launched before. For an event: the number
-  // of its record.
-  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;  // of the stream's mark
   std::exception_ptr failure{};
-  // The next one of the same stream, or the next one in the list of new submissions.
-  Completion* next = nullptr;
-  Completion* next_line = nullptr;  // The first one of the next stream.
 };
 
 template <class F>

@@ -14,31 +14,37 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 struct Deferred {
   void (*run)(Deferred&) noexcept = nullptr;  // May destroy the object.
   Deferred* next = nullptr;                   // in the list of the thread
+  // It may call functions of the program, which may take long. Only the service thread runs it.
+  // Everything else is run first, also by a thread that needs memory.
+  bool calls_program = false;
 };
-/// A first-in, first-out queue.
-class DeferredQueue {
+/// A first-in, first-out queue of objects with a member `next`.
+template <class T>
+class Fifo {
  public:
-  void push(Deferred& object) noexcept {
+  void push(T& object) noexcept {
     object.next = nullptr;
     (first_ == nullptr ? first_ : last_->next) = &object;
     last_ = &object;
     ++size_;
   }
   /// Null if it is empty.
-  [[nodiscard]] Deferred* pop() noexcept {
-    Deferred* const object = first_;
+  [[nodiscard]] T* pop() noexcept {
+    T* const object = first_;
     if (object == nullptr) return nullptr;
     first_ = object->next;
+    object->next = nullptr;
     --size_;
     return object;
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
-  Deferred* first_ = nullptr;
-  Deferred* last_ = nullptr;
+  T* first_ = nullptr;
+  T* last_ = nullptr;
   std::size_t size_ = 0;
 };
+using DeferredQueue = Fifo<Deferred>;
 
 /// Calls `object.run` on the service thread (stream/reclaimer.hpp).
 void run_later(Deferred& object) noexcept;

@@ -92,6 +92,7 @@ void release_graph(GraphState* state) noexcept {
   if (mode == Release::now && is_complete(state->last)) return destroy(state);
   state->own = state->end ? StreamPoint{std::move(state->end)} : std::move(state->last);
   state->run = destroy_deferred;
+  state->calls_program = true;
   count_function(Count::made_completions);
   run_after(*state);
 }

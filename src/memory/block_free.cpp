@@ -151,6 +151,7 @@ bool free_block(BlockFree& block) noexcept {
 
 void defer_free(BlockFree& block) noexcept {
   block.run = run_deferred;
+  block.calls_program = static_cast<bool>(block.resource);
   frees_deferred.fetch_add(1, std::memory_order_relaxed);
   run_after(block);
 }
@@ -163,19 +164,26 @@ void defer_copy(BlockFree& block) noexcept try {
   if (complete_deferred_work()) free_unused(block);
 }
 
-bool wait_for_deferred_free(std::size_t made) noexcept {
+bool make_frees() noexcept {
+  if (has_deferred_frees()) internal_call([] { reclaimer().give_back(); });
+  return !has_deferred_frees();
+}
+
+bool wait_for_deferred_free(std::size_t made,
+                            std::chrono::steady_clock::time_point deadline) noexcept {
   record_marks_of_this_thread();
-  const auto wait_for = [made](std::chrono::nanoseconds time) {
-    bool is_made = false;
-    try_for(time, [&] {
-      is_made = frees_made.load(std::memory_order_acquire) != made;
-      return is_made || !has_deferred_frees();
-    });
-    return is_made;
-  };
-  if (wait_for(release_timeout)) return true;
-  if (complete_deferred_work()) static_cast<void>(wait_for(short_timeout));
-  return false;
+  const auto is_made = [made] { return frees_made.load(std::memory_order_acquire) != made; };
+  static_cast<void>(poll_until(deadline, [&] { return make_frees() || is_made(); }));
+  return is_made();
+}
+
+void wait_for_devices_and_frees() noexcept {
+  const std::size_t made = frees_made.load(std::memory_order_acquire);
+  const std::size_t awaited = frees_deferred.load(std::memory_order_relaxed) - made;
+  if (!complete_deferred_work()) return;
+  try_for(short_timeout, [&] {
+    return make_frees() || frees_made.load(std::memory_order_acquire) - made >= awaited;
+  });
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -19,6 +19,7 @@
 
 #include <runnel/memory.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -66,8 +67,13 @@ inline constinit sync::Atomic<std::size_t> frees_deferred{0}, frees_made{0};
   return frees_made.load(std::memory_order_acquire) !=
          frees_deferred.load(std::memory_order_acquire);
 }
-/// Waits for a limited time until more than `made` frees were made. If none is, waits for all
-/// devices, and for the frees, and returns false.
-[[nodiscard]] bool wait_for_deferred_free(std::size_t made) noexcept;
+/// Makes the frees whose streams have passed. Returns whether none is deferred any more.
+bool make_frees() noexcept;
+/// The same, again and again, until more than `made` frees were made, or none is deferred. Returns
+/// whether more were made.
+[[nodiscard]] bool wait_for_deferred_free(std::size_t made,
+                                          std::chrono::steady_clock::time_point deadline) noexcept;
+/// Waits for all devices, and for the frees that were deferred before.
+void wait_for_devices_and_frees() noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

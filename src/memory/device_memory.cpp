@@ -33,6 +33,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
@@ -108,32 +109,29 @@ void count_out(int device, std::size_t bytes) noexcept {
   return has_deferred_frees() || frees_made.load(std::memory_order_acquire) != made;
 }
 
-/// Allocates in stream order if the device has memory pools. If there is no memory, waits for
-/// deferred frees and tries again.
+/// Allocates in stream order if the device has memory pools. If there is no memory, makes deferred
+/// frees and tries again, for a second at most. Then it waits for all devices, and tries once more.
 [[nodiscard]] void* allocate_on(native::stream stream, int device, std::size_t bytes) {
   void* block = nullptr;
   const bool has_pools = has_memory_pools(device);
   const ScopedDevice on{device, operation};
-  const auto try_allocate = [&] {
-    return has_pools ? internal_call([&] { return backend::malloc_async(block, bytes, stream); },
-                                     any_capture_seen())
-                     : allocate_behind_releases(
-                           operation, [&] { return backend::malloc_device(block, bytes); });
-  };
-  for (;;) {
+  std::optional<sync::Clock::time_point> deadline;
+  for (bool is_last = false;;) {
     const std::size_t made = frees_made.load(std::memory_order_acquire);
-    backend::status s = try_allocate();
-    if (s == backend::ok) break;
-    if (backend::classify(s) == errc::out_of_memory && may_come(made)) {
-      backend::forget_error(s);
-      const ScopedWait wait{operation, {.device = device}};
-      if (wait_for_deferred_free(made)) continue;
-      s = try_allocate();
-    }
-    if (s != backend::ok) throw_no_room(s, bytes, device);
-    break;
+    const backend::status s =
+        has_pools ? internal_call([&] { return backend::malloc_async(block, bytes, stream); },
+                                  any_capture_seen())
+                  : allocate_behind_releases(operation,
+                                             [&] { return backend::malloc_device(block, bytes); });
+    if (s == backend::ok) return block;
+    if (is_last || backend::classify(s) != errc::out_of_memory || !may_come(made))
+      throw_no_room(s, bytes, device);
+    backend::forget_error(s);
+    const ScopedWait wait{operation, {.device = device}};
+    if (!deadline) deadline = sync::Clock::now() + release_timeout;
+    is_last = !wait_for_deferred_free(made, *deadline) || sync::Clock::now() >= *deadline;
+    if (is_last) wait_for_devices_and_frees();
   }
-  return block;
 }
 
 /// The same within the device's limit; counts the block.
@@ -162,7 +160,7 @@ void count_out(int device, std::size_t bytes) noexcept {
   }
   const ScopedWait wait{operation, {.stream = stream.id()}};
   record_marks_of_this_thread();
-  try_for(short_timeout, [] { return !has_deferred_frees(); });
+  try_for(short_timeout, make_frees);
   return allocate_from_resource(resource, stream, bytes, operation);
 }
 
@@ -445,7 +443,7 @@ void DeviceResource::set_release_threshold(std::size_t bytes) const {
 
 void DeviceResource::trim() const {
   const InternalDeviceCall call{device_.ordinal(), "give unused device memory back"};
-  try_for(1ms, [] { return !has_deferred_frees(); });
+  try_for(1ms, make_frees);
   if (has_memory_pools(call.device())) call.check(backend::trim_pool(call.device()));
 }
 

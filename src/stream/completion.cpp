@@ -7,13 +7,15 @@
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "base/try_flag.hpp"
 #include "stream/event_node.hpp"
 #include "stream/reclaimer.hpp"
+#include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
+#include "stream/timeline.hpp"
 
 #include <runnel/event.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
@@ -44,37 +46,40 @@ constexpr const char* submitting = "report the completion of a stream";
 
 }  // namespace
 
-/// Records the event that `record` returns.
-template <class Record>
-static void submit(StreamRef stream, Completion* raw, Record record) {
+/// `published`: an event that is to be the mark of the completion; null if there is none.
+static void submit(StreamRef stream, EventBase* published, Completion* raw) {
   OwnedCompletion completion = own(raw);
   const StreamCall call{stream, submitting};
-  refuse_in_capture(call.slot(), submitting, refusal::nothing_completes);
+  Slot& slot = call.slot();
   reclaimer().start(submitting);
-  // If another thread is submitting to the same stream, the order of the two records is
-  // unspecified, so this completion is not queued behind the other thread's.
-  const TryFlag is_alone{call.slot().completion_busy};
-  completion->event = record(call).release();
-  completion->slot = &call.slot();
+  completion->slot = &slot;
   completion->stream_id = stream.id();
-  if (is_alone) completion->line = &call.slot();
-  completion->epoch = call.slot().completions.fetch_add(1, std::memory_order_relaxed) + 1;
-  reclaimer().add(std::move(completion));
+  EventRef event = take_event(slot.device, {}, submitting);
+  bool is_new = false;
+  {
+    Timeline::Recorder recorder{slot.timeline};
+    // Otherwise the event could become a part of a capture that another thread begins meanwhile.
+    const StreamQueryLock beside_captures{slot, true};
+    refuse_in_capture(slot, submitting, refusal::nothing_completes);
+    call.record(event.get());
+    if (published != nullptr)
+      publish_record(const_cast<EventNodes&>(Access::nodes(*published, submitting)), event.share());
+    Completion& hook = *completion.release();
+    is_new = recorder.mark(std::move(event), hook, slot.owned || slot.is_default,
+                           [&](std::uint64_t number) {
+                             hook.number = number;
+                             hook.failure = kept_failure(slot);
+                             sync::happens_before(&hook);
+                           });
+  }
+  if (is_new) reclaimer().watch(slot);
+  reclaimer().wake();
 }
 
-void submit_completion(StreamRef stream, Completion* raw) {
-  submit(stream, raw, [](const StreamCall& call) {
-    EventRef event = take_event(call.slot().device, {}, submitting);
-    call.record(event.get());
-    return event;
-  });
-}
+void submit_completion(StreamRef stream, Completion* raw) { submit(stream, nullptr, raw); }
 
 void submit_completion(StreamRef stream, EventBase& mark, Completion* raw) {
-  submit(stream, raw, [&](const StreamCall&) {
-    mark.record(stream);
-    return waitable_node(mark, submitting).reference();
-  });
+  submit(stream, &mark, raw);
 }
 
 std::exception_ptr failure_of(const Completion& completion) {
@@ -142,12 +147,6 @@ void submit_completion(const EventBase& event, Completion* raw) {
   OwnedCompletion completion = own(raw);
   enter(submitting);
   EventRef node = waitable_node(event, submitting).reference();
-  if (node && is_order_known(*node.operator->())) {
-    completion->line = node->stream.slot;
-    completion->stream_id = node->stream.id;
-    completion->thread = node->thread.load(std::memory_order_relaxed);
-    completion->epoch = node->number;
-  }
   completion->event = node.release();
   reclaimer().start(submitting);
   reclaimer().add(std::move(completion));

@@ -130,8 +130,6 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
     throw_error(errc::invalid_argument, call.operation(),
                 "the event is of another device than the stream, and a graph cannot replace it");
   node->is_in_graph.store(true, std::memory_order_relaxed);
-  // each launch records the event, too
-  node->thread.store(several_threads, std::memory_order_seq_cst);
   return node;
 }
 
@@ -165,7 +163,7 @@ void EventBase::record(StreamRef stream) {
         if (each.device != slot.device) [[unlikely]]
           throw_wrong_device(each, operation);
         call.check(backend::event_record(each.handle, call.handle()));
-        note_record(each, key_of(stream));
+        each.recorded_on.store(&slot, std::memory_order_relaxed);
         each.is_captured.store(
             any_capture_seen() && capture_state(call.handle()) == CaptureState::active,
             std::memory_order_relaxed);

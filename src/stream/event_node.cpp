@@ -34,14 +34,6 @@ constinit SpinLock nodes_lock;
 
 }  // namespace
 
-thread_local constinit std::uint64_t thread_number = 0;
-thread_local constinit std::uint64_t records_of_thread = 0;
-
-void number_thread() noexcept {
-  static constinit sync::Atomic<std::uint64_t> threads{0};
-  thread_number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
 EventRef take_event(int device, backend::EventKind kind, const char* operation) {
   if (!kind.blocking_wait && !kind.interprocess) {
     FreeList& free_list = pool().free_lists[device][kind.timed];
@@ -88,7 +80,6 @@ void EventRef::drop(EventNode* node) noexcept {
   if (is_pooled(*node)) {
     node->is_captured.store(false, std::memory_order_relaxed);
     node->is_in_graph.store(false, std::memory_order_relaxed);
-    node->thread.store(several_threads, std::memory_order_relaxed);
     FreeList& free_list = pool().free_lists[node->device][node->kind.timed];
     const std::lock_guard lock{free_list.mutex};
     node->next = std::exchange(free_list.first, node);
@@ -105,14 +96,14 @@ void CurrentNode::reference_later(const EventNodes& nodes) noexcept {
   const std::lock_guard lock{nodes_lock};
   EventNode* const later = nodes.later.load(std::memory_order_relaxed);
   if (later == nullptr) return;  // The first node was recorded again meanwhile.
-  later->references.fetch_add(1, std::memory_order_seq_cst);
+  later->references.fetch_add(1, std::memory_order_relaxed);
   node_ = later;
   reference_ = EventRef::adopt(later);
 }
 
 EventRef CurrentNode::reference() && noexcept {
   if (node_ == nullptr || reference_) return std::move(reference_);
-  node_->references.fetch_add(1, std::memory_order_seq_cst);
+  node_->references.fetch_add(1, std::memory_order_relaxed);
   return EventRef::adopt(node_);
 }
 
@@ -131,7 +122,7 @@ EventRef publish_first(EventNodes& nodes, EventRef fresh) noexcept {
     set_first(nodes, fresh.share());
     return fresh;
   }
-  first->references.fetch_add(1, std::memory_order_seq_cst);
+  first->references.fetch_add(1, std::memory_order_relaxed);
   return EventRef::adopt(first);
 }
 
@@ -140,15 +131,13 @@ EventRef claim_node(const EventNodes& nodes, int device) noexcept {
   const std::lock_guard lock{nodes_lock};
   EventNode* const first = nodes.first.load(std::memory_order_relaxed);
   EventNode* const later = nodes.later.load(std::memory_order_relaxed);
-  for (EventNode* each : {first, later})
-    if (each != nullptr) share_records(*each);
   EventNode* claimed = later != nullptr ? later : first;
   if (!must_reuse(*claimed)) {
     claimed = nullptr;
     for (EventNode* each : {later, first})
       if (each != nullptr && is_reusable(*each, device)) claimed = each;
   }
-  if (claimed != nullptr) claimed->references.fetch_add(1, std::memory_order_seq_cst);
+  if (claimed != nullptr) claimed->references.fetch_add(1, std::memory_order_relaxed);
   return EventRef::adopt(claimed);
 }
 

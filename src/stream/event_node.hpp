@@ -18,7 +18,8 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-inline constexpr std::uint64_t several_threads = ~std::uint64_t{0};
+struct MarkHook;
+struct Slot;
 
 struct EventNode : Deferred {
   /// Where the native event comes from. This decides how it is released.
@@ -40,24 +41,14 @@ struct EventNode : Deferred {
   sync::Atomic<bool> is_in_graph{false};
   sync::Atomic<int> references{1};
 
-  /// The number of the only thread that has recorded the event, or `several_threads`.
-  sync::Atomic<std::uint64_t> thread{several_threads};
-  // Describe the last record, if that thread made it. Only that thread reads and writes them.
-  StreamKey stream{};
-  std::uint64_t number = 0;  // of the thread's records
-};
+  /// The stream of the last record of the library, if there is one. Only a hint: other code or
+  /// another thread may have recorded the event meanwhile.
+  sync::Atomic<Slot*> recorded_on{nullptr};
 
-/// The calling thread's number, which no other thread ever has. 0 before the first record.
-extern thread_local constinit std::uint64_t thread_number;
-extern thread_local constinit std::uint64_t records_of_thread;
-void number_thread() noexcept;
-/// Stores the position of this record among the records of the thread. Events that one thread has
-/// recorded on one stream complete in this order.
-inline void note_record(EventNode& node, StreamKey stream) noexcept {
-  if (node.thread.load(std::memory_order_relaxed) != thread_number) return;
-  node.stream = stream;
-  node.number = ++records_of_thread;
-}
+  // For a mark of a stream (stream/timeline.hpp).
+  std::uint64_t number = 0;
+  MarkHook* hook = nullptr;
+};
 
 /// A reference to a node, or none.
 class EventRef {
@@ -147,24 +138,7 @@ class CurrentNode {
 
 /// Whether a record on the device may reuse the node: nobody else refers to its present record.
 [[nodiscard]] inline bool is_reusable(const EventNode& node, int device) noexcept {
-  return node.device == device && node.references.load(std::memory_order_seq_cst) == 1;
-}
-/// Whether the calling thread may record the node without share_records().
-[[nodiscard]] inline bool is_recorded_here(const EventNode& node) noexcept {
-  const std::uint64_t thread = node.thread.load(std::memory_order_relaxed);
-  return thread == thread_number || thread == several_threads;
-}
-/// Marks the node as recorded by several threads. The seq_cst order places this before the check of
-/// the references: either the record takes another node, or a new owner of a reference sees several
-/// threads.
-inline void share_records(EventNode& node) noexcept {
-  if (!is_recorded_here(node)) node.thread.store(several_threads, std::memory_order_seq_cst);
-}
-/// Whether the calling thread made the node's last record, and no record can follow while
-/// references exist. Requires: the caller owns a reference.
-[[nodiscard]] inline bool is_order_known(const EventNode& node) noexcept {
-  const std::uint64_t thread = node.thread.load(std::memory_order_seq_cst);
-  return thread == thread_number && !node.kind.interprocess;
+  return node.device == device && node.references.load(std::memory_order_acquire) == 1;
 }
 /// Whether a record must reuse the node although others refer to it, because other code or a graph
 /// uses the native event.
@@ -188,12 +162,8 @@ void publish_record(EventNodes& nodes, EventRef recorded) noexcept;
 /// may be full.
 template <class Take, class Record>
 EventNode& record_on_other(EventNodes& nodes, int device, Take take, Record record) {
-  if (thread_number == 0) number_thread();
   EventRef claimed = claim_node(nodes, device);
-  if (!claimed) {
-    claimed = take();
-    claimed->thread.store(thread_number, std::memory_order_relaxed);
-  }
+  if (!claimed) claimed = take();
   EventNode& node = *claimed.operator->();
   record(node);
   publish_record(nodes, std::move(claimed));
@@ -205,7 +175,7 @@ EventNode& record_on_other(EventNodes& nodes, int device, Take take, Record reco
 template <class Take, class Record>
 EventNode& record_on_node(EventNodes& nodes, int device, Take take, Record record) {
   EventNode* const first = nodes.first.load(std::memory_order_acquire);
-  const bool is_usual = first != nullptr && is_recorded_here(*first) && is_reusable(*first, device);
+  const bool is_usual = first != nullptr && is_reusable(*first, device);
   if (!is_usual || nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]
     return record_on_other(nodes, device, take, record);
   return record(*first), *first;

@@ -98,7 +98,7 @@ class GraphFunctions : NotCopied {
     std::uint64_t first = 0;  // 0: not launched by the library
     StreamKey stream{};
     std::uint64_t label = 0;  // host_function_label
-    std::uint64_t epoch = 0;  // Slot::completions
+    std::uint64_t epoch = 0;  // the last number of the stream's timeline
     Span span = Span::from_call;
     [[nodiscard]] bool is_running() const noexcept {
       return span == Span::from_call || span == Span::reached;

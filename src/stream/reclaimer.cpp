@@ -9,6 +9,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/start_thread.hpp"
+#include "base/try_flag.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
 #include "device/internal_calls.hpp"
@@ -36,9 +37,12 @@ thread_local constinit bool on_service_thread = false;
 /// Queries an event. Retries after an error: a transient error says nothing about the work.
 [[nodiscard]] backend::status query(native::event event) noexcept {
   backend::status s = backend::event_query(event);
-  if (s == backend::ok || backend::is_not_ready(s)) return s;
+  if (s == backend::ok) return s;
   backend::forget_error(s);
-  return backend::event_query(event);
+  if (backend::is_not_ready(s)) return s;
+  s = backend::event_query(event);
+  if (backend::is_not_ready(s)) backend::forget_error(s);
+  return s;  // Otherwise the caller needs the error for a text.
 }
 
 [[nodiscard]] std::exception_ptr exception_of(backend::status s) noexcept {
@@ -66,6 +70,8 @@ void reset_thread() noexcept {
 /// store its exception.
 void deliver(OwnedCompletion completion) noexcept {
   sync::happens_after(completion.get());
+  if (EventRef event = EventRef::adopt(std::exchange(completion->event, nullptr)))
+    emit_complete(event.get());
   StreamSlot* const slot = completion->slot;
   const std::uint64_t id = completion->stream_id;
   const Outcome outcome = completion->failure == nullptr ? Outcome{} : Outcome{completion->failure};
@@ -91,24 +97,10 @@ void deliver(OwnedCompletion completion) noexcept {
   return is_known;
 }
 
-[[nodiscard]] Completion*& last_of_line(const Completion& completion) noexcept {
-  Slot& slot = static_cast<Slot&>(*completion.line);
-  return completion.thread == 0 ? slot.last_completion : slot.last_completion_of_event;
-}
-/// Whether `next` completes after `last`.
-[[nodiscard]] bool is_after(const Completion& last, const Completion& next) noexcept {
-  return next.stream_id == last.stream_id && next.thread == last.thread && next.epoch >= last.epoch;
-}
-
-/// Reverses a list that is linked by `next`.
-template <class T>
-[[nodiscard]] T* reversed(T* list) noexcept {
-  T* result = nullptr;
-  while (list != nullptr) {
-    T* const taken = std::exchange(list, list->next);
-    taken->next = std::exchange(result, taken);
-  }
-  return result;
+void run(Deferred& object) noexcept {
+  if (release_mode() != Release::now) return;  // The process exits.
+  sync::happens_after(&object);
+  object.run(object);
 }
 
 }  // namespace
@@ -132,14 +124,18 @@ void Reclaimer::start(const char* operation) {
                 "the system has no thread to watch for the completion");
 }
 
-void Reclaimer::add(OwnedCompletion owned) noexcept {
-  Completion* const completion = owned.release();
+void Reclaimer::watch(Slot& slot) noexcept {
+  slot.next_watched = new_watched_.load(std::memory_order_relaxed);
+  while (!new_watched_.compare_exchange_weak(slot.next_watched, &slot, std::memory_order_release,
+                                             std::memory_order_relaxed)) {
+  }
+}
+
+void Reclaimer::add(OwnedCompletion completion) noexcept {
+  sync::happens_before(completion.get());
   {
     const std::lock_guard lock{mutex_};
-    if (completion->slot != nullptr)
-      completion->failure = kept_failure(static_cast<Slot&>(*completion->slot));
-    sync::happens_before(completion);
-    completion->next = std::exchange(new_, completion);
+    new_events_.push(*completion.release());
   }
   wake();
 }
@@ -148,7 +144,7 @@ void Reclaimer::add(Deferred& object) noexcept {
   sync::happens_before(&object);
   {
     const std::lock_guard lock{mutex_};
-    object.next = std::exchange(new_due_, &object);
+    new_due_.push(object);
   }
   wake();
 }
@@ -158,8 +154,7 @@ void Reclaimer::add(DeferredWork& object) noexcept {
   {
     const std::lock_guard lock{mutex_};
     object.number = ++numbers_;
-    object.next = new_work_;
-    new_work_ = &object;
+    new_work_.push(object);
   }
   wake();
 }
@@ -179,26 +174,25 @@ void Reclaimer::wake() noexcept {
   if (asleep_.load(std::memory_order_seq_cst)) signal_.notify_one();
 }
 
-void Reclaimer::note_failure(std::uint64_t stream_id, const Failure& failure) noexcept {
+void Reclaimer::note_failure(Slot& slot, std::uint64_t stream_id, const Failure& failure) noexcept {
   if (failure.epoch == after_all_completions) return;
-  const std::lock_guard lock{mutex_};
-  const auto note = [&](Completion* each) {
-    for (; each != nullptr; each = each->next) {
-      const bool is_later =
-          each->slot != nullptr && each->stream_id == stream_id && each->epoch > failure.epoch;
-      if (!is_later || each->failure != nullptr) continue;
-      each->failure = failure.exception;
-      sync::happens_before(each);
-    }
-  };
-  note(new_);
-  for (Completion* line = lines_; line != nullptr; line = line->next_line) note(line);
+  slot.timeline.for_each_hook([&](MarkHook& hook) {
+    auto& each = static_cast<Completion&>(hook);
+    if (each.stream_id != stream_id || each.number <= failure.epoch || each.failure != nullptr)
+      return;
+    each.failure = failure.exception;
+    sync::happens_before(&each);
+  });
 }
 
 std::exception_ptr Reclaimer::failure_of(const Completion& completion) noexcept {
   const std::lock_guard lock{mutex_};
-  sync::happens_after(&completion);
-  return completion.failure;
+  const auto stored_failure = [&] {
+    sync::happens_after(&completion);
+    return completion.failure;
+  };
+  Slot* const slot = static_cast<Slot*>(completion.slot);
+  return slot != nullptr ? slot->timeline.locked(stored_failure) : stored_failure();
 }
 
 void Reclaimer::stop() noexcept {
@@ -208,70 +202,100 @@ void Reclaimer::stop() noexcept {
     try_for(200ms, [this] { return !calling_.load(std::memory_order_seq_cst); });
 }
 
-/// Appends new completions to the queues of their streams, or starts new queues.
-void Reclaimer::sort_new() noexcept {
-  const std::lock_guard lock{mutex_};
-  Completion* oldest = reversed(std::exchange(new_, nullptr));
-  while (oldest != nullptr) {
-    Completion* const completion = std::exchange(oldest, oldest->next);
-    completion->next = nullptr;
-    Completion* last = nullptr;
-    if (completion->line != nullptr) last = std::exchange(last_of_line(*completion), completion);
-    if (last != nullptr && is_after(*last, *completion))
-      last->next = completion;
-    else
-      completion->next_line = std::exchange(lines_, completion);
+void Reclaimer::make_due(Completion& completion, backend::status status) noexcept {
+  if (status != backend::ok) {
+    static_cast<void>(EventRef::adopt(std::exchange(completion.event, nullptr)));
+    std::exception_ptr failure = exception_of(status);
+    const std::lock_guard lock{mutex_};
+    std::swap(completion.failure, failure);
+  }
+  due_.push(completion);
+}
+
+void Reclaimer::advance_timelines() noexcept {
+  for (Slot* fresh = new_watched_.exchange(nullptr, std::memory_order_acquire); fresh != nullptr;) {
+    Slot& added = *std::exchange(fresh, fresh->next_watched);
+    added.next_watched = std::exchange(watched_, &added);
+  }
+  for (Slot** link = &watched_; *link != nullptr;) {
+    Slot& slot = **link;
+    slot.timeline.advance(query, [this](MarkHook& hook, EventRef event, backend::status s) {
+      auto& completion = static_cast<Completion&>(hook);
+      completion.event = event.release();
+      make_due(completion, s);
+    });
+    Slot* const next = slot.next_watched;  // Another thread may add the slot again.
+    if (slot.timeline.stop_watching()) {
+      *link = next;
+      free_if_waiting(slot);
+    } else {
+      link = &slot.next_watched;
+    }
   }
 }
 
-/// Removes the first completion of a queue.
-void Reclaimer::remove(Completion*& link) noexcept {
-  const std::lock_guard lock{mutex_};
-  Completion* const removed = link;
-  if (removed->line != nullptr && last_of_line(*removed) == removed)
-    last_of_line(*removed) = nullptr;
-  if (removed->next != nullptr) removed->next->next_line = removed->next_line;
-  link = removed->next != nullptr ? removed->next : removed->next_line;
-  removed->next = nullptr;
+/// Appends new completions of events to the lines of their streams.
+void Reclaimer::sort_events() noexcept {
+  Fifo<MarkHook> added;
+  {
+    const std::lock_guard lock{mutex_};
+    added = std::exchange(new_events_, {});
+  }
+  while (MarkHook* const hook = added.pop()) {
+    const EventNode* const event = static_cast<Completion*>(hook)->event;
+    Slot* const slot =
+        event != nullptr ? event->recorded_on.load(std::memory_order_relaxed) : nullptr;
+    EventLine& line = slot != nullptr ? slot->events : of_unknown_stream_;
+    if (line.first == nullptr) line.next = std::exchange(lines_, &line);
+    *std::exchange(line.end, &hook->next) = hook;
+  }
 }
 
-/// Returns the completions whose events are complete or have failed, oldest first, linked by
-/// `next`.
-Completion* Reclaimer::query_all() noexcept {
-  Completion* first = nullptr;
-  Completion** end = &first;
-  for (Completion** link = &lines_; *link != nullptr;) {
-    Completion& completion = **link;
+/// Asks the events of a line from there, until some are found pending. Returns where it stopped.
+MarkHook** Reclaimer::ask(EventLine& line, MarkHook** link) noexcept {
+  for (int pending = 0; *link != nullptr && pending < 2;) {
+    auto& completion = static_cast<Completion&>(**link);
     const backend::status s =
         completion.event == nullptr ? backend::ok : query(completion.event->handle);
     if (backend::is_not_ready(s)) {
-      backend::forget_error(s);
-      link = &completion.next_line;
+      link = &completion.next;
+      ++pending;
       continue;
     }
-    if (s == backend::ok && completion.event != nullptr) emit_complete(completion.event->handle);
-    remove(*link);
-    if (s != backend::ok) {
-      std::exception_ptr failure = exception_of(s);
-      const std::lock_guard lock{mutex_};
-      completion.failure = std::move(failure);
-    }
-    const EventRef unneeded = EventRef::adopt(std::exchange(completion.event, nullptr));
-    *end = &completion;
-    end = &completion.next;
+    *link = completion.next;
+    for (MarkHook*** place : {&line.end, &line.in_turn})
+      if (*place == &completion.next) *place = link;
+    make_due(completion, s);
   }
-  return first;
+  return link;
+}
+
+/// An event may be anybody's, so nothing is known of their order. Of one stream it asks the oldest,
+/// and some of the others in turn.
+void Reclaimer::ask_events() noexcept {
+  for (EventLine** link = &lines_; *link != nullptr;) {
+    EventLine& line = **link;
+    MarkHook** const behind_oldest = ask(line, &line.first);
+    if (line.in_turn == &line.first) line.in_turn = behind_oldest;
+    MarkHook** const stopped = ask(line, line.in_turn);
+    line.in_turn = *stopped == nullptr ? &line.first : stopped;
+    if (line.first == nullptr)
+      *link = line.next;
+    else
+      link = &line.next;
+  }
 }
 
 /// Whether the object's points are complete. Polls a stream until it is found pending, and then not
-/// again in this round: the other objects that wait for it are newer.
+/// again in this round: the other objects that wait for it are newer. A thread that needs memory
+/// records nothing: the stream may be full, and wait for that thread.
 bool Reclaimer::is_due(DeferredWork& object) noexcept {
   const bool is_complete = object.number <= known_complete_.load(std::memory_order_acquire);
   const auto is_over = [&](StreamPoint& point) {
     if (!is_complete && point) {
       Slot* const slot = point.stream().slot;
       if (slot != nullptr && slot->pending_in == round_) return false;
-      const Progress progress = point.poll();
+      const Progress progress = on_service_thread ? point.poll() : point.look();
       // Few rounds ask whether the device is lost. Work may be stalled for long without that.
       const bool is_lost =
           progress == Progress::unknown ||
@@ -280,7 +304,8 @@ bool Reclaimer::is_due(DeferredWork& object) noexcept {
       object.is_unknown |= is_unknown;
       if (progress != Progress::complete && !is_unknown) {
         needs_devices_ |= is_lost;
-        if (slot != nullptr) slot->pending_in = round_;
+        if (slot != nullptr && (on_service_thread || progress == Progress::pending))
+          slot->pending_in = round_;
         return false;
       }
     }
@@ -309,29 +334,52 @@ void Reclaimer::start_device_wait() noexcept {
   if (!is_started) waits_for_devices_.store(false, std::memory_order_relaxed);
 }
 
-/// Returns the objects that can be run now, linked by `next`.
-Deferred* Reclaimer::take_due() noexcept {
-  Deferred* due = nullptr;
-  Deferred* fresh = nullptr;  // the oldest first
+/// Returns the objects that can be run now.
+DeferredQueue Reclaimer::take_due() noexcept {
+  DeferredQueue due, fresh;
   {
     const std::lock_guard lock{mutex_};
-    due = std::exchange(new_due_, nullptr);
-    fresh = reversed<Deferred>(std::exchange(new_work_, nullptr));
+    due = std::exchange(new_due_, {});
+    fresh = std::exchange(new_work_, {});
   }
   ++round_;
-  Deferred** link = &waiting_;
-  while (*link != nullptr || fresh != nullptr) {
-    if (*link == nullptr) *link = std::exchange(fresh, nullptr);
-    if (!is_due(static_cast<DeferredWork&>(**link))) {
-      link = &(*link)->next;
-      continue;
+  for (Deferred** link = &waiting_; *link != nullptr || (*link = fresh.pop()) != nullptr;) {
+    Deferred& object = **link;
+    if (is_due(static_cast<DeferredWork&>(object))) {
+      *link = object.next;
+      due.push(object);
+    } else {
+      link = &object.next;
     }
-    Deferred* const taken = *link;
-    *link = taken->next;
-    taken->next = std::exchange(due, taken);
   }
+  has_waiting_.store(waiting_ != nullptr, std::memory_order_relaxed);
   start_device_wait();
   return due;
+}
+
+std::optional<std::size_t> Reclaimer::give_back() noexcept {
+  DeferredQueue due;
+  {
+    const TryFlag is_alone{is_looking_};
+    if (!is_alone) return std::nullopt;
+    due = take_due();
+  }
+  const std::size_t found = due.size();
+  if (found == 0) return found;
+  DeferredQueue frees;
+  {
+    const std::lock_guard lock{mutex_};
+    while (Deferred* const object = due.pop())
+      (object->calls_program ? calls_program_ : frees).push(*object);
+  }
+  if (frees.size() < found) wake();
+  while (Deferred* const object = frees.pop()) run(*object);
+  return found;
+}
+
+Deferred* Reclaimer::take_call() noexcept {
+  const std::lock_guard lock{mutex_};
+  return calls_program_.pop();
 }
 
 /// Pauses between two rounds; longer if the work takes long.
@@ -342,27 +390,31 @@ void Reclaimer::pause(sync::Clock::duration unsuccessful) noexcept {
     sync::sleep_for(unsuccessful < 20ms ? 50us : unsuccessful < 1s ? 200us : 1000us);
 }
 
-void Reclaimer::deliver_all(Completion* complete) noexcept {
+/// Calls the functions of the program that are due. Frees do not wait for all of them: returns
+/// false if it has stopped for that.
+bool Reclaimer::call_due() noexcept {
+  const auto begun = sync::Clock::now();
+  const auto must_stop = [&] {
+    return has_waiting_.load(std::memory_order_relaxed) && sync::Clock::now() - begun > 1ms;
+  };
+  bool is_done = true;
+  while (Deferred* const call = is_done ? take_call() : nullptr) {
+    run(*call);
+    reset_thread();
+    is_done = !must_stop();
+  }
+  calling_.store(false, std::memory_order_seq_cst);
   // Nothing is called or destroyed once the process exits.
-  while (complete != nullptr && !stopped_.load(std::memory_order_seq_cst)) {
+  while (!stopped_.load(std::memory_order_seq_cst)) {
+    MarkHook* const hook = due_.pop();
+    if (hook == nullptr) return is_done;
     // Resetting may destroy user objects, too.
     const CountedCall until_reset{Count::made_completions};
-    deliver(OwnedCompletion{std::exchange(complete, complete->next)});
+    deliver(OwnedCompletion{static_cast<Completion*>(hook)});
     reset_thread();
+    if (must_stop()) return false;
   }
-}
-
-/// Returns false once the process exits.
-bool Reclaimer::run_all(Deferred* due) noexcept {
-  if (due == nullptr) return true;
-  while (due != nullptr) {
-    Deferred& object = *std::exchange(due, due->next);
-    if (release_mode() != Release::now) return false;
-    sync::happens_after(&object);
-    object.run(object);
-  }
-  reset_thread();
-  return true;
+  return false;
 }
 
 void Reclaimer::work() noexcept {
@@ -372,19 +424,18 @@ void Reclaimer::work() noexcept {
   auto last_success = sync::Clock::now();
   for (bool is_first = true;; is_first = false) {
     const std::uint32_t seen = signal_.load(std::memory_order_seq_cst);
-    sort_new();
+    sort_events();
     calling_.store(true, std::memory_order_seq_cst);
     if (stopped_.load(std::memory_order_seq_cst)) return calling_.store(false);
     if (is_first) succeeded_or_forget(backend::exchange_capture_mode(mode));
-    Completion* const complete = query_all();
-    Deferred* const due = take_due();
-    if (complete != nullptr || due != nullptr || signal_.load(std::memory_order_relaxed) != seen)
+    advance_timelines();
+    ask_events();
+    const std::optional<std::size_t> found = give_back();
+    if (due_.size() > 0 || found.value_or(0) > 0 || signal_.load(std::memory_order_relaxed) != seen)
       last_success = sync::Clock::now();
-    const bool goes_on = run_all(due);
-    calling_.store(false, std::memory_order_seq_cst);
-    if (!goes_on) return;
-    deliver_all(complete);
-    if (lines_ != nullptr || waiting_ != nullptr) {
+    if (!call_due()) continue;
+    if (watched_ != nullptr || lines_ != nullptr || !found.has_value() ||
+        has_waiting_.load(std::memory_order_relaxed)) {
       pause(sync::Clock::now() - last_success);
     } else if (sync::Clock::now() - last_success < 200us) {
       sync::yield();  // Wakeup takes longer than short work, so it stays awake for a while.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The service thread. It calls completion functions, and gives back what streams still used when
 /// it was dropped, except for pinned memory, which allocations poll (memory/pinned_pool.hpp). It
-/// queries events. A host function would not do: it is not called after a device is lost, and it
-/// would delay the stream's later work. The thread starts with the first such object. It holds no
-/// lock while it calls functions of the program. What must wait for idle devices has a thread of
-/// its own (memory/releaser.hpp), because the runtime may block that one for long.
+/// advances the timelines of the streams that have completions, and queries events. A host function
+/// would not do: it is not called after a device is lost, and it would delay the stream's later
+/// work. The thread starts with the first such object. It holds no lock while it calls functions of
+/// the program. What must wait for idle devices has a thread of its own (memory/releaser.hpp),
+/// because the runtime may block that one for long.
 #pragma once
 
 #include "base/counters.hpp"
@@ -16,9 +17,11 @@
 
 #include <runnel/completion.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
@@ -40,8 +43,9 @@ struct DeferredWork : Deferred {
   bool is_unknown = false;
   std::uint64_t number = 0;  // of the object among all, in the order in which they were deferred
 };
-/// Records the points, unless this is a host function, and calls `object.run` on the service thread
-/// once they are complete. Without a thread the caller waits for them.
+/// Records the points, unless this is a host function, and calls `object.run` once they are
+/// complete: on the service thread, or on one that needs memory. Without a thread the caller waits
+/// for them.
 void run_after(DeferredWork& object) noexcept;
 /// Waits for all devices: all work that was deferred before is complete then. Returns false if that
 /// is not known. Does not wait if that could break a capture.
@@ -53,15 +57,23 @@ class Reclaimer {
   void start(const char* operation);
   /// Returns whether the thread runs.
   [[nodiscard]] bool try_start() noexcept;
-  /// Adds a completion. It receives the exception that is stored in its slot. Requires: start() was
-  /// called, and the completion's event is recorded.
+  /// Watches the stream's timeline until no mark is pending. Requires: start() was called.
+  void watch(Slot& slot) noexcept;
+  /// Ends the pause of the thread, if it sleeps.
+  void wake() noexcept;
+  /// Adds a completion of an event. Requires: start() was called.
   void add(OwnedCompletion completion) noexcept;
   /// Adds what can be run at once, or after its points.
   void add(Deferred& object) noexcept;
   void add(DeferredWork& object) noexcept;
+  /// Runs what can be run now and calls no function of the program; leaves what calls one to the
+  /// service thread. For a thread that needs what is given back so. Returns how many objects were
+  /// found, or nothing if another thread is looking for them at this moment. Requires: the runtime
+  /// may be called, in a RelaxedCapture scope.
+  std::optional<std::size_t> give_back() noexcept;
   /// Passes an exception of work on the stream to the completions that were submitted after that
   /// work.
-  void note_failure(std::uint64_t stream_id, const Failure& failure) noexcept;
+  void note_failure(Slot& slot, std::uint64_t stream_id, const Failure& failure) noexcept;
   /// What note_failure() has passed to a completion whose function has not returned.
   [[nodiscard]] std::exception_ptr failure_of(const Completion& completion) noexcept;
   /// The number of the object that was deferred last.
@@ -73,33 +85,42 @@ class Reclaimer {
 
  private:
   void work() noexcept;
-  void wake() noexcept;
-  void sort_new() noexcept;
-  [[nodiscard]] Completion* query_all() noexcept;
-  void remove(Completion*& link) noexcept;
+  void advance_timelines() noexcept;
+  void sort_events() noexcept;
+  void ask_events() noexcept;
+  [[nodiscard]] MarkHook** ask(EventLine& line, MarkHook** link) noexcept;
+  void make_due(Completion& completion, backend::status status) noexcept;
   [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
   void start_device_wait() noexcept;
-  [[nodiscard]] Deferred* take_due() noexcept;
-  void deliver_all(Completion* complete) noexcept;
-  [[nodiscard]] bool run_all(Deferred* due) noexcept;
+  [[nodiscard]] DeferredQueue take_due() noexcept;
+  [[nodiscard]] Deferred* take_call() noexcept;
+  [[nodiscard]] bool call_due() noexcept;
   void pause(sync::Clock::duration unsuccessful) noexcept;
 
   sync::Mutex starting_;
   bool started_ = false;
   sync::Atomic<bool> calling_{false};  // The thread may be making runtime calls of its own.
   sync::Atomic<bool> stopped_{false};
-  // The thread locks it to change the lists. Other threads lock it to read the lists and to change
-  // their entries.
+  sync::Atomic<Slot*> new_watched_{nullptr};  // the newest first
+  // Only the thread uses the following members, up to `due_`.
+  Slot* watched_ = nullptr;
+  EventLine* lines_ = nullptr;  // those that are not empty
+  EventLine of_unknown_stream_{};
+  Fifo<MarkHook> due_;  // completions to be called
+  // Protects what other threads add.
   sync::Mutex mutex_;
-  Completion* new_ = nullptr;  // the newest first, linked by `next`
-  Completion* lines_ = nullptr;
-  Deferred* new_due_ = nullptr;       // the newest first
-  DeferredWork* new_work_ = nullptr;  // the newest first
+  Fifo<MarkHook> new_events_;
+  DeferredQueue new_due_;
+  DeferredQueue new_work_;       // DeferredWork
+  DeferredQueue calls_program_;  // can be run now, by the thread
   std::uint64_t numbers_ = 0;
-  Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first; only the thread uses it
+  // A thread uses the following members, up to `needs_devices_`.
+  sync::Atomic<bool> is_looking_{false};
+  Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first
   std::uint64_t round_ = 0;
-  sync::Atomic<std::uint64_t> known_complete_{0};
   bool needs_devices_ = false;  // A point has no event, and never will.
+  sync::Atomic<bool> has_waiting_{false};
+  sync::Atomic<std::uint64_t> known_complete_{0};
   sync::Atomic<bool> waits_for_devices_{false};
   sync::Atomic<std::uint64_t> unknown_{0};  // After a wait that failed, for all objects up to this
   sync::Atomic<std::uint32_t> signal_{0};   // changes with each addition

@@ -23,6 +23,7 @@ namespace {
 
 /// Ends all views of the stream.
 void begin_retiring(Slot& slot) noexcept {
+  slot.calls_program = true;  // destructors of attachments
   const std::lock_guard lock{slot.lock};
   slot.end = {};
   slot.ended_id = slot.id.exchange(0, std::memory_order_acq_rel);

@@ -49,7 +49,7 @@ void make_live(Slot& slot) noexcept {
 
 void make_free(Slot& slot) noexcept {
   slot.state = SlotState::unused;
-  if (is_free_of_points(slot)) slot.next_free = std::exchange(free_slots[slot.device], &slot);
+  if (may_reuse(slot)) slot.next_free = std::exchange(free_slots[slot.device], &slot);
 }
 
 /// Retires the slots of orphaned views after the lock is released.
@@ -260,7 +260,7 @@ void keep_failure(StreamSlot* base, std::uint64_t id, Failure failure) noexcept 
     }
   }
   // Last: work that is submitted from now on finds the exception in the slot.
-  reclaimer().note_failure(id, failure);
+  reclaimer().note_failure(slot, id, failure);
   if (!is_kept) emit_lost_exception(id, failure.exception);
 }
 

@@ -8,7 +8,9 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "stream/event_node.hpp"
+#include "stream/timeline.hpp"
 
+#include <runnel/completion.hpp>
 #include <runnel/current.hpp>
 
 #include <array>
@@ -22,7 +24,7 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// The life of a slot: unused -> live -> ending -> unused. It passes through `ended` before the
 /// last state if Stream objects still refer to it after its native stream was destroyed. A slot is
-/// not reused while StreamPoints own it.
+/// not reused while StreamPoints own it or a mark is pending.
 enum class SlotState : unsigned char {
   unused,
   live,
@@ -31,7 +33,6 @@ enum class SlotState : unsigned char {
   ended,  // The native stream was destroyed, but Stream objects remain.
 };
 
-struct Completion;
 class ShortRing;
 
 /// The progress of some work of a stream.
@@ -61,6 +62,15 @@ struct OperationNotes {
   sync::Atomic<std::uint32_t> next{0};
 };
 
+/// Completions of events that were recorded on one stream, as far as the library knows, in the
+/// order in which they were submitted.
+struct EventLine {
+  MarkHook* first = nullptr;
+  MarkHook** end = &first;      // where the next one is added
+  MarkHook** in_turn = &first;  // the first one to be asked next, behind the oldest ones
+  EventLine* next = nullptr;
+};
+
 struct Slot : StreamSlot, Deferred {
   /// The event that wait_stream() records on this stream, again and again. A thread that finds it
   /// busy uses a pooled event.
@@ -81,13 +91,11 @@ struct Slot : StreamSlot, Deferred {
   /// Always 0 for a blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
 
-  /// The number of submitted completions (reclaimer.hpp). A host function stores the number at its
-  /// launch, so that its exception goes only to later completions.
-  sync::Atomic<std::uint64_t> completions{0};
-  sync::Atomic<bool> completion_busy{false};
+  /// The marks for completions of the stream.
+  Timeline timeline;
   // The service thread uses the following members, up to `pending_in`.
-  Completion* last_completion = nullptr;
-  Completion* last_completion_of_event = nullptr;
+  Slot* next_watched = nullptr;
+  EventLine events;
   std::uint64_t pending_in = 0;  // the last round in which it found work of the stream pending
 
   std::uint64_t ended_id = 0;  // The stream has ended, and its end is deferred.
@@ -117,9 +125,10 @@ struct Slot : StreamSlot, Deferred {
   EventRef mark{};                   // the last mark, perhaps still pending
   std::uint64_t marks = 0;           // the number of marks so far
   std::uint64_t marks_complete = 0;  // All marks up to this one are complete.
-  // The number of StreamPoints that own the slot. It is not reused before they are gone.
+  // The number of StreamPoints that own the slot. It is not reused before they are gone, and no
+  // mark is pending.
   std::size_t points = 0;
-  bool waits_for_points = false;      // the last point frees the slot
+  bool is_still_needed = false;       // The last point or mark frees the slot.
   StreamEnd end;                      // set when the stream has ended, for its points
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
   int kept_handles = 0;               // the number of KeptHandle objects
@@ -160,7 +169,7 @@ using FreshSlot = std::unique_ptr<Slot, ReturnSlot>;
 /// that no later step can fail.
 /// @throws std::bad_alloc
 [[nodiscard]] FreshSlot take_slot(int device);
-/// Frees a slot when its last point is gone.
+/// Frees a slot when its last point or mark is gone.
 void free_waiting_slot(Slot& slot) noexcept;
 /// Makes the slot of a default stream live. It is in no table, and no Stream refers to it.
 void publish_default(Slot* slot) noexcept;
@@ -233,7 +242,7 @@ inline constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};
 struct Failure {
   std::exception_ptr exception;
   std::uint64_t label = 0;  // host_function_label
-  std::uint64_t epoch = 0;  // Slot::completions when the work was submitted
+  std::uint64_t epoch = 0;  // the timeline's last number when the work was submitted
 };
 /// Stores the first exception for the stream with this id, for the next wait through one of its
 /// Stream objects. If these have ended, the exception goes to the hook. Completions of the work

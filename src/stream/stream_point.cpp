@@ -13,6 +13,12 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 namespace {
 
+/// Whether a slot that waits is to be freed now. Requires: its lock is held.
+[[nodiscard]] bool take_if_unneeded(Slot& slot) noexcept {
+  return slot.points == 0 && slot.is_still_needed && slot.timeline.is_idle() &&
+         std::exchange(slot.is_still_needed, false);
+}
+
 /// Releases the slot from an open point.
 void end_point(Slot& slot) noexcept {
   EventRef end{};
@@ -21,7 +27,7 @@ void end_point(Slot& slot) noexcept {
     const std::lock_guard lock{slot.lock};
     if (--slot.points > 0) return;
     end = std::move(slot.end.event);
-    is_free = std::exchange(slot.waits_for_points, false);
+    is_free = take_if_unneeded(slot);
   }
   if (is_free) free_waiting_slot(slot);
 }
@@ -33,10 +39,19 @@ bool has_points(Slot& slot) noexcept {
   return slot.points > 0;
 }
 
-bool is_free_of_points(Slot& slot) noexcept {
+bool may_reuse(Slot& slot) noexcept {
   const std::lock_guard lock{slot.lock};
-  slot.waits_for_points = slot.points > 0;
-  return !slot.waits_for_points;
+  slot.is_still_needed = slot.points > 0 || !slot.timeline.is_idle();
+  return !slot.is_still_needed;
+}
+
+void free_if_waiting(Slot& slot) noexcept {
+  bool is_free = false;
+  {
+    const std::lock_guard lock{slot.lock};
+    is_free = take_if_unneeded(slot);
+  }
+  if (is_free) free_waiting_slot(slot);
 }
 
 StreamPoint::StreamPoint(StreamKey stream) noexcept {
@@ -110,6 +125,10 @@ KeptHandle::~KeptHandle() {
 
 Progress StreamPoint::poll() noexcept {
   record();
+  return look();
+}
+
+Progress StreamPoint::look() noexcept {
   if (event_) return poll_event(event_.get());
   if (has_ended(stream_)) return poll_end(*stream_.slot);
   if (mark_ == 0) return Progress::stalled;

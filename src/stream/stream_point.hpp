@@ -118,6 +118,8 @@ class StreamPoint {
   void record() noexcept;
   /// Records the point if it is open, and returns the progress of the work before it.
   [[nodiscard]] Progress poll() noexcept;
+  /// The same, but an open point of a live stream is stalled: recording could block.
+  [[nodiscard]] Progress look() noexcept;
   /// Whether the stream has ended and all its work is complete. Records nothing.
   [[nodiscard]] bool is_over() const noexcept;
   /// Makes later work of the stream wait for the point. False if that is not possible.
@@ -168,8 +170,11 @@ inline void complete_requested_mark(Slot& slot) noexcept {
 
 /// Whether points own the slot.
 [[nodiscard]] bool has_points(Slot& slot) noexcept;
-/// Whether no points own the slot. If some do, the last one calls free_waiting_slot().
-[[nodiscard]] bool is_free_of_points(Slot& slot) noexcept;
+/// Whether no points own the slot and no mark is pending. Otherwise the last one calls
+/// free_waiting_slot().
+[[nodiscard]] bool may_reuse(Slot& slot) noexcept;
+/// To be called after the last mark.
+void free_if_waiting(Slot& slot) noexcept;
 
 /// @{ The end that a finished stream has stored in its slot. Requires: a point owns the slot.
 [[nodiscard]] StreamEnd end_of(Slot& slot) noexcept;

@@ -232,14 +232,41 @@ TEST_F(Completions, TheFunctionIsMovedAndDestroyedOnce) {
   EXPECT_EVENTUALLY(alive.use_count() == 1);
 }
 
-TEST_F(Completions, EightThreadsFunctionsOnOneStreamAreAllCalled) {
-  Stream stream;
-  std::atomic<int> told{0};
-  on_threads(8, [&](int) {
-    for (int i = 0; i < 100; ++i)
-      stream.on_complete([&](const Outcome& outcome) { told += outcome.is_ok() ? 1 : 1000; });
-  });
-  EXPECT_EVENTUALLY(told == 800) << told;
+/// Whoever else submits to the stream: in the order of the thread's own calls.
+TEST_F(Completions, EachThreadsFunctionsOnOneStreamAreCalledInItsOrder) {
+  constexpr int threads = 5, count = 1'000;
+  struct Told {
+    int last[4][threads] = {};  // by stream and thread; only the library's thread writes it
+    int wrong = 0;
+    std::atomic<int> all{0};
+  };
+  const auto told = std::make_shared<Told>();
+  Gate gate;
+  {
+    const Stream owned, other, lent;
+    const Stream borrowed = borrow(lent);
+    const StreamRef streams[] = {owned, other, borrowed, device().default_stream()};
+    gate.close_on(owned);
+    on_threads(threads, [&](int thread) {
+      for (int i = 1; i <= count; ++i)
+        for (int s = 0; s < 4; ++s) {
+          const auto say = [told, thread, i, s] {
+            told->wrong += std::exchange(told->last[s][thread], i) != i - 1 ? 1 : 0;
+            ++told->all;
+          };
+          if (i % 2 == 0)
+            streams[s].on_complete([say](const Outcome&) { say(); });
+          else
+            keep(streams[s], std::shared_ptr<int>{new int{0}, [say](const int* kept) {
+                                                    say();
+                                                    delete kept;
+                                                  }});
+        }
+    });
+  }
+  gate.open();
+  EXPECT_EVENTUALLY(told->all == 4 * threads * count) << told->all;
+  EXPECT_EQ(told->wrong, 0);
 }
 
 TEST_F(Completions, AGraphsFunctionsExceptionArrives) {

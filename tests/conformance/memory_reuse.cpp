@@ -2,6 +2,7 @@
 // Later allocations can use device memory whose free is enqueued but has not run. The sizes are
 // parts of the device's memory, which must be small, so the suite runs these cases once more with
 // RUNNEL_HOST_MEMORY.
+#include <atomic>
 #include <future>
 
 #include "support.hpp"
@@ -173,6 +174,64 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatTh
   opener.join();
   over.set_value();
   user.join();
+}
+
+/// A buffer that two streams have used.
+void use_on_two_streams(StreamRef owner, StreamRef other, std::size_t bytes) {
+  Buffer buffer{bytes, owner};
+  buffer.record_stream(other);
+  other.wait_stream(owner);
+  fill_bytes(other, buffer.data(), 1, 1);
+}
+
+TEST_F(MemoryReuse, ACompletionFunctionReusesWhatItHasDropped) {
+  const Stream owner, other;
+  std::promise<std::error_code> told;
+  owner.on_complete([&](const Outcome&) {
+    told.set_value(code_of([&] {
+      for (int i = 0; i < 3; ++i) {
+        use_on_two_streams(owner, other, percent(60));
+        other.synchronize();
+      }
+    }));
+  });
+  EXPECT_FALSE(told.get_future().get());
+}
+
+TEST_F(MemoryReuse, ALongFunctionDoesNotStandBeforeFrees) {
+  const Stream owner, other, third;
+  std::promise<void> entered, leave;
+  third.on_complete([&](const Outcome&) {
+    entered.set_value();
+    leave.get_future().wait();
+  });
+  entered.get_future().wait();
+  for (int i = 0; i < 3; ++i) {
+    use_on_two_streams(owner, other, percent(60));
+    other.synchronize();
+  }
+  EXPECT_FALSE(code_of([&] { const Buffer next{percent(60), third}; }));
+  leave.set_value();
+  EXPECT_TRUE(quiesce_for(patience));
+}
+
+TEST_F(MemoryReuse, WhatNeverFitsIsRefusedWhileAnotherThreadFrees) {
+  const Stream stream, owner, other;
+  std::atomic<bool> is_over{false}, has_begun{false};
+  std::thread freeing{[&] {
+    while (!is_over) {
+      use_on_two_streams(owner, other, kib);
+      other.launch_host_func([] { std::this_thread::sleep_for(1ms); });
+      other.synchronize();
+      has_begun = true;
+    }
+  }};
+  while (!has_begun) std::this_thread::yield();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_ERROR(out_of_memory, Buffer{total_ + 1, stream});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  is_over = true;
+  freeing.join();
 }
 
 TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTime) {

@@ -173,7 +173,7 @@ Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
       device{of.device},
-      epoch{of.completions.load(std::memory_order_relaxed)},
+      epoch{of.timeline.recorded()},
       work{std::move(what)},
       ring{through},
       writer{work.direction == Direction::to_host ? writer_of(work.host_memory()) : RangeWriter{}},

@@ -218,7 +218,7 @@ void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamKey) noexcept {}
 void close_capture(std::uint64_t) noexcept {}
 std::exception_ptr finish_slot(Slot& slot) noexcept {
-  if (is_free_of_points(slot)) free_waiting_slot(slot);
+  if (may_reuse(slot)) free_waiting_slot(slot);
   return {};
 }
 void free_waiting_slot(Slot& slot) noexcept {

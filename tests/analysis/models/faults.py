@@ -8,6 +8,7 @@ LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
 WRITERS = 'src/stream/host_writers.cpp'
 NODE, NODES = 'src/stream/event_node.hpp', 'src/stream/event_node.cpp'
+TIMELINE = 'src/stream/timeline.hpp'
 RETIRE, POINT, SHELVES = 'src/stream/retire.cpp', 'src/stream/stream_point.cpp', 'src/memory/pinned_shelves.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
 
@@ -81,8 +82,12 @@ FAULTS = [
     (STAGE, '!job_->may_start ? write(ring_.started(), job_->number) : backend::ok', '!job_->may_start ? backend::ok : backend::ok', 'staging',
      'to_device'),
     (WORKERS, 'job->direction() == Direction::to_host && job->stream_waits_for_end', 'job->stream_waits_for_end', 'staging', 'there_and_back'),
-    (POINT, '  if (is_free) free_waiting_slot(slot);\n', '', 'points', 'last_point'),
-    (POINT, '  slot.waits_for_points = slot.points > 0;\n', '  slot.waits_for_points = false;\n', 'points', 'stream_ends'),
+    (POINT, '  if (is_free) free_waiting_slot(slot);\n}\n\n}  // namespace', '}\n\n}  // namespace', 'points', 'last_point'),
+    (POINT, '  if (is_free) free_waiting_slot(slot);\n}\n\nStreamPoint::', '}\n\nStreamPoint::', 'timeline', 'slot_is_used_again'),
+    (POINT, '  slot.is_still_needed = slot.points > 0 || !slot.timeline.is_idle();\n', '  slot.is_still_needed = !slot.timeline.is_idle();\n', 'points',
+     'stream_ends'),
+    (POINT, '  slot.is_still_needed = slot.points > 0 || !slot.timeline.is_idle();\n', '  slot.is_still_needed = slot.points > 0;\n', 'timeline',
+     'slot_is_used_again'),
     (POINT, '    end = std::move(slot.end.event);\n', '', 'points', 'last_point'),
     (POINT, '  if (progress != Progress::complete) return progress;\n  const std::lock_guard lock{slot.lock};', '  const std::lock_guard lock{slot.lock};', 'points',
      'end_is_complete'),
@@ -104,19 +109,26 @@ FAULTS = [
     (NODE, '  record(node);\n  publish_record(nodes, std::move(claimed));\n  return node;',
      '  publish_record(nodes, std::move(claimed));\n  record(node);\n  return node;', 'events', 'ask'),
     (NODE, '  if (nodes.later.load(std::memory_order_acquire) != nullptr) [[unlikely]]\n      reference', '  if (false) [[unlikely]]\n      reference', 'events', 'ask'),
-    (NODES, '  if (claimed != nullptr) claimed->references.fetch_add(1, std::memory_order_seq_cst);\n  return EventRef::adopt(claimed);',
+    (NODES, '  if (claimed != nullptr) claimed->references.fetch_add(1, std::memory_order_relaxed);\n  return EventRef::adopt(claimed);',
      '  return EventRef::adopt(claimed).share();', 'events', 'two_records'),
-    (NODES, '    if (each != nullptr) share_records(*each);\n', ';\n', 'events', 'two_records'),
-    (NODE, 'const bool is_usual = first != nullptr && is_recorded_here(*first) && ', 'const bool is_usual = first != nullptr && ', 'events', 'two_records'),
     weaker(NODES, 'nodes.first.store(first.release(), {})', REL, NONE, 'events', 'ask'),
     weaker(NODE, 'node_{{nodes.first.load({})}}', ACQ, NONE, 'events', 'ask'),
-    (NODES, '  later->references.fetch_add(1, std::memory_order_seq_cst);\n', '', 'events', 'hold_beside_records'),
+    (NODES, '  later->references.fetch_add(1, std::memory_order_relaxed);\n', '', 'events', 'hold_beside_records'),
     (NODES, '  const std::lock_guard lock{nodes_lock};\n  EventNode* const later', '  EventNode* const later', 'events', 'hold_beside_records'),
     (NODES, '  replaced = EventRef::adopt(\n      nodes.later.exchange(is_first ? nullptr : recorded.release(), std::memory_order_acq_rel));',
      '  nodes.later.exchange(is_first ? nullptr : recorded.release(), std::memory_order_acq_rel);', 'events', 'hold_beside_records'),
     (NODES, 'if (!is_only && node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;',
      'if (!is_only) node->references.fetch_sub(1, std::memory_order_acq_rel);', 'events', 'last_references'),
-    weaker(NODE, 'node.references.load({}) == 1', SEQ, ACQ, 'events', 'two_records'),
-    weaker(NODE, 'node.thread.store(several_threads, {})', SEQ, REL, 'events', 'two_records'),
+    (TIMELINE, 'if (!try_enter()) [[unlikely]]\n        block', 'if (false) block', 'timeline', 'two_record'),
+    (TIMELINE, '    if (!is_alone) return;\n', '', 'timeline', 'two_advance'),
+    (TIMELINE, '      if (backend::is_not_ready(s)) return;\n', '', 'timeline', 'two_advance'),
+    (TIMELINE, 'if (query(asked->handle) == backend::ok) {', 'if (true) {', 'timeline', 'a_burst'),
+    (TIMELINE, '      const std::lock_guard lock{lock_};\n      first_ =', '      first_ =', 'timeline', 'two_advance'),
+    (TIMELINE, '      ended_.store(number', '      if (is_last) ended_.store(number + 1', 'timeline', 'slot_is_used_again'),
+    (TIMELINE, '    if (first_ == nullptr) is_watched_ = false;\n', '    is_watched_ = false;\n', 'timeline', 'slot_is_used_again'),
+    weaker(TIMELINE, 'is_recording_.exchange(true, {})', ACQ, NONE, 'timeline', 'two_record'),
+    weaker(TIMELINE, 'is_recording_.store(false, {})', REL, NONE, 'timeline', 'two_record'),
+    (POINT, 'slot.points == 0 && slot.is_still_needed && slot.timeline.is_idle() &&', 'slot.points == 0 && slot.is_still_needed &&', 'timeline',
+     'slot_is_used_again'),
     (SHELVES, 'progress == Progress::pending || progress == Progress::stalled', 'progress == Progress::stalled', 'pinned', 'hand_out_again'),
 ]

@@ -7,6 +7,7 @@
 #include "base/operation.hpp"
 #include "device.hpp"
 
+#include <cstdint>
 #include <utility>
 
 runnel::Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {}
@@ -20,7 +21,7 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 void ScopedEvent::begin(const Operation&) noexcept {}
 void ScopedEvent::end() noexcept {}
-void call_at_exit(void (*)() noexcept) noexcept {}
+void call_at_exit(ExitHook&) noexcept {}
 void abandon_own_captures() noexcept {}
 void reset_thread_settings() noexcept {}
 std::exception_ptr kept_failure(Slot&) noexcept { return nullptr; }
@@ -111,46 +112,53 @@ void lose_stream(bool is_known) {
 void stream_is_lost() { lose_stream(true); }
 void wait_fails() { lose_stream(false); }
 
-/// A completion function of the first stream: it says whether those before it were called.
+/// A completion function of the first stream: it says whether those of its thread before it were
+/// called.
 struct Called : Completion {
-  Called(int& all, std::uint64_t number)
+  Called(int& all, int position)
       : Completion{[](Completion& self, const runnel::Outcome&) {
                      auto& called = static_cast<Called&>(self);
-                     expect(called.epoch == static_cast<std::uint64_t>(++called.calls),
-                            "not in order");
+                     expect(called.at == ++called.calls, "not in order");
                      called.done.open();
                    },
                    [](Completion*) noexcept {}},
-        calls{all} {
-    epoch = number;
-  }
+        calls{all},
+        at{position} {}
   int& calls;
+  const int at;
   Gate done;
 };
 
 void submit_function(World& w, Called& called) {
   submit(w.a.handle, [] {});
-  runnel::detail::EventRef event = runnel::detail::take_event(0, {}, "");
-  static_cast<void>(runnel::backend::event_record(event.get(), w.a.handle));
-  called.event = event.release();
   called.slot = &w.a;
-  called.line = &w.a;
   called.stream_id = 1;
   runnel::detail::reclaimer().start("");
-  runnel::detail::reclaimer().add(runnel::detail::OwnedCompletion{&called});
+  bool is_new = false;
+  {
+    runnel::detail::Timeline::Recorder recorder{w.a.timeline};
+    runnel::detail::EventRef event = runnel::detail::take_event(0, {}, "");
+    static_cast<void>(runnel::backend::event_record(event.get(), w.a.handle));
+    is_new = recorder.mark(std::move(event), called, true, [](std::uint64_t) {});
+  }
+  if (is_new) runnel::detail::reclaimer().watch(w.a);
+  runnel::detail::reclaimer().wake();
 }
 
-/// Functions are submitted while earlier ones are called.
+/// Functions of two threads are submitted while earlier ones are called.
 void functions_in_order() {
   auto& w = lasting<World>();
-  int& calls = lasting<int>();
-  auto &first = *new Called{calls, 1}, &second = *new Called{calls, 2},
-       &third = *new Called{calls, 3};
-  submit_function(w, first);
-  submit_function(w, second);
-  first.done.wait();
-  submit_function(w, third);
-  third.done.wait();
+  const auto submit_three = [&] {
+    int& calls = lasting<int>();
+    auto &first = *new Called{calls, 1}, &second = *new Called{calls, 2},
+         &third = *new Called{calls, 3};
+    submit_function(w, first);
+    submit_function(w, second);
+    first.done.wait();
+    submit_function(w, third);
+    third.done.wait();
+  };
+  together(submit_three, submit_three);
 }
 
 /// The thread is about to sleep.

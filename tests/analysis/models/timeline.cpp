@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Checks of the numbers of a stream's marks: what hangs at a mark becomes due once, in the order
+/// of the numbers, after the work before the mark, whoever records and advances at once. A slot is
+/// another stream's only when no mark is pending. What a stream writes, and what becomes due, are
+/// plain data: something that is due too early is a race.
+#include "stream/timeline.hpp"
+
+#include "device.hpp"
+
+#include "base/counters.hpp"
+#include "stream/stream_point.hpp"
+
+#include <cstdint>
+#include <utility>
+
+namespace {
+
+using namespace checks;
+using model::expect;
+using runnel::detail::EventRef;
+using runnel::detail::MarkHook;
+using runnel::detail::Slot;
+using runnel::detail::Timeline;
+
+/// Waits for a mark behind work that writes.
+struct Waiting : MarkHook {
+  int written = 0;
+  std::uint64_t number = 0;
+  int times_due = 0;
+};
+
+struct World {
+  World() { a.owned = true; }
+  Slot& a = make_slot(1);
+  Waiting all[5];
+  std::uint64_t last_position = 0;  // of the last mark in the stream
+  std::uint64_t last_due = 0;
+};
+
+bool mark(World& w, Waiting& waiting) {
+  submit(w.a.handle, [&waiting] { waiting.written = 1; });
+  Timeline::Recorder recorder{w.a.timeline};
+  EventRef event = runnel::detail::take_event(0, {}, "mark");
+  static_cast<void>(backend::event_record(event.get(), w.a.handle));
+  const std::uint64_t position = event.get()->number;
+  return recorder.mark(std::move(event), waiting, true, [&](std::uint64_t number) {
+    waiting.number = number;
+    expect(std::exchange(w.last_position, position) <= position, "it is not the stream's order");
+  });
+}
+void advance(World& w) {
+  w.a.timeline.advance([](native::event event) { return backend::event_query(event); },
+                       [&w](MarkHook& hook, const EventRef&, backend::status s) {
+                         auto& waiting = static_cast<Waiting&>(hook);
+                         expect(s == backend::ok, "a mark has failed");
+                         expect(waiting.written == 1, "it is due too early");
+                         expect(waiting.number == ++w.last_due, "it is not its turn");
+                         ++waiting.times_due;
+                       });
+}
+/// In the end all are due, each once, and all events are back in the pool.
+void expect_all_due(World& w, int count) {
+  synchronize(w.a.handle);
+  advance(w);
+  for (int i = 0; i < count; ++i) expect(w.all[i].times_due == 1, "it was not due once");
+  expect(w.a.timeline.is_idle(), "a mark is pending");
+  const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
+  expect(pooled == static_cast<std::size_t>(events_made.load(std::memory_order_relaxed)),
+         "an event was lost");
+}
+
+void two_record() {
+  auto& w = lasting<World>();
+  together([&] { static_cast<void>(mark(w, w.all[0])), static_cast<void>(mark(w, w.all[1])); },
+           [&] { static_cast<void>(mark(w, w.all[2])); }, [&] { advance(w), advance(w); });
+  expect_all_due(w, 3);
+}
+
+void two_advance() {
+  auto& w = lasting<World>();
+  const auto twice = [&] { advance(w), advance(w); };
+  together([&] { static_cast<void>(mark(w, w.all[0])), static_cast<void>(mark(w, w.all[1])); },
+           twice, twice);
+  expect_all_due(w, 2);
+}
+
+/// Several marks may be complete at once, and others are added meanwhile.
+void a_burst() {
+  auto& w = lasting<World>();
+  for (int i = 0; i < 4; ++i) static_cast<void>(mark(w, w.all[i]));
+  together([&] { static_cast<void>(mark(w, w.all[4])); }, [&] { advance(w), advance(w); });
+  expect_all_due(w, 5);
+}
+
+/// The stream ends while its mark is pending, and another one may take the slot.
+void slot_is_used_again() {
+  auto& w = lasting<World>();
+  const auto watch = [&] {
+    advance(w);
+    if (w.a.timeline.stop_watching()) free_if_waiting(w.a);
+  };
+  const native::stream stream = w.a.handle;
+  static_cast<void>(mark(w, w.all[0]));
+  together([&] { watch(), watch(); }, [&] { retire_slot(&w.a); },
+           [&] {
+             Slot* const slot = reuse_slot(3);
+             if (slot != nullptr) expect(slot->timeline.is_idle(), "it was freed before its mark");
+           });
+  synchronize(stream);
+  watch();
+  expect(w.all[0].times_due == 1, "it was not due once");
+  expect(free_slots().count == 1, "the slot was not freed once");
+}
+
+}  // namespace
+
+MODEL_CHECKS(CHECK(two_record), CHECK(two_advance), CHECK(a_burst), CHECK(slot_is_used_again))

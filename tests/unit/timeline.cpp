@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Tests of the numbers of a stream's marks, without a device: the events are numbers, and a test
+/// says which have happened.
+#include "stream/timeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace runnel;
+using detail::EventNode;
+using detail::EventRef;
+using detail::MarkHook;
+using detail::Timeline;
+
+constexpr backend::status not_ready = static_cast<backend::status>(errc::not_ready);
+constexpr backend::status failed = not_ready + 1'000;
+
+/// Something that waits for a mark.
+struct Waiting : MarkHook {
+  std::uint64_t number = 0;
+  backend::status status = not_ready;
+};
+
+class Timelines : public testing::Test {
+ protected:
+  static native::event event_of(std::uintptr_t number) {
+    return reinterpret_cast<native::event>(number);
+  }
+  /// Records a mark whose event has the number of all events so far.
+  bool mark(Waiting& waiting, bool is_in_order = true) {
+    Timeline::Recorder recorder{timeline_};
+    return recorder.mark(detail::wrap_event(event_of(++recorded_), 0, EventNode::Origin::borrowed),
+                         waiting, is_in_order,
+                         [&](std::uint64_t number) { waiting.number = number; });
+  }
+  backend::status query(native::event event) {
+    ++queries_;
+    const auto number = reinterpret_cast<std::uintptr_t>(event);
+    return failed_.contains(number) ? failed : number <= complete_ ? backend::ok : not_ready;
+  }
+  std::vector<Waiting*> advance() {
+    std::vector<Waiting*> due;
+    timeline_.advance([&](native::event event) { return query(event); },
+                      [&](MarkHook& hook, const EventRef&, backend::status s) {
+                        due.push_back(static_cast<Waiting*>(&hook));
+                        due.back()->status = s;
+                      });
+    return due;
+  }
+
+  Timeline timeline_;
+  std::uintptr_t recorded_ = 0;
+  std::uintptr_t complete_ = 0;
+  std::set<std::uintptr_t> failed_;
+  int queries_ = 0;
+};
+
+TEST_F(Timelines, WhatWaitsBecomesDueInTheOrderOfTheNumbers) {
+  std::vector<Waiting> all(20);
+  for (Waiting& each : all) static_cast<void>(mark(each));
+  EXPECT_EQ(timeline_.recorded(), 20U);
+  EXPECT_TRUE(advance().empty());
+  std::size_t next = 0;
+  for (std::uintptr_t complete : {1U, 2U, 7U, 19U, 20U}) {
+    EXPECT_FALSE(timeline_.is_idle());
+    complete_ = complete;
+    const std::vector<Waiting*> due = advance();
+    EXPECT_EQ(due.size(), complete - next);
+    for (const Waiting* each : due) {
+      EXPECT_EQ(each, &all[next++]);
+      EXPECT_EQ(each->number, next);
+      EXPECT_EQ(each->status, backend::ok);
+    }
+  }
+  EXPECT_TRUE(timeline_.is_idle());
+}
+
+TEST_F(Timelines, ABurstCostsAFewQueries) {
+  std::vector<Waiting> all(10'000);
+  for (Waiting& each : all) static_cast<void>(mark(each));
+  static_cast<void>(advance());
+  EXPECT_EQ(queries_, 1);
+  complete_ = 9'000;
+  EXPECT_EQ(advance().size(), 9'000U);
+  EXPECT_LE(queries_, 40);
+}
+
+TEST_F(Timelines, MarksThatMayBeOfSeveralStreamsAreAskedOneAfterTheOther) {
+  std::vector<Waiting> all(6);
+  for (Waiting& each : all) static_cast<void>(mark(each, &each != &all[2]));
+  complete_ = 4;
+  EXPECT_EQ(advance().size(), 4U);
+  EXPECT_EQ(queries_, 5);
+}
+
+TEST_F(Timelines, AFailedMarkEndsWithItsStatusAndHoldsNoneUp) {
+  std::vector<Waiting> all(5);
+  for (Waiting& each : all) static_cast<void>(mark(each));
+  failed_ = {1, 5};  // A later one that is complete would say that the fifth is, too.
+  complete_ = 5;
+  EXPECT_EQ(advance().size(), 5U);
+  for (const Waiting& each : all)
+    EXPECT_EQ(each.status, failed_.contains(each.number) ? failed : backend::ok);
+  EXPECT_TRUE(timeline_.is_idle());
+}
+
+TEST_F(Timelines, AWatchEndsWithTheLastPendingMark) {
+  Waiting first, second, third;
+  EXPECT_TRUE(mark(first));
+  EXPECT_FALSE(mark(second));
+  EXPECT_FALSE(timeline_.stop_watching());
+  complete_ = 2;
+  EXPECT_EQ(advance().size(), 2U);
+  EXPECT_TRUE(timeline_.stop_watching());
+  EXPECT_TRUE(mark(third));
+  EXPECT_EQ(third.number, 3U) << "the numbers go on";
+}
+
+TEST_F(Timelines, ThreadsThatRecordAndAdvanceAtOnceLoseNothing) {
+  constexpr std::size_t threads = 4, count = 5'000;
+  std::vector<std::vector<Waiting>> all(threads);
+  for (std::vector<Waiting>& of : all) of.resize(count);
+  std::atomic<std::size_t> due{0}, recording{threads};
+  std::atomic<std::uint64_t> last{0};
+  std::atomic<bool> is_in_order{true};
+  std::vector<std::thread> run;
+  for (std::vector<Waiting>& of : all)
+    run.emplace_back([&, this] {
+      for (Waiting& each : of) static_cast<void>(mark(each));
+      --recording;
+    });
+  for (int i = 0; i < 2; ++i)
+    run.emplace_back([&, this] {
+      while (recording > 0 || !timeline_.is_idle())
+        timeline_.advance([](native::event) { return backend::ok; },
+                          [&](MarkHook& hook, const EventRef&, backend::status) {
+                            const std::uint64_t number = static_cast<Waiting&>(hook).number;
+                            if (last.exchange(number) + 1 != number) is_in_order = false;
+                            ++due;
+                          });
+    });
+  for (std::thread& each : run) each.join();
+  EXPECT_EQ(due, threads * count);
+  EXPECT_TRUE(is_in_order);
+}
+
+}  // namespace

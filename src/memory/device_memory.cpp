@@ -235,7 +235,8 @@ namespace {
 
 /// Returns false if the stream has ended.
 bool add_user(OwnedExtras& extras, StreamRef stream) {
-  BlockFree& block = extras.made();
+  BlockFree* const known = extras.get();
+  BlockFree& block = known != nullptr ? *known : extras.made();
   if (block.last_user.load(std::memory_order_relaxed) == stream.id()) return true;
   std::list<StreamPoint>& others = block.others;
   const std::lock_guard lock{block.adding};

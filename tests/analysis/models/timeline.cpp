@@ -20,6 +20,8 @@ using model::expect;
 using runnel::detail::EventRef;
 using runnel::detail::MarkHook;
 using runnel::detail::Slot;
+using runnel::detail::StreamKey;
+using runnel::detail::StreamPoint;
 using runnel::detail::Timeline;
 
 /// Waits for a mark behind work that writes.
@@ -92,26 +94,49 @@ void a_burst() {
   expect_all_due(w, 5);
 }
 
+/// The watch ends only when no mark is pending, and a later mark begins another.
+void watch() {
+  auto& w = lasting<World>();
+  auto& watches = lasting<sync::Atomic<int>>();
+  together(
+      [&] {
+        for (int i = 0; i < 3; ++i)
+          if (mark(w, w.all[i])) watches.fetch_add(1);
+      },
+      [&] {
+        for (int i = 0; i < 3; ++i) {
+          advance(w);
+          if (watches.load() > 0 && w.a.timeline.stop_watching()) watches.fetch_sub(1);
+        }
+      });
+  expect(w.a.timeline.is_idle() || watches.load() == 1, "a pending mark is not watched");
+  expect_all_due(w, 3);
+}
+
 /// The stream ends while its mark is pending, and another one may take the slot.
 void slot_is_used_again() {
   auto& w = lasting<World>();
-  const auto watch = [&] {
+  const auto look = [&] {
     advance(w);
     if (w.a.timeline.stop_watching()) free_if_waiting(w.a);
   };
   const native::stream stream = w.a.handle;
+  auto& point = lasting<StreamPoint>();
+  point = StreamPoint{StreamKey{&w.a, 1}};
   static_cast<void>(mark(w, w.all[0]));
-  together([&] { watch(), watch(); }, [&] { retire_slot(&w.a); },
+  together([&] { look(), look(); }, [&] { retire_slot(&w.a); },
            [&] {
+             point = {};
              Slot* const slot = reuse_slot(3);
              if (slot != nullptr) expect(slot->timeline.is_idle(), "it was freed before its mark");
            });
   synchronize(stream);
-  watch();
+  look();
   expect(w.all[0].times_due == 1, "it was not due once");
   expect(free_slots().count == 1, "the slot was not freed once");
 }
 
 }  // namespace
 
-MODEL_CHECKS(CHECK(two_record), CHECK(two_advance), CHECK(a_burst), CHECK(slot_is_used_again))
+MODEL_CHECKS(CHECK(two_record), CHECK(two_advance), CHECK(a_burst), CHECK(watch),
+             CHECK(slot_is_used_again))

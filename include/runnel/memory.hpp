@@ -62,7 +62,8 @@ class OwnedExtras {
   }
   [[nodiscard]] BlockFree* release() noexcept { return std::exchange(extras_, nullptr); }
   [[nodiscard]] SharedResource resource() const noexcept {
-    return extras_ != nullptr ? resource_of(*extras_) : SharedResource{};
+    const BlockFree* const extras = get();
+    return extras != nullptr ? resource_of(*extras) : SharedResource{};
   }
   /// Creates the extras if there are none. Several threads may call it at a time. @throws
   /// std::bad_alloc

@@ -185,11 +185,17 @@ class ShortRing {
     give_back_unused_rings();
     auto* const memory = static_cast<unsigned char*>(try_allocate_own_pinned(bytes));
     if (memory == nullptr) return refused_for_ = copies_after_refusal, false;
+    // First: without this note the pool would hand the memory out while the stream uses it.
+    try {
+      static_cast<void>(note_pinned_use(memory, bytes, stream));
+    } catch (const std::bad_alloc&) {
+      free_own_pinned(memory);
+      return false;
+    }
     give_back();
     memory_ = memory;
     bytes_ = bytes;
     bytes_in_rings.fetch_add(bytes, std::memory_order_relaxed);
-    static_cast<void>(note_pinned_use(memory_, bytes, stream));
     attach(*stream.slot);
     restart();
     value().set(0);

@@ -261,12 +261,20 @@ bool add_user(OwnedExtras& extras, StreamRef stream) {
   return progress == Progress::complete;
 }
 
+/// Makes the stream wait for the last work of one that has ended. False if that is not known.
+[[nodiscard]] bool wait_for_end(StreamRef stream, const StreamPoint& ended, const char* waiting) {
+  const StreamCall call{stream, waiting};
+  refuse_in_capture(call.slot(), waiting, refusal::value);
+  return ended.make_wait(call.handle(), InCapture::never);
+}
+
 /// The points of all streams that use the block.
 [[nodiscard]] std::list<StreamPoint> users_of(const void* pointer, std::size_t bytes,
                                               const OwnedExtras& extras, StreamRef owner) {
   std::list<StreamPoint> users = recorded_uses(pointer, bytes);
-  StreamPoint own = StreamPoint::adopt(key_of(owner));
-  users.push_back(own.share());
+  users.emplace_back();
+  StreamPoint own = StreamPoint::adopt(key_of(owner));  // Nothing throws while it is here.
+  users.back() = own.share();
   static_cast<void>(own.release());
   if (BlockFree* const block = extras.get()) {
     const std::lock_guard lock{block->adding};
@@ -303,17 +311,18 @@ void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::si
   constexpr const char* of_uses = "wait for the uses of memory";
   enter(of_uses);
   for (StreamPoint& each : users_of(pointer, bytes, extras, owner)) {
-    const bool is_live = !has_ended(each.stream());
-    if (is_live && waiting != nullptr) {
-      waiting->wait_stream(view_of(each.stream()));
-    } else if (is_live) {
-      view_of(each.stream()).record_event().synchronize();
-    } else if (waiting != nullptr
-                   ? !each.make_wait(StreamCall{*waiting, of_uses}.handle(), InCapture::never)
-                   : !is_passed(each, of_uses)) {
+    if (!has_ended(each.stream())) try {
+        if (waiting != nullptr)
+          waiting->wait_stream(view_of(each.stream()));
+        else
+          view_of(each.stream()).record_event().synchronize();
+        continue;
+      } catch (const Error& error) {
+        if (error.code() != errc::invalid_handle || !has_ended(each.stream())) throw;
+      }
+    if (waiting != nullptr ? !wait_for_end(*waiting, each, of_uses) : !is_passed(each, of_uses))
       throw_error(errc::not_supported, of_uses,
                   "a stream that used the memory has ended, and its last work is not known");
-    }
   }
 }
 

@@ -158,6 +158,8 @@ bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
 
 void PinnedShelves::wait_for_users(PinnedBlock& block, bool record) noexcept {
   if (!record) {
+    block.calls_program =
+        true;  // A thread that needs memory records nothing: a stream may be full.
     block.run = [](Deferred& dropped) noexcept {
       pinned_shelves().wait_for_users(static_cast<PinnedBlock&>(dropped), true);
     };
@@ -170,6 +172,11 @@ void PinnedShelves::wait_for_users(PinnedBlock& block, bool record) noexcept {
     put_pending(block);
   }
   if (work == nullptr) return;  // trim() and allocations look for the block.
+  if (!reclaimer().try_start()) {
+    delete work;
+    return;
+  }
+  work->calls_program = true;
   work->run = [](Deferred& complete) noexcept {
     const std::unique_ptr<DeferredWork> owned{static_cast<DeferredWork*>(&complete)};
     pinned_shelves().release_idle_of(pinned_shelves().uncached_);

@@ -50,13 +50,21 @@ void HostWriters::end_range(Range* range) noexcept {
 }
 
 void HostWriters::add_wait(std::list<StreamPoint>& wait) noexcept {
+  constexpr std::size_t many = 8;  // In a program that never copies, nothing else ends them.
+  if (waits() >= many) end_passed_waits();
   {
     const std::lock_guard lock{lock_};
-    const bool is_covered = std::ranges::any_of(
+    const auto earlier = std::ranges::find_if(
         waits_, [&](const StreamPoint& each) { return each.stream() == wait.front().stream(); });
-    if (!is_covered) return waits_.splice(waits_.end(), wait);
+    if (earlier == waits_.end()) return waits_.splice(waits_.end(), wait);
+    swap(*earlier, wait.front());  // The later point covers the earlier one.
   }
   end_functions(1);
+}
+
+std::size_t HostWriters::waits() noexcept {
+  const std::lock_guard lock{lock_};
+  return waits_.size() + asked_.size();
 }
 
 std::list<StreamPoint> HostWriters::take_wait() noexcept {
@@ -113,7 +121,11 @@ OutsideWait::OutsideWait(StreamRef stream, HostWriters& of) : of_{of} {
 }
 
 OutsideWait::~OutsideWait() {
-  if (!wait_.empty()) of_.add_wait(wait_);
+  if (wait_.empty()) return;
+  // Recorded here, directly behind the wait: a thread that copies may be the one for which a full
+  // stream waits.
+  internal_call([&] { wait_.front().record(); });
+  of_.add_wait(wait_);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

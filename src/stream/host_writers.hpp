@@ -50,13 +50,14 @@ class HostWriters {
   [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
   void add_wait(std::list<StreamPoint>& wait) noexcept;
+  [[nodiscard]] std::size_t waits() noexcept;
   [[nodiscard]] std::list<StreamPoint> take_wait() noexcept;
   void end_passed_waits() noexcept;
 
   sync::Atomic<std::uint64_t> unfinished_{0};
   SpinLock lock_;  // guards the rest
   // Points behind waits for something outside. Each counts as a function.
-  std::list<StreamPoint> waits_;  // open; one for each stream
+  std::list<StreamPoint> waits_;  // one for each stream
   std::list<StreamPoint> asked_;  // found pending
   std::array<Range, max_ranges> ranges_{};
 };

@@ -116,6 +116,7 @@ KeptHandle::KeptHandle(Slot& slot) noexcept : slot_{slot} {
 }
 
 KeptHandle::~KeptHandle() {
+  if (is_forked_child()) return;  // No lock may be taken.
   {
     const std::lock_guard lock{slot_.lock};
     if (--slot_.kept_handles > 0 || !std::exchange(slot_.end_is_deferred, false)) return;

@@ -50,8 +50,7 @@ void HostWriters::end_range(Range* range) noexcept {
 }
 
 void HostWriters::add_wait(std::list<StreamPoint>& wait) noexcept {
-  constexpr std::size_t many = 8;  // In a program that never copies, nothing else ends them.
-  if (waits() >= many) end_passed_waits();
+  end_passed_waits();  // In a program that never copies, nothing else ends them.
   {
     const std::lock_guard lock{lock_};
     const auto earlier = std::ranges::find_if(
@@ -60,11 +59,6 @@ void HostWriters::add_wait(std::list<StreamPoint>& wait) noexcept {
     swap(*earlier, wait.front());  // The later point covers the earlier one.
   }
   end_functions(1);
-}
-
-std::size_t HostWriters::waits() noexcept {
-  const std::lock_guard lock{lock_};
-  return waits_.size() + asked_.size();
 }
 
 std::list<StreamPoint> HostWriters::take_wait() noexcept {

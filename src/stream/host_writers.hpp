@@ -50,7 +50,6 @@ class HostWriters {
   [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
   void add_wait(std::list<StreamPoint>& wait) noexcept;
-  [[nodiscard]] std::size_t waits() noexcept;
   [[nodiscard]] std::list<StreamPoint> take_wait() noexcept;
   void end_passed_waits() noexcept;
 

@@ -161,7 +161,7 @@ def ordered(empty: Any, shape: tuple[int, ...], order: list[int]) -> Any:
 
 def torch_type(array: Any, dtype: str) -> Any:
     """torch's type of that name."""
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype):

@@ -169,7 +169,7 @@ def to_host(x: Any, out: Any = None, stream: Stream | None = None, *, like: Any 
         shape, order = _interop.shape_of(array), _interop.order_of(array)
         if library == "torch":
             wanted = _interop.torch_type(array, _interop.dtype_of(array))
-            import torch
+            import torch  # type: ignore[import-not-found, unused-ignore]
 
             if not pinned or 0 in shape:
                 return _interop.ordered(lambda sizes: torch.empty(sizes, dtype=wanted), shape, order)

@@ -212,6 +212,8 @@ Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_before_wait() noexcept { return Release::now; }
 [[gnu::weak]] void run_later(Deferred& object) noexcept { object.run(object); }  // reclaimer.cpp
 [[gnu::weak]] void run_after(DeferredWork& object) noexcept { object.run(object); }  // likewise
+[[gnu::weak]] Reclaimer& reclaimer() noexcept { return never_destroyed<Reclaimer>(); }
+[[gnu::weak]] bool Reclaimer::try_start() noexcept { return true; }
 void watch_main_thread() {}
 void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}

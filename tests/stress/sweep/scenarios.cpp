@@ -1028,6 +1028,7 @@ void completions(Checker& c) {
 }
 
 void values(Checker& c) {
+  c.keeps_events(1);  // the position behind the wait, until a later wait or pageable copy asks it
   Bystander b{c};
   MAKE(Stream, waits);
   MAKE(PinnedBuffer<std::uint32_t>, numbers, 2U);

@@ -26,12 +26,12 @@ struct PinnedStatistics {
 };
 
 /// The process's pool of pinned memory. Pinning memory takes several times as long as copying it,
-/// so the pool keeps freed blocks for reuse. Block sizes are powers of two from 4 KiB to 1 GiB;
-/// larger blocks are returned to the runtime. The pool reuses a block only when every stream that
-/// used the block has completed that work. Returning memory to the runtime waits for all work of
-/// all devices, so a thread of the library does it; a call waits for that thread only as long as
-/// its documentation says. Uses by kernels and host functions are recorded by record_stream()
-/// (memory.hpp). All members throw errc::forked in a forked child.
+/// so the pool keeps freed blocks for reuse. Block sizes are powers of two from 4 KiB to 1 MiB, and
+/// four in each doubling up to 1 GiB; larger blocks are returned to the runtime. The pool reuses a
+/// block only when every stream that used the block has completed that work. Returning memory to
+/// the runtime waits for all work of all devices, so a thread of the library does it; a call waits
+/// for that thread only as long as its documentation says. Uses by kernels and host functions are
+/// recorded by record_stream() (memory.hpp). All members throw errc::forked in a forked child.
 class PinnedPool {
  public:
   PinnedPool() = delete;  ///< there is one pool; its functions are static

@@ -19,8 +19,8 @@ struct StagingOptions {
   /// The number of threads that move bytes between pageable and pinned memory, at most 64 (0 =
   /// three quarters of the cores, 1 to 12, default).
   int workers = 0;
-  /// The size of the largest piece in bytes, 512 KiB to 1 GiB, rounded down to a power of 2 (0 = 8
-  /// MiB, default). Small copies use smaller pieces.
+  /// The size of the largest piece in bytes, 512 KiB to 1 GiB, rounded down to a power of 2 (0 = 16
+  /// MiB, default). Small copies use smaller pieces, and many copies in a row pieces of twice this.
   std::size_t chunk = 0;
   /// Bytes of pinned memory for all streams together (0 = 512 MiB, default). When it is used up, or
   /// cannot be allocated, copies use smaller pieces.

@@ -16,11 +16,11 @@
 #include <runnel/memory.hpp>
 
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
@@ -35,14 +35,6 @@ constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
 
 // Until the first block is allocated, lookups are skipped.
 constinit sync::Atomic<bool> has_blocks{false};
-
-/// The size of the block for a request of `bytes` bytes.
-[[nodiscard]] std::size_t round_up(std::size_t bytes) {
-  if (bytes <= largest_block) return std::bit_ceil(std::max(bytes, smallest_block));
-  if (bytes > std::numeric_limits<std::size_t>::max() - smallest_block)
-    throw_error(errc::out_of_memory, operation, "the size does not fit an address");
-  return (bytes + smallest_block - 1) / smallest_block * smallest_block;
-}
 
 /// Reserves and allocates. Returns null if there is not enough memory; `refusal` is then the
 /// runtime's status, or `ok` if the limit was reached. @throws any other error of the runtime
@@ -127,12 +119,19 @@ void* allocate_new(PinnedShelf& shelf, std::size_t asked, std::size_t bytes, boo
 
 constexpr std::size_t max_looked_at = 256;
 
+/// Null if no block of the pool can be used again.
+[[nodiscard]] void* take_cached(std::span<PinnedShelf> shelves) noexcept {
+  for (PinnedShelf& each : shelves)
+    if (void* const idle = pinned_shelves().take_idle(each)) return idle;
+  for (PinnedShelf& each : shelves)
+    if (void* const complete = pinned_shelves().take_complete(each, max_looked_at)) return complete;
+  return nullptr;
+}
+
 void* take_block(std::size_t asked, std::size_t bytes, bool write_combined) {
-  PinnedShelves& shelves = pinned_shelves();
-  PinnedShelf& shelf = shelves.shelf_for(bytes, write_combined);
-  if (void* const idle = shelves.take_idle(shelf)) return idle;
-  if (void* const complete = shelves.take_complete(shelf, max_looked_at)) return complete;
-  return allocate_new(shelf, asked, bytes, write_combined);
+  const std::span<PinnedShelf> shelves = pinned_shelves().shelves_for(bytes, write_combined);
+  if (void* const cached = take_cached(shelves)) return cached;
+  return allocate_new(shelves.front(), asked, bytes, write_combined);
 }
 
 }  // namespace
@@ -149,10 +148,14 @@ void* allocate_pinned(std::size_t bytes, bool write_combined) {
   enter(operation);
   watch_main_thread();
   require_device(0, operation);
-  const std::size_t size = round_up(bytes);
+  if (bytes > std::numeric_limits<std::size_t>::max() - smallest_block)
+    throw_error(errc::out_of_memory, operation, "the size does not fit an address");
+  const std::size_t size = block_size_for(bytes);
   ScopedEvent event{[&] { return about_allocation(operation, MemoryKind::pinned, size); }};
   void* const block = take_block(bytes, size, write_combined);
   event.allocated(block);
+  if (Operation* const done = event.operation()) [[unlikely]]
+    done->bytes = pinned_shelves().size_of(block);  // A larger one may have been free.
   return block;
 }
 
@@ -168,12 +171,11 @@ bool deallocate_pinned(void* pointer) noexcept {
 }
 
 void* try_allocate_own_pinned(std::size_t bytes) try {
-  bytes = round_up(bytes);
-  PinnedShelf& shelf = pinned_shelves().shelf_for(bytes, false);
-  void* memory = pinned_shelves().take_idle(shelf);
-  if (memory == nullptr) memory = pinned_shelves().take_complete(shelf, max_looked_at);
+  bytes = block_size_for(bytes);
+  const std::span<PinnedShelf> shelves = pinned_shelves().shelves_for(bytes, false);
+  void* memory = take_cached(shelves);
   if (memory == nullptr) {
-    auto block = new_block(shelf, bytes);
+    auto block = new_block(shelves.front(), bytes);
     backend::status refusal = backend::ok;
     memory = try_allocate(bytes, false, refusal);
     if (memory == nullptr) return nullptr;

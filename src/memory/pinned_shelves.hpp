@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -25,6 +26,26 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 // A page of most machines, because memory is pinned by pages.
 inline constexpr std::size_t smallest_block = std::size_t{4} << 10;
 inline constexpr std::size_t largest_block = std::size_t{1} << 30;
+// The sizes of blocks are powers of two up to here, and from here on four in each doubling.
+inline constexpr std::size_t doubled_up_to = std::size_t{1} << 20;
+
+/// The size of the block for a request of `bytes` bytes. Requires: it fits an address.
+[[nodiscard]] constexpr std::size_t block_size_for(std::size_t bytes) noexcept {
+  if (bytes <= doubled_up_to) return std::bit_ceil(std::max(bytes, smallest_block));
+  const std::size_t step = bytes > largest_block ? smallest_block : std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+/// Numbers these sizes from 0. Requires: `size` is one of them, at most `largest_block`.
+[[nodiscard]] constexpr std::size_t number_of_size(std::size_t size) noexcept {
+  const auto number = [](int power) {
+    return static_cast<std::size_t>(power - std::countr_zero(smallest_block));
+  };
+  if (size <= doubled_up_to) return number(std::countr_zero(size));
+  const int power = std::bit_width(size - 1) - 1;
+  const int doublings = power - std::countr_zero(doubled_up_to);
+  return number(std::countr_zero(doubled_up_to)) + 4 * static_cast<std::size_t>(doublings) +
+         (size >> (power - 2)) - 4;
+}
 
 [[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
@@ -77,12 +98,12 @@ class PinnedShelves {
  public:
   PinnedShelves() noexcept { uncached_.caches_blocks = false; }
 
-  /// The shelf for blocks of this size. Requires: `bytes` is a power of two from `smallest_block`
-  /// to `largest_block`, or larger than that.
-  [[nodiscard]] PinnedShelf& shelf_for(std::size_t bytes, bool write_combined) noexcept {
-    if (bytes > largest_block) return uncached_;
-    return shelves_[write_combined][static_cast<std::size_t>(std::countr_zero(bytes) -
-                                                             std::countr_zero(smallest_block))];
+  /// The shelf for blocks of this size, and those of larger ones up to the next power of two, whose
+  /// blocks serve as well. Requires: block_size_for() has returned the size.
+  [[nodiscard]] std::span<PinnedShelf> shelves_for(std::size_t size, bool write_combined) noexcept {
+    if (size > largest_block) return {&uncached_, 1};
+    const std::size_t own = number_of_size(size), last = number_of_size(std::bit_ceil(size));
+    return std::span{shelves_[write_combined]}.subspan(own, last - own + 1);
   }
 
   /// Allocates an idle block; returns null if there is none.
@@ -218,10 +239,7 @@ class PinnedShelves {
   void release_idle_of(PinnedShelf& shelf) noexcept;
 
   SpinLock lock_;
-  std::array<std::array<PinnedShelf,
-                        std::countr_zero(largest_block) - std::countr_zero(smallest_block) + 1>,
-             2>
-      shelves_;
+  std::array<std::array<PinnedShelf, number_of_size(largest_block) + 1>, 2> shelves_;
   PinnedShelf uncached_;
   PinnedStatistics statistics_{};
   // The bytes of all blocks and reservations, including blocks that are being returned to the

@@ -623,6 +623,23 @@ TEST_F(PinnedMemory, ABlockIsReusedForItsSizeClassOnly) {
   EXPECT_EQ(next_block(size), small);
 }
 
+TEST_F(PinnedMemory, AboveAMebibyteABlockIsAtMostAQuarterLargerThanAsked) {
+  const auto takes = [&](std::size_t bytes) {
+    const Buffer one{bytes};
+    return since().in_use;
+  };
+  EXPECT_EQ(takes(mib), mib);
+  EXPECT_EQ(takes(mib + 1), mib + mib / 4);
+  EXPECT_EQ(takes(2 * mib), 2 * mib);
+  EXPECT_EQ(takes(5 * mib), 5 * mib);
+  EXPECT_EQ(takes(65 * mib), 80 * mib);
+  PinnedPool::trim();
+  const void* const seven = next_block(6 * mib + 1);
+  EXPECT_EQ(next_block(4 * mib + 1), seven) << "a larger block of the same doubling serves as well";
+  const Buffer small{4 * mib};
+  EXPECT_NE(static_cast<const void*>(small.data()), seven);
+}
+
 TEST_F(PinnedMemory, DoubleFreeIsRefused) {
   std::pmr::memory_resource* const resource = pinned_resource();
   void* const memory = resource->allocate(size);

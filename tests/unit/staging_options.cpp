@@ -29,7 +29,7 @@ TEST(StagingOptions, ZerosMeanDefaults) {
   const StagingOptions found = after({});
   EXPECT_GE(found.workers, 1);
   EXPECT_LE(found.workers, 12);
-  EXPECT_EQ(found.chunk, 8 * mib);
+  EXPECT_EQ(found.chunk, 16 * mib);
   EXPECT_EQ(found.memory, 512 * mib);
 }
 

@@ -121,10 +121,13 @@ void move(Job& job, Part part) noexcept {
       });
 }
 
-[[nodiscard]] std::vector<Piece> cut(const Work& work, std::size_t largest, bool is_stream_busy) {
+[[nodiscard]] std::vector<Piece> cut(const Work& work, const Ring& through, bool may_read_now) {
+  const std::size_t row = through.row.load(std::memory_order_relaxed);
   std::vector<Piece> pieces;
   std::size_t begin = 0;
-  for (Cutter cutter{work.direction, work.bytes(), largest, is_stream_busy}; !cutter.is_done();) {
+  for (Cutter cutter{work.direction, work.bytes(), largest_piece(through.bytes, row),
+                     may_read_now && row > work.bytes()};
+       !cutter.is_done();) {
     const std::size_t size =
         work.segments.empty() ? fit_rows(work.rows, begin, cutter.wanted()) : cutter.wanted();
     pieces.push_back({begin, size, {}});
@@ -169,7 +172,7 @@ namespace {
 [[nodiscard]] RangeWriter writer_of(Range range) noexcept { return {range.begin, range.bytes}; }
 }  // namespace
 
-Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
+Job::Job(Slot& of, Work what, Ring& through, bool may_read_now)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
       device{of.device},
@@ -177,18 +180,17 @@ Job::Job(Slot& of, Work what, Ring& through, bool starts_now)
       work{std::move(what)},
       ring{through},
       writer{work.direction == Direction::to_host ? writer_of(work.host_memory()) : RangeWriter{}},
-      may_start{starts_now},
+      may_read_now{may_read_now},
       bypasses_caches{
           bypasses_caches_for(work.direction, through.row.load(std::memory_order_relaxed))},
-      pieces{cut(work, through.bytes / pieces_per_ring,
-                 starts_now && through.row.load(std::memory_order_relaxed) > work.bytes())} {
+      pieces{cut(work, through, may_read_now)} {
   unfinished.store(count() + 1, std::memory_order_relaxed);
 }
 
 void Job::take_numbers() noexcept {
   // Only jobs that wait for their start write its number. If others counted, too, the stream could
   // fall behind so far that the comparison of 32 bits would be wrong.
-  if (!may_start) number = ++ring.jobs[direction() == Direction::to_host];
+  if (!may_read_now) number = ++ring.jobs[direction() == Direction::to_host];
   first_piece = ring.pieces;
   for (Piece& piece : pieces) piece.allocation = ring.allocate(piece.bytes);
 }
@@ -199,8 +201,8 @@ bool Job::is_claimable() const noexcept {
     return ring.filled().has_reached(first_piece + next_piece + 1);
   // A cancelled job does not wait for its start, because the stream may already wait for its bytes.
   // It must still wait for its part of the ring.
-  const bool is_started =
-      may_start || ring.started().has_reached(number) || cancelled.load(std::memory_order_relaxed);
+  const bool is_started = may_read_now || ring.started().has_reached(number) ||
+                          cancelled.load(std::memory_order_relaxed);
   return is_started && ring.emptied().has_reached(pieces[next_piece].allocation.emptied);
 }
 

@@ -58,8 +58,8 @@ struct Part {
 };
 
 struct Job {
-  /// Cuts the work into pieces. `starts_now`: nothing ahead in the stream writes the source.
-  Job(Slot& of, Work what, Ring& through, bool starts_now);
+  /// Cuts the work into pieces. `may_read_now`: nothing ahead in the stream writes the source.
+  Job(Slot& of, Work what, Ring& through, bool may_read_now);
   /// Takes the next numbers and ranges of the ring. Requires: the caller has locked ring.mutex.
   void take_numbers() noexcept;
 
@@ -71,7 +71,7 @@ struct Job {
   const Work work;
   Ring& ring;
   RangeWriter writer;          // of the user's memory; to the host only
-  const bool may_start;        // workers may read the source at once; to the device only
+  const bool may_read_now;     // workers may read the source at once; to the device only
   const bool bypasses_caches;  // the workers write with stores that bypass the caches
   std::vector<Piece> pieces;
   // Among the jobs of its ring and direction; 0 if it may start at once.

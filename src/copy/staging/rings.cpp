@@ -72,7 +72,7 @@ void StagingRings::fill_in_options() {
     o.workers = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) * 3 / 4, 1, 12);
   o.workers = std::min(o.workers, max_workers);
   if (o.chunk == 0) o.chunk = size_in_environment("RUNNEL_STAGING_CHUNK").value_or(0);
-  if (o.chunk == 0) o.chunk = std::size_t{8} << 20;
+  if (o.chunk == 0) o.chunk = std::size_t{16} << 20;
   o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_piece, std::size_t{1} << 30));
   if (o.memory == 0) o.memory = size_in_environment("RUNNEL_STAGING_MEMORY").value_or(0);
   if (o.memory == 0) o.memory = std::size_t{512} << 20;
@@ -164,7 +164,8 @@ std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) cons
   if (row > 32 * mib) piece = std::max(8 * mib, std::bit_floor(row / 16));
   piece = std::min(piece, options_->chunk);
   // A full channel blocks the caller. One ring may take half of all memory.
-  while (count_pieces(work.rows, work.bytes(), piece) > max_pieces &&
+  while (count_pieces(work.rows, work.bytes(), largest_piece(piece * pieces_per_ring, row)) >
+             max_pieces &&
          piece * 2 * pieces_per_ring <= options_->memory / 2)
     piece *= 2;
   return piece * pieces_per_ring;

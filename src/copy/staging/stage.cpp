@@ -29,7 +29,7 @@ class ValueStaging {
   [[nodiscard]] backend::status enqueue() {
     const bool to_device = job_->direction() == Direction::to_device;
     backend::status s =
-        to_device && !job_->may_start ? write(ring_.started(), job_->number) : backend::ok;
+        to_device && !job_->may_read_now ? write(ring_.started(), job_->number) : backend::ok;
     for (std::uint32_t index = 0; s == backend::ok && index < job_->count(); ++index)
       s = to_device ? send(index) : fetch(index);
     return s == backend::ok && !to_device ? wait_for(ring_.finished(), job_->number) : s;

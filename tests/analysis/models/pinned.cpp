@@ -16,7 +16,7 @@ using runnel::detail::Slot;
 constexpr std::size_t bytes = runnel::detail::smallest_block;
 
 runnel::detail::PinnedShelves& shelves() { return runnel::detail::pinned_shelves(); }
-runnel::detail::PinnedShelf& shelf() { return shelves().shelf_for(bytes, false); }
+runnel::detail::PinnedShelf& shelf() { return shelves().shelves_for(bytes, false).front(); }
 
 struct World {
   World() {

@@ -299,7 +299,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       // The pinned pool looks for blocks that streams no longer use. It skips a block that it
       // cannot query, and takes another one.
       {is_in("PinnedBuffer") || is_in("PinnedPool::trim") || is_in("fill, 12 bytes") ||
-           is_in("overlap, "),
+           is_in("overlap, ") || (copies_through_pool_ && is_in("copy(")),
        {"EventQuery", "GetDevice", "EventRecord", "EventCreateWithFlags", "StreamIsCapturing"}},
       // Out of memory: retried after freeing what is kept for reuse. overlap() retries, with less
       // memory if its sizes are open. Without memory pools an allocation waits for frees that are

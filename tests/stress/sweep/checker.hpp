@@ -117,6 +117,8 @@ class Checker {
   void enqueues_several() { enqueues_several_ = true; }
   /// Completions are watched for from now on.
   void watches() { watches_ = true; }
+  /// Small copies of pageable memory from now on: their rings are blocks of the pinned pool.
+  void copies_through_pool() { copies_through_pool_ = true; }
   /// The trace is on from now on. Requires: the scenario itself makes no event and queries no
   /// stream.
   void traces() {
@@ -178,6 +180,7 @@ class Checker {
   int kept_objects_ = 0;
   bool enqueues_several_ = false;
   bool watches_ = false;
+  bool copies_through_pool_ = false;
   bool traces_ = false;
   bool communicates_ = false;
   std::size_t batons_ = 0;

@@ -245,6 +245,7 @@ void copies_pinned(Checker& c) {
 }
 
 void copies_small(Checker& c) {
+  c.copies_through_pool();
   Bystander b{c};
   const auto& in = *new std::vector<int>(numbers(1000));  // never freed, as in copies_staged
   auto& out = *new std::vector<int>(1000);
@@ -332,6 +333,7 @@ struct RowMemory {
 /// ones travel.
 template <bool to_device, std::size_t count, std::size_t size>
 void row(Checker& c) {
+  if (size <= 10'000) c.copies_through_pool();
   Bystander b{c};
   MAKE(Stream, stream);
   MAKE(DeviceBuffer<int>, on_device, count * size, *stream);
@@ -1046,6 +1048,7 @@ void values(Checker& c) {
 
 /// What one process does to share. The fault sweep has one process only.
 void sharing(Checker& c) {
+  c.keeps_events(2);  // the positions behind the waits, as in values()
   Bystander b{c};
   Event event{EventOptions{.interprocess = true}};
   MAKE(SharedBuffer<int>, memory, 64U, second);
@@ -1210,7 +1213,7 @@ void overlap_untimed(Checker& c) {
 /// From a source through a filter to a sink. The function throws at a chunk in the middle, while
 /// other chunks are in flight.
 void overlap_streamed(Checker& c) {
-  c.keeps_streams(3);
+  c.keeps_streams(4);  // one of them frees a buffer that two streams have used
   Bystander b{c};
   struct Mine : std::runtime_error {
     using std::runtime_error::runtime_error;

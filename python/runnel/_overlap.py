@@ -16,7 +16,7 @@ from runnel import _calls, _core, _interop
 if TYPE_CHECKING:
     from runnel._host import Block, Chunk, Device, OverlapResult
 
-_Source = Any
+_STRATEGIES = ("automatic", "A", "B")  # as the library counts them
 _Progress = Callable[[int, "int | None"], object]
 
 
@@ -26,8 +26,8 @@ class Output:
     def __init__(self, dst: Any, rows: int, amount: int) -> None:
         if dst is None:
             raise TypeError("an output that gets nothing is None itself")
-        if rows < 1:
-            raise ValueError("a chunk gives no results: write None as the output")
+        if not 1 <= operator.index(rows) < 1 << 31:
+            raise ValueError(f"an output has 1 or more results for each, and a number of 31 bits, not {rows}: where there are none, write None as the output")
         self.dst, self.rows, self.amount = dst, rows, amount
 
     def __repr__(self) -> str:
@@ -230,7 +230,7 @@ def overlap(
 
     ``src`` is an array (any memory, not pinned: NumPy, ``map_file()``), a tuple of arrays with as many items each, or a
     function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does: it
-    is called again for the rest, and 0 means the end. ``dst`` is an array, None (no output), or a function that takes
+    is called again for the rest, and 0 means the end; None is an error. ``dst`` is an array, None (no output), or a function that takes
     a read-only memoryview of results, as a file's ``write`` does: it gets the rest again if it returns a smaller
     number, and None means all. The memoryviews end with the call: one, or an array of one, that is kept is an error.
 
@@ -253,8 +253,10 @@ def overlap(
     if not callable(fn):
         raise TypeError("overlap(src, dst, fn): fn is the function that computes a chunk")
     for name, value, least in (("chunk", chunk, 0), ("in_flight", in_flight, 0), ("halo", halo, 0), ("item", item, 1), ("out_item", out_item, 1)):
-        if value is not None and not least <= operator.index(value) < 1 << 63:
+        if (value is not None or least == 0) and not least <= operator.index(value) < 1 << 63:
             raise ValueError(f"{name} is {least} or more, and a number of 63 bits, not {value}")
+    if strategy not in _STRATEGIES:
+        raise ValueError(f"strategy is 'A' (a stream for each chunk), 'B' (a stream for each step) or 'automatic', not {strategy!r}")
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress is a function of items and their total, or True for tqdm, not {progress!r}")
     sources = list(src) if isinstance(src, (tuple, list)) else [src]
@@ -272,7 +274,7 @@ def overlap(
     try:
         return _core._overlap(
             [end.end for end in ends], None if out is None else out.dst, [end.bytes for end in ends], 0 if out is None else out.bytes,
-            0 if out is None else out.amount, _function(fn, ends, out, like), chunk, in_flight, halo, str(strategy), devices, report, record_times,
+            0 if out is None else out.amount, _function(fn, ends, out, like), chunk, in_flight, halo, _STRATEGIES.index(strategy), devices, report, bool(record_times),
         )
     finally:
         if bar is not None:

@@ -30,6 +30,13 @@ struct Argument {
   nb::handle object;
 };
 using Seconds = Argument<std::optional<double>>;
+/// The type that a signature shows, beside the None of an argument's default.
+template <class T>
+struct Shown {
+  using type = T;
+};
+template <class T>
+struct Shown<std::optional<T>> : Shown<T> {};
 
 /// A function of the program. @throws TypeError
 [[nodiscard]] inline nb::object function_in(nb::handle object) {
@@ -41,7 +48,7 @@ using Seconds = Argument<std::optional<double>>;
 
 template <class T>
 struct nanobind::detail::type_caster<binding::Argument<T>> {
-  NB_TYPE_CASTER(binding::Argument<T>, make_caster<T>::Name)
+  NB_TYPE_CASTER(binding::Argument<T>, make_caster<typename binding::Shown<T>::type>::Name)
   bool from_python(handle source, std::uint8_t, cleanup_list*) noexcept {
     value.object = source;
     return true;

@@ -199,9 +199,25 @@ void refuse_order(const Block& block) {
     refuse_value("the block's elements are not in C's order: torch and CuPy show it by DLPack");
 }
 
+/// A shape: a size, or one for each dimension. @throws TypeError
+[[nodiscard]] std::vector<std::int64_t> sizes_of(nb::handle shape) {
+  std::vector<std::int64_t> sizes;
+  const auto add = [&](nb::handle size) {
+    if (PyIndex_Check(size.ptr()) == 0)
+      refuse_argument("shape", size, "nbytes, or one size for each dimension");
+    sizes.push_back(PyNumber_AsSsize_t(size.ptr(), PyExc_OverflowError));
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  };
+  if (PyIndex_Check(shape.ptr()) != 0) {
+    add(shape);
+  } else {
+    for (nb::handle size : nb::iter(shape)) add(size);
+  }
+  return sizes;
+}
+
 /// The same memory, or a part of it, as other elements.
-[[nodiscard]] Block view(const Block& block, nb::handle of_type,
-                         std::optional<std::vector<std::int64_t>> shape,
+[[nodiscard]] Block view(const Block& block, nb::handle of_type, nb::handle shape,
                          Argument<std::size_t> from) {
   refuse_order(block);
   const std::size_t offset = from.of("offset");
@@ -210,29 +226,27 @@ void refuse_order(const Block& block) {
   if (offset > block.bytes()) refuse_value("offset: the view begins beyond the end of the block");
   part.offset += offset;
   const std::size_t item = find_type(dtype).type.bits / 8U;
-  if (!shape) {
-    if ((block.bytes() - offset) % item != 0)
-      refuse_value("the bytes of the block are no whole number of such elements");
-    shape = std::vector<std::int64_t>{static_cast<std::int64_t>((block.bytes() - offset) / item)};
-  }
-  shape_block(part, dtype, std::move(*shape));
-  if (part.bytes() > block.bytes() - offset)
-    refuse_value("the view ends beyond the end of the block");
+  const std::size_t left = block.bytes() - offset;
+  if (shape.is_none() && left % item != 0)
+    refuse_value("the bytes of the block are no whole number of such elements");
+  shape_block(part, dtype,
+              shape.is_none() ? std::vector{static_cast<std::int64_t>(left / item)}
+                              : sizes_of(shape));
+  if (part.bytes() > left) refuse_value("the view ends beyond the end of the block");
   return part;
 }
 
 /// The same elements in another shape, of which one size may be -1.
 [[nodiscard]] Block reshape(const Block& block, nb::args sizes) {
   refuse_order(block);
-  const bool is_one = nb::len(sizes) == 1 && PyIndex_Check(nb::object(sizes[0]).ptr()) == 0;
-  auto shape = nb::cast<std::vector<std::int64_t>>(is_one ? nb::object(sizes[0]) : sizes);
+  std::vector<std::int64_t> shape = sizes_of(nb::len(sizes) == 1 ? nb::object(sizes[0]) : sizes);
   const std::int64_t count = std::ssize(block.shape) == 0
                                  ? 1
                                  : static_cast<std::int64_t>(block.bytes()) / item_bytes_of(block);
   const auto open = std::find(shape.begin(), shape.end(), -1);
   if (open != shape.end()) {
     *open = 1;
-    const std::size_t others = size_of(std::vector<std::ptrdiff_t>(shape.begin(), shape.end()), 1);
+    const std::size_t others = size_of(shape, 1);
     *open = others == 0 ? 0 : count / static_cast<std::int64_t>(others);
   }
   Block made{block};
@@ -286,7 +300,7 @@ void bind_parts(nb::class_<Block>& type) {
       .def_prop_ro(
           "size",
           [](const Block& block) {
-            return size_of(std::vector<std::ptrdiff_t>(block.shape.begin(), block.shape.end()), 1);
+            return size_of(block.shape, 1);
           },
           "Its elements.")
       .def_prop_ro(
@@ -330,7 +344,7 @@ void bind_block(nb::module_& module) {
           "device", [](const Block& block) { return runnel::Device{block.device()}; },
           "The device that the memory is on.")
       .def(
-          "view", &view, nb::arg("dtype") = "uint8", nb::arg("shape") = nb::none(),
+          "view", &view, nb::arg("dtype").none() = "uint8", nb::arg("shape") = nb::none(),
           nb::arg("offset").none() = 0,
           nb::sig("def view(self, dtype: object = 'uint8', shape: collections.abc.Sequence[int] | "
                   "None = None, offset: int = 0) -> Block"),
@@ -641,29 +655,13 @@ void bind_blocks(nb::module_& module) {
   module.def(
       "empty",
       [](nb::handle shape, nb::handle dtype, nb::object stream) {
-        const bool is_number = PyIndex_Check(shape.ptr()) != 0;
-        std::vector<std::int64_t> sizes;
-        const auto add = [&](nb::handle size) {
-          if (PyIndex_Check(size.ptr()) == 0) {
-            PyErr_Format(PyExc_TypeError,
-                         "shape: %R is no size (nbytes, or one for each dimension)", size.ptr());
-            throw nb::python_error();
-          }
-          sizes.push_back(PyNumber_AsSsize_t(size.ptr(), PyExc_OverflowError));
-          if (PyErr_Occurred() != nullptr) throw nb::python_error();
-          if (sizes.back() < 0) refuse_value("a block has no negative size: nbytes or shape");
-        };
-        if (is_number)
-          add(shape);
-        else
-          for (nb::handle size : nb::iter(shape)) add(size);
         const NamedType& type = find_type(name_of_type(dtype));
-        const std::vector<std::ptrdiff_t> whole(sizes.begin(), sizes.end());
-        Block made = make_block(size_of(whole, type.type.bits / 8U), stream_of(stream));
+        std::vector<std::int64_t> sizes = sizes_of(shape);
+        Block made = make_block(size_of(sizes, type.type.bits / 8U), stream_of(stream));
         shape_block(made, type.name, std::move(sizes));
         return made;
       },
-      nb::arg("shape"), nb::arg("dtype") = "uint8", nb::arg("stream") = nb::none(),
+      nb::arg("shape").none(), nb::arg("dtype").none() = "uint8", nb::arg("stream") = nb::none(),
       nb::sig("def empty(shape: object, dtype: object = 'uint8', stream: Stream | None = None) -> "
               "Block"),
       "runnel/_calls.py has its documentation.");

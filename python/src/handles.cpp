@@ -21,30 +21,17 @@ namespace binding {
 
 namespace {
 
-// So many streams keep their place while nothing is under way.
-constexpr std::size_t few = 16;
-/// What is under way in each stream, by its id, the oldest first.
+/// What is under way, by its stream's id and in the order of its calls there. Who completes it takes
+/// it out before it ends.
 struct UnderWay {
   std::mutex mutex;
-  std::map<std::uint64_t, std::vector<std::pair<const Progress*, std::weak_ptr<Progress>>>> streams;
-  std::atomic<std::size_t> count = 0;
+  std::map<Progress::Place, Progress*> all;
+  std::uint64_t last = 0;
+  std::atomic<bool> is_any = false;
 };
 [[nodiscard]] UnderWay& under_way() {
   static auto* const made = new UnderWay;  // threads may outlive static objects
   return *made;
-}
-void add_under_way(std::uint64_t stream, const std::shared_ptr<Progress>& progress) {
-  const std::lock_guard lock{under_way().mutex};
-  under_way().streams[stream].emplace_back(progress.get(), progress);
-  ++under_way().count;
-}
-void remove_under_way(std::uint64_t stream, const Progress* progress) {
-  const std::lock_guard lock{under_way().mutex};
-  const auto found = under_way().streams.find(stream);
-  if (found == under_way().streams.end()) return;
-  under_way().count -=
-      std::erase_if(found->second, [&](auto& each) { return each.first == progress; });
-  if (found->second.empty() && under_way().streams.size() > few) under_way().streams.erase(found);
 }
 
 /// Whether the library refuses the question here, as in a host function.
@@ -55,49 +42,55 @@ void remove_under_way(std::uint64_t stream, const Progress* progress) {
 }  // namespace
 
 void give_back() noexcept {
-  UnderWay& all = under_way();
-  if (all.count.load(std::memory_order_relaxed) == 0) return;
-  const std::lock_guard lock{all.mutex};
-  for (auto stream = all.streams.begin(); stream != all.streams.end();) {
-    // Threads that share a stream may be entered in another order than their copies.
-    int pending = 0;
-    all.count -= std::erase_if(stream->second, [&](auto& each) {
-      if (pending > 8) return false;
-      const std::shared_ptr<Progress> progress = each.second.lock();
-      const bool is_over = progress == nullptr || progress->try_give_back();
-      pending += is_over ? 0 : 1;
-      return is_over;
-    });
-    stream = stream->second.empty() && all.streams.size() > few ? all.streams.erase(stream)
-                                                                : std::next(stream);
+  UnderWay& known = under_way();
+  if (!known.is_any.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock{known.mutex};
+  // Threads that share a stream may have entered in another order than their copies.
+  constexpr int few = 8;
+  std::uint64_t stream = 0;
+  int pending = 0;
+  for (auto each = known.all.begin(); each != known.all.end();) {
+    if (std::exchange(stream, each->first.first) != each->first.first) pending = 0;
+    if (pending > few)
+      each = known.all.lower_bound({stream + 1, 0});
+    else if (each->second->try_give_back())
+      each = known.all.erase(each);
+    else
+      ++each, ++pending;
   }
+  known.is_any = !known.all.empty();
 }
 
 void hold_under_way(bool is_held, bool is_child) {
   if (is_held) return under_way().mutex.lock();
-  if (is_child) {
-    new std::map{std::move(under_way().streams)};  // the parent's
-    under_way().count = 0;
-  }
+  if (is_child) new std::map{std::exchange(under_way().all, {})};  // the parent's
   under_way().mutex.unlock();
 }
 
 void Progress::follow(const std::shared_ptr<Progress>& progress, runnel::StreamRef stream) {
-  const std::uint64_t id = stream.id();
-  auto* const told =
-      runnel::detail::make_completion([progress, id](const runnel::Outcome& outcome) {
-        progress->complete(outcome.error());
-        remove_under_way(id, progress.get());
-      });
-  progress->told_ = told;
-  add_under_way(id, progress);
-  try {
-    runnel::detail::submit_completion(stream, progress->mark_, told);
-  } catch (...) {
-    progress->told_ = nullptr;
-    remove_under_way(id, progress.get());
-    throw;
-  }
+  progress->told_ = runnel::detail::make_completion([progress](const runnel::Outcome& outcome) {
+    progress->complete(outcome.error());
+    progress->leave();
+  });
+  runnel::detail::submit_completion(stream, progress->mark_, progress->told_);
+  // Not before: a mark that is not recorded says that all is complete.
+  progress->enter(stream.id());
+  if (progress->is_complete_) progress->leave();
+}
+
+void Progress::enter(std::uint64_t stream) {
+  UnderWay& known = under_way();
+  const std::lock_guard lock{known.mutex};
+  place_ = {stream, ++known.last};
+  known.all.emplace(place_, this);
+  known.is_any = true;
+}
+
+void Progress::leave() {
+  UnderWay& known = under_way();
+  const std::lock_guard lock{known.mutex};
+  known.all.erase(place_);
+  known.is_any = !known.all.empty();
 }
 
 void Progress::complete(const std::exception_ptr& error) {
@@ -123,13 +116,9 @@ bool Progress::wait_for(std::chrono::steady_clock::duration time) {
       std::unique_lock lock{mutex_};
       if (!changed_.wait_for(lock, time, [this] { return is_complete_.load(); })) return false;
     }
-  std::exception_ptr error;
-  if (is_complete_) {
-    error = error_;
-  } else {
-    const std::lock_guard lock{mutex_};
-    error = told_ != nullptr ? runnel::detail::failure_of(*told_) : error_;
-  }
+  const std::lock_guard lock{mutex_};
+  const std::exception_ptr error =
+      told_ != nullptr ? runnel::detail::failure_of(*told_) : error_;
   if (error != nullptr) std::rethrow_exception(error);
   return true;
 }
@@ -255,10 +244,10 @@ void bind_as_text(nb::class_<PyCopy>& type) {
       .def("__repr__", [](const PyCopy& self) { return nb::repr(name_of(self.result)); })
       .def(
           "__format__",
-          [](const PyCopy& self, nb::str how) {
+          [](const PyCopy& self, nb::handle how) {
             return nb::borrow<nb::str>(name_of(self.result).attr("__format__")(how));
           },
-          nb::arg("spec"));
+          nb::arg("spec").none(), nb::sig("def __format__(self, spec: str) -> str"));
 }
 
 }  // namespace

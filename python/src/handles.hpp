@@ -11,10 +11,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace binding {
@@ -23,6 +25,7 @@ namespace binding {
 /// its arrays back: the library's thread, or one that waits.
 class Progress {
  public:
+  using Place = std::pair<std::uint64_t, std::uint64_t>;  // a stream's id, and a number there
   using Done = std::function<void(const std::exception_ptr&)>;
 
   /// Enqueues what completes `progress`, behind the work that the stream has now.
@@ -42,13 +45,16 @@ class Progress {
 
  private:
   void complete(const std::exception_ptr& error);
+  void enter(std::uint64_t stream);
+  void leave();
 
   runnel::Event mark_;  // behind the copy
+  Place place_{};       // among what is under way
   std::atomic<bool> is_complete_ = false;
   std::mutex mutex_;  // guards the arrays, once they are followed, and the next ones
   std::condition_variable changed_;
   std::exception_ptr error_;                          // set before is_complete_
-  const runnel::detail::Completion* told_ = nullptr;  // the library's; null once it is complete
+  runnel::detail::Completion* told_ = nullptr;        // the library's; null once it is complete
   std::vector<Done> waiting_;
 };
 

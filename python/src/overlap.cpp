@@ -26,17 +26,20 @@
 namespace binding {
 namespace {
 
-/// The bytes that a source says it wrote, or a sink that it took: a sink that returns nothing has
-/// taken all. @throws TypeError, ValueError
+/// The bytes that a source says it wrote, or a sink that it took: a sink that returns None has taken
+/// all. A source's None may be that of a file that does not block, which has not ended. @throws
+/// TypeError, ValueError
 [[nodiscard]] std::size_t count_of(nb::handle result, std::size_t most, bool is_source) {
-  if (result.is_none()) return is_source ? 0 : most;
+  if (result.is_none() && !is_source) return most;
   const bool is_number = PyIndex_Check(result.ptr()) != 0 && PyBool_Check(result.ptr()) == 0;
   const Py_ssize_t count = is_number ? PyNumber_AsSsize_t(result.ptr(), nullptr) : -1;
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   if (count < 0) {
     PyErr_Format(
         PyExc_TypeError,
-        is_source ? "the source returned %R: it returns how many bytes it wrote, or None for none"
+        is_source ? "the source returned %R: it returns how many bytes it wrote, and 0 at the end. "
+                    "A file that does not block returns None where it has no data yet: give "
+                    "overlap() its own readinto, which it waits for"
                   : "the sink returned %R: it returns how many bytes it took, or None for all",
         result.ptr());
     throw nb::python_error();
@@ -195,59 +198,26 @@ void call_function(const SharedObject& function, EndBlocks& blocks, bool has_out
   });
 }
 
-[[nodiscard]] runnel::OverlapStrategy strategy_of(const std::string& name) {
-  if (name == "automatic") return runnel::OverlapStrategy::automatic;
-  if (name == "A") return runnel::OverlapStrategy::stream_per_chunk;
-  if (name == "B") return runnel::OverlapStrategy::copy_compute_copy;
-  refuse_value(
-      "strategy is 'A' (a stream for each chunk), 'B' (a stream for each step) or 'automatic'");
-}
-
-struct Options {
-  Amount amount;
-  std::size_t chunk, in_flight, halo;
-  std::string strategy;
-  nb::object devices, progress;
-  bool record_times;
-};
-[[nodiscard]] runnel::OverlapOptions options_of(const Options& from) {
-  runnel::OverlapOptions made;
-  made.chunk = from.chunk;
-  made.in_flight = from.in_flight;
-  made.halo = from.halo;
-  made.strategy = strategy_of(from.strategy);
-  made.record_times = from.record_times;
-  if (!from.devices.is_none())
-    for (nb::handle each : nb::iter(from.devices)) made.devices.push_back(device_of(each));
-  if (!from.progress.is_none()) {
-    const SharedObject function = share(from.progress);
-    made.progress = [function](const runnel::OverlapProgress& now) {
-      call_python(function, [&](nb::handle f) { return f(now.items, now.total); });
-    };
-  }
-  return made;
-}
-
 [[nodiscard]] runnel::OverlapResult run(const nb::list& inputs, nb::object output,
                                         const std::vector<std::size_t>& items,
-                                        std::size_t out_bytes, nb::callable function,
-                                        const Options& options) {
+                                        std::size_t out_bytes, Amount amount,
+                                        nb::callable function,
+                                        const runnel::OverlapOptions& options) {
   drop_now();
   std::vector<End> ends(nb::len(inputs) + 1);
   std::vector<runnel::AnyOverlapEnd> in;
   for (std::size_t i = 0; i < nb::len(inputs); ++i)
     in.push_back(open_input(ends[i], inputs[i], items.at(i)));
-  const runnel::AnyOverlapEnd out = open_output(ends.back(), output, out_bytes, options.amount);
+  const runnel::AnyOverlapEnd out = open_output(ends.back(), output, out_bytes, amount);
   const SharedObject called = share(function);
   const bool has_output = !output.is_none();
-  const runnel::OverlapOptions chosen = options_of(options);
   EndBlocks blocks;
   struct AtEnd {
     EndBlocks& blocks;
     ~AtEnd() { blocks.end(); }
   } at_end{blocks};
   return unlocked([&] {
-    return runnel::overlap_bytes(in, out, chosen,
+    return runnel::overlap_bytes(in, out, options,
                                  [&](runnel::StreamRef stream, const runnel::OverlapBytes& bytes,
                                      const runnel::OverlapChunk& chunk) {
                                    call_function(called, blocks, has_output, stream, bytes, chunk);
@@ -312,11 +282,22 @@ void bind_overlap(nb::module_& module) {
       "_overlap",
       [](const nb::list& inputs, nb::object output, const std::vector<std::size_t>& items,
          std::size_t out_bytes, int amount, nb::callable function, std::size_t chunk,
-         std::size_t in_flight, std::size_t halo, const std::string& strategy, nb::object devices,
+         std::size_t in_flight, std::size_t halo, int strategy, nb::object devices,
          nb::object progress, bool record_times) {
-        return run(inputs, output, items, out_bytes, function,
-                   {static_cast<Amount>(amount), chunk, in_flight, halo, strategy, devices,
-                    progress, record_times});
+        runnel::OverlapOptions options;
+        options.chunk = chunk;
+        options.in_flight = in_flight;
+        options.halo = halo;
+        options.strategy = static_cast<runnel::OverlapStrategy>(strategy);
+        options.record_times = record_times;
+        if (!devices.is_none())
+          for (nb::handle each : nb::iter(devices)) options.devices.push_back(device_of(each));
+        if (!progress.is_none())
+          options.progress = [told = share(progress)](const runnel::OverlapProgress& now) {
+            call_python(told, [&](nb::handle f) { return f(now.items, now.total); });
+          };
+        return run(inputs, output, items, out_bytes, static_cast<Amount>(amount), function,
+                   options);
       },
       nb::arg("inputs"), nb::arg("output").none(), nb::arg("items"), nb::arg("out_bytes"),
       nb::arg("amount"), nb::arg("function"), nb::arg("chunk"), nb::arg("in_flight"),
@@ -324,7 +305,7 @@ void bind_overlap(nb::module_& module) {
       nb::arg("record_times"),
       nb::sig("def _overlap(inputs: list[object], output: object, items: "
               "collections.abc.Sequence[int], out_bytes: int, amount: int, function: "
-              "typing.Callable[..., object], chunk: int, in_flight: int, halo: int, strategy: str, "
+              "typing.Callable[..., object], chunk: int, in_flight: int, halo: int, strategy: int, "
               "devices: object, progress: object, "
               "record_times: bool) -> OverlapResult"));
   module.def(

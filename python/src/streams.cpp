@@ -323,14 +323,19 @@ PyType_Slot stream_slots[] = {
     {0, nullptr}};
 
 struct PyPool {
-  runnel::StreamPool pool;
+  std::shared_ptr<runnel::StreamPool> pool;  // null once it is closed, maybe while others wait
+  [[nodiscard]] std::shared_ptr<runnel::StreamPool> get() const {
+    if (pool == nullptr) refuse_value("the stream pool was closed");
+    return pool;
+  }
 };
 [[nodiscard]] Made acquire(PyPool& self, Seconds limit) {
   const std::optional<double> timeout = limit.of("timeout");
-  if (!timeout) return unlocked([&] { return std::make_unique<PyStream>(self.pool.acquire()); });
+  const auto pool = self.get();
+  if (!timeout) return unlocked([&] { return std::make_unique<PyStream>(pool->acquire()); });
   Made made;
   wait_in_slices(timeout, "no stream came back to the pool", [&](auto time) {
-    if (auto lease = self.pool.acquire_for(time))
+    if (auto lease = pool->acquire_for(time))
       made = std::make_unique<PyStream>(std::move(*lease));
     return made != nullptr;
   });
@@ -350,8 +355,8 @@ void bind_pool(nb::module_& module) {
                                               .stream = {.priority = priority.of("priority")}};
             if (const auto most = max.of("max")) options.max = *most;
             const runnel::Device on = device_of(device);
-            auto pool = unlocked([&] { return runnel::StreamPool{on, options}; });
-            new (at) PyPool{std::move(pool)};
+            new (at) PyPool{
+                unlocked([&] { return std::make_shared<runnel::StreamPool>(on, options); })};
           },
           nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("size").none() = 8,
           nb::arg("max") = nb::none(), nb::arg("priority").none() = 0,
@@ -364,18 +369,30 @@ void bind_pool(nb::module_& module) {
            "Leases a stream. At ``max`` raises Error (code ``pool_exhausted``), or waits for one "
            "at most\n"
            "``timeout`` seconds and raises TimeoutError.")
+      .def(
+          "close",
+          [](PyPool& self) {
+            auto ending = std::move(self.pool);
+            unlocked([&] { ending.reset(); });
+          },
+          nb::lock_self(),
+          "Ends it before its object ends: it must not be used any more. Streams that are leased "
+          "stay until\n"
+          "they are given back.")
       .def_prop_ro(
-          "size", [](const PyPool& p) { return p.pool.size(); }, "Streams, leased or not.")
+          "size", [](const PyPool& p) { return p.get()->size(); }, "Streams, leased or not.")
       .def_prop_ro(
-          "leased", [](const PyPool& p) { return p.pool.leased(); }, "Streams that are leased now.")
+          "leased", [](const PyPool& p) { return p.get()->leased(); },
+          "Streams that are leased now.")
       .def_prop_ro(
-          "device", [](const PyPool& p) { return p.pool.device(); },
+          "device", [](const PyPool& p) { return p.get()->device(); },
           "The device of all its streams.")
       .def("__repr__", [](const PyPool& p) -> std::string {
+        if (p.pool == nullptr) return "<runnel.StreamPool, closed>";
         try {
-          return "<runnel.StreamPool of " + std::to_string(p.pool.size()) + " streams, " +
-                 std::to_string(p.pool.leased()) + " leased, device " +
-                 std::to_string(p.pool.device().ordinal()) + ">";
+          return "<runnel.StreamPool of " + std::to_string(p.pool->size()) + " streams, " +
+                 std::to_string(p.pool->leased()) + " leased, device " +
+                 std::to_string(p.pool->device().ordinal()) + ">";
         } catch (const runnel::Error&) {  // in a forked child
           return "<runnel.StreamPool that cannot be used in this process>";
         }

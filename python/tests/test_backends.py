@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import runnel
 from conftest import ON_HOST, check_python
 from runnel import _backend
 
@@ -121,3 +122,19 @@ def test_copies_of_tensors_go_to_the_current_stream_of_torch() -> None:
             gate.set()
             pool.synchronize()
     """)
+
+
+@pytest.mark.skipif(ON_HOST, reason="the host is always there")
+def test_what_is_refused_without_a_device_says_why() -> None:
+    check_python("""
+        import runnel
+        assert runnel.device_count() == 0 and runnel.why_no_device()
+        for call in (runnel.Stream, runnel.StreamPool, lambda: runnel.empty(8), lambda: runnel.copy(bytearray(8), bytes(8)), runnel.synchronize,
+                     lambda: runnel.pinned_empty(8), lambda: runnel.to_device(bytes(8)), lambda: runnel.Device(0).name):
+            try:
+                call()
+            except runnel.NoDevice as error:
+                assert runnel.why_no_device() in str(error) and error.code == "no_device", error
+            else:
+                raise AssertionError(call)
+    """, RUNNEL_BACKEND=runnel.backend, CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="", STANDIN_DEVICES="0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
+import threading
 import weakref
 from typing import Any
 
@@ -249,3 +250,30 @@ def test_what_owns_something_is_closed() -> None:
     assert "ended" in repr(stream) and "ended" in repr(block) and gone() is stream
     runnel.Stream.null.close()
     assert runnel.Stream.null.query()
+
+
+def test_arrays_are_kept_while_other_threads_give_back(stream: runnel.Stream, gate: Gate) -> None:
+    gate.close(stream)
+    held, block, kept = stream.record_event(), runnel.empty(64), []
+    is_over = threading.Event()
+
+    def copy() -> None:
+        for _ in range(200):  # a few in each, since only the oldest of a stream are asked
+            each = runnel.Stream()
+            each.wait_event(held)
+            for _ in range(5):
+                kept.append(bytearray(64))
+                runnel.copy(block, kept[-1], each)
+        is_over.set()
+
+    def give_back() -> None:
+        while not is_over.is_set():
+            stream.query()
+
+    on_threads(lambda i: (copy, give_back)[i](), 2)
+    for source in kept:
+        with pytest.raises(BufferError):
+            source.append(1)
+    gate.open()
+    runnel.Device(0).synchronize()
+    kept[-1].append(1)

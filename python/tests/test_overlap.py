@@ -286,6 +286,15 @@ def test_pipes_that_do_not_block(buffering: int) -> None:
     assert (target == source).all()
 
 
+def test_none_of_a_source_is_not_its_end() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    with open(reader, "rb", buffering=0) as raw, open(writer, "wb"):
+        with pytest.raises(runnel.OverlapError) as raised:
+            runnel.overlap(lambda view: raw.readinto(view), None, lambda chunk, x: None, item=8)
+    assert isinstance(raised.value.__cause__, TypeError) and "own readinto" in str(raised.value.__cause__)
+
+
 def test_results_have_a_size() -> None:
     with pytest.raises(ValueError, match="write None"):
         runnel.per_chunk(bytearray(8), 0)

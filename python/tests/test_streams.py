@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import threading
 from typing import Any
 
@@ -222,6 +223,31 @@ def test_a_pool_gives_streams_back_and_has_an_end() -> None:
     del first
     assert pool.acquire().id == number
     assert second.device == pool.device
+
+
+def test_a_pool_is_closed() -> None:
+    pool = runnel.StreamPool(size=1, max=1)
+    lease = pool.acquire()
+    failures: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            pool.acquire(timeout=0.2)
+        except TimeoutError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    pool.close()
+    pool.close()
+    for call in (pool.acquire, lambda: pool.size, lambda: pool.leased, lambda: pool.device):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+    assert "closed" in repr(pool)
+    lease.synchronize()
+    thread.join()
+    del lease, pool
+    gc.collect()
 
 
 def test_devices_say_what_they_are() -> None:

@@ -41,7 +41,7 @@ inline constexpr std::size_t doubled_up_to = std::size_t{1} << 20;
     return static_cast<std::size_t>(power - std::countr_zero(smallest_block));
   };
   if (size <= doubled_up_to) return number(std::countr_zero(size));
-  const int power = std::bit_width(size - 1) - 1;
+  const int power = static_cast<int>(std::bit_width(size - 1)) - 1;
   const int doublings = power - std::countr_zero(doubled_up_to);
   return number(std::countr_zero(doubled_up_to)) + 4 * static_cast<std::size_t>(doublings) +
          (size >> (power - 2)) - 4;

@@ -96,7 +96,7 @@ void record_stream_is_missing() {  // race
     DeviceBuffer<int> x{count, first};
     fill(first, x, 1);
     second.wait_stream(first);
-    copy(second, back, x);  // one
+    copy(second, back, x.span());  // one
   }  // other
   Device::current().synchronize();
 }
@@ -108,8 +108,21 @@ void record_stream() {  // no race
     DeviceBuffer<int> x{count, first};
     fill(first, x, 1);
     second.wait_stream(first);
-    copy(second, back, x);
+    copy(second, back, x.span());
     x.record_stream(second);
+  }
+  second.synchronize();
+  ++back[0];
+}
+
+void copies_record_their_stream() {  // no race
+  Values back(count);
+  const Stream first, second;
+  for (int i = 0; i < 10; ++i) {
+    DeviceBuffer<int> x{count, first};
+    fill(first, x, 1);
+    second.wait_stream(first);
+    copy(second, back, x);
   }
   second.synchronize();
   ++back[0];
@@ -245,6 +258,7 @@ std::span<const Case> memory_cases() {
       {"batch_and_kernel", batch_and_kernel},
       {"record_stream_is_missing", record_stream_is_missing},
       {"record_stream", record_stream},
+      {"copies_record_their_stream", copies_record_their_stream},
       {"device_memory_is_reused", device_memory_is_reused},
       {"use_of_pinned_memory_is_not_recorded", use_of_pinned_memory_is_not_recorded},
       {"pinned_memory_is_reused", pinned_memory_is_reused},

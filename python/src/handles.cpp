@@ -21,17 +21,24 @@ namespace binding {
 
 namespace {
 
-/// What is under way, by its stream's id and in the order of its calls there. Who completes it takes
-/// it out before it ends.
+/// What is under way, by its stream's id. Who completes it takes it out before it ends.
 struct UnderWay {
   std::mutex mutex;
-  std::map<Progress::Place, Progress*> all;
-  std::uint64_t last = 0;
-  std::atomic<bool> is_any = false;
+  std::map<std::uint64_t, Link> streams;
+  std::size_t most = 16;  // streams, before those are dropped that have nothing
+  std::atomic<std::size_t> count = 0;
 };
 [[nodiscard]] UnderWay& under_way() {
   static auto* const made = new UnderWay;  // threads may outlive static objects
   return *made;
+}
+
+/// Requires: the mutex.
+void take_out(Link& link) {
+  link.older->newer = link.newer;
+  link.newer->older = link.older;
+  link.newer = link.older = &link;
+  --under_way().count;
 }
 
 /// Whether the library refuses the question here, as in a host function.
@@ -43,54 +50,63 @@ struct UnderWay {
 
 void give_back() noexcept {
   UnderWay& known = under_way();
-  if (!known.is_any.load(std::memory_order_relaxed)) return;
+  if (known.count.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock{known.mutex};
-  // Threads that share a stream may have entered in another order than their copies.
-  constexpr int few = 8;
-  std::uint64_t stream = 0;
-  int pending = 0;
-  for (auto each = known.all.begin(); each != known.all.end();) {
-    if (std::exchange(stream, each->first.first) != each->first.first) pending = 0;
-    if (pending > few)
-      each = known.all.lower_bound({stream + 1, 0});
-    else if (each->second->try_give_back())
-      each = known.all.erase(each);
-    else
-      ++each, ++pending;
+  for (auto& [stream, ring] : known.streams) {
+    // Threads that share a stream may have entered in another order than their copies.
+    constexpr int few = 8;
+    int pending = 0;
+    for (Link* each = ring.newer; each != &ring && pending < few;) {
+      auto& progress = static_cast<Progress&>(*std::exchange(each, each->newer));
+      if (progress.try_give_back())
+        take_out(progress);
+      else
+        ++pending;
+    }
   }
-  known.is_any = !known.all.empty();
 }
 
 void hold_under_way(bool is_held, bool is_child) {
   if (is_held) return under_way().mutex.lock();
-  if (is_child) new std::map{std::exchange(under_way().all, {})};  // the parent's
+  if (is_child) {
+    new std::map{std::exchange(under_way().streams, {})};  // the parent's
+    under_way().count = 0;
+  }
   under_way().mutex.unlock();
 }
 
+Progress::Progress() noexcept
+    : Completion{[](Completion& self, const runnel::Outcome& outcome) {
+                   static_cast<Progress&>(self).complete(outcome.error());
+                 },
+                 [](Completion* self) noexcept {
+                   const auto last = std::move(static_cast<Progress*>(self)->self_);
+                 }} {}
+
 void Progress::follow(const std::shared_ptr<Progress>& progress, runnel::StreamRef stream) {
-  progress->told_ = runnel::detail::make_completion([progress](const runnel::Outcome& outcome) {
-    progress->complete(outcome.error());
-    progress->leave();
-  });
-  runnel::detail::submit_completion(stream, progress->mark_, progress->told_);
+  progress->self_ = progress;
+  runnel::detail::submit_completion(stream, progress->mark_, progress.get());
   // Not before: a mark that is not recorded says that all is complete.
-  progress->enter(stream.id());
+  progress->enter(stream);
   if (progress->is_complete_) progress->leave();
 }
 
-void Progress::enter(std::uint64_t stream) {
+void Progress::enter(runnel::StreamRef stream) {
   UnderWay& known = under_way();
   const std::lock_guard lock{known.mutex};
-  place_ = {stream, ++known.last};
-  known.all.emplace(place_, this);
-  known.is_any = true;
+  if (known.streams.size() > known.most) {
+    std::erase_if(known.streams, [](const auto& each) { return each.second.is_alone(); });
+    known.most = 16 + 2 * known.streams.size();
+  }
+  newer = &known.streams[stream.id()];
+  older = std::exchange(newer->older, this);
+  older->newer = this;
+  ++known.count;
 }
 
 void Progress::leave() {
-  UnderWay& known = under_way();
-  const std::lock_guard lock{known.mutex};
-  known.all.erase(place_);
-  known.is_any = !known.all.empty();
+  const std::lock_guard lock{under_way().mutex};
+  if (!is_alone()) take_out(*this);
 }
 
 void Progress::complete(const std::exception_ptr& error) {
@@ -98,11 +114,11 @@ void Progress::complete(const std::exception_ptr& error) {
   {
     const std::lock_guard lock{mutex_};
     arrays.reset();
-    told_ = nullptr;
     error_ = error;
     is_complete_ = true;
     told.swap(waiting_);
   }
+  leave();
   changed_.notify_all();
   for (const Done& each : told) each(error);
 }
@@ -117,8 +133,7 @@ bool Progress::wait_for(std::chrono::steady_clock::duration time) {
       if (!changed_.wait_for(lock, time, [this] { return is_complete_.load(); })) return false;
     }
   const std::lock_guard lock{mutex_};
-  const std::exception_ptr error =
-      told_ != nullptr ? runnel::detail::failure_of(*told_) : error_;
+  const std::exception_ptr error = is_complete_ ? error_ : runnel::detail::failure_of(*this);
   if (error != nullptr) std::rethrow_exception(error);
   return true;
 }

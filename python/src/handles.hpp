@@ -11,7 +11,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,13 +20,20 @@
 
 namespace binding {
 
+/// In a ring of what is under way in one stream, the oldest first.
+struct Link {
+  Link* newer = this;
+  Link* older = this;
+  [[nodiscard]] bool is_alone() const noexcept { return newer == this; }
+};
+
 /// A copy that was under way when its call returned. Whoever sees first that it is complete gives
 /// its arrays back: the library's thread, or one that waits.
-class Progress {
+class Progress : public Link, runnel::detail::Completion {
  public:
-  using Place = std::pair<std::uint64_t, std::uint64_t>;  // a stream's id, and a number there
   using Done = std::function<void(const std::exception_ptr&)>;
 
+  Progress() noexcept;
   /// Enqueues what completes `progress`, behind the work that the stream has now.
   static void follow(const std::shared_ptr<Progress>& progress, runnel::StreamRef stream);
   /// Waits at most that long, and tells whether it is complete. @throws what failed
@@ -45,16 +51,15 @@ class Progress {
 
  private:
   void complete(const std::exception_ptr& error);
-  void enter(std::uint64_t stream);
+  void enter(runnel::StreamRef stream);
   void leave();
 
   runnel::Event mark_;  // behind the copy
-  Place place_{};       // among what is under way
   std::atomic<bool> is_complete_ = false;
   std::mutex mutex_;  // guards the arrays, once they are followed, and the next ones
   std::condition_variable changed_;
-  std::exception_ptr error_;                          // set before is_complete_
-  runnel::detail::Completion* told_ = nullptr;        // the library's; null once it is complete
+  std::exception_ptr error_;        // set before is_complete_
+  std::shared_ptr<Progress> self_;  // while it is submitted
   std::vector<Done> waiting_;
 };
 

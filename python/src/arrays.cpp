@@ -23,33 +23,29 @@ namespace {
 
 [[nodiscard]] std::size_t to_size(nb::handle number) {
   const std::size_t value = PyLong_AsSize_t(number.ptr());
-  if (value == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr)
-    throw nb::python_error();
+  check(value == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr);
   return value;
 }
 [[nodiscard]] std::ptrdiff_t to_difference(nb::handle number) {
   const Py_ssize_t value = PyLong_AsSsize_t(number.ptr());
-  if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  check(value == -1 && PyErr_Occurred() != nullptr);
   return value;
 }
 [[nodiscard]] nb::object attribute(nb::handle object, const nb::object& name) {
-  PyObject* const found = PyObject_GetAttr(object.ptr(), name.ptr());
-  if (found == nullptr) throw nb::python_error();
-  return nb::steal(found);
+  return made_by(PyObject_GetAttr(object.ptr(), name.ptr()));
 }
+[[nodiscard]] bool is_true(const nb::object& object) { return object.is(nb::handle(Py_True)); }
 /// The attribute, or null if there is none.
 [[nodiscard]] nb::object attribute_or_null(nb::handle object, const nb::object& name) {
   PyObject* const found = PyObject_GetAttr(object.ptr(), name.ptr());
   if (found != nullptr) return nb::steal(found);
-  if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
+  check(PyErr_ExceptionMatches(PyExc_AttributeError) == 0);
   PyErr_Clear();
   return {};
 }
 [[nodiscard]] nb::object call_method(nb::handle object, const nb::object& name) {
   PyObject* arguments[] = {object.ptr()};
-  PyObject* const result = PyObject_VectorcallMethod(name.ptr(), arguments, 1, nullptr);
-  if (result == nullptr) throw nb::python_error();
-  return nb::steal(result);
+  return made_by(PyObject_VectorcallMethod(name.ptr(), arguments, 1, nullptr));
 }
 [[nodiscard]] nb::object intern(const char* name) {
   return nb::steal(PyUnicode_InternFromString(name));
@@ -58,17 +54,15 @@ namespace {
 /// For how a stranger reads it: "no array: a list has no memory ...".
 [[noreturn]] void refuse_object(nb::handle object) {
   if (nb::hasattr(object, "to_numpy")) {  // a column or a table of pandas, polars or pyarrow
-    PyErr_Format(PyExc_TypeError,
-                 "an object of type %R is no array: write x.to_numpy(), which has its numbers",
-                 reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-    throw nb::python_error();
+    refuse(PyExc_TypeError,
+           "an object of type %R is no array: write x.to_numpy(), which has its numbers",
+           reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
   }
-  PyErr_Format(PyExc_TypeError,
-               "an object of type %R has no memory that runnel can copy: it wants an array with "
-               "the buffer protocol (NumPy, mmap, bytes), "
-               "a torch tensor, __cuda_array_interface__ or __dlpack__",
-               reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
-  throw nb::python_error();
+  refuse(PyExc_TypeError,
+         "an object of type %R has no memory that runnel can copy: it wants an array with "
+         "the buffer protocol (NumPy, mmap, bytes), "
+         "a torch tensor, __cuda_array_interface__ or __dlpack__",
+         reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
 }
 
 }  // namespace
@@ -209,16 +203,14 @@ void Array::set_buffer_type(nb::handle object, bool is_numpy) {
   if (is_numpy) {
     const nb::object of = attribute(object, names().dtype);
     set_type(of);
-    has_objects = type == nullptr && attribute(of, names().hasobject).is(nb::handle(Py_True));
+    has_objects = type == nullptr && is_true(attribute(of, names().hasobject));
   } else {
     type = type_of_format(view_.format, item_bytes);
     has_objects = type == nullptr && has_references(view_.format);
   }
   if (!has_objects) return;
-  PyErr_SetString(
-      PyExc_TypeError,
-      "an array of Python objects cannot be copied as bytes: its elements are references");
-  throw nb::python_error();
+  refuse(PyExc_TypeError,
+         "an array of Python objects cannot be copied as bytes: its elements are references");
 }
 
 void Array::set_type(nb::handle of) {
@@ -229,9 +221,8 @@ void Array::set_type(nb::handle of) {
 bool Array::open_buffer(nb::handle object, bool is_written) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return false;
   const bool is_numpy = is_numpy_array(object);
-  if (PyObject_GetBuffer(object.ptr(), &view_,
-                         is_numpy ? PyBUF_STRIDES : PyBUF_STRIDES | PyBUF_FORMAT) != 0)
-    throw nb::python_error();
+  check(PyObject_GetBuffer(object.ptr(), &view_,
+                           is_numpy ? PyBUF_STRIDES : PyBUF_STRIDES | PyBUF_FORMAT) != 0);
   if (is_written && view_.readonly != 0) refuse_read_only();
   data = view_.buf;
   bytes = static_cast<std::size_t>(view_.len);
@@ -253,10 +244,8 @@ bool Array::open_buffer(nb::handle object, bool is_written) {
 namespace {
 /// A sequence as a tuple, which torch's sizes are already.
 [[nodiscard]] nb::object tuple_of(nb::handle sequence) {
-  if (PyTuple_Check(sequence.ptr()) != 0) return nb::borrow(sequence);
-  nb::object made = nb::steal(PySequence_Tuple(sequence.ptr()));
-  if (!made.is_valid()) throw nb::python_error();
-  return made;
+  return PyTuple_Check(sequence.ptr()) != 0 ? nb::borrow(sequence)
+                                            : made_by(PySequence_Tuple(sequence.ptr()));
 }
 }  // namespace
 
@@ -318,7 +307,7 @@ namespace {
 void refuse_unresolved(nb::handle tensor) {
   for (const nb::object* const name : {&names().is_conj, &names().is_neg}) {
     const nb::object question = attribute_or_null(tensor, *name);  // not in old torch
-    if (question.is_valid() && nb::object(question()).is(nb::handle(Py_True)))
+    if (question.is_valid() && is_true(question()))
       refuse_value(
           "the tensor's memory has other numbers than the tensor, which is a conjugate or a "
           "negative: "
@@ -350,14 +339,14 @@ bool Array::open_torch(nb::handle object) {
                           : to_size(call_method(object, n.numel)) *
                                 to_size(call_method(object, n.element_size));
   framework = Framework::torch;
-  if (attribute(object, n.is_cuda).is(nb::handle(Py_True))) {
+  if (is_true(attribute(object, n.is_cuda))) {
     refuse_device_memory();
     kind = runnel::MemoryKind::device;
     is_on_device = true;
     device = static_cast<int>(to_difference(attribute(attribute(object, n.device), n.index)));
   } else {
     const nb::object is_cpu = attribute_or_null(object, n.is_cpu);  // not in old torch
-    if (is_cpu.is_valid() && !is_cpu.is(nb::handle(Py_True)))
+    if (is_cpu.is_valid() && !is_true(is_cpu))
       refuse_value("the tensor has no memory here: it is on a device that runnel does not know");
   }
   refuse_null(data, bytes);
@@ -366,7 +355,7 @@ bool Array::open_torch(nb::handle object) {
   item_bytes =
       type != nullptr ? type->type.bits / 8U : to_size(call_method(object, n.element_size));
   set_sizes(attribute(object, n.shape));
-  if (!call_method(object, n.is_contiguous).is(nb::handle(Py_True))) {
+  if (!is_true(call_method(object, n.is_contiguous))) {
     set_strides(call_method(object, n.stride), static_cast<std::ptrdiff_t>(item_bytes));
     find_size();
   }
@@ -380,8 +369,7 @@ namespace {
 [[nodiscard]] nb::object entry(const nb::dict& description, const char* name) {
   PyObject* const found = PyDict_GetItemString(description.ptr(), name);
   if (found != nullptr) return nb::borrow(found);
-  PyErr_Format(PyExc_ValueError, "__cuda_array_interface__ has no entry '%s'", name);
-  throw nb::python_error();
+  refuse(PyExc_ValueError, "__cuda_array_interface__ has no entry '%s'", name);
 }
 /// The bytes of an element of a type as "<f4". @throws ValueError
 [[nodiscard]] std::size_t item_size(const nb::object& type) {
@@ -392,10 +380,9 @@ namespace {
                          std::from_chars(text.data() + 2, end, bytes).ptr == end &&
                          bytes <= INT_MAX;
   if (is_number && text[1] != 'O' && text[1] != 't') return text[1] == 'U' ? bytes * 4 : bytes;
-  PyErr_Format(PyExc_ValueError,
-               "__cuda_array_interface__ has elements of the type %R: one is written as '<f4'",
-               type.ptr());
-  throw nb::python_error();
+  refuse(PyExc_ValueError,
+         "__cuda_array_interface__ has elements of the type %R: one is written as '<f4'",
+         type.ptr());
 }
 }  // namespace
 
@@ -457,7 +444,7 @@ void refuse_other_devices(int type) {
     nb::del(keywords["max_version"]);
     capsule = nb::steal(PyObject_Call(make.ptr(), nothing.ptr(), keywords.ptr()));
   }
-  if (!capsule.is_valid()) throw nb::python_error();
+  check(!capsule.is_valid());
   return capsule;
 }
 }  // namespace
@@ -493,7 +480,7 @@ namespace {
   if (a.type != nullptr || b.type != nullptr) return have_one_type(a.type, b.type);
   if (!a.dtype.is_valid() || !b.dtype.is_valid()) return a.item_bytes == b.item_bytes;
   const int is_equal = PyObject_RichCompareBool(a.dtype.ptr(), b.dtype.ptr(), Py_EQ);
-  if (is_equal < 0) throw nb::python_error();
+  check(is_equal < 0);
   return is_equal != 0;
 }
 /// Dimensions of one element aside.
@@ -523,12 +510,10 @@ void refuse_other_elements(const Array& to, const Array& from, const std::string
   if (to.bytes == 0 || is_bytes(to) || is_bytes(from)) return;
   const bool is_type = is_same_type(to, from);
   if (is_type && is_same_shape(to, from)) return;
-  PyErr_Format(PyExc_ValueError,
-               "%sthe destination is %s and the source %s: a copy converts nothing. Give both one "
-               "%s, or write unsafe=True to copy the bytes as they are",
-               which.c_str(), describe(to).c_str(), describe(from).c_str(),
-               is_type ? "shape" : "type");
-  throw nb::python_error();
+  refuse(PyExc_ValueError,
+         "%sthe destination is %s and the source %s: a copy converts nothing. Give both one "
+         "%s, or write unsafe=True to copy the bytes as they are",
+         which.c_str(), describe(to).c_str(), describe(from).c_str(), is_type ? "shape" : "type");
 }
 
 void Array::count_write() const {
@@ -544,7 +529,7 @@ void Array::count_write() const {
     PyErr_Clear();
     done = nb::steal(PyObject_CallFunctionObjArgs(increment->ptr(), owner_.ptr(), nullptr));
   }
-  if (!done.is_valid()) throw nb::python_error();
+  check(!done.is_valid());
 }
 
 }  // namespace binding

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace binding {
@@ -62,7 +63,7 @@ template <class M>
     auto* const managed = static_cast<M*>(PyCapsule_GetPointer(object, capsule_name<M>));
     managed->deleter(managed);
   });
-  if (capsule == nullptr) throw nb::python_error();
+  check(capsule == nullptr);
   static_cast<void>(made.release());
   return nb::steal(capsule);
 }
@@ -162,11 +163,9 @@ struct Export {
 [[nodiscard]] nb::dict export_cuda_array(const Block& block) {
   const NamedType& type = *block.type;
   if (is_on_host() || type.letters == nullptr) {
-    PyErr_SetString(PyExc_AttributeError,
-                    is_on_host()
-                        ? "the block is in the host's memory: it has no __cuda_array_interface__"
+    refuse(PyExc_AttributeError,
+           is_on_host() ? "the block is in the host's memory: it has no __cuda_array_interface__"
                         : "__cuda_array_interface__ has no name for this type: use DLPack");
-    throw nb::python_error();
   }
   nb::dict made;
   made["shape"] = nb::tuple(nb::cast(block.shape));
@@ -205,8 +204,7 @@ void refuse_order(const Block& block) {
   const auto add = [&](nb::handle size) {
     if (PyIndex_Check(size.ptr()) == 0)
       refuse_argument("shape", size, "nbytes, or one size for each dimension");
-    sizes.push_back(PyNumber_AsSsize_t(size.ptr(), PyExc_OverflowError));
-    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    sizes.push_back(index_of(size, PyExc_OverflowError));
   };
   if (PyIndex_Check(shape.ptr()) != 0) {
     add(shape);
@@ -229,9 +227,9 @@ void refuse_order(const Block& block) {
   const std::size_t left = block.bytes() - offset;
   if (shape.is_none() && left % item != 0)
     refuse_value("the bytes of the block are no whole number of such elements");
-  shape_block(part, dtype,
-              shape.is_none() ? std::vector{static_cast<std::int64_t>(left / item)}
-                              : sizes_of(shape));
+  shape_block(
+      part, dtype,
+      shape.is_none() ? std::vector{static_cast<std::int64_t>(left / item)} : sizes_of(shape));
   if (part.bytes() > left) refuse_value("the view ends beyond the end of the block");
   return part;
 }
@@ -272,14 +270,13 @@ void refuse_order(const Block& block) {
     step = shape[i] != 0 ? step / shape[i] : 0;
     if (PySlice_Check(at.ptr()) != 0) {
       Py_ssize_t begin, end, stride;
-      if (PySlice_Unpack(at.ptr(), &begin, &end, &stride) != 0) throw nb::python_error();
+      check(PySlice_Unpack(at.ptr(), &begin, &end, &stride) != 0);
       const Py_ssize_t count = PySlice_AdjustIndices(shape[i], &begin, &end, stride);
       if (stride != 1) refuse_value("a part of a block has no gaps: a slice's step is 1");
       first += begin * step;
       shape[i] = count;
     } else {
-      const Py_ssize_t number = PyNumber_AsSsize_t(at.ptr(), PyExc_IndexError);
-      if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+      const Py_ssize_t number = index_of(at, PyExc_IndexError);
       if (number < -shape[i] || number >= shape[i])
         throw nb::index_error("the index is outside of the block");
       first += (number < 0 ? number + shape[i] : number) * step;
@@ -298,11 +295,7 @@ void bind_parts(nb::class_<Block>& type) {
           "ndim", [](const Block& block) { return block.shape.size(); }, "Its dimensions.")
       .def_prop_ro("itemsize", &item_bytes_of, "The bytes of an element.")
       .def_prop_ro(
-          "size",
-          [](const Block& block) {
-            return size_of(block.shape, 1);
-          },
-          "Its elements.")
+          "size", [](const Block& block) { return size_of(block.shape, 1); }, "Its elements.")
       .def_prop_ro(
           "strides",
           [](const Block& block) {
@@ -395,11 +388,9 @@ void bind_block(nb::module_& module) {
       .def(
           "__array__",
           [](nb::handle, nb::args, nb::kwargs) {
-            PyErr_SetString(
-                PyExc_TypeError,
-                "NumPy has no arrays in a device's memory: runnel.to_host(block) copies "
-                "a block (numpy.from_dlpack(block) shows the host backend's)");
-            throw nb::python_error();
+            refuse(PyExc_TypeError,
+                   "NumPy has no arrays in a device's memory: runnel.to_host(block) copies "
+                   "a block (numpy.from_dlpack(block) shows the host backend's)");
           },
           nb::sig("def __array__(self, *arguments: object, **keywords: object) -> typing.NoReturn"),
           "Raises TypeError: NumPy would make an array with the block as its one object.")
@@ -412,64 +403,57 @@ void bind_block(nb::module_& module) {
       .def("__repr__", &describe);
 }
 
-/// Fills a view of an object whose class has the buffer protocol.
-int fill_view(PyObject* self, Py_buffer* view, void* data, std::size_t bytes, bool is_read_only,
-              int flags) noexcept {
-  static char nothing = 0;
-  return PyBuffer_FillInfo(view, self, bytes != 0 ? data : &nothing, static_cast<Py_ssize_t>(bytes),
-                           is_read_only ? 1 : 0, flags);
+/// The buffer protocol of a class that has `bytes()`, `exports()` and `is_read_only`.
+template <class T>
+int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_BufferError,
+                    "the object was never made: a class that is derived from it calls "
+                    "super().__init__()");
+    return -1;
+  }
+  T& object = *nb::inst_ptr<T>(self);
+  static std::byte nothing{};
+  const std::span<std::byte> bytes = object.bytes();
+  const int failed = PyBuffer_FillInfo(view, self, bytes.empty() ? &nothing : bytes.data(),
+                                       std::ssize(bytes), object.is_read_only ? 1 : 0, flags);
+  if (failed == 0) ++object.exports();
+  return failed;
 }
+template <class T>
+void release_buffer(PyObject* self, Py_buffer*) noexcept {
+  --nb::inst_ptr<T>(self)->exports();
+}
+template <class T>
+PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer<T>)},
+                              {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_buffer<T>)},
+                              {0, nullptr}};
 
 /// Memory with the buffer protocol, for as long as its block lives.
 struct Window {
+  [[nodiscard]] std::span<std::byte> bytes() const { return {memory->data, memory->bytes}; }
+  [[nodiscard]] std::atomic<int>& exports() const { return memory->exports; }
   std::shared_ptr<Block::Memory> memory;
   bool is_read_only;
 };
-int get_window(PyObject* self, Py_buffer* view, int flags) noexcept {
-  const Window& window = *nb::inst_ptr<Window>(self);
-  Block::Memory& memory = *window.memory;
-  const int failed = fill_view(self, view, memory.data, memory.bytes, window.is_read_only, flags);
-  if (failed == 0) ++memory.exports;
-  return failed;
-}
-void release_window(PyObject* self, Py_buffer*) noexcept {
-  --nb::inst_ptr<Window>(self)->memory->exports;
-}
-PyType_Slot window_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_window)},
-                              {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_window)},
-                              {0, nullptr}};
 
 /// Pinned memory with the buffer protocol.
 struct Pinned {
   explicit Pinned(Argument<std::size_t> nbytes) {
-    const std::size_t bytes = nbytes.of("nbytes");
-    memory = unlocked([bytes] { return runnel::PinnedBuffer<std::byte>{bytes}; });
+    const std::size_t size = nbytes.of("nbytes");
+    memory = unlocked([size] { return runnel::PinnedBuffer<std::byte>{size}; });
   }
   void close() {
-    if (exports != 0) refuse_buffer("arrays and views still show the pinned memory");
+    if (shown != 0) refuse_buffer("arrays and views still show the pinned memory");
     auto ending = std::move(memory);
     unlocked([&] { ending = {}; });
   }
+  [[nodiscard]] std::span<std::byte> bytes() { return {memory.data(), memory.size()}; }
+  [[nodiscard]] std::atomic<int>& exports() { return shown; }
   runnel::PinnedBuffer<std::byte> memory;
-  std::atomic<int> exports = 0;
+  std::atomic<int> shown = 0;
+  static constexpr bool is_read_only = false;
 };
-int get_pinned(PyObject* self, Py_buffer* view, int flags) noexcept {
-  if (!nb::inst_ready(self)) {
-    PyErr_SetString(PyExc_BufferError,
-                    "the PinnedMemory was never made: a class that is derived from it calls "
-                    "super().__init__()");
-    return -1;
-  }
-  Pinned& pinned = *nb::inst_ptr<Pinned>(self);
-  const int failed =
-      fill_view(self, view, pinned.memory.data(), pinned.memory.size(), false, flags);
-  if (failed == 0) ++pinned.exports;
-  return failed;
-}
-void release_pinned(PyObject* self, Py_buffer*) noexcept { --nb::inst_ptr<Pinned>(self)->exports; }
-PyType_Slot pinned_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_pinned)},
-                              {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_pinned)},
-                              {0, nullptr}};
 
 /// Memory of an array that is pinned where it lies.
 struct Registration {
@@ -551,7 +535,7 @@ void bind_registration(nb::module_& module) {
 
 void bind_pinned(nb::module_& module) {
   nb::class_<Pinned>(module, "PinnedMemory", nb::is_weak_referenceable(),
-                     nb::type_slots(pinned_slots),
+                     nb::type_slots(buffer_slots<Pinned>),
                      "Bytes of pinned memory from the pool, with the buffer protocol. "
                      "``runnel.pinned_empty()`` makes\n"
                      "a NumPy array of it.")
@@ -603,9 +587,7 @@ std::size_t Block::bytes() const { return size_of(shape, type->type.bits / 8U); 
 
 nb::object view_of(std::shared_ptr<Block::Memory> memory, bool is_read_only) {
   const nb::object window = nb::cast(Window{std::move(memory), is_read_only});
-  nb::object view = nb::steal(PyMemoryView_FromObject(window.ptr()));
-  if (!view.is_valid()) throw nb::python_error();
-  return view;
+  return made_by(PyMemoryView_FromObject(window.ptr()));
 }
 
 const Block* as_block(nb::handle object) {
@@ -641,7 +623,7 @@ void shape_block(Block& block, const std::string& type_name, std::vector<std::in
 }
 
 void bind_blocks(nb::module_& module) {
-  nb::class_<Window>(module, "_Window", nb::type_slots(window_slots));
+  nb::class_<Window>(module, "_Window", nb::type_slots(buffer_slots<Window>));
   module.def(
       "_view", [](const Block& block) { return view_of(block.memory, false); }, nb::arg("block"),
       nb::sig("def _view(block: Block) -> memoryview"), "The bytes of all of its memory.");

@@ -46,11 +46,10 @@ namespace {
 }
 
 void refuse_sizes(const Array& to, const Array& from) {
-  PyErr_Format(PyExc_ValueError,
-               "the destination has %zu bytes and the source has %zu: a copy converts and "
-               "broadcasts nothing",
-               to.bytes, from.bytes);
-  throw nb::python_error();
+  refuse(PyExc_ValueError,
+         "the destination has %zu bytes and the source has %zu: a copy converts and "
+         "broadcasts nothing",
+         to.bytes, from.bytes);
 }
 
 [[nodiscard]] std::size_t to_size(std::ptrdiff_t stride) noexcept {
@@ -269,17 +268,14 @@ struct KeptPairs : Holder {
                                                     bool is_unsafe) {
   const nb::object items = nb::steal(PySequence_Tuple(pair.ptr()));
   if (!items.is_valid() || PyTuple_Size(items.ptr()) != 2) {
-    PyErr_Format(PyExc_TypeError, "copies[%zu] is no pair (destination, source)", at);
-    throw nb::python_error();
+    refuse(PyExc_TypeError, "copies[%zu] is no pair (destination, source)", at);
   }
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(PyTuple_GetItem(items.ptr(), 0), true);
   arrays->from.open(PyTuple_GetItem(items.ptr(), 1), false);
   if (arrays->to.bytes != arrays->from.bytes) {
-    PyErr_Format(PyExc_ValueError,
-                 "copies[%zu]: the destination has %zu bytes and the source has %zu", at,
-                 arrays->to.bytes, arrays->from.bytes);
-    throw nb::python_error();
+    refuse(PyExc_ValueError, "copies[%zu]: the destination has %zu bytes and the source has %zu",
+           at, arrays->to.bytes, arrays->from.bytes);
   }
   if (!is_unsafe)
     refuse_other_elements(arrays->to, arrays->from, "copies[" + std::to_string(at) + "]: ");

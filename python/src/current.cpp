@@ -37,19 +37,15 @@ void find_functions() {
   set_variable =
       reinterpret_cast<decltype(set_variable)>(::dlsym(RTLD_DEFAULT, "PyContextVar_Set"));
   if (get_variable != nullptr && set_variable != nullptr) return;
-  PyErr_SetString(PyExc_ImportError,
-                  "runnel needs CPython: this interpreter has no PyContextVar_Get()");
-  throw nb::python_error();
+  refuse(PyExc_ImportError, "runnel needs CPython: this interpreter has no PyContextVar_Get()");
 }
 [[nodiscard]] nb::object get() {
   PyObject* value = nullptr;
-  if (get_variable(variable().ptr(), nullptr, &value) != 0) throw nb::python_error();
+  check(get_variable(variable().ptr(), nullptr, &value) != 0);
   return nb::steal(value);
 }
 void set(nb::handle value) {
-  PyObject* const token = set_variable(variable().ptr(), value.ptr());
-  if (token == nullptr) throw nb::python_error();
-  Py_DECREF(token);
+  static_cast<void>(made_by(set_variable(variable().ptr(), value.ptr())));
 }
 
 [[nodiscard]] nb::handle item(nb::handle node, Py_ssize_t at) {
@@ -58,9 +54,7 @@ void set(nb::handle value) {
 }
 [[nodiscard]] nb::object make_node(nb::handle stream, nb::handle before, nb::handle entered) {
   if (before.is_none() && entered.is(stream)) return nb::borrow(stream);
-  PyObject* const made = PyTuple_Pack(3, stream.ptr(), before.ptr(), entered.ptr());
-  if (made == nullptr) throw nb::python_error();
-  return nb::steal(made);
+  return made_by(PyTuple_Pack(3, stream.ptr(), before.ptr(), entered.ptr()));
 }
 [[nodiscard]] PyStream* stream_in(nb::handle node) { return nb::inst_ptr<PyStream>(item(node, 0)); }
 

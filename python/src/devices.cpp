@@ -17,27 +17,24 @@
 namespace binding {
 namespace {
 
+template <auto question>
+[[nodiscard]] auto asked(runnel::Device device) {
+  return unlocked([device] { return (device.*question)(); });
+}
 [[nodiscard]] nb::tuple priority_range(runnel::Device device) {
-  const runnel::PriorityRange range = unlocked([device] { return device.priority_range(); });
+  const runnel::PriorityRange range = asked<&runnel::Device::priority_range>(device);
   return nb::make_tuple(range.least.value, range.greatest.value);
 }
 
 void bind_questions(nb::class_<runnel::Device>& device) {
-  device
-      .def_prop_ro(
-          "name", [](runnel::Device d) { return unlocked([d] { return d.name(); }); },
-          "The vendor's name.")
-      .def_prop_ro(
-          "uuid", [](runnel::Device d) { return unlocked([d] { return d.uuid(); }); },
-          "A name that no other device has.")
-      .def_prop_ro(
-          "pci_bus_id", [](runnel::Device d) { return unlocked([d] { return d.pci_bus_id(); }); },
-          "Its place on the bus, as ``'0000:01:00.0'``; empty on the host backend.")
+  device.def_prop_ro("name", &asked<&runnel::Device::name>, "The vendor's name.")
+      .def_prop_ro("uuid", &asked<&runnel::Device::uuid>, "A name that no other device has.")
+      .def_prop_ro("pci_bus_id", &asked<&runnel::Device::pci_bus_id>,
+                   "Its place on the bus, as ``'0000:01:00.0'``; empty on the host backend.")
       .def_prop_ro(
           "compute_capability",
           [](runnel::Device d) {
-            const runnel::ComputeCapability found =
-                unlocked([d] { return d.compute_capability(); });
+            const auto found = asked<&runnel::Device::compute_capability>(d);
             return nb::make_tuple(found.major, found.minor);
           },
           nb::sig("def compute_capability(self) -> tuple[int, int]"),
@@ -47,14 +44,10 @@ void bind_questions(nb::class_<runnel::Device>& device) {
                    "``(least, greatest)``: the numbers of the least and of the most urgent "
                    "streams, as torch's\n"
                    "``priority_range()``.")
-      .def_prop_ro(
-          "async_engine_count",
-          [](runnel::Device d) { return unlocked([d] { return d.async_engine_count(); }); },
-          "Copy engines: 2 copy in both directions at once.")
-      .def_prop_ro(
-          "multiprocessor_count",
-          [](runnel::Device d) { return unlocked([d] { return d.multiprocessor_count(); }); },
-          "Multiprocessors; on the host backend the machine's processors.");
+      .def_prop_ro("async_engine_count", &asked<&runnel::Device::async_engine_count>,
+                   "Copy engines: 2 copy in both directions at once.")
+      .def_prop_ro("multiprocessor_count", &asked<&runnel::Device::multiprocessor_count>,
+                   "Multiprocessors; on the host backend the machine's processors.");
 }
 
 void bind_device(nb::module_& module) {
@@ -70,7 +63,7 @@ void bind_device(nb::module_& module) {
       .def(
           "memory_info",
           [](runnel::Device d) {
-            const runnel::MemoryInfo info = unlocked([d] { return d.memory_info(); });
+            const auto info = asked<&runnel::Device::memory_info>(d);
             return nb::make_tuple(info.free, info.total);
           },
           nb::sig("def memory_info(self) -> tuple[int, int]"), "Free and total memory, in bytes.")
@@ -143,13 +136,10 @@ runnel::Device device_of(nb::handle device) {
     number = nb::getattr(device, "id", nb::none());  // cupy.cuda.Device
   }
   if (number.is_none() || PyIndex_Check(number.ptr()) == 0) {
-    PyErr_Format(PyExc_TypeError,
-                 "%R is no device: write runnel.Device(0), a number, or None for device 0",
-                 device.ptr());
-    throw nb::python_error();
+    refuse(PyExc_TypeError,
+           "%R is no device: write runnel.Device(0), a number, or None for device 0", device.ptr());
   }
-  const Py_ssize_t ordinal = PyNumber_AsSsize_t(number.ptr(), PyExc_OverflowError);
-  if (ordinal == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  const Py_ssize_t ordinal = index_of(number, PyExc_OverflowError);
   constexpr Py_ssize_t most =
       std::numeric_limits<int>::max();  // no device has such a number, which the error then names
   return runnel::Device{static_cast<int>(std::clamp(ordinal, -most, most))};

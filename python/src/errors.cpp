@@ -117,29 +117,17 @@ void bind_errors(nb::module_&) {
   });
 }
 
-void refuse_buffer(const char* reason) {
-  PyErr_SetString(PyExc_BufferError, reason);
-  throw nb::python_error();
-}
+void refuse_buffer(const char* reason) { refuse(PyExc_BufferError, "%s", reason); }
 void refuse_read_only() {
   refuse_buffer(
       "the array that is written is read-only: the order is copy(destination, source), and "
       "overlap(source, destination, function)");
 }
-void refuse_value(const char* reason) {
-  PyErr_SetString(PyExc_ValueError, reason);
-  throw nb::python_error();
-}
+void refuse_value(const char* reason) { refuse(PyExc_ValueError, "%s", reason); }
 void refuse_argument(const char* name, nb::handle object, const char* wanted) {
-  PyErr_Format(PyExc_TypeError, "%s=%R: it is %s", name, object.ptr(), wanted);
-  throw nb::python_error();
+  refuse(PyExc_TypeError, "%s=%R: it is %s", name, object.ptr(), wanted);
 }
-void raise_timeout(const char* what) {
-  PyErr_SetString(PyExc_TimeoutError, what);
-  throw nb::python_error();
-}
-void check_signals() {
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
+void raise_timeout(const char* what) { refuse(PyExc_TimeoutError, "%s", what); }
+void check_signals() { check(PyErr_CheckSignals() != 0); }
 
 }  // namespace binding

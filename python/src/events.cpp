@@ -54,14 +54,15 @@ void bind_marks(nb::class_<PyEvent>& event) {
           "as torch's ``Event.wait()``.");
 }
 
+[[nodiscard]] bool is_done(PyEvent& event) {
+  return ask([&] { return event.base().query(); });
+}
+
 void bind_questions(nb::class_<PyEvent>& event) {
   event
-      .def(
-          "query", [](PyEvent& self) { return ask([&] { return self.base().query(); }); },
-          "True when the recorded work is complete. Never waits. Raises what failed.")
-      .def_prop_ro(
-          "done", [](PyEvent& self) { return ask([&] { return self.base().query(); }); },
-          "The same as ``query()``, as CuPy has it.")
+      .def("query", &is_done,
+           "True when the recorded work is complete. Never waits. Raises what failed.")
+      .def_prop_ro("done", &is_done, "The same as ``query()``, as CuPy has it.")
       .def(
           "synchronize",
           [](PyEvent& self, Seconds timeout) {
@@ -100,8 +101,7 @@ void PyEvent::make_wait(runnel::StreamRef stream) const {
 
 PyEvent& as_event(nb::handle object) {
   if (!nb::isinstance<PyEvent>(object) || !nb::inst_ready(object)) {
-    PyErr_Format(PyExc_TypeError, "%R is no runnel.Event", object.ptr());
-    throw nb::python_error();
+    refuse(PyExc_TypeError, "%R is no runnel.Event", object.ptr());
   }
   return *nb::inst_ptr<PyEvent>(object);
 }

@@ -26,23 +26,21 @@
 namespace binding {
 namespace {
 
-/// The bytes that a source says it wrote, or a sink that it took: a sink that returns None has taken
-/// all. A source's None may be that of a file that does not block, which has not ended. @throws
-/// TypeError, ValueError
+/// The bytes that a source says it wrote, or a sink that it took: a sink that returns None has
+/// taken all. A source's None may be that of a file that does not block, which has not ended.
+/// @throws TypeError, ValueError
 [[nodiscard]] std::size_t count_of(nb::handle result, std::size_t most, bool is_source) {
   if (result.is_none() && !is_source) return most;
   const bool is_number = PyIndex_Check(result.ptr()) != 0 && PyBool_Check(result.ptr()) == 0;
-  const Py_ssize_t count = is_number ? PyNumber_AsSsize_t(result.ptr(), nullptr) : -1;
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  const Py_ssize_t count = is_number ? index_of(result, nullptr) : -1;
   if (count < 0) {
-    PyErr_Format(
-        PyExc_TypeError,
-        is_source ? "the source returned %R: it returns how many bytes it wrote, and 0 at the end. "
-                    "A file that does not block returns None where it has no data yet: give "
-                    "overlap() its own readinto, which it waits for"
-                  : "the sink returned %R: it returns how many bytes it took, or None for all",
-        result.ptr());
-    throw nb::python_error();
+    refuse(PyExc_TypeError,
+           is_source
+               ? "the source returned %R: it returns how many bytes it wrote, and 0 at the end. "
+                 "A file that does not block returns None where it has no data yet: give "
+                 "overlap() its own readinto, which it waits for"
+               : "the sink returned %R: it returns how many bytes it took, or None for all",
+           result.ptr());
   }
   if (static_cast<std::size_t>(count) > most)
     refuse_value(is_source ? "the source says that it wrote more bytes than the memoryview has"
@@ -191,8 +189,7 @@ void call_function(const SharedObject& function, EndBlocks& blocks, bool has_out
     if (!bytes.count.empty())
       arguments.append(
           nb::cast(chunk_block(blocks.blocks, bytes.count.data(), sizeof(std::size_t), stream)));
-    nb::object result = nb::steal(PyObject_Call(f.ptr(), nb::tuple(arguments).ptr(), nullptr));
-    if (!result.is_valid()) throw nb::python_error();
+    nb::object result = made_by(PyObject_Call(f.ptr(), nb::tuple(arguments).ptr(), nullptr));
     check_signals();
     return result;
   });
@@ -200,8 +197,7 @@ void call_function(const SharedObject& function, EndBlocks& blocks, bool has_out
 
 [[nodiscard]] runnel::OverlapResult run(const nb::list& inputs, nb::object output,
                                         const std::vector<std::size_t>& items,
-                                        std::size_t out_bytes, Amount amount,
-                                        nb::callable function,
+                                        std::size_t out_bytes, Amount amount, nb::callable function,
                                         const runnel::OverlapOptions& options) {
   drop_now();
   std::vector<End> ends(nb::len(inputs) + 1);

@@ -46,10 +46,9 @@ void make_stream(PyStream* at, nb::handle device, Argument<int> priority, Argume
     if (PyErr_Occurred() == nullptr) return handle;
   }
   PyErr_Clear();
-  PyErr_Format(PyExc_ValueError,
-               "stream: %R is no handle, which is a number of 64 bits that is not negative",
-               number.ptr());
-  throw nb::python_error();
+  refuse(PyExc_ValueError,
+         "stream: %R is no handle, which is a number of 64 bits that is not negative",
+         number.ptr());
 }
 
 /// Whether its class is called so: CuPy's streams have the same attributes as its events.
@@ -74,13 +73,11 @@ Foreign read_foreign(nb::handle object, bool is_stream) {
         (is_stream || *name == 'c' || is_event(object)))
       return {to_handle(object.attr(name)), device};
   if (is_stream && PyLong_Check(object.ptr())) return {to_handle(object), nb::none()};
-  PyErr_Format(PyExc_TypeError,
-               is_stream
-                   ? "%R is no stream: it wants an object with __cuda_stream__, .cuda_stream "
+  refuse(PyExc_TypeError,
+         is_stream ? "%R is no stream: it wants an object with __cuda_stream__, .cuda_stream "
                      "(torch) or .ptr (CuPy), or a handle"
                    : "%R is no runnel.Event, and no event with .cuda_event (torch) or .ptr (CuPy)",
-               object.ptr());
-  throw nb::python_error();
+         object.ptr());
 }
 
 namespace {
@@ -124,9 +121,7 @@ void launch_host_func(PyStream& stream, nb::handle function, nb::args arguments,
     Enqueued counted;
     void operator()() const {
       call_python(function, [this](nb::handle f) {
-        PyObject* const result = PyObject_Call(f.ptr(), arguments->object.ptr(), nullptr);
-        if (result == nullptr) throw nb::python_error();
-        return nb::steal(result);
+        return made_by(PyObject_Call(f.ptr(), arguments->object.ptr(), nullptr));
       });
     }
   };
@@ -134,6 +129,10 @@ void launch_host_func(PyStream& stream, nb::handle function, nb::args arguments,
   Call call{share(function_in(function)), share(arguments), {}};
   const bool writes = writes_host_memory.of("writes_host_memory");
   unlocked([&] { stream.ref.launch_host_func(std::move(call), {.writes_host_memory = writes}); });
+}
+
+[[nodiscard]] bool is_done(const PyStream& stream) {
+  return ask([&] { return stream.ref.query(); });
 }
 
 void bind_properties(nb::class_<PyStream>& stream) {
@@ -177,9 +176,7 @@ void bind_properties(nb::class_<PyStream>& stream) {
           "Ends it before its object ends: its work completes, and it must not be used any more. A "
           "default\n"
           "stream stays.")
-      .def_prop_ro(
-          "done", [](const PyStream& s) { return ask([&] { return s.ref.query(); }); },
-          "The same as ``query()``, as CuPy has it.")
+      .def_prop_ro("done", &is_done, "The same as ``query()``, as CuPy has it.")
       .def_prop_ro_static(
           "null", [](nb::handle) { return default_stream(runnel::Device{0}); },
           nb::sig("def null(self: object, /) -> Stream"),
@@ -253,10 +250,9 @@ void bind_order(nb::class_<PyStream>& stream) {
           },
           nb::arg("event").none(), nb::sig("def record(self, event: Event) -> None"),
           "The same as ``record_event(event)``, as CuPy has it.")
-      .def(
-          "query", [](PyStream& self) { return ask([&] { return self.ref.query(); }); },
-          "True when everything that it was given so far is complete. Never waits. Raises what "
-          "failed before.")
+      .def("query", &is_done,
+           "True when everything that it was given so far is complete. Never waits. Raises what "
+           "failed before.")
       .def(
           "synchronize",
           [](PyStream& self, Seconds timeout) { wait_for_stream(self.ref, timeout.of("timeout")); },
@@ -335,8 +331,7 @@ struct PyPool {
   if (!timeout) return unlocked([&] { return std::make_unique<PyStream>(pool->acquire()); });
   Made made;
   wait_in_slices(timeout, "no stream came back to the pool", [&](auto time) {
-    if (auto lease = pool->acquire_for(time))
-      made = std::make_unique<PyStream>(std::move(*lease));
+    if (auto lease = pool->acquire_for(time)) made = std::make_unique<PyStream>(std::move(*lease));
     return made != nullptr;
   });
   return made;
@@ -355,8 +350,8 @@ void bind_pool(nb::module_& module) {
                                               .stream = {.priority = priority.of("priority")}};
             if (const auto most = max.of("max")) options.max = *most;
             const runnel::Device on = device_of(device);
-            new (at) PyPool{
-                unlocked([&] { return std::make_shared<runnel::StreamPool>(on, options); })};
+            new (at)
+                PyPool{unlocked([&] { return std::make_shared<runnel::StreamPool>(on, options); })};
           },
           nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("size").none() = 8,
           nb::arg("max") = nb::none(), nb::arg("priority").none() = 0,
@@ -403,11 +398,9 @@ void bind_pool(nb::module_& module) {
 
 PyStream& as_stream(nb::handle object) {
   if (!nb::isinstance<PyStream>(object)) {
-    PyErr_Format(
-        PyExc_TypeError,
-        "%R is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream",
-        object.ptr());
-    throw nb::python_error();
+    refuse(PyExc_TypeError,
+           "%R is no runnel.Stream: runnel.Stream.wrap() makes one of another library's stream",
+           object.ptr());
   }
   if (!nb::inst_ready(object))
     refuse_value(

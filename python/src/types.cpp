@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "types.hpp"
 
+#include "errors.hpp"
+
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -48,12 +50,11 @@ bool is_type(const std::string& name) { return find_name(name) != nullptr; }
 
 const NamedType& find_type(const std::string& name) {
   if (const NamedType* const found = find_name(name)) return *found;
-  PyErr_Format(
+  refuse(
       PyExc_ValueError,
       "a block has no element type '%s': it has those as 'float32', 'int64', 'uint8', 'bfloat16', "
       "'bool'. An array of other elements goes as bytes: x.view('uint8')",
       name.c_str());
-  throw nb::python_error();
 }
 
 const NamedType* type_of_letters(std::string_view letters) {
@@ -94,16 +95,16 @@ const NamedType* type_of_dtype(nb::handle dtype) {
   // A dtype is asked for at each copy, and its name takes a microsecond. Only types with a name
   // here are kept, of which each library has one object, so that there are few.
   static PyObject* const known = PyDict_New();
-  if (known == nullptr) throw nb::python_error();
+  check(known == nullptr);
   if (PyObject* const place = PyDict_GetItemWithError(known, dtype.ptr()))
     return &named_types[PyLong_AsSize_t(place)];
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  check(PyErr_Occurred() != nullptr);
   const nb::object is_native = nb::getattr(dtype, "isnative", nb::none());
   if (is_native.is(nb::handle(Py_False))) return nullptr;
   const NamedType* const found = find_name(name_of_type(dtype));
   if (found == nullptr) return nullptr;
   const nb::int_ place{found - named_types};
-  if (PyDict_SetItem(known, dtype.ptr(), place.ptr()) != 0) throw nb::python_error();
+  check(PyDict_SetItem(known, dtype.ptr(), place.ptr()) != 0);
   return found;
 }
 

@@ -230,9 +230,10 @@ def overlap(
 
     ``src`` is an array (any memory, not pinned: NumPy, ``map_file()``), a tuple of arrays with as many items each, or a
     function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does: it
-    is called again for the rest, and 0 means the end; None is an error. ``dst`` is an array, None (no output), or a function that takes
-    a read-only memoryview of results, as a file's ``write`` does: it gets the rest again if it returns a smaller
-    number, and None means all. The memoryviews end with the call: one, or an array of one, that is kept is an error.
+    is called again for the rest, 0 means the end, and None is an error. ``dst`` is an array, None (no output), or a
+    function that takes a read-only memoryview of results, as a file's ``write`` does: it gets the rest again if it
+    returns a smaller number, and None means all. The memoryviews end with the call: one, or an array of one, that is
+    kept is an error.
 
     ``fn(chunk, x, y)`` is called for each chunk, in order: ``x`` are its items (more of them for a tuple), ``y`` the
     place for its results. It enqueues work in ``chunk.stream``, which is the current stream of runnel, torch and CuPy
@@ -252,7 +253,9 @@ def overlap(
     """
     if not callable(fn):
         raise TypeError("overlap(src, dst, fn): fn is the function that computes a chunk")
-    for name, value, least in (("chunk", chunk, 0), ("in_flight", in_flight, 0), ("halo", halo, 0), ("item", item, 1), ("out_item", out_item, 1)):
+    sizes: dict[str, Any] = {"chunk": chunk, "in_flight": in_flight, "halo": halo, "item": item, "out_item": out_item}
+    for name, value in sizes.items():
+        least = 1 if "item" in name else 0
         if (value is not None or least == 0) and not least <= operator.index(value) < 1 << 63:
             raise ValueError(f"{name} is {least} or more, and a number of 63 bits, not {value}")
     if strategy not in _STRATEGIES:

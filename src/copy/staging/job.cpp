@@ -172,7 +172,7 @@ namespace {
 [[nodiscard]] RangeWriter writer_of(Range range) noexcept { return {range.begin, range.bytes}; }
 }  // namespace
 
-Job::Job(Slot& of, Work what, Ring& through, bool may_read_now)
+Job::Job(Slot& of, Work what, Ring& through, bool reads_now)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
       device{of.device},
@@ -180,7 +180,7 @@ Job::Job(Slot& of, Work what, Ring& through, bool may_read_now)
       work{std::move(what)},
       ring{through},
       writer{work.direction == Direction::to_host ? writer_of(work.host_memory()) : RangeWriter{}},
-      may_read_now{may_read_now},
+      may_read_now{reads_now},
       bypasses_caches{
           bypasses_caches_for(work.direction, through.row.load(std::memory_order_relaxed))},
       pieces{cut(work, through, may_read_now)} {

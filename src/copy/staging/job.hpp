@@ -58,8 +58,8 @@ struct Part {
 };
 
 struct Job {
-  /// Cuts the work into pieces. `may_read_now`: nothing ahead in the stream writes the source.
-  Job(Slot& of, Work what, Ring& through, bool may_read_now);
+  /// Cuts the work into pieces. `reads_now`: nothing ahead in the stream writes the source.
+  Job(Slot& of, Work what, Ring& through, bool reads_now);
   /// Takes the next numbers and ranges of the ring. Requires: the caller has locked ring.mutex.
   void take_numbers() noexcept;
 

@@ -185,7 +185,7 @@ template <class F>
   const bool is_left =
       is_to_device && (result == runnel::CopyResult::inlined ||
                        (result == runnel::CopyResult::blocked && !stream.is_capturing()));
-  return nb::cast(new PyCopy{result, stream, std::move(progress), is_left},
+  return nb::cast(new PyCopy{result, stream, stream.device(), std::move(progress), is_left},
                   nb::rv_policy::take_ownership);
 }
 

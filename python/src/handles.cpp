@@ -197,16 +197,7 @@ std::shared_ptr<Progress> keep_arrays(runnel::StreamRef stream, Kept& arrays) {
 
 namespace {
 
-[[nodiscard]] nb::handle name_of(runnel::CopyResult result) {
-  static const auto* const made = [] {
-    auto* const names = new std::vector<nb::object>;
-    for (int i = 0; i <= static_cast<int>(runnel::CopyResult::blocked); ++i)
-      names->push_back(
-          nb::steal(PyUnicode_InternFromString(name(static_cast<runnel::CopyResult>(i)))));
-    return names;
-  }();
-  return (*made)[static_cast<std::size_t>(result)];
-}
+[[nodiscard]] nb::str name_of(const PyCopy& copy) { return nb::str{name(copy.result)}; }
 
 /// The mark of a small copy, behind which the stream has passed it.
 [[nodiscard]] runnel::Event& mark_of(PyCopy& copy) {
@@ -251,16 +242,16 @@ void refuse_unknown(const PyCopy& copy) {
 
 void bind_as_text(nb::class_<PyCopy>& type) {
   type.def_prop_ro(
-          "kind", [](const PyCopy& self) { return nb::borrow<nb::str>(name_of(self.result)); },
+          "kind", &name_of,
           "The word for what was done: ``'direct'`` or ``'staged'`` (enqueued), ``'inlined'`` "
           "(small),\n"
           "``'blocked'`` (the caller was held), ``'nothing'``.")
-      .def("__str__", [](const PyCopy& self) { return nb::borrow<nb::str>(name_of(self.result)); })
-      .def("__repr__", [](const PyCopy& self) { return nb::repr(name_of(self.result)); })
+      .def("__str__", &name_of)
+      .def("__repr__", [](const PyCopy& self) { return nb::repr(name_of(self)); })
       .def(
           "__format__",
           [](const PyCopy& self, nb::handle how) {
-            return nb::borrow<nb::str>(name_of(self.result).attr("__format__")(how));
+            return nb::borrow<nb::str>(name_of(self).attr("__format__")(how));
           },
           nb::arg("spec").none(), nb::sig("def __format__(self, spec: str) -> str"));
 }

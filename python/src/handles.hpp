@@ -68,22 +68,12 @@ class Progress : public Link, runnel::detail::Completion {
 [[nodiscard]] std::shared_ptr<Progress> keep_arrays(runnel::StreamRef stream, Kept& arrays);
 
 struct PyCopy {
-  PyCopy(runnel::CopyResult how, runnel::StreamRef of, std::shared_ptr<Progress> under_way,
-         bool is_left)
-      : result{how},
-        stream{of},
-        device{of.device()},
-        progress{std::move(under_way)},
-        is_left_to_stream{is_left} {}
-  PyCopy(const PyCopy&) = delete;
-  PyCopy& operator=(const PyCopy&) = delete;
-
   runnel::CopyResult result;
   runnel::StreamRef stream;
   runnel::Device device;
   std::shared_ptr<Progress> progress;  // null: the call needed neither array any more
-  std::atomic<bool>
-      is_left_to_stream;  // the source was read, and the bytes are on their way to the device
+  // The source was read, and the bytes are on their way to the device.
+  std::atomic<bool> is_left_to_stream;
 
   std::mutex mutex;                   // guards the event
   std::optional<runnel::Event> mark;  // of a small one, made when somebody asks

@@ -14,8 +14,9 @@ namespace runnel { inline namespace RUNNEL_ABI {
 struct LiveObjects {
   std::size_t streams;        ///< streams that a `Stream` or a pool owns or wraps
   std::size_t events;         ///< events that an `Event` or `TimedEvent` owns
-  std::size_t pooled_events;  ///< native events kept for reuse by events and `wait_stream`; at most
-                              ///< as many as were in use at one time
+  std::size_t pooled_events;  ///< native events kept for reuse by events and `wait_stream`, or
+                              ///< behind work that memory waits for; at most as many as were in
+                              ///< use at one time
   std::size_t
       pinned_blocks;  ///< allocated blocks of the pinned pool; cached blocks are not counted
   std::size_t

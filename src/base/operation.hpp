@@ -77,7 +77,7 @@ struct MemoryUse {
   bool is_done;                    // The bytes have been read or written when the call returns.
 };
 
-class StreamPoint;  // stream/stream_point.hpp
+class Point;  // stream/point.hpp
 
 /// One operation. HookEvent (hooks.hpp) documents most of the members.
 struct Operation {
@@ -104,7 +104,7 @@ struct Operation {
   std::array<MemoryUse, 2> uses{};  // the memory that it reads and writes, once that is known
   // The uses of the operations of a batch, two for each operation.
   std::span<const MemoryUse> unordered{};
-  const std::list<StreamPoint>* users = nullptr;  // other streams that use the memory
+  const std::list<Point>* users = nullptr;        // other streams that use the memory
   const std::exception_ptr* exception = nullptr;  // for `lost_exception`
 };
 

@@ -293,7 +293,7 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
   start_thread();
   std::size_t pieces = 1;
   for (const SlotLayout& layout : layouts) pieces = std::max(pieces, layout.pieces());
-  const std::uint64_t epoch = live_slot(stream).timeline.recorded();
+  const std::uint64_t epoch = live_slot(stream).timeline.epoch();
   numbers_.record_stream(stream);
   const StagedOperation operation{state,
                                   ring_,

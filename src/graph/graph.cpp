@@ -13,9 +13,9 @@
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/operations.hpp"
+#include "stream/point.hpp"
 #include "stream/reclaimer.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/stream_point.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -37,10 +37,11 @@ struct GraphState : DeferredWork {
   std::vector<EventUse> events{};  // moved here before the destruction of the graph
   sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
   sync::Mutex graph_mutex{};       // A native graph is not thread-safe, not even for queries.
-  StreamPoint last{};  // the last launch's stream, as an open point; empty before the first launch
+  StreamKey launched_on{};         // the last launch's stream
+  // Open, or directly behind the last launch, see needs_end(); empty before the first launch.
+  Point last{};
   // The runtime does not order the next launch after the last one if their streams differ.
   bool is_unordered = false;
-  EventRef end{};  // recorded after the last launch; empty if nothing was recorded
 };
 
 namespace {
@@ -64,14 +65,14 @@ void destroy(GraphState* state) noexcept {
 
 /// Whether the graph's launches are known to be complete. Does not query a default stream, because
 /// that could invalidate a capture.
-[[nodiscard]] bool is_complete(const StreamPoint& last) noexcept {
-  if (!last) return true;
-  if (const HandleLock locked{last.stream()}) {
-    const StreamQueryLock beside_captures{*last.stream().slot};
+[[nodiscard]] bool is_complete(const GraphState& state) noexcept {
+  if (!state.last) return true;
+  if (const HandleLock locked{state.launched_on}) {
+    const StreamQueryLock beside_captures{*state.launched_on.slot};
     return !locked.is_default() && beside_captures.capture_state() == CaptureState::none &&
            call_quietly(locked.device(), [&] { return beside_captures.query(); });
   }
-  return last.is_over();
+  return internal_call([&] { return state.last.ask(); }) == Progress::complete;
 }
 
 /// Destroys the graph on the service thread. If the completion of its launches can never be known,
@@ -89,8 +90,8 @@ void destroy_deferred(Deferred& deferred) noexcept {
 void release_graph(GraphState* state) noexcept {
   const Release mode = release_mode();
   if (mode == Release::never) return;
-  if (mode == Release::now && is_complete(state->last)) return destroy(state);
-  state->own = state->end ? StreamPoint{std::move(state->end)} : std::move(state->last);
+  if (mode == Release::now && is_complete(*state)) return destroy(state);
+  state->own = state->last;
   state->run = destroy_deferred;
   state->calls_program = true;
   count_function(Count::made_completions);
@@ -128,12 +129,21 @@ void instantiate(GraphState& state, const char* operation) {
   return nodes;
 }
 
-/// Stores the stream of this launch. The earlier launch need not be kept: it completes before this
+/// Whether the end of the next launch needs a mark: the runtime does not order the launch after
+/// it, or the stream is a thread's default stream, where another thread cannot record later.
+[[nodiscard]] bool needs_end(const Slot& slot) noexcept {
+  return !backend::orders_graph_launches() || slot.thread != nullptr;
+}
+
+/// Stores the place of this launch. The earlier launch need not be kept: it completes before this
 /// one.
-void note_use(GraphState& state, StreamKey stream) {
-  if (state.last.stream() == stream) [[likely]]
+void note_launch(GraphState& state, StreamKey stream) noexcept {
+  const bool is_marked = needs_end(*stream.slot);
+  if (state.launched_on == stream && !is_marked) [[likely]]
     return;
-  state.last = StreamPoint{stream};
+  state.launched_on = stream;
+  state.last = Point{stream};
+  if (is_marked) internal_call([&] { state.last.record(); }, any_capture_seen());
 }
 
 /// Adds the graph as a node to the graph that the stream is being captured
@@ -154,33 +164,13 @@ void become_node(GraphState& state, const StreamCall& call) {
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does
 /// not order the two.
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamKey stream) {
-  if (!state.is_unordered || !state.last || state.last.stream() == stream) [[likely]]
+  if (!state.is_unordered || !state.last || state.launched_on == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, refusal::unordered_graph);
-  const bool is_ordered =
-      state.end
-          ? succeeded_or_note_capture(backend::stream_wait_event(call.handle(), state.end.get()))
-          : state.last.make_wait(call.handle(), InCapture::never);
-  if (is_ordered) return;
+  if (state.last.make_wait(call.handle(), InCapture::never)) return;
   const ScopedWait wait{launching, {.device = state.device}};
   if (wait_for_device(state.device)) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
-}
-
-/// Whether the end of the next launch needs an event: the runtime does not order the launch after
-/// it, or the stream is a thread's default stream, where another thread cannot record later.
-[[nodiscard]] bool needs_end_event(const GraphState& state, const Slot& slot) noexcept {
-  return state.end || !backend::orders_graph_launches() || slot.thread != nullptr;
-}
-
-/// Without the event, the next launch waits for all work that the stream of this one then has.
-void record_end(GraphState& state, const StreamCall& call) noexcept {
-  try {
-    if (!state.end) state.end = take_event(state.device, {}, launching);
-    call.check(backend::event_record(state.end.get(), call.handle()));
-  } catch (...) {
-    state.end = {};
-  }
 }
 
 /// The capture that this thread has begun on the stream.
@@ -326,8 +316,7 @@ void Graph::launch(StreamRef stream) const {
     throw_error(errc::invalid_argument, launching,
                 "the stream is of another device than the graph");
   const std::lock_guard lock{state.launching};
-  const bool has_end_event = needs_end_event(state, call.slot());
-  if ((are_captures_open() || state.functions->owns_anything() || has_end_event) &&
+  if ((are_captures_open() || state.functions->owns_anything() || needs_end(call.slot())) &&
       is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
   const StreamKey use = key_of(stream);
@@ -335,9 +324,8 @@ void Graph::launch(StreamRef stream) const {
   wait_for_last_launch(state, call, use);
   state.functions->launch(call, state.executable);
   // Only now: after a failure, an earlier launch on another stream may still run.
-  note_use(state, use);
+  note_launch(state, use);
   state.is_unordered = !backend::orders_graph_launches();
-  if (has_end_event) record_end(state, call);
   if (is_observed()) [[unlikely]]
     state.functions->emit_events(call);
 }
@@ -358,9 +346,9 @@ bool Graph::take(Graph fresh) {
   } else {
     instantiate(now, operation);
   }
-  now.last = old.last.share();
+  now.launched_on = old.launched_on;
+  now.last = old.last;
   now.is_unordered = !is_same || old.is_unordered;
-  now.end = old.end.share();
   std::swap(state_, fresh.state_);
   return is_same;
 }

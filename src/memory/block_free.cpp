@@ -24,7 +24,7 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
-[[nodiscard]] bool is_in_capture(const StreamPoint& user, std::uint64_t capture) noexcept {
+[[nodiscard]] bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
   const HandleLock locked{user.stream()};
   return locked && locked.is_reachable() && capture_number_of(locked.handle()) == capture;
 }
@@ -33,7 +33,7 @@ namespace {
 /// would break the capture, and has no meaning in a graph. False if it cannot wait for one of them.
 [[nodiscard]] bool join_users(const HandleLock& own, const BlockFree& block) noexcept {
   const std::uint64_t capture = capture_number_of(own.handle());
-  return std::ranges::none_of(block.others, [&](const StreamPoint& user) {
+  return std::ranges::none_of(block.others, [&](const Point& user) {
     return (capture == 0 || is_in_capture(user, capture)) &&
            !user.make_wait(own.handle(), InCapture::allowed);
   });
@@ -74,7 +74,7 @@ namespace {
 
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
   return std::ranges::any_of(
-      block.others, [](const StreamPoint& user) { return is_captured(HandleLock{user.stream()}); });
+      block.others, [](const Point& user) { return is_captured(HandleLock{user.stream()}); });
 }
 
 /// Streams of the library, which have no other work. Those of `resources` also wait for the users.
@@ -98,7 +98,7 @@ enum class FreeStream { own_memory, resources };
 [[nodiscard]] bool deallocate(const BlockFree& block, bool waits) noexcept try {
   const native::stream stream = stream_for_frees(FreeStream::resources, block.device);
   if (stream == nullptr) return false;
-  const auto make_wait = [&](const StreamPoint& user) {
+  const auto make_wait = [&](const Point& user) {
     return !user || user.make_wait(stream, InCapture::never);
   };
   if (waits && !(make_wait(block.own) && std::ranges::all_of(block.others, make_wait)))
@@ -171,7 +171,7 @@ bool make_frees() noexcept {
 
 bool wait_for_deferred_free(std::size_t made,
                             std::chrono::steady_clock::time_point deadline) noexcept {
-  record_marks_of_this_thread();
+  mark_own_default_streams();
   const auto is_made = [made] { return frees_made.load(std::memory_order_acquire) != made; };
   static_cast<void>(poll_until(deadline, [&] { return make_frees() || is_made(); }));
   return is_made();

@@ -159,7 +159,7 @@ void count_out(int device, std::size_t bytes) noexcept {
     if (!may_come(made) || is_in_resource()) throw;
   }
   const ScopedWait wait{operation, {.stream = stream.id()}};
-  record_marks_of_this_thread();
+  mark_own_default_streams();
   try_for(short_timeout, make_frees);
   return allocate_from_resource(resource, stream, bytes, operation);
 }
@@ -194,18 +194,15 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   if (bytes == 0) return nullptr;
   refuse_beside_capture(slot, operation);
   watch_main_thread();
-  if (is_mark_requested(slot)) [[unlikely]]
-    record_mark(slot);
+  mark_if_asked(slot);
   const int device = slot.device;
   // Creates the slot of the default stream, so that freeing the block later allocates nothing.
   if (resource != nullptr) static_cast<void>(default_stream_of(device));
-  StreamPoint owner{key_of(stream)};
-  if (!owner) throw_dead_stream(stream.id());
+  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
   ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
   void* const block = resource == nullptr ? allocate_reserved(slot.handle, device, bytes)
                                           : allocate_with_retry(*resource, stream, bytes);
   event.allocated(block);
-  static_cast<void>(owner.release());  // The use lasts until free_device().
   return block;
 }
 
@@ -221,16 +218,9 @@ void OwnedExtras::drop() const noexcept { delete extras_; }
 
 namespace {
 
-[[nodiscard]] auto find_user(std::list<StreamPoint>& users, StreamRef stream) noexcept {
-  return std::ranges::find_if(
-      users, [&](const StreamPoint& user) { return user.stream() == key_of(stream); });
-}
-
-/// A list with one open point of the stream; empty if it has ended.
-[[nodiscard]] std::list<StreamPoint> user(StreamRef stream) {
-  std::list<StreamPoint> made;
-  if (!made.emplace_back(key_of(stream))) made.clear();
-  return made;
+[[nodiscard]] auto find_user(std::list<Point>& users, StreamRef stream) noexcept {
+  return std::ranges::find_if(users,
+                              [&](const Point& user) { return user.stream() == key_of(stream); });
 }
 
 /// Returns false if the stream has ended.
@@ -238,21 +228,21 @@ bool add_user(OwnedExtras& extras, StreamRef stream) {
   BlockFree* const known = extras.get();
   BlockFree& block = known != nullptr ? *known : extras.made();
   if (block.last_user.load(std::memory_order_relaxed) == stream.id()) return true;
-  std::list<StreamPoint>& others = block.others;
+  std::list<Point>& others = block.others;
   const std::lock_guard lock{block.adding};
   if (find_user(others, stream) == others.end()) {
     if (others.size() >= 16 && std::has_single_bit(others.size())) erase_ended_points(others);
-    std::list<StreamPoint> fresh = user(stream);
-    if (fresh.empty()) return false;
-    others.splice(others.end(), fresh);
+    const Point user{key_of(stream)};
+    if (!user) return false;
+    others.push_back(user);
   }
   block.last_user.store(stream.id(), std::memory_order_relaxed);
   return true;
 }
 
 /// Waits for the last work of a stream that has ended. False if that is not known.
-[[nodiscard]] bool is_passed(StreamPoint& ended, const char* waiting) {
-  const ScopedWait wait{waiting, {.device = ended.device()}};
+[[nodiscard]] bool is_passed(Point& ended, const char* waiting) {
+  const ScopedWait wait{waiting, {.device = ended.slot()->device}};
   Progress progress = Progress::pending;
   block_until([&] {
     progress = internal_call([&] { return ended.poll(); });
@@ -262,23 +252,20 @@ bool add_user(OwnedExtras& extras, StreamRef stream) {
 }
 
 /// Makes the stream wait for the last work of one that has ended. False if that is not known.
-[[nodiscard]] bool wait_for_end(StreamRef stream, const StreamPoint& ended, const char* waiting) {
+[[nodiscard]] bool wait_for_end(StreamRef stream, const Point& ended, const char* waiting) {
   const StreamCall call{stream, waiting};
   refuse_in_capture(call.slot(), waiting, refusal::value);
   return ended.make_wait(call.handle(), InCapture::never);
 }
 
 /// The points of all streams that use the block.
-[[nodiscard]] std::list<StreamPoint> users_of(const void* pointer, std::size_t bytes,
-                                              const OwnedExtras& extras, StreamRef owner) {
-  std::list<StreamPoint> users = recorded_uses(pointer, bytes);
-  users.emplace_back();
-  StreamPoint own = StreamPoint::adopt(key_of(owner));  // Nothing throws while it is here.
-  users.back() = own.share();
-  static_cast<void>(own.release());
+[[nodiscard]] std::list<Point> users_of(const void* pointer, std::size_t bytes,
+                                        const OwnedExtras& extras, StreamRef owner) {
+  std::list<Point> users = recorded_uses(pointer, bytes);
+  users.push_back(Point::of(key_of(owner)));
   if (BlockFree* const block = extras.get()) {
     const std::lock_guard lock{block->adding};
-    for (const StreamPoint& each : block->others) users.push_back(each.share());
+    users.insert(users.end(), block->others.begin(), block->others.end());
   }
   return users;
 }
@@ -310,7 +297,7 @@ void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::si
                           const OwnedExtras& extras, StreamRef owner) {
   constexpr const char* of_uses = "wait for the uses of memory";
   enter(of_uses);
-  for (StreamPoint& each : users_of(pointer, bytes, extras, owner)) {
+  for (Point& each : users_of(pointer, bytes, extras, owner)) {
     if (!has_ended(each.stream())) try {
         if (waiting != nullptr)
           waiting->wait_stream(view_of(each.stream()));
@@ -335,22 +322,14 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
     throw_error(errc::invalid_argument, changing,
                 "the stream belongs to another device than the memory");
   if (stream == owner) return;
-  std::list<StreamPoint>& others = extras.made().others;
-  auto named = find_user(others, stream);
-  if (named == others.end()) {
-    others.splice(others.begin(), user(stream));
-    named = others.begin();
-    if (named == others.end() || named->stream() != key_of(stream)) throw_dead_stream(stream.id());
-  }
-  static_cast<void>(named->release());
-  *named = StreamPoint::adopt(key_of(owner));
+  std::list<Point>& others = extras.made().others;
+  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
+  const auto named = find_user(others, stream);
+  (named != others.end() ? *named : others.emplace_back()) = Point::of(key_of(owner));
   owner = stream;
 }
 
-void release_device(StreamRef owner) {
-  refuse_in_child("release device memory");
-  static_cast<void>(StreamPoint::adopt(key_of(owner)));
-}
+void release_device(StreamRef) { refuse_in_child("release device memory"); }
 
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
                  OwnedExtras extras) noexcept {
@@ -364,7 +343,7 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   block.device = device;
   block.bytes = bytes;
   block.owner = key_of(stream);
-  block.own = StreamPoint::adopt(block.owner);
+  block.own = Point::of(block.owner);
   block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, key_of(stream)));
   emit([&] { return about_free(block); });
   if (mode == Release::now && free_block(block)) return;
@@ -397,10 +376,7 @@ using namespace detail;
 
 void* DeviceResource::allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) const {
   require_resource(stream, device_, alignment, operation);
-  void* const block = allocate_device(stream, bytes);
-  // deallocate() begins a use of its own stream.
-  if (block != nullptr) static_cast<void>(StreamPoint::adopt(key_of(stream)));
-  return block;
+  return allocate_device(stream, bytes);
 }
 
 void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t bytes,
@@ -409,9 +385,7 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   const Release mode = release_mode();
   if (mode == Release::now) require_resource(stream, device_, alignment, freeing);
   if (pointer == nullptr || mode == Release::never) return;
-  StreamPoint user{key_of(stream)};
-  if (!user) throw_dead_stream(stream.id());
-  static_cast<void>(user.release());
+  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
   free_device(pointer, bytes, stream, device_.ordinal(), {});
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/check.hpp"
 #include "memory/pinned_pool.hpp"
-#include "stream/stream_point.hpp"
+#include "stream/point.hpp"
 
 #include <runnel/memory_kind.hpp>
 
@@ -36,8 +36,7 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
 /// Requires: the stream's device is current if its handle needs that.
 inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
                      StreamKey use) {
-  if (is_mark_requested(*use.slot)) [[unlikely]]
-    record_mark(*use.slot);
+  mark_if_asked(*use.slot);
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 

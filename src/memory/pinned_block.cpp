@@ -2,13 +2,13 @@
 #include "memory/pinned_block.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Removes the points of destroyed streams whose work is complete. A block that stays in use for
-/// long would otherwise collect them. Requires: the caller holds the pool's lock. The runtime calls
-/// make that long, but this is rare.
+/// long would otherwise collect them. Requires: the caller holds the pool's lock.
 void prune(PinnedBlock& block) noexcept {
   erase_ended_points(block.users);
   block.prune_at = std::max<std::size_t>(16, 2 * block.users.size());
@@ -17,11 +17,11 @@ void prune(PinnedBlock& block) noexcept {
 }  // namespace
 
 void PinnedBlock::add_use(StreamKey use) {
-  const auto same = [&](const StreamPoint& point) { return point.stream() == use; };
+  const auto same = [&](const Point& point) { return point.stream() == use; };
   if (!users.empty() && same(users.back())) [[likely]]
     return;
   const auto found = std::find_if(users.begin(), users.end(), same);
-  if (found != users.end()) return swap(*found, users.back());
+  if (found != users.end()) return std::swap(*found, users.back());
   if (users.size() >= prune_at) prune(*this);
   users.emplace_back(use);
   // The stream was destroyed meanwhile; the caller's operation will fail.
@@ -29,9 +29,7 @@ void PinnedBlock::add_use(StreamKey use) {
 }
 
 void PinnedBlock::record_uses() noexcept {
-  static constinit sync::Atomic<std::uint64_t> last{0};
-  for (StreamPoint& point : users) point.record();
-  number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  for (Point& point : users) point.record();
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

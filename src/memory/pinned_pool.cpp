@@ -165,7 +165,7 @@ bool deallocate_pinned(void* pointer) noexcept {
     const std::size_t bytes = pinned_shelves().size_of(pointer);
     if (bytes != 0) emit_free("free pinned memory", MemoryKind::pinned, pointer, bytes);
   }
-  if (mode != Release::never) return pinned_shelves().deallocate(pointer, mode == Release::now);
+  if (mode != Release::never) return pinned_shelves().deallocate(pointer);
   count_down(counters.pinned_blocks);
   return true;  // The block is leaked, because the pool is no longer used.
 }
@@ -191,7 +191,7 @@ void free_own_pinned(void* pointer) noexcept {
   const Release mode = release_mode();
   if (mode == Release::never) return;
   count_up(counters.pinned_blocks);
-  static_cast<void>(pinned_shelves().deallocate(pointer, mode == Release::now));
+  static_cast<void>(pinned_shelves().deallocate(pointer));
 }
 
 void free_pinned(void* pointer) noexcept { static_cast<void>(deallocate_pinned(pointer)); }

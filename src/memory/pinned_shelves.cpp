@@ -25,12 +25,10 @@ void release_block(Deferred& released) noexcept {
   pinned_shelves().count_released(bytes);
 }
 
-/// Other points at the ends of the block's uses, which are open. Null if there is no memory for it.
-[[nodiscard]] DeferredWork* share_users(const PinnedBlock& block) noexcept try {
+/// Waits for the block's users. Null if there is no memory for it.
+[[nodiscard]] DeferredWork* wait_for(const std::vector<Point>& users) noexcept try {
   auto work = std::make_unique<DeferredWork>();
-  for (const StreamPoint& user : block.users) work->others.push_back(user.share());
-  work->own = std::move(work->others.front());
-  work->others.pop_front();
+  work->others.assign(users.begin(), users.end());
   return work.release();
 } catch (const std::bad_alloc&) {
   return nullptr;
@@ -64,7 +62,7 @@ void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
 
 void PinnedShelves::put_pending(PinnedBlock& block) noexcept {
   block.state = State::pending;
-  (block.number == 0 ? block.shelf->unrecorded : block.shelf->pending).push(block);
+  block.shelf->pending.push(block);
 }
 
 void PinnedShelves::remove_known(const PinnedBlock& block) noexcept {
@@ -130,7 +128,7 @@ void* PinnedShelves::begin_of(const void* pointer) noexcept {
   return is_in_use ? reinterpret_cast<void*>(block->begin) : nullptr;
 }
 
-bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
+bool PinnedShelves::deallocate(void* pointer) noexcept {
   std::unique_lock lock{lock_};
   PinnedBlock* const block = find_start(pointer);
   if (block == nullptr) return false;
@@ -139,10 +137,9 @@ bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
   if (!block->users.empty()) {
     cache(*block);
     block->state = State::detached;
-    block->number = 0;
     lock.unlock();
-    if (!block->shelf->caches_blocks) return wait_for_users(*block, record), true;
-    if (record) block->record_uses();
+    block->record_uses();
+    if (!block->shelf->caches_blocks) return wait_for_users(*block), true;
     lock.lock();
     put_pending(*block);
   } else if (block->shelf->caches_blocks) {
@@ -156,17 +153,8 @@ bool PinnedShelves::deallocate(void* pointer, bool record) noexcept {
   return true;
 }
 
-void PinnedShelves::wait_for_users(PinnedBlock& block, bool record) noexcept {
-  if (!record) {
-    block.calls_program =
-        true;  // A thread that needs memory records nothing: a stream may be full.
-    block.run = [](Deferred& dropped) noexcept {
-      pinned_shelves().wait_for_users(static_cast<PinnedBlock&>(dropped), true);
-    };
-    return run_later(block);
-  }
-  DeferredWork* const work = share_users(block);
-  block.record_uses();
+void PinnedShelves::wait_for_users(PinnedBlock& block) noexcept {
+  DeferredWork* const work = wait_for(block.users);
   {
     const std::lock_guard lock{lock_};
     put_pending(block);
@@ -176,7 +164,7 @@ void PinnedShelves::wait_for_users(PinnedBlock& block, bool record) noexcept {
     delete work;
     return;
   }
-  work->calls_program = true;
+  work->calls_program = true;  // It records, and a stream may be full.
   work->run = [](Deferred& complete) noexcept {
     const std::unique_ptr<DeferredWork> owned{static_cast<DeferredWork*>(&complete)};
     pinned_shelves().release_idle_of(pinned_shelves().uncached_);
@@ -186,11 +174,10 @@ void PinnedShelves::wait_for_users(PinnedBlock& block, bool record) noexcept {
 
 bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept {
   std::unique_lock lock{lock_};
-  if (progress == Progress::pending || progress == Progress::stalled) {
+  if (progress != Progress::complete) {
     put_pending(block);
     return false;
   }
-  if (progress == Progress::unknown) return false;  // The block stays detached.
   // The caller has found the block's users complete.
   sync::happens_before(&block);
   if (!block.shelf->caches_blocks) {
@@ -208,27 +195,13 @@ bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete
   return is_reused;
 }
 
-void PinnedShelves::record_dropped(PinnedShelf& shelf) noexcept {
-  for (;;) {
-    PinnedBlock* block = nullptr;
-    {
-      const std::lock_guard lock{lock_};
-      block = static_cast<PinnedBlock*>(shelf.unrecorded.pop());
-    }
-    if (block == nullptr) return;
-    block->record_uses();
-    const std::lock_guard lock{lock_};
-    shelf.pending.push(*block);
-  }
-}
-
-PinnedBlock* PinnedShelves::detach_pending(PinnedShelf& shelf, const PendingStreams& known,
+PinnedBlock* PinnedShelves::detach_pending(PinnedShelf& shelf, const AskedStreams& asked,
                                            std::size_t& left) noexcept {
   const std::lock_guard lock{lock_};
   for (; left > 0; --left) {
     auto* const block = static_cast<PinnedBlock*>(shelf.pending.pop());
     if (block == nullptr) return nullptr;
-    if (!known.hold(*block)) {
+    if (!asked.hold(*block)) {
       --left;
       block->state = State::detached;
       return block;
@@ -242,15 +215,14 @@ PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most,
                                     OnComplete action) noexcept {
   {
     const std::lock_guard lock{lock_};
-    at_most = std::min(at_most, shelf.pending.size() + shelf.unrecorded.size());
+    at_most = std::min(at_most, shelf.pending.size());
   }
   if (at_most == 0) return nullptr;
   const RelaxedCapture relaxed;
-  record_dropped(shelf);
-  PendingStreams waiting;
-  while (PinnedBlock* const block = detach_pending(shelf, waiting, at_most)) {
+  AskedStreams asked;
+  while (PinnedBlock* const block = detach_pending(shelf, asked, at_most)) {
     const Progress progress = advance(block->users);
-    if (progress == Progress::pending || progress == Progress::stalled) waiting.add(*block);
+    asked.add(*block);
     if (put_polled(*block, progress, action)) return block;
   }
   return nullptr;

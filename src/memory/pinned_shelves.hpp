@@ -55,7 +55,6 @@ inline constexpr std::size_t doubled_up_to = std::size_t{1} << 20;
 struct PinnedShelf {
   Deferred* idle = nullptr;
   DeferredQueue pending;
-  DeferredQueue unrecorded;  // Pending, too. Their uses are recorded at the next allocation.
   bool caches_blocks =
       true;  // False: its blocks are too large to be cached, and are returned to the runtime.
 };
@@ -67,29 +66,23 @@ struct PinnedRemainder {
   std::size_t releases;   // The number of blocks that were returned so far.
 };
 
-/// The streams that one search has found pending, so that it asks each of them only once.
-class PendingStreams {
+/// The streams that one search has asked, so that it asks each of them only once.
+class AskedStreams {
  public:
-  /// Requires: the block's users are pending.
   void add(const PinnedBlock& block) noexcept {
-    for (const StreamPoint& user : block.users)
-      if (count_ < all_.size()) all_[count_++] = {user.stream().id, block.number};
+    for (const Point& user : block.users)
+      if (count_ < all_.size()) all_[count_++] = user.slot();
   }
-  /// Whether the block waits for one of them: its use comes after a use that is pending.
+  /// Whether the block waits for one of them.
   [[nodiscard]] bool hold(const PinnedBlock& block) const noexcept {
-    return std::ranges::any_of(block.users, [&](const StreamPoint& user) {
-      return std::any_of(all_.data(), all_.data() + count_, [&](const Entry& each) {
-        return each.stream == user.stream().id && each.number < block.number;
-      });
+    return std::ranges::any_of(block.users, [&](const Point& user) {
+      return std::find(all_.data(), all_.data() + count_, user.slot()) != all_.data() + count_ &&
+             user.progress() != Progress::complete;
     });
   }
 
  private:
-  struct Entry {
-    std::uint64_t stream;
-    std::uint64_t number;  // of the block whose use is pending
-  };
-  std::array<Entry, 64> all_;
+  std::array<const Slot*, 64> all_;
   std::size_t count_ = 0;
 };
 
@@ -140,9 +133,8 @@ class PinnedShelves {
   [[nodiscard]] bool try_add_use(const void* pointer, StreamKey use);
 
   /// Returns a block to the pool. Returns false, and changes nothing, unless the pointer is the
-  /// start of a block in use. `record`: whether to record the block's points now; otherwise the
-  /// next thread that looks for pending blocks does it.
-  [[nodiscard]] bool deallocate(void* pointer, bool record) noexcept;
+  /// start of a block in use.
+  [[nodiscard]] bool deallocate(void* pointer) noexcept;
   /// The start of the block in use that contains the address, or null.
   [[nodiscard]] void* begin_of(const void* pointer) noexcept;
   /// The size of the block in use that begins at this address; 0 if there is none.
@@ -219,15 +211,12 @@ class PinnedShelves {
   ///@}
 
   /// For a block that is not cached, and that streams still use: releases it once they are done, on
-  /// the service thread. `record`: false in a host function.
-  void wait_for_users(PinnedBlock& block, bool record) noexcept;
-  /// Records the uses of the blocks that were deallocated without it: all of them, because each
-  /// record comes behind the work that a stream has received meanwhile.
-  void record_dropped(PinnedShelf& shelf) noexcept;
+  /// the service thread.
+  void wait_for_users(PinnedBlock& block) noexcept;
   /// Detaches the oldest of `left` pending blocks of which no stream is known to be pending. Moves
   /// those that it looks at to the end of the queue, so that a blocked stream does not hide others.
   /// Null if there is none.
-  [[nodiscard]] PinnedBlock* detach_pending(PinnedShelf& shelf, const PendingStreams& known,
+  [[nodiscard]] PinnedBlock* detach_pending(PinnedShelf& shelf, const AskedStreams& asked,
                                             std::size_t& left) noexcept;
   /// Polls the streams of the oldest `at_most` pending blocks, each of them until it is found
   /// pending. Blocks that are complete become idle; with OnComplete::take, the first one is marked

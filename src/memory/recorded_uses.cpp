@@ -26,7 +26,7 @@ constexpr std::uintptr_t step = 256;
 
 struct Recorded {
   sync::Mutex lock;
-  std::map<std::uintptr_t, std::list<StreamPoint>>
+  std::map<std::uintptr_t, std::list<Point>>
       all;  // By the address that was recorded, rounded down to a step.
 };
 Recorded& recorded() { return never_destroyed<Recorded>(); }
@@ -48,36 +48,33 @@ void prune() noexcept {
 void add_recorded_use(const void* pointer, StreamRef stream) {
   const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(pointer) / step * step;
   const StreamKey use = key_of(stream);
-  std::list<StreamPoint> fresh(1);
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
   const auto same = all.find(key);
-  if (same != all.end() && std::ranges::any_of(same->second, [&](const StreamPoint& user) {
-        return user.stream() == use;
-      }))
+  if (same != all.end() &&
+      std::ranges::any_of(same->second, [&](const Point& user) { return user.stream() == use; }))
     return;
   const std::size_t count = uses_recorded.load(std::memory_order_relaxed);
   if (count >= 16 && std::has_single_bit(count)) prune();
-  std::list<StreamPoint>& users = all[key];
-  fresh.front() = StreamPoint{use};
-  if (!fresh.front()) throw_dead_stream(stream.id());
-  users.splice(users.end(), fresh);
+  const Point user{use};
+  if (!user) throw_dead_stream(stream.id());
+  all[key].push_back(user);
   uses_recorded.fetch_add(1, std::memory_order_relaxed);
 }
 
-std::list<StreamPoint> recorded_uses(const void* block, std::size_t bytes) {
-  std::list<StreamPoint> found;
+std::list<Point> recorded_uses(const void* block, std::size_t bytes) {
+  std::list<Point> found;
   const auto begin = reinterpret_cast<std::uintptr_t>(block);
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
   for (auto each = all.lower_bound(begin); each != all.end() && each->first < begin + bytes; ++each)
-    for (const StreamPoint& user : each->second) found.push_back(user.share());
+    found.insert(found.end(), each->second.begin(), each->second.end());
   return found;
 }
 
-std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
-                                                 StreamKey own) noexcept {
-  std::list<StreamPoint> taken;
+std::list<Point> take_recorded_uses_slowly(const void* block, std::size_t bytes,
+                                           StreamKey own) noexcept {
+  std::list<Point> taken;
   const auto begin = reinterpret_cast<std::uintptr_t>(block);
   {
     const std::lock_guard lock{recorded().lock};
@@ -87,7 +84,7 @@ std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t 
     all.erase(first, end);
     uses_recorded.fetch_sub(taken.size(), std::memory_order_relaxed);
   }
-  std::erase_if(taken, [&](const StreamPoint& user) { return user.stream() == own; });
+  std::erase_if(taken, [&](const Point& user) { return user.stream() == own; });
   return taken;
 }
 

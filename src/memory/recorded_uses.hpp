@@ -5,8 +5,8 @@
 #pragma once
 
 #include "base/sync.hpp"
+#include "stream/point.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/stream.hpp>
@@ -24,15 +24,15 @@ inline constinit sync::Atomic<std::size_t> uses_recorded{0};
 /// errc::invalid_handle if the stream was destroyed
 void add_recorded_use(const void* pointer, StreamRef stream);
 /// The points of a block.
-[[nodiscard]] std::list<StreamPoint> recorded_uses(const void* block, std::size_t bytes);
+[[nodiscard]] std::list<Point> recorded_uses(const void* block, std::size_t bytes);
 /// Removes the points of a block that is about to be freed, and returns them except those of its
 /// own stream. Allocates nothing.
-[[nodiscard]] std::list<StreamPoint> take_recorded_uses_slowly(const void* block, std::size_t bytes,
-                                                               StreamKey own) noexcept;
-[[nodiscard]] inline std::list<StreamPoint> take_recorded_uses(const void* block, std::size_t bytes,
-                                                               StreamKey own) noexcept {
+[[nodiscard]] std::list<Point> take_recorded_uses_slowly(const void* block, std::size_t bytes,
+                                                         StreamKey own) noexcept;
+[[nodiscard]] inline std::list<Point> take_recorded_uses(const void* block, std::size_t bytes,
+                                                         StreamKey own) noexcept {
   return uses_recorded.load(std::memory_order_relaxed) == 0
-             ? std::list<StreamPoint>{}
+             ? std::list<Point>{}
              : take_recorded_uses_slowly(block, bytes, own);
 }
 

@@ -12,9 +12,9 @@
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
 #include "stream/graph_functions.hpp"
+#include "stream/point.hpp"
 #include "stream/reclaimer.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_point.hpp"
 
 #include <array>
 #include <atomic>

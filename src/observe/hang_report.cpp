@@ -8,7 +8,7 @@
 #include "base/sync.hpp"
 #include "device/internal_calls.hpp"
 #include "stream/capture.hpp"
-#include "stream/stream_point.hpp"
+#include "stream/point.hpp"
 
 #include <unistd.h>
 

@@ -12,8 +12,8 @@
 #include "checker/visit.hpp"
 #include "stream/capture.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/point.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/checking.hpp>
@@ -324,7 +324,7 @@ struct Hooks {
         return found;
       }
       std::vector<std::uint32_t> awaited{number_of(s, info_of(operation.stream))};
-      for (const detail::StreamPoint& user : *operation.users)
+      for (const detail::Point& user : *operation.users)
         awaited.push_back(number_of(s, info_of(user.stream())));
       const auto is_done = [&](const Use& use) {
         return std::any_of(awaited.begin(), awaited.end(),

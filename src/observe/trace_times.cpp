@@ -11,7 +11,7 @@
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/event_node.hpp"
-#include "stream/stream_point.hpp"
+#include "stream/point.hpp"
 
 #include <array>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include "device/scoped_device.hpp"
 #include "stream/capture.hpp"
 #include "stream/graph_functions.hpp"
-#include "stream/stream_point.hpp"
+#include "stream/point.hpp"
 
 #include <cstdint>
 #include <new>

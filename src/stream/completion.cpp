@@ -65,12 +65,11 @@ static void submit(StreamRef stream, EventBase* published, Completion* raw) {
     if (published != nullptr)
       publish_record(const_cast<EventNodes&>(Access::nodes(*published, submitting)), event.share());
     Completion& hook = *completion.release();
-    is_new = recorder.mark(std::move(event), hook, slot.owned || slot.is_default,
-                           [&](std::uint64_t number) {
-                             hook.number = number;
-                             hook.failure = kept_failure(slot);
-                             sync::happens_before(&hook);
-                           });
+    is_new = recorder.mark(std::move(event), hook, is_surely_same(slot), [&](std::uint64_t number) {
+      hook.number = number;
+      hook.failure = kept_failure(slot);
+      sync::happens_before(&hook);
+    });
   }
   if (is_new) reclaimer().watch(slot);
   reclaimer().wake();

@@ -8,9 +8,9 @@
 #include "base/thread_end.hpp"
 #include "device/device_call.hpp"
 #include "stream/operations.hpp"
+#include "stream/point.hpp"
 #include "stream/retire.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_point.hpp"
 
 #include <array>
 #include <atomic>
@@ -76,10 +76,10 @@ StreamRef default_stream_of(int device) {
   return Access::ref(slot, slot->id.load(std::memory_order_relaxed));
 }
 
-void record_marks_of_this_thread() noexcept {
+void mark_own_default_streams() noexcept {
   if (thread_defaults == nullptr) return;
   for (Slot* slot : *thread_defaults)
-    if (slot != nullptr && is_mark_requested(*slot)) record_mark(*slot);
+    if (slot != nullptr) mark_if_asked(*slot);
 }
 
 }  // namespace detail

@@ -190,7 +190,7 @@ void GraphFunctions::forget_old_launches() noexcept {
 }
 
 GraphFunctions::Launches& GraphFunctions::begin_launch(StreamKey stream) {
-  const std::uint64_t epoch = stream.slot->timeline.recorded();
+  const std::uint64_t epoch = stream.slot->timeline.epoch();
   const std::lock_guard lock{lock_};
   const Launches launch{this,   count_ + 1,
                         stream, host_function_label,

@@ -8,8 +8,8 @@
 #include "capture/open_captures.hpp"
 #include "stream/event_node.hpp"
 #include "stream/host_functions.hpp"
+#include "stream/point.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/stream_point.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/keep.hpp>
@@ -98,7 +98,7 @@ class GraphFunctions : NotCopied {
     std::uint64_t first = 0;  // 0: not launched by the library
     StreamKey stream{};
     std::uint64_t label = 0;  // host_function_label
-    std::uint64_t epoch = 0;  // the last number of the stream's timeline
+    std::uint64_t epoch = 0;  // of the stream's timeline
     Span span = Span::from_call;
     [[nodiscard]] bool is_running() const noexcept {
       return span == Span::from_call || span == Span::reached;

@@ -172,7 +172,7 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw, bool writes_h
   function->slot = base;
   function->id = id;
   function->label = host_function_label;
-  function->epoch = call.slot().timeline.recorded();
+  function->epoch = call.slot().timeline.epoch();
   ScopedEvent event{[&] { return call.about(OperationKind::host_function); }};
   if (const Operation* const operation = event.operation()) [[unlikely]]
     function->operation = operation->number;

@@ -49,37 +49,37 @@ void HostWriters::end_range(Range* range) noexcept {
   unfinished_.fetch_sub(one_listed, std::memory_order_release);
 }
 
-void HostWriters::add_wait(std::list<StreamPoint>& wait) noexcept {
+void HostWriters::add_wait(std::list<Point>& wait) noexcept {
   end_passed_waits();  // In a program that never copies, nothing else ends them.
   {
     const std::lock_guard lock{lock_};
     const auto earlier = std::ranges::find_if(
-        waits_, [&](const StreamPoint& each) { return each.stream() == wait.front().stream(); });
+        waits_, [&](const Point& each) { return each.slot() == wait.front().slot(); });
     if (earlier == waits_.end()) return waits_.splice(waits_.end(), wait);
-    swap(*earlier, wait.front());  // The later point covers the earlier one.
+    std::swap(*earlier, wait.front());  // The later point covers the earlier one.
   }
   end_functions(1);
 }
 
-std::list<StreamPoint> HostWriters::take_wait() noexcept {
-  std::list<StreamPoint> taken;
+std::list<Point> HostWriters::take_wait() noexcept {
+  std::list<Point> taken;
   const std::lock_guard lock{lock_};
-  std::list<StreamPoint>& from = asked_.empty() ? waits_ : asked_;
-  if (!from.empty()) taken.splice(taken.end(), from, from.begin());
+  if (!waits_.empty()) taken.splice(taken.end(), waits_, waits_.begin());
   return taken;
 }
 
 /// Stops at the first wait that is pending: then the others do not matter.
 void HostWriters::end_passed_waits() noexcept {
-  for (std::list<StreamPoint> wait; !(wait = take_wait()).empty();) {
+  for (std::list<Point> wait; !(wait = take_wait()).empty();) {
     const Progress progress = internal_call([&] { return wait.front().poll(); });
-    if (progress == Progress::unknown) continue;  // It counts as long as the process lives.
+    // It counts as long as the process lives.
+    if (progress == Progress::unknown || progress == Progress::lost) continue;
     if (progress == Progress::complete) {
       end_functions(1);
       continue;
     }
     const std::lock_guard lock{lock_};
-    return asked_.splice(asked_.end(), wait);
+    return waits_.splice(waits_.begin(), wait);
   }
 }
 
@@ -108,7 +108,7 @@ void RangeWriter::end() noexcept {
 OutsideWait::OutsideWait(StreamRef stream, HostWriters& of) : of_{of} {
   const StreamKey key = key_of(stream);
   if (!is_needed() || key.slot == nullptr) return;
-  StreamPoint point{key};
+  Point point{key};
   if (!point) return;  // The wait will be refused.
   wait_.push_back(std::move(point));
   of_.begin_functions(1);

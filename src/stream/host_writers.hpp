@@ -12,7 +12,7 @@
 #include "base/not_copied.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "stream/stream_point.hpp"
+#include "stream/point.hpp"
 
 #include <runnel/config.hpp>
 
@@ -49,15 +49,14 @@ class HostWriters {
   [[nodiscard]] bool look(const void* pointer, std::size_t bytes) noexcept;
   [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
-  void add_wait(std::list<StreamPoint>& wait) noexcept;
-  [[nodiscard]] std::list<StreamPoint> take_wait() noexcept;
+  void add_wait(std::list<Point>& wait) noexcept;
+  [[nodiscard]] std::list<Point> take_wait() noexcept;
   void end_passed_waits() noexcept;
 
   sync::Atomic<std::uint64_t> unfinished_{0};
   SpinLock lock_;  // guards the rest
   // Points behind waits for something outside. Each counts as a function.
-  std::list<StreamPoint> waits_;  // one for each stream
-  std::list<StreamPoint> asked_;  // found pending
+  std::list<Point> waits_;  // one for each stream, except while a thread asks
   std::array<Range, max_ranges> ranges_{};
 };
 [[nodiscard]] HostWriters& host_writers() noexcept;
@@ -89,7 +88,7 @@ class OutsideWait : NotCopied {
 
  private:
   HostWriters& of_;
-  std::list<StreamPoint> wait_;  // empty: not counted
+  std::list<Point> wait_;  // empty: not counted
 };
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

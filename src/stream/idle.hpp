@@ -29,14 +29,6 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
   return true;
 }
 
-/// The progress of the work before the event.
-[[nodiscard]] inline Progress poll_event(native::event event) noexcept {
-  const backend::status s = backend::event_query(event);
-  if (s == backend::ok) return Progress::complete;
-  backend::forget_error(s);
-  return backend::is_not_ready(s) ? Progress::pending : Progress::stalled;
-}
-
 /// Whether the work of this stream is complete. Requires: the stream's device is current if its
 /// handle needs that.
 [[nodiscard]] inline bool has_finished(const Slot& slot, const char* operation) {

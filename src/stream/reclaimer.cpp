@@ -23,7 +23,9 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <utility>
+#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
@@ -90,11 +92,25 @@ void deliver(OwnedCompletion completion) noexcept {
          call_quietly(device, [&] { return backend::event_destroy(probe); });
 }
 
-/// False if work may still run, or if a capture would break.
-[[nodiscard]] bool wait_for_all_devices() noexcept {
+/// Waits for all devices. Before each of them it calls `before(device)`. What is not complete after
+/// a wait that has failed becomes `otherwise`. Returns false if work may still run, or if a capture
+/// would break.
+template <class F>
+[[nodiscard]] bool wait_for_all_devices(Progress otherwise, F before) noexcept try {
+  const std::vector<AwaitedTimeline> awaited = begin_device_wait();
   bool is_known = true;
-  for (int device = 0; device < device_count(); ++device) is_known &= wait_for_device(device);
+  for (int device = 0; device < device_count(); ++device) {
+    before(device);
+    is_known &= wait_for_device(device);
+  }
+  for (const AwaitedTimeline& each : awaited)
+    each.timeline->end_wait(each.number, is_known ? Progress::complete : otherwise);
   return is_known;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+[[nodiscard]] bool wait_for_all_devices() noexcept {
+  return wait_for_all_devices(Progress::unknown, [](int) {});
 }
 
 void run(Deferred& object) noexcept {
@@ -153,20 +169,9 @@ void Reclaimer::add(DeferredWork& object) noexcept {
   sync::happens_before(&object);
   {
     const std::lock_guard lock{mutex_};
-    object.number = ++numbers_;
     new_work_.push(object);
   }
   wake();
-}
-
-std::uint64_t Reclaimer::last_number() noexcept {
-  const std::lock_guard lock{mutex_};
-  return numbers_;
-}
-void Reclaimer::note_complete(std::uint64_t number, bool is_known) noexcept {
-  sync::Atomic<std::uint64_t>& last = is_known ? known_complete_ : unknown_;
-  for (std::uint64_t known = last.load(std::memory_order_relaxed); known < number;)
-    if (last.compare_exchange_weak(known, number, std::memory_order_release)) return wake();
 }
 
 void Reclaimer::wake() noexcept {
@@ -209,28 +214,43 @@ void Reclaimer::make_due(Completion& completion, backend::status status) noexcep
     const std::lock_guard lock{mutex_};
     std::swap(completion.failure, failure);
   }
-  due_.push(completion);
+  {
+    const std::lock_guard lock{mutex_};
+    due_.push(completion);
+  }
+  if (!on_service_thread) wake();
 }
 
-void Reclaimer::advance_timelines() noexcept {
+void Reclaimer::advance(Slot& slot) noexcept {
+  slot.timeline.advance(query, [this](MarkHook& hook, EventRef event, backend::status s) {
+    auto& completion = static_cast<Completion&>(hook);
+    completion.event = event.release();
+    make_due(completion, s);
+  });
+}
+void advance(Slot& slot) noexcept { reclaimer().advance(slot); }
+
+/// Advances the timelines for which something waits. Only the service thread records what was asked
+/// for: a stream may be full, and wait for a thread that needs memory.
+void Reclaimer::watch_timelines() noexcept {
   for (Slot* fresh = new_watched_.exchange(nullptr, std::memory_order_acquire); fresh != nullptr;) {
     Slot& added = *std::exchange(fresh, fresh->next_watched);
     added.next_watched = std::exchange(watched_, &added);
   }
   for (Slot** link = &watched_; *link != nullptr;) {
     Slot& slot = **link;
-    slot.timeline.advance(query, [this](MarkHook& hook, EventRef event, backend::status s) {
-      auto& completion = static_cast<Completion&>(hook);
-      completion.event = event.release();
-      make_due(completion, s);
-    });
-    Slot* const next = slot.next_watched;  // Another thread may add the slot again.
-    if (slot.timeline.stop_watching()) {
-      *link = next;
-      free_if_waiting(slot);
-    } else {
-      link = &slot.next_watched;
+    if (on_service_thread) {
+      mark_if_asked(slot);
+      // Rarely: work may be stalled for long without that.
+      if (slot.timeline.is_asked() && ++failed_marks_ % 1024 == 0 && !has_events(slot.device))
+        slot.timeline.skip();
     }
+    advance(slot);
+    Slot* const next = slot.next_watched;  // Another thread may add the slot again.
+    if (slot.timeline.stop_watching())
+      *link = next;
+    else
+      link = &slot.next_watched;
   }
 }
 
@@ -286,50 +306,33 @@ void Reclaimer::ask_events() noexcept {
   }
 }
 
-/// Whether the object's points are complete. Polls a stream until it is found pending, and then not
-/// again in this round: the other objects that wait for it are newer. A thread that needs memory
-/// records nothing: the stream may be full, and wait for that thread.
-bool Reclaimer::is_due(DeferredWork& object) noexcept {
-  const bool is_complete = object.number <= known_complete_.load(std::memory_order_acquire);
-  const auto is_over = [&](StreamPoint& point) {
-    if (!is_complete && point) {
-      Slot* const slot = point.stream().slot;
-      if (slot != nullptr && slot->pending_in == round_) return false;
-      const Progress progress = on_service_thread ? point.poll() : point.look();
-      // Few rounds ask whether the device is lost. Work may be stalled for long without that.
-      const bool is_lost =
-          progress == Progress::unknown ||
-          (progress == Progress::stalled && round_ % 1024 == 0 && !has_events(point.device()));
-      const bool is_unknown = is_lost && object.number <= unknown_.load(std::memory_order_acquire);
-      object.is_unknown |= is_unknown;
-      if (progress != Progress::complete && !is_unknown) {
-        needs_devices_ |= is_lost;
-        if (slot != nullptr && (on_service_thread || progress == Progress::pending))
-          slot->pending_in = round_;
-        return false;
-      }
-    }
-    point = {};
-    return true;
-  };
-  while (!object.others.empty() && is_over(object.others.front())) object.others.pop_front();
-  return object.others.empty() && is_over(object.own);
+bool Reclaimer::is_over(const Point& point, DeferredWork& object) noexcept {
+  const Progress progress = point.progress();
+  if (progress == Progress::complete) return true;
+  object.is_unknown |= progress == Progress::lost;
+  needs_devices_ |= progress == Progress::unknown;
+  if (point.watch()) {
+    Slot& slot = *point.slot();
+    slot.next_watched = std::exchange(watched_, &slot);
+  }
+  return progress == Progress::lost;
 }
 
-/// Starts a thread that waits for all devices, unless there is one. What was deferred before is
-/// complete then.
+/// Whether the object's points are complete.
+bool Reclaimer::is_due(DeferredWork& object) noexcept {
+  while (!object.others.empty() && is_over(object.others.front(), object))
+    object.others.pop_front();
+  return object.others.empty() && is_over(object.own, object);
+}
+
 void Reclaimer::start_device_wait() noexcept {
-  if (!std::exchange(needs_devices_, false) ||
-      waits_for_devices_.exchange(true, std::memory_order_acquire))
-    return;
-  const bool is_started = start_thread([this, number = last_number()] {
-    bool is_known = true;
-    for (int device = 0; device < device_count(); ++device) {
+  if (waits_for_devices_.exchange(true, std::memory_order_acquire)) return;
+  const bool is_started = start_thread([this] {
+    static_cast<void>(wait_for_all_devices(Progress::lost, [](int device) {
       block_until([device] { return !takes_part_in_capture(device); });
-      is_known &= wait_for_device(device);
-    }
-    note_complete(number, is_known);
+    }));
     waits_for_devices_.store(false, std::memory_order_release);
+    wake();
   });
   if (!is_started) waits_for_devices_.store(false, std::memory_order_relaxed);
 }
@@ -342,7 +345,7 @@ DeferredQueue Reclaimer::take_due() noexcept {
     due = std::exchange(new_due_, {});
     fresh = std::exchange(new_work_, {});
   }
-  ++round_;
+  watch_timelines();
   for (Deferred** link = &waiting_; *link != nullptr || (*link = fresh.pop()) != nullptr;) {
     Deferred& object = **link;
     if (is_due(static_cast<DeferredWork&>(object))) {
@@ -352,8 +355,8 @@ DeferredQueue Reclaimer::take_due() noexcept {
       link = &object.next;
     }
   }
-  has_waiting_.store(waiting_ != nullptr, std::memory_order_relaxed);
-  start_device_wait();
+  is_waiting_.store(watched_ != nullptr || waiting_ != nullptr, std::memory_order_relaxed);
+  if (std::exchange(needs_devices_, false)) start_device_wait();
   return due;
 }
 
@@ -382,6 +385,11 @@ Deferred* Reclaimer::take_call() noexcept {
   return calls_program_.pop();
 }
 
+MarkHook* Reclaimer::take_function() noexcept {
+  const std::lock_guard lock{mutex_};
+  return due_.pop();
+}
+
 /// Pauses between two rounds; longer if the work takes long.
 void Reclaimer::pause(sync::Clock::duration unsuccessful) noexcept {
   if (unsuccessful < 200us)
@@ -395,7 +403,7 @@ void Reclaimer::pause(sync::Clock::duration unsuccessful) noexcept {
 bool Reclaimer::call_due() noexcept {
   const auto begun = sync::Clock::now();
   const auto must_stop = [&] {
-    return has_waiting_.load(std::memory_order_relaxed) && sync::Clock::now() - begun > 1ms;
+    return is_waiting_.load(std::memory_order_relaxed) && sync::Clock::now() - begun > 1ms;
   };
   bool is_done = true;
   while (Deferred* const call = is_done ? take_call() : nullptr) {
@@ -406,7 +414,7 @@ bool Reclaimer::call_due() noexcept {
   calling_.store(false, std::memory_order_seq_cst);
   // Nothing is called or destroyed once the process exits.
   while (!stopped_.load(std::memory_order_seq_cst)) {
-    MarkHook* const hook = due_.pop();
+    MarkHook* const hook = take_function();
     if (hook == nullptr) return is_done;
     // Resetting may destroy user objects, too.
     const CountedCall until_reset{Count::made_completions};
@@ -428,14 +436,12 @@ void Reclaimer::work() noexcept {
     calling_.store(true, std::memory_order_seq_cst);
     if (stopped_.load(std::memory_order_seq_cst)) return calling_.store(false);
     if (is_first) succeeded_or_forget(backend::exchange_capture_mode(mode));
-    advance_timelines();
     ask_events();
     const std::optional<std::size_t> found = give_back();
-    if (due_.size() > 0 || found.value_or(0) > 0 || signal_.load(std::memory_order_relaxed) != seen)
+    if (has_due() || found.value_or(0) > 0 || signal_.load(std::memory_order_relaxed) != seen)
       last_success = sync::Clock::now();
     if (!call_due()) continue;
-    if (watched_ != nullptr || lines_ != nullptr || !found.has_value() ||
-        has_waiting_.load(std::memory_order_relaxed)) {
+    if (lines_ != nullptr || !found.has_value() || is_waiting_.load(std::memory_order_relaxed)) {
       pause(sync::Clock::now() - last_success);
     } else if (sync::Clock::now() - last_success < 200us) {
       sync::yield();  // Wakeup takes longer than short work, so it stays awake for a while.
@@ -457,16 +463,16 @@ void run_after(DeferredWork& object) noexcept {
   const bool is_started = reclaimer().try_start();
   internal_call(
       [&] {
-        for (StreamPoint& point : object.others) point.record();
+        for (Point& point : object.others) point.record();
         object.own.record();
       },
       !in_host_function);
   if (in_host_function) return reclaimer().add(object);
   if (is_started) return reclaimer().add(object);
   const ScopedWait wait{"give back what streams use"};
-  const auto is_over = [&](StreamPoint& point) {
+  const auto is_over = [&](Point& point) {
     const Progress progress = point ? point.poll() : Progress::complete;
-    object.is_unknown |= progress == Progress::unknown || progress == Progress::stalled;
+    object.is_unknown |= progress != Progress::complete && progress != Progress::pending;
     return progress != Progress::pending;
   };
   block_until([&] { return std::ranges::all_of(object.others, is_over) && is_over(object.own); });
@@ -476,10 +482,9 @@ void run_after(DeferredWork& object) noexcept {
 
 bool complete_deferred_work() noexcept {
   if (any_capture_seen()) return false;
-  const std::uint64_t number = reclaimer().last_number();
-  if (!wait_for_all_devices()) return false;
-  reclaimer().note_complete(number, true);
-  return true;
+  const bool is_known = wait_for_all_devices();
+  reclaimer().wake();
+  return is_known;
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

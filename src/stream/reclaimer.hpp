@@ -12,8 +12,8 @@
 #include "base/deferred.hpp"
 #include "base/sync.hpp"
 #include "stream/event_node.hpp"
+#include "stream/point.hpp"
 #include "stream/slots.hpp"
-#include "stream/stream_point.hpp"
 
 #include <runnel/completion.hpp>
 
@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -36,12 +37,11 @@ using OwnedCompletion = std::unique_ptr<Completion, DestroyCompletion>;
 
 /// An object that is given back once the work before its points is complete.
 struct DeferredWork : Deferred {
-  StreamPoint own{};
-  std::list<StreamPoint> others{};
+  Point own{};
+  std::list<Point> others{};
   // A wait for the devices has failed, so the library does not know whether the work has ended.
   // run() then frees nothing.
   bool is_unknown = false;
-  std::uint64_t number = 0;  // of the object among all, in the order in which they were deferred
 };
 /// Records the points, unless this is a host function, and calls `object.run` once they are
 /// complete: on the service thread, or on one that needs memory. Without a thread the caller waits
@@ -76,24 +76,30 @@ class Reclaimer {
   void note_failure(Slot& slot, std::uint64_t stream_id, const Failure& failure) noexcept;
   /// What note_failure() has passed to a completion whose function has not returned.
   [[nodiscard]] std::exception_ptr failure_of(const Completion& completion) noexcept;
-  /// The number of the object that was deferred last.
-  [[nodiscard]] std::uint64_t last_number() noexcept;
-  /// The work of all objects up to this one is complete, or will never be known to be.
-  void note_complete(std::uint64_t number, bool is_known) noexcept;
+  /// Asks how far the stream is. Completions that are due go to the service thread.
+  void advance(Slot& slot) noexcept;
+  /// Starts a thread that waits for all devices, unless there is one. The work of all streams so
+  /// far is known to be complete then, or will never be.
+  void start_device_wait() noexcept;
   /// Stops the thread's runtime calls. Called when the process begins to exit.
   void stop() noexcept;
 
  private:
   void work() noexcept;
-  void advance_timelines() noexcept;
+  void watch_timelines() noexcept;
   void sort_events() noexcept;
   void ask_events() noexcept;
   [[nodiscard]] MarkHook** ask(EventLine& line, MarkHook** link) noexcept;
   void make_due(Completion& completion, backend::status status) noexcept;
+  [[nodiscard]] bool is_over(const Point& point, DeferredWork& object) noexcept;
   [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
-  void start_device_wait() noexcept;
   [[nodiscard]] DeferredQueue take_due() noexcept;
   [[nodiscard]] Deferred* take_call() noexcept;
+  [[nodiscard]] MarkHook* take_function() noexcept;
+  [[nodiscard]] bool has_due() noexcept {
+    const std::lock_guard lock{mutex_};
+    return due_.size() > 0;
+  }
   [[nodiscard]] bool call_due() noexcept;
   void pause(sync::Clock::duration unsuccessful) noexcept;
 
@@ -102,28 +108,25 @@ class Reclaimer {
   sync::Atomic<bool> calling_{false};  // The thread may be making runtime calls of its own.
   sync::Atomic<bool> stopped_{false};
   sync::Atomic<Slot*> new_watched_{nullptr};  // the newest first
-  // Only the thread uses the following members, up to `due_`.
-  Slot* watched_ = nullptr;
+  // Only the thread uses the following members, up to `of_unknown_stream_`.
   EventLine* lines_ = nullptr;  // those that are not empty
   EventLine of_unknown_stream_{};
-  Fifo<MarkHook> due_;  // completions to be called
   // Protects what other threads add.
   sync::Mutex mutex_;
   Fifo<MarkHook> new_events_;
+  Fifo<MarkHook> due_;  // completions to be called
   DeferredQueue new_due_;
   DeferredQueue new_work_;       // DeferredWork
   DeferredQueue calls_program_;  // can be run now, by the thread
-  std::uint64_t numbers_ = 0;
   // A thread uses the following members, up to `needs_devices_`.
   sync::Atomic<bool> is_looking_{false};
+  Slot* watched_ = nullptr;
   Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first
-  std::uint64_t round_ = 0;
-  bool needs_devices_ = false;  // A point has no event, and never will.
-  sync::Atomic<bool> has_waiting_{false};
-  sync::Atomic<std::uint64_t> known_complete_{0};
+  std::uint32_t failed_marks_ = 0;
+  bool needs_devices_ = false;            // Only a wait for the devices can tell.
+  sync::Atomic<bool> is_waiting_{false};  // Something is watched, or waits.
   sync::Atomic<bool> waits_for_devices_{false};
-  sync::Atomic<std::uint64_t> unknown_{0};  // After a wait that failed, for all objects up to this
-  sync::Atomic<std::uint32_t> signal_{0};   // changes with each addition
+  sync::Atomic<std::uint32_t> signal_{0};  // changes with each addition
   sync::Atomic<bool> asleep_{false};
 };
 [[nodiscard]] Reclaimer& reclaimer() noexcept;

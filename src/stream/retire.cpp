@@ -11,7 +11,7 @@
 #include "stream/graph_functions.hpp"
 #include "stream/host_functions.hpp"
 #include "stream/operations.hpp"
-#include "stream/stream_point.hpp"
+#include "stream/point.hpp"
 
 #include <runnel/detail/attachment.hpp>
 
@@ -25,22 +25,44 @@ namespace {
 void begin_retiring(Slot& slot) noexcept {
   slot.calls_program = true;  // destructors of attachments
   const std::lock_guard lock{slot.lock};
-  slot.end = {};
+  slot.is_ending = true;
   slot.ended_id = slot.id.exchange(0, std::memory_order_acq_rel);
 }
 
-/// Stores the stream's end for its points, if there are any.
-void store_end(Slot& slot, StreamEnd end) noexcept {
+[[nodiscard]] bool is_end_without_number(Slot& slot) noexcept {
   const std::lock_guard lock{slot.lock};
-  if (slot.points == 0) return;
-  if (end.progress == Progress::complete) sync::happens_before(&slot.end);
-  slot.end = std::move(end);
+  return slot.is_ending && slot.has_points;
 }
 
-[[nodiscard]] StreamEnd record_end(const Slot& slot) noexcept {
-  if (slot.idle_at_end) return {Progress::complete, {}};
-  EventRef event = record_on(slot, InCapture::never);
-  return {event ? Progress::pending : Progress::unknown, std::move(event)};
+void store_end(Slot& slot, std::uint64_t number) noexcept {
+  const std::lock_guard lock{slot.lock};
+  slot.end_number = number;
+  slot.is_ending = slot.has_points = false;
+}
+
+/// For a stream on which nothing can be recorded any more.
+void end_unknown(Slot& slot) noexcept {
+  if (is_end_without_number(slot)) store_end(slot, slot.timeline.skip());
+}
+
+/// Whether the stream is known to be idle. False if it is being captured.
+[[nodiscard]] bool is_idle_now(const Slot& slot) noexcept {
+  return internal_call([&] {
+    const StreamQueryLock beside_captures{slot};
+    return beside_captures.capture_state() == CaptureState::none &&
+           succeeded_or_forget(beside_captures.query());
+  });
+}
+
+/// The number of the stream's end. Requires: the stream's device is current.
+[[nodiscard]] std::uint64_t record_end(Slot& slot) noexcept {
+  if (slot.idle_at_end || is_idle_now(slot)) return slot.timeline.complete_all();
+  {
+    Timeline::Recorder recorder{slot.timeline};
+    if (EventRef event = internal_call([&] { return record_on(slot, InCapture::never); }))
+      return recorder.mark(std::move(event), is_surely_same(slot));
+  }
+  return slot.timeline.skip();
 }
 
 /// Enqueues an empty host function after the unfinished work of a thread's default stream. Without
@@ -108,8 +130,7 @@ void finish_retiring(Deferred& ended) noexcept {
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   // First: nothing can be recorded in a capture.
   if (any_capture_seen()) abandon_capture({&slot, slot.ended_id});
-  if (has_points(slot) && end_of(slot).progress == Progress::pending)
-    store_end(slot, record_end(slot));
+  if (is_end_without_number(slot)) store_end(slot, record_end(slot));
   if (slot.thread == this_thread_id()) work_around_thread_exit_hang(slot);
   if (!is_handle_kept(slot)) destroy_handle(slot);
 }
@@ -124,7 +145,7 @@ void retire_slot(Slot* slot) noexcept {
   emit_ended({slot, slot->ended_id});
   // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
   // it then.
-  if (mode == Release::later && !slot->owned) store_end(*slot, {Progress::unknown, {}});
+  if (mode == Release::later && !slot->owned) end_unknown(*slot);
   if (mode == Release::now) return finish_retiring(*slot);
   slot->run = finish_retiring;
   run_later(*slot);
@@ -133,7 +154,7 @@ void retire_slot(Slot* slot) noexcept {
 void retire_orphaned_slot(Slot* slot) noexcept {
   begin_retiring(*slot);
   emit_ended({slot, slot->ended_id});
-  store_end(*slot, {Progress::unknown, {}});
+  end_unknown(*slot);
   if (any_capture_seen()) close_capture(slot->ended_id);
   finish_retiring(*slot);
 }

@@ -6,9 +6,9 @@
 #include "base/not_copied.hpp"
 #include "stream/handle_table.hpp"
 #include "stream/operations.hpp"
+#include "stream/point.hpp"
 #include "stream/reclaimer.hpp"
 #include "stream/retire.hpp"
-#include "stream/stream_point.hpp"
 
 #include <runnel/detail/access.hpp>
 
@@ -30,6 +30,12 @@ constinit SpinLock slots_lock;
 constinit std::uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
 constinit Slot* free_slots[max_devices] = {};
+/// Slots of ended streams that are not known to be complete, the oldest first.
+struct SlotQueue {
+  Slot* first = nullptr;
+  Slot* last = nullptr;
+};
+constinit SlotQueue waiting_slots[max_devices] = {};
 constinit HandleTable table;
 
 thread_local constinit char thread_mark = 0;
@@ -49,7 +55,19 @@ void make_live(Slot& slot) noexcept {
 
 void make_free(Slot& slot) noexcept {
   slot.state = SlotState::unused;
-  if (may_reuse(slot)) slot.next_free = std::exchange(free_slots[slot.device], &slot);
+  if (slot.timeline.is_idle()) {
+    slot.next_free = std::exchange(free_slots[slot.device], &slot);
+    return;
+  }
+  SlotQueue& waiting = waiting_slots[slot.device];
+  slot.next_free = nullptr;
+  (waiting.first == nullptr ? waiting.first : waiting.last->next_free) = &slot;
+  waiting.last = &slot;
+}
+
+[[nodiscard]] Slot* take_waiting(int device) noexcept {
+  Slot*& first = waiting_slots[device].first;
+  return first != nullptr ? std::exchange(first, first->next_free) : nullptr;
 }
 
 /// Retires the slots of orphaned views after the lock is released.
@@ -127,6 +145,19 @@ FreshSlot take_slot(int device) {
     if (free != nullptr) [[likely]]
       return FreshSlot{std::exchange(free, free->next_free)};
   }
+  bool is_unknown = false;
+  for (int looked_at = 0; looked_at < 2; ++looked_at) {
+    FreshSlot waiting;
+    {
+      const std::lock_guard lock{slots_lock};
+      waiting = FreshSlot{take_waiting(device)};
+    }
+    if (waiting == nullptr) break;
+    internal_call([&] { advance(*waiting); });
+    if (waiting->timeline.is_idle()) return waiting;
+    is_unknown |= waiting->timeline.progress(waiting->timeline.recorded()) == Progress::unknown;
+  }
+  if (is_unknown) reclaimer().start_device_wait();
   SlotBatch* const fresh = new SlotBatch;
   for (Slot& each : fresh->slots) each.device = device;
   const std::lock_guard lock{slots_lock};
@@ -138,11 +169,6 @@ FreshSlot take_slot(int device) {
 void ReturnSlot::operator()(Slot* slot) const noexcept {
   const std::lock_guard lock{slots_lock};
   make_free(*slot);
-}
-
-void free_waiting_slot(Slot& slot) noexcept {
-  const std::lock_guard lock{slots_lock};
-  slot.next_free = std::exchange(free_slots[slot.device], &slot);
 }
 
 void publish_default(Slot* slot) noexcept {
@@ -202,10 +228,6 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   slot.idle_at_end = false;
   // Attachments that could not be destroyed leak.
   slot.attachments.store(nullptr, std::memory_order_relaxed);
-  slot.mark = {};
-  slot.mark_requested.store(false, std::memory_order_relaxed);
-  slot.marks = 0;
-  slot.marks_complete = 0;
   slot.thread = nullptr;
   slot.part = nullptr;
   slot.name[0] = '\0';
@@ -219,23 +241,41 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   return uncollected;
 }
 
-std::vector<StreamKey> live_streams(bool only_owned) {
-  std::vector<StreamKey> found;
+namespace {
+/// What `f` returns for each slot, unless that is empty. Nothing is allocated under the lock.
+template <class T, class F>
+[[nodiscard]] std::vector<T> for_each_slot(F f) {
+  std::vector<T> found;
   const auto for_each_batch = [](auto&& call) {
     const std::lock_guard lock{slots_lock};
     for (SlotBatch* batch = batches; batch != nullptr; batch = batch->next) call(*batch);
   };
   std::size_t most = 0;
   for_each_batch([&](SlotBatch& batch) { most += batch.slots.size(); });
-  found.reserve(most);  // Nothing is allocated under the lock.
+  found.reserve(most);
   for_each_batch([&](SlotBatch& batch) {
-    for (Slot& slot : batch.slots) {
-      const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-      const bool is_wanted =
-          slot.state == SlotState::live && id != 0 && (slot.owned || !only_owned);
-      if (is_wanted && found.size() < most) found.push_back({&slot, id});
-    }
+    for (Slot& slot : batch.slots)
+      if (found.size() < most)
+        if (const std::optional<T> one = f(slot)) found.push_back(*one);
   });
+  return found;
+}
+}  // namespace
+
+std::vector<StreamKey> live_streams(bool only_owned) {
+  return for_each_slot<StreamKey>([only_owned](Slot& slot) -> std::optional<StreamKey> {
+    const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
+    if (slot.state != SlotState::live || id == 0 || (only_owned && !slot.owned)) return {};
+    return StreamKey{&slot, id};
+  });
+}
+
+std::vector<AwaitedTimeline> begin_device_wait() {
+  auto found = for_each_slot<AwaitedTimeline>([](Slot& slot) -> std::optional<AwaitedTimeline> {
+    if (slot.timeline.is_idle()) return {};
+    return AwaitedTimeline{&slot.timeline, 0};
+  });
+  for (AwaitedTimeline& each : found) each.number = each.timeline->begin_wait();
   return found;
 }
 

@@ -35,20 +35,6 @@ enum class SlotState : unsigned char {
 
 class ShortRing;
 
-/// The progress of some work of a stream.
-enum class Progress {
-  complete,
-  pending,  ///< the runtime will report its completion
-  stalled,  ///< the runtime fails, or another thread must record an event first
-  unknown,  ///< its completion can never be known
-};
-
-/// The progress of a stream at its end. `event`, if there is one, was recorded after its last work.
-struct StreamEnd {
-  Progress progress = Progress::pending;
-  EventRef event{};
-};
-
 /// The last operations of a stream, the oldest at `next`. Written only for hang reports. Several
 /// threads may write at once; a report may then mix two operations.
 struct OperationNotes {
@@ -91,14 +77,9 @@ struct Slot : StreamSlot, Deferred {
   /// Always 0 for a blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
 
-  /// The marks for completions of the stream.
   Timeline timeline;
-  // The service thread uses the following members, up to `pending_in`.
-  Slot* next_watched = nullptr;
-  EventLine events;
-  std::uint64_t pending_in = 0;  // the last round in which it found work of the stream pending
-
-  std::uint64_t ended_id = 0;  // The stream has ended, and its end is deferred.
+  Slot* next_watched = nullptr;  // for the thread that looks what is due
+  EventLine events;              // for the service thread
 
   // The lock in slots.cpp protects the following members, up to next_free.
   // The first exception of a host function since the last synchronize().
@@ -118,18 +99,13 @@ struct Slot : StreamSlot, Deferred {
 
   // For a thread's own default stream: this_thread_id() of that thread.
   const void* thread = nullptr;
-  sync::Atomic<bool> mark_requested{false};  // see request_mark()
 
-  // Protects the following members, up to `end`, and the change of `id` to 0.
+  // Protects the following members, up to `is_ending`, and the change of `id` to 0.
   SpinLock lock;
-  EventRef mark{};                   // the last mark, perhaps still pending
-  std::uint64_t marks = 0;           // the number of marks so far
-  std::uint64_t marks_complete = 0;  // All marks up to this one are complete.
-  // The number of StreamPoints that own the slot. It is not reused before they are gone, and no
-  // mark is pending.
-  std::size_t points = 0;
-  bool is_still_needed = false;       // The last point or mark frees the slot.
-  StreamEnd end;                      // set when the stream has ended, for its points
+  bool has_points = false;            // Points of the stream were made: its end takes a number.
+  std::uint64_t ended_id = 0;         // the last stream that has ended
+  std::uint64_t end_number = 0;       // of its end
+  bool is_ending = false;             // It has no number yet.
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
   int kept_handles = 0;               // the number of KeptHandle objects
   bool end_is_deferred = false;       // until there are none
@@ -169,8 +145,6 @@ using FreshSlot = std::unique_ptr<Slot, ReturnSlot>;
 /// that no later step can fail.
 /// @throws std::bad_alloc
 [[nodiscard]] FreshSlot take_slot(int device);
-/// Frees a slot when its last point or mark is gone.
-void free_waiting_slot(Slot& slot) noexcept;
 /// Makes the slot of a default stream live. It is in no table, and no Stream refers to it.
 void publish_default(Slot* slot) noexcept;
 /// Makes the slot of a newly created stream live, with one reference. Removes slots of earlier
@@ -199,6 +173,12 @@ void disown(Slot& slot) noexcept;
 /// thread's default stream.
 [[nodiscard]] inline bool is_legacy_default(const Slot& slot) noexcept {
   return slot.is_default && slot.thread == nullptr;
+}
+
+/// Whether the handle means the same native stream as long as the slot is live: a borrowed one may
+/// be destroyed elsewhere, and another one created with it.
+[[nodiscard]] inline bool is_surely_same(const Slot& slot) noexcept {
+  return slot.owned || slot.is_default;
 }
 
 [[nodiscard]] inline Blocking blocking_of(const Slot& slot) noexcept {
@@ -231,6 +211,15 @@ void disown(Slot& slot) noexcept;
 /// @throws std::bad_alloc
 [[nodiscard]] std::vector<StreamKey> live_streams(bool only_owned = false);
 
+/// A timeline that a wait for the devices includes, up to a number.
+struct AwaitedTimeline {
+  Timeline* timeline;
+  std::uint64_t number;
+};
+/// Calls begin_wait() of the timelines that are not idle.
+/// @throws std::bad_alloc
+[[nodiscard]] std::vector<AwaitedTimeline> begin_device_wait();
+
 /// The slot behind a view.
 /// @throws errc::invalid_handle if the view's stream has ended
 [[nodiscard]] Slot& live_slot(StreamRef stream);
@@ -242,7 +231,7 @@ inline constexpr std::uint64_t after_all_completions = ~std::uint64_t{0};
 struct Failure {
   std::exception_ptr exception;
   std::uint64_t label = 0;  // host_function_label
-  std::uint64_t epoch = 0;  // the timeline's last number when the work was submitted
+  std::uint64_t epoch = 0;  // the timeline's epoch() when the work was submitted
 };
 /// Stores the first exception for the stream with this id, for the next wait through one of its
 /// Stream objects. If these have ended, the exception goes to the hook. Completions of the work

@@ -18,10 +18,10 @@
 #include "stream/host_writers.hpp"
 #include "stream/idle.hpp"
 #include "stream/operations.hpp"
+#include "stream/point.hpp"
 #include "stream/retire.hpp"
 #include "stream/slots.hpp"
 #include "stream/stream_call.hpp"
-#include "stream/stream_point.hpp"
 #include "stream/wait_limit.hpp"
 
 #include <runnel/completion.hpp>
@@ -50,7 +50,7 @@ namespace {
       return false;
   }
   emit_complete(call.slot());
-  complete_requested_mark(call.slot());
+  complete_if_asked(call.slot());
   return true;
 }
 
@@ -67,7 +67,7 @@ Slot& synchronize_slot(StreamRef stream) {
     call.check(backend::stream_synchronize(call.handle()));
   }
   emit_complete(call.slot());
-  complete_requested_mark(call.slot());
+  complete_if_asked(call.slot());
   return call.slot();
 }
 
@@ -78,7 +78,7 @@ Slot& synchronize_slot(StreamRef stream) {
   const EventRef end = take_event(slot.device, {}, waiting);
   {
     const StreamCall call{slot, waiting};
-    if (is_mark_requested(slot)) record_mark(slot);
+    mark_if_asked(slot);
     call.record(end.get());
   }
   return limit.wait_until([&] { return has_happened(end.get(), waiting); });

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The numbers of a stream's marks. A mark is an event that was recorded on the stream. Its number
-/// is higher than that of each earlier mark, and it completes after them. What waits for a mark
-/// hangs at it, and becomes due in the order of the numbers.
+/// The numbers of a slot's marks. A mark is an event that was recorded on the slot's stream. Its
+/// number is higher than that of each earlier mark, and it completes after them. What waits for a
+/// mark compares its number with the last complete one. A function of the program hangs at its
+/// mark, and becomes due in the order of the numbers.
 ///
-/// A Timeline makes no runtime call of its own: it is given recorded events and a query.
+/// What cannot be marked now asks for a number: the next mark that begins gets it, or a higher one.
+/// A number may have no event: that all is complete is known from elsewhere, or cannot be known.
+///
+/// A Timeline makes no runtime call of its own: it is given recorded events and a query. The
+/// numbers go on when another stream uses the slot, which needs that all are complete.
 #pragma once
 
 #include "backend.hpp"
+#include "base/counters.hpp"
 #include "base/not_copied.hpp"
 #include "base/polling.hpp"
 #include "base/spin_lock.hpp"
@@ -16,6 +22,7 @@
 
 #include <runnel/completion.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -24,46 +31,148 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
+/// The progress of some work of a stream.
+enum class Progress {
+  complete,
+  pending,  ///< the runtime will report its completion
+  stalled,  ///< an event must be recorded first
+  unknown,  ///< only a wait for the devices can tell
+  lost,     ///< not even that
+};
+
 class Timeline : NotCopied {
  public:
   /// The scope in which one thread records a mark: the numbers then have the order of the records.
-  /// Waits for the thread that records the last one.
   class Recorder : NotCopied {
    public:
+    /// Waits for the thread that records the last mark.
     explicit Recorder(Timeline& of) noexcept : of_{of} {
       if (!try_enter()) [[unlikely]]
         block_until([this] { return try_enter(); });
     }
-    ~Recorder() { of_.is_recording_.store(false, std::memory_order_release); }
+    /// Does not wait.
+    Recorder(Timeline& of, std::try_to_lock_t) noexcept : of_{of} {
+      static_cast<void>(try_enter());
+    }
+    ~Recorder() {
+      if (is_entered_) of_.is_recording_.store(false, std::memory_order_release);
+    }
+    /// False if another thread records a mark.
+    [[nodiscard]] explicit operator bool() const noexcept { return is_entered_; }
 
-    /// Adds the mark that was recorded in this scope, and hangs the hook at it. `is_in_order`: the
-    /// stream is surely the same as that of the earlier marks. Calls `at_number(number)` before the
-    /// hook can become due. Returns whether the timeline has to be watched from now on.
+    /// Adds the mark that was recorded in this scope. `is_in_order`: the stream is surely the same
+    /// as that of the earlier marks. Returns its number.
+    std::uint64_t mark(EventRef event, bool is_in_order) noexcept {
+      return of_.add(event.release(), nullptr, asked_, is_in_order, [](std::uint64_t) {}).number;
+    }
+    /// The same, and hangs the hook at it. Calls `at_number(number)` before the hook can become
+    /// due. Returns whether the timeline has to be watched from now on.
     template <class F>
     [[nodiscard]] bool mark(EventRef event, MarkHook& hook, bool is_in_order,
                             F at_number) noexcept {
-      return of_.add(event.release(), hook, is_in_order, at_number);
+      return of_.add(event.release(), &hook, asked_, is_in_order, at_number).is_new_watch;
     }
 
    private:
     [[nodiscard]] bool try_enter() noexcept {
-      return !of_.is_recording_.exchange(true, std::memory_order_acquire);
+      is_entered_ = !of_.is_recording_.exchange(true, std::memory_order_acquire);
+      // The record comes after the work of all that have asked before.
+      if (is_entered_) asked_ = of_.asked_.load(std::memory_order_acquire);
+      return is_entered_;
     }
     Timeline& of_;
+    bool is_entered_ = false;
+    std::uint64_t asked_ = 0;
   };
 
   /// The number of the last mark.
   [[nodiscard]] std::uint64_t recorded() const noexcept {
     return recorded_.load(std::memory_order_acquire);
   }
-  /// Whether no mark is pending. The numbers go on, whatever stream uses the timeline next.
-  [[nodiscard]] bool is_idle() const noexcept {
-    return ended_.load(std::memory_order_acquire) == recorded();
+  /// The number of the last mark at which a function hangs.
+  [[nodiscard]] std::uint64_t epoch() const noexcept {
+    return epoch_.load(std::memory_order_acquire);
+  }
+  /// Whether a number was asked for that no mark has yet.
+  [[nodiscard]] bool is_asked() const noexcept {
+    return asked_.load(std::memory_order_relaxed) > recorded_.load(std::memory_order_relaxed);
+  }
+  /// Whether all work before each number is complete: the slot may be used again.
+  [[nodiscard]] bool is_idle() const noexcept { return !is_asked() && has_passed(recorded()); }
+  /// Whether so many marks are pending that the next one should ask first.
+  [[nodiscard]] bool is_long() noexcept {
+    const std::lock_guard lock{lock_};
+    return first_ != nullptr && last_->number - first_->number >= 8;
+  }
+
+  /// Asks for a number. A mark that is being recorded may come before the asker's work.
+  [[nodiscard]] std::uint64_t ask() noexcept {
+    const std::lock_guard lock{lock_};
+    const std::uint64_t number =
+        recorded() + (is_recording_.load(std::memory_order_acquire) ? 2 : 1);
+    raise(asked_, number);
+    return number;
+  }
+  /// Takes a number without an event, above all that were asked for. Its completion is unknown.
+  std::uint64_t skip() noexcept {
+    const std::lock_guard lock{lock_};
+    return gap_ = take_number(recorded() + 1);
+  }
+  /// All work that the stream has received is complete. Returns a number that is, too.
+  std::uint64_t complete_all() noexcept {
+    const std::lock_guard lock{lock_};
+    raise_completed(take_number(0));
+    return recorded();
+  }
+  /// Begins a wait for the devices. Returns the last number of what the wait includes.
+  [[nodiscard]] std::uint64_t begin_wait() noexcept {
+    const std::lock_guard lock{lock_};
+    ++waits_;
+    if (is_asked()) gap_ = take_number(0);
+    return recorded();
+  }
+  /// Ends it. `result`: complete or lost, or unknown if there was no wait.
+  void end_wait(std::uint64_t number, Progress result) noexcept {
+    const std::lock_guard lock{lock_};
+    --waits_;
+    if (result == Progress::complete) raise_completed(number);
+    if (result == Progress::lost && number > lost_) lost_ = number;
+  }
+
+  [[nodiscard]] bool has_passed(std::uint64_t number) const noexcept {
+    if (completed_.load(std::memory_order_acquire) < number) return false;
+    sync::happens_after(this);
+    return true;
+  }
+  /// The progress of the work before the number, as far as advance() has found.
+  [[nodiscard]] Progress progress(std::uint64_t number) noexcept {
+    if (has_passed(number)) return Progress::complete;
+    const std::lock_guard lock{lock_};
+    if (has_passed(number)) return Progress::complete;
+    if (number > recorded()) return Progress::stalled;
+    const bool is_pending = first_ != nullptr && last_->number >= number;
+    if (is_pending || waits_ > 0) return Progress::pending;
+    return number > lost_ ? Progress::unknown : Progress::lost;
+  }
+  /// The oldest pending event behind the work before the number; empty if there is none.
+  [[nodiscard]] EventRef event_at(std::uint64_t number) noexcept {
+    const std::lock_guard lock{lock_};
+    for (EventNode* each = first_; each != nullptr; each = next_of(*each))
+      if (each->number >= number) return share(*each);
+    return {};
+  }
+  /// Lets the timeline be watched until the number is complete or has failed. Returns whether it
+  /// was not watched.
+  [[nodiscard]] bool watch_to(std::uint64_t number) noexcept {
+    const std::lock_guard lock{lock_};
+    if (number > watched_to_) watched_to_ = number;
+    return !std::exchange(is_watched_, true);
   }
 
   /// Asks how far the stream is. `query(event)` returns the runtime's status, and leaves no error
   /// behind. Calls `due(hook, event, status)` for each hook whose mark is complete or has failed,
-  /// in the order of the numbers. Does nothing while another thread does the same.
+  /// in the order of the numbers. Does nothing while another thread does the same. A later mark
+  /// that is complete completes those that have failed, if the stream is surely the same.
   template <class Query, class Due>
   void advance(Query query, Due due) noexcept {
     const TryFlag is_alone{is_advancing_};
@@ -78,10 +187,11 @@ class Timeline : NotCopied {
     }
   }
 
-  /// Ends the watch unless a mark is pending.
+  /// Ends the watch unless a mark that is awaited is pending or asked for.
   [[nodiscard]] bool stop_watching() noexcept {
     const std::lock_guard lock{lock_};
-    if (first_ == nullptr) is_watched_ = false;
+    const bool is_pending = first_ != nullptr && first_->number <= watched_to_;
+    if (!is_pending && watched_to_ <= recorded()) is_watched_ = false;
     return !is_watched_;
   }
   /// Calls `f` while no hook is added or becomes due, and returns its result.
@@ -94,7 +204,8 @@ class Timeline : NotCopied {
   template <class F>
   void for_each_hook(F f) noexcept {
     const std::lock_guard lock{lock_};
-    for (EventNode* each = first_; each != nullptr; each = next_of(*each)) f(*each->hook);
+    for (EventNode* each = first_; each != nullptr; each = next_of(*each))
+      if (each->hook != nullptr) f(*each->hook);
   }
 
  private:
@@ -107,22 +218,49 @@ class Timeline : NotCopied {
   [[nodiscard]] static EventNode* next_of(const EventNode& node) noexcept {
     return static_cast<EventNode*>(node.next);
   }
+  [[nodiscard]] static EventRef share(EventNode& node) noexcept {
+    node.references.fetch_add(1, std::memory_order_relaxed);
+    return EventRef::adopt(&node);
+  }
+  struct Added {
+    std::uint64_t number;
+    bool is_new_watch;
+  };
   template <class F>
-  [[nodiscard]] bool add(EventNode* node, MarkHook& hook, bool is_in_order, F at_number) noexcept {
+  Added add(EventNode* node, MarkHook* hook, std::uint64_t asked, bool is_in_order,
+            F at_number) noexcept {
     node->next = nullptr;
-    node->hook = &hook;
+    node->hook = hook;
+    if (hook == nullptr) count_up(counters.pooled_events);
     const std::lock_guard lock{lock_};
-    node->number = recorded_.load(std::memory_order_relaxed) + 1;
-    at_number(node->number);
-    recorded_.store(node->number, std::memory_order_release);
+    const std::uint64_t number = std::max(recorded() + 1, asked);
+    node->number = number;
+    at_number(number);
+    recorded_.store(number, std::memory_order_release);
     is_in_order_ = is_in_order && (first_ == nullptr || is_in_order_);
     if (first_ == nullptr)
       first_ = node;
     else
       last_->next = node;
     last_ = node;
-    return !std::exchange(is_watched_, true);
+    if (hook == nullptr) return {number, false};
+    epoch_.store(number, std::memory_order_release);
+    watched_to_ = std::max(watched_to_, number);
+    return {number, !std::exchange(is_watched_, true)};
   }
+  ///@{ Requires: the lock is held.
+  static void raise(sync::Atomic<std::uint64_t>& number, std::uint64_t to) noexcept {
+    if (number.load(std::memory_order_relaxed) < to) number.store(to, std::memory_order_release);
+  }
+  std::uint64_t take_number(std::uint64_t at_least) noexcept {
+    raise(recorded_, std::max(at_least, asked_.load(std::memory_order_relaxed)));
+    return recorded();
+  }
+  void raise_completed(std::uint64_t number) noexcept {
+    sync::happens_before(this);
+    raise(completed_, number);
+  }
+  ///@}
   [[nodiscard]] Pending read_pending() noexcept {
     const std::lock_guard lock{lock_};
     return {first_, last_, is_in_order_};
@@ -153,27 +291,41 @@ class Timeline : NotCopied {
   void take(EventNode* first, EventNode* last, backend::status s, Due due) noexcept {
     {
       const std::lock_guard lock{lock_};
+      const bool is_behind_gap =
+          gap_ < first->number && gap_ > completed_.load(std::memory_order_relaxed);
+      if (s != backend::ok)
+        gap_ = last->number;
+      else if (is_in_order_ || !is_behind_gap)
+        raise_completed(last->number);
       first_ = next_of(*last);
     }
     for (EventNode* node = first;;) {
       EventNode* const next = next_of(*node);
       const bool is_last = node == last;
-      const std::uint64_t number = node->number;
-      MarkHook& hook = *std::exchange(node->hook, nullptr);
-      due(hook, EventRef::adopt(node), s);
-      ended_.store(number, std::memory_order_release);
+      MarkHook* const hook = std::exchange(node->hook, nullptr);
+      EventRef event = EventRef::adopt(node);
+      if (hook != nullptr)
+        due(*hook, std::move(event), s);
+      else
+        count_down(counters.pooled_events);
       if (is_last) return;
       node = next;
     }
   }
 
-  SpinLock lock_;  // for a few instructions: protects the list and what follows up to is_watched_
+  SpinLock lock_;               // for a few instructions: protects what follows up to `waits_`
   EventNode* first_ = nullptr;  // the oldest pending mark
   EventNode* last_ = nullptr;   // the newest, if there is one
   bool is_in_order_ = true;     // The pending ones complete in order.
   bool is_watched_ = false;
+  std::uint64_t watched_to_ = 0;
+  std::uint64_t gap_ = 0;   // The last number that has failed, or has no event.
+  std::uint64_t lost_ = 0;  // What was not complete up to this one never will be.
+  int waits_ = 0;           // for the devices, under way
   sync::Atomic<std::uint64_t> recorded_{0};
-  sync::Atomic<std::uint64_t> ended_{0};  // All marks up to this one are complete or have failed.
+  sync::Atomic<std::uint64_t> epoch_{0};
+  sync::Atomic<std::uint64_t> completed_{0};
+  sync::Atomic<std::uint64_t> asked_{0};
   sync::Atomic<bool> is_recording_{false};
   sync::Atomic<bool> is_advancing_{false};
 };

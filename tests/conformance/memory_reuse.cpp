@@ -4,6 +4,9 @@
 // RUNNEL_HOST_MEMORY.
 #include <atomic>
 #include <future>
+#include <latch>
+#include <memory>
+#include <optional>
 
 #include "support.hpp"
 
@@ -75,6 +78,27 @@ TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
   gate.open_and_wait(other);
   EXPECT_EQ(result[0], 1);
   EXPECT_EQ(result[1], 2);
+}
+
+/// A host function cannot record, and the service thread is held. A wait for the device would wait
+/// for the gate.
+TEST_F(MemoryReuse, WhatAHostFunctionDropsComesBackBesideALongCompletion) {
+  const Stream stream, held, unrelated;
+  std::optional<Buffer> buffer{std::in_place, percent(60), stream};
+  std::latch is_held{1};
+  const auto is_over = std::make_shared<std::latch>(1);
+  held.on_complete([&is_held, is_over](const Outcome&) {
+    is_held.count_down();
+    is_over->wait();
+  });
+  is_held.wait();
+  stream.launch_host_func([&] { buffer.reset(); });
+  stream.synchronize();
+  Gate gate{unrelated};
+  buffer.emplace(percent(60), stream);
+  EXPECT_FALSE(gate.is_open());
+  is_over->count_down();
+  gate.open_and_wait(unrelated);
 }
 
 TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {

@@ -21,9 +21,9 @@ using namespace runnel;
 using conformance::Gate, conformance::eventually;
 using detail::Deferred;
 using detail::DeferredWork;
-using detail::StreamPoint;
+using detail::Point;
 
-StreamPoint point_of(StreamRef stream) { return StreamPoint{detail::key_of(stream)}; }
+Point point_of(StreamRef stream) { return Point{detail::key_of(stream)}; }
 
 /// Says that it has run, and where.
 struct Work : DeferredWork {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@ using namespace runnel;
 using detail::EventNode;
 using detail::EventRef;
 using detail::MarkHook;
+using detail::Progress;
 using detail::Timeline;
 
 constexpr backend::status not_ready = static_cast<backend::status>(errc::not_ready);
@@ -33,11 +35,18 @@ class Timelines : public testing::Test {
   static native::event event_of(std::uintptr_t number) {
     return reinterpret_cast<native::event>(number);
   }
+  EventRef event() {
+    return detail::wrap_event(event_of(++recorded_), 0, EventNode::Origin::borrowed);
+  }
+  /// Records a mark at which nothing hangs. Returns its number.
+  std::uint64_t record(bool is_in_order = true) {
+    Timeline::Recorder recorder{timeline_};
+    return recorder.mark(event(), is_in_order);
+  }
   /// Records a mark whose event has the number of all events so far.
   bool mark(Waiting& waiting, bool is_in_order = true) {
     Timeline::Recorder recorder{timeline_};
-    return recorder.mark(detail::wrap_event(event_of(++recorded_), 0, EventNode::Origin::borrowed),
-                         waiting, is_in_order,
+    return recorder.mark(event(), waiting, is_in_order,
                          [&](std::uint64_t number) { waiting.number = number; });
   }
   backend::status query(native::event event) {
@@ -108,7 +117,105 @@ TEST_F(Timelines, AFailedMarkEndsWithItsStatusAndHoldsNoneUp) {
   EXPECT_EQ(advance().size(), 5U);
   for (const Waiting& each : all)
     EXPECT_EQ(each.status, failed_.contains(each.number) ? failed : backend::ok);
+  EXPECT_EQ(timeline_.progress(1), Progress::complete) << "the second one is complete";
+  EXPECT_EQ(timeline_.progress(5), Progress::unknown);
+  EXPECT_FALSE(timeline_.is_idle());
+}
+
+TEST_F(Timelines, OnABorrowedStreamALaterMarkDoesNotCompleteAFailedOne) {
+  failed_ = {1};
+  complete_ = 3;
+  for (int i = 0; i < 3; ++i) record(false);
+  static_cast<void>(advance());
+  EXPECT_EQ(timeline_.progress(1), Progress::unknown);
+  EXPECT_EQ(timeline_.progress(3), Progress::unknown);
+  const std::uint64_t last = timeline_.begin_wait();
+  EXPECT_EQ(timeline_.progress(1), Progress::pending);
+  timeline_.end_wait(last, Progress::complete);
+  EXPECT_EQ(timeline_.progress(3), Progress::complete);
+  complete_ = 4;
+  record(false);
+  static_cast<void>(advance());
   EXPECT_TRUE(timeline_.is_idle());
+}
+
+TEST_F(Timelines, TheNextMarkThatBeginsTakesWhatWasAskedFor) {
+  const std::uint64_t first = timeline_.ask();
+  EXPECT_TRUE(timeline_.is_asked());
+  EXPECT_FALSE(timeline_.is_idle());
+  EXPECT_EQ(timeline_.progress(first), Progress::stalled);
+  std::uint64_t beside = 0;
+  {
+    Timeline::Recorder recorder{timeline_};
+    EXPECT_FALSE((Timeline::Recorder{timeline_, std::try_to_lock}));
+    beside = timeline_.ask();
+    EXPECT_EQ(recorder.mark(event(), true), first);
+  }
+  EXPECT_EQ(timeline_.progress(first), Progress::pending);
+  EXPECT_EQ(timeline_.progress(beside), Progress::stalled)
+      << "that record may have come before what it was asked for";
+  EXPECT_GE(record(), beside);
+  EXPECT_FALSE(timeline_.is_asked());
+  complete_ = 1;
+  static_cast<void>(advance());
+  EXPECT_EQ(timeline_.progress(first), Progress::complete);
+  EXPECT_EQ(timeline_.progress(beside), Progress::pending);
+}
+
+TEST_F(Timelines, AMarkThatWasNotMadeLeavesWhatWasAskedForBesideIt) {
+  std::uint64_t beside = 0;
+  {
+    const Timeline::Recorder recorder{timeline_};
+    beside = timeline_.ask();
+  }
+  EXPECT_GE(record(), beside) << "one mark is enough";
+}
+
+TEST_F(Timelines, ANumberWithoutAnEventIsUnknownUntilAWaitForTheDevices) {
+  const std::uint64_t asked = timeline_.ask(), end = timeline_.skip();
+  EXPECT_GE(end, asked);
+  EXPECT_EQ(timeline_.progress(end), Progress::unknown);
+  timeline_.end_wait(timeline_.begin_wait(), Progress::lost);
+  EXPECT_EQ(timeline_.progress(end), Progress::lost);
+  EXPECT_EQ(timeline_.progress(timeline_.skip()), Progress::unknown) << "it came after the wait";
+  timeline_.end_wait(timeline_.begin_wait(), Progress::complete);
+  EXPECT_EQ(timeline_.progress(end), Progress::complete);
+  EXPECT_TRUE(timeline_.is_idle());
+}
+
+TEST_F(Timelines, AllIsCompleteForTheOwnerWhoHasWaited) {
+  record();
+  const std::uint64_t asked = timeline_.ask();
+  EXPECT_GE(timeline_.complete_all(), asked);
+  EXPECT_EQ(timeline_.progress(asked), Progress::complete);
+  EXPECT_FALSE(timeline_.is_asked());
+  complete_ = 1;
+  static_cast<void>(advance());
+  EXPECT_TRUE(timeline_.is_idle());
+}
+
+TEST_F(Timelines, AStreamWaitsForTheOldestEventBehindANumber) {
+  for (int i = 0; i < 3; ++i) record();
+  EXPECT_EQ(timeline_.event_at(2).get(), event_of(2));
+  complete_ = 2;
+  static_cast<void>(advance());
+  EXPECT_EQ(timeline_.event_at(1).get(), event_of(3));
+  EXPECT_FALSE(timeline_.event_at(4));
+}
+
+TEST_F(Timelines, AMarkWithoutAHookIsWatchedIfItIsAwaited) {
+  const std::uint64_t first = record();
+  EXPECT_TRUE(timeline_.watch_to(first));
+  EXPECT_FALSE(timeline_.watch_to(first));
+  record();
+  EXPECT_FALSE(timeline_.stop_watching());
+  complete_ = 1;
+  static_cast<void>(advance());
+  EXPECT_TRUE(timeline_.stop_watching()) << "nothing waits for the second one";
+  EXPECT_TRUE(timeline_.watch_to(timeline_.ask()));
+  complete_ = 2;
+  static_cast<void>(advance());
+  EXPECT_FALSE(timeline_.stop_watching()) << "a mark was asked for";
 }
 
 TEST_F(Timelines, AWatchEndsWithTheLastPendingMark) {

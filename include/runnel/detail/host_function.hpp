@@ -29,7 +29,7 @@ struct HostFunction {
   StreamSlot* slot = nullptr;  // The stream that stores an exception, if it was not destroyed.
   std::uint64_t id = 0;
   std::uint64_t label = 0;  // The host_function_label of the thread that launched the function.
-  // `epoch`: see Slot::completions. `operation`: the number of the launch if it was observed, or 0.
+  // `epoch`: see Timeline::epoch(). `operation`: the number of the launch if it was observed, or 0.
   std::uint64_t epoch = 0, operation = 0;
   bool is_writer = false;  // The library counts it as an unfinished writer of host memory.
 };

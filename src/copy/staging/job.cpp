@@ -176,7 +176,7 @@ Job::Job(Slot& of, Work what, Ring& through, bool reads_now)
     : stream{of},
       stream_id{of.id.load(std::memory_order_relaxed)},
       device{of.device},
-      epoch{of.timeline.recorded()},
+      epoch{of.timeline.epoch()},
       work{std::move(what)},
       ring{through},
       writer{work.direction == Direction::to_host ? writer_of(work.host_memory()) : RangeWriter{}},

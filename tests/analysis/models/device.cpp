@@ -71,6 +71,7 @@ bool is_idle(native::stream stream) {
 }
 
 FreeSlots& free_slots() { return runnel::detail::never_destroyed<FreeSlots>(); }
+AllSlots& all_slots() { return runnel::detail::never_destroyed<AllSlots>(); }
 
 runnel::detail::Slot* reuse_slot(std::uint64_t id) {
   runnel::detail::Slot* slot = nullptr;
@@ -78,6 +79,8 @@ runnel::detail::Slot* reuse_slot(std::uint64_t id) {
     const std::lock_guard lock{free_slots().mutex};
     slot = free_slots().first;
     if (slot == nullptr) return nullptr;
+    advance(*slot);
+    if (!slot->timeline.is_idle()) return nullptr;
     free_slots().first = slot->next_free;
   }
   begin_stream(*slot, id);
@@ -86,6 +89,7 @@ runnel::detail::Slot* reuse_slot(std::uint64_t id) {
 
 runnel::detail::Slot& make_slot(std::uint64_t id) {
   auto& slot = lasting<runnel::detail::Slot>();
+  all_slots().all[all_slots().count++] = &slot;
   begin_stream(slot, id);
   return slot;
 }
@@ -219,14 +223,23 @@ void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamKey) noexcept {}
 void close_capture(std::uint64_t) noexcept {}
-std::exception_ptr finish_slot(Slot& slot) noexcept {
-  if (may_reuse(slot)) free_waiting_slot(slot);
-  return {};
+[[gnu::weak]] void advance(Slot& slot) noexcept {  // likewise
+  slot.timeline.advance([](native::event event) { return backend::event_query(event); },
+                        [](MarkHook&, const EventRef&, backend::status) {});
 }
-void free_waiting_slot(Slot& slot) noexcept {
+std::exception_ptr finish_slot(Slot& slot) noexcept {
   const std::lock_guard lock{checks::free_slots().mutex};
   slot.next_free = std::exchange(checks::free_slots().first, &slot);
   ++checks::free_slots().count;
+  return {};
+}
+std::vector<AwaitedTimeline> begin_device_wait() {
+  std::vector<AwaitedTimeline> found;
+  checks::AllSlots& slots = checks::all_slots();
+  for (int i = 0; i < slots.count; ++i)
+    if (Timeline& timeline = slots.all[i]->timeline; !timeline.is_idle())
+      found.push_back({&timeline, timeline.begin_wait()});
+  return found;
 }
 bool has_stream_values(int) { return true; }
 bool look_usable(Range, PageUse) noexcept { return true; }

@@ -46,15 +46,22 @@ bool is_idle(native::stream stream);
 void begin_stream(runnel::detail::Slot& slot, std::uint64_t id);
 /// A live slot with a stream of its own.
 runnel::detail::Slot& make_slot(std::uint64_t id);
-/// The slots that the library has freed.
+/// The slots whose streams have ended.
 struct FreeSlots {
   sync::Mutex mutex;
   runnel::detail::Slot* first = nullptr;
-  int count = 0;  // how often one was freed
+  int count = 0;  // how often one has ended
 };
 FreeSlots& free_slots();
-/// The same with a slot that was freed; null if there is none.
+/// The same with a slot whose stream has ended and is complete; null if there is none.
 runnel::detail::Slot* reuse_slot(std::uint64_t id);
+/// All slots of the run.
+struct AllSlots {
+  sync::Mutex mutex;
+  runnel::detail::Slot* all[4] = {};
+  int count = 0;
+};
+AllSlots& all_slots();
 
 /// The copy of the device that fails, counted from 1; 0: none.
 extern int failing_copy;

@@ -39,8 +39,7 @@ int* take() {
   return static_cast<int*>(idle != nullptr ? idle : shelves().take_complete(shelf(), 8));
 }
 void give_back(World& w) {
-  expect(shelves().deallocate(w.block, model::any_of(2) == 0),
-         "the pool did not take its block back");
+  expect(shelves().deallocate(w.block), "the pool did not take its block back");
 }
 /// Another user looks for a block, some times.
 void try_to_use(World& w) {
@@ -79,7 +78,7 @@ void hand_out_to_two() {
   {
     const model::Calm calm;
     write_in(w, w.a, 1);
-    expect(shelves().deallocate(w.block, false), "the pool did not take its block back");
+    expect(shelves().deallocate(w.block), "the pool did not take its block back");
   }
   together([&] { try_to_use(w); }, [&] { try_to_use(w); });
   expect_block(w);
@@ -103,15 +102,14 @@ void marks() {
       [&] {
         w.a.thread = runnel::detail::this_thread_id();
         w.a.is_default = true;
-        complete_mark(w.a);  // so that the next mark is not the first
         write_in(w, w.a, 1);
-        expect(shelves().deallocate(w.block, false), "the pool did not take its block back");
+        expect(shelves().deallocate(w.block), "the pool did not take its block back");
         for (int i = 0; i < 2; ++i) {
-          if (is_mark_requested(w.a)) record_mark(w.a);
+          mark_if_asked(w.a);
           sync::yield();
         }
         synchronize(w.a.handle);
-        complete_mark(w.a);
+        complete_if_asked(w.a);
       },
       [&] { try_to_use(w); });
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks of StreamPoint: when a point is complete, the work that it stands for is. The stream
-/// writes plain data, and so does whoever has found the point complete: an answer that comes too
-/// early is a race. A slot is another stream's only when no point needs it.
-#include "stream/stream_point.hpp"
+/// Checks of Point: when a point is complete, the work that it stands for is. The stream writes
+/// plain data, and so does whoever has found the point complete: an answer that comes too early is
+/// a race. A slot is another stream's only when all that the first one has received is complete.
+#include "stream/point.hpp"
 
 #include "device.hpp"
 
@@ -14,18 +14,18 @@ namespace {
 using namespace checks;
 using model::expect;
 using runnel::detail::InCapture;
+using runnel::detail::Point;
 using runnel::detail::Progress;
 using runnel::detail::Slot;
 using runnel::detail::StreamKey;
-using runnel::detail::StreamPoint;
 
 struct World {
   World() { a.owned = true; }
   int* number = new int{0};
   Slot& a = make_slot(1);
   Slot& b = make_slot(2);
-  StreamPoint first{StreamKey{&a, 1}};
-  StreamPoint second{StreamKey{&a, 1}};
+  Point first{StreamKey{&a, 1}};
+  Point second{StreamKey{&a, 1}};
 };
 
 void write_in(World& w) {
@@ -39,7 +39,7 @@ World& busy_world() {
   return w;
 }
 /// Polls some times, and writes the number once the point is complete.
-Progress poll_and_write(World& w, StreamPoint& point, int most = 3) {
+Progress poll_and_write(World& w, Point& point, int most = 3) {
   Progress progress = Progress::pending;
   for (int i = 0; i < most && progress != Progress::complete; ++i) {
     progress = point.poll();
@@ -47,17 +47,17 @@ Progress poll_and_write(World& w, StreamPoint& point, int most = 3) {
   }
   return progress;
 }
-/// Another stream takes the slot, and does nothing.
-void take_slot_if_free() {
+/// Another stream takes the slot, if the first one is complete.
+void take_slot_if_free(World& w) {
   Slot* const slot = reuse_slot(3);
   if (slot == nullptr) return;
-  expect(!has_points(*slot), "the slot was freed while a point holds it");
+  expect(w.first.progress() == Progress::complete, "the slot was used too early");
+  *w.number = 2;
   submit(slot->handle, [] {});
+  expect(w.first.progress() == Progress::complete, "it is a point of the next stream");
 }
 /// In the end the slot is free, and was freed once, and all events are back in the pool.
 void expect_slot(World& w) {
-  w.first = {};
-  w.second = {};
   expect(reuse_slot(7) == &w.a, "the slot was not freed");
   expect(free_slots().count == 1, "the slot was freed twice");
   const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
@@ -71,24 +71,49 @@ void poll() {
            [&] { submit(w.a.handle, [] {}); });
 }
 
-/// The stream ends while its point is polled, and another one may take the slot.
+/// The stream ends while its point is polled.
 void stream_ends() {
   World& w = busy_world();
-  w.second = {};
-  together(
-      [&] {
-        if (poll_and_write(w, w.first) != Progress::complete) return;
-        w.first = {};
-      },
-      [&] { retire_slot(&w.a); }, [&] { take_slot_if_free(); });
+  together([&] { static_cast<void>(poll_and_write(w, w.first)); }, [&] { retire_slot(&w.a); });
+  synchronize(w.a.handle);
+  expect_slot(w);
 }
 
-/// Two points of a stream go while it ends.
-void last_point() {
+/// Another one takes the slot meanwhile.
+void slot_is_used_again() {
   World& w = busy_world();
-  together([&] { w.first.record(), w.first = {}; },
-           [&] { static_cast<void>(w.second.poll()), w.second = {}; }, [&] { retire_slot(&w.a); });
+  together([&] { w.second.record(); }, [&] { retire_slot(&w.a); },
+           [&] { take_slot_if_free(w), take_slot_if_free(w); });
+}
+
+/// Two points of a stream are recorded while it ends.
+void two_record() {
+  World& w = busy_world();
+  together([&] { w.first.record(); }, [&] { static_cast<void>(w.second.poll()); },
+           [&] { retire_slot(&w.a); });
+  synchronize(w.a.handle);
+  expect(poll_and_write(w, w.first) == Progress::complete, "the first one is not complete");
+  expect(poll_and_write(w, w.second) == Progress::complete, "the second one is not complete");
   expect_slot(w);
+}
+
+/// A host function asks for a number, and other threads record.
+void asked() {
+  World& w = busy_world();
+  together(
+      [&] {
+        runnel::detail::in_host_function = true;
+        w.first.record();
+        runnel::detail::in_host_function = false;
+        for (int i = 0; i < 3; ++i) {
+          if (w.first.progress() == Progress::complete) *w.number = 2;
+          sync::yield();
+        }
+      },
+      [&] { w.second.record(), advance(w.a); }, [&] { mark_if_asked(w.a), advance(w.a); });
+  mark_if_asked(w.a);
+  synchronize(w.a.handle);
+  expect(poll_and_write(w, w.first) == Progress::complete, "one mark was not enough");
 }
 
 /// The last answer is asked for after the stream's end.
@@ -96,8 +121,10 @@ void end_is_complete() {
   auto& w = lasting<World>();
   together([&] { write_in(w), retire_slot(&w.a); },
            [&] {
-             for (int i = 0; i < 3; ++i)
+             for (int i = 0; i < 3; ++i) {
+               static_cast<void>(w.first.ask());
                if (w.first.is_over()) *w.number = 2;
+             }
            });
   synchronize(w.a.handle);
   expect(poll_and_write(w, w.first, 1) == Progress::complete, "the end is not complete");
@@ -107,14 +134,13 @@ void end_is_complete() {
 /// Another stream waits for the point, while the point's stream ends.
 void make_wait() {
   World& w = busy_world();
-  w.second = {};
   together(
       [&] {
         // While the stream is ending it has no event yet: then nothing can wait for it.
         if (w.first.make_wait(w.b.handle, InCapture::never))
           submit(w.b.handle, [number = w.number] { *number = 2; });
       },
-      [&] { retire_slot(&w.a); }, [&] { take_slot_if_free(); });
+      [&] { retire_slot(&w.a); });
   synchronize(w.b.handle);
 }
 
@@ -122,20 +148,18 @@ void make_wait() {
 void marks() {
   auto& w = lasting<World>();
   auto& is_written = lasting<Gate>();
-  w.second = {};
   together(
       [&] {
         w.a.thread = runnel::detail::this_thread_id();
         w.a.is_default = true;
-        complete_mark(w.a);  // so that the next mark is not the first
         write_in(w);
         is_written.open();
         for (int i = 0; i < 2; ++i) {
-          if (is_mark_requested(w.a)) record_mark(w.a);
+          mark_if_asked(w.a);
           sync::yield();
         }
         synchronize(w.a.handle);
-        complete_mark(w.a);
+        complete_if_asked(w.a);
       },
       [&] {
         is_written.wait();
@@ -184,6 +208,6 @@ void writers_of_a_range() {
 
 }  // namespace
 
-MODEL_CHECKS(CHECK(poll), CHECK(stream_ends), CHECK(last_point), CHECK(end_is_complete),
-             CHECK(make_wait), CHECK(marks), CHECK(writers_of_any_memory),
-             CHECK(writers_of_a_range))
+MODEL_CHECKS(CHECK(poll), CHECK(stream_ends), CHECK(slot_is_used_again), CHECK(two_record),
+             CHECK(asked), CHECK(end_is_complete), CHECK(make_wait), CHECK(marks),
+             CHECK(writers_of_any_memory), CHECK(writers_of_a_range))

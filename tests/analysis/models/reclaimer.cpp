@@ -38,9 +38,9 @@ using model::expect;
 using runnel::detail::Completion;
 using runnel::detail::Deferred;
 using runnel::detail::DeferredWork;
+using runnel::detail::Point;
 using runnel::detail::Slot;
 using runnel::detail::StreamKey;
-using runnel::detail::StreamPoint;
 
 struct Work : DeferredWork {
   Work() { run = count; }
@@ -71,9 +71,9 @@ void write_in(World& w) {
 void after_points() {
   auto& w = lasting<World>();
   w.first.written = w.number;
-  w.first.own = StreamPoint{StreamKey{&w.a, 1}};
-  w.first.others.push_back(StreamPoint{StreamKey{&w.b, 2}});
-  w.second.own = StreamPoint{StreamKey{&w.b, 2}};
+  w.first.own = Point{StreamKey{&w.a, 1}};
+  w.first.others.push_back(Point{StreamKey{&w.b, 2}});
+  w.second.own = Point{StreamKey{&w.b, 2}};
   together([&] { write_in(w), run_after(w.first); }, [&] { run_after(w.second); });
   w.first.done.wait();
   w.second.done.wait();
@@ -84,8 +84,8 @@ void after_points() {
 void stream_ends() {
   auto& w = lasting<World>();
   w.first.written = w.number;
-  w.first.own = StreamPoint{StreamKey{&w.a, 1}};
-  w.second.own = StreamPoint{StreamKey{&w.a, 1}};
+  w.first.own = Point{StreamKey{&w.a, 1}};
+  w.second.own = Point{StreamKey{&w.a, 1}};
   write_in(w);
   together([&] { run_after(w.first); }, [&] { retire_slot(&w.a); });
   run_after(w.second);
@@ -100,9 +100,9 @@ void lose_stream(bool is_known) {
   is_wait_known = is_known;
   w.a.owned = false;
   w.first.written = w.number;
-  w.first.own = StreamPoint{StreamKey{&w.a, 1}};
+  w.first.own = Point{StreamKey{&w.a, 1}};
   write_in(w);
-  w.second.own = StreamPoint{StreamKey{&w.b, 2}};
+  w.second.own = Point{StreamKey{&w.b, 2}};
   retire_orphaned_slot(&w.a);
   together([&] { run_after(w.first); }, [&] { run_after(w.second); });
   w.first.done.wait();

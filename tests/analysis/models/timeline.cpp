@@ -8,7 +8,7 @@
 #include "device.hpp"
 
 #include "base/counters.hpp"
-#include "stream/stream_point.hpp"
+#include "stream/point.hpp"
 
 #include <cstdint>
 #include <utility>
@@ -19,9 +19,8 @@ using namespace checks;
 using model::expect;
 using runnel::detail::EventRef;
 using runnel::detail::MarkHook;
+using runnel::detail::Progress;
 using runnel::detail::Slot;
-using runnel::detail::StreamKey;
-using runnel::detail::StreamPoint;
 using runnel::detail::Timeline;
 
 /// Waits for a mark behind work that writes.
@@ -56,7 +55,8 @@ void advance(World& w) {
                          auto& waiting = static_cast<Waiting&>(hook);
                          expect(s == backend::ok, "a mark has failed");
                          expect(waiting.written == 1, "it is due too early");
-                         expect(waiting.number == ++w.last_due, "it is not its turn");
+                         expect(waiting.number > std::exchange(w.last_due, waiting.number),
+                                "it is not its turn");
                          ++waiting.times_due;
                        });
 }
@@ -116,27 +116,58 @@ void watch() {
 /// The stream ends while its mark is pending, and another one may take the slot.
 void slot_is_used_again() {
   auto& w = lasting<World>();
-  const auto look = [&] {
-    advance(w);
-    if (w.a.timeline.stop_watching()) free_if_waiting(w.a);
-  };
   const native::stream stream = w.a.handle;
-  auto& point = lasting<StreamPoint>();
-  point = StreamPoint{StreamKey{&w.a, 1}};
   static_cast<void>(mark(w, w.all[0]));
-  together([&] { look(), look(); }, [&] { retire_slot(&w.a); },
+  together([&] { advance(w), advance(w); }, [&] { retire_slot(&w.a); },
            [&] {
-             point = {};
-             Slot* const slot = reuse_slot(3);
-             if (slot != nullptr) expect(slot->timeline.is_idle(), "it was freed before its mark");
+             if (reuse_slot(3) != nullptr) expect(w.all[0].written == 1, "it was freed too early");
            });
   synchronize(stream);
-  look();
-  expect(w.all[0].times_due == 1, "it was not due once");
+  advance(w);
   expect(free_slots().count == 1, "the slot was not freed once");
+}
+
+/// Work that was submitted before a number was asked for comes before the mark that gets it.
+void asked() {
+  auto& w = lasting<World>();
+  int& written = lasting<int>();
+  together(
+      [&] {
+        submit(w.a.handle, [&written] { written = 1; });
+        const std::uint64_t number = w.a.timeline.ask();
+        for (int i = 0; i < 4; ++i) {
+          if (w.a.timeline.progress(number) == Progress::complete) written = 2;
+          sync::yield();
+        }
+      },
+      [&] { static_cast<void>(mark(w, w.all[0])), advance(w); },
+      [&] { static_cast<void>(mark(w, w.all[1])), advance(w); });
+  static_cast<void>(mark(w, w.all[2]));
+  expect(!w.a.timeline.is_asked(), "a mark was not enough");
+  expect_all_due(w, 3);
+}
+
+/// A wait for the device completes what has no event.
+void a_wait() {
+  auto& w = lasting<World>();
+  int& written = lasting<int>();
+  submit(w.a.handle, [&written] { written = 1; });
+  const std::uint64_t end = w.a.timeline.skip();
+  together(
+      [&] {
+        const std::uint64_t last = w.a.timeline.begin_wait();
+        synchronize(w.a.handle);
+        w.a.timeline.end_wait(last, Progress::complete);
+      },
+      [&] {
+        for (int i = 0; i < 3; ++i)
+          if (w.a.timeline.progress(end) == Progress::complete) written = 2;
+      },
+      [&] { static_cast<void>(w.a.timeline.ask()); });
+  expect(w.a.timeline.progress(end) == Progress::complete, "the wait told nothing");
 }
 
 }  // namespace
 
 MODEL_CHECKS(CHECK(two_record), CHECK(two_advance), CHECK(a_burst), CHECK(watch),
-             CHECK(slot_is_used_again))
+             CHECK(slot_is_used_again), CHECK(asked), CHECK(a_wait))

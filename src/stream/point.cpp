@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/point.hpp"
+
+#include "base/process.hpp"
+#include "base/sync.hpp"
+#include "device/scoped_device.hpp"
+#include "stream/event_node.hpp"
+#include "stream/idle.hpp"
+
+#include <mutex>
+
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+
+Point::Point(StreamKey stream) noexcept {
+  const std::lock_guard lock{stream.slot->lock};
+  if (stream.slot->id.load(std::memory_order_relaxed) != stream.id) return;
+  stream.slot->has_points = true;
+  *this = of(stream);
+}
+
+void Point::record() noexcept {
+  if (slot_ == nullptr || !is_open()) return;
+  if (const HandleLock locked{stream()}) position_ = mark_or_ask(*slot_);
+}
+
+Point Point::resolved() const noexcept {
+  if (!is_open()) return *this;
+  const std::uint64_t id = stream().id;
+  const std::lock_guard lock{slot_->lock};
+  if (slot_->id.load(std::memory_order_relaxed) == id) return *this;
+  if (slot_->ended_id != id) return at(*slot_, 0);  // Another stream uses the slot.
+  return slot_->is_ending ? *this : at(*slot_, slot_->end_number);
+}
+
+std::uint64_t mark_or_ask(Slot& slot) noexcept {
+  if (in_host_function || !is_reachable(slot)) return slot.timeline.ask();
+  if (slot.timeline.is_long()) internal_call([&] { advance(slot); });
+  {
+    Timeline::Recorder recorder{slot.timeline, std::try_to_lock};
+    if (EventRef event = recorder ? record_on(slot, InCapture::never) : EventRef{})
+      return recorder.mark(std::move(event), is_surely_same(slot));
+  }
+  return slot.timeline.ask();
+}
+
+void mark_what_was_asked(Slot& slot) noexcept {
+  if (const HandleLock locked{slot}; locked && locked.is_reachable())
+    internal_call([&] { mark_or_ask(slot); });
+}
+
+EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
+  const ScopedDevice on{slot.device, ScopedDevice::no_throw, slot.is_default};
+  // Otherwise the event could become a part of a capture that another thread begins meanwhile.
+  const StreamQueryLock beside_captures{slot, in_capture == InCapture::never};
+  if (in_capture == InCapture::never && !can_record(slot)) return {};
+  EventRef event = try_take_event(slot.device, {}, "mark a point of a stream");
+  if (event && !succeeded_or_forget(backend::event_record(event.get(), slot.handle))) event = {};
+  return event;
+}
+
+HandleLock::HandleLock(StreamKey use) noexcept : slot_{nullptr} {
+  const std::lock_guard lock{use.slot->lock};
+  if (use.id == 0 || use.slot->id.load(std::memory_order_relaxed) != use.id) return;
+  use.slot->handle_locks.fetch_add(1, std::memory_order_relaxed);
+  slot_ = use.slot;
+}
+
+KeptHandle::KeptHandle(Slot& slot) noexcept : slot_{slot} {
+  const std::lock_guard lock{slot_.lock};
+  ++slot_.kept_handles;
+}
+
+KeptHandle::~KeptHandle() {
+  if (is_forked_child()) return;  // No lock may be taken.
+  {
+    const std::lock_guard lock{slot_.lock};
+    if (--slot_.kept_handles > 0 || !std::exchange(slot_.end_is_deferred, false)) return;
+  }
+  run_later(slot_);
+}
+
+Progress Point::progress() const noexcept {
+  if (slot_ == nullptr) return Progress::complete;
+  const Point known = resolved();
+  if (!known.is_open()) return slot_->timeline.progress(known.position_);
+  return has_ended(stream()) ? Progress::pending : Progress::stalled;
+}
+
+Progress Point::ask() const noexcept {
+  const Progress found = progress();
+  if (found != Progress::pending) return found;
+  advance(*slot_);
+  return progress();
+}
+
+Progress Point::poll() noexcept {
+  record();
+  const Progress found = ask();
+  if (found != Progress::stalled || is_open()) return found;
+  mark_if_asked(*slot_);
+  return ask();
+}
+
+bool Point::is_over() const noexcept {
+  return is_open() && has_ended(stream()) && progress() == Progress::complete;
+}
+
+bool Point::make_wait(native::stream stream, InCapture in_capture) const noexcept {
+  const Point known = resolved();
+  const Progress found = known.progress();
+  if (found == Progress::complete) return true;
+  EventRef event{};
+  if (found == Progress::pending && !known.is_open())
+    event = slot_->timeline.event_at(known.position_);
+  if (found == Progress::stalled) {
+    const HandleLock locked{*slot_};
+    if (locked && locked.is_reachable()) event = record_on(*slot_, in_capture);
+  }
+  // Without an event the work may have completed meanwhile.
+  return event ? succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()))
+               : known.progress() == Progress::complete;
+}
+
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A Point is a position in a stream. Memory, and other things that streams use, wait for points
+/// before they are freed or reused. It owns nothing, and can be copied.
+///
+/// A point is first open: it stands for all work that the stream receives until record(). Creating
+/// it makes no runtime call. record() gives it the number of a mark (stream/timeline.hpp); where
+/// nothing can be recorded now, that of the next mark. A stream of which points were made takes a
+/// last number when it ends. Its slot is not used again before all numbers are complete.
+///
+/// Only the owning thread can record on a thread's default stream. It records what others have
+/// asked for the next time that it uses the library's memory, or waits for the stream.
+#pragma once
+
+#include "backend.hpp"
+#include "base/announce.hpp"
+#include "base/not_copied.hpp"
+#include "base/relaxed_capture.hpp"
+#include "stream/capture.hpp"
+#include "stream/slots.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <list>
+#include <utility>
+#include <vector>
+
+namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+
+/// Whether an event may be recorded on a stream that is being captured. `allowed` is only for
+/// events that the host never queries. Streams of the same capture may wait for such an event.
+enum class InCapture { never, allowed };
+
+/// In a capture, the event would become a node of the graph, and a query of the event would
+/// invalidate the capture.
+[[nodiscard]] inline bool can_record(const Slot& slot) noexcept {
+  return capture_state(slot.handle) == CaptureState::none;
+}
+/// An event after all the stream's work so far. Empty if no event could be created or recorded.
+[[nodiscard]] EventRef record_on(const Slot& slot, InCapture in_capture) noexcept;
+
+/// Blocks the destruction of a stream's handle in this scope. Keep the scope short: a few runtime
+/// calls.
+class HandleLock : NotCopied {
+ public:
+  explicit HandleLock(StreamKey use) noexcept;
+  /// For the stream that uses the slot now.
+  explicit HandleLock(Slot& slot) noexcept : HandleLock{key_of(slot)} {}
+  ~HandleLock() { unlock(); }
+  void unlock() noexcept {
+    if (Slot* const slot = std::exchange(slot_, nullptr))
+      slot->handle_locks.fetch_sub(1, std::memory_order_release);
+  }
+  /// False if the stream had already ended.
+  [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
+  /// False for another thread's default stream: its handle would mean the calling thread's stream,
+  /// so nothing can be recorded on it.
+  [[nodiscard]] bool is_reachable() const noexcept { return detail::is_reachable(*slot_); }
+  [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
+  [[nodiscard]] int device() const noexcept { return slot_->device; }
+  [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
+
+ private:
+  Slot* slot_;
+};
+
+/// Keeps a stream's handle in this scope, in which the program's code runs. The end of the stream
+/// does not wait for it: the last scope lets the service thread destroy the handle.
+class KeptHandle : NotCopied {
+ public:
+  /// Requires: the stream is locked.
+  explicit KeptHandle(Slot& slot) noexcept;
+  ~KeptHandle();
+
+ private:
+  Slot& slot_;
+};
+
+/// Marks the stream, or asks for a number if that is not possible now: in a host function, in a
+/// capture, for another thread's default stream, or after a failure. Returns the number. Requires:
+/// the stream's handle is locked.
+std::uint64_t mark_or_ask(Slot& slot) noexcept;
+/// Records a mark that was asked for, unless the stream has ended or is another thread's.
+void mark_what_was_asked(Slot& slot) noexcept;
+inline void mark_if_asked(Slot& slot) noexcept {
+  if (slot.timeline.is_asked()) [[unlikely]]
+    mark_what_was_asked(slot);
+}
+/// The same for the calling thread's own default streams, which no other thread reaches.
+void mark_own_default_streams() noexcept;
+/// The calling thread has found all work of the stream complete. It says so for other threads, if
+/// the stream is its own default stream, on which only it can record.
+inline void complete_if_asked(Slot& slot) noexcept {
+  if (slot.thread != nullptr && slot.timeline.is_asked()) [[unlikely]]
+    slot.timeline.complete_all();
+}
+/// Asks the runtime how far the stream is. Completions that are due go to the service thread.
+void advance(Slot& slot) noexcept;
+
+class Point {
+ public:
+  Point() noexcept = default;
+  /// An open point. Empty if the stream has ended.
+  explicit Point(StreamKey stream) noexcept;
+  /// An open point of a stream that may have ended since another one was made.
+  [[nodiscard]] static Point of(StreamKey stream) noexcept {
+    return {stream.slot, stream.id | open_bit};
+  }
+  /// A point that has a number.
+  [[nodiscard]] static Point at(Slot& slot, std::uint64_t number) noexcept {
+    return {&slot, number};
+  }
+
+  /// False for an empty point.
+  [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
+  [[nodiscard]] Slot* slot() const noexcept { return slot_; }
+  /// The stream of an open point, which may have ended.
+  [[nodiscard]] StreamKey stream() const noexcept {
+    return is_open() ? StreamKey{slot_, position_ & ~open_bit} : StreamKey{};
+  }
+
+  /// Gives an open point a number.
+  void record() noexcept;
+  /// Records, also what was asked for before, and returns the progress of the work before the
+  /// point, for which it asks the runtime.
+  [[nodiscard]] Progress poll() noexcept;
+  /// The progress as far as it is known, or with a question to the runtime. Records nothing.
+  [[nodiscard]] Progress progress() const noexcept;
+  [[nodiscard]] Progress ask() const noexcept;
+  /// Whether the stream has ended and all its work is known to be complete.
+  [[nodiscard]] bool is_over() const noexcept;
+  /// Lets the timeline be watched until the point is complete or has failed. Returns whether it
+  /// was not watched.
+  [[nodiscard]] bool watch() const noexcept {
+    const Point known = resolved();
+    return !known.is_open() && slot_->timeline.watch_to(known.position_);
+  }
+  /// Makes later work of the stream wait for the point. False if that is not possible.
+  [[nodiscard]] bool make_wait(native::stream stream, InCapture in_capture) const noexcept;
+
+ private:
+  static constexpr std::uint64_t open_bit = std::uint64_t{1} << 63;
+  Point(Slot* slot, std::uint64_t position) noexcept : slot_{slot}, position_{position} {}
+  [[nodiscard]] bool is_open() const noexcept { return (position_ & open_bit) != 0; }
+  /// The same point with the number of the stream's end, if the stream has ended and has one.
+  [[nodiscard]] Point resolved() const noexcept;
+
+  Slot* slot_ = nullptr;
+  std::uint64_t position_ = 0;  // a number, or the id of the stream with the open bit
+};
+
+/// The progress of all points in a container: the worst of them. Removes the points that are
+/// complete.
+template <class Points>
+[[nodiscard]] Progress advance(Points& points) noexcept {
+  const RelaxedCapture relaxed;
+  Progress worst = Progress::complete;
+  std::erase_if(points, [&](Point& point) {
+    const Progress progress = point.poll();
+    worst = std::max(worst, progress);
+    return progress == Progress::complete;
+  });
+  sync::happens_before(&points);
+  sync::happens_after(&points);  // Other threads may have removed some of them.
+  return worst;
+}
+
+/// Removes the points of streams that have ended and whose work is complete. For containers that
+/// outlive many streams.
+template <class Points>
+void erase_ended_points(Points& points) noexcept {
+  std::erase_if(points, [](const Point& point) { return point.is_over(); });
+  sync::happens_before(&points);
+}
+
+}}}  // namespace runnel::RUNNEL_ABI::detail

@@ -740,7 +740,7 @@ int settings_not_understood() {
   setenv("RUNNEL_TRACE_CUPTI", "off", 1);
   const CapturedErrors errors;
   const StagingOptions options = Staging::options();
-  expect(options.chunk == 8UL << 20 && options.memory == 512UL << 20 && options.workers > 0,
+  expect(options.chunk == 16UL << 20 && options.memory == 512UL << 20 && options.workers > 0,
          "the defaults count");
   for (const char* setting : {"STAGING_CHUNK=4 MB", "STAGING_MEMORY=0", "STAGING_WORKERS=0"})
     expect(errors.count(("RUNNEL_" + std::string{setting} + " is not understood").c_str()) == 1,

@@ -64,6 +64,12 @@ class Timelines : public testing::Test {
     return due;
   }
 
+  /// The events of what is still pending are freed with it.
+  void TearDown() override {
+    timeline_.advance([](native::event) { return backend::ok; },
+                      [](MarkHook&, const EventRef&, backend::status) {});
+  }
+
   Timeline timeline_;
   std::uintptr_t recorded_ = 0;
   std::uintptr_t complete_ = 0;

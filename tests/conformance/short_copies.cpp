@@ -134,11 +134,12 @@ TEST_F(ShortCopies, ManyStreamsPinLittle) {
   Staging::trim();
   const std::size_t before = pinned_now();
   std::vector<Stream> streams(64);
-  DeviceBytes there{64, streams[0]};
   const Bytes source = pattern(64, 1);
+  DeviceBytes there{streams.size() * source.size(), streams[0]};
   streams[0].synchronize();
   for (int i = 0; i < 20; ++i)
-    for (const Stream& each : streams) copy(each, there, source);
+    for (std::size_t s = 0; s < streams.size(); ++s)
+      copy_bytes(streams[s], there.data() + s * source.size(), source.data(), source.size());
   EXPECT_LE(pinned_now(), before + 64 * 4 * 64 * kib);
   for (const Stream& each : streams) each.synchronize();
   streams.clear();
@@ -152,10 +153,13 @@ TEST_F(ShortCopies, AtALimitTheyNeitherWaitNorHoldMemory) {
   PinnedPool::set_limit(before + mib);
   std::array<Stream, 6> streams;
   Bytes source = pattern(64 * kib, 1);
-  DeviceBytes there{source.size(), streams[0]};
+  DeviceBytes there{streams.size() * source.size(), streams[0]};
   streams[0].synchronize();
+  const auto copy_there = [&](std::size_t s) {
+    copy_bytes(streams[s], there.data() + s * source.size(), source.data(), source.size());
+  };
   for (int i = 0; i < 10; ++i)
-    for (const Stream& each : streams) copy(each, there, source);
+    for (std::size_t s = 0; s < streams.size(); ++s) copy_there(s);
   for (const Stream& each : streams) each.synchronize();
   EXPECT_NO_ERROR(const PinnedBytes own{mib});
   {
@@ -164,7 +168,7 @@ TEST_F(ShortCopies, AtALimitTheyNeitherWaitNorHoldMemory) {
     own.record_stream(streams[0]);
     own = {};
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < 20; ++i) copy(streams[1], there, source);
+    for (int i = 0; i < 20; ++i) copy_there(1);
     EXPECT_LT(std::chrono::steady_clock::now() - start, 1s) << "each waits for memory";
     gate.open_and_wait(streams[0]);
   }

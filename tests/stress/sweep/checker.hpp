@@ -119,6 +119,12 @@ class Checker {
   void watches() { watches_ = true; }
   /// Small copies of pageable memory from now on: their rings are blocks of the pinned pool.
   void copies_through_pool() { copies_through_pool_ = true; }
+  /// `count` streams wait for something outside. The position behind the wait is recorded at once,
+  /// and kept until a later wait or pageable copy asks it. Without it, copies wait longer.
+  void waits_outside(std::size_t count) {
+    waits_outside_ = true;
+    kept_events_ = count;
+  }
   /// The trace is on from now on. Requires: the scenario itself makes no event and queries no
   /// stream.
   void traces() {
@@ -181,6 +187,7 @@ class Checker {
   bool enqueues_several_ = false;
   bool watches_ = false;
   bool copies_through_pool_ = false;
+  bool waits_outside_ = false;
   bool traces_ = false;
   bool communicates_ = false;
   std::size_t batons_ = 0;

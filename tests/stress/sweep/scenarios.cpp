@@ -416,6 +416,7 @@ void lists(Checker& c) {
 }
 
 void copies_2d(Checker& c) {
+  c.copies_through_pool();
   Bystander b{c};
   constexpr std::size_t width = 300, height = 400, pitch = 512;
   auto& in = *new std::vector<unsigned char>(pitch * height);  // never freed, as in copies_staged
@@ -599,6 +600,7 @@ void buffers(Checker& c) {
 /// What containers do: the buffer is as it was after each failure, so that the call can be
 /// repeated. Without pools, resize() and deallocate() free a block once the device is done.
 void buffers_changed(Checker& c) {
+  c.copies_through_pool();
   Bystander b{c};
   c.keeps_streams(4);
   MAKE(DeviceBuffer<int>, buffer, 256U, *b.stream);
@@ -745,6 +747,7 @@ class HalfReadOnly {
 /// The runtime refuses pages that cannot be written at first. Then the library finds out why, and
 /// registers them for reading.
 void read_only_registration(Checker& c) {
+  c.copies_through_pool();
   Bystander b{c};
   bool can = false;
   ATTEMPT(can = first.can_pin_read_only_memory());
@@ -1030,7 +1033,7 @@ void completions(Checker& c) {
 }
 
 void values(Checker& c) {
-  c.keeps_events(1);  // the position behind the wait, until a later wait or pageable copy asks it
+  c.waits_outside(1);
   Bystander b{c};
   MAKE(Stream, waits);
   MAKE(PinnedBuffer<std::uint32_t>, numbers, 2U);
@@ -1048,7 +1051,7 @@ void values(Checker& c) {
 
 /// What one process does to share. The fault sweep has one process only.
 void sharing(Checker& c) {
-  c.keeps_events(2);  // the positions behind the waits, as in values()
+  c.waits_outside(2);
   Bystander b{c};
   Event event{EventOptions{.interprocess = true}};
   MAKE(SharedBuffer<int>, memory, 64U, second);
@@ -1120,6 +1123,7 @@ void device_properties(Checker& c) {
 }
 
 void two_devices(Checker& c) {
+  c.copies_through_pool();
   c.keeps_streams(4);
   Bystander b{c};
   auto& out = *new std::vector<int>(64);  // never freed, as in copies_staged

@@ -51,12 +51,8 @@ constexpr const char* idle = "idle";
   backend::forget_error(s);
   return backend::is_not_ready(s) ? "has work" : backend::error_name(s);
 }
-/// Null for a stream that has ended. Nothing is written meanwhile: the writer may wait for a
-/// reader.
-[[nodiscard]] const char* state_of(StreamKey stream) noexcept {
-  const HandleLock locked{stream};
-  if (!locked) return nullptr;
-  const Slot& slot = *stream.slot;
+/// Requires: the stream does not end meanwhile.
+[[nodiscard]] const char* state_of(const Slot& slot) noexcept {
   if (slot.thread != nullptr) return "a thread's default stream, which cannot be asked";
   return internal_call(slot.device, ScopedDevice::no_throw, [&] { return queried_state_of(slot); });
 }
@@ -73,9 +69,15 @@ void write_operation(const OperationNotes::Note& note, std::uint64_t id) noexcep
 }
 
 void write_stream(StreamKey use) noexcept try {
-  const char* const state = state_of(use);
+  std::string stream;
+  const char* state = nullptr;
+  // Nothing is written while the handle is locked: the writer may wait for a reader.
+  if (const HandleLock locked{use}) {
+    stream = describe(use.slot, use.id);
+    state = state_of(*use.slot);
+  }
   if (state == nullptr) return;
-  std::fprintf(stderr, "runnel:   %s: %s\n", describe(use.slot, use.id).c_str(), state);
+  std::fprintf(stderr, "runnel:   %s: %s\n", stream.c_str(), state);
   if (state == idle) return;
   const OperationNotes& notes = use.slot->notes;
   const std::uint32_t next = notes.next.load(std::memory_order_relaxed);

@@ -371,10 +371,11 @@ bool try_short_copy(CopyCall& call, const Transfer& transfer, Direction directio
   const TryFlag locked{ring->locked};
   if (!locked) return false;
   if (direction == Direction::to_device && is_in_row(*ring, transfer.bytes())) return false;
+  // After the lock: before that, another thread may enqueue a copy that uses the ring. Before the
+  // ring may give memory back, whose use is recorded on the stream.
+  if (!is_usable(*ring, call, direction)) return false;
   if (!ring->prepare(call.key, transfer.bytes())) return false;
   const RingUse use{*ring};
-  // After the lock: before that, another thread may enqueue a copy that uses the ring.
-  if (!is_usable(*ring, call, direction)) return false;
   return direction == Direction::to_device ? copy_to_device(*ring, call, transfer)
                                            : copy_to_host(*ring, call, transfer);
 }

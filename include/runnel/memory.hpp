@@ -87,7 +87,7 @@ void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::si
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
                  OwnedExtras extras) noexcept;
 /// Ends the owner's use without freeing the memory.
-void release_device(StreamRef owner);
+void release_device();
 /// Makes `stream` the owner. The previous owner becomes one of the other streams.
 void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef stream);
 
@@ -350,7 +350,7 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   /// no elements.
   [[nodiscard]] DeviceSpan<T> release() {
     const DeviceSpan<T> released = span();
-    if (!released.empty()) detail::release_device(this->stream_);
+    if (!released.empty()) detail::release_device();
     this->forget();
     return released;
   }

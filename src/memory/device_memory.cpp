@@ -329,7 +329,7 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
   owner = stream;
 }
 
-void release_device(StreamRef) { refuse_in_child("release device memory"); }
+void release_device() { refuse_in_child("release device memory"); }
 
 void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
                  OwnedExtras extras) noexcept {

@@ -66,7 +66,7 @@ struct PinnedRemainder {
   std::size_t releases;   // The number of blocks that were returned so far.
 };
 
-/// The streams that one search has asked, so that it asks each of them only once.
+/// The streams that one search for a complete block has queried: it queries each only once.
 class AskedStreams {
  public:
   void add(const PinnedBlock& block) noexcept {

@@ -103,8 +103,7 @@ void CurrentNode::reference_later(const EventNodes& nodes) noexcept {
 
 EventRef CurrentNode::reference() && noexcept {
   if (node_ == nullptr || reference_) return std::move(reference_);
-  node_->references.fetch_add(1, std::memory_order_relaxed);
-  return EventRef::adopt(node_);
+  return EventRef::another_to(*node_);
 }
 
 namespace {
@@ -122,8 +121,7 @@ EventRef publish_first(EventNodes& nodes, EventRef fresh) noexcept {
     set_first(nodes, fresh.share());
     return fresh;
   }
-  first->references.fetch_add(1, std::memory_order_relaxed);
-  return EventRef::adopt(first);
+  return EventRef::another_to(*first);
 }
 
 EventRef claim_node(const EventNodes& nodes, int device) noexcept {

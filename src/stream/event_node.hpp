@@ -64,10 +64,13 @@ class EventRef {
     if (node_ != nullptr) drop(node_);
   }
 
-  /// Another reference to the same node.
+  /// Another reference to a node that has one.
+  [[nodiscard]] static EventRef another_to(EventNode& node) noexcept {
+    node.references.fetch_add(1, std::memory_order_relaxed);
+    return adopt(&node);
+  }
   [[nodiscard]] EventRef share() const noexcept {
-    if (node_ != nullptr) node_->references.fetch_add(1, std::memory_order_relaxed);
-    return adopt(node_);
+    return node_ != nullptr ? another_to(*node_) : EventRef{};
   }
   [[nodiscard]] explicit operator bool() const noexcept { return node_ != nullptr; }
   [[nodiscard]] EventNode* operator->() const noexcept { return node_; }

@@ -110,7 +110,7 @@ OutsideWait::OutsideWait(StreamRef stream, HostWriters& of) : of_{of} {
   if (!is_needed() || key.slot == nullptr) return;
   Point point{key};
   if (!point) return;  // The wait will be refused.
-  wait_.push_back(std::move(point));
+  wait_.push_back(point);
   of_.begin_functions(1);
 }
 

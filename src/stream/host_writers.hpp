@@ -56,7 +56,8 @@ class HostWriters {
   sync::Atomic<std::uint64_t> unfinished_{0};
   SpinLock lock_;  // guards the rest
   // Points behind waits for something outside. Each counts as a function.
-  std::list<Point> waits_;  // one for each stream, except while a thread asks
+  // One for each stream. A thread takes an element out while it queries that stream.
+  std::list<Point> waits_;
   std::array<Range, max_ranges> ranges_{};
 };
 [[nodiscard]] HostWriters& host_writers() noexcept;

@@ -7,8 +7,9 @@
 /// nothing can be recorded now, that of the next mark. A stream of which points were made takes a
 /// last number when it ends. Its slot is not used again before all numbers are complete.
 ///
-/// Only the owning thread can record on a thread's default stream. It records what others have
-/// asked for the next time that it uses the library's memory, or waits for the stream.
+/// Only the owning thread can record on a thread's default stream. Other threads ask for a number.
+/// The owner records the mark for it the next time that it uses the library's memory, or waits for
+/// the stream.
 #pragma once
 
 #include "backend.hpp"
@@ -75,11 +76,11 @@ class KeptHandle : NotCopied {
   Slot& slot_;
 };
 
-/// Marks the stream, or asks for a number if that is not possible now: in a host function, in a
-/// capture, for another thread's default stream, or after a failure. Returns the number. Requires:
-/// the stream's handle is locked.
+/// Records a mark on the stream. If that is not possible (in a host function, in a capture, on
+/// another thread's default stream, after a failure), reserves the number of the next mark. Returns
+/// the number. Requires: the stream's handle is locked.
 std::uint64_t mark_or_ask(Slot& slot) noexcept;
-/// Records a mark that was asked for, unless the stream has ended or is another thread's.
+/// Records the mark whose number is reserved, unless the stream has ended or is another thread's.
 void mark_what_was_asked(Slot& slot) noexcept;
 inline void mark_if_asked(Slot& slot) noexcept {
   if (slot.timeline.is_asked()) [[unlikely]]

@@ -31,11 +31,7 @@ constinit std::uint64_t next_id = 1;
 constinit SlotBatch* batches = nullptr;
 constinit Slot* free_slots[max_devices] = {};
 /// Slots of ended streams that are not known to be complete, the oldest first.
-struct SlotQueue {
-  Slot* first = nullptr;
-  Slot* last = nullptr;
-};
-constinit SlotQueue waiting_slots[max_devices] = {};
+constinit DeferredQueue waiting_slots[max_devices] = {};
 constinit HandleTable table;
 
 thread_local constinit char thread_mark = 0;
@@ -55,19 +51,10 @@ void make_live(Slot& slot) noexcept {
 
 void make_free(Slot& slot) noexcept {
   slot.state = SlotState::unused;
-  if (slot.timeline.is_idle()) {
+  if (slot.timeline.is_idle())
     slot.next_free = std::exchange(free_slots[slot.device], &slot);
-    return;
-  }
-  SlotQueue& waiting = waiting_slots[slot.device];
-  slot.next_free = nullptr;
-  (waiting.first == nullptr ? waiting.first : waiting.last->next_free) = &slot;
-  waiting.last = &slot;
-}
-
-[[nodiscard]] Slot* take_waiting(int device) noexcept {
-  Slot*& first = waiting_slots[device].first;
-  return first != nullptr ? std::exchange(first, first->next_free) : nullptr;
+  else
+    waiting_slots[slot.device].push(slot);
 }
 
 /// Retires the slots of orphaned views after the lock is released.
@@ -150,7 +137,7 @@ FreshSlot take_slot(int device) {
     FreshSlot waiting;
     {
       const std::lock_guard lock{slots_lock};
-      waiting = FreshSlot{take_waiting(device)};
+      waiting = FreshSlot{static_cast<Slot*>(waiting_slots[device].pop())};
     }
     if (waiting == nullptr) break;
     internal_call([&] { advance(*waiting); });

@@ -158,7 +158,7 @@ class Timeline : NotCopied {
   [[nodiscard]] EventRef event_at(std::uint64_t number) noexcept {
     const std::lock_guard lock{lock_};
     for (EventNode* each = first_; each != nullptr; each = next_of(*each))
-      if (each->number >= number) return share(*each);
+      if (each->number >= number) return EventRef::another_to(*each);
     return {};
   }
   /// Lets the timeline be watched until the number is complete or has failed. Returns whether it
@@ -217,10 +217,6 @@ class Timeline : NotCopied {
 
   [[nodiscard]] static EventNode* next_of(const EventNode& node) noexcept {
     return static_cast<EventNode*>(node.next);
-  }
-  [[nodiscard]] static EventRef share(EventNode& node) noexcept {
-    node.references.fetch_add(1, std::memory_order_relaxed);
-    return EventRef::adopt(&node);
   }
   struct Added {
     std::uint64_t number;

@@ -16,9 +16,17 @@ from runnel._errors import InvalidArgument, NotSupported, OutOfMemoryError
 _slot_addresses: set[int] = set()  # of all living slots
 
 
+def _parts(module: Any) -> list[Any]:
+    """The module and those within it. Faster than ``module.modules()``, which makes their names."""
+    found = [module]
+    for each in found:
+        found.extend(part for part in each._modules.values() if part is not None)
+    return found
+
+
 def _tensors(module: Any) -> list[Any]:
     """The parameters and buffers of a module and of those within it, each once."""
-    found = [tensor for each in module.modules() for tensor in (*each._parameters.values(), *each._buffers.values()) if tensor is not None]
+    found = [tensor for each in _parts(module) for tensor in (*each._parameters.values(), *each._buffers.values()) if tensor is not None]
     return list({id(tensor): tensor for tensor in found}.values())
 
 
@@ -69,6 +77,7 @@ class _Slot:
         self.memory: Any = None
         self.module: Any = None  # whose tensors are in it, or on their way
         self.moved: list[tuple[Any, Any, Any, Any]] = []  # tensor, its data at home, its place here, its state
+        self.places: dict[Any, tuple[Any, Any]] = {}  # tensors of this memory and their bytes, by all that they depend on
         self.copies: Any = None
         self.came, self.used, self.busy = _core.Event(), _core.Event(), False
 
@@ -173,7 +182,7 @@ class Offload:
             self._allocated_in[0].wait_stream(self._stream)
             self._allocated_in[0].wait_event(slot.used)
         _slot_addresses.discard(slot.memory.data_ptr())
-        slot.memory, slot.module, slot.moved, slot.copies = None, None, [], None
+        slot.memory, slot.module, slot.moved, slot.places, slot.copies = None, None, [], {}, None
 
     def _run(self, module: Any, forward: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
         if self._torch.is_grad_enabled():
@@ -209,7 +218,7 @@ class Offload:
 
     def _statistics(self, module: Any) -> set[int]:
         """The buffers that batch_norm() writes, which does not count as a change of them."""
-        norms = [each for each in module.modules() if each.training and isinstance(each, self._torch.nn.modules.batchnorm._NormBase)]
+        norms = [each for each in _parts(module) if each.training and isinstance(each, self._torch.nn.modules.batchnorm._NormBase)]
         return {id(buffer) for each in norms for buffer in each._buffers.values()}
 
     def _arrive(self, module: Any) -> _Slot | None:
@@ -232,7 +241,8 @@ class Offload:
             ahead.append(following)
         found = self._fetch(module, ahead)
         for each in ahead[1:]:
-            self._fetch(each, ahead)
+            if all(slot.module is not each for slot in self._slots):  # else its state is looked at when it runs
+                self._fetch(each, ahead)
         return found
 
     def _fetch(self, module: Any, ahead: list[Any]) -> _Slot | None:
@@ -251,27 +261,36 @@ class Offload:
             raise InvalidArgument(f"more modules of an offload() run within each other than it has slots: write depth={self._depth + 1}")
         self._slots.remove(slot)
         self._slots.append(slot)  # the first one is that which was used longest ago
-        slot.module, size = None, sum(map(_room_for, tensors))
+        rooms = list(map(_room_for, tensors))
+        slot.module, size = None, sum(rooms)
         if slot.copies is not None:
             slot.copies.done()  # raises what failed
         if slot.memory.numel() < size:  # the module has grown
             self._allocate(slot, size)
         slot.moved, pairs, at = [], [], 0
-        for tensor, state in zip(tensors, states):
-            home, count = tensor.data, _interop.nbytes_of(tensor)
+        for tensor, state, room in zip(tensors, states, rooms):
+            home = tensor.data
             source = home if home.is_contiguous() or _interop.order_of(home) else home.contiguous()
-            with self._torch.inference_mode(tensor.is_inference()):
-                place = self._torch.empty(0, dtype=tensor.dtype, device=self._place)
-                place.set_(slot.memory.untyped_storage(), at // tensor.element_size(), source.shape, source.stride())
+            place, to = self._view(slot, at, source, tensor.is_inference())
             slot.moved.append((tensor, home, place, state))
-            if count:
-                pairs.append((slot.memory[at : at + count], source.as_strided((source.numel(),), (1,)).view(self._torch.uint8)))
-            at += _room_for(tensor)
+            if room:
+                pairs.append((to, source.as_strided((source.numel(),), (1,)).view(self._torch.uint8)))
+            at += room
         self._stream.wait_event(slot.used)
         slot.copies = _calls.copy_many(pairs, self._stream)
         self._stream.record_event(slot.came)
         slot.module = module
         return slot
+
+    def _view(self, slot: _Slot, at: int, source: Any, is_inference: bool) -> tuple[Any, Any]:
+        """The tensor like ``source`` at an offset of the slot, and its bytes."""
+        key = at, source.dtype, source.shape, source.stride(), is_inference
+        if key not in slot.places:
+            with self._torch.inference_mode(is_inference):
+                place = self._torch.empty(0, dtype=source.dtype, device=self._place)
+                place.set_(slot.memory.untyped_storage(), at // source.element_size(), source.shape, source.stride())
+            slot.places[key] = place, slot.memory[at : at + _interop.nbytes_of(source)]
+        return slot.places[key]
 
 
 def _checked(modules: Any, torch: Any) -> list[Any]:

@@ -102,6 +102,15 @@ def test_sizes_types_and_memory_of_all_kinds(tmp_path: Any) -> None:
     assert repr(offloaded).endswith("closed>") and where([model]) == before and torch.equal(reference([model], lambda: model(X)), result)
 
 
+def test_places_in_the_slots_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = layers([64] * 6)
+    result = reference(model, lambda: model(X))
+    with runnel.offload(model):
+        model(X)
+        monkeypatch.delattr(torch, "empty")
+        assert torch.equal(model(X), result)
+
+
 def test_safetensors(tmp_path: Any) -> None:
     safetensors = pytest.importorskip("safetensors.torch")
     model = layers([64] * 5).bfloat16()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -76,7 +77,8 @@ def train(name: str, batches: Callable[[], Iterable[Any]], steps: int, warm: int
             number += 1
 
 
-def main() -> None:
+def main() -> bool:
+    """Whether all results are the same."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", nargs="*", default=["resnet50", "resnet18"])
     parser.add_argument("--batch", type=int, default=256)
@@ -89,7 +91,7 @@ def main() -> None:
     side, count = (32, 64) if options.small else (224, (options.steps + 12) * options.batch)
     print(f"runnel {runnel.__version__} ({runnel.backend}), torch {torch.__version__}, torchvision {torchvision.__version__}, NumPy {np.__version__}, "
           f"{DEVICE if ON_HOST else torch.cuda.get_device_name()}; batches of {options.batch} x {side} x {side} x 3 uint8")
-    random = np.random.default_rng(0)
+    random, all_same = np.random.default_rng(0), True
     data = Images(random.integers(0, 256, (count, side, side, 3), np.uint8), random.integers(0, 100, count))
     on_device = [torch.from_numpy(array[: options.batch]).to(DEVICE) for array in (data.images, data.labels)]
     for name in options.model:
@@ -103,9 +105,11 @@ def main() -> None:
             reference = next(iter(results.values()))
             for way, (step, first, seen) in results.items():
                 same = seen == reference[2] and abs(first - reference[1]) < 1e-2
+                all_same &= same
                 print(f"  {workers} workers, {way:28} {1e3 * step:8.2f} ms {options.batch / step:8.0f} images/s, {alone / step:.3f} of the step alone"
                       f"{'' if same else '  OTHER RESULT'}", flush=True)
+    return all_same
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(0 if main() else 1)

@@ -84,10 +84,14 @@ void for_each_operation(std::size_t count, F f) {
   // 0 bytes, because some of the sources may be small.
   if (target_of_pinned != nullptr) protect_source(call, target_of_pinned, 0);
   CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};
-  for (const PlannedCopy& copy : plan) {
-    const Transfer& t = copy.request.transfer;
-    if (fits_one_call(copy) && calls.add(t.to, t.from, t.width) != backend::ok) break;
-  }
+  // Small ones first: in a call, a source that is read at once waits for what is before it.
+  for (const bool is_small : {true, false})
+    for (const PlannedCopy& copy : plan) {
+      const Transfer& t = copy.request.transfer;
+      if (fits_one_call(copy) && is_small == (t.width <= read_at_the_call) &&
+          calls.add(t.to, t.from, t.width) != backend::ok)
+        break;
+    }
   const backend::status s = calls.finish();
   if (s == backend::ok) return true;
   const errc code = backend::classify(s);
@@ -102,7 +106,6 @@ void for_each_operation(std::size_t count, F f) {
 [[nodiscard]] bool try_list(const Plan& plan, CopyCall& call, Direction direction) {
   constexpr std::size_t few = 8;
   Work work{direction};
-  std::size_t bytes = 0;
   bool is_written = false;
   for (const PlannedCopy& copy : plan) {
     if (!fits_list(copy) || copy.direction() != direction) continue;
@@ -110,13 +113,12 @@ void for_each_operation(std::size_t count, F f) {
     auto* const from = const_cast<unsigned char*>(t.from);  // It is only read.
     work.segments.push_back(direction == Direction::to_device ? Segment{t.to, from, t.width}
                                                               : Segment{from, t.to, t.width});
-    bytes += t.width;
     is_written = is_written || may_be_written(copy);
     grant_pool_access(call, copy.facts);
   }
   const std::size_t count = work.segments.size();
-  if (count < 2 || (count < few && bytes <= short_copy_up_to)) return false;
   sort_segments(work.segments);
+  if (count < 2 || (count < few && work.bytes() <= short_copy_up_to)) return false;
   const bool may_read_now = direction == Direction::to_device &&
                             call.may_read_now(plan.front().request.source, is_written);
   stage(call.slot, std::move(work), may_read_now, operation);

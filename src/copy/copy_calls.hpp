@@ -39,11 +39,10 @@ class CopyCalls {
   static constexpr std::size_t per_call = 64;
 
   [[nodiscard]] backend::status enqueue() noexcept {
-    const bool as_one = count_ > 1 || fallback_ == Fallback::none;
+    if (count_ == 1 && fallback_ == Fallback::one_by_one) return enqueue_each();
     const backend::status s =
-        as_one ? backend::copy_batch_async(to_.data(), from_.data(), bytes_.data(), count_, stream_)
-               : enqueue_each();
-    if (!as_one || s == backend::ok || fallback_ == Fallback::none) return s;
+        backend::copy_batch_async(to_.data(), from_.data(), bytes_.data(), count_, stream_);
+    if (s == backend::ok || fallback_ == Fallback::none) return s;
     const errc code = backend::classify(s);
     if (code != errc::not_supported && code != errc::driver_too_old) return s;
     backend::forget_error(s);

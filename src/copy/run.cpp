@@ -164,7 +164,6 @@ bool may_be_written(const PlannedCopy& copy) noexcept {
 }
 
 void protect_source(CopyCall& call, void* to, std::size_t bytes) {
-  constexpr std::size_t read_at_the_call = std::size_t{32} << 10;  // up to this size
   if (!may_be_blocking(call.slot) || bytes > read_at_the_call) [[likely]]
     return;
   if (call.are_sources_protected) return;

@@ -63,6 +63,8 @@ CopyResult copy_request(StreamRef stream, const CopyRequest& request, const char
 /// Allows the stream's device to access the device memory of the request. Call it before a direct
 /// copy.
 void grant_pool_access(const CopyCall& call, const CopyFacts& facts);
+/// Sources of up to this size may be read within the call.
+inline constexpr std::size_t read_at_the_call = std::size_t{32} << 10;
 /// Ensures that a copy of `bytes` bytes from pinned memory does not read its source too early. Call
 /// it before the copy. CUDA (13.0, driver 580, seen on an H200 with 1000 bytes, not with 30,000)
 /// reads the source of a small copy during the call if the stream's own work is complete, even if

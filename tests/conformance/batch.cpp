@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <limits>
 
@@ -106,6 +107,31 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   EXPECT_EQ(memory[0], 1);
   const std::vector<int> shorter(99);
   EXPECT_ERROR(invalid_argument, copy_operation(memory, shorter));
+}
+
+TEST_F(Batch, LargeAndSmallCopiesOnAnIdleStreamDoNotHoldTheCaller) {
+  constexpr std::size_t large = 32 * mib, small = 1000, all = large + 3 * small;
+  Stream stream;
+  PinnedBytes source{all}, back{all};
+  std::ranges::copy(pattern(all, 3), source.begin());
+  DeviceBytes there{all, stream};
+  std::vector<CopyOperation> up;
+  for (std::size_t at = 0; at < all; at += up.back().bytes)
+    up.push_back({there.data() + at, source.data() + at, at == small ? large : small});
+  using Clock = std::chrono::steady_clock;
+  bool is_held = true;  // unless the call is short once: this thread may lose its core
+  for (int round = 0; round < 20 && is_held; ++round) {
+    stream.synchronize();
+    const auto start = Clock::now();
+    copy_batch(stream, up);
+    const auto call = Clock::now() - start;
+    stream.synchronize();
+    is_held = call > (Clock::now() - start) / 2;
+  }
+  EXPECT_FALSE(is_held);
+  copy(stream, back, there);
+  stream.synchronize();
+  EXPECT_TRUE(std::ranges::equal(back, source));
 }
 
 TEST_F(Batch, CopiesNoneOrOneOperation) {

@@ -82,6 +82,14 @@ void become_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
   };
 }
 
+bool is_read_early(const Rows& from) {
+  return kind_of(from) == Memory::pinned && from.width * from.height <= 4096;
+}
+bool is_idle(const Stream& stream) {
+  const OperationPtr own = stream.kind == StreamKind::legacy ? stream.last : stream.own_last();
+  return own == nullptr || own->done;
+}
+
 int copy(Stream& stream, Lock& lock, const Rows& to, const Rows& from) {
   if (to.width == 0 || to.height == 0) return ok;
   if (to.begin == nullptr || from.begin == nullptr || to.pitch < to.width ||
@@ -101,9 +109,7 @@ int copy(Stream& stream, Lock& lock, const Rows& to, const Rows& from) {
   // CUDA reads a few bytes of pinned memory within the call too, if the stream's own work is done.
   // Pending work of the default stream does not matter. Seen on an H200 (CUDA 13.0) with 1000
   // bytes, not with 30,000.
-  const OperationPtr own = stream.kind == StreamKind::legacy ? stream.last : stream.own_last();
-  const bool taken_early = kind_of(from) == Memory::pinned && from.width * from.height <= 4096 &&
-                           (own == nullptr || own->done);
+  const bool taken_early = is_read_early(from) && is_idle(stream);
   if (((kind_of(from) == Memory::pageable && small) || taken_early) && !to_host && !captured) {
     std::vector<std::byte> taken(from.width * from.height);
     for (std::size_t i = 0; i < from.height; ++i)
@@ -206,9 +212,15 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
     if (std::count(sizes, sizes + count, 0) != 0) return invalid_value;
     // Seen on an H200: a capture cannot record this call.
     if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
-    for (std::size_t i = 0; i < count; ++i)
+    const bool reads_early = is_idle(stream);
+    for (std::size_t i = 0; i < count; ++i) {
+      // Seen on an H200: a source that is read within the call waits for the larger ones before it.
+      if (reads_early && i > 0 && is_read_early(row(from[i], sizes[i])) &&
+          !is_read_early(row(from[i - 1], sizes[i - 1])))
+        engine().wait(lock, stream.last);
       if (const int code = copy(stream, lock, row(to[i], sizes[i]), row(from[i], sizes[i])))
         return code;
+    }
     return ok;
   }));
 }

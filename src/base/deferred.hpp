@@ -3,10 +3,13 @@
 #pragma once
 
 #include "base/process.hpp"
+#include "base/sync.hpp"
 
 #include <runnel/config.hpp>
 
+#include <atomic>
 #include <cstddef>
+#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
@@ -45,6 +48,37 @@ class Fifo {
   std::size_t size_ = 0;
 };
 using DeferredQueue = Fifo<Deferred>;
+
+/// Objects that any threads add, and one thread at a time takes, all at once and without a lock.
+/// `Link` is the member that links them.
+template <auto Link>
+class Arrivals;
+template <class T, class Base, T* Base::* Link>
+class Arrivals<Link> {
+ public:
+  void add(T& object) noexcept {
+    object.*Link = newest_.load(std::memory_order_relaxed);
+    while (!newest_.compare_exchange_weak(object.*Link, &object, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+    }
+  }
+  [[nodiscard]] bool is_empty() const noexcept {
+    return newest_.load(std::memory_order_relaxed) == nullptr;
+  }
+  /// The oldest one, to which the later ones are linked; null if there is none.
+  [[nodiscard]] T* take() noexcept {
+    T* oldest = nullptr;
+    T* each = is_empty() ? nullptr : newest_.exchange(nullptr, std::memory_order_acquire);
+    while (each != nullptr) {
+      T* const older = std::exchange(each->*Link, oldest);
+      oldest = std::exchange(each, older);
+    }
+    return oldest;
+  }
+
+ private:
+  sync::Atomic<T*> newest_{nullptr};
+};
 
 /// Calls `object.run` on the service thread (stream/reclaimer.hpp).
 void run_later(Deferred& object) noexcept;

@@ -113,6 +113,13 @@ template <class F>
   return wait_for_all_devices(Progress::unknown, [](int) {});
 }
 
+/// Takes the next of the objects that the thread has taken before, or of those that have arrived.
+template <class T, auto Link>
+[[nodiscard]] T* take_next(T*& taken, Arrivals<Link>& arrived) noexcept {
+  if (taken == nullptr) taken = arrived.take();
+  return taken == nullptr ? nullptr : std::exchange(taken, taken->next);
+}
+
 void run(Deferred& object) noexcept {
   if (release_mode() != Release::now) return;  // The process exits.
   sync::happens_after(&object);
@@ -125,13 +132,15 @@ Reclaimer& reclaimer() noexcept { return never_destroyed<Reclaimer>(); }
 bool is_service_thread() noexcept { return on_service_thread; }
 
 bool Reclaimer::try_start() noexcept {
-  const std::lock_guard lock{starting_};
-  if (started_) [[likely]]
+  if (started_.load(std::memory_order_acquire)) [[likely]]
     return true;
-  started_ = start_thread([this] { work(); });
+  const std::lock_guard lock{starting_};
+  if (started_.load(std::memory_order_relaxed)) return true;
+  const bool is_started = start_thread([this] { work(); });
   static constinit ExitHook at_exit{[]() noexcept { reclaimer().stop(); }};
-  if (started_) call_at_exit(at_exit);
-  return started_;
+  if (is_started) call_at_exit(at_exit);
+  started_.store(is_started, std::memory_order_release);
+  return is_started;
 }
 
 void Reclaimer::start(const char* operation) {
@@ -140,37 +149,23 @@ void Reclaimer::start(const char* operation) {
                 "the system has no thread to watch for the completion");
 }
 
-void Reclaimer::watch(Slot& slot) noexcept {
-  slot.next_watched = new_watched_.load(std::memory_order_relaxed);
-  while (!new_watched_.compare_exchange_weak(slot.next_watched, &slot, std::memory_order_release,
-                                             std::memory_order_relaxed)) {
-  }
-}
+void Reclaimer::watch(Slot& slot) noexcept { new_watched_.add(slot); }
 
 void Reclaimer::add(OwnedCompletion completion) noexcept {
   sync::happens_before(completion.get());
-  {
-    const std::lock_guard lock{mutex_};
-    new_events_.push(*completion.release());
-  }
+  new_events_.add(*completion.release());
   wake();
 }
 
 void Reclaimer::add(Deferred& object) noexcept {
   sync::happens_before(&object);
-  {
-    const std::lock_guard lock{mutex_};
-    new_due_.push(object);
-  }
+  new_due_.add(object);
   wake();
 }
 
 void Reclaimer::add(DeferredWork& object) noexcept {
   sync::happens_before(&object);
-  {
-    const std::lock_guard lock{mutex_};
-    new_work_.push(object);
-  }
+  new_work_.add(object);
   wake();
 }
 
@@ -191,7 +186,7 @@ void Reclaimer::note_failure(Slot& slot, std::uint64_t stream_id, const Failure&
 }
 
 std::exception_ptr Reclaimer::failure_of(const Completion& completion) noexcept {
-  const std::lock_guard lock{mutex_};
+  const std::lock_guard lock{failures_};
   const auto stored_failure = [&] {
     sync::happens_after(&completion);
     return completion.failure;
@@ -211,13 +206,10 @@ void Reclaimer::make_due(Completion& completion, backend::status status) noexcep
   if (status != backend::ok) {
     static_cast<void>(EventRef::adopt(std::exchange(completion.event, nullptr)));
     std::exception_ptr failure = exception_of(status);
-    const std::lock_guard lock{mutex_};
+    const std::lock_guard lock{failures_};
     std::swap(completion.failure, failure);
   }
-  {
-    const std::lock_guard lock{mutex_};
-    due_.push(completion);
-  }
+  due_.add(completion);
   if (!on_service_thread) wake();
 }
 
@@ -233,7 +225,7 @@ void advance(Slot& slot) noexcept { reclaimer().advance(slot); }
 /// Advances the timelines for which something waits. Only the service thread records what was asked
 /// for: a stream may be full, and wait for a thread that needs memory.
 void Reclaimer::watch_timelines() noexcept {
-  for (Slot* fresh = new_watched_.exchange(nullptr, std::memory_order_acquire); fresh != nullptr;) {
+  for (Slot* fresh = new_watched_.take(); fresh != nullptr;) {
     Slot& added = *std::exchange(fresh, fresh->next_watched);
     added.next_watched = std::exchange(watched_, &added);
   }
@@ -256,12 +248,8 @@ void Reclaimer::watch_timelines() noexcept {
 
 /// Appends new completions of events to the lines of their streams.
 void Reclaimer::sort_events() noexcept {
-  Fifo<MarkHook> added;
-  {
-    const std::lock_guard lock{mutex_};
-    added = std::exchange(new_events_, {});
-  }
-  while (MarkHook* const hook = added.pop()) {
+  for (MarkHook *added = new_events_.take(), *hook; (hook = added) != nullptr;) {
+    added = std::exchange(hook->next, nullptr);
     const EventNode* const event = static_cast<Completion*>(hook)->event;
     Slot* const slot =
         event != nullptr ? event->recorded_on.load(std::memory_order_relaxed) : nullptr;
@@ -339,14 +327,13 @@ void Reclaimer::start_device_wait() noexcept {
 
 /// Returns the objects that can be run now.
 DeferredQueue Reclaimer::take_due() noexcept {
-  DeferredQueue due, fresh;
-  {
-    const std::lock_guard lock{mutex_};
-    due = std::exchange(new_due_, {});
-    fresh = std::exchange(new_work_, {});
-  }
+  DeferredQueue due;
+  for (Deferred* each = new_due_.take(); each != nullptr;)
+    due.push(*std::exchange(each, each->next));
+  Deferred* fresh = new_work_.take();
   watch_timelines();
-  for (Deferred** link = &waiting_; *link != nullptr || (*link = fresh.pop()) != nullptr;) {
+  for (Deferred** link = &waiting_;
+       *link != nullptr || (*link = std::exchange(fresh, nullptr)) != nullptr;) {
     Deferred& object = **link;
     if (is_due(static_cast<DeferredWork&>(object))) {
       *link = object.next;
@@ -370,24 +357,11 @@ std::optional<std::size_t> Reclaimer::give_back() noexcept {
   const std::size_t found = due.size();
   if (found == 0) return found;
   DeferredQueue frees;
-  {
-    const std::lock_guard lock{mutex_};
-    while (Deferred* const object = due.pop())
-      (object->calls_program ? calls_program_ : frees).push(*object);
-  }
+  while (Deferred* const object = due.pop())
+    object->calls_program ? calls_program_.add(*object) : frees.push(*object);
   if (frees.size() < found) wake();
   while (Deferred* const object = frees.pop()) run(*object);
   return found;
-}
-
-Deferred* Reclaimer::take_call() noexcept {
-  const std::lock_guard lock{mutex_};
-  return calls_program_.pop();
-}
-
-MarkHook* Reclaimer::take_function() noexcept {
-  const std::lock_guard lock{mutex_};
-  return due_.pop();
 }
 
 /// Pauses between two rounds; longer if the work takes long.
@@ -406,7 +380,7 @@ bool Reclaimer::call_due() noexcept {
     return is_waiting_.load(std::memory_order_relaxed) && sync::Clock::now() - begun > 1ms;
   };
   bool is_done = true;
-  while (Deferred* const call = is_done ? take_call() : nullptr) {
+  while (Deferred* const call = is_done ? take_next(calls_, calls_program_) : nullptr) {
     run(*call);
     reset_thread();
     is_done = !must_stop();
@@ -414,7 +388,7 @@ bool Reclaimer::call_due() noexcept {
   calling_.store(false, std::memory_order_seq_cst);
   // Nothing is called or destroyed once the process exits.
   while (!stopped_.load(std::memory_order_seq_cst)) {
-    MarkHook* const hook = take_function();
+    MarkHook* const hook = take_next(functions_, due_);
     if (hook == nullptr) return is_done;
     // Resetting may destroy user objects, too.
     const CountedCall until_reset{Count::made_completions};

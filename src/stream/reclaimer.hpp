@@ -94,30 +94,27 @@ class Reclaimer {
   [[nodiscard]] bool is_over(const Point& point, DeferredWork& object) noexcept;
   [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
   [[nodiscard]] DeferredQueue take_due() noexcept;
-  [[nodiscard]] Deferred* take_call() noexcept;
-  [[nodiscard]] MarkHook* take_function() noexcept;
-  [[nodiscard]] bool has_due() noexcept {
-    const std::lock_guard lock{mutex_};
-    return due_.size() > 0;
-  }
+  [[nodiscard]] bool has_due() const noexcept { return functions_ != nullptr || !due_.is_empty(); }
   [[nodiscard]] bool call_due() noexcept;
   void pause(sync::Clock::duration unsuccessful) noexcept;
 
   sync::Mutex starting_;
-  bool started_ = false;
+  sync::Atomic<bool> started_{false};
   sync::Atomic<bool> calling_{false};  // The thread may be making runtime calls of its own.
   sync::Atomic<bool> stopped_{false};
-  sync::Atomic<Slot*> new_watched_{nullptr};  // the newest first
-  // Only the thread uses the following members, up to `of_unknown_stream_`.
+  // What other threads add.
+  Arrivals<&Slot::next_watched> new_watched_;
+  Arrivals<&MarkHook::next> new_events_;
+  Arrivals<&MarkHook::next> due_;  // completions to be called
+  Arrivals<&Deferred::next> new_due_;
+  Arrivals<&Deferred::next> new_work_;       // DeferredWork
+  Arrivals<&Deferred::next> calls_program_;  // can be run now, by the thread
+  // Only the thread uses the following members, up to `calls_`.
   EventLine* lines_ = nullptr;  // those that are not empty
   EventLine of_unknown_stream_{};
-  // Protects what other threads add.
-  sync::Mutex mutex_;
-  Fifo<MarkHook> new_events_;
-  Fifo<MarkHook> due_;  // completions to be called
-  DeferredQueue new_due_;
-  DeferredQueue new_work_;       // DeferredWork
-  DeferredQueue calls_program_;  // can be run now, by the thread
+  MarkHook* functions_ = nullptr;  // what it has taken of `due_`, the oldest first
+  Deferred* calls_ = nullptr;      // the same of `calls_program_`
+  SpinLock failures_;              // protects the failures of completions that are due
   // A thread uses the following members, up to `needs_devices_`.
   sync::Atomic<bool> is_looking_{false};
   Slot* watched_ = nullptr;

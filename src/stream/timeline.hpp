@@ -182,8 +182,11 @@ class Timeline : NotCopied {
       if (pending.first == nullptr) return;
       const backend::status s = query(pending.first->handle);
       if (backend::is_not_ready(s)) return;
-      EventNode* const last = s == backend::ok ? last_complete(pending, query) : pending.first;
+      bool is_next_pending = false;
+      EventNode* const last =
+          s == backend::ok ? last_complete(pending, query, is_next_pending) : pending.first;
       take(pending.first, last, s, due);
+      if (is_next_pending) return;
     }
   }
 
@@ -264,7 +267,8 @@ class Timeline : NotCopied {
   /// The last mark that is complete, given that the first one is. A burst costs a few queries: it
   /// asks the next one, then twice as far each time, and then halves what is left.
   template <class Query>
-  [[nodiscard]] static EventNode* last_complete(const Pending& pending, Query query) noexcept {
+  [[nodiscard]] static EventNode* last_complete(const Pending& pending, Query query,
+                                                bool& is_next_pending) noexcept {
     constexpr std::size_t unknown = std::numeric_limits<std::size_t>::max();
     EventNode* complete = pending.first;
     std::size_t to_incomplete = unknown;  // so many steps from `complete` one is not complete
@@ -272,11 +276,12 @@ class Timeline : NotCopied {
       EventNode* asked = complete;
       std::size_t at = 0;
       for (; at < step && asked != pending.last; ++at) asked = next_of(*asked);
-      if (query(asked->handle) == backend::ok) {
+      if (const backend::status s = query(asked->handle); s == backend::ok) {
         complete = asked;
         if (to_incomplete != unknown) to_incomplete -= at;
       } else {
         to_incomplete = at;
+        is_next_pending = backend::is_not_ready(s);
       }
       step = to_incomplete == unknown ? 2 * step : to_incomplete / 2;
     }

@@ -55,13 +55,13 @@ class Outcome {
 
 namespace detail {
 
-/// What waits for a mark of a stream (src/stream/timeline.hpp).
+/// What waits for a mark of a stream (src/timeline/timeline.hpp).
 struct MarkHook {
   MarkHook* next = nullptr;  // in a queue of the service thread
 };
 
 /// A function that waits for completion. The service thread of the library
-/// (src/stream/reclaimer.hpp) calls it and owns it once it is submitted.
+/// (src/slot/reclaimer.hpp) calls it and owns it once it is submitted.
 struct Completion : MarkHook {
   Completion(void (*f)(Completion&, const Outcome&), void (*d)(Completion*) noexcept) noexcept
       : call{f}, destroy{d} {}

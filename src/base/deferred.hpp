@@ -80,7 +80,7 @@ class Arrivals<Link> {
   sync::Atomic<T*> newest_{nullptr};
 };
 
-/// Calls `object.run` on the service thread (stream/reclaimer.hpp).
+/// Calls `object.run` on the service thread (slot/reclaimer.hpp).
 void run_later(Deferred& object) noexcept;
 /// Calls `object.run` now, or later if this is a host function. Returns false, and does nothing, if
 /// the runtime must not be called any more.

@@ -54,7 +54,7 @@ enum class OperationKind : unsigned char {
 static_assert(static_cast<int>(OperationKind::lost_exception) ==
               static_cast<int>(HookKind::lost_exception));
 
-struct Slot;  // stream/slots.hpp
+struct Slot;  // slot/slots.hpp
 /// The identity of a stream: no other stream ever has this id.
 struct StreamKey {
   Slot* slot = nullptr;
@@ -77,7 +77,7 @@ struct MemoryUse {
   bool is_done;                    // The bytes have been read or written when the call returns.
 };
 
-class Point;  // stream/point.hpp
+class Point;  // slot/point.hpp
 
 /// One operation. HookEvent (hooks.hpp) documents most of the members.
 struct Operation {

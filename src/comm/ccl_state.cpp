@@ -5,7 +5,7 @@
 #include "base/relaxed_capture.hpp"
 #include "comm/devices.hpp"
 #include "comm/together.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/copy.hpp>
 #include <runnel/detail/access.hpp>

@@ -11,7 +11,7 @@
 #include "base/polling.hpp"
 #include "copy/staging/ring.hpp"
 #include "memory/values.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/copy.hpp>
 #include <runnel/detail/access.hpp>

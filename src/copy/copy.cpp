@@ -4,8 +4,8 @@
 #include "base/check.hpp"
 #include "base/pageable_policy.hpp"
 #include "copy/run.hpp"
-#include "stream/capture.hpp"
-#include "stream/stream_call.hpp"
+#include "slot/capture.hpp"
+#include "slot/stream_call.hpp"
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

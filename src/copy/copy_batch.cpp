@@ -6,7 +6,7 @@
 #include "copy/run.hpp"
 #include "copy/staging/stage.hpp"
 #include "memory/recorded_uses.hpp"
-#include "stream/operations.hpp"
+#include "slot/operations.hpp"
 
 #include <array>
 #include <cstdint>

@@ -5,9 +5,9 @@
 #include "base/relaxed_capture.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
-#include "stream/capture.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/idle.hpp"
+#include "function/graph_functions.hpp"
+#include "slot/capture.hpp"
+#include "slot/idle.hpp"
 
 #include <cstdint>
 

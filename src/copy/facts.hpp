@@ -6,8 +6,8 @@
 #include "copy/request.hpp"
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
-#include "stream/enter_stream.hpp"
-#include "stream/slots.hpp"
+#include "slot/enter_stream.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/detail/access.hpp>

@@ -5,7 +5,7 @@
 #include "base/counters.hpp"
 #include "copy/run.hpp"
 #include "device/device_table.hpp"
-#include "stream/operations.hpp"
+#include "slot/operations.hpp"
 
 #include <runnel/memory.hpp>
 

@@ -7,10 +7,10 @@
 #include "copy/short_copy.hpp"
 #include "copy/staging/stage.hpp"
 #include "device/device_table.hpp"
-#include "stream/capture.hpp"
-#include "stream/host_writers.hpp"
-#include "stream/idle.hpp"
-#include "stream/operations.hpp"
+#include "function/host_writers.hpp"
+#include "slot/capture.hpp"
+#include "slot/idle.hpp"
+#include "slot/operations.hpp"
 
 #include <runnel/event.hpp>
 

@@ -13,7 +13,7 @@
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
 #include "memory/pinned_pool.hpp"
-#include "stream/idle.hpp"
+#include "slot/idle.hpp"
 
 #include <runnel/detail/attachment.hpp>
 

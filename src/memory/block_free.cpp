@@ -11,7 +11,7 @@
 #include "device/scoped_device.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
-#include "stream/capture.hpp"
+#include "slot/capture.hpp"
 
 #include <runnel/detail/access.hpp>
 

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "base/sync.hpp"
-#include "stream/reclaimer.hpp"
+#include "slot/reclaimer.hpp"
 
 #include <runnel/memory.hpp>
 

@@ -15,10 +15,10 @@
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
-#include "stream/capture.hpp"
-#include "stream/operations.hpp"
-#include "stream/slots.hpp"
-#include "stream/stream_call.hpp"
+#include "slot/capture.hpp"
+#include "slot/operations.hpp"
+#include "slot/slots.hpp"
+#include "slot/stream_call.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/device_resource.hpp>

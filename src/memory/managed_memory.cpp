@@ -12,8 +12,8 @@
 #include "memory/memory_facts.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
-#include "stream/capture.hpp"
-#include "stream/stream_call.hpp"
+#include "slot/capture.hpp"
+#include "slot/stream_call.hpp"
 
 #include <cstddef>
 

@@ -4,7 +4,7 @@
 
 #include "base/check.hpp"
 #include "memory/pinned_pool.hpp"
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include <runnel/memory_kind.hpp>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "memory/releaser.hpp"
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include <runnel/config.hpp>
 

@@ -3,7 +3,7 @@
 /// runtime takes a fraction of a microsecond.
 #pragma once
 
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
 

@@ -4,7 +4,7 @@
 #include "base/relaxed_capture.hpp"
 #include "device/internal_calls.hpp"
 #include "memory/pinned_pages.hpp"
-#include "stream/reclaimer.hpp"
+#include "slot/reclaimer.hpp"
 
 #include <memory>
 #include <new>

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "base/sync.hpp"
-#include "stream/point.hpp"
-#include "stream/slots.hpp"
+#include "slot/point.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/stream.hpp>

@@ -11,10 +11,10 @@
 #include "base/sync.hpp"
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/point.hpp"
-#include "stream/reclaimer.hpp"
-#include "stream/slots.hpp"
+#include "function/graph_functions.hpp"
+#include "slot/point.hpp"
+#include "slot/reclaimer.hpp"
+#include "slot/slots.hpp"
 
 #include <array>
 #include <atomic>

@@ -4,7 +4,7 @@
 /// events of their own.
 #pragma once
 
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/stream_ordered_resource.hpp>
 

@@ -9,7 +9,7 @@
 #include "device/ipc.hpp"
 #include "memory/recorded_uses.hpp"
 #include "memory/releaser.hpp"
-#include "stream/device_waits.hpp"
+#include "slot/device_waits.hpp"
 
 #include <cstddef>
 

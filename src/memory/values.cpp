@@ -6,11 +6,11 @@
 #include "base/process.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
+#include "function/host_writers.hpp"
 #include "memory/memory_facts.hpp"
 #include "memory/values.hpp"
-#include "stream/capture.hpp"
-#include "stream/host_writers.hpp"
-#include "stream/stream_call.hpp"
+#include "slot/capture.hpp"
+#include "slot/stream_call.hpp"
 
 #include <cstdint>
 

@@ -7,8 +7,8 @@
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "device/internal_calls.hpp"
-#include "stream/capture.hpp"
-#include "stream/point.hpp"
+#include "slot/capture.hpp"
+#include "slot/point.hpp"
 
 #include <unistd.h>
 

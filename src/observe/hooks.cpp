@@ -3,7 +3,7 @@
 #include "base/operation.hpp"
 #include "base/sync.hpp"
 #include "observe/hook_event.hpp"
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include <algorithm>
 #include <mutex>

@@ -10,10 +10,10 @@
 #include "base/sync.hpp"
 #include "checker/conflict.hpp"
 #include "checker/visit.hpp"
-#include "stream/capture.hpp"
-#include "stream/host_functions.hpp"
-#include "stream/point.hpp"
-#include "stream/stream_call.hpp"
+#include "function/host_functions.hpp"
+#include "slot/capture.hpp"
+#include "slot/point.hpp"
+#include "slot/stream_call.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/detail/checking.hpp>

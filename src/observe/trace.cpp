@@ -9,7 +9,7 @@
 #include "observe/trace_activities.hpp"
 #include "observe/trace_file.hpp"
 #include "observe/trace_times.hpp"
-#include "stream/stream_call.hpp"
+#include "slot/stream_call.hpp"
 
 #include <unistd.h>
 

@@ -9,9 +9,9 @@
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
-#include "stream/event_node.hpp"
-#include "stream/point.hpp"
+#include "slot/capture.hpp"
+#include "slot/point.hpp"
+#include "timeline/event_node.hpp"
 
 #include <array>
 #include <chrono>

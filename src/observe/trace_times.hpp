@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/sync.hpp"
-#include "stream/event_node.hpp"
+#include "timeline/event_node.hpp"
 
 #include <runnel/hooks.hpp>
 

@@ -4,10 +4,10 @@
 #include "base/check.hpp"
 #include "base/not_copied.hpp"
 #include "copy/staging/workers.hpp"
+#include "function/host_functions.hpp"
 #include "observe/trace_times.hpp"
 #include "overlap/streams.hpp"
-#include "stream/host_functions.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/current.hpp>
 

@@ -6,10 +6,10 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "function/graph_functions.hpp"
 #include "overlap/device_run.hpp"
 #include "overlap/error.hpp"
 #include "overlap/plan.hpp"
-#include "stream/graph_functions.hpp"
 
 #include <algorithm>
 #include <condition_variable>

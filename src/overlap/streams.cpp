@@ -3,7 +3,7 @@
 
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <array>
 #include <cstdio>

@@ -5,7 +5,7 @@
 #include "base/process.hpp"
 #include "device/current_device.hpp"
 #include "device/device_table.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/detail/access.hpp>
 

@@ -7,10 +7,10 @@
 #include "base/sync.hpp"
 #include "base/thread_end.hpp"
 #include "device/device_call.hpp"
-#include "stream/operations.hpp"
-#include "stream/point.hpp"
-#include "stream/retire.hpp"
-#include "stream/slots.hpp"
+#include "slot/operations.hpp"
+#include "slot/point.hpp"
+#include "slot/retire.hpp"
+#include "slot/slots.hpp"
 
 #include <array>
 #include <atomic>

@@ -10,12 +10,12 @@
 #include "base/sync.hpp"
 #include "device/device_table.hpp"
 #include "device/ipc.hpp"
-#include "stream/event_node.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/idle.hpp"
-#include "stream/operations.hpp"
-#include "stream/stream_call.hpp"
-#include "stream/wait_limit.hpp"
+#include "function/graph_functions.hpp"
+#include "slot/idle.hpp"
+#include "slot/operations.hpp"
+#include "slot/stream_call.hpp"
+#include "slot/wait_limit.hpp"
+#include "timeline/event_node.hpp"
 
 #include <runnel/detail/access.hpp>
 

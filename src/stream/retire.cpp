@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/retire.hpp"
+#include "slot/retire.hpp"
 
 #include "base/announce.hpp"
 #include "base/lost_device.hpp"
@@ -7,11 +7,11 @@
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/host_functions.hpp"
-#include "stream/operations.hpp"
-#include "stream/point.hpp"
+#include "function/graph_functions.hpp"
+#include "function/host_functions.hpp"
+#include "slot/capture.hpp"
+#include "slot/operations.hpp"
+#include "slot/point.hpp"
 
 #include <runnel/detail/attachment.hpp>
 

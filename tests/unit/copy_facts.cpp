@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tests of resolve(), and of what a CopyCall knows about its stream.
 #include "copy/facts.hpp"
-#include "stream/host_writers.hpp"
+#include "function/host_writers.hpp"
 
 #include <gtest/gtest.h>
 

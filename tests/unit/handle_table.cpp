@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tests of HandleTable with more slots than it has buckets, so that slots share buckets. Nothing
 /// looks behind the handles.
-#include "stream/handle_table.hpp"
+#include "slot/handle_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/foreign_stream.hpp>

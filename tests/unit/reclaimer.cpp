@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "stream/reclaimer.hpp"
+#include "slot/reclaimer.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/runnel.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tests of the numbers of a stream's marks, without a device: the events are numbers, and a test
 /// says which have happened.
-#include "stream/timeline.hpp"
+#include "timeline/timeline.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include "base/sync.hpp"
 #include "copy/staging/ring.hpp"
 #include "copy/transfer.hpp"
-#include "stream/host_functions.hpp"
-#include "stream/host_writers.hpp"
-#include "stream/slots.hpp"
+#include "function/host_functions.hpp"
+#include "function/host_writers.hpp"
+#include "slot/slots.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "base/sync.hpp"
 #include "copy/staging/job.hpp"
 #include "copy/staging/ring.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/staging.hpp>
 

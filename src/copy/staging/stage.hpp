@@ -17,7 +17,7 @@
 #pragma once
 
 #include "copy/staging/job.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
 

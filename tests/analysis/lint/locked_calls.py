@@ -47,7 +47,7 @@ EXCUSED = {
     'src/observe/trace_times.cpp: read_time': TRACE,
     'src/overlap/overlap.cpp: wait_for_record': '`record()` names a place in an array there',
     'src/overlap/streams.cpp: acquire_overlap_stream': 'asks what kind of stream a handle is, which does not block',
-    'src/stream/graph_functions.cpp: GraphFunctions::capture': CAPTURE,
+    'src/function/graph_functions.cpp: GraphFunctions::capture': CAPTURE,
 }
 
 bodies = {}  # by function

@@ -8,7 +8,7 @@ import re
 
 import repository
 
-FLOORS = ['base', 'checker', 'device', 'capture', 'stream', 'observe', 'pool', 'memory', 'copy', 'overlap', 'graph', 'comm']
+FLOORS = ['base', 'checker', 'device', 'capture', 'timeline', 'slot', 'function', 'stream', 'observe', 'memory', 'copy', 'overlap', 'graph', 'comm']
 INTERFACE = {'backend.hpp', 'ccl.hpp'}
 INCLUDE = re.compile(r'^\s*#\s*include "([^"]+)"', re.MULTILINE)
 

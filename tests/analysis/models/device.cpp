@@ -9,12 +9,12 @@
 #include "base/process.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
+#include "function/graph_functions.hpp"
+#include "function/host_functions.hpp"
 #include "memory/pinned_pages.hpp"
 #include "memory/releaser.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/host_functions.hpp"
-#include "stream/reclaimer.hpp"
-#include "stream/slots.hpp"
+#include "slot/reclaimer.hpp"
+#include "slot/slots.hpp"
 
 #include <cstring>
 #include <utility>

@@ -7,8 +7,8 @@
 #include "backend.hpp"
 #include "support.hpp"
 
-#include "stream/retire.hpp"
-#include "stream/slots.hpp"
+#include "slot/retire.hpp"
+#include "slot/slots.hpp"
 
 #include <cstdint>
 #include <deque>

@@ -2,7 +2,7 @@
 /// Checks of the nodes of an event: one thread records it, others ask and wait. What was recorded
 /// before a question began is complete after a "yes"; a reference means one record, whatever is
 /// recorded later; and each native event comes back to the pool once.
-#include "stream/event_node.hpp"
+#include "timeline/event_node.hpp"
 
 #include "device.hpp"
 

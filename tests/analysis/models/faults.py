@@ -6,10 +6,10 @@ A fault is a file, a text that occurs once in it, what replaces it, the program,
 ENGINE, QUEUE, QUEUE_HEADER = 'backends/host/engine.cpp', 'backends/host/task_queue.cpp', 'backends/host/task_queue.hpp'
 LOCK, CACHE = 'src/base/spin_lock.hpp', 'src/base/batch_cache.hpp'
 RING, JOB, WORKERS, STAGE = (f'src/copy/staging/{name}' for name in ('ring.hpp', 'job.cpp', 'workers.cpp', 'stage.cpp'))
-WRITERS = 'src/stream/host_writers.cpp'
-NODE, NODES = 'src/stream/event_node.hpp', 'src/stream/event_node.cpp'
-TIMELINE = 'src/stream/timeline.hpp'
-RETIRE, POINT, SHELVES = 'src/stream/retire.cpp', 'src/stream/point.cpp', 'src/memory/pinned_shelves.cpp'
+WRITERS = 'src/function/host_writers.cpp'
+NODE, NODES = 'src/timeline/event_node.hpp', 'src/timeline/event_node.cpp'
+TIMELINE = 'src/timeline/timeline.hpp'
+RETIRE, POINT, SHELVES = 'src/stream/retire.cpp', 'src/slot/point.cpp', 'src/memory/pinned_shelves.cpp'
 SEQ, ACQ, REL, BOTH, NONE = (f'std::memory_order_{order}' for order in ('seq_cst', 'acquire', 'release', 'acq_rel', 'relaxed'))
 
 

@@ -2,12 +2,12 @@
 /// Checks of Point: when a point is complete, the work that it stands for is. The stream writes
 /// plain data, and so does whoever has found the point complete: an answer that comes too early is
 /// a race. A slot is another stream's only when all that the first one has received is complete.
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include "device.hpp"
 
 #include "base/counters.hpp"
-#include "stream/host_writers.hpp"
+#include "function/host_writers.hpp"
 
 namespace {
 

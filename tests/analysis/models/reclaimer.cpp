@@ -2,7 +2,7 @@
 /// Checks of the service thread: deferred work runs once, after the work before its points, and no
 /// wake-up is lost. What a stream writes and what runs later are plain data: work that runs too
 /// early is a race.
-#include "stream/reclaimer.hpp"
+#include "slot/reclaimer.hpp"
 
 #include "base/operation.hpp"
 #include "device.hpp"

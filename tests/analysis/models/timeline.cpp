@@ -3,12 +3,12 @@
 /// of the numbers, after the work before the mark, whoever records and advances at once. A slot is
 /// another stream's only when no mark is pending. What a stream writes, and what becomes due, are
 /// plain data: something that is due too early is a race.
-#include "stream/timeline.hpp"
+#include "timeline/timeline.hpp"
 
 #include "device.hpp"
 
 #include "base/counters.hpp"
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include <cstdint>
 #include <utility>

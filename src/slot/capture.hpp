@@ -10,7 +10,7 @@
 #include "capture/refusals.hpp"
 #include "capture/state.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
 

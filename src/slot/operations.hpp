@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/operation.hpp"
-#include "stream/capture.hpp"
-#include "stream/slots.hpp"
+#include "slot/capture.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/native.hpp>
 

@@ -3,7 +3,7 @@
 /// before they are freed or reused. It owns nothing, and can be copied.
 ///
 /// A point is first open: it stands for all work that the stream receives until record(). Creating
-/// it makes no runtime call. record() gives it the number of a mark (stream/timeline.hpp); where
+/// it makes no runtime call. record() gives it the number of a mark (timeline/timeline.hpp); where
 /// nothing can be recorded now, that of the next mark. A stream of which points were made takes a
 /// last number when it ends. Its slot is not used again before all numbers are complete.
 ///
@@ -16,8 +16,8 @@
 #include "base/announce.hpp"
 #include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
-#include "stream/capture.hpp"
-#include "stream/slots.hpp"
+#include "slot/capture.hpp"
+#include "slot/slots.hpp"
 
 #include <algorithm>
 #include <cstdint>

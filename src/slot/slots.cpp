@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include "base/announce.hpp"
 #include "base/max_devices.hpp"
 #include "base/not_copied.hpp"
-#include "stream/handle_table.hpp"
-#include "stream/operations.hpp"
-#include "stream/point.hpp"
-#include "stream/reclaimer.hpp"
-#include "stream/retire.hpp"
+#include "slot/handle_table.hpp"
+#include "slot/operations.hpp"
+#include "slot/point.hpp"
+#include "slot/reclaimer.hpp"
+#include "slot/retire.hpp"
 
 #include <runnel/detail/access.hpp>
 

@@ -18,7 +18,7 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "base/try_flag.hpp"
-#include "stream/event_node.hpp"
+#include "timeline/event_node.hpp"
 
 #include <runnel/completion.hpp>
 

@@ -7,8 +7,8 @@
 #include "base/operation.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "stream/event_node.hpp"
-#include "stream/timeline.hpp"
+#include "timeline/event_node.hpp"
+#include "timeline/timeline.hpp"
 
 #include <runnel/completion.hpp>
 #include <runnel/current.hpp>
@@ -70,7 +70,7 @@ struct Slot : StreamSlot, Deferred {
   sync::Atomic<ShortRing*> short_ring{nullptr};
 
   /// Bit 0: a capture begins or ends on the stream. The bits above: the number of threads that
-  /// query the stream (stream/capture.hpp).
+  /// query the stream (slot/capture.hpp).
   mutable sync::Atomic<std::uint32_t> queries_and_change{0};
 
   /// For the race checker: the stream's id if all its operations are known to be complete, else 0.

@@ -9,9 +9,9 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/slots.hpp"
+#include "function/graph_functions.hpp"
+#include "slot/capture.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/detail/access.hpp>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/keep.hpp>
 
-#include "stream/capture.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/reclaimer.hpp"
-#include "stream/stream_call.hpp"
+#include "function/graph_functions.hpp"
+#include "slot/capture.hpp"
+#include "slot/reclaimer.hpp"
+#include "slot/stream_call.hpp"
 
 #include <runnel/completion.hpp>
 

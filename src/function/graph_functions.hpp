@@ -6,10 +6,10 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "capture/open_captures.hpp"
-#include "stream/event_node.hpp"
-#include "stream/host_functions.hpp"
-#include "stream/point.hpp"
-#include "stream/stream_call.hpp"
+#include "function/host_functions.hpp"
+#include "slot/point.hpp"
+#include "slot/stream_call.hpp"
+#include "timeline/event_node.hpp"
 
 #include <runnel/config.hpp>
 #include <runnel/keep.hpp>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/event_node.hpp"
-#include "stream/idle.hpp"
+#include "slot/idle.hpp"
+#include "timeline/event_node.hpp"
 
 #include <mutex>
 

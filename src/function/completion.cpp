@@ -7,11 +7,11 @@
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
-#include "stream/event_node.hpp"
-#include "stream/reclaimer.hpp"
-#include "stream/slots.hpp"
-#include "stream/stream_call.hpp"
-#include "stream/timeline.hpp"
+#include "slot/reclaimer.hpp"
+#include "slot/slots.hpp"
+#include "slot/stream_call.hpp"
+#include "timeline/event_node.hpp"
+#include "timeline/timeline.hpp"
 
 #include <runnel/event.hpp>
 

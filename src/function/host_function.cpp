@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <runnel/detail/host_function.hpp>
 
-#include "stream/host_functions.hpp"
+#include "function/host_functions.hpp"
 
 #include "base/batch_cache.hpp"
 #include "base/check.hpp"
@@ -11,11 +11,11 @@
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
 #include "device/current_device.hpp"
-#include "stream/capture.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/operations.hpp"
-#include "stream/slots.hpp"
-#include "stream/stream_call.hpp"
+#include "function/graph_functions.hpp"
+#include "slot/capture.hpp"
+#include "slot/operations.hpp"
+#include "slot/slots.hpp"
+#include "slot/stream_call.hpp"
 
 #include <runnel/detail/access.hpp>
 

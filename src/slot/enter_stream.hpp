@@ -3,9 +3,9 @@
 #pragma once
 
 #include "base/process.hpp"
-#include "stream/capture.hpp"
-#include "stream/operations.hpp"
-#include "stream/slots.hpp"
+#include "slot/capture.hpp"
+#include "slot/operations.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
 

@@ -2,9 +2,8 @@
 /// Error texts of calls that a capture refuses, or that have invalidated one.
 #include "base/check.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/point.hpp"
+#include "slot/capture.hpp"
+#include "slot/point.hpp"
 
 #include <cstdint>
 #include <new>

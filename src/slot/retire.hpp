@@ -2,7 +2,7 @@
 /// How streams end.
 #pragma once
 
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
 

@@ -7,9 +7,9 @@
 #include "base/check.hpp"
 #include "base/not_copied.hpp"
 #include "base/process.hpp"
-#include "stream/enter_stream.hpp"
-#include "stream/operations.hpp"
-#include "stream/slots.hpp"
+#include "slot/enter_stream.hpp"
+#include "slot/operations.hpp"
+#include "slot/slots.hpp"
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 

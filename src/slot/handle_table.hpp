@@ -3,7 +3,7 @@
 /// creation of a stream.
 #pragma once
 
-#include "stream/slots.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
 

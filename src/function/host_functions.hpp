@@ -5,7 +5,7 @@
 #include "base/counters.hpp"
 #include "base/not_copied.hpp"
 #include "base/operation.hpp"
-#include "stream/host_writers.hpp"
+#include "function/host_writers.hpp"
 
 #include <runnel/detail/host_function.hpp>
 

@@ -12,7 +12,7 @@
 #include "base/not_copied.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
-#include "stream/point.hpp"
+#include "slot/point.hpp"
 
 #include <runnel/config.hpp>
 

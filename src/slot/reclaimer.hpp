@@ -11,9 +11,9 @@
 #include "base/counters.hpp"
 #include "base/deferred.hpp"
 #include "base/sync.hpp"
-#include "stream/event_node.hpp"
-#include "stream/point.hpp"
-#include "stream/slots.hpp"
+#include "slot/point.hpp"
+#include "slot/slots.hpp"
+#include "timeline/event_node.hpp"
 
 #include <runnel/completion.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/event_node.hpp"
+#include "timeline/event_node.hpp"
 
 #include "base/counters.hpp"
 #include "base/never_destroyed.hpp"

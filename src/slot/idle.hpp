@@ -2,8 +2,8 @@
 /// Queries of streams and events. None of them blocks.
 #pragma once
 
-#include "stream/capture.hpp"
-#include "stream/operations.hpp"
+#include "slot/capture.hpp"
+#include "slot/operations.hpp"
 
 #include <runnel/config.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/host_writers.hpp"
+#include "function/host_writers.hpp"
 
 #include "backend.hpp"
 #include "base/never_destroyed.hpp"

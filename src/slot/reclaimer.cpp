@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/reclaimer.hpp"
+#include "slot/reclaimer.hpp"
 
 #include "base/announce.hpp"
 #include "base/check.hpp"
@@ -14,10 +14,9 @@
 #include "device/device_table.hpp"
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
-#include "stream/device_waits.hpp"
-#include "stream/graph_functions.hpp"
-#include "stream/operations.hpp"
+#include "slot/capture.hpp"
+#include "slot/device_waits.hpp"
+#include "slot/operations.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream/graph_functions.hpp"
+#include "function/graph_functions.hpp"
 
 #include "base/announce.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
+#include "slot/capture.hpp"
 
 #include <runnel/detail/host_function.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits for devices. No runtime has a bounded device wait, or a query. So a library thread waits
 // for the device, and the caller polls the result of that thread.
-#include "stream/device_waits.hpp"
+#include "slot/device_waits.hpp"
 
 #include "base/announce.hpp"
 #include "base/catch_errors_into.hpp"
@@ -12,7 +12,7 @@
 #include "base/sync.hpp"
 #include "device/device_call.hpp"
 #include "device/scoped_device.hpp"
-#include "stream/capture.hpp"
+#include "slot/capture.hpp"
 
 #include <runnel/device.hpp>
 

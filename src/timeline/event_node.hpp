@@ -45,7 +45,7 @@ struct EventNode : Deferred {
   /// another thread may have recorded the event meanwhile.
   sync::Atomic<Slot*> recorded_on{nullptr};
 
-  // For a mark of a stream (stream/timeline.hpp).
+  // For a mark of a stream (timeline/timeline.hpp).
   std::uint64_t number = 0;
   MarkHook* hook = nullptr;
 };

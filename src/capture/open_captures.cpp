@@ -5,9 +5,12 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
+#include "base/sync.hpp"
 #include "capture/state.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -23,6 +26,9 @@ struct OpenCaptures {
   std::vector<ListedCapture> all;
 };
 OpenCaptures& captures() { return never_destroyed<OpenCaptures>(); }
+
+/// When the library's last wait for a device began, in units of sync::Clock.
+constinit sync::Atomic<sync::Clock::rep> last_device_wait{0};
 
 /// Requires: the lock is held.
 void note_open_captures() noexcept {
@@ -50,10 +56,24 @@ std::unique_lock<sync::Mutex> block_new_captures() noexcept {
 
 void announce_capture(OpenCapture capture) {
   close_capture(capture.begun_on.id);  // Other code has ended an earlier one.
-  const std::lock_guard beginning{captures().beginning};
-  const std::lock_guard lock{captures().lock};
-  captures().all.push_back({std::move(capture)});
-  note_open_captures();
+  {
+    const std::lock_guard beginning{captures().beginning};
+    const std::lock_guard lock{captures().lock};
+    captures().all.push_back({std::move(capture)});
+    note_open_captures();
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto is_begun = [] {
+    return sync::Clock::now().time_since_epoch() -
+               sync::Clock::duration{last_device_wait.load(std::memory_order_relaxed)} >
+           std::chrono::milliseconds{1};
+  };
+  while (!is_begun()) sync::yield();
+}
+
+void note_device_wait() noexcept {
+  last_device_wait.store(sync::Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void number_capture(std::uint64_t stream, std::uint64_t number) noexcept {

@@ -33,6 +33,10 @@ struct OpenCapture {
 /// Registers a capture that is about to begin, so that no thread starts to wait for its device.
 /// @throws std::bad_alloc
 void announce_capture(OpenCapture capture);
+/// Called right before the library waits for a device. The runtime breaks the captures that are
+/// open when the wait begins. So a capture that is announced in the next millisecond begins after
+/// that.
+void note_device_wait() noexcept;
 /// While the lock is held, no capture begins through the library.
 [[nodiscard]] std::unique_lock<sync::Mutex> block_new_captures() noexcept;
 /// Stores the runtime's number of a capture that has begun on the stream.

@@ -5,7 +5,6 @@
 #include "base/relaxed_capture.hpp"
 #include "copy/user_pages.hpp"
 #include "device/device_table.hpp"
-#include "function/graph_functions.hpp"
 #include "slot/capture.hpp"
 #include "slot/idle.hpp"
 

@@ -206,7 +206,8 @@ GraphFunctions::Launches& GraphFunctions::begin_launch(StreamKey stream) {
 
 void GraphFunctions::undo_launch() noexcept {
   const std::lock_guard lock{lock_};
-  if (launches_.back().first == count_) launches_.pop_back();
+  if (launches_.back().first == count_)
+    undone_.splice(undone_.end(), launches_, std::prev(launches_.end()));
   --count_;
   end_runs(functions_.size(), writers());
 }
@@ -311,55 +312,6 @@ void add_to_capture(const StreamCall& call, Kept* object) {
   const auto owned = std::make_shared<OwnedObject>();
   give_to_graph(call, owned, "object");
   owned->reset(object);
-}
-
-bool takes_part_in_capture(int device) noexcept try {
-  if (!are_captures_open()) return false;
-  const std::vector<OpenCapture> open = open_captures();
-  if (std::any_of(open.begin(), open.end(),
-                  [=](const OpenCapture& each) { return each.begun_on.slot->device == device; }))
-    return true;
-  const ScopedDevice on{device, ScopedDevice::no_throw};
-  const auto takes_part = [&](StreamKey each) {
-    const HandleLock locked{each};
-    return locked && locked.device() == device &&
-           capture_state(locked.handle()) == CaptureState::active;
-  };
-  const std::vector<StreamKey> streams = live_streams(true);
-  return std::any_of(streams.begin(), streams.end(), takes_part);
-} catch (const std::bad_alloc&) {
-  return true;
-}
-
-backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept {
-  const CaptureChangeLock alone{slot};
-  const backend::status s = backend::stream_end_capture(slot.handle, graph);
-  if (s == backend::ok || capture_state(slot.handle) != CaptureState::active) return s;
-  backend::forget_error(s);
-  return backend::stream_end_capture(slot.handle, graph);
-}
-
-void discard_native_capture(Slot& slot) noexcept {
-  native::graph graph{};
-  if (succeeded_or_forget(end_native_capture(slot, graph)))
-    succeeded_or_forget(backend::graph_destroy(graph));
-}
-
-void abandon_capture(StreamKey stream) noexcept {
-  if (!capture_begun_on(stream.id)) return;
-  if (is_reachable(*stream.slot)) discard_native_capture(*stream.slot);
-  close_capture(stream.id);
-}
-
-void abandon_own_captures() noexcept {
-  while (const OpenCapture own = own_capture()) {
-    if (const HandleLock locked{own.begun_on}) {
-      const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
-      abandon_capture(own.begun_on);
-    } else {
-      close_capture(own.begun_on.id);
-    }
-  }
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -71,6 +71,8 @@ class GraphFunctions : NotCopied {
   [[nodiscard]] bool is_shared() const noexcept {
     return is_shared_.load(std::memory_order_relaxed);
   }
+  /// Whether a launch has a host function behind it, which may run after the next launch has begun.
+  [[nodiscard]] bool ends_launches() const noexcept { return is_shared() && !functions_.empty(); }
   /// Enqueues a launch. Requires: launches do not overlap.
   /// @throws std::bad_alloc and errors of the runtime
   void launch(const StreamCall& call, native::executable_graph executable);
@@ -138,6 +140,7 @@ class GraphFunctions : NotCopied {
   SpinLock lock_;  // protects the rest
   std::uint64_t count_ = 0;
   std::list<Launches> launches_;
+  std::list<Launches> undone_;  // A function before a launch may be in the stream all the same.
 };
 
 /// The functions and objects of the graph that the stream's capture builds; null if other code has
@@ -156,15 +159,5 @@ void add_to_capture(const StreamCall& call, OwnedFunction function, bool is_writ
 void add_to_capture(const StreamCall& call, EventUse use);
 void add_to_capture(const StreamCall& call, Kept* object);
 ///@}
-/// Ends the stream's native capture, with one retry. After an error `graph` is null. Requires: as
-/// abandon_capture().
-[[nodiscard]] backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept;
-/// Ends the native capture, and destroys its graph.
-void discard_native_capture(Slot& slot) noexcept;
-/// Ends the capture that was begun on the stream, if there is one. For a stream whose views end:
-/// nobody can end the capture later. Requires: its device is current.
-void abandon_capture(StreamKey stream) noexcept;
-/// Ends all captures that the calling thread has begun. Requires: the runtime may be called.
-void abandon_own_captures() noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -65,7 +65,9 @@ void destroy(GraphState* state) noexcept {
 
 /// Whether the graph's launches are known to be complete. Does not query a default stream, because
 /// that could invalidate a capture.
-[[nodiscard]] bool is_complete(const GraphState& state) noexcept {
+[[nodiscard]] bool is_complete(GraphState& state) noexcept {
+  if (state.is_unknown || (!state.others.empty() && advance(state.others) != Progress::complete))
+    return false;
   if (!state.last) return true;
   if (const HandleLock locked{state.launched_on}) {
     const StreamQueryLock beside_captures{*state.launched_on.slot};
@@ -129,27 +131,37 @@ void instantiate(GraphState& state, const char* operation) {
   return nodes;
 }
 
-/// Whether the end of the next launch needs a mark: the runtime does not order the launch after
+/// Whether the runtime orders the graph's next launch after all that a launch enqueues.
+[[nodiscard]] bool is_ordered(const GraphState& state) noexcept {
+  return backend::orders_graph_launches() && !state.functions->ends_launches();
+}
+
+/// Whether the end of the launch needs a mark: the runtime does not order the next launch after
 /// it, or the stream is a thread's default stream, where another thread cannot record later.
-[[nodiscard]] bool needs_end(const Slot& slot) noexcept {
-  return !backend::orders_graph_launches() || slot.thread != nullptr;
+[[nodiscard]] bool needs_end(const GraphState& state, const Slot& slot) noexcept {
+  return !is_ordered(state) || slot.thread != nullptr;
 }
 
 /// Stores the place of this launch. The earlier launch need not be kept: it completes before this
 /// one.
 void note_launch(GraphState& state, StreamKey stream) noexcept {
-  const bool is_marked = needs_end(*stream.slot);
-  if (state.launched_on == stream && !is_marked) [[likely]]
+  const bool is_marked = needs_end(state, *stream.slot);
+  if (state.last.stream() == stream && !is_marked) [[likely]]
     return;
   state.launched_on = stream;
   state.last = Point{stream};
   if (is_marked) internal_call([&] { state.last.record(); }, any_capture_seen());
 }
 
-/// Adds the graph as a node to the graph that the stream is being captured
-/// into.
-void become_node(GraphState& state, const StreamCall& call) {
-  const std::shared_ptr<GraphFunctions> outer = require_own_capture(call, "graph");
+/// The same for a launch that has failed: the runtime may have taken it, or a part of it.
+void note_failed_launch(GraphState& state, StreamKey stream) noexcept try {
+  state.others.emplace_back(stream);
+  static_cast<void>(advance(state.others));
+} catch (const std::bad_alloc&) {
+  state.is_unknown = true;
+}
+
+void refuse_memory_nodes(GraphState& state) {
   const std::lock_guard lock{state.graph_mutex};
   for (const native::graph_node node : nodes_of(state.graph, launching))
     if (const backend::NodeKind kind = kind_of(node, launching);
@@ -157,7 +169,15 @@ void become_node(GraphState& state, const StreamCall& call) {
       throw_error(
           errc::not_supported, launching,
           "memory is allocated or freed in the graph, which a graph within a graph cannot do");
+}
+
+/// Adds the graph as a node to the graph that the stream is being captured
+/// into.
+void become_node(GraphState& state, const StreamCall& call) {
+  const std::shared_ptr<GraphFunctions> outer = require_own_capture(call, "graph");
+  refuse_memory_nodes(state);
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
+  const std::lock_guard lock{state.graph_mutex};  // Not while a hook is called.
   outer->capture(call, *state.functions, state.graph);
 }
 
@@ -169,7 +189,7 @@ void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamKey s
   refuse_in_capture(call.slot(), launching, refusal::unordered_graph);
   if (state.last.make_wait(call.handle(), InCapture::never)) return;
   const ScopedWait wait{launching, {.device = state.device}};
-  if (wait_for_device(state.device)) return;
+  if (wait_for_device(state.device) == Progress::complete) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
 }
 
@@ -315,17 +335,22 @@ void Graph::launch(StreamRef stream) const {
   if (call.slot().device != state.device)
     throw_error(errc::invalid_argument, launching,
                 "the stream is of another device than the graph");
-  const std::lock_guard lock{state.launching};
-  if ((are_captures_open() || state.functions->owns_anything() || needs_end(call.slot())) &&
+  if ((are_captures_open() || state.functions->owns_anything() || needs_end(state, call.slot())) &&
       is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
   const StreamKey use = key_of(stream);
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
+  const std::lock_guard lock{state.launching};  // Not while a hook is called.
   wait_for_last_launch(state, call, use);
-  state.functions->launch(call, state.executable);
+  try {
+    state.functions->launch(call, state.executable);
+  } catch (...) {
+    note_failed_launch(state, use);
+    throw;
+  }
   // Only now: after a failure, an earlier launch on another stream may still run.
   note_launch(state, use);
-  state.is_unordered = !backend::orders_graph_launches();
+  state.is_unordered = !is_ordered(state);
   if (is_observed()) [[unlikely]]
     state.functions->emit_events(call);
 }
@@ -339,6 +364,8 @@ bool Graph::take(Graph fresh) {
   if (old.device != now.device)
     throw_error(errc::invalid_argument, operation,
                 "the stream is of another device than the graph");
+  now.others = old.others;
+  now.is_unknown = old.is_unknown;
   const bool is_same = update_executable(old, now, operation);
   if (is_same) {
     std::swap(old.executable, now.executable);

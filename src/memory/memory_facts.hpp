@@ -36,7 +36,6 @@ inline void require_rows(const void* pointer, std::size_t pitch, std::size_t wid
 /// Requires: the stream's device is current if its handle needs that.
 inline bool note_use(const void* pointer, std::size_t bytes, std::optional<MemoryKind> known,
                      StreamKey use) {
-  mark_if_asked(*use.slot);
   return (!known || *known == MemoryKind::pinned) && note_pinned_use(pointer, bytes, use);
 }
 

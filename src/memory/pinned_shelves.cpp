@@ -223,6 +223,7 @@ PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most,
   while (PinnedBlock* const block = detach_pending(shelf, asked, at_most)) {
     const Progress progress = advance(block->users);
     asked.add(*block);
+    if (progress == Progress::unknown) reclaimer().start_device_wait();
     if (put_polled(*block, progress, action)) return block;
   }
   return nullptr;

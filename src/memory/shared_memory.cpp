@@ -24,7 +24,8 @@ backend::status close_after_wait(void* memory) noexcept {
   // Closing does not wait for work. If the wait for the device fails, the memory stays open.
   int device = 0;
   const backend::status s = backend::get_device(device);
-  return s == backend::ok && wait_for_device(device) ? backend::close_memory(memory) : s;
+  const bool is_idle = s == backend::ok && wait_for_device(device) == Progress::complete;
+  return is_idle ? backend::close_memory(memory) : s;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Error texts of calls that a capture refuses, or that have invalidated one.
 #include "base/check.hpp"
+#include "capture/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "slot/capture.hpp"
 #include "slot/point.hpp"

@@ -116,4 +116,15 @@ inline void refuse_wait_in_capture(int device, const char* operation) {
     throw_error(errc::capture, operation, refusal::device_wait);
 }
 
+/// Ends the stream's native capture, with one retry. After an error `graph` is null. Requires: as
+/// abandon_capture().
+[[nodiscard]] backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept;
+/// Ends the native capture, and destroys its graph.
+void discard_native_capture(Slot& slot) noexcept;
+/// Ends the capture that was begun on the stream, if there is one. For a stream whose views end:
+/// nobody can end the capture later. Requires: its device is current.
+void abandon_capture(StreamKey stream) noexcept;
+/// Ends all captures that the calling thread has begun. Requires: the runtime may be called.
+void abandon_own_captures() noexcept;
+
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -10,6 +10,7 @@
 #include "base/polling.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
+#include "capture/open_captures.hpp"
 #include "device/device_call.hpp"
 #include "device/scoped_device.hpp"
 #include "slot/capture.hpp"
@@ -24,6 +25,12 @@
 namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
+
+/// Whether a wait that begins now breaks no capture.
+[[nodiscard]] bool may_wait(int device) noexcept {
+  note_device_wait();
+  return !takes_part_in_capture(device);
+}
 
 /// Waits for one device on behalf of all threads that have requested a wait. Its thread lives until
 /// the last requested wait has completed, even if all callers have given up.
@@ -63,7 +70,7 @@ class DeviceWaiter {
   }
   [[nodiscard]] static backend::status wait(int device) noexcept {
     // A capture may have begun since the request.
-    block_until([device] { return !takes_part_in_capture(device); });
+    block_until([device] { return may_wait(device); });
     backend::status s = backend::set_device(device);
     if (s == backend::ok) s = backend::device_synchronize();
     if (s != backend::ok) backend::forget_error(s);
@@ -80,11 +87,11 @@ constinit std::array<DeviceWaiter, max_devices> waiters{};
 
 }  // namespace
 
-bool wait_for_device(int device) noexcept {
-  if (takes_part_in_capture(device)) return false;
+Progress wait_for_device(int device) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  return succeeded_or_forget(backend::device_synchronize()) ||
-         succeeded_or_forget(backend::device_synchronize());
+  for (int attempt = 0; attempt < 2 && may_wait(device); ++attempt)
+    if (succeeded_or_forget(backend::device_synchronize())) return Progress::complete;
+  return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;
 }
 
 }  // namespace detail

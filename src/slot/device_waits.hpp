@@ -2,13 +2,15 @@
 /// Waits for devices on behalf of the library.
 #pragma once
 
+#include "timeline/timeline.hpp"
+
 #include <runnel/config.hpp>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Blocks until the device is idle. Tries a second time after a failure, since an error of earlier
-/// work may be reported only once. False if work may still run. Returns false at once if the wait
-/// would break a capture.
-[[nodiscard]] bool wait_for_device(int device) noexcept;
+/// work may be reported only once. Returns `complete`, or `unknown` at once if the wait would break
+/// a capture, or `lost`.
+[[nodiscard]] Progress wait_for_device(int device) noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -48,6 +48,25 @@ void mark_what_was_asked(Slot& slot) noexcept {
     internal_call([&] { mark_or_ask(slot); });
 }
 
+bool is_known_idle(const Slot& slot) noexcept {
+  return is_surely_same(slot) && internal_call([&] {
+           const StreamQueryLock beside_captures{slot};
+           return beside_captures.capture_state() == CaptureState::none &&
+                  succeeded_or_forget(beside_captures.query());
+         });
+}
+
+void settle_if_asked(Slot& slot) noexcept {
+  if (!slot.timeline.is_asked()) return;
+  // The calling thread's own default stream, if it is reachable, or a handle that may mean another.
+  if (slot.thread != nullptr || !is_surely_same(slot)) return mark_what_was_asked(slot);
+  const HandleLock locked{slot};
+  if (!locked || !locked.is_reachable()) return;
+  const ScopedDevice on{slot.device, ScopedDevice::no_throw, slot.is_default};
+  Timeline::Recorder recorder{slot.timeline, std::try_to_lock};
+  if (recorder && is_known_idle(slot)) recorder.complete();
+}
+
 EventRef record_on(const Slot& slot, InCapture in_capture) noexcept {
   const ScopedDevice on{slot.device, ScopedDevice::no_throw, slot.is_default};
   // Otherwise the event could become a part of a capture that another thread begins meanwhile.
@@ -97,7 +116,7 @@ Progress Point::poll() noexcept {
   record();
   const Progress found = ask();
   if (found != Progress::stalled || is_open()) return found;
-  mark_if_asked(*slot_);
+  settle_if_asked(*slot_);
   return ask();
 }
 

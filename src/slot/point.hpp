@@ -7,9 +7,9 @@
 /// nothing can be recorded now, that of the next mark. A stream of which points were made takes a
 /// last number when it ends. Its slot is not used again before all numbers are complete.
 ///
-/// Only the owning thread can record on a thread's default stream. Other threads ask for a number.
-/// The owner records the mark for it the next time that it uses the library's memory, or waits for
-/// the stream.
+/// Where a thread asks for a number, the next call of the library on that stream records the mark.
+/// Other threads only look whether the stream is idle: a record would wait for room in a full
+/// stream.
 #pragma once
 
 #include "backend.hpp"
@@ -81,6 +81,7 @@ class KeptHandle : NotCopied {
 /// the number. Requires: the stream's handle is locked.
 std::uint64_t mark_or_ask(Slot& slot) noexcept;
 /// Records the mark whose number is reserved, unless the stream has ended or is another thread's.
+/// For threads that use the stream.
 void mark_what_was_asked(Slot& slot) noexcept;
 inline void mark_if_asked(Slot& slot) noexcept {
   if (slot.timeline.is_asked()) [[unlikely]]
@@ -88,6 +89,13 @@ inline void mark_if_asked(Slot& slot) noexcept {
 }
 /// The same for the calling thread's own default streams, which no other thread reaches.
 void mark_own_default_streams() noexcept;
+/// Completes what was asked for if the stream is idle, for a thread that does not use the stream.
+/// It records nothing there, since a record waits for room in a stream that is full. If the handle
+/// may mean another stream by now, only a mark can tell.
+void settle_if_asked(Slot& slot) noexcept;
+/// Whether the stream is known to be idle. False if it is being captured, and if its handle may
+/// mean another stream by now. Requires: the stream's device is current if its handle needs that.
+[[nodiscard]] bool is_known_idle(const Slot& slot) noexcept;
 /// The calling thread has found all work of the stream complete. It says so for other threads, if
 /// the stream is its own default stream, on which only it can record.
 inline void complete_if_asked(Slot& slot) noexcept {

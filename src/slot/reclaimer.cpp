@@ -19,6 +19,7 @@
 #include "slot/operations.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -91,25 +92,26 @@ void deliver(OwnedCompletion completion) noexcept {
          call_quietly(device, [&] { return backend::event_destroy(probe); });
 }
 
-/// Waits for all devices. Before each of them it calls `before(device)`. What is not complete after
-/// a wait that has failed becomes `otherwise`. Returns false if work may still run, or if a capture
-/// would break.
+/// Waits for all devices. Before each of them it calls `before(device)`. Returns false if work may
+/// still run, or if a capture would break.
 template <class F>
-[[nodiscard]] bool wait_for_all_devices(Progress otherwise, F before) noexcept try {
+[[nodiscard]] bool wait_for_all_devices(F before) noexcept try {
   const std::vector<AwaitedTimeline> awaited = begin_device_wait();
-  bool is_known = true;
+  std::array<Progress, max_devices> results{};
+  Progress worst = Progress::complete;
   for (int device = 0; device < device_count(); ++device) {
     before(device);
-    is_known &= wait_for_device(device);
+    Progress& result = results[static_cast<std::size_t>(device)];
+    worst = std::max(worst, result = wait_for_device(device));
   }
-  for (const AwaitedTimeline& each : awaited)
-    each.timeline->end_wait(each.number, is_known ? Progress::complete : otherwise);
-  return is_known;
+  for (const auto& [slot, number] : awaited)
+    slot->timeline.end_wait(number, results[static_cast<std::size_t>(slot->device)]);
+  return worst == Progress::complete;
 } catch (const std::bad_alloc&) {
   return false;
 }
 [[nodiscard]] bool wait_for_all_devices() noexcept {
-  return wait_for_all_devices(Progress::unknown, [](int) {});
+  return wait_for_all_devices([](int) {});
 }
 
 /// Takes the next of the objects that the thread has taken before, or of those that have arrived.
@@ -221,21 +223,18 @@ void Reclaimer::advance(Slot& slot) noexcept {
 }
 void advance(Slot& slot) noexcept { reclaimer().advance(slot); }
 
-/// Advances the timelines for which something waits. Only the service thread records what was asked
-/// for: a stream may be full, and wait for a thread that needs memory.
+/// Advances the timelines for which something waits.
 void Reclaimer::watch_timelines() noexcept {
   for (Slot* fresh = new_watched_.take(); fresh != nullptr;) {
     Slot& added = *std::exchange(fresh, fresh->next_watched);
     added.next_watched = std::exchange(watched_, &added);
   }
+  // Rarely: work may be stalled for long without that.
+  const bool asks_devices = on_service_thread && ++rounds_ % 1024 == 0;
   for (Slot** link = &watched_; *link != nullptr;) {
     Slot& slot = **link;
-    if (on_service_thread) {
-      mark_if_asked(slot);
-      // Rarely: work may be stalled for long without that.
-      if (slot.timeline.is_asked() && ++failed_marks_ % 1024 == 0 && !has_events(slot.device))
-        slot.timeline.skip();
-    }
+    settle_if_asked(slot);
+    if (asks_devices && slot.timeline.is_asked() && !has_events(slot.device)) slot.timeline.skip();
     advance(slot);
     Slot* const next = slot.next_watched;  // Another thread may add the slot again.
     if (slot.timeline.stop_watching())
@@ -297,7 +296,7 @@ bool Reclaimer::is_over(const Point& point, DeferredWork& object) noexcept {
   const Progress progress = point.progress();
   if (progress == Progress::complete) return true;
   object.is_unknown |= progress == Progress::lost;
-  needs_devices_ |= progress == Progress::unknown;
+  if (progress == Progress::unknown) start_device_wait();
   if (point.watch()) {
     Slot& slot = *point.slot();
     slot.next_watched = std::exchange(watched_, &slot);
@@ -307,17 +306,15 @@ bool Reclaimer::is_over(const Point& point, DeferredWork& object) noexcept {
 
 /// Whether the object's points are complete.
 bool Reclaimer::is_due(DeferredWork& object) noexcept {
-  while (!object.others.empty() && is_over(object.others.front(), object))
-    object.others.pop_front();
+  std::erase_if(object.others, [&](const Point& each) { return is_over(each, object); });
   return object.others.empty() && is_over(object.own, object);
 }
 
 void Reclaimer::start_device_wait() noexcept {
   if (waits_for_devices_.exchange(true, std::memory_order_acquire)) return;
   const bool is_started = start_thread([this] {
-    static_cast<void>(wait_for_all_devices(Progress::lost, [](int device) {
-      block_until([device] { return !takes_part_in_capture(device); });
-    }));
+    static_cast<void>(wait_for_all_devices(
+        [](int device) { block_until([device] { return !takes_part_in_capture(device); }); }));
     waits_for_devices_.store(false, std::memory_order_release);
     wake();
   });
@@ -342,7 +339,6 @@ DeferredQueue Reclaimer::take_due() noexcept {
     }
   }
   is_waiting_.store(watched_ != nullptr || waiting_ != nullptr, std::memory_order_relaxed);
-  if (std::exchange(needs_devices_, false)) start_device_wait();
   return due;
 }
 

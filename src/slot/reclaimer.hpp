@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The service thread. It calls completion functions, and gives back what streams still used when
-/// it was dropped, except for pinned memory, which allocations poll (memory/pinned_pool.hpp). It
+/// it was dropped, except for pinned memory, which allocations poll (memory/pinned_shelves.hpp). It
 /// advances the timelines of the streams that have completions, and queries events. A host function
 /// would not do: it is not called after a device is lost, and it would delay the stream's later
 /// work. The thread starts with the first such object. It holds no lock while it calls functions of
@@ -115,12 +115,11 @@ class Reclaimer {
   MarkHook* functions_ = nullptr;  // what it has taken of `due_`, the oldest first
   Deferred* calls_ = nullptr;      // the same of `calls_program_`
   SpinLock failures_;              // protects the failures of completions that are due
-  // A thread uses the following members, up to `needs_devices_`.
+  // A thread uses the following members, up to `rounds_`.
   sync::Atomic<bool> is_looking_{false};
   Slot* watched_ = nullptr;
   Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first
-  std::uint32_t failed_marks_ = 0;
-  bool needs_devices_ = false;            // Only a wait for the devices can tell.
+  std::uint32_t rounds_ = 0;
   sync::Atomic<bool> is_waiting_{false};  // Something is watched, or waits.
   sync::Atomic<bool> waits_for_devices_{false};
   sync::Atomic<std::uint32_t> signal_{0};  // changes with each addition

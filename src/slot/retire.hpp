@@ -8,7 +8,7 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-/// Ends a stream: ends all views of the slot, stores an event for the points, destroys the
+/// Ends a stream: ends all views of the slot, gives its end a number, destroys the
 /// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
 /// the remaining Stream objects. Inside a host function only the views end at once, and the end of
 /// a borrowed stream stays unknown; the service thread takes the other steps.

@@ -155,6 +155,8 @@ FreshSlot take_slot(int device) {
 
 void ReturnSlot::operator()(Slot* slot) const noexcept {
   const std::lock_guard lock{slots_lock};
+  slot->is_default = false;
+  slot->id.store(0, std::memory_order_relaxed);
   make_free(*slot);
 }
 
@@ -260,9 +262,9 @@ std::vector<StreamKey> live_streams(bool only_owned) {
 std::vector<AwaitedTimeline> begin_device_wait() {
   auto found = for_each_slot<AwaitedTimeline>([](Slot& slot) -> std::optional<AwaitedTimeline> {
     if (slot.timeline.is_idle()) return {};
-    return AwaitedTimeline{&slot.timeline, 0};
+    return AwaitedTimeline{&slot, 0};
   });
-  for (AwaitedTimeline& each : found) each.number = each.timeline->begin_wait();
+  for (AwaitedTimeline& each : found) each.number = each.slot->timeline.begin_wait();
   return found;
 }
 

@@ -24,7 +24,7 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// The life of a slot: unused -> live -> ending -> unused. It passes through `ended` before the
 /// last state if Stream objects still refer to it after its native stream was destroyed. A slot is
-/// not reused while StreamPoints own it or a mark is pending.
+/// not reused before all numbers of its timeline are complete.
 enum class SlotState : unsigned char {
   unused,
   live,
@@ -136,7 +136,8 @@ struct NativeStream {
   return blocking ? Blocking::yes : Blocking::no;
 }
 
-/// Returns a slot that was never published.
+/// Returns a slot that nobody knows: it was not published, or as a default stream that another
+/// thread was the first to make.
 struct ReturnSlot {
   void operator()(Slot* slot) const noexcept;
 };
@@ -213,7 +214,7 @@ void disown(Slot& slot) noexcept;
 
 /// A timeline that a wait for the devices includes, up to a number.
 struct AwaitedTimeline {
-  Timeline* timeline;
+  Slot* slot;
   std::uint64_t number;
 };
 /// Calls begin_wait() of the timelines that are not idle.

@@ -9,6 +9,7 @@
 #include "base/process.hpp"
 #include "slot/enter_stream.hpp"
 #include "slot/operations.hpp"
+#include "slot/point.hpp"
 #include "slot/slots.hpp"
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -28,6 +29,7 @@ class StreamCall : NotCopied {
         device_{slot.device, operation, slot.is_default} {
     if (slot.is_default) [[unlikely]]
       require_own_thread(slot, operation);
+    mark_if_asked(slot);
   }
 
   [[nodiscard]] const char* operation() const noexcept { return operation_; }

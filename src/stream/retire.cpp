@@ -6,8 +6,8 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
+#include "capture/open_captures.hpp"
 #include "device/scoped_device.hpp"
-#include "function/graph_functions.hpp"
 #include "function/host_functions.hpp"
 #include "slot/capture.hpp"
 #include "slot/operations.hpp"
@@ -45,18 +45,9 @@ void end_unknown(Slot& slot) noexcept {
   if (is_end_without_number(slot)) store_end(slot, slot.timeline.skip());
 }
 
-/// Whether the stream is known to be idle. False if it is being captured.
-[[nodiscard]] bool is_idle_now(const Slot& slot) noexcept {
-  return internal_call([&] {
-    const StreamQueryLock beside_captures{slot};
-    return beside_captures.capture_state() == CaptureState::none &&
-           succeeded_or_forget(beside_captures.query());
-  });
-}
-
 /// The number of the stream's end. Requires: the stream's device is current.
 [[nodiscard]] std::uint64_t record_end(Slot& slot) noexcept {
-  if (slot.idle_at_end || is_idle_now(slot)) return slot.timeline.complete_all();
+  if (slot.idle_at_end || is_known_idle(slot)) return slot.timeline.complete_all();
   {
     Timeline::Recorder recorder{slot.timeline};
     if (EventRef event = internal_call([&] { return record_on(slot, InCapture::never); }))
@@ -130,7 +121,10 @@ void finish_retiring(Deferred& ended) noexcept {
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   // First: nothing can be recorded in a capture.
   if (any_capture_seen()) abandon_capture({&slot, slot.ended_id});
-  if (is_end_without_number(slot)) store_end(slot, record_end(slot));
+  if (is_end_without_number(slot))
+    store_end(slot, record_end(slot));
+  else if (slot.timeline.is_asked())
+    slot.timeline.skip();  // A thread has asked since the end became unknown.
   if (slot.thread == this_thread_id()) work_around_thread_exit_hang(slot);
   if (!is_handle_kept(slot)) destroy_handle(slot);
 }

@@ -78,7 +78,6 @@ Slot& synchronize_slot(StreamRef stream) {
   const EventRef end = take_event(slot.device, {}, waiting);
   {
     const StreamCall call{slot, waiting};
-    mark_if_asked(slot);
     call.record(end.get());
   }
   return limit.wait_until([&] { return has_happened(end.get(), waiting); });

@@ -8,8 +8,8 @@
 #include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
+#include "capture/open_captures.hpp"
 #include "device/scoped_device.hpp"
-#include "function/graph_functions.hpp"
 #include "slot/capture.hpp"
 #include "slot/slots.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reference-counted native events. Event objects, waits, completions and StreamPoints own
+/// Reference-counted native events. Event objects, waits, completions and marks own
 /// references to a node. The last reference returns the node to a pool, because creating an event
 /// costs more than recording it and waiting for it. A waiting stream needs no reference: the
 /// runtime binds the wait to the record that was current at the call.

@@ -42,7 +42,8 @@ enum class Progress {
 
 class Timeline : NotCopied {
  public:
-  /// The scope in which one thread records a mark: the numbers then have the order of the records.
+  /// The scope in which one thread records a mark, or asks whether the stream is idle: the numbers
+  /// then have the order of the records.
   class Recorder : NotCopied {
    public:
     /// Waits for the thread that records the last mark.
@@ -71,6 +72,12 @@ class Timeline : NotCopied {
     [[nodiscard]] bool mark(EventRef event, MarkHook& hook, bool is_in_order,
                             F at_number) noexcept {
       return of_.add(event.release(), &hook, asked_, is_in_order, at_number).is_new_watch;
+    }
+    /// The stream was found idle in this scope: what was asked for before is complete.
+    void complete() noexcept {
+      const std::lock_guard lock{of_.lock_};
+      raise(of_.recorded_, asked_);
+      of_.raise_completed(asked_);
     }
 
    private:
@@ -105,11 +112,13 @@ class Timeline : NotCopied {
     return first_ != nullptr && last_->number - first_->number >= 8;
   }
 
-  /// Asks for a number. A mark that is being recorded may come before the asker's work.
+  /// Asks for a number. A mark that is being recorded may come before the asker's work, so the
+  /// number is above what that mark can get.
   [[nodiscard]] std::uint64_t ask() noexcept {
     const std::lock_guard lock{lock_};
-    const std::uint64_t number =
-        recorded() + (is_recording_.load(std::memory_order_acquire) ? 2 : 1);
+    std::uint64_t number = recorded() + 1;
+    if (is_recording_.load(std::memory_order_acquire))
+      number = std::max(number, asked_.load(std::memory_order_relaxed)) + 1;
     raise(asked_, number);
     return number;
   }
@@ -128,7 +137,8 @@ class Timeline : NotCopied {
   [[nodiscard]] std::uint64_t begin_wait() noexcept {
     const std::lock_guard lock{lock_};
     ++waits_;
-    if (is_asked()) gap_ = take_number(0);
+    // A mark that is being recorded may come before the askers' work, and gets the next number.
+    if (is_asked() && !is_recording_.load(std::memory_order_acquire)) gap_ = take_number(0);
     return recorded();
   }
   /// Ends it. `result`: complete or lost, or unknown if there was no wait.

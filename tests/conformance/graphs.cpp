@@ -445,6 +445,19 @@ TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
   EXPECT_EVENTUALLY(kept.use_count() == 1);
 }
 
+TEST_F(Graphs, WithAHandleGivenOutALaunchIsOverBeforeTheNextOneElsewhere) {
+  for (const bool is_late : {false, true})
+    for (int i = 0; i < 200; ++i) {
+      const Graph graph = graph_calling([] {});
+      if (is_late) graph.launch(*stream);
+      drop(graph.native());
+      graph.launch(*stream);
+      graph.launch(*side);
+      side->synchronize();
+      ASSERT_TRUE(quiesce_for(0ms)) << "what the first stream still does would use a dropped graph";
+    }
+}
+
 TEST_F(Graphs, AQuiesceFindsTheFunctionsOfADroppedGraphDestroyed) {
   const Stream other;
   const auto kept = std::make_shared<std::atomic<int>>(0);
@@ -1235,6 +1248,38 @@ TEST_F(ForeignGraphs, TheKindOfAStreamIsLearntAfterTheCapture) {
   captured.end();
   EXPECT_FALSE(borrowed.is_blocking());
   EXPECT_EQ(StreamRef{borrowed}, StreamRef::from_native(captured.stream()));
+}
+
+/// An end that nobody has marked lets the library wait for the devices, which would break captures.
+TEST_F(Graphs, ACaptureIsNotBrokenByWaitsOfTheLibrary) {
+  const Stream other, owner;
+  std::atomic<bool> is_over{false};
+  std::thread ends{[&] {
+    for (int i = 0; i < 40; ++i) {
+      const native::stream handle = Stream{}.release();
+      auto borrowed = std::make_shared<Stream>(borrow(handle));
+      {
+        DeviceBytes used{4096, owner};
+        used.record_stream(*borrowed);
+        other.launch_host_func([last = std::move(borrowed)]() mutable { last.reset(); });
+        other.synchronize();
+      }
+      drop(take(handle));
+    }
+    is_over = true;
+  }};
+  int captures = 0, broken = 0;
+  for (; !is_over; ++captures) {
+    const Stream captured;
+    const auto capture = [&] {
+      begin_capture(captured);
+      captured.launch_host_func([] {});
+      drop(end_capture(captured));
+    };
+    if (code_of(capture)) ++broken;
+  }
+  ends.join();
+  EXPECT_EQ(broken, 0) << "of " << captures;
 }
 
 }  // namespace conformance::graphs_cases

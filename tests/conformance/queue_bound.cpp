@@ -107,4 +107,59 @@ TEST_F(QueueBound, AFastCallerOfGraphsWaitsForASlowStream) {
   EXPECT_LT(most, max_waiting);
 }
 
+/// A stream without room for more, behind a gate. A host function of the stream has dropped memory
+/// that the stream uses.
+template <class Memory>
+class FullStream {
+ public:
+  template <class Make>
+  explicit FullStream(Make make) {
+    auto dropped = std::make_shared<std::optional<Memory>>(make());
+    (*dropped)->record_stream(stream);
+    Gate first{stream};
+    std::atomic<bool> has_dropped{false};
+    stream.launch_host_func([&has_dropped, dropped = std::move(dropped)] {
+      dropped->reset();
+      has_dropped = true;
+    });
+    gate.close_on(stream);
+    filler_ = std::thread{[this] {
+      while (enqueued_ < 4000) stream.launch_host_func([] {}), ++enqueued_;
+    }};
+    for (int seen = -1; seen != enqueued_ && enqueued_ < 4000;) {
+      seen = enqueued_;
+      std::this_thread::sleep_for(30ms);
+    }
+    first.open();
+    EXPECT_TRUE(eventually([&] { return has_dropped.load(); }));
+    std::this_thread::sleep_for(20ms);  // Then the filler has taken the room again.
+  }
+  ~FullStream() {
+    gate.open();
+    filler_.join();
+    stream.synchronize();
+  }
+
+ private:
+  Stream stream;
+  Gate gate;
+  std::atomic<int> enqueued_{0};
+  std::thread filler_;
+};
+
+using FullStreams = Conformance;
+
+TEST_F(FullStreams, AnAllocationOfPinnedMemoryWaitsForNoRoom) {
+  const FullStream<PinnedBytes> full{[] { return PinnedBytes{4096}; }};
+  const PinnedBytes another{4096};
+}
+
+TEST_F(FullStreams, CompletionsOfOtherStreamsWaitForNoRoom) {
+  const Stream other;
+  const FullStream<DeviceBytes> full{[&] { return DeviceBytes{4096, other}; }};
+  std::atomic<bool> is_called{false};
+  other.on_complete([&](const Outcome&) { is_called = true; });
+  EXPECT_TRUE(eventually([&] { return is_called.load(); }));
+}
+
 }  // namespace conformance::queue_bound_cases

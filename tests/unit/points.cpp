@@ -38,12 +38,12 @@ Progress answer_of(Point& point) {
   return progress;
 }
 
-class StreamPoints : public testing::Test {
+class Points : public testing::Test {
  protected:
   void SetUp() override { SKIP_IF(Device::count() == 0, "there is no device"); }
 };
 
-TEST_F(StreamPoints, ARecordedPointLeavesLaterWorkOut) {
+TEST_F(Points, ARecordedPointLeavesLaterWorkOut) {
   const Stream stream;
   Gate before, after;
   before.close_on(stream);
@@ -57,7 +57,7 @@ TEST_F(StreamPoints, ARecordedPointLeavesLaterWorkOut) {
   after.open();
 }
 
-TEST_F(StreamPoints, AnOpenPointStandsForWorkThatCameLater) {
+TEST_F(Points, AnOpenPointStandsForWorkThatCameLater) {
   const Stream stream;
   Point point = point_of(stream);
   Gate gate{stream};
@@ -66,7 +66,7 @@ TEST_F(StreamPoints, AnOpenPointStandsForWorkThatCameLater) {
   EXPECT_EQ(answer_of(point), Progress::complete);
 }
 
-TEST_F(StreamPoints, AStreamThatEndsLeavesItsLastEventInItsSlot) {
+TEST_F(Points, AStreamThatEndsLeavesItsLastEventInItsSlot) {
   std::optional<Stream> stream{std::in_place};
   Slot* const slot = key_of(*stream).slot;
   Gate gate{*stream};
@@ -89,7 +89,7 @@ TEST_F(StreamPoints, AStreamThatEndsLeavesItsLastEventInItsSlot) {
       << "it is a point of the stream that has the slot now";
 }
 
-TEST_F(StreamPoints, AStreamWithoutPointsEndsWithoutAnEvent) {
+TEST_F(Points, AStreamWithoutPointsEndsWithoutAnEvent) {
   Gate gate;
   const std::size_t events = live_objects().pooled_events;
   {
@@ -100,7 +100,7 @@ TEST_F(StreamPoints, AStreamWithoutPointsEndsWithoutAnEvent) {
   gate.open();
 }
 
-TEST_F(StreamPoints, APointOfAnEndedStreamIsEmpty) {
+TEST_F(Points, APointOfAnEndedStreamIsEmpty) {
   std::optional<Stream> stream{std::in_place};
   const StreamKey use = key_of(*stream);
   stream.reset();
@@ -111,7 +111,7 @@ TEST_F(StreamPoints, APointOfAnEndedStreamIsEmpty) {
   EXPECT_FALSE(detail::HandleLock{use}) << "the handle of the stream that has the slot now";
 }
 
-TEST_F(StreamPoints, ABorrowedStreamsPointKeepsItsSlot) {
+TEST_F(Points, ABorrowedStreamsPointKeepsItsSlot) {
   const native::stream handle = Stream{}.release();
   std::optional<Stream> wrapper{conformance::borrow(handle)};
   Gate gate, later;
@@ -128,7 +128,7 @@ TEST_F(StreamPoints, ABorrowedStreamsPointKeepsItsSlot) {
   later.open();
 }
 
-TEST_F(StreamPoints, ABorrowedStreamEndedInAHostFunctionStaysUnknown) {
+TEST_F(Points, ABorrowedStreamEndedInAHostFunctionStaysUnknown) {
   Stream owner;
   auto borrowed = std::make_shared<Stream>(conformance::borrow(owner.release()));
   const native::stream handle = borrowed->native();
@@ -150,14 +150,14 @@ void expect_wait(const Point& point, Gate& gate) {
   waiting.synchronize();
 }
 
-TEST_F(StreamPoints, AnOpenPointMakesAStreamWait) {
+TEST_F(Points, AnOpenPointMakesAStreamWait) {
   const Stream stream;
   const Point point = point_of(stream);
   Gate gate{stream};
   expect_wait(point, gate);
 }
 
-TEST_F(StreamPoints, ARecordedPointMakesAStreamWait) {
+TEST_F(Points, ARecordedPointMakesAStreamWait) {
   const Stream stream;
   Point point = point_of(stream);
   Gate gate, later;
@@ -168,7 +168,7 @@ TEST_F(StreamPoints, ARecordedPointMakesAStreamWait) {
   later.open();
 }
 
-TEST_F(StreamPoints, APointOfAnEndingStreamMakesAStreamWait) {
+TEST_F(Points, APointOfAnEndingStreamMakesAStreamWait) {
   std::optional<Stream> stream{std::in_place};
   const Point point = point_of(*stream);
   Gate gate{*stream};
@@ -180,7 +180,7 @@ TEST_F(StreamPoints, APointOfAnEndingStreamMakesAStreamWait) {
   EXPECT_TRUE(point.make_wait(other.native(), InCapture::never));
 }
 
-TEST_F(StreamPoints, AnotherThreadsDefaultStreamIsRecordedThere) {
+TEST_F(Points, AnotherThreadsDefaultStreamIsRecordedThere) {
   Gate gate;
   std::latch is_made{1}, is_requested{1}, is_recorded{1};
   Point point;
@@ -205,7 +205,7 @@ TEST_F(StreamPoints, AnotherThreadsDefaultStreamIsRecordedThere) {
   EXPECT_EQ(answer_of(point), Progress::complete);
 }
 
-TEST_F(StreamPoints, ACapturedStreamsPointIsStalledUntilTheEnd) {
+TEST_F(Points, ACapturedStreamsPointIsStalledUntilTheEnd) {
   const Stream stream;
   Point point = point_of(stream);
   begin_capture(stream);
@@ -214,7 +214,7 @@ TEST_F(StreamPoints, ACapturedStreamsPointIsStalledUntilTheEnd) {
   EXPECT_EQ(answer_of(point), Progress::complete);
 }
 
-TEST_F(StreamPoints, AdvanceGivesTheWorstAnswerAndKeepsWhatIsNotComplete) {
+TEST_F(Points, AdvanceGivesTheWorstAnswerAndKeepsWhatIsNotComplete) {
   const Stream idle, busy;
   Gate gate{busy};
   std::vector<Point> points;
@@ -230,8 +230,36 @@ TEST_F(StreamPoints, AdvanceGivesTheWorstAnswerAndKeepsWhatIsNotComplete) {
   EXPECT_TRUE(points.empty());
 }
 
+TEST_F(Points, ANumberThatIsAskedForWhileABorrowedStreamEndsIsTaken) {
+  const native::stream handle = Stream{}.release();
+  auto borrowed = std::make_shared<Stream>(conformance::borrow(handle));
+  const Point kept = point_of(*borrowed);
+  Slot& slot = *kept.slot();
+  const Stream other;
+  {
+    const detail::HandleLock marking{key_of(*borrowed)};  // as a thread whose mark will fail
+    other.launch_host_func([last = std::move(borrowed)]() mutable { last.reset(); });
+    other.synchronize();
+    static_cast<void>(slot.timeline.ask());
+  }
+  EXPECT_TRUE(conformance::eventually([&] { return !slot.timeline.is_asked(); }));
+  EXPECT_EQ(backend::stream_destroy(handle), backend::ok);
+}
+
+/// Another thread was the first to make the default stream.
+TEST_F(Points, ASlotThatWasMadeForADefaultStreamInVainIsAsGoodAsNew) {
+  {
+    const detail::FreshSlot slot = detail::take_slot(0);
+    slot->is_default = true;
+    detail::publish_default(slot.get());
+  }
+  const Stream next;
+  EXPECT_FALSE(key_of(next).slot->is_default);
+  EXPECT_EQ(to_string(next).find("default"), std::string::npos);
+}
+
 /// A host function cannot record: the next mark of the stream takes what it has asked for.
-TEST_F(StreamPoints, TheNextMarkTakesWhatAHostFunctionHasAskedFor) {
+TEST_F(Points, TheNextMarkTakesWhatAHostFunctionHasAskedFor) {
   const Stream used, other;
   Point asked = point_of(used), next = point_of(used);
   Gate gate{used};

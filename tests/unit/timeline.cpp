@@ -177,6 +177,49 @@ TEST_F(Timelines, AMarkThatWasNotMadeLeavesWhatWasAskedForBesideIt) {
   EXPECT_GE(record(), beside) << "one mark is enough";
 }
 
+TEST_F(Timelines, AMarkLeavesWhatWasAskedForBesideItThoughAnEarlierOneWasNotMade) {
+  std::uint64_t earlier = 0, beside = 0;
+  {
+    const Timeline::Recorder recorder{timeline_};
+    earlier = timeline_.ask();
+  }
+  {
+    Timeline::Recorder recorder{timeline_};
+    beside = timeline_.ask();
+    EXPECT_GE(recorder.mark(event(), true), earlier);
+  }
+  EXPECT_EQ(timeline_.progress(beside), Progress::stalled);
+  EXPECT_GE(record(), beside);
+}
+
+TEST_F(Timelines, AnIdleStreamCompletesWhatWasAskedForBeforeTheQuestion) {
+  const std::uint64_t before = timeline_.ask();
+  std::uint64_t beside = 0;
+  {
+    Timeline::Recorder recorder{timeline_};
+    beside = timeline_.ask();
+    recorder.complete();
+  }
+  EXPECT_EQ(timeline_.progress(before), Progress::complete);
+  EXPECT_EQ(timeline_.progress(beside), Progress::stalled);
+  EXPECT_GE(record(), beside);
+}
+
+TEST_F(Timelines, AWaitThatBeginsBesideARecordLeavesWhatWasAskedFor) {
+  std::uint64_t beside = 0;
+  {
+    Timeline::Recorder recorder{timeline_};
+    beside = timeline_.ask();
+    const std::uint64_t last = timeline_.begin_wait();
+    static_cast<void>(recorder.mark(event(), true));
+    timeline_.end_wait(last, Progress::complete);
+  }
+  complete_ = 1;
+  static_cast<void>(advance());
+  EXPECT_EQ(timeline_.progress(beside), Progress::stalled) << "its work came after that record";
+  EXPECT_GE(record(), beside);
+}
+
 TEST_F(Timelines, ANumberWithoutAnEventIsUnknownUntilAWaitForTheDevices) {
   const std::uint64_t asked = timeline_.ask(), end = timeline_.skip();
   EXPECT_GE(end, asked);

@@ -215,6 +215,7 @@ std::uint64_t next_operation_number() noexcept { return 1; }
 Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_before_wait() noexcept { return Release::now; }
 [[gnu::weak]] void run_later(Deferred& object) noexcept { object.run(object); }  // reclaimer.cpp
+[[gnu::weak]] void Reclaimer::start_device_wait() noexcept {}
 [[gnu::weak]] void run_after(DeferredWork& object) noexcept { object.run(object); }  // likewise
 [[gnu::weak]] Reclaimer& reclaimer() noexcept { return never_destroyed<Reclaimer>(); }
 [[gnu::weak]] bool Reclaimer::try_start() noexcept { return true; }
@@ -238,7 +239,7 @@ std::vector<AwaitedTimeline> begin_device_wait() {
   checks::AllSlots& slots = checks::all_slots();
   for (int i = 0; i < slots.count; ++i)
     if (Timeline& timeline = slots.all[i]->timeline; !timeline.is_idle())
-      found.push_back({&timeline, timeline.begin_wait()});
+      found.push_back({slots.all[i], timeline.begin_wait()});
   return found;
 }
 bool has_stream_values(int) { return true; }

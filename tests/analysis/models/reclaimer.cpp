@@ -26,7 +26,10 @@ void abandon_own_captures() noexcept {}
 void reset_thread_settings() noexcept {}
 std::exception_ptr kept_failure(Slot&) noexcept { return nullptr; }
 bool takes_part_in_capture(int) noexcept { return false; }
-bool wait_for_device(int) noexcept { return checks::synchronize(awaited), is_wait_known; }
+Progress wait_for_device(int) noexcept {
+  checks::synchronize(awaited);
+  return is_wait_known ? Progress::complete : Progress::lost;
+}
 int device_count() noexcept { return 1; }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -5,9 +5,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <runnel/runnel.hpp>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "../../support/standin/inspect.hpp"
@@ -29,12 +33,16 @@ class Calls : public testing::Test {
     return calls() - before;
   }
 
+  /// What the runtime has not freed.
+  std::size_t device_blocks() const { return view().device_blocks; }
+
  private:
-  long calls() const {
-    StandinView view{};
-    inspect_(&view);
-    return view.calls;
+  StandinView view() const {
+    StandinView seen{};
+    inspect_(&seen);
+    return seen;
   }
+  long calls() const { return view().calls; }
   decltype(&standin_inspect) inspect_ = nullptr;
 };
 
@@ -166,6 +174,29 @@ TEST(ForeignHandles, AViewEndsWhenItsHandleIsAnotherStreams) {
   }
   EXPECT_EQ(live_objects().streams, before.streams);
   EXPECT_EQ(live_objects().device_blocks, before.device_blocks);
+}
+
+/// The handle of a borrowed stream means another stream by now, which is idle.
+TEST_F(Calls, TheEndOfABorrowedStreamIsNotThatOfAnotherWithItsHandle) {
+  cudaStream_t foreign = nullptr, next = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithPriority(&foreign, cudaStreamNonBlocking, 0), cudaSuccess);
+  const Stream own;
+  std::optional<DeviceBuffer<int>> used{std::in_place, 1000, own};
+  std::optional<Stream> borrowed{Stream::from_native(foreign, Ownership::borrow)};
+  std::atomic<bool> is_open{false};
+  borrowed->launch_host_func([&is_open] { is_open.wait(false); });
+  used->record_stream(*borrowed);
+  used.reset();
+  ASSERT_EQ(cudaStreamDestroy(foreign), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithPriority(&next, cudaStreamNonBlocking, 0), cudaSuccess);
+  EXPECT_EQ(next, foreign);
+  borrowed.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  EXPECT_EQ(device_blocks(), 1U);
+  is_open = true;
+  is_open.notify_all();
+  while (device_blocks() != 0) std::this_thread::yield();
+  ASSERT_EQ(cudaStreamDestroy(next), cudaSuccess);
 }
 
 }  // namespace

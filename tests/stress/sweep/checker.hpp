@@ -99,6 +99,9 @@ class Checker {
   bool told_lost() const { return told_lost_; }
   /// Whether the fault has occurred.
   bool faulted() const { return view().faulted; }
+  bool has_failed_in(const char* call) const {
+    return std::strstr(view().fault_call, call) != nullptr;
+  }
   /// How many calls have thrown.
   int thrown() const { return thrown_; }
   /// Allows that `count` default streams, which are never destroyed, keep an event.

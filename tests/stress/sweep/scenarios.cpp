@@ -975,6 +975,35 @@ void graph_nodes(Checker& c) {
   b.check();
 }
 
+/// A graph lives as long as its launches, also those that have failed: the runtime may have taken
+/// them, or a part of them.
+template <bool handle_is_given_out>
+void graph_dropped(Checker& c) {
+  c.keeps_streams(4);
+  c.keeps_objects(1);
+  Bystander b{c};
+  MAKE(Stream, stream);
+  MAKE(Stream, side);
+  std::optional<Graph> graph;
+  auto object = std::make_shared<Callable>();
+  const std::weak_ptr<Callable> kept = object;
+  ATTEMPT(graph = capture(*stream, [&] { stream->launch_host_func([object] { (*object)(); }); }));
+  object.reset();
+  if (handle_is_given_out) static_cast<void>(graph->native());
+  Gate gate;
+  gate.close_on(c, *side);
+  StreamRef next = *side;
+  c.attempt(handle_is_given_out ? "marked->launch(stream)" : "graph->launch(stream)",
+            [&] { graph->launch(std::exchange(next, *stream)); });
+  graph.reset();
+  if (c.sound() && !c.has_failed_in("StreamIsCapturing"))
+    c.require(!kept.expired(), "the graph is destroyed before its launch is complete");
+  gate.open();
+  c.synchronize(*side);
+  c.synchronize(*stream);
+  b.check();
+}
+
 void bounded_waits(Checker& c) {
   Bystander b{c};
   Gate gate;
@@ -1323,6 +1352,8 @@ constexpr Scenario scenarios[] = {
     {"captures", captures, "", true},
     {"graphs", graphs},
     {"graph_nodes", graph_nodes},
+    {"graph_dropped", graph_dropped<false>},
+    {"graph_dropped_with_handle", graph_dropped<true>},
     {"bounded_waits", bounded_waits},
     {"values", values},
     {"sharing", sharing, "STANDIN_DEVICES=2"},

@@ -300,7 +300,8 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       // cannot query, and takes another one.
       {is_in("PinnedBuffer") || is_in("PinnedPool::trim") || is_in("fill, 12 bytes") ||
            is_in("overlap, ") || (copies_through_pool_ && (is_in("copy") || is_in("get("))),
-       {"EventQuery", "GetDevice", "EventRecord", "EventCreateWithFlags", "StreamIsCapturing"}},
+       {"EventQuery", "GetDevice", "EventRecord", "EventCreateWithFlags", "StreamIsCapturing",
+        "StreamQuery"}},
       // Out of memory: retried after freeing what is kept for reuse. overlap() retries, with less
       // memory if its sizes are open. Without memory pools an allocation waits for frees that are
       // under way, and is tried again.
@@ -337,8 +338,9 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       {watches_ || communicates_, {"EventQuery"}},
       {waits_outside_ && is_in("wait_"),
        {"StreamIsCapturing", "EventCreateWithFlags", "EventRecord", "EventQuery"}},
-      // trim() frees what streams no longer use, as far as it can ask them.
-      {is_in("}.trim()"), {"EventQuery"}},
+      // trim() frees what streams no longer use, as far as it can ask them, on a stream for that.
+      {is_in("}.trim()") || is_in("DeviceResource::trim"),
+       {"EventQuery", "StreamQuery", "StreamCreateWithPriority"}},
       // The function's own exception goes before what becomes of the start.
       {is_in("chain that throws"), {""}},
       // The stream between the two devices is destroyed all the same.

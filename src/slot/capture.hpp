@@ -106,9 +106,10 @@ inline void refuse_beside_capture(const Slot& slot, const char* operation) {
   static_cast<void>(is_capturing(slot, operation));
 }
 
-/// Whether a stream of the device takes part in an open capture of the library: waiting for the
-/// device would break it, on any thread. Misses streams that the library does not own and that
-/// joined a capture of another device.
+/// Whether waiting for the device would break an open capture, on any thread: one that was begun
+/// through the library, or one of other code in which a stream of the library takes part. Misses
+/// the captures of other code of which the library has seen nothing, and streams that it does not
+/// own and that joined a capture of another device.
 [[nodiscard]] bool takes_part_in_capture(int device) noexcept;
 /// @throws errc::capture
 inline void refuse_wait_in_capture(int device, const char* operation) {

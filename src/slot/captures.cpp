@@ -13,7 +13,7 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 bool takes_part_in_capture(int device) noexcept try {
-  if (!are_captures_open()) return false;
+  if (!any_capture_seen()) return false;
   const std::vector<OpenCapture> open = open_captures();
   if (std::any_of(open.begin(), open.end(),
                   [=](const OpenCapture& each) { return each.begun_on.slot->device == device; }))

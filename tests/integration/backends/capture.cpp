@@ -395,6 +395,14 @@ TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
   }
 }
 
+TEST_F(Capture, WaitsForTheDeviceAreRefusedAndBreakNothing) {
+  begin();
+  EXPECT_TRUE(stream().is_capturing());
+  EXPECT_ERROR(capture, stream().device().synchronize());
+  EXPECT_ERROR(capture, static_cast<void>(stream().device().synchronize_for(1s)));
+  end();
+}
+
 TEST_F(Capture, AStreamDestroyedDuringACaptureIsNotQueriedLater) {
   constexpr std::size_t size = 5 * mib;
   {

@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <chrono>
-#include <cstring>
-#include <limits>
 
 #include "support.hpp"
 
@@ -14,8 +10,8 @@ constexpr std::size_t piece = 3000;
 
 TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
   Stream stream;
-  PinnedBuffer<int> source{count * piece}, result{count * piece};
-  DeviceBuffer<int> there{count * piece, stream};
+  PinnedInts source{count * piece}, result{count * piece};
+  DeviceInts there{count * piece, stream};
   std::vector<CopyOperation> up, down;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t other = (count - 1 - i) * piece;
@@ -77,7 +73,7 @@ TEST_F(Batch, MixesKindsOfMemory) {
 
 TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   Stream stream;
-  PinnedBuffer<int> memory{100}, other{100};
+  PinnedInts memory{100}, other{100};
   std::ranges::fill(memory, 1);
   std::ranges::fill(other, 2);
   const CopyOperation fine = copy_operation(memory, other);
@@ -91,7 +87,7 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   EXPECT_EQ(refused({memory.data(), other.data(), std::numeric_limits<std::size_t>::max()}),
             errc::invalid_argument);
   EXPECT_EQ(refused({memory.data(), memory.data() + 1, 8}), errc::invalid_argument);
-  std::vector<int> ordinary(100);
+  Ints ordinary(100);
   const std::vector<CopyOperation> with_ordinary{fine, copy_operation(memory, ordinary)};
   EXPECT_ERROR(not_permitted, copy_batch(stream, with_ordinary, Pageable::refuse));
   try {
@@ -105,7 +101,7 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
   }
   stream.synchronize();
   EXPECT_EQ(memory[0], 1);
-  const std::vector<int> shorter(99);
+  const Ints shorter(99);
   EXPECT_ERROR(invalid_argument, copy_operation(memory, shorter));
 }
 
@@ -136,7 +132,7 @@ TEST_F(Batch, LargeAndSmallCopiesOnAnIdleStreamDoNotHoldTheCaller) {
 
 TEST_F(Batch, CopiesNoneOrOneOperation) {
   Stream stream;
-  PinnedBuffer<int> memory{4}, other{4};
+  PinnedInts memory{4}, other{4};
   std::ranges::fill(other, 3);
   EXPECT_EQ(copy_batch(stream, {}), CopyBatchResult{});
   const std::vector<CopyOperation> itself{{memory.data(), memory.data(), 16}};
@@ -148,11 +144,11 @@ TEST_F(Batch, CopiesNoneOrOneOperation) {
 }
 
 TEST_F(Batch, RunsOnBothDefaultStreams) {
-  PinnedBuffer<int> source{2 * piece}, result{2 * piece};
+  PinnedInts source{2 * piece}, result{2 * piece};
   count_from(source, 0);
   const std::array streams{device().default_stream(), StreamRef::per_thread_default(device())};
   for (const StreamRef stream : streams) {
-    DeviceBuffer<int> there{2 * piece, stream};
+    DeviceInts there{2 * piece, stream};
     const std::vector<CopyOperation> up{
         {there.data(), source.data(), piece * sizeof(int)},
         {there.data() + piece, source.data() + piece, piece * sizeof(int)}};

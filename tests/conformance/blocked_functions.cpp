@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host functions that block until functions of other streams have run. A stream that can continue
 // must continue.
-#include <condition_variable>
-#include <cstdlib>
-#include <random>
 
 #include "support.hpp"
 
@@ -53,7 +50,7 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
   const std::size_t most = 2 * std::max(4U, std::thread::hardware_concurrency()) + 1;
   for (std::size_t count = 1; count <= std::min<std::size_t>(most, 33); ++count) {
     const auto flags = std::make_shared<Flags>(count + 2);
-    const auto late = std::make_shared<std::atomic<int>>(0);
+    const auto late = std::make_shared<std::atomic_int>(0);
     const auto block = [=](std::size_t announce, std::size_t until) {
       flags->raise(announce);
       if (!flags->wait(until, 5s)) ++*late;
@@ -105,7 +102,7 @@ class Graph {
 
   std::mt19937 random_;
   std::shared_ptr<Flags> flags_ = std::make_shared<Flags>(functions);
-  std::shared_ptr<std::atomic<int>> late_ = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<std::atomic_int> late_ = std::make_shared<std::atomic_int>(0);
   std::vector<Stream> streams_;
 };
 
@@ -120,7 +117,7 @@ TEST_F(BlockedFunctions, RandomGraphsAlwaysFinish) {
 
 TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   constexpr std::size_t blocked = 12;
-  std::atomic<bool> stop{false};
+  std::atomic_bool stop{false};
   std::vector<Stream> streams(blocked);
   const Stream quick;
   std::vector<std::thread> threads;

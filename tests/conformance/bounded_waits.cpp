@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each wait of the host has a form that ends: for streams, the current stream, events, devices and
 // leases.
-#include <future>
 #include <runnel/graph.hpp>
 
 #include "support.hpp"
@@ -130,10 +129,10 @@ TEST_F(SynchronizeFor, AfterATimeoutADevicesNextWaitCoversNewWork) {
 
 TEST_F(SynchronizeFor, EightThreadsWaitForOneDevice) {
   const Stream stream;
-  std::atomic<int> done{0};
+  std::atomic_int done{0};
   on_threads(8, [&](int) {
     for (int i = 0; i < 20; ++i) {
-      std::atomic<bool> mine{false};
+      std::atomic_bool mine{false};
       stream.launch_host_func([&] { mine = true; });
       EXPECT_TRUE(device().synchronize_for(patience));
       EXPECT_TRUE(mine);

@@ -3,9 +3,6 @@
 #include <runnel/graph.hpp>
 #include <runnel/resource_adaptors.hpp>
 
-#include <functional>
-#include <stdexcept>
-
 #include "support.hpp"
 
 namespace conformance::buffer_resources_cases {
@@ -82,24 +79,23 @@ struct NoResource {
 static_assert(StreamOrderedResource<Recording> && StreamOrderedResource<Older> &&
               StreamOrderedResource<NativeDeviceResource>);
 static_assert(
-    std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::shared_ptr<Recording>, StreamRef>);
-static_assert(
-    std::is_constructible_v<DeviceBuffer<int>, std::size_t, std::reference_wrapper<Recording>>);
+    std::is_constructible_v<DeviceInts, std::size_t, std::shared_ptr<Recording>, StreamRef>);
+static_assert(std::is_constructible_v<DeviceInts, std::size_t, std::reference_wrapper<Recording>>);
 static_assert(!StreamOrderedResource<NoResource> &&
-              !std::is_constructible_v<DeviceBuffer<int>, std::size_t, NoResource>);
+              !std::is_constructible_v<DeviceInts, std::size_t, NoResource>);
 
 constexpr std::size_t count = 1000;
 constexpr std::size_t bytes_of_all = count * sizeof(int);
 
-std::vector<int> numbers() {
-  std::vector<int> v(count);
+Ints numbers() {
+  Ints v(count);
   count_from(v, 1);
   return v;
 }
 /// Whether the buffer can be written and read.
-[[nodiscard]] bool holds_numbers(StreamRef stream, DeviceBuffer<int>& buffer) {
-  const std::vector<int> in = numbers();
-  std::vector<int> out(buffer.size());
+[[nodiscard]] bool holds_numbers(StreamRef stream, DeviceInts& buffer) {
+  const Ints in = numbers();
+  Ints out(buffer.size());
   copy(stream, buffer, in);
   copy(stream, out, buffer);
   stream.synchronize();
@@ -110,7 +106,7 @@ TEST_F(BufferResources, ABlockIsTakenAndGivenBackInStreamOrder) {
   const Stream stream;
   const Recording resource;
   {
-    DeviceBuffer<int> buffer{count, resource, stream};
+    DeviceInts buffer{count, resource, stream};
     ASSERT_EQ(resource.taken(), 1U);
     const auto& taken = resource.asked().taken[0];
     EXPECT_EQ(taken.stream, stream.id());
@@ -135,7 +131,7 @@ TEST_F(BufferResources, ABlockIsTakenAndGivenBackInStreamOrder) {
 TEST_F(BufferResources, ValuesReferencesAndSharedPointersAreAccepted) {
   const Stream stream;
   const auto works = [&](auto resource) {
-    DeviceBuffer<int> buffer{count, std::move(resource), stream};
+    DeviceInts buffer{count, std::move(resource), stream};
     EXPECT_TRUE(holds_numbers(stream, buffer));
   };
   const std::size_t before = DeviceResource{}.statistics().blocks;
@@ -149,7 +145,7 @@ TEST_F(BufferResources, ValuesReferencesAndSharedPointersAreAccepted) {
   works(Older{NativeDeviceResource{device()}});
   works(StatisticsResource{NativeDeviceResource{device()}});
   const StreamGuard with{stream};
-  DeviceBuffer<int> on_current{count, recording};
+  DeviceInts on_current{count, recording};
   EXPECT_EQ(on_current.stream(), stream);
   EXPECT_EQ(DeviceResource{}.statistics().blocks, before + 1)
       << "a block counts where it is allocated, once";
@@ -159,7 +155,7 @@ TEST_F(BufferResources, ZeroElementsAskNoResource) {
   const Stream stream;
   const Recording resource;
   {
-    DeviceBuffer<int> buffer{0, resource, stream};
+    DeviceInts buffer{0, resource, stream};
     EXPECT_TRUE(buffer.empty());
     EXPECT_EQ(resource.taken(), 0U);
     buffer.resize(count);
@@ -175,25 +171,24 @@ TEST_F(BufferResources, ZeroElementsAskNoResource) {
 TEST_F(BufferResources, AnExceptionLeavesTheBufferAsItWas) {
   const Stream stream;
   const Recording resource;
-  DeviceBuffer<int> buffer{count, resource, stream};
+  DeviceInts buffer{count, resource, stream};
   EXPECT_TRUE(holds_numbers(stream, buffer));
   const int* const block = buffer.data();
   resource.asked().on_take = [](StreamRef) { throw Refused{}; };
   EXPECT_THROW(buffer.resize(2 * count), Refused);
-  EXPECT_THROW((DeviceBuffer<int>{buffer, stream}), Refused);
-  EXPECT_THROW((DeviceBuffer<int>{count, resource, stream}), Refused);
+  EXPECT_THROW((DeviceInts{buffer, stream}), Refused);
+  EXPECT_THROW((DeviceInts{count, resource, stream}), Refused);
   EXPECT_EQ(buffer.data(), block);
   EXPECT_EQ(buffer.size(), count);
   EXPECT_EQ(read_back(stream, buffer), numbers());
-  EXPECT_ERROR(out_of_memory, DeviceBuffer<int>{~0UL / 2, resource, stream})
-      << "the size overflows";
+  EXPECT_ERROR(out_of_memory, DeviceInts{~0UL / 2, resource, stream}) << "the size overflows";
   EXPECT_EQ(resource.copies(), 2);
   resource.asked().on_return = [](StreamRef) { throw Refused{}; };
   resource.asked().on_take = [](StreamRef) {};
   DeviceResource upstream{device()};
   void* lost = nullptr;
   {
-    DeviceBuffer<int> second{count, resource, stream};
+    DeviceInts second{count, resource, stream};
     lost = second.data();
   }  // what the resource throws ends in the destructor
   EXPECT_EQ(resource.returned(), 1U);
@@ -209,27 +204,27 @@ TEST_F(BufferResources, NullIsOutOfMemory) {
     }
   };
   const Stream stream;
-  EXPECT_ERROR(out_of_memory, DeviceBuffer<int>{count, Empty{}, stream});
+  EXPECT_ERROR(out_of_memory, DeviceInts{count, Empty{}, stream});
   LimitResource limited{DeviceResource{}, bytes_of_all};
-  const DeviceBuffer<int> first{count, limited, stream};
-  EXPECT_ERROR(out_of_memory, DeviceBuffer<int>{1, limited, stream});
+  const DeviceInts first{count, limited, stream};
+  EXPECT_ERROR(out_of_memory, DeviceInts{1, limited, stream});
 }
 
 TEST_F(BufferResources, ResizeCopiesAndMovesKeepTheResource) {
   const Stream stream;
   const Recording resource;
   {
-    DeviceBuffer<int> buffer{count, resource, stream};
+    DeviceInts buffer{count, resource, stream};
     EXPECT_TRUE(holds_numbers(stream, buffer));
     buffer.resize(2 * count);
-    DeviceBuffer<int> copied{buffer, stream};
+    DeviceInts copied{buffer, stream};
     EXPECT_EQ(resource.taken(), 3U);
     EXPECT_EQ(resource.returned(), 1U);
-    std::vector<int> out(2 * count);
+    Ints out(2 * count);
     copy(stream, out, copied);
     stream.synchronize();
     EXPECT_TRUE(std::equal(out.begin(), out.begin() + count, numbers().begin()));
-    DeviceBuffer<int> moved{std::move(buffer)};
+    DeviceInts moved{std::move(buffer)};
     moved.resize(count);
     EXPECT_EQ(resource.taken(), 4U);
     copied = std::move(moved);
@@ -246,7 +241,7 @@ TEST_F(BufferResources, SetStreamGivesTheBlockBackOnThatStream) {
   const Stream first, second;
   const Recording resource;
   {
-    DeviceBuffer<int> buffer{0, resource, first};
+    DeviceInts buffer{0, resource, first};
     buffer.set_stream(second);
     buffer.resize(count);
     EXPECT_EQ(resource.asked().taken[0].stream, second.id());
@@ -260,7 +255,7 @@ TEST_F(BufferResources, SetStreamGivesTheBlockBackOnThatStream) {
 TEST_F(BufferResources, ReleaseForgetsTheResource) {
   const Stream stream;
   Recording resource;
-  DeviceBuffer<int> buffer{count, resource, stream};
+  DeviceInts buffer{count, resource, stream};
   const DeviceSpan<int> released = buffer.release();
   EXPECT_EQ(resource.copies(), 1);
   EXPECT_EQ(resource.returned(), 0U);
@@ -280,7 +275,7 @@ TEST_F(BufferResources, ABlockIsGivenBackBehindAllStreamsThatUsedIt) {
     log.write(stream, "returned");
   };
   for (int user = 0; user < 2; ++user) {
-    auto buffer = std::make_unique<DeviceBuffer<int>>(count, resource, owner);
+    auto buffer = std::make_unique<DeviceInts>(count, resource, owner);
     if (user == 0)
       buffer->record_stream(named);
     else
@@ -304,7 +299,7 @@ TEST_F(BufferResources, ABlockIsGivenBackAfterItsStreamHasEnded) {
   const Recording resource;
   Log log;
   resource.asked().on_return = [&](StreamRef stream) { log.write(stream, "returned"); };
-  std::optional<DeviceBuffer<int>> buffer;
+  std::optional<DeviceInts> buffer;
   Gate gate;
   {
     const Stream stream;
@@ -334,8 +329,7 @@ TEST_F(BufferResources, ADeallocationMayEndTheStreamOfItsBuffer) {
     bool operator==(const Ending& other) const { return this == &other; }
   } resource;
   const std::size_t streams = live_objects().streams;
-  std::optional<DeviceBuffer<int>> buffer{std::in_place, count, std::ref(resource),
-                                          *resource.stream};
+  std::optional<DeviceInts> buffer{std::in_place, count, std::ref(resource), *resource.stream};
   buffer.reset();
   EXPECT_EQ(live_objects().streams, streams - 1);
   device().synchronize();
@@ -345,14 +339,14 @@ TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
   const Stream stream, working;
   const Recording resource;
   const auto drop_in_function = [&] {
-    auto buffer = std::make_shared<DeviceBuffer<int>>(count, resource, stream);
+    auto buffer = std::make_shared<DeviceInts>(count, resource, stream);
     working.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
     working.synchronize();
   };
   drop_in_function();
   // The resource holds its lock while it calls the library, which must not call the resource then.
   {
-    const DeviceBuffer<int> next{count, resource, stream};
+    const DeviceInts next{count, resource, stream};
   }
   EXPECT_EVENTUALLY(resource.returned() == 2);
   drop_in_function();
@@ -368,7 +362,7 @@ TEST_F(BufferResources, AWaitOfTheOwnerGivesBackWhatAHostFunctionDropped) {
   const StreamRef own = StreamRef::per_thread_default(device());
   const Recording resource;
   for (std::size_t round = 1; round <= 100; ++round) {
-    auto buffer = std::make_shared<DeviceBuffer<int>>(count, resource, stream);
+    auto buffer = std::make_shared<DeviceInts>(count, resource, stream);
     buffer->record_stream(own);
     own.wait_stream(stream);
     stream.launch_host_func([dropped = std::move(buffer)] {});
@@ -380,7 +374,7 @@ TEST_F(BufferResources, AWaitOfTheOwnerGivesBackWhatAHostFunctionDropped) {
 
 TEST_F(BufferResources, AnotherThreadsDefaultStreamIsAwaited) {
   const Recording resource;
-  std::optional<DeviceBuffer<int>> buffer;
+  std::optional<DeviceInts> buffer;
   on_thread([&] {
     const StreamRef own = StreamRef::per_thread_default(device());
     Gate gate;
@@ -400,11 +394,11 @@ TEST_F(BufferResources, DefaultStreamsAreTaken) {
   for (const StreamRef stream :
        {device().default_stream(), StreamRef::per_thread_default(device())}) {
     {
-      DeviceBuffer<int> buffer{count, resource, stream};
+      DeviceInts buffer{count, resource, stream};
       EXPECT_TRUE(holds_numbers(stream, buffer));
     }
     EXPECT_EQ(resource.asked().returned.back().stream, stream.id());
-    DeviceBuffer<int> native{count, NativeDeviceResource{device()}, stream};
+    DeviceInts native{count, NativeDeviceResource{device()}, stream};
     EXPECT_TRUE(holds_numbers(stream, native));
   }
 }
@@ -416,9 +410,9 @@ TEST_F(BufferResources, DeadStreamsAreRefused) {
     Stream stream;
     dead = stream;
     const Stream moved{std::move(stream)};
-    EXPECT_ERROR(invalid_handle, DeviceBuffer<int>{count, resource, stream}) << "moved from";
+    EXPECT_ERROR(invalid_handle, DeviceInts{count, resource, stream}) << "moved from";
   }
-  EXPECT_ERROR(invalid_handle, DeviceBuffer<int>{count, resource, dead});
+  EXPECT_ERROR(invalid_handle, DeviceInts{count, resource, dead});
   EXPECT_EQ(resource.taken(), 0U);
   EXPECT_EQ(resource.copies(), 1);
 }
@@ -426,7 +420,7 @@ TEST_F(BufferResources, DeadStreamsAreRefused) {
 TEST_F(BufferResources, BorrowedStreamsAreTaken) {
   const Recording resource;
   const Stream owner;
-  std::optional<DeviceBuffer<int>> buffer;
+  std::optional<DeviceInts> buffer;
   {
     const Stream borrowed = borrow(owner);
     buffer.emplace(count, resource, borrowed);
@@ -442,10 +436,10 @@ TEST_F(BufferResources, InACaptureTheCapturingStreamIsGiven) {
   int captured = 0;
   resource.asked().on_take =
       resource.asked().on_return = [&](StreamRef given) { captured += given.is_capturing(); };
-  PinnedBuffer<int> result{count};
+  PinnedInts result{count};
   std::optional<Graph> graph;
   const auto record = [&] {
-    DeviceBuffer<int> buffer{count, resource, stream};
+    DeviceInts buffer{count, resource, stream};
     fill(stream, buffer, 7);
     copy(stream, result, buffer);
   };
@@ -468,12 +462,11 @@ TEST_F(BufferResources, EightThreadsShareAResource) {
   on_threads(threads, [&](int i) {
     const Stream own;
     for (int n = 0; n < rounds; ++n) {
-      DeviceBuffer<int> buffer{count, resource, own};
+      DeviceInts buffer{count, resource, own};
       fill(own, buffer, i);
       if (n % 5 == 0) buffer.record_stream(shared);
       if (n % 7 == 0)
-        shared.launch_host_func(
-            [moved = std::make_shared<DeviceBuffer<int>>(std::move(buffer))] {});
+        shared.launch_host_func([moved = std::make_shared<DeviceInts>(std::move(buffer))] {});
     }
     own.synchronize();
   });
@@ -494,15 +487,14 @@ TEST_F(BufferResourcesTwo, TheStreamsDeviceIsCurrentInTheCall) {
   resource.asked().on_take =
       resource.asked().on_return = [&](StreamRef) { right += Device::current() == second; };
   {
-    DeviceBuffer<int> buffer{count, resource, there};
+    DeviceInts buffer{count, resource, there};
     EXPECT_EQ(buffer.device(), second);
     buffer.record_stream(here);
     EXPECT_EQ(Device::current(), first);
   }
   EXPECT_EQ(Device::current(), first);
   EXPECT_EQ(right, 2);
-  EXPECT_ERROR(invalid_argument, DeviceBuffer<int>{count, resource, here})
-      << "what the resource throws";
+  EXPECT_ERROR(invalid_argument, DeviceInts{count, resource, here}) << "what the resource throws";
   EXPECT_EQ(Device::current(), first);
 }
 
@@ -510,10 +502,10 @@ TEST_F(BufferResources, AnAllocationWaitsForWhatAHostFunctionDropped) {
   const Stream stream;
   LimitResource room_for_one{DeviceResource{}, count * sizeof(int)};
   for (int i = 0; i < 20; ++i) {
-    auto buffer = std::make_shared<DeviceBuffer<int>>(count, room_for_one, stream);
+    auto buffer = std::make_shared<DeviceInts>(count, room_for_one, stream);
     stream.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
     stream.synchronize();
-    EXPECT_NO_ERROR(const DeviceBuffer<int> next(count, room_for_one, stream));
+    EXPECT_NO_ERROR(const DeviceInts next(count, room_for_one, stream));
   }
 }
 

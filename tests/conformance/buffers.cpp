@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What users of containers expect of buffers: an empty state, resizing, copies, single elements,
 // another stream, giving the memory away.
-#include <cstdint>
 
 #include "support.hpp"
 
@@ -9,14 +8,14 @@ namespace conformance::buffers_cases {
 using Buffers = Conformance;
 using BuffersTwo = TwoDevices;
 
-std::vector<int> numbers(std::size_t count) {
-  std::vector<int> values(count);
+Ints numbers(std::size_t count) {
+  Ints values(count);
   count_from(values, 1);
   return values;
 }
 
-std::vector<int> read(StreamRef stream, const DeviceBuffer<int>& buffer) {
-  std::vector<int> values(buffer.size());
+Ints read(StreamRef stream, const DeviceInts& buffer) {
+  Ints values(buffer.size());
   copy(stream, values, buffer);
   stream.synchronize();
   return values;
@@ -33,27 +32,27 @@ void expect_empty(const Buffer& buffer) {
 
 TEST_F(Buffers, AnEmptyBufferIsFilledLater) {
   Stream stream;
-  DeviceBuffer<int> there;
+  DeviceInts there;
   ManagedBuffer<int> managed;
   expect_empty(there);
   expect_empty(managed);
   EXPECT_FALSE(there.stream().is_valid());
   EXPECT_EQ(copy(stream, there, DeviceSpan<const int>{}), CopyResult::nothing);
   there.record_stream(stream);
-  there = DeviceBuffer<int>{3, stream};
+  there = DeviceInts{3, stream};
   fill(stream, there, 1);
-  EXPECT_EQ(read(stream, there), std::vector<int>(3, 1));
+  EXPECT_EQ(read(stream, there), Ints(3, 1));
   EXPECT_EQ(there.stream(), stream);
   EXPECT_EQ(there.device(), stream.device());
 }
 
 TEST_F(Buffers, AMovedFromBufferIsEmpty) {
   Stream stream;
-  DeviceBuffer<int> there{3, stream};
-  DeviceBuffer<int> moved{std::move(there)};
+  DeviceInts there{3, stream};
+  DeviceInts moved{std::move(there)};
   expect_empty(there);  // NOLINT: this is what is tested
   EXPECT_FALSE(there.stream().is_valid());
-  DeviceBuffer<int> assigned;
+  DeviceInts assigned;
   assigned = std::move(moved);
   expect_empty(moved);  // NOLINT
   EXPECT_EQ(assigned.size(), 3U);
@@ -64,13 +63,13 @@ TEST_F(Buffers, AMovedFromBufferIsEmpty) {
 
 TEST_F(Buffers, ResizingKeepsTheFirstElements) {
   Stream stream;
-  const std::vector<int> values = numbers(1000);
-  DeviceBuffer<int> buffer{values.size(), stream};
+  const Ints values = numbers(1000);
+  DeviceInts buffer{values.size(), stream};
   copy(stream, buffer, values);
   buffer.resize(5000);
   EXPECT_EQ(buffer.size(), 5000U);
   fill(stream, buffer.span().subspan(1000), 7);
-  std::vector<int> expected = values;
+  Ints expected = values;
   expected.resize(5000, 7);
   EXPECT_EQ(read(stream, buffer), expected);
   buffer.resize(10);
@@ -89,7 +88,7 @@ TEST_F(Buffers, ResizingDoesNotWait) {
   SKIP_IF(!device().has_memory_pools(),
           "without memory pools, allocating and freeing wait for the device");
   Stream stream;
-  DeviceBuffer<int> buffer{4, stream};
+  DeviceInts buffer{4, stream};
   fill(stream, buffer, 3);
   Gate gate{stream};
   fill(stream, buffer, 5);
@@ -101,7 +100,7 @@ TEST_F(Buffers, ResizingDoesNotWait) {
 
 TEST_F(Buffers, AnElementIsNotReadInACapture) {
   const Stream stream;
-  DeviceBuffer<int> buffer{4, stream};
+  DeviceInts buffer{4, stream};
   const Graph graph = capture(stream, [&] {
     EXPECT_ERROR(capture, get(stream, buffer, 1));
     fill(stream, buffer, 5);
@@ -114,7 +113,7 @@ TEST_F(Buffers, AnElementIsNotReadInACapture) {
 TEST_F(Buffers, AnEmptyBufferResizesOnTheCurrentStream) {
   Stream stream;
   const StreamGuard with{stream};
-  DeviceBuffer<int> buffer;
+  DeviceInts buffer;
   buffer.resize(3);
   EXPECT_EQ(buffer.stream(), stream);
   EXPECT_EQ(buffer.size(), 3U);
@@ -122,37 +121,37 @@ TEST_F(Buffers, AnEmptyBufferResizesOnTheCurrentStream) {
 
 TEST_F(Buffers, ARefusedResizeChangesNothing) {
   Stream stream;
-  DeviceBuffer<int> buffer{3, stream};
+  DeviceInts buffer{3, stream};
   fill(stream, buffer, 9);
   const int* const place = buffer.data();
   EXPECT_ERROR(out_of_memory, buffer.resize(SIZE_MAX / 2));
   EXPECT_EQ(buffer.data(), place);
-  EXPECT_EQ(read(stream, buffer), std::vector<int>(3, 9));
+  EXPECT_EQ(read(stream, buffer), Ints(3, 9));
 }
 
 TEST_F(Buffers, ABufferIsCopiedOnAStream) {
   Stream owner, user;
-  const std::vector<int> values = numbers(2000);
-  DeviceBuffer<int> original{values.size(), owner};
+  const Ints values = numbers(2000);
+  DeviceInts original{values.size(), owner};
   copy(owner, original, values);
   user.wait_stream(owner);
-  DeviceBuffer<int> copied{original, user};
+  DeviceInts copied{original, user};
   EXPECT_EQ(copied.stream(), user);
   EXPECT_NE(copied.data(), original.data());
   owner.wait_stream(user);
   fill(owner, original, 0);
   EXPECT_EQ(read(user, copied), values);
-  EXPECT_TRUE((DeviceBuffer<int>{DeviceBuffer<int>{}, user}.empty()));
+  EXPECT_TRUE((DeviceInts{DeviceInts{}, user}.empty()));
 }
 
 TEST_F(BuffersTwo, ABufferIsCopiedToAnotherDevice) {
   Stream here{Device{0}}, there{Device{1}};
-  DeviceBuffer<int> original{100, here};
+  DeviceInts original{100, here};
   fill(here, original, 4);
   there.wait_stream(here);
-  const DeviceBuffer<int> copied{original, there};
+  const DeviceInts copied{original, there};
   EXPECT_EQ(copied.device(), Device{1});
-  EXPECT_EQ(read(there, copied), std::vector<int>(100, 4));
+  EXPECT_EQ(read(there, copied), Ints(100, 4));
 }
 
 TEST_F(Buffers, SingleElementsAreSetAndRead) {
@@ -161,7 +160,7 @@ TEST_F(Buffers, SingleElementsAreSetAndRead) {
     bool operator==(const Point&) const = default;
   };
   Stream stream;
-  DeviceBuffer<int> buffer{3, stream};
+  DeviceInts buffer{3, stream};
   fill(stream, buffer, 1);
   // each value ends before it is written
   for (int i = 0; i < 3; ++i) set(stream, buffer, static_cast<std::size_t>(i), 10 * i);
@@ -181,7 +180,7 @@ TEST_F(Buffers, SingleElementsAreSetAndRead) {
 
 TEST_F(Buffers, AnElementIsReadAfterEarlierWork) {
   Stream stream;
-  DeviceBuffer<int> buffer{2, stream};
+  DeviceInts buffer{2, stream};
   fill(stream, buffer, 1);
   stream.synchronize();
   Gate gate{stream};
@@ -193,9 +192,9 @@ TEST_F(Buffers, AnElementIsReadAfterEarlierWork) {
 
 TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
   Stream former, latter;
-  PinnedBuffer<int> result{1 << 18};
+  PinnedInts result{1 << 18};
   {
-    DeviceBuffer<int> buffer{result.size(), former};
+    DeviceInts buffer{result.size(), former};
     fill(former, buffer, 5);
     latter.wait_stream(former);
     buffer.set_stream(latter);
@@ -204,7 +203,7 @@ TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
     if (device().has_memory_pools()) gate.close_on(former);
     copy(former, result, buffer);  // what the former stream does still counts
     buffer = {};
-    DeviceBuffer<int> next{result.size(), latter};  // would reuse the memory if it were free
+    DeviceInts next{result.size(), latter};  // would reuse the memory if it were free
     fill(latter, next, 6);
     gate.open_and_wait(former);
     latter.synchronize();
@@ -214,7 +213,7 @@ TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
 
 TEST_F(Buffers, TheStreamMayChangeBackAndForth) {
   Stream a, b;
-  DeviceBuffer<int> buffer{4, a};
+  DeviceInts buffer{4, a};
   for (int i = 0; i < 3; ++i) {
     buffer.set_stream(b);
     buffer.set_stream(b);
@@ -222,7 +221,7 @@ TEST_F(Buffers, TheStreamMayChangeBackAndForth) {
   }
   buffer.record_stream(b);
   EXPECT_EQ(buffer.stream(), a);
-  DeviceBuffer<int> empty;
+  DeviceInts empty;
   empty.set_stream(b);
   EXPECT_EQ(empty.stream(), b);
   empty.resize(2);
@@ -231,10 +230,10 @@ TEST_F(Buffers, TheStreamMayChangeBackAndForth) {
 
 TEST_F(Buffers, ABufferOutlivesItsStreamByAnotherOne) {
   Stream next;
-  DeviceBuffer<int> buffer;
+  DeviceInts buffer;
   {
     Stream first;
-    buffer = DeviceBuffer<int>{4, first};
+    buffer = DeviceInts{4, first};
     fill(first, buffer, 8);
     next.wait_stream(first);
   }
@@ -246,7 +245,7 @@ TEST_F(Buffers, ABufferOutlivesItsStreamByAnotherOne) {
 
 TEST_F(BuffersTwo, AStreamOfAnotherDeviceIsRefused) {
   Stream here{Device{0}}, there{Device{1}};
-  DeviceBuffer<int> buffer{4, here};
+  DeviceInts buffer{4, here};
   EXPECT_ERROR(invalid_argument, buffer.set_stream(there));
   EXPECT_EQ(buffer.stream(), here);
 }
@@ -255,7 +254,7 @@ TEST_F(Buffers, ReleasedMemoryIsTheCallersToFree) {
   Stream stream, user;
   const DeviceResource resource{stream.device()};
   const std::size_t before = resource.statistics().blocks;
-  DeviceBuffer<int> buffer{4, stream};
+  DeviceInts buffer{4, stream};
   fill(stream, buffer, 2);
   user.wait_stream(stream);
   buffer.record_stream(user);
@@ -276,8 +275,8 @@ bool is_part(DeviceSpan<T> part, const int* begin, std::size_t size) {
 
 TEST_F(Buffers, PartsOfSpansAndBuffersAreAsOfAStdSpan) {
   Stream stream;
-  DeviceBuffer<int> buffer{10, stream};
-  const DeviceBuffer<int>& constant = buffer;
+  DeviceInts buffer{10, stream};
+  const DeviceInts& constant = buffer;
   const DeviceSpan<int> all = buffer.span();
   int* const data = buffer.data();
   EXPECT_TRUE(is_part(all.first(3), data, 3) && is_part(all.last(3), data + 7, 3));
@@ -288,7 +287,7 @@ TEST_F(Buffers, PartsOfSpansAndBuffersAreAsOfAStdSpan) {
   EXPECT_TRUE(is_part(buffer.first(4), data, 4) && is_part(buffer.last(4), data + 6, 4));
   EXPECT_TRUE(is_part(constant.subspan(2, 5), data + 2, 5));
   EXPECT_TRUE(is_part(constant.first(4), data, 4) && is_part(constant.last(4), data + 6, 4));
-  EXPECT_TRUE(DeviceBuffer<int>{}.first(0).empty() && DeviceSpan<int>{}.last(0).empty());
+  EXPECT_TRUE(DeviceInts{}.first(0).empty() && DeviceSpan<int>{}.last(0).empty());
   EXPECT_ERROR(invalid_argument, all.first(11));
   EXPECT_ERROR(invalid_argument, all.last(11));
   EXPECT_ERROR(invalid_argument, buffer.subspan(11));

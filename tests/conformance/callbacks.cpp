@@ -96,7 +96,7 @@ TEST_F(Callbacks, CompletionFunctionsFindTheirThreadAsNew) {
 
 TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
   const Stream stream, captured;
-  PinnedBuffer<int> in(100), out(100);
+  PinnedInts in(100), out(100);
   const auto kept = std::make_shared<int>(0);
   run_when_complete(stream, [&, kept] {
     begin_capture(captured);

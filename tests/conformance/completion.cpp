@@ -2,9 +2,7 @@
 // Completion without waiting: on_complete() and future().
 #include <dlfcn.h>
 
-#include <future>
 #include <semaphore>
-#include <stdexcept>
 
 #include "../support/standin/inspect.hpp"
 #include "support.hpp"
@@ -186,7 +184,7 @@ TEST_F(Completions, AFunctionsExceptionIsThrownBySynchronize) {
 TEST_F(Completions, AFunctionMayUseStreams) {
   Stream stream, next;
   Outcomes outcomes;
-  PinnedBuffer<int> memory{16};
+  PinnedInts memory{16};
   fill(stream, memory, 1);
   stream.on_complete([&, second = outcomes.function()](const Outcome&) {
     fill(next, memory, memory[0] + 1);
@@ -238,7 +236,7 @@ TEST_F(Completions, EachThreadsFunctionsOnOneStreamAreCalledInItsOrder) {
   struct Told {
     int last[4][threads] = {};  // by stream and thread; only the library's thread writes it
     int wrong = 0;
-    std::atomic<int> all{0};
+    std::atomic_int all{0};
   };
   const auto told = std::make_shared<Told>();
   Gate gate;
@@ -271,7 +269,7 @@ TEST_F(Completions, EachThreadsFunctionsOnOneStreamAreCalledInItsOrder) {
 
 TEST_F(Completions, AGraphsFunctionsExceptionArrives) {
   Stream stream;
-  std::atomic<bool> throws{false};
+  std::atomic_bool throws{false};
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([&] {
       if (throws) throw Mine{"in a graph"};
@@ -376,7 +374,7 @@ TEST_F(Completions, SixThousandEventsOfOneStreamAreNotAllQueried) {
   };
   Stream stream;
   std::counting_semaphore<> complete{0};
-  std::atomic<int> told{0};
+  std::atomic_int told{0};
   const long before = calls();
   for (int i = 0; i < count; ++i) {
     stream.launch_host_func([&] { complete.acquire(); });
@@ -487,7 +485,7 @@ TEST_F(CompletionsTwo, AFunctionsDeviceAndStreamEndWithIt) {
   const Stream here{first}, there{second};
   Outcomes outcomes;
   here.on_complete([&](const Outcome&) { there.use(); });
-  std::atomic<bool> is_reset{false};
+  std::atomic_bool is_reset{false};
   here.on_complete([&, told = outcomes.function()](const Outcome& outcome) mutable {
     is_reset = Device::current() == Device{0} && current_stream() == Device{0}.default_stream();
     told(outcome);

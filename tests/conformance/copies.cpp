@@ -2,10 +2,6 @@
 // Copies and fills.
 #include <sys/mman.h>
 
-#include <array>
-#include <cstring>
-#include <limits>
-#include <span>
 #include <variant>
 
 #include "support.hpp"
@@ -78,7 +74,7 @@ TEST_F(Copies, ZeroBytesAreANoOpEvenWithNullPointers) {
   EXPECT_EQ(copy_bytes(stream, &byte, nullptr, 0), CopyResult::nothing);
   EXPECT_EQ(copy_bytes(stream, nullptr, &byte, 0, Pageable::block), CopyResult::nothing);
   EXPECT_EQ(copy_bytes(stream, nullptr, nullptr, 0, Pageable::refuse), CopyResult::nothing);
-  std::vector<int> no_elements;
+  Ints no_elements;
   EXPECT_EQ(copy(stream, no_elements, no_elements), CopyResult::nothing);
   fill_bytes(stream, nullptr, 1, 0);
   fill(stream, std::span<int>{}, 1);
@@ -91,9 +87,9 @@ TEST_F(Copies, AResultHasAName) {
 
 TEST_F(Copies, InteriorDevicePointersAreRecognised) {
   Stream stream;
-  DeviceBuffer<int> there{8, stream};
-  const std::vector<int> source{1, 2, 3};
-  std::vector<int> result(3);
+  DeviceInts there{8, stream};
+  const Ints source{1, 2, 3};
+  Ints result(3);
   fill(stream, there, 0);
   copy(stream, there.span().subspan(4, 3), source);
   copy(stream, result, there.span().subspan(4, 3));
@@ -106,7 +102,7 @@ TEST_F(Copies, InteriorDevicePointersAreRecognised) {
 
 TEST_F(Copies, PointerInfoTellsPinnedFromPageableMemory) {
   int pageable = 0;
-  PinnedBuffer<int> pinned(100);
+  PinnedInts pinned(100);
   EXPECT_EQ(pointer_info(pinned.data()).kind, MemoryKind::pinned);
   EXPECT_EQ(pointer_info(pinned.data() + 99).kind, MemoryKind::pinned);
   EXPECT_EQ(pointer_info(&pageable).kind, MemoryKind::pageable);
@@ -297,8 +293,8 @@ TEST_F(Copies, OneRowOntoItselfIsNothingWhateverThePitches) {
 
 TEST_F(Copies, InlinedCopiesAndFillValuesNeedNoSourceAfterTheCall) {
   Stream stream;
-  DeviceBuffer<int> there{64, stream};
-  std::vector<int> source(64, 5), result(64), filled(64);
+  DeviceInts there{64, stream};
+  Ints source(64, 5), result(64), filled(64);
   Gate gate{stream};
   const CopyResult did = copy(stream, there, source);
   if (did == CopyResult::inlined) std::ranges::fill(source, 0);
@@ -309,8 +305,8 @@ TEST_F(Copies, InlinedCopiesAndFillValuesNeedNoSourceAfterTheCall) {
   value.reset();
   copy(stream, filled, there);
   gate.open_and_wait(stream);
-  EXPECT_EQ(result, std::vector<int>(64, 5));
-  EXPECT_EQ(filled, std::vector<int>(64, 9));
+  EXPECT_EQ(result, Ints(64, 5));
+  EXPECT_EQ(filled, Ints(64, 9));
 }
 
 TEST_F(Copies, DeviceBuffersDestroyedWithPendingCopiesAreFreedAfterThem) {
@@ -328,8 +324,8 @@ TEST_F(Copies, DeviceBuffersDestroyedWithPendingCopiesAreFreedAfterThem) {
 
 TEST_F(Copies, CopyingARangeOntoItselfIsANoOp) {
   Stream stream;
-  DeviceBuffer<int> there{4, stream};
-  std::vector<int> host(4);
+  DeviceInts there{4, stream};
+  Ints host(4);
   EXPECT_EQ(copy(stream, there, there), CopyResult::nothing);
   EXPECT_EQ(copy(stream, host, host), CopyResult::nothing);
   EXPECT_EQ(copy_2d(stream, there.data(), 8, there.data(), 8, 4, 2), CopyResult::nothing);

@@ -2,8 +2,6 @@
 // Copies whose caller says when the source may be read, and what memory it is.
 #include <sys/mman.h>
 
-#include <array>
-
 #include "support.hpp"
 
 namespace conformance::copy_options_cases {
@@ -127,8 +125,8 @@ TEST_F(CopyOptionsCases, MemoryOfTheHostIsNoDevices) {
 
 TEST_F(CopyOptionsCases, RowsRangesAndListsTakeOptions) {
   const Stream stream;
-  DeviceBuffer<int> there{1000, stream};
-  std::vector<int> source(1000, 5), back(1000);
+  DeviceInts there{1000, stream};
+  Ints source(1000, 5), back(1000);
   copy(stream, there, source,
        {.source = SourceAccess::any_time, .from_kind = MemoryKind::pageable});
   copy_2d(stream, back.data(), 40, there.data(), 40, 40, 50,
@@ -144,8 +142,8 @@ TEST_F(CopyOptionsCases, RowsRangesAndListsTakeOptions) {
 TEST_F(CopyOptionsCases, ThePolicyIsAnOption) {
   SKIP_IF(streams_are_threads(), "the stream reads pageable memory itself");
   const Stream stream;
-  DeviceBuffer<int> there{1000, stream};
-  std::vector<int> source(1000, 5);
+  DeviceInts there{1000, stream};
+  Ints source(1000, 5);
   const auto refused = [&] { return copy(stream, there, source, {.pageable = Pageable::refuse}); };
   EXPECT_EQ(code_of(refused), errc::not_permitted);
   {

@@ -2,8 +2,6 @@
 // Many copies on one stream: their order with the work between them, and lists of copies. The
 // source of a copy to the device may be read before the stream comes to the copy, but only if
 // nothing ahead writes it.
-#include <cstring>
-#include <random>
 
 #include "support.hpp"
 

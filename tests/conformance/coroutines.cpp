@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coroutines that wait for streams and events.
-#include <array>
 #include <deque>
-#include <functional>
-#include <future>
 #include <runnel/coroutine.hpp>
-#include <stdexcept>
 
 #include "support.hpp"
 
@@ -91,8 +87,8 @@ TEST_F(Coroutines, ACoroutineContinuesOnceTheEventHasHappened) {
   wait_for(Event{}).get();  // never recorded
 }
 
-Task send_and_return(Stream& stream, PinnedBuffer<int>& memory, int rounds) {
-  DeviceBuffer<int> there(memory.size(), stream);
+Task send_and_return(Stream& stream, PinnedInts& memory, int rounds) {
+  DeviceInts there(memory.size(), stream);
   for (int round = 0; round < rounds; ++round) {
     copy(stream, there, memory);
     fill(stream, memory, 0);
@@ -104,7 +100,7 @@ Task send_and_return(Stream& stream, PinnedBuffer<int>& memory, int rounds) {
 
 TEST_F(Coroutines, AContinuedCoroutineMayUseStreams) {
   Stream stream;
-  PinnedBuffer<int> memory{1000};
+  PinnedInts memory{1000};
   std::ranges::fill(memory, 0);
   send_and_return(stream, memory, 50).get();
   EXPECT_TRUE(std::ranges::all_of(memory, [](int x) { return x == 50; }));

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The current stream: setting it, its guards, and threads.
-#include <functional>
-#include <stdexcept>
 
 #include "support.hpp"
 
@@ -31,8 +29,8 @@ TEST_F(Current, UseSetsTheCurrentStream) {
 TEST_F(Current, FreeFunctionsUseTheCurrentStream) {
   Stream stream;
   const StreamGuard with{stream};
-  DeviceBuffer<int> a(16);
-  PinnedBuffer<int> b(16);
+  DeviceInts a(16);
+  PinnedInts b(16);
   EXPECT_EQ(a.stream(), stream);
   Gate gate{stream};
   fill(a, 7);

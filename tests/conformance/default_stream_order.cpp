@@ -120,7 +120,7 @@ TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRu
 /// stream copies it.
 TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
   const StreamRef null = device().default_stream();
-  PinnedBuffer<int> value{1}, seen{200};
+  PinnedInts value{1}, seen{200};
   for (int i = 0; i < 200; ++i) {
     const auto enqueue_on = [&](StreamRef stream) {
       occupy(stream, std::chrono::milliseconds{i % 2});

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The null stream and the per-thread default streams.
-#include <array>
 
 #include "support.hpp"
 
@@ -150,7 +149,7 @@ TEST_F(DefaultStreams, AnotherThreadsDefaultStreamIsRefused) {
     EXPECT_TRUE(refused([&] { theirs.launch_host_func([] {}); }));
     EXPECT_TRUE(refused([&] { copy(theirs, there, host); }));
     EXPECT_TRUE(refused([&] { fill(theirs, there, 1); }));
-    EXPECT_TRUE(refused([&] { DeviceBuffer<int>(10, theirs); }));
+    EXPECT_TRUE(refused([&] { DeviceInts(10, theirs); }));
     const StreamRef before = current_stream();
     EXPECT_TRUE(refused([&] { theirs.use(); }));
     EXPECT_TRUE(refused([&] { set_current_stream(theirs); }));

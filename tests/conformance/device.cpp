@@ -3,9 +3,6 @@
 // own: exit_fork.cpp.
 #include <cctype>
 #include <fstream>
-#include <functional>
-#include <set>
-#include <sstream>
 
 #include "support.hpp"
 
@@ -38,8 +35,8 @@ TEST(NoDevice, EveryOtherCallThrowsNoDevice) {
   EXPECT_ERROR(no_device, Stream{});
   EXPECT_ERROR(no_device, Stream{Device{0}});
   EXPECT_ERROR(no_device, StreamPool{Device{0}});
-  EXPECT_ERROR(no_device, PinnedBuffer<int>{1});
-  EXPECT_ERROR(no_device, DeviceBuffer<int>{1});
+  EXPECT_ERROR(no_device, PinnedInts{1});
+  EXPECT_ERROR(no_device, DeviceInts{1});
 }
 
 TEST_F(Devices, UseMakesADeviceCurrent) {

@@ -2,7 +2,6 @@
 // Device memory that is allocated and freed in stream order, also when streams are destroyed first
 // (recorded_uses.cpp has what other streams use);
 // resources, statistics and managed memory.
-#include <limits>
 
 #include "support.hpp"
 
@@ -259,7 +258,7 @@ TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {
   stream.synchronize();
   EXPECT_EQ((*memory)[999], 7);
   count_from(*memory, 0);
-  std::vector<int> result(1000);
+  Ints result(1000);
   copy(stream, result, *memory);
   stream.synchronize();
   EXPECT_EQ(result[999], 999);

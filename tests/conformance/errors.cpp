@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors, and a table of the public functions with each of their invalid arguments.
 #include <climits>
-#include <cstring>
-#include <functional>
-#include <limits>
 #include <new>
-#include <set>
-#include <span>
 
 #include "support.hpp"
 
@@ -102,8 +97,8 @@ TEST_F(Errors, OutOfMemoryIsABadAllocAndARunnelError) {
     EXPECT_TRUE(throws<std::exception>(allocate));
     EXPECT_EQ(code_of(allocate), errc::out_of_memory);
   }
-  PinnedBuffer<int> pinned_works(16);
-  DeviceBuffer<int> device_works(16);
+  PinnedInts pinned_works(16);
+  DeviceInts device_works(16);
   EXPECT_TRUE(runs(device_works.stream()));
 }
 
@@ -153,8 +148,8 @@ TEST_F(Errors, ErrorsStayOnTheirThread) {
 
 TEST_F(Errors, TextsOfSizesHaveTheNumbersAndTheStream) {
   Stream stream{device(), {.name = "named"}};
-  const std::vector<int> five(5);
-  std::vector<int> six(6);
+  const Ints five(5);
+  Ints six(6);
   const std::string mismatch = text_of([&] { copy(stream, six, five); });
   EXPECT_SAYS(mismatch, "the source has 5 elements, the destination 6");
   EXPECT_SAYS(mismatch, to_string(stream));
@@ -196,10 +191,10 @@ TEST_F(Errors, TheTextNamesTheOperationAndTheReason) {
 /// The arguments of invalid calls. An invalid call must leave them unchanged.
 struct Things {
   Stream stream;
-  std::vector<int> host = std::vector<int>(16, 5);
-  std::vector<int> other = std::vector<int>(16, 6);
-  PinnedBuffer<int> pinned{16};
-  DeviceBuffer<int> there{16, stream};
+  Ints host = Ints(16, 5);
+  Ints other = Ints(16, 6);
+  PinnedInts pinned{16};
+  DeviceInts there{16, stream};
   Event recorded{stream};
   std::span<int> null{static_cast<int*>(nullptr), 2};
 };
@@ -311,10 +306,10 @@ const BadCall single_calls[] = {
     {"Event_device_NeverRecorded", BAD(Event{}.device())},
     {"StreamPool_SizeZero", BAD(StreamPool{on.stream.device(), {.size = 0}})},
     {"StreamPool_SizeAboveMax", BAD(StreamPool{on.stream.device(), {.size = 3, .max = 2}})},
-    {"PinnedBuffer_Huge", BAD(PinnedBuffer<int>(huge / 8)), errc::out_of_memory},
-    {"PinnedBuffer_Overflow", BAD(PinnedBuffer<int>(huge)), errc::out_of_memory},
-    {"DeviceBuffer_Huge", BAD(DeviceBuffer<int>(huge / 8, on.stream)), errc::out_of_memory},
-    {"DeviceBuffer_Overflow", BAD(DeviceBuffer<int>(huge, on.stream)), errc::out_of_memory},
+    {"PinnedBuffer_Huge", BAD(PinnedInts(huge / 8)), errc::out_of_memory},
+    {"PinnedBuffer_Overflow", BAD(PinnedInts(huge)), errc::out_of_memory},
+    {"DeviceBuffer_Huge", BAD(DeviceInts(huge / 8, on.stream)), errc::out_of_memory},
+    {"DeviceBuffer_Overflow", BAD(DeviceInts(huge, on.stream)), errc::out_of_memory},
 };
 
 std::vector<BadCall> bad_calls() {
@@ -375,7 +370,7 @@ TEST_P(BadArguments, AreRefusedWithoutSideEffects) {
   EXPECT_EQ(owned_objects(), objects_before);
   EXPECT_TRUE(on.stream.query()) << "a refused call enqueued work";
   EXPECT_TRUE(runs(on.stream));
-  EXPECT_EQ(on.host, std::vector<int>(16, 5));
+  EXPECT_EQ(on.host, Ints(16, 5));
   EXPECT_EQ(on.pinned[0], 7);
 }
 

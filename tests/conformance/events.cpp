@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ctime>
 
-#include <sstream>
-
 #include "support.hpp"
 
 namespace conformance::events_cases {
@@ -394,7 +392,7 @@ TEST_F(Events, MutualWaitsDoNotDeadlock) {
 TEST_F(Events, AFirstRecordDoesNotWaitForAFullStream) {
   const Stream full, other;
   Gate gate{full};
-  std::atomic<int> records{0};
+  std::atomic_int records{0};
   std::thread recorder{[&] {
     std::vector<Event> all;
     for (; all.size() < 3'000 && !gate.is_open(); ++records) all.push_back(full.record_event());

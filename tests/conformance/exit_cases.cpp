@@ -3,21 +3,15 @@
 // case. It prints "passed", or what failed.
 #include <pthread.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <latch>
 #include <limits>
 #include <new>
-#include <optional>
-#include <runnel/runnel.hpp>
 #include <span>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +26,8 @@ using namespace std::chrono_literals;
 using test_support::in_child;
 using test_support::wait_for_child;
 using test_support::works;
+using Ints = std::vector<int>;
+using DeviceInts = DeviceBuffer<int>;
 
 /// Blocks the stream until the returned promise is set. The promise is never destroyed, so the end
 /// of the process does not set it.
@@ -56,7 +52,7 @@ int use_once() {
 int first_use_from_many_threads() {
   constexpr int count = 16;
   std::latch start{count};
-  std::atomic<int> good{0};
+  std::atomic_int good{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i)
     threads.emplace_back([&, i] {
@@ -90,7 +86,7 @@ int static_objects() {
   static StreamLease lease = pool.acquire();
   static Event event{stream};
   static TimedEvent timed{lease};
-  static DeviceBuffer<int> device_memory{100, stream};
+  static DeviceInts device_memory{100, stream};
   static PinnedBuffer<int> pinned_memory{100};
   early_stream.emplace();
   early_pool.emplace(Device::current());
@@ -123,8 +119,8 @@ int static_buffers_of_a_resource() {
   };
   static const Check after;
   static Stream stream;
-  static DeviceBuffer<int> memory{100, CountingResource{}, stream};
-  auto* const inherited = new DeviceBuffer<int>{100, CountingResource{}, stream};
+  static DeviceInts memory{100, CountingResource{}, stream};
+  auto* const inherited = new DeviceInts{100, CountingResource{}, stream};
   expect(in_child([&] {
            delete inherited;
            return CountingResource::returned == 0 ? 0 : 1;
@@ -140,7 +136,7 @@ int thread_local_objects() {
     static thread_local Stream stream;
     static thread_local StreamPool pool{Device::current(), {.size = 2}};
     static thread_local Event event{stream};
-    static thread_local DeviceBuffer<int> memory{100, stream};
+    static thread_local DeviceInts memory{100, stream};
     static thread_local StreamGuard with{stream};
     expect(works(stream) && works(current_stream()), "a thread_local stream works");
     stream.launch_host_func([] {});
@@ -209,7 +205,7 @@ int releases_without_a_thread() {
   {
     const PinnedBuffer<char> cached{1000};
   }
-  std::vector<int> values(1000);
+  Ints values(1000);
   std::optional<HostRegistration> registration{values};
   SharedBuffer<int> shared{1000};
   pthread_attr_t no_room;
@@ -294,7 +290,7 @@ int quiesce_then_exit_with_a_closed_gate() {
   };
   static Stream stream;
   stream.launch_host_func([] {});
-  keep(stream, std::vector<int>(10));
+  keep(stream, Ints(10));
   expect(quiesce_for(30s), "all functions end");
   hold(stream);
   keep(stream, Kept{});
@@ -321,7 +317,7 @@ int exit_from_a_completion_function() {
 
 /// The exit begins in the first of two functions whose streams were found complete together.
 int exit_between_two_completions() {
-  static std::atomic<bool> is_exiting{false}, is_in_first{false};
+  static std::atomic_bool is_exiting{false}, is_in_first{false};
   // Before the first call of the library: so it runs after the library has stopped its thread.
   std::atexit([] {
     is_exiting = true;
@@ -345,7 +341,7 @@ int exit_between_two_completions() {
 
 int exit_beside_busy_completions() {
   const Stream& stream = *new Stream;  // never destroyed: the thread uses it until the process ends
-  static std::atomic<long> told{0};
+  static std::atomic_long told{0};
   std::thread{[&stream] {
     try {
       for (;;) stream.on_complete([](const Outcome&) { ++told; });
@@ -362,7 +358,7 @@ int exit_beside_busy_completions() {
 /// Every use of a parent's object must be refused in a child, whatever work the parent has
 /// enqueued.
 int use_what_the_parent_made(Stream& stream, Event& event) {
-  std::vector<int> a(4), b(4);
+  Ints a(4), b(4);
   std::uint32_t number = 0;
   EXPECT_FORKED(Stream{});
   EXPECT_FORKED(stream.query());
@@ -387,7 +383,7 @@ int use_what_the_parent_made(Stream& stream, Event& event) {
   EXPECT_FORKED(copy(stream, a, b));
   EXPECT_FORKED(fill(stream, a, 1));
   EXPECT_FORKED(PinnedBuffer<int>{4});
-  EXPECT_FORKED(DeviceBuffer<int>{4, stream});
+  EXPECT_FORKED(DeviceInts{4, stream});
   EXPECT_FORKED(Device{0}.synchronize());
   EXPECT_FORKED(Device{0}.use());
   EXPECT_FORKED(StreamPool{Device{0}});
@@ -445,10 +441,10 @@ int fork_before_first_use() {
 }
 
 /// Creates and destroys objects that take locks, until `stop` is set.
-void keep_busy(StreamPool& pool, const std::atomic<bool>& stop) {
+void keep_busy(StreamPool& pool, const std::atomic_bool& stop) {
   while (!stop) {
     const Stream stream, user;
-    const DeviceBuffer<int> on_device{100, stream};
+    const DeviceInts on_device{100, stream};
     for (int i = 0; i < 200; ++i) {
       const Event event{stream};
       record_stream(user, on_device);
@@ -472,7 +468,7 @@ struct Inherited {
   TimedEvent timed{stream};
   Event taken = Event::from_native(Event{stream}.release(), stream.device(), Ownership::take);
   PinnedBuffer<int> pinned{100};
-  DeviceBuffer<int> on_device{100, stream};
+  DeviceInts on_device{100, stream};
   SharedBuffer<int> shared{100};
   StreamLease lease;
   StreamPool own_pool;
@@ -511,7 +507,7 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
 
 int fork_beside_busy_threads() {
   StreamPool pool{Device::current(), {.size = 4}};
-  std::atomic<bool> stop{false};
+  std::atomic_bool stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) threads.emplace_back([&] { keep_busy(pool, stop); });
   for (int i = 0; i < 200 && failures == 0; ++i) {
@@ -544,7 +540,7 @@ int fork_beside_completions() {
   std::optional<Future> future = blocked.future();
   std::optional<Event> event{std::in_place, blocked};
   event->on_complete([](const Outcome&) {});
-  std::atomic<bool> stop{false};
+  std::atomic_bool stop{false};
   std::thread thread{[&] {
     while (!stop) busy.future().wait();
   }};
@@ -639,7 +635,7 @@ void expect_report(const CapturedErrors& errors, const std::string& words, F f, 
   Stream holder;
   std::promise<void>& gate = hold(holder);
   prepare(holder);
-  std::atomic<bool> is_over{false};
+  std::atomic_bool is_over{false};
   std::thread thread{[&] {
     do f();
     while (!is_over);
@@ -674,13 +670,13 @@ void expect_reports_of_allocations(const CapturedErrors& errors) {
 
 /// What waits for memory that goes back to the runtime. The host backend has no such waits.
 void expect_reports_of_releases(const CapturedErrors& errors) {
-  std::vector<int> values(1000), large(1UL << 19);
+  Ints values(1000), large(1UL << 19);
   std::optional<HostRegistration> registration{values};
   expect_report(errors, "to unpin memory", [&] { registration.reset(); });
   const auto cache = [](StreamRef) { static_cast<void>(PinnedBuffer<char>{1000}); };
   expect_report(errors, "to give cached pinned memory back", [] { PinnedPool::trim(); }, cache);
   const Stream stream;
-  DeviceBuffer<int> there{large.size(), stream};
+  DeviceInts there{large.size(), stream};
   copy(stream, there, large);
   stream.synchronize();
   expect_report(errors, "to trim staging memory", [] { Staging::trim(); });

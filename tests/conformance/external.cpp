@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrappers of native handles that other code made.
-#include <stdexcept>
 
 #include "support.hpp"
 
@@ -109,7 +108,7 @@ TEST_F(External, WrappersOfOneHandleAreTheSameStream) {
 TEST_F(External, WrappersOfAForeignHandleAreTheSameStreamOnAllThreads) {
   const Foreign foreign;
   const Stream kept = foreign.wrap();
-  std::atomic<int> equal{0};
+  std::atomic_int equal{0};
   on_threads(4, [&](int) {
     for (int i = 0; i < 200; ++i) equal += foreign.wrap() == kept;
   });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each allocation fails once, or no thread can be started. A call must either succeed or enqueue
 // nothing, and every stream must continue.
-#include <array>
 
 #include "support.hpp"
 
@@ -40,9 +39,9 @@ template <class F>
 /// Enqueues functions that count themselves, and checks that they run in the order in which they
 /// were enqueued.
 struct Counted {
-  std::atomic<int> enqueued{0};
-  std::atomic<int> ran{0};
-  std::atomic<bool> in_order{true};
+  std::atomic_int enqueued{0};
+  std::atomic_int ran{0};
+  std::atomic_bool in_order{true};
 
   void launch(StreamRef stream) {
     const int place = enqueued;
@@ -76,7 +75,7 @@ TEST_F(Faults, AStreamThatWasRefusedWorkRunsLaterWork) {
 
 TEST_F(Faults, MakingAndDestroyingStreams) {
   with_each_fault([&](long number) {
-    auto ran = std::make_shared<std::atomic<int>>(0);
+    auto ran = std::make_shared<std::atomic_int>(0);
     int launched = 0;
     bool happened = false;
     {
@@ -99,7 +98,7 @@ TEST_F(Faults, MakingAndDestroyingStreams) {
 TEST_F(Faults, RecordingAndWaiting) {
   with_each_fault([&](long number) {
     const Stream first, second, blocking{StreamOptions{.blocking = true}};
-    std::atomic<int> value{0}, wrong{0};
+    std::atomic_int value{0}, wrong{0};
     bool happened = false;
     {
       const AllocationFault fault{number};
@@ -166,8 +165,8 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
 TEST_F(Faults, PerThreadDefaultStreams) {
   with_each_fault([&](long number) {
     bool happened = false;
-    auto ran = std::make_shared<std::atomic<int>>(0);
-    std::atomic<int> launched{0};
+    auto ran = std::make_shared<std::atomic_int>(0);
+    std::atomic_int launched{0};
     on_thread([&, here = device()] {
       const AllocationFault fault{number};
       for (int i = 0; i < 3; ++i)
@@ -186,7 +185,7 @@ TEST_F(Faults, PerThreadDefaultStreams) {
 
 TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
   std::vector<Stream> streams(40);
-  std::atomic<int> ran{0};
+  std::atomic_int ran{0};
   const ThreadFault fault;
   for (const Stream& stream : streams)
     for (int i = 0; i < 10; ++i) stream.launch_host_func([&ran] { ++ran; });
@@ -209,8 +208,8 @@ TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
 }
 
 TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
-  const std::vector<int> in(100, 7);
-  std::vector<int> out(100);
+  const Ints in(100, 7);
+  Ints out(100);
   std::size_t chunks = 0;
   // a call between ranges needs no thread, but a report of the progress does
   const auto run = [&] {
@@ -223,7 +222,7 @@ TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
   {
     const ThreadFault fault;
     EXPECT_EQ(code_of(run), errc::out_of_memory);
-    EXPECT_EQ(out, std::vector<int>(100));
+    EXPECT_EQ(out, Ints(100));
   }
   run();
   EXPECT_EQ(out, in);
@@ -242,7 +241,7 @@ class FirstUse : public testing::Test {
 constexpr int right = 0, wrong = 1, no_fault = 2;
 
 [[nodiscard]] int use_streams() {
-  std::atomic<int> ran{0};
+  std::atomic_int ran{0};
   const Stream stream;
   const StreamRef null = Device::current().default_stream();
   for (int i = 0; i < 100; ++i) {
@@ -309,7 +308,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
 [[noreturn]] void use_with_fault(long number) {
   constexpr std::size_t count = 6;
   std::array<std::optional<Stream>, count> streams;
-  std::atomic<int> ran{0};
+  std::atomic_int ran{0};
   int launched = 0;
   std::latch latch{1};
   bool happened = false;

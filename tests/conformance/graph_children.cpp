@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs within graphs: a graph that is launched on a captured stream.
-#include <array>
 
 #include "graph_test.hpp"
 
@@ -50,7 +49,7 @@ TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
 }
 
 TEST_F(GraphChildren, AChildRunsAtItsPlace) {
-  std::vector<int> order;
+  Ints order;
   const Graph inner = graph_of([&] {
     stream->launch_host_func([&] { order.push_back(2); });
     stream->launch_host_func([&] { order.push_back(3); });
@@ -63,11 +62,11 @@ TEST_F(GraphChildren, AChildRunsAtItsPlace) {
   });
   run(outer);
   run(outer);
-  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 2, 3, 1, 2, 3, 4, 2, 3}));
+  EXPECT_EQ(order, (Ints{1, 2, 3, 4, 2, 3, 1, 2, 3, 4, 2, 3}));
 }
 
 TEST_F(GraphChildren, BranchesWithinAChildForkAndJoin) {
-  std::atomic<int> left{0}, right{0};
+  std::atomic_int left{0}, right{0};
   int sum = 0, before = 0;
   const Graph inner = graph_of([&] {
     side->wait_stream(*stream);
@@ -87,7 +86,7 @@ TEST_F(GraphChildren, BranchesWithinAChildForkAndJoin) {
 }
 
 TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesAChild) {
-  std::atomic<int> runs{0};
+  std::atomic_int runs{0};
   int seen = 0;
   const Graph inner = graph_calling([&] { ++runs; });
   const Graph outer = graph_of([&] {
@@ -203,7 +202,7 @@ TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
 }
 
 TEST_F(GraphChildren, InnerAndOuterAreLaunchedAtOnce) {
-  std::atomic<int> runs{0};
+  std::atomic_int runs{0};
   const Graph inner = graph_calling([&] { ++runs; });
   const Graph outer = graph_of([&] { inner.launch(*stream); });
   on_threads(2, [&](int i) {

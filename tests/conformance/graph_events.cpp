@@ -288,7 +288,7 @@ TEST_F(GraphEvents, CompletionFunctionsFollowTheLaunch) {
     fill_memory(*stream, 8);
     event.record(*stream);
   });
-  std::atomic<int> seen{0};
+  std::atomic_int seen{0};
   Gate gate{*stream};
   graph.launch(*stream);
   event.on_complete([&](const Outcome& outcome) { seen = outcome.is_ok() ? found() : -1; });
@@ -300,7 +300,7 @@ TEST_F(GraphEvents, CompletionFunctionsFollowTheLaunch) {
 }
 
 TEST_F(GraphEvents, ACompletionOutlivesTheEvent) {
-  std::atomic<bool> called{false};
+  std::atomic_bool called{false};
   {
     Event event{external};
     const Graph graph = graph_of([&] { event.record(*stream); });

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captures and graphs.
-#include <future>
-#include <stdexcept>
 
 #include "../support/foreign_capture.hpp"
 #include "graph_test.hpp"
@@ -61,8 +59,8 @@ class Graphs : public GraphTest {
 
   static constexpr const char* cannot_allocate = "this runtime cannot capture allocations";
   static constexpr std::size_t count = 1000;
-  std::optional<PinnedBuffer<int>> source, result;
-  std::optional<DeviceBuffer<int>> on_device;
+  std::optional<PinnedInts> source, result;
+  std::optional<DeviceInts> on_device;
 };
 
 TEST_F(Graphs, WorkRunsWhenTheGraphIsLaunchedAndAgainEachTime) {
@@ -108,19 +106,19 @@ TEST_F(Graphs, AnyStreamOfTheDeviceLaunchesAGraph) {
 }
 
 TEST_F(Graphs, ALaunchComesAfterEarlierAndBeforeLaterWork) {
-  std::vector<int> order;
+  Ints order;
   const Graph graph = graph_calling([&order] { order.push_back(2); });
   Gate gate{*stream};
   stream->launch_host_func([&order] { order.push_back(1); });
   graph.launch(*stream);
   stream->launch_host_func([&order] { order.push_back(3); });
   gate.open_and_wait(*stream);
-  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(order, (Ints{1, 2, 3}));
 }
 
 TEST_F(Graphs, LaunchesOfOneGraphRunOneAfterTheOther) {
   const Stream other;
-  std::atomic<int> running{0}, most{0}, runs{0};
+  std::atomic_int running{0}, most{0}, runs{0};
   const auto enter = [&] {
     const int now = ++running;
     if (now > most) most = now;
@@ -155,7 +153,7 @@ TEST_F(Graphs, StreamsThatWaitJoinTheCapture) {
 }
 
 TEST_F(Graphs, EventsForkAndJoin) {
-  std::atomic<int> at{0};
+  std::atomic_int at{0};
   int first = 0, second = 0, third = 0;
   const Graph graph = graph_of([&] {
     stream->launch_host_func([&] { first = ++at; });
@@ -197,7 +195,7 @@ TEST_F(Graphs, ManyForksAndJoinsKeepTheirOrder) {
 
 TEST_F(Graphs, ADiamondKeepsItsOrder) {
   const Stream left, right;
-  std::vector<int> a(3), b(3), sums;
+  Ints a(3), b(3), sums;
   int round = 0;
   const Graph graph = graph_of([&] {
     stream->launch_host_func([&] { ++round; });
@@ -216,7 +214,7 @@ TEST_F(Graphs, ADiamondKeepsItsOrder) {
   });
   EXPECT_EQ(graph.node_count(), 8U);
   for (int i = 0; i < 10; ++i) run(graph);
-  std::vector<int> expected;
+  Ints expected;
   for (int r = 1; r <= 10; ++r) expected.push_back(r * (r * (r + 1) + 1) + r + 2);
   EXPECT_EQ(sums, expected);
 }
@@ -295,7 +293,7 @@ TEST_F(Graphs, ASecondObjectOfACapturedEventIsRefusedToo) {
 }
 
 TEST_F(Graphs, AnotherThreadQueriesTheStreamAsCapturesBeginAndEnd) {
-  std::atomic<bool> over{false};
+  std::atomic_bool over{false};
   std::thread asks{[&] {
     while (!over) {
       try {
@@ -408,7 +406,7 @@ TEST_F(Graphs, PinnedMemoryOfAStreamThatEndsInACaptureIsNotLost) {
   const std::size_t cached = PinnedPool::statistics().cached_blocks;
   {
     const Stream captured;
-    const PinnedBuffer<int> memory(count);
+    const PinnedInts memory(count);
     copy(captured, *on_device, memory);
     begin_capture(captured);
   }
@@ -432,7 +430,7 @@ TEST_F(Graphs, HostFunctionsLiveAsLongAsTheGraph) {
 }
 
 TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
-  const auto kept = std::make_shared<std::atomic<int>>(0);
+  const auto kept = std::make_shared<std::atomic_int>(0);
   Gate gate{*stream};
   {
     const Graph graph = graph_calling([kept] { ++*kept; });
@@ -460,7 +458,7 @@ TEST_F(Graphs, WithAHandleGivenOutALaunchIsOverBeforeTheNextOneElsewhere) {
 
 TEST_F(Graphs, AQuiesceFindsTheFunctionsOfADroppedGraphDestroyed) {
   const Stream other;
-  const auto kept = std::make_shared<std::atomic<int>>(0);
+  const auto kept = std::make_shared<std::atomic_int>(0);
   const StreamRef standard = device().default_stream(),
                   own = StreamRef::per_thread_default(device());
   const auto function = [&](StreamRef on) {
@@ -505,7 +503,7 @@ TEST_F(Graphs, GraphsDroppedInHostFunctionsLeakNoMemory) {
 }
 
 TEST_F(Graphs, AGraphMayOutliveTheStreamsThatLaunchedIt) {
-  const auto kept = std::make_shared<std::atomic<int>>(0);
+  const auto kept = std::make_shared<std::atomic_int>(0);
   {
     Gate gate;
     std::optional<Graph> graph;
@@ -543,7 +541,7 @@ TEST_F(Graphs, AnUpdateGivesNewArguments) {
   number_source(1);
   Graph graph = graph_of([&] { copy_through(*stream); });
   run(graph);
-  PinnedBuffer<int> another(count);
+  PinnedInts another(count);
   count_from(another, 100);
   graph.update(*stream, [&] {
     copy(*stream, *on_device, another);
@@ -601,7 +599,7 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
   enum class Launcher { open_stream, ended_stream, stream_ended_before, thread };
   for (const Launcher launcher : {Launcher::open_stream, Launcher::ended_stream,
                                   Launcher::stream_ended_before, Launcher::thread}) {
-    std::vector<int> order;
+    Ints order;
     Graph graph = graph_calling([&order] { order.push_back(1); });
     Gate gate;
     std::optional<Stream> first(std::in_place);
@@ -632,13 +630,13 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
     gate.open_and_wait(*stream);
     may_end.set_value();
     thread.join();
-    EXPECT_EQ(order, (std::vector<int>{1, 3, 3, 3, 3, 3, 3}));
+    EXPECT_EQ(order, (Ints{1, 3, 3, 3, 3, 3, 3}));
   }
 }
 
 TEST_F(Graphs, AnUpdateReplacesHostFunctions) {
-  const auto old = std::make_shared<std::atomic<int>>(0);
-  const auto now = std::make_shared<std::atomic<int>>(0);
+  const auto old = std::make_shared<std::atomic_int>(0);
+  const auto now = std::make_shared<std::atomic_int>(0);
   Graph graph = graph_calling([old] { ++*old; });
   Gate gate{*stream};
   graph.launch(*stream);
@@ -673,7 +671,7 @@ TEST_F(Graphs, SeveralGraphsRunAtOnce) {
 TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
   number_source(77);
   const auto work = [&] {
-    DeviceBuffer<int> scratch{count, *stream};
+    DeviceInts scratch{count, *stream};
     copy(*stream, scratch, *source);
     copy(*stream, *result, scratch);
   };
@@ -712,7 +710,7 @@ TEST_F(Graphs, MemoryThatOutlivesItsGraphIsFreedWithItsBuffer) {
   SKIP_IF(!streams_are_threads(), "a device keeps freed memory in its pool");
   const std::size_t before = device().memory_info().free;
   {
-    std::optional<DeviceBuffer<int>> buffer;
+    std::optional<DeviceInts> buffer;
     {
       const Graph graph = graph_of([&] { buffer.emplace(count, *stream); });
     }
@@ -723,7 +721,7 @@ TEST_F(Graphs, MemoryThatOutlivesItsGraphIsFreedWithItsBuffer) {
 }
 
 TEST_F(Graphs, MemoryThatALaunchLeavesIsThatOfTheNextLaunch) {
-  std::optional<DeviceBuffer<int>> buffer;
+  std::optional<DeviceInts> buffer;
   const auto work = [&] {
     buffer.emplace(count, *stream);
     copy(*stream, *buffer, *source);
@@ -741,11 +739,11 @@ TEST_F(Graphs, MemoryThatALaunchLeavesIsThatOfTheNextLaunch) {
 
 TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
   const Stream other;
-  if (!capture_allocation([&] { const DeviceBuffer<int> scratch{count, *stream}; }).is_valid())
+  if (!capture_allocation([&] { const DeviceInts scratch{count, *stream}; }).is_valid())
     GTEST_SKIP() << cannot_allocate;
   Gate gate{other};
   const Graph graph = capture_allocation([&] {
-    DeviceBuffer<int> scratch{count, *stream};
+    DeviceInts scratch{count, *stream};
     scratch.record_stream(other);
     const Stream gone;
     scratch.record_stream(gone);
@@ -760,7 +758,7 @@ TEST_F(Graphs, MemoryIsFreedInACaptureAlthoughStreamsOutsideOfItAreNamed) {
 // A device's copy engine cannot reach pageable memory, and staging cannot be repeated. The host
 // backend has neither.
 TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
-  std::vector<int> pageable(count, 3);
+  Ints pageable(count, 3);
   std::error_code refused;
   const Graph graph = graph_of([&] {
     refused = code_of([&] { copy(*stream, *on_device, pageable); });
@@ -775,7 +773,7 @@ TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
 }
 
 TEST_F(Graphs, BlockingCopiesOfPageableMemoryAreNodes) {
-  std::vector<int> pageable(count, 3), back(count);
+  Ints pageable(count, 3), back(count);
   const Graph graph = graph_of([&] {
     EXPECT_EQ(copy(*stream, *on_device, pageable, Pageable::block), CopyResult::blocked);
     copy(*stream, back, *on_device, Pageable::block);
@@ -787,7 +785,7 @@ TEST_F(Graphs, BlockingCopiesOfPageableMemoryAreNodes) {
 }
 
 TEST_F(Graphs, CopiesBetweenHostMemoriesAreNodes) {
-  std::vector<int> pageable(count), other(count);
+  Ints pageable(count), other(count);
   const Graph graph = graph_of([&] {
     copy(*stream, *result, *source);
     copy(*stream, pageable, *source);
@@ -801,7 +799,7 @@ TEST_F(Graphs, CopiesBetweenHostMemoriesAreNodes) {
 }
 
 TEST_F(Graphs, ABatchMayHaveCopiesBetweenHostMemories) {
-  std::vector<int> pageable(count);
+  Ints pageable(count);
   number_source(5);
   const Graph graph = graph_of([&] {
     copy_batch(*stream,
@@ -814,13 +812,13 @@ TEST_F(Graphs, ABatchMayHaveCopiesBetweenHostMemories) {
 }
 
 TEST_F(Graphs, FillsOfPageableMemoryAreNodes) {
-  std::vector<int> pageable(count);
+  Ints pageable(count);
   const Graph graph = graph_of([&] { fill(*stream, pageable, 7); });
   EXPECT_EQ(graph.node_count(), 1U);
   for (int i = 0; i < 2; ++i) {
     pageable.assign(count, 1);
     run(graph);
-    EXPECT_EQ(pageable, std::vector<int>(count, 7));
+    EXPECT_EQ(pageable, Ints(count, 7));
   }
 }
 
@@ -858,8 +856,8 @@ TEST_F(Graphs, CallsInABrokenCaptureNameTheCallThatHasBrokenIt) {
   const Stream other, joined;
   const Event outside = other.record_event();
   const Graph graph = capture(other, [&] { other.launch_host_func([] {}); });
-  PinnedBuffer<int> third(count);
-  std::vector<int> pageable(count);
+  PinnedInts third(count);
+  Ints pageable(count);
   other.synchronize();
   begin_capture(*stream);
   joined.wait_stream(*stream);
@@ -933,9 +931,9 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   const Stream blocking{device(), {.blocking = true}}, other;
   const StreamRef standard = device().default_stream();
   Event event = other.record_event();
-  DeviceBuffer<int> memory{count, other};
+  DeviceInts memory{count, other};
   other.synchronize();
-  std::optional<DeviceBuffer<int>> of_standard{std::in_place, count, standard};
+  std::optional<DeviceInts> of_standard{std::in_place, count, standard};
   standard.synchronize();
   begin_capture(blocking);
   fill(blocking, *on_device, 1);
@@ -958,7 +956,7 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   may_be_refused([&] { other.wait_stream(standard); });
   may_be_refused([&] { standard.record_event(event); });
   may_be_refused([&] { fill(standard, memory, 1); });
-  may_be_refused([&] { const DeviceBuffer<int> scratch{count, standard}; });
+  may_be_refused([&] { const DeviceInts scratch{count, standard}; });
   may_be_refused([&] { standard.launch_host_func([] {}); });
   may_be_refused([&] { drop(standard.query()); });
   may_be_refused([&] { drop(standard.priority()); });
@@ -973,7 +971,7 @@ TEST_F(Graphs, WaitsOfAnotherThreadLeaveNoStreamCaptured) {
   SKIP_IF(!streams_are_threads() && !says(device().name(), "Stand-in"),
           "a device's driver crashed once in some 5,000 captures that were broken as "
           "they began or ended");
-  std::atomic<bool> is_over{false};
+  std::atomic_bool is_over{false};
   std::thread waiting{[&] {
     while (!is_over)
       if (code_of([&] { device().synchronize(); }) == errc::capture) std::this_thread::yield();
@@ -996,7 +994,7 @@ TEST_F(Graphs, WaitsOfAnotherThreadLeaveNoStreamCaptured) {
 
 TEST_F(Graphs, TwoCapturesThatMeetAreBothBroken) {
   const Stream other;
-  DeviceBuffer<int> memory{count, other};
+  DeviceInts memory{count, other};
   other.synchronize();
   begin_capture(*stream);
   begin_capture(other);
@@ -1036,7 +1034,7 @@ using GraphsTwo = TwoDevices;
 
 TEST_F(GraphsTwo, ADeviceWhoseStreamHasJoinedACaptureIsProtected) {
   const Stream captured{first}, joined{second}, apart{second};
-  DeviceBuffer<int> memory{100, joined};
+  DeviceInts memory{100, joined};
   std::optional<Graph> graph{capture(joined, [&] { fill(joined, memory, 1); })};
   graph->launch(joined);
   joined.synchronize();
@@ -1092,7 +1090,7 @@ class ForeignGraphs : public Graphs {
 
 TEST_F(ForeignGraphs, WhatIsCapturedRunsAtEachLaunch) {
   const auto arrived = [&](int first) { return result_is_numbered(first); };
-  std::vector<int> from(count), to(count);
+  Ints from(count), to(count);
   int calls = 0;
   Stream helper;
   expect_replay("copies", false, [&](StreamRef s) { copy_through(s); }, arrived);
@@ -1119,7 +1117,7 @@ TEST_F(ForeignGraphs, WhatIsCapturedRunsAtEachLaunch) {
       "memory of the graph", true,  // older runtimes cannot capture allocations
 
       [&](StreamRef s) {
-        DeviceBuffer<int> block{count, s};
+        DeviceInts block{count, s};
         copy(s, block, *source);
         copy(s, *result, block);
       },
@@ -1213,7 +1211,7 @@ TEST_F(ForeignGraphs, LaunchesOfTheNativeGraphRunItsFunctions) {
 
 TEST_F(ForeignGraphs, APendingLaunchOfOtherCodeIsNotTakenForOneOfTheLibrary) {
   const Stream captured, other, own;
-  std::atomic<int> runs{0};
+  std::atomic_int runs{0};
   std::promise<void> second;
   const Graph graph = capture(captured, [&] {
     captured.launch_host_func([&] {
@@ -1253,7 +1251,7 @@ TEST_F(ForeignGraphs, TheKindOfAStreamIsLearntAfterTheCapture) {
 /// An end that nobody has marked lets the library wait for the devices, which would break captures.
 TEST_F(Graphs, ACaptureIsNotBrokenByWaitsOfTheLibrary) {
   const Stream other, owner;
-  std::atomic<bool> is_over{false};
+  std::atomic_bool is_over{false};
   std::thread ends{[&] {
     for (int i = 0; i < 40; ++i) {
       const native::stream handle = Stream{}.release();

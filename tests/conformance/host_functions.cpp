@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <functional>
-#include <stdexcept>
 
 #include "support.hpp"
 
@@ -9,7 +7,7 @@ using HostFunctions = Conformance;
 
 /// Counts the instances, calls and moves of a callable and its copies.
 struct Fate {
-  std::atomic<int> alive{0}, runs{0}, moves{0};
+  std::atomic_int alive{0}, runs{0}, moves{0};
 };
 
 class MoveOnly {
@@ -31,13 +29,13 @@ TEST_F(HostFunctions, AFunctionRunsOnceBetweenEarlierAndLaterWork) {
   constexpr std::size_t size = mib;
   Stream stream;
   PinnedBytes memory{size};
-  auto seen = std::make_shared<std::vector<int>>();
+  auto seen = std::make_shared<Ints>();
   for (int round = 0; round < 3; ++round) {
     fill_bytes(stream, memory.data(), static_cast<unsigned char>(round), size);
     stream.launch_host_func([seen, last = &memory[size - 1]] { seen->push_back(*last); });
   }
   stream.synchronize();
-  EXPECT_EQ(*seen, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(*seen, (Ints{0, 1, 2}));
 }
 
 TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
@@ -207,7 +205,7 @@ TEST_F(HostFunctions, UsingStreamsInsideAHostFunctionIsRefused) {
   Stream own, other;
   Event event{other};
   TimedEvent timed{other};
-  PinnedBuffer<int> a(4), b(4);
+  PinnedInts a(4), b(4);
   other.synchronize();
   int tried = 0;
   own.launch_host_func([&, here = device()] {
@@ -226,7 +224,7 @@ TEST_F(HostFunctions, UsingStreamsInsideAHostFunctionIsRefused) {
       EXPECT_ERROR(not_permitted, copy_2d(*stream, b.data(), 8, a.data(), 8, 4, 2));
       EXPECT_ERROR(not_permitted, fill(*stream, a, 1));
       EXPECT_ERROR(not_permitted, fill_2d(*stream, a.data(), 8, 0, 4, 2));
-      EXPECT_ERROR(not_permitted, DeviceBuffer<int>{4, *stream});
+      EXPECT_ERROR(not_permitted, DeviceInts{4, *stream});
       ++tried;
     }
     EXPECT_ERROR(not_permitted, event.synchronize());
@@ -262,8 +260,8 @@ TEST_F(HostFunctions, AFunctionCanDestroyOtherObjects) {
     Stream stream;
     auto other = std::make_unique<Stream>();
     auto event = std::make_unique<Event>(*other);
-    auto device_memory = std::make_unique<DeviceBuffer<int>>(1000UL, *other);
-    auto pinned_memory = std::make_unique<PinnedBuffer<int>>(1000UL);
+    auto device_memory = std::make_unique<DeviceInts>(1000UL, *other);
+    auto pinned_memory = std::make_unique<PinnedInts>(1000UL);
     stream.wait_stream(*other);
     stream.launch_host_func([a = std::move(pinned_memory), b = std::move(device_memory),
                              c = std::move(event), d = std::move(other)]() mutable {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects that a stream keeps: keep(), and copies from containers that are moved.
-#include <functional>
 
 #include "support.hpp"
 
@@ -12,7 +11,7 @@ constexpr std::size_t much = 3 * mib;
 /// Tells where and when it ends.
 struct Watched {
   struct Seen {
-    std::atomic<bool> ended{false};
+    std::atomic_bool ended{false};
     std::atomic<std::thread::id> on{};
     std::function<void()> also{};
   };
@@ -48,7 +47,7 @@ TEST_F(Keep, ObjectsEndInOrderOnTheThreadOfCompletions) {
   const Stream stream;
   Watched::Seen seen;
   std::atomic<std::thread::id> on{};
-  std::atomic<bool> ended_before{false};
+  std::atomic_bool ended_before{false};
   keep(stream, Watched{seen});
   stream.on_complete([&](const Outcome&) {
     ended_before = seen.ended.load();
@@ -63,7 +62,7 @@ TEST_F(Keep, ASlowDestructorHoldsUpNoLaterWork) {
   const Stream stream;
   Watched::Seen seen;
   Gate gate;  // holds the destructor, and no stream
-  std::atomic<bool> inside{false};
+  std::atomic_bool inside{false};
   seen.also = [&] {
     inside = true;
     EXPECT_EVENTUALLY(gate.is_open());
@@ -80,7 +79,7 @@ TEST_F(Keep, ASlowDestructorHoldsUpNoLaterWork) {
 TEST_F(Keep, ADestructorMayUseStreams) {
   const Stream stream;
   Watched::Seen seen;
-  std::atomic<bool> worked{false};
+  std::atomic_bool worked{false};
   seen.also = [&] {
     const Stream other;
     other.synchronize();
@@ -94,11 +93,11 @@ TEST_F(Keep, ADestructorMayUseStreams) {
 TEST_F(Keep, VectorsAndPointersAreKept) {
   const Stream stream;
   const auto shared = std::make_shared<int>(1);
-  keep(stream, std::vector<int>(100));
+  keep(stream, Ints(100));
   keep(stream, std::make_unique<int>(1));
   keep(stream, std::shared_ptr{shared});
-  keep(stream, PinnedBuffer<int>{100});
-  keep(stream, DeviceBuffer<int>{100, stream});
+  keep(stream, PinnedInts{100});
+  keep(stream, DeviceInts{100, stream});
   keep(stream, std::string(100, 'x'));
   wait_for_all();
   EXPECT_EQ(shared.use_count(), 1);
@@ -125,7 +124,7 @@ TEST_F(Keep, AfterARefusalTheObjectIsTheCallers) {
   Watched::Seen seen;
   {
     Watched object{seen};
-    std::vector<int> values(10, 1);
+    Ints values(10, 1);
     EXPECT_ERROR(invalid_handle, keep(ended, std::move(object)));
     EXPECT_ERROR(invalid_handle, keep(ended, std::move(values)));
     EXPECT_EQ(object.seen, &seen);
@@ -138,12 +137,12 @@ TEST_F(Keep, AfterARefusalTheObjectIsTheCallers) {
 TEST_F(Keep, WithoutMemoryTheObjectIsTheCallers) {
   SKIP_IF(!streams_are_threads(), "the vendor's runtime may need the memory itself");
   const Stream stream;
-  DeviceBuffer<int> there{10, stream};
-  copy(stream, there, std::vector<int>(10));  // starts what there is to start
+  DeviceInts there{10, stream};
+  copy(stream, there, Ints(10));  // starts what there is to start
   wait_for_all();
   bool failed = true;
   for (long number = 1; failed && number < 50; ++number) {
-    std::vector<int> values(10, 7);
+    Ints values(10, 7);
     const int* const at = values.data();
     bool is_thrown = false;
     {
@@ -169,8 +168,8 @@ TEST_F(Keep, WithoutMemoryTheObjectIsTheCallers) {
 TEST_F(Keep, AGraphKeepsWhatIsCaptured) {
   const Stream stream;
   Watched::Seen seen;
-  PinnedBuffer<int> source{100};
-  DeviceBuffer<int> there{100, stream};
+  PinnedInts source{100};
+  DeviceInts there{100, stream};
   std::ranges::fill(source, 4);
   const int* const at = source.data();
   Gate gate;
@@ -212,15 +211,15 @@ TEST_F(Keep, AnAbandonedCaptureKeepsNothing) {
 TEST_F(Keep, MovedVectorsAreCopiedBehindAGate) {
   const Stream stream;
   for (const std::size_t size : {1UL, 5000UL, much}) {
-    DeviceBuffer<int> there{size, stream};
-    std::vector<int> source(size), back(size);
+    DeviceInts there{size, stream};
+    Ints source(size), back(size);
     count_from(source, 1);
-    const std::vector<int> expected = source;
+    const Ints expected = source;
     Gate gate{stream};
     copy(stream, there, std::move(source));
     EXPECT_TRUE(source.empty());
     copy(stream, back, there);
-    std::vector<int> other(size, -1);  // would get the memory if it were free
+    Ints other(size, -1);  // would get the memory if it were free
     gate.open_and_wait(stream);
     EXPECT_TRUE(back == expected) << size;
     EXPECT_EQ(other[0], -1);
@@ -250,8 +249,8 @@ TEST_F(Keep, TemporariesAndStringsAreCopied) {
 TEST_F(Keep, TheEndsOfOwnersHoldUpNoFuture) {
   const Stream stream, other;
   const auto begin = std::chrono::steady_clock::now();
-  static std::array<std::vector<int>, 4> memory;  // It outlives the registrations.
-  for (std::vector<int>& each : memory) {
+  static std::array<Ints, 4> memory;  // It outlives the registrations.
+  for (Ints& each : memory) {
     each.resize(100'000);
     keep(stream, HostRegistration{each});
     keep(stream, SharedBuffer<int>{1000});
@@ -269,10 +268,10 @@ TEST_F(Keep, TheEndsOfOwnersHoldUpNoFuture) {
 
 TEST_F(Keep, ARefusedCopyLeavesTheVectorAlone) {
   const Stream stream;
-  DeviceBuffer<int> there{9, stream};
-  std::vector<int> source(10, 3);
+  DeviceInts there{9, stream};
+  Ints source(10, 3);
   EXPECT_ERROR(invalid_argument, copy(stream, there, std::move(source)));
-  EXPECT_EQ(source, std::vector<int>(10, 3));
+  EXPECT_EQ(source, Ints(10, 3));
   stream.synchronize();
 }
 

@@ -10,9 +10,6 @@
 #define HAS_STD_MDSPAN 1
 #endif
 
-#include <array>
-#include <random>
-
 namespace conformance::mdspan_cases {
 
 /// The members of an mdspan that a copy asks for.
@@ -31,7 +28,7 @@ struct View {
   [[nodiscard]] T* data_handle() const { return data; }
 };
 static_assert(detail::Mdspan<View<int, 3>>);
-static_assert(!detail::Mdspan<std::vector<int>>);
+static_assert(!detail::Mdspan<Ints>);
 static_assert(!detail::MdspanCopiedTo<View<int, 1>, View<const int, 1>>);
 static_assert(!detail::MdspanCopiedTo<View<float, 1>, View<int, 1>>);
 static_assert(!detail::MdspanCopiedTo<View<int, 2>, View<int, 1>>);
@@ -80,9 +77,9 @@ class Mdspan : public Conformance {
   static void round_trip(const std::array<std::size_t, N>& extents,
                          const std::array<std::array<std::size_t, N>, 3>& strides) {
     Stream stream;
-    std::vector<int> source(span_of(extents, strides[0])), back(span_of(extents, strides[2]), -1);
+    Ints source(span_of(extents, strides[0])), back(span_of(extents, strides[2]), -1);
     count_from(source, 0);
-    DeviceBuffer<int> there{span_of(extents, strides[1]), stream};
+    DeviceInts there{span_of(extents, strides[1]), stream};
     const View<const int, N> from{source.data(), extents, strides[0]};
     const View<int, N> device{there.data(), extents, strides[1]},
         to{back.data(), extents, strides[2]};
@@ -90,7 +87,7 @@ class Mdspan : public Conformance {
     copy(stream, to, View<const int, N>{there.data(), extents, strides[1]},
          {.pageable = Pageable::stage});
     stream.synchronize();
-    std::vector<int> expected(back.size(), -1);
+    Ints expected(back.size(), -1);
     const auto from_at = offsets_of(from);
     const auto to_at = offsets_of(to);
     for (std::size_t i = 0; i < from_at.size(); ++i) expected[to_at[i]] = source[from_at[i]];
@@ -117,8 +114,8 @@ TEST_F(Mdspan, RandomLayoutsOfOneOrderKeepEveryElement) {
 
 TEST_F(Mdspan, ExtentsWithoutGapsAreOneCopy) {
   Stream stream;
-  PinnedBuffer<int> host{24};
-  DeviceBuffer<int> there{24, stream};
+  PinnedInts host{24};
+  DeviceInts there{24, stream};
   EXPECT_EQ(copy(stream, View<int, 3>{there.data(), {2, 3, 4}, {12, 4, 1}},
                  View<int, 3>{host.data(), {2, 3, 4}, {12, 4, 1}}),
             CopyResult::direct);
@@ -128,7 +125,7 @@ TEST_F(Mdspan, ExtentsWithoutGapsAreOneCopy) {
 TEST_F(Mdspan, NoDimensionIsOneElementAndNoElementIsNothing) {
   Stream stream;
   int value = 7, back = 0;
-  DeviceBuffer<int> there{1, stream};
+  DeviceInts there{1, stream};
   copy(stream, View<int, 0>{there.data(), {}, {}}, View<int, 0>{&value, {}, {}});
   copy(stream, View<int, 0>{&back, {}, {}}, View<int, 0>{there.data(), {}, {}});
   stream.synchronize();
@@ -140,7 +137,7 @@ TEST_F(Mdspan, NoDimensionIsOneElementAndNoElementIsNothing) {
 
 TEST_F(Mdspan, RefusalsComeFirstAndSayWhy) {
   Stream stream;
-  std::vector<int> a(100, 1), b(100, 2);
+  Ints a(100, 1), b(100, 2);
   const auto refusal = [&](const auto& to, const auto& from) -> std::string {
     try {
       copy(stream, to, from);
@@ -160,12 +157,12 @@ TEST_F(Mdspan, RefusalsComeFirstAndSayWhy) {
   EXPECT_SAYS(refusal(rows, View<int, 2>{b.data(), {4, 5}, {5, 1}, false}), "no strides");
   EXPECT_NE(refusal(rows, View<int, 2>{nullptr, {4, 5}, {5, 1}}), "no refusal");
   stream.synchronize();
-  EXPECT_EQ(a, std::vector<int>(100, 1));
+  EXPECT_EQ(a, Ints(100, 1));
 }
 
 TEST_F(Mdspan, InterleavedSidesDoNotOverlap) {
   Stream stream;
-  std::vector<int> both(2 * 2 * 3 * 4);
+  Ints both(2 * 2 * 3 * 4);
   count_from(both, 0);
   const View<int, 3> even{both.data(), {2, 3, 4}, {24, 8, 2}},
       odd{both.data() + 1, {2, 3, 4}, {24, 8, 2}};
@@ -176,10 +173,10 @@ TEST_F(Mdspan, InterleavedSidesDoNotOverlap) {
 
 TEST_F(Mdspan, InACaptureEachCopyIsANode) {
   Stream stream;
-  PinnedBuffer<int> host{3 * 4 * 5}, back{3 * 4 * 5};
+  PinnedInts host{3 * 4 * 5}, back{3 * 4 * 5};
   count_from(host, 1);
   std::ranges::fill(back, 0);
-  DeviceBuffer<int> there{3 * 4 * 5, stream};
+  DeviceInts there{3 * 4 * 5, stream};
   stream.synchronize();
   const auto part = [](auto* data) {
     return View<std::remove_pointer_t<decltype(data)>, 3>{data, {3, 2, 3}, {20, 5, 1}};
@@ -199,7 +196,7 @@ TEST_F(Mdspan, InACaptureEachCopyIsANode) {
 #ifdef HAS_STD_MDSPAN
 TEST_F(Mdspan, AStandardMdspanIsCopied) {
   Stream stream;
-  std::vector<int> host(6 * 8), back(4 * 5);
+  Ints host(6 * 8), back(4 * 5);
   count_from(host, 0);
   using Strided = std::mdspan<int, std::dextents<std::size_t, 2>, std::layout_stride>;
   const Strided part{host.data() + 9,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What programs set and ask of memory: limits, peaks, the pool's bytes; where managed memory lies;
 // copies in two and three dimensions on the current stream.
-#include <limits>
 
 #include "support.hpp"
 
@@ -49,8 +48,8 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
 }
 
 TEST_F(MemoryControl, OverlapNamesTheLimitThatLeavesNoRoom) {
-  const std::vector<int> in(1000, 7);
-  std::vector<int> out(1000);
+  const Ints in(1000, 7);
+  Ints out(1000);
   const auto run = [&] {
     overlap(
         in, out, {.chunk = 500},
@@ -85,7 +84,7 @@ TEST_F(MemoryControl, ThreadsTogetherStayWithinTheLimit) {
   const DeviceResource resource{device()};
   const std::size_t used = resource.statistics().in_use;
   const Limit limit{resource, used + 4 * size};
-  std::atomic<int> fit{0};
+  std::atomic_int fit{0};
   std::latch all{8};
   on_threads(8, [&](int) {
     const Stream stream;
@@ -154,7 +153,7 @@ TEST_F(MemoryControl, PrefetchAndAdviceKeepTheBytes) {
     advise(all, advice, device());
   advise(all, MemoryAdvice::preferred_place, MemoryPlace::host());
   prefetch(stream, all, device());
-  std::vector<int> result(5000);
+  Ints result(5000);
   copy(stream, result, all);
   prefetch(stream, std::span{all.data(), 10}, MemoryPlace::host());
   prefetch_bytes(stream, nullptr, 0, MemoryPlace::host());
@@ -165,7 +164,7 @@ TEST_F(MemoryControl, PrefetchAndAdviceKeepTheBytes) {
 TEST_F(MemoryControl, PrefetchAndAdviceRefuseOtherMemoryAndPlaces) {
   const Stream stream;
   const Buffer buffer{16, stream};
-  std::vector<int> pageable(16);
+  Ints pageable(16);
   EXPECT_ERROR(invalid_argument, prefetch(stream, buffer, device()));
   EXPECT_ERROR(invalid_argument, prefetch(stream, pageable, device()));
   EXPECT_ERROR(invalid_argument, advise(pageable, MemoryAdvice::mostly_read, device()));

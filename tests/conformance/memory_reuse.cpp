@@ -2,11 +2,6 @@
 // Later allocations can use device memory whose free is enqueued but has not run. The sizes are
 // parts of the device's memory, which must be small, so the suite runs these cases once more with
 // RUNNEL_HOST_MEMORY.
-#include <atomic>
-#include <future>
-#include <latch>
-#include <memory>
-#include <optional>
 
 #include "support.hpp"
 
@@ -241,7 +236,7 @@ TEST_F(MemoryReuse, ALongFunctionDoesNotStandBeforeFrees) {
 
 TEST_F(MemoryReuse, WhatNeverFitsIsRefusedWhileAnotherThreadFrees) {
   const Stream stream, owner, other;
-  std::atomic<bool> is_over{false}, has_begun{false};
+  std::atomic_bool is_over{false}, has_begun{false};
   std::thread freeing{[&] {
     while (!is_over) {
       use_on_two_streams(owner, other, kib);
@@ -314,7 +309,7 @@ TEST_F(MemoryReuse, AllMemoryIsFreeAgainInTheEnd) {
 }
 
 TEST_F(MemoryReuse, ManyThreadsShareALittleMemory) {
-  std::atomic<int> wrong{0};
+  std::atomic_int wrong{0};
   on_threads(4, [&](int thread) {
     const Stream stream;
     PinnedBytes last{100};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects that are moved, moved from, or destroyed.
-#include <type_traits>
 
 #include "support.hpp"
 
@@ -22,8 +21,8 @@ static_assert(std::is_nothrow_move_constructible_v<StreamLease> &&
               std::is_nothrow_move_assignable_v<StreamLease>);
 static_assert(std::is_nothrow_move_constructible_v<StreamPool> &&
               std::is_nothrow_move_assignable_v<StreamPool>);
-static_assert(std::is_nothrow_move_constructible_v<DeviceBuffer<int>> &&
-              std::is_nothrow_move_constructible_v<PinnedBuffer<int>>);
+static_assert(std::is_nothrow_move_constructible_v<DeviceInts> &&
+              std::is_nothrow_move_constructible_v<PinnedInts>);
 static_assert(std::is_nothrow_destructible_v<Stream> && std::is_nothrow_destructible_v<Event>);
 static_assert(sizeof(Device) == sizeof(int));
 
@@ -67,9 +66,9 @@ TEST_F(Moves, MovedFromObjectsAreInvalid) {
 void expect_all_throw(StreamRef dead, StreamRef alive) {
   Event event;
   TimedEvent timed;
-  std::vector<int> a(4), b(4);
-  DeviceBuffer<int> there{4, alive};
-  PinnedBuffer<int> pinned{4};
+  Ints a(4), b(4);
+  DeviceInts there{4, alive};
+  PinnedInts pinned{4};
   EXPECT_ERROR(invalid_handle, dead.native());
   EXPECT_ERROR(invalid_handle, dead.device());
   EXPECT_ERROR(invalid_handle, dead.priority());
@@ -90,7 +89,7 @@ void expect_all_throw(StreamRef dead, StreamRef alive) {
   EXPECT_ERROR(invalid_handle, dead.use());
   EXPECT_ERROR(invalid_handle, Event{dead});
   EXPECT_ERROR(invalid_handle, StreamGuard{dead});
-  EXPECT_ERROR(invalid_handle, DeviceBuffer<int>{4, dead});
+  EXPECT_ERROR(invalid_handle, DeviceInts{4, dead});
   EXPECT_ERROR(invalid_handle, copy(dead, a, b));
   EXPECT_ERROR(invalid_handle, copy_bytes(dead, a.data(), b.data(), 4));
   EXPECT_ERROR(invalid_handle, copy_2d(dead, a.data(), 8, b.data(), 8, 4, 2));
@@ -184,8 +183,8 @@ TEST_F(Moves, SelfMoveLeavesAnObjectUsable) {
   event = std::move(same_event);
   EXPECT_TRUE(event.is_valid());
   event.synchronize();
-  DeviceBuffer<int> buffer{4, stream};
-  DeviceBuffer<int>& same_buffer = buffer;
+  DeviceInts buffer{4, stream};
+  DeviceInts& same_buffer = buffer;
   const int* data = buffer.data();
   buffer = std::move(same_buffer);
   EXPECT_EQ(buffer.data(), data);
@@ -262,14 +261,14 @@ TEST_F(Moves, AnEventMovesWhileAStreamWaits) {
 
 TEST_F(Moves, BuffersMoveWithTheirContents) {
   Stream stream;
-  DeviceBuffer<int> there{4, stream};
+  DeviceInts there{4, stream};
   fill(stream, there, 3);
-  DeviceBuffer<int> moved{std::move(there)};
+  DeviceInts moved{std::move(there)};
   EXPECT_TRUE(there.empty());  // NOLINT
-  PinnedBuffer<int> result{4};
+  PinnedInts result{4};
   copy(stream, result, moved);
   stream.synchronize();
-  PinnedBuffer<int> moved_result;
+  PinnedInts moved_result;
   moved_result = std::move(result);
   EXPECT_EQ(moved_result[3], 3);
   EXPECT_TRUE(result.empty());  // NOLINT

@@ -8,7 +8,7 @@ using MultiDevice = TwoDevices;
 TEST_F(MultiDevice, StreamsAndBuffersCanBeMadeOnADeviceThatIsNotCurrent) {
   const DeviceGuard with{first};
   Stream stream{second};
-  DeviceBuffer<int> buffer{4, stream};
+  DeviceInts buffer{4, stream};
   EXPECT_EQ(stream.device(), second);
   EXPECT_EQ(buffer.device(), second);
   EXPECT_EQ(pointer_info(buffer.data()).device, second);
@@ -78,9 +78,9 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
   Event event{stream};
   TimedEvent start{stream}, stop{stream};
   EXPECT_TRUE(same()) << "record";
-  DeviceBuffer<int> there{4, stream};
+  DeviceInts there{4, stream};
   EXPECT_TRUE(same()) << "DeviceBuffer";
-  std::vector<int> host(4);
+  Ints host(4);
   fill(stream, there, 1);
   fill_2d(stream, there.data(), 8, 2, 4, 2);
   copy(stream, host, there);
@@ -131,9 +131,9 @@ TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
   SKIP_IF(!first.can_access_peer(second), "the devices cannot reach each other's memory");
   constexpr std::size_t count = 1000;
   const Stream stream{first}, other{second};
-  PinnedBuffer<int> source(count), flat(count), pitched(count);
+  PinnedInts source(count), flat(count), pitched(count);
   count_from(source, 1);
-  DeviceBuffer<int> here{count, stream}, there{count, other};
+  DeviceInts here{count, stream}, there{count, other};
   stream.synchronize();
   other.synchronize();
   first.disable_peer_access(second);

@@ -3,16 +3,12 @@
 // The exceptions are in docs/memory.md, in bold, and left out here. Every public operation is
 // called behind a closed gate, and must return. tests/analysis/lint/never_holds.py finds the
 // operations that are missing here.
-#include <condition_variable>
-#include <cstdint>
-#include <limits>
 #include <ostream>
 #include <runnel/foreign_stream.hpp>
 #include <runnel/hooks.hpp>
 #include <runnel/overlap_bytes.hpp>
 #include <runnel/resource_adaptors.hpp>
 #include <runnel/trace.hpp>
-#include <sstream>
 
 #include "../support/foreign_capture.hpp"
 #include "support.hpp"
@@ -21,7 +17,6 @@ namespace conformance::never_holds_cases {
 
 constexpr std::size_t size = 256;
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
-using Ints = std::vector<int>;
 
 /// What the operations use. It is made before the gate closes.
 struct World {
@@ -30,11 +25,11 @@ struct World {
   Stream third;
   StreamRef s = other;  // the stream that an operation uses: `other`, or `work` behind the gate
   Device device = Device::current();
-  DeviceBuffer<int> a{size, other}, b{size, other};
-  PinnedBuffer<int> pinned{size};
+  DeviceInts a{size, other}, b{size, other};
+  PinnedInts pinned{size};
   PinnedBuffer<std::uint32_t> number{64};
   Ints pageable = Ints(size, 1), large = Ints(512 * kib, 1);
-  DeviceBuffer<int> room{large.size(), other};
+  DeviceInts room{large.size(), other};
   ManagedBuffer<int> managed = managed_or_none(device);
   Event event;
   TimedEvent start{other}, stop{other};
@@ -51,7 +46,7 @@ struct World {
   std::optional<Event> lone_event;
   std::optional<Graph> graph;
   std::optional<PinnedBytes> block, another_block;
-  std::optional<DeviceBuffer<int>> buffer;
+  std::optional<DeviceInts> buffer;
   std::optional<ManagedBuffer<int>> managed_block;
   std::optional<SharedBuffer<int>> shared;
   std::optional<HostRegistration> registration;
@@ -311,7 +306,7 @@ const Operation operations[] = {
     OF(Graph, graph->, native, make_graph),
     OF(Graph, graph->, native_executable, make_graph),
     // memory.hpp: device memory
-    {"DeviceBuffer::DeviceBuffer", RUN(drop(DeviceBuffer<int>{size, w.s}, DeviceBuffer<int>{w.a, w.s}, DeviceBuffer<int>{size, w.counted, w.s}))},
+    {"DeviceBuffer::DeviceBuffer", RUN(drop(DeviceInts{size, w.s}, DeviceInts{w.a, w.s}, DeviceInts{size, w.counted, w.s}))},
     {"DeviceBuffer::~DeviceBuffer",
      [](World& w) {
        fill(w.s, *w.buffer, 1);
@@ -393,7 +388,7 @@ const Operation operations[] = {
      }},
     {"NativeDeviceResource::deallocate_sync", RUN(NativeDeviceResource{w.device}.deallocate_sync(w.memory_block, size)), make_block},
     // memory.hpp, pinned_pool.hpp, pinned_resource.hpp: pinned memory
-    {"PinnedBuffer::PinnedBuffer", [](World&) { const PinnedBuffer<int> fresh{size}, fresh_too{size, {.write_combined = true}}; }},
+    {"PinnedBuffer::PinnedBuffer", [](World&) { const PinnedInts fresh{size}, fresh_too{size, {.write_combined = true}}; }},
     {"PinnedBuffer::~PinnedBuffer",
      [](World& w) {
        fill(w.s, *w.block, 1);
@@ -511,7 +506,7 @@ const Operation own_waits[] = {
      RUN(w.pool.acquire_until(std::chrono::steady_clock::now() + patience))},
     {"overlap",
      [](World& w) {
-       PinnedBuffer<int> in{4 * kib}, out{in.size()};
+       PinnedInts in{4 * kib}, out{in.size()};
        w.other.use();
        overlap(in, out, {.chunk = 1024},
                [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
@@ -520,7 +515,7 @@ const Operation own_waits[] = {
      }},
     {"overlap_bytes",
      [](World& w) {
-       PinnedBuffer<int> in{4 * kib}, out{in.size()};
+       PinnedInts in{4 * kib}, out{in.size()};
        w.other.use();
        const AnyOverlapEnd inputs[] = {in};
        overlap_bytes(inputs, out, {.chunk = 1024},

@@ -10,7 +10,7 @@ namespace {
 using namespace conformance;
 constexpr int threads = 4;
 
-std::atomic<long> told_to_one{0}, told_to_other{0};
+std::atomic_long told_to_one{0}, told_to_other{0};
 void one(const HookEvent&) noexcept { ++told_to_one; }
 void other(const HookEvent&) noexcept { ++told_to_other; }
 
@@ -31,7 +31,7 @@ class ObservedThreads : public Conformance {
   /// wherever they are needed.
   template <class F>
   static void work_beside(F change) {
-    std::atomic<int> left{threads - 1};
+    std::atomic_int left{threads - 1};
     on_threads(threads, [&](int i) {
       if (i == 0) {
         for (int round = 0; left > 0; ++round) change(round);

@@ -6,16 +6,9 @@
 
 #include <sys/mman.h>
 
-#include <cstdint>
-#include <cstring>
-#include <future>
-#include <random>
-#include <set>
-#include <span>
-
 namespace conformance::overlap_cases {
 
-using Numbers = std::vector<int>;
+using Numbers = Ints;
 using In = DeviceSpan<const int>;
 using Out = DeviceSpan<int>;
 constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic,
@@ -105,7 +98,7 @@ TEST_P(OverlapStrategies, TheStrategyIsReported) {
 }
 
 TEST_P(OverlapStrategies, AcceptPinnedMemory) {
-  PinnedBuffer<int> in(10'007), out(in.size());
+  PinnedInts in(10'007), out(in.size());
   count_from(in, 0);
   overlap(in, out, by(1000), same);
   EXPECT_TRUE(std::ranges::equal(in, out));
@@ -166,7 +159,7 @@ TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
 
 TEST_P(OverlapStrategies, WorkWithoutOutput) {
   const Numbers in = numbered(1000);
-  DeviceBuffer<int> there(in.size());
+  DeviceInts there(in.size());
   current_stream().synchronize();
   const OverlapResult result =
       overlap(in, no_output, by(64), [&](StreamRef stream, In x, const OverlapChunk& chunk) {
@@ -366,7 +359,7 @@ TEST_P(OverlapStrategies, ReportTheChunkOfAGraphThatThrows) {
 
 TEST_F(Overlap, IsRefusedOnAThreadThatCaptures) {
   const Stream stream;
-  DeviceBuffer<int> buffer{10, stream};
+  DeviceInts buffer{10, stream};
   const Numbers in = numbered(100);
   Numbers out(in.size());
   const auto run = [&] { overlap(in, out, {.chunk = 10}, same); };
@@ -389,7 +382,7 @@ TEST_F(Overlap, ACompletionFunctionThatThrowsLaterHarmsNoLaterRun) {
   Numbers out(in.size());
   std::promise<void> over;
   const std::shared_future<void> is_over = over.get_future();
-  std::atomic<int> thrown{0};
+  std::atomic_int thrown{0};
   overlap(in, out, {.chunk = 50}, [&](StreamRef stream, In x, Out y) {
     copy(stream, y, x);
     stream.on_complete([is_over, &thrown](const Outcome&) {
@@ -643,7 +636,7 @@ TEST_P(OverlapStrategies, RunTheFunctionWithItsStreamCurrent) {
 }
 
 TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
-  PinnedBuffer<int> in(2000), out(2000);
+  PinnedInts in(2000), out(2000);
   count_from(in, 0);
   bool moved = false;
   Gate gate;
@@ -785,7 +778,7 @@ TEST_F(Overlap, KeepsTheNameOfItsStreams) {
 }
 
 TEST_F(Overlap, KeepsEightStreamsForLaterRuns) {
-  const PinnedBuffer<int> in(1200);
+  const PinnedInts in(1200);
   std::vector<Stream> wrappers;
   const OverlapOptions options{
       .chunk = 100, .in_flight = 12, .strategy = OverlapStrategy::stream_per_chunk};

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // overlap() of types that are known at run time only.
-#include <array>
 #include <runnel/overlap_bytes.hpp>
-#include <span>
 
 #include "support.hpp"
 
 namespace conformance::overlap_bytes_cases {
 using OverlapOfBytes = Conformance;
-using Ints = std::vector<int>;
 
 constexpr auto nothing = [](StreamRef, const OverlapBytes&, const OverlapChunk&) {};
 

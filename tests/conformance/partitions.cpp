@@ -60,9 +60,9 @@ TEST_F(Partitions, StreamsOfPartsWork) {
   EXPECT_EQ(whole.multiprocessors(), all);
   EXPECT_STREQ(small.name(), "small");
   constexpr std::size_t count = 1000;
-  const PinnedBuffer<int> in{count};
-  std::vector<int> out(count), expected(count, 6);
-  DeviceBuffer<int> memory{count, small};
+  const PinnedInts in{count};
+  Ints out(count), expected(count, 6);
+  DeviceInts memory{count, small};
   fill(small, memory, 6);
   large.wait_stream(small);
   copy(large, out, memory);

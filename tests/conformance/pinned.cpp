@@ -3,13 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <memory_resource>
-#include <span>
 
 #include "support.hpp"
 
@@ -91,9 +85,9 @@ const void* next_block(std::size_t bytes = size) {
 
 TEST_F(PinnedMemory, BuffersCanBeWrittenAndCopied) {
   Stream stream;
-  PinnedBuffer<int> source{1000}, result{1000};
+  PinnedInts source{1000}, result{1000};
   count_from(source, 0);
-  DeviceBuffer<int> there{1000, stream};
+  DeviceInts there{1000, stream};
   copy(stream, there, source);
   copy(stream, result, there);
   stream.synchronize();
@@ -145,7 +139,7 @@ TEST_F(PinnedMemory, AfterOutOfMemoryAnAllocationWorks) {
   EXPECT_ERROR(out_of_memory, Buffer(huge / 2));
   EXPECT_EQ(since().in_use, before.in_use);
   EXPECT_EQ(since().cached, before.cached);
-  PinnedBuffer<int> source{100}, result{100};
+  PinnedInts source{100}, result{100};
   count_from(source, 1);
   copy(stream, result, source);
   stream.synchronize();
@@ -426,7 +420,7 @@ TEST_F(PinnedMemory, ARecordedUseLastsUntilTheBlockIsFreed) {
 TEST_F(PinnedMemory, RecordStreamRefusesForeignPointers) {
   Stream stream;
   int variable = 0;
-  std::vector<int> ordinary(100);
+  Ints ordinary(100);
   const void* const freed = next_block();
   for (const void* pointer :
        {static_cast<const void*>(nullptr), static_cast<const void*>(&variable),
@@ -665,7 +659,7 @@ TEST_F(PinnedMemory, MovedBuffersFreeOnce) {
 
 TEST_F(PinnedMemory, FreeOfAForeignPointerIsRefused) {
   std::pmr::memory_resource* const resource = pinned_resource();
-  std::vector<int> ordinary(100);
+  Ints ordinary(100);
   int variable = 0;
   void* const memory = resource->allocate(size);
   // No null pointer: the standard library declares the argument as non-null.
@@ -1033,7 +1027,7 @@ TEST_F(Registration, PinnedMemoryIsNotPinnedAgain) {
 
 TEST_F(Registration, InvalidRangesAreRefused) {
   Stream stream;
-  DeviceBuffer<int> there{100, stream};
+  DeviceInts there{100, stream};
   stream.synchronize();
   int variable = 0;
   EXPECT_ERROR(invalid_argument, HostRegistration(nullptr, 4));
@@ -1164,7 +1158,7 @@ TEST_F(Registration, MovesLikeAnOwner) {
 TEST_F(PinnedMemory, DevicePointersReachTheSameMemory) {
   SKIP_IF(!device().can_map_host_memory(), "the device does not map host memory");
   Stream stream;
-  PinnedBuffer<int> memory{4};
+  PinnedInts memory{4};
   fill(stream, DeviceSpan<int>{memory.device_pointer(), 4}, 7);
   stream.synchronize();
   EXPECT_EQ(memory[3], 7);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // query() and synchronize().
-#include <stdexcept>
 
 #include "support.hpp"
 

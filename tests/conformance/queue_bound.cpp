@@ -25,7 +25,7 @@ void spin_a_little() {
 TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
   constexpr int functions = 400'000;
   const Stream stream;
-  std::atomic<int> done{0};
+  std::atomic_int done{0};
   int most = 0;
   const std::size_t before = heap_in_use();
   std::size_t heap = before;
@@ -47,7 +47,7 @@ TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   constexpr int functions = 100'000;
   const Stream full{StreamOptions{.blocking = true}};
   const Stream other{StreamOptions{.blocking = true}};
-  std::atomic<int> enqueued{0}, done{0};
+  std::atomic_int enqueued{0}, done{0};
   Gate gate{full};
   std::thread caller{[&] {
     for (int i = 0; i < functions; ++i) {
@@ -78,7 +78,7 @@ TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
 TEST_F(QueueBound, ManyCallersOfOneStreamAllFinish) {
   constexpr int each = 50'000;
   const Stream stream;
-  std::atomic<int> done{0};
+  std::atomic_int done{0};
   on_threads(4, [&](int) {
     for (int i = 0; i < each; ++i)
       stream.launch_host_func([&done] { done.fetch_add(1, std::memory_order_relaxed); });
@@ -90,7 +90,7 @@ TEST_F(QueueBound, ManyCallersOfOneStreamAllFinish) {
 TEST_F(QueueBound, AFastCallerOfGraphsWaitsForASlowStream) {
   constexpr int launches = 200'000;
   const Stream stream;
-  std::atomic<int> done{0};
+  std::atomic_int done{0};
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([&done] {
       spin_a_little();
@@ -117,7 +117,7 @@ class FullStream {
     auto dropped = std::make_shared<std::optional<Memory>>(make());
     (*dropped)->record_stream(stream);
     Gate first{stream};
-    std::atomic<bool> has_dropped{false};
+    std::atomic_bool has_dropped{false};
     stream.launch_host_func([&has_dropped, dropped = std::move(dropped)] {
       dropped->reset();
       has_dropped = true;
@@ -143,7 +143,7 @@ class FullStream {
  private:
   Stream stream;
   Gate gate;
-  std::atomic<int> enqueued_{0};
+  std::atomic_int enqueued_{0};
   std::thread filler_;
 };
 
@@ -157,7 +157,7 @@ TEST_F(FullStreams, AnAllocationOfPinnedMemoryWaitsForNoRoom) {
 TEST_F(FullStreams, CompletionsOfOtherStreamsWaitForNoRoom) {
   const Stream other;
   const FullStream<DeviceBytes> full{[&] { return DeviceBytes{4096, other}; }};
-  std::atomic<bool> is_called{false};
+  std::atomic_bool is_called{false};
   other.on_complete([&](const Outcome&) { is_called = true; });
   EXPECT_TRUE(eventually([&] { return is_called.load(); }));
 }

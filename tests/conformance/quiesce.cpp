@@ -13,7 +13,7 @@ TEST_F(Quiesce, WithoutFunctionsItReturnsAtOnce) {
 TEST_F(Quiesce, WaitsForHostFunctionsThatRunOrAreEnqueued) {
   const Stream stream;
   Gate gate{stream};
-  std::atomic<bool> ended{false};
+  std::atomic_bool ended{false};
   stream.launch_host_func([&] { ended = true; });
   ASSERT_TRUE(gate.reached());
   EXPECT_FALSE(quiesce_for(1ms));
@@ -24,7 +24,7 @@ TEST_F(Quiesce, WaitsForHostFunctionsThatRunOrAreEnqueued) {
 TEST_F(Quiesce, WaitsForCompletionFunctions) {
   const Stream stream;
   Gate gate;
-  std::atomic<bool> inside{false}, ended{false};
+  std::atomic_bool inside{false}, ended{false};
   stream.on_complete([&](const Outcome&) {
     inside = true;
     EXPECT_EVENTUALLY(gate.is_open());
@@ -39,7 +39,7 @@ TEST_F(Quiesce, WaitsForCompletionFunctions) {
 
 TEST_F(Quiesce, AGraphsFunctionsCountWhileTheyAreDue) {
   const Stream stream;
-  std::atomic<int> calls{0};
+  std::atomic_int calls{0};
   const Graph graph = capture(stream, [&] {
     stream.launch_host_func([&] { ++calls; });
     stream.launch_host_func([&] { ++calls; });
@@ -58,7 +58,7 @@ TEST_F(Quiesce, AGraphsFunctionsCountWhileTheyAreDue) {
 
 TEST_F(Quiesce, AGraphLaunchThatIsHeldUpCounts) {
   const Stream stream, other;
-  std::atomic<int> calls{0};
+  std::atomic_int calls{0};
   const Graph graph = capture(stream, [&] { stream.launch_host_func([&] { ++calls; }); });
   PinnedBuffer<std::uint32_t> location{1};
   location[0] = 0;
@@ -75,7 +75,7 @@ TEST_F(Quiesce, AGraphLaunchThatIsHeldUpCounts) {
 
 TEST_F(Quiesce, IsRefusedWhereItWouldWaitForItself) {
   const Stream stream;
-  std::atomic<bool> refused{false}, refused_too{false};
+  std::atomic_bool refused{false}, refused_too{false};
   stream.launch_host_func(
       [&] { refused = code_of([] { return quiesce_for(0s); }) == errc::not_permitted; });
   stream.on_complete([&](const Outcome&) {

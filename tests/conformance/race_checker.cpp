@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Programs with a missing wait, which the checker must find, and correct ones, of which it must
 /// report nothing. What it says does not depend on timing: only waits count.
-#include <array>
-#include <cstring>
 #include <initializer_list>
 
 #include "../support/sanitizers.hpp"
@@ -793,7 +791,7 @@ TEST_F(EnoughWaits, WhatTheProgramDeclares) {
 }
 
 TEST_F(EnoughWaits, Overlap) {
-  std::vector<int> in(100000, 1), out(100000);
+  Ints in(100000, 1), out(100000);
   overlap(in, out, {.chunk = 10000},
           [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
             copy(stream, to, from);
@@ -805,8 +803,8 @@ TEST_F(EnoughWaits, Overlap) {
 
 /// The kernels of the chunk's function are taken to read each of its inputs.
 TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
-  const std::vector<int> first(1000, 1), second(1000, 2);
-  std::vector<int> out(1000);
+  const Ints first(1000, 1), second(1000, 2);
+  Ints out(1000);
   const Stream other;
   for (const bool is_first : {true, false}) {
     overlap(zipped(first, second), out,
@@ -817,7 +815,7 @@ TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
               fill_bytes(other, const_cast<int*>((is_first ? x : y).data()), 0, sizeof(int));
               // The checker does not see this wait, which keeps the fill within the life of the
               // chunk's memory.
-              std::atomic<bool> is_filled{false};
+              std::atomic_bool is_filled{false};
               other.launch_host_func([&] { is_filled = true; });
               EXPECT_EVENTUALLY(is_filled.load());
             });

@@ -3,10 +3,7 @@
 // threads at a time.
 #include <runnel/copy_batch.hpp>
 
-#include <future>
-#include <optional>
 #include <runnel/resource_adaptors.hpp>
-#include <span>
 
 #include "support.hpp"
 
@@ -44,17 +41,17 @@ void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool poo
 template <class Use>
 void expect_recorded(Use use) {
   const Stream own, other;
-  PinnedBuffer<int> there(count);
+  PinnedInts there(count);
   Gate gate;
   {
-    DeviceBuffer<int> used(count, own);
+    DeviceInts used(count, own);
     fill(own, used, 1);
     other.wait_stream(own);
     own.synchronize();
     gate.close_on(other, {.writes_host_memory = false});
     use(other, used, there);
   }
-  DeviceBuffer<int> next(count, own);
+  DeviceInts next(count, own);
   fill(own, next, 7);
   own.synchronize();
   EXPECT_FALSE(other.query()) << "the drop waited";
@@ -65,8 +62,8 @@ void expect_recorded(Use use) {
 
 TEST_F(RecordedUses, CopiesRecordTheirStreamWithABuffer) {
   SKIP_IF(!device().has_memory_pools(), "a free waits for the device");
-  using Ints = DeviceBuffer<int>;
-  using Result = PinnedBuffer<int>;
+  using Ints = DeviceInts;
+  using Result = PinnedInts;
   expect_recorded([](StreamRef stream, const Ints& from, Result& to) { copy(stream, to, from); });
   expect_recorded([](StreamRef stream, Ints& from, Result& to) {
     copy(stream, to, from);
@@ -102,7 +99,7 @@ TEST_F(RecordedUses, CopiesRecordTheirStreamWithABuffer) {
 TEST_F(RecordedUses, WhatIsWrittenToABufferIsRecorded) {
   SKIP_IF(!device().has_memory_pools(), "a free waits for the device");
   const auto expect_later = [](auto write) {
-    expect_recorded([&](StreamRef stream, DeviceBuffer<int>& used, PinnedBuffer<int>& there) {
+    expect_recorded([&](StreamRef stream, DeviceInts& used, PinnedInts& there) {
       there[0] = 1;
       write(stream, used, there);
     });
@@ -115,7 +112,7 @@ TEST_F(RecordedUses, WhatIsWrittenToABufferIsRecorded) {
 TEST_F(RecordedUses, AStreamAndTheHostWaitForTheUsesOfABuffer) {
   const Stream own, later;
   std::optional<Stream> first{std::in_place}, second{std::in_place};
-  DeviceBuffer<int> buffer(count, own);
+  DeviceInts buffer(count, own);
   Gate gates[3];
   gates[0].close_on(own);
   gates[1].close_on(*first);
@@ -130,7 +127,7 @@ TEST_F(RecordedUses, AStreamAndTheHostWaitForTheUsesOfABuffer) {
   }
   EXPECT_COMPLETES(later);
   Gate last{*second};
-  std::atomic<bool> has_waited{false};
+  std::atomic_bool has_waited{false};
   std::thread waiting{[&] {
     buffer.wait_for_uses();
     has_waited = true;
@@ -139,7 +136,7 @@ TEST_F(RecordedUses, AStreamAndTheHostWaitForTheUsesOfABuffer) {
   last.open();
   waiting.join();
   EXPECT_TRUE(second->query());
-  DeviceBuffer<int>{}.wait_for_uses();
+  DeviceInts{}.wait_for_uses();
 }
 
 TEST_F(RecordedUses, AnyViewOfABlockStandsForTheBlock) {
@@ -267,7 +264,7 @@ TEST_F(RecordedUses, ADeferredFreeDoesNotWaitForWorkAfterIt) {
 
 TEST_F(RecordedUses, PageableViewsAreRefusedUnlessTheyAreEmpty) {
   const Stream owner;
-  std::vector<int> pageable(4);
+  Ints pageable(4);
   EXPECT_ERROR(invalid_argument, record_stream(owner, pageable));
   pageable.clear();
   EXPECT_NO_ERROR(record_stream(owner, pageable));

@@ -3,8 +3,6 @@
 // streams.
 #include <runnel/resource_adaptors.hpp>
 
-#include <stdexcept>
-
 #include "support.hpp"
 
 namespace conformance::resource_adaptors_cases {
@@ -51,7 +49,7 @@ TEST_F(ResourceAdaptors, CopiesOfALimitShareIt) {
 
 TEST_F(ResourceAdaptors, ThreadsTogetherStayWithinALimit) {
   LimitResource limited{DeviceResource{device()}, 4 * size};
-  std::atomic<int> fit{0};
+  std::atomic_int fit{0};
   std::latch all{8};
   on_threads(8, [&](int) {
     const Stream stream;

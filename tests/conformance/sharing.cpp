@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory and events that other processes can open, within one process. exit_fork.cpp has the cases
 // of two processes.
-#include <limits>
 #include <runnel/graph.hpp>
 
 #include "support.hpp"
@@ -21,7 +20,7 @@ TEST_F(Sharing, ASharedBufferIsDeviceMemory) {
     EXPECT_FALSE(memory.is_opened());
     EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::device);
     EXPECT_EQ(live_objects().device_blocks, before.device_blocks + 1);
-    std::vector<int> in(1000, 4), out(1000);
+    Ints in(1000, 4), out(1000);
     copy(stream, memory, in);
     copy(stream, out, memory);
     stream.synchronize();
@@ -46,14 +45,14 @@ TEST_F(Sharing, EmptyAndImpossibleSizes) {
 
 TEST_F(Sharing, ADestructorWaitsForTheWork) {
   Stream stream;
-  std::vector<int> out(1000);
+  Ints out(1000);
   auto memory = std::make_unique<SharedBuffer<int>>(1000U);
   Gate gate{stream};
   fill(stream, *memory, 7);
   copy(stream, out, *memory);
   EXPECT_TRUE(held_by(gate, [&] { memory.reset(); }));
   stream.synchronize();
-  EXPECT_EQ(out, std::vector<int>(1000, 7));
+  EXPECT_EQ(out, Ints(1000, 7));
 }
 
 TEST_F(Sharing, ABufferMayBeDroppedInAHostFunction) {

@@ -2,15 +2,11 @@
 // Cases of two processes: each starts this program again, with the name of the other side and two
 // pipes.
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
-#include <optional>
-#include <runnel/runnel.hpp>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of a few bytes of pageable memory on idle streams. The calling thread may do such a copy
 // itself.
-#include <array>
-#include <chrono>
-#include <limits>
 
 #include "support.hpp"
 

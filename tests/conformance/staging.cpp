@@ -4,12 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <random>
-#include <span>
 
 #include "support.hpp"
 

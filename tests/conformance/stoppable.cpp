@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits that a stop token ends.
 #include <runnel/stoppable.hpp>
-#include <stdexcept>
 #include <stop_token>
 
 #include "support.hpp"
@@ -13,7 +12,7 @@ using StoppableWaits = Conformance;
 template <class Wait>
 void expect_stopped(Gate& gate, Wait wait) {
   std::stop_source source;
-  std::atomic<bool> begun{false}, result{true};
+  std::atomic_bool begun{false}, result{true};
   std::thread thread{[&] {
     begun = true;
     result = wait(source.get_token());
@@ -72,7 +71,7 @@ TEST_F(StoppableWaits, ExceptionsAndRefusalsAreThrown) {
   stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
   EXPECT_THROW(drop(synchronize(stream, std::stop_token{})), std::runtime_error);
   EXPECT_TRUE(synchronize(stream, std::stop_token{}));
-  std::atomic<bool> refused{false};
+  std::atomic_bool refused{false};
   stream.launch_host_func([&] {
     refused =
         code_of([&] { return synchronize(stream, std::stop_token{}); }) == errc::not_permitted;

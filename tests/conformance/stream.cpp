@@ -2,8 +2,6 @@
 // Making streams, their priorities and their identity.
 #include <climits>
 #include <map>
-#include <set>
-#include <sstream>
 #include <unordered_map>
 
 #include "support.hpp"
@@ -183,7 +181,7 @@ TEST_F(Streams, MakingManyLeaksNothing) {
 }
 
 TEST_F(Streams, AThousandStreamsCanExistAtOnce) {
-  auto count = std::make_shared<std::atomic<int>>(0);
+  auto count = std::make_shared<std::atomic_int>(0);
   std::vector<Stream> streams(1000);
   for (const Stream& stream : streams) stream.launch_host_func([count] { ++*count; });
   for (const Stream& stream : streams) stream.synchronize();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // StreamPool. Each of its streams has one holder at a time.
-#include <set>
 
 #include "support.hpp"
 
@@ -147,8 +146,8 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
   EXPECT_FALSE(next->is_capturing());
   EXPECT_TRUE(runs(*next));
   // the thread that began the capture is in none any more
-  const DeviceBuffer<int> memory{100, StreamRef{*next}};
-  const PinnedBuffer<int> pinned{1 << 20};
+  const DeviceInts memory{100, StreamRef{*next}};
+  const PinnedInts pinned{1 << 20};
   EXPECT_ERROR(pool_exhausted, pool.acquire());
 }
 
@@ -156,7 +155,7 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
   StreamPool pool{device(), {.size = 1, .max = 2}};
   const Stream captured;
   std::uint64_t used = 0, again = 0;
-  std::atomic<int> runs_of_graph = 0;
+  std::atomic_int runs_of_graph = 0;
   const Graph graph = capture(captured, [&] {
     {
       const auto side = pool.acquire();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many threads that enqueue, make and destroy. Random programs and the load test (tests/stress) do
 // the same with memory and more streams; these also run under ThreadSanitizer and on a GPU.
-#include <random>
 
 #include "support.hpp"
 
@@ -12,7 +11,7 @@ TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
   const int threads = static_cast<int>(std::max(4U, std::thread::hardware_concurrency()));
   constexpr int each = 10'000;
   Stream stream;
-  std::vector<int> last(static_cast<std::size_t>(threads), -1);
+  Ints last(static_cast<std::size_t>(threads), -1);
   int count = 0;
   bool in_order = true;
   on_threads(threads, [&](int i) {
@@ -30,7 +29,7 @@ TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
 
 TEST_F(Stress, CreateMoveAndDestroyFrom16Threads) {
   const int rounds = long_tests() ? 5000 : 500;
-  auto ran = std::make_shared<std::atomic<int>>(0);
+  auto ran = std::make_shared<std::atomic_int>(0);
   Stream shared;
   on_threads(16, [&](int i) {
     std::mt19937 random{static_cast<std::uint32_t>(i)};

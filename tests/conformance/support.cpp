@@ -7,12 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <future>
-#include <limits>
 #include <new>
-#include <sstream>
 
 #if __has_include(<malloc.h>)
 #include <malloc.h>
@@ -22,8 +17,8 @@ namespace {
 thread_local constinit std::size_t allocation_count = 0;
 
 constexpr long never = std::numeric_limits<long>::max();
-constinit std::atomic<long> allocations_until_fault{never};
-constinit std::atomic<long> threads_until_fault{never};
+constinit std::atomic_long allocations_until_fault{never};
+constinit std::atomic_long threads_until_fault{never};
 
 void count_allocation() {
   ++allocation_count;

@@ -7,20 +7,26 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <future>
 #include <iterator>
 #include <latch>
-#include <memory>
-#include <mutex>
+#include <limits>
 #include <numeric>
 #include <optional>
+#include <random>
 #include <runnel/runnel.hpp>
+#include <set>
+#include <span>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -36,6 +42,9 @@ inline constexpr std::size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
 using Bytes = std::vector<unsigned char>;
 using DeviceBytes = DeviceBuffer<unsigned char>;
 using PinnedBytes = PinnedBuffer<unsigned char>;
+using Ints = std::vector<int>;
+using DeviceInts = DeviceBuffer<int>;
+using PinnedInts = PinnedBuffer<int>;
 
 /// Skips the test if the condition holds, for the reason behind it.
 #define SKIP_IF(condition, ...) \
@@ -270,7 +279,7 @@ void on_thread(F&& f) {
 /// passes at any speed.
 template <class F>
 [[nodiscard]] bool held_by(Gate& gate, F&& f) {
-  std::atomic<bool> returned{false};
+  std::atomic_bool returned{false};
   bool was_open = false;
   std::thread thread{[&] {
     try {

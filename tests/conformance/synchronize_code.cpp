@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // synchronize() that sets a std::error_code instead of throwing, of streams, events and devices.
-#include <stdexcept>
 
 #include "support.hpp"
 

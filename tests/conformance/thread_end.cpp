@@ -8,11 +8,11 @@ using ThreadEnd = Conformance;
 
 /// Enqueues on the thread's default stream while the thread ends.
 struct EnqueuesAtTheEnd {
-  void arm(std::shared_ptr<std::atomic<int>> count, Device on) {
+  void arm(std::shared_ptr<std::atomic_int> count, Device on) {
     ran = std::move(count);
     device = on;
   }
-  std::shared_ptr<std::atomic<int>> ran;
+  std::shared_ptr<std::atomic_int> ran;
   Device device{0};
   ~EnqueuesAtTheEnd() {
     if (ran == nullptr) return;
@@ -24,7 +24,7 @@ struct EnqueuesAtTheEnd {
 thread_local EnqueuesAtTheEnd at_the_end;
 
 TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
-  const auto ran = std::make_shared<std::atomic<int>>(0);
+  const auto ran = std::make_shared<std::atomic_int>(0);
   for (int i = 0; i < 20; ++i)
     on_thread([&, here = device()] {
       // constructed first, so destroyed after everything that the library makes
@@ -36,7 +36,7 @@ TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
 }
 
 TEST_F(ThreadEnd, ADestructorIsTheFirstToUseTheStream) {
-  const auto ran = std::make_shared<std::atomic<int>>(0);
+  const auto ran = std::make_shared<std::atomic_int>(0);
   for (int i = 0; i < 20; ++i) on_thread([&, here = device()] { at_the_end.arm(ran, here); });
   device().synchronize();
   EXPECT_EQ(*ran, 20 * 3);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // docs/thread-safety.md: several threads use one object at a time. Memory has its cases in
 // thread_safety_memory.cpp.
-#include <array>
 #include <barrier>
 #include <runnel/hooks.hpp>
 
@@ -55,7 +54,7 @@ class Visitor {
   DeviceBytes there_{size, stream_};
   Event mark_;
   int ran_ = 0;  // not atomic: the stream gives the order
-  std::atomic<int> told_{0};
+  std::atomic_int told_{0};
 };
 
 TEST_F(ThreadSafety, OneStreamTakesAllOperationsAtOnce) {
@@ -74,8 +73,8 @@ TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
   constexpr std::size_t size = 512;
   const Stream stream;
   on_threads(threads, [&](int i) {
-    std::vector<int> in(size, i), out(size), filled(size);
-    DeviceBuffer<int> there{size, stream}, other{size, stream};
+    Ints in(size, i), out(size), filled(size);
+    DeviceInts there{size, stream}, other{size, stream};
     const CopyOperation up[] = {copy_operation(there, in)};
     const CopyOperation down[] = {copy_operation(out, there), copy_operation(filled, other)};
     for (int round = 0; round < 50; ++round) {
@@ -94,7 +93,7 @@ TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
 TEST_F(ThreadSafety, AnExceptionReachesOneOfFourWaits) {
   constexpr int rounds = 20;
   const Stream stream;
-  std::atomic<int> thrown{0};
+  std::atomic_int thrown{0};
   Rounds step{threads};
   on_threads(threads, [&](int i) {
     for (int round = 0; round < rounds; ++round) {
@@ -116,7 +115,7 @@ TEST_F(ThreadSafety, AnExceptionReachesOneOfFourWaits) {
 
 TEST_F(ThreadSafety, AFutureOfFourThreadsThrowsForEach) {
   const Stream stream;
-  std::atomic<int> thrown{0}, well{0};
+  std::atomic_int thrown{0}, well{0};
   std::optional<Future> fails, succeeds;
   int written = 0;
   Rounds step{threads};
@@ -201,7 +200,7 @@ class Recorded {
  private:
   Stream stream_;
   Kind event_;
-  std::atomic<int> done_{0}, recorded_{0}, late_{0}, told_{0}, told_expected_{0};
+  std::atomic_int done_{0}, recorded_{0}, late_{0}, told_{0}, told_expected_{0};
 };
 
 template <class Kind>
@@ -254,7 +253,7 @@ TEST_F(ThreadSafety, ATimedEventIsToldOfByFourThreads) { complete_on_four_thread
 template <class Kind>
 void replace_beside_uses(Device second) {
   const Stream here, there{second}, waiting;
-  std::atomic<int> told{0};
+  std::atomic_int told{0};
   int asked = 0;
   for (int each = 0; each < 10; ++each) {
     Kind event;
@@ -350,7 +349,7 @@ class Exchange {
 TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
   constexpr int rounds = 40;
   StreamPool pool{device(), {.size = 2, .max = 3}};
-  std::atomic<int> ran{0}, taken{0};
+  std::atomic_int ran{0}, taken{0};
   {
     Exchange exchange;
     on_threads(threads, [&](int i) {
@@ -380,7 +379,7 @@ TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
   constexpr std::size_t size = 256;
   constexpr int rounds = 60;
   const Stream stream;
-  DeviceBuffer<int> there{size, stream}, other{size, stream};
+  DeviceInts there{size, stream}, other{size, stream};
   int count = 0;  // not atomic: the launches of one graph run one after the other
   fill(stream, there, 9);
   stream.synchronize();
@@ -406,7 +405,7 @@ TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
 TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
   constexpr int rounds = 40;
   const Stream captured;
-  std::array<std::atomic<int>, rounds> ran{};
+  std::array<std::atomic_int, rounds> ran{};
   const auto work_of = [&](std::size_t round) {
     return [&, round] { captured.launch_host_func([&ran, round] { ++ran[round]; }); };
   };
@@ -424,7 +423,7 @@ TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
     }
     own.synchronize();
   });
-  for (const std::atomic<int>& each : ran) EXPECT_EQ(each, threads);
+  for (const std::atomic_int& each : ran) EXPECT_EQ(each, threads);
 }
 
 TEST_F(ThreadSafety, FourThreadsUpdateTheirOwnGraphs) {
@@ -450,7 +449,7 @@ TEST_F(ThreadSafety, AGraphsExceptionReachesTheStreamsThatLaunchIt) {
   constexpr int rounds = 40;
   const Stream stream;
   const Graph graph = capture(stream, [&] { stream.launch_host_func([] { throw 1; }); });
-  std::atomic<int> thrown{0};
+  std::atomic_int thrown{0};
   on_threads(threads, [&](int) {
     const Stream own;
     for (int round = 0; round < rounds; ++round) {
@@ -473,7 +472,7 @@ TEST_F(ThreadSafety, AGraphEndsBesideCapturesOfTheStreamOfItsLaunch) {
     each = capture(stream, [&] { stream.launch_host_func([] {}); });
     each.launch(stream);
   }
-  std::atomic<bool> is_over{false};
+  std::atomic_bool is_over{false};
   std::thread capturing{[&] {
     while (!is_over) drop(capture(stream, [] {}));
   }};
@@ -486,7 +485,7 @@ TEST_F(ThreadSafety, AGraphEndsBesideCapturesOfTheStreamOfItsLaunch) {
 TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
   constexpr std::size_t size = 1000;
   const Stream shared;
-  std::atomic<int> ran{0}, launched{0};
+  std::atomic_int ran{0}, launched{0};
   on_threads(threads, [&](int i) {
     const Stream own, captured;
     const Bytes in = pattern(size, static_cast<unsigned>(i));
@@ -541,9 +540,9 @@ TEST_F(ThreadSafety, OneContextGuardsFourThreads) {
 }
 
 TEST_F(ThreadSafety, OverlapRunsOnFourThreads) {
-  const std::vector<int> in(20'000, 5);
+  const Ints in(20'000, 5);
   on_threads(threads, [&](int i) {
-    std::vector<int> out(in.size());
+    Ints out(in.size());
     std::thread::id ran_on;
     std::size_t finished = 0;
     OverlapOptions options{.chunk = 1500, .in_flight = static_cast<std::size_t>(1 + i)};

@@ -3,9 +3,7 @@
 #include <unistd.h>
 
 #include <barrier>
-#include <cstring>
 #include <memory_resource>
-#include <span>
 
 #include "support.hpp"
 
@@ -93,7 +91,7 @@ TEST_F(ThreadSafetyMemory, AResourceIsSetBesideAllocations) {
   const std::size_t limit = resource.limit();
   const bool has_pools = device().has_memory_pools();
   const Stream shared;
-  std::atomic<int> left{threads - 1};
+  std::atomic_int left{threads - 1};
   on_threads(threads, [&](int i) {
     if (i > 0) {
       for (unsigned round = 0; round < 100; ++round) {
@@ -130,7 +128,7 @@ TEST_F(ThreadSafetyMemory, AResourceIsSetBesideAllocations) {
 TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
   const PinnedStatistics before = PinnedPool::statistics();
   const std::size_t limit = PinnedPool::limit();
-  std::atomic<int> left{threads - 1};
+  std::atomic_int left{threads - 1};
   std::pmr::memory_resource* const pinned = pinned_resource();
   on_threads(threads, [&](int i) {
     if (i == 0) {

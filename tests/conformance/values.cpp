@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values in memory that streams wait for and write.
-#include <cstdint>
 
 #include "support.hpp"
 
@@ -73,9 +72,9 @@ TEST_F(Values, TheDifferenceIsCyclic) {
 TEST_F(Values, AWriteComesAfterEarlierWorkAndItsBytes) {
   constexpr std::size_t count = 100'000;
   Stream stream;
-  const PinnedBuffer<int> out{count};
-  DeviceBuffer<int> on_device{count, stream};
-  PinnedBuffer<int> back{count};
+  const PinnedInts out{count};
+  DeviceInts on_device{count, stream};
+  PinnedInts back{count};
   stream.synchronize();
   Gate gate{stream};
   fill(stream, on_device, 6);

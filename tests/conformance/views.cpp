@@ -63,7 +63,7 @@ TEST_F(Views, AViewOfAForeignHandleNeedsNoStreamObject) {
   // ends at once
   drop(foreign.wrap());
   EXPECT_TRUE(view.is_valid());
-  DeviceBuffer<int> memory{100, view};
+  DeviceInts memory{100, view};
   fill(view, memory, 3);
   EXPECT_EQ(get(view, memory, 99), 3);
 }

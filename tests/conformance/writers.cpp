@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies whose source unfinished work still writes. A copy may read a pageable source early only if
 // no such work is left, whoever has enqueued it and whatever else is ahead in the stream.
-#include <functional>
 
 #include <runnel/hooks.hpp>
 
@@ -24,7 +23,7 @@ void expect_new_bytes(StreamRef stream, int rounds, Launch launch) {
   for (int round = 1; round <= rounds; ++round) {
     const std::size_t bytes = sizes[static_cast<std::size_t>(round) % std::size(sizes)];
     const auto fresh = static_cast<unsigned char>(round);
-    std::atomic<int> stage{0};
+    std::atomic_int stage{0};
     std::thread other{[&] {
       launch(stream, [&, fresh] {
         stage = 1;

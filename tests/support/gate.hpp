@@ -57,7 +57,7 @@ class Gate {
     std::condition_variable changed;
     int reached = 0;
     bool open = false;
-    std::atomic<bool> forced = false;
+    std::atomic_bool forced = false;
   };
   std::chrono::seconds limit_;
   std::shared_ptr<State> state_ = std::make_shared<State>();

@@ -17,7 +17,7 @@ using Cache = runnel::detail::BatchCache<Node>;
 // threads have left.
 TEST(BatchCache, DoesNotGrowWithEachThreadThatLivesForAMoment) {
   constexpr int together = 8;
-  std::atomic<int> made{0};
+  std::atomic_int made{0};
   for (int round = 0; round < 200; ++round) {
     std::barrier all_have_one{together};
     std::vector<std::jthread> threads;

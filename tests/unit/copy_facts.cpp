@@ -3,14 +3,6 @@
 #include "copy/facts.hpp"
 #include "function/host_writers.hpp"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <optional>
-#include <vector>
-
-#include <runnel/runnel.hpp>
-
 #include "../conformance/support.hpp"
 
 using namespace runnel;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tests of functions of the host backend that the library calls on other devices only: memory that
 /// is not allocated in stream order.
-#include <gtest/gtest.h>
-
-#include <runnel/runnel.hpp>
 
 #include "../conformance/support.hpp"
 #include "backend.hpp"

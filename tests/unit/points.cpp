@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tests of Point with streams of the host backend.
-#include <gtest/gtest.h>
-
-#include <latch>
-#include <memory>
-#include <optional>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "slot/point.hpp"
 
 #include <runnel/detail/access.hpp>
 #include <runnel/foreign_stream.hpp>
-#include <runnel/runnel.hpp>
 #include <runnel/statistics.hpp>
 
 #include "../conformance/support.hpp"

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tests of deferred work with streams of the host backend: when it runs, and on which thread.
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <chrono>
-#include <optional>
-#include <thread>
-#include <vector>
 
 #include "slot/reclaimer.hpp"
 
 #include <runnel/detail/access.hpp>
-#include <runnel/runnel.hpp>
 
 #include "../conformance/support.hpp"
 
@@ -33,7 +25,7 @@ struct Work : DeferredWork {
     work.on_service_thread = detail::is_service_thread();
     work.has_run = true;
   }
-  std::atomic<bool> has_run{false};
+  std::atomic_bool has_run{false};
   bool on_service_thread = false;
 };
 bool comes(const Work& work) {
@@ -116,8 +108,8 @@ TEST_F(Reclaiming, AHostFunctionMayDefer) {
 /// Only the owning thread can record on its default stream, and this one makes no call any more.
 TEST_F(Reclaiming, AWaitForTheDevicesCompletesWhatNobodyCanReport) {
   Work work;
-  std::atomic<bool> is_over{false};
-  std::atomic<bool> is_held{false};
+  std::atomic_bool is_over{false};
+  std::atomic_bool is_held{false};
   std::thread owner{[&] {
     const StreamRef own = StreamRef::per_thread_default(Device{0});
     own.launch_host_func([] {});

@@ -285,7 +285,7 @@ TEST_F(Timelines, ThreadsThatRecordAndAdvanceAtOnceLoseNothing) {
   for (std::vector<Waiting>& of : all) of.resize(count);
   std::atomic<std::size_t> due{0}, recording{threads};
   std::atomic<std::uint64_t> last{0};
-  std::atomic<bool> is_in_order{true};
+  std::atomic_bool is_in_order{true};
   std::vector<std::thread> run;
   for (std::vector<Waiting>& of : all)
     run.emplace_back([&, this] {

@@ -7,7 +7,6 @@
 #include "base/operation.hpp"
 #include "device.hpp"
 
-#include <cstdint>
 #include <utility>
 
 runnel::Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(error)} {}

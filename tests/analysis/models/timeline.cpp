@@ -10,7 +10,6 @@
 #include "base/counters.hpp"
 #include "slot/point.hpp"
 
-#include <cstdint>
 #include <utility>
 
 namespace {

@@ -2,23 +2,14 @@
 /// What the cases of communicators share.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdio>
-#include <functional>
-#include <runnel/communicator.hpp>
-#include <runnel/runnel.hpp>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include "../support.hpp"
 #include "engine.hpp"
 
 namespace comm {
 
-using conformance::code_of, conformance::Gate, conformance::patience, conformance::text_of;
+using namespace conformance;
 
 /// The processes but the first one print their failures only.
 class PrintFailures : public testing::EmptyTestEventListener {
@@ -48,8 +39,7 @@ inline void print_failures_only(int rank) {
 class Communicators : public testing::Test {
  protected:
   void SetUp() override {
-    if (runnel::Device::count() == 0)
-      GTEST_SKIP() << "no device: " << runnel::Device::why_no_device();
+    if (Device::count() == 0) GTEST_SKIP() << "no device: " << Device::why_no_device();
     meet();
   }
   /// Elements of this process: `first`, `first + step`, ...
@@ -66,24 +56,21 @@ class Communicators : public testing::Test {
     return made;
   }
   template <class T>
-  runnel::DeviceBuffer<T> on_device(const std::vector<T>& values) const {
-    runnel::DeviceBuffer<T> made{values.size(), stream};
+  DeviceBuffer<T> on_device(const std::vector<T>& values) const {
+    DeviceBuffer<T> made{values.size(), stream};
     copy(stream, made, values);
     stream.synchronize();  // the caller's vector may be a temporary
     return made;
   }
   template <class T>
-  std::vector<T> on_host(const runnel::DeviceBuffer<T>& values) const {
-    std::vector<T> made(values.size());
-    copy(stream, made, values);
-    stream.synchronize();
-    return made;
+  std::vector<T> on_host(const DeviceBuffer<T>& values) const {
+    return read_back(stream, values);
   }
 
-  const runnel::Communicator all = make();
+  const Communicator all = make();
   const int rank = all.rank(), size = all.size();
   const std::size_t n = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
-  const runnel::Stream stream;
+  const Stream stream;
 };
 
 }  // namespace comm

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only NCCL and RCCL do, or refuse.
 #include <complex>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 
 #include "cases.hpp"
 
 namespace comm { namespace {
-using namespace runnel;
 using namespace std::chrono_literals;
 
 class OverCcl : public Communicators {};
@@ -31,7 +27,7 @@ TEST_F(OverCcl, ReductionsThatTheLibraryDoesNotHaveAreRefused) {
 }
 
 TEST_F(OverCcl, ACaptureRecordsOperations) {
-  DeviceBuffer<int> values{1000, stream};
+  DeviceInts values{1000, stream};
   const Graph graph = capture(stream, [&] {
     fill(stream, values, rank + 1);
     all.all_reduce(stream, values);
@@ -40,14 +36,14 @@ TEST_F(OverCcl, ACaptureRecordsOperations) {
   for (int round = 0; round < 3; ++round) {
     fill(stream, values, -1);
     graph.launch(stream);
-    EXPECT_EQ(on_host(values), std::vector<int>(1000, size * (size + 1) / 2));
+    EXPECT_EQ(on_host(values), Ints(1000, size * (size + 1) / 2));
   }
 }
 
 TEST_F(OverCcl, OperationsOfTogetherAreOne) {
   const Communicator other = make();
   const Stream second;
-  DeviceBuffer<int> a{100, stream}, b{100, second};
+  DeviceInts a{100, stream}, b{100, second};
   fill(stream, a, 1);
   fill(second, b, 2);
   Communicator::together([&] {
@@ -55,20 +51,20 @@ TEST_F(OverCcl, OperationsOfTogetherAreOne) {
     other.all_reduce(second, b);
     EXPECT_ERROR(invalid_argument, all.broadcast(stream, a, size));
   });
-  EXPECT_EQ(on_host(a), std::vector<int>(100, size));
+  EXPECT_EQ(on_host(a), Ints(100, size));
   stream.wait_stream(second);
-  EXPECT_EQ(on_host(b), std::vector<int>(100, 2 * size));
+  EXPECT_EQ(on_host(b), Ints(100, 2 * size));
 }
 
 TEST_F(OverCcl, ATogetherWhoseFunctionThrowsEnqueuesNothing) {
-  DeviceBuffer<int> a{100, stream};
+  DeviceInts a{100, stream};
   fill(stream, a, 1);
   EXPECT_THROW(Communicator::together([&] {
                  all.all_reduce(stream, a);
                  throw 5;
                }),
                int);
-  EXPECT_EQ(on_host(a), std::vector<int>(100, 1));
+  EXPECT_EQ(on_host(a), Ints(100, 1));
   Communicator::together([&] {
     EXPECT_ERROR(not_permitted, Communicator::together([] {}));
     EXPECT_ERROR(not_permitted, all.split(0));
@@ -82,7 +78,7 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
   for (int i = 0; i < count; ++i) devices.emplace_back(i);
   const auto each = Communicator::of_devices(devices);
   std::vector<Stream> streams;
-  std::vector<DeviceBuffer<int>> values;
+  std::vector<DeviceInts> values;
   for (int i = 0; i < count; ++i) {
     streams.emplace_back(devices[static_cast<std::size_t>(i)]);
     values.emplace_back(1000, streams.back());
@@ -95,10 +91,10 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
     });
   for (std::size_t i = 0; i < each.size(); ++i) {
     EXPECT_EQ(each[i].rank(), static_cast<int>(i));
-    std::vector<int> found(1000);
+    Ints found(1000);
     copy(streams[i], found, values[i]);
     streams[i].synchronize();
-    EXPECT_EQ(found, std::vector<int>(1000, 1));
+    EXPECT_EQ(found, Ints(1000, 1));
   }
   EXPECT_ERROR(invalid_argument, each[0].barrier(streams[1]));
   EXPECT_ERROR(invalid_argument, Communicator::of_devices(std::vector{devices[0], devices[0]}));
@@ -110,7 +106,7 @@ TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
   NEEDS_TWO_PROCESSES;
   const Communicator limited = make({.timeout = 100ms, .name = "solver"});
   const Stream second;
-  DeviceBuffer<int> a{10, stream}, b{10, second};
+  DeviceInts a{10, stream}, b{10, second};
   if (rank != 0) {
     const auto begin = std::chrono::steady_clock::now();
     limited.all_reduce(stream, a);
@@ -125,7 +121,7 @@ TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
     EXPECT_ERROR(communicator_broken, all.check());
     EXPECT_ERROR(timed_out, limited.check());
     EXPECT_ERROR(timed_out, limited.split(0));
-    EXPECT_TRUE(conformance::eventually([&] { return all.ccl_communicator() == nullptr; }));
+    EXPECT_TRUE(eventually([&] { return all.ccl_communicator() == nullptr; }));
     second.synchronize();
   }
   meet();
@@ -133,15 +129,14 @@ TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
 
 TEST_F(OverCcl, ATimeoutBeginsWhenTheStreamHasComeToTheOperation) {
   const Communicator limited = make({.timeout = 200ms});
-  DeviceBuffer<int> a{10, stream};
+  DeviceInts a{10, stream};
   fill(stream, a, 1);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   limited.all_reduce(stream, a);
   std::this_thread::sleep_for(400ms);
   meet();
   gate.open();
-  EXPECT_EQ(on_host(a), std::vector<int>(10, size));
+  EXPECT_EQ(on_host(a), Ints(10, size));
   limited.check();
 }
 

@@ -24,7 +24,7 @@ bool any_process(bool here) {
   runnel::DeviceBuffer<int> found{1, stream};
   fill(stream, found, here ? 1 : 0);
   all.all_reduce(stream, found, runnel::Reduce::max);
-  std::vector<int> value(1);
+  Ints value(1);
   copy(stream, value, found);
   stream.synchronize();
   return value[0] != 0;

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -95,7 +94,7 @@ void fork_in_use() {
   static const Communicator all{world(), options(60s)};
   const Stream stream;
   DeviceBuffer<int> values{10, stream};
-  std::atomic<bool> is_open{false};
+  std::atomic_bool is_open{false};
   stream.launch_host_func([&] {
     while (!is_open) std::this_thread::yield();
   });

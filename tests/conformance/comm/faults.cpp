@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory or threads run out while an operation is enqueued, and several threads enqueue.
-#include <latch>
 #include <new>
 
 #include "cases.hpp"
 
 namespace comm { namespace {
-using namespace runnel;
 
 class CommFaults : public Communicators {
  protected:
@@ -30,7 +28,7 @@ class CommFaults : public Communicators {
       const Communicator brief = make({.timeout = std::chrono::milliseconds{300}});
       bool found = false;
       {
-        const conformance::AllocationFault fault{number};
+        const AllocationFault fault{number};
         found = without_memory([&] { enqueue(brief); });
         happened = fault.happened();
       }
@@ -59,9 +57,8 @@ class CommFaults : public Communicators {
 };
 
 TEST_F(CommFaults, WithoutMemoryAnOperationIsEnqueuedOrNot) {
-  if (!conformance::streams_are_threads())
-    GTEST_SKIP() << "the runtime's own allocations would fail too";
-  DeviceBuffer<int> values{1000, stream}, others{1000, stream};
+  if (!streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
+  DeviceInts values{1000, stream}, others{1000, stream};
   expect_whole_or_broken([&](const Communicator& c) { c.all_reduce(stream, values); });
   if (size > 1)
     expect_whole_or_broken([&](const Communicator& c) {
@@ -75,22 +72,22 @@ TEST_F(CommFaults, WithoutMemoryAnOperationIsEnqueuedOrNot) {
 TEST_F(CommFaults, ThreadsOfAProcessMayEnqueueAtTheSameTime) {
   const Communicator own = all.split(rank);
   constexpr int rounds = 50;
-  conformance::on_threads(4, [&](int i) {
+  on_threads(4, [&](int i) {
     const Stream mine{stream.device()};
-    DeviceBuffer<int> values{1000, mine};
+    DeviceInts values{1000, mine};
     for (int round = 0; round < rounds; ++round) {
       fill(mine, values, 4 * round + i);
       own.all_reduce(mine, values);
-      std::vector<int> found(values.size());
+      Ints found(values.size());
       copy(mine, found, values);
       mine.synchronize();
-      EXPECT_EQ(found, std::vector<int>(values.size(), 4 * round + i));
+      EXPECT_EQ(found, Ints(values.size(), 4 * round + i));
     }
   });
 }
 
 TEST_F(CommFaults, CommunicatorsComeAndGo) {
-  DeviceBuffer<int> values{100, stream};
+  DeviceInts values{100, stream};
   for (int round = 0; round < 30; ++round) {
     const Communicator brief = make({.concurrent = round % 2 == 1});
     const Communicator part = brief.split(round % 3);
@@ -98,7 +95,7 @@ TEST_F(CommFaults, CommunicatorsComeAndGo) {
     part.all_reduce(stream, values);
     brief.broadcast(stream, values, round % size);
   }
-  EXPECT_EQ(on_host(values), std::vector<int>(100, size));
+  EXPECT_EQ(on_host(values), Ints(100, size));
 }
 
 }}  // namespace comm

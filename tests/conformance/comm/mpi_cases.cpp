@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only MPI does, or refuses.
-#include <cstdlib>
-#include <optional>
 #include <runnel/mpi.hpp>
 
 #include "cases.hpp"
 
 namespace comm { namespace {
-using namespace runnel;
 using namespace std::chrono_literals;
 
 class OverMpi : public Communicators {};
 
 TEST_F(OverMpi, ACaptureRefusesAndGoesOn) {
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   stream.synchronize();
   std::error_code inside;
   const Graph graph = capture(stream, [&] {
@@ -22,7 +19,7 @@ TEST_F(OverMpi, ACaptureRefusesAndGoesOn) {
   });
   EXPECT_EQ(inside, errc::capture);
   graph.launch(stream);
-  EXPECT_EQ(on_host(values), std::vector<int>(10, 3));
+  EXPECT_EQ(on_host(values), Ints(10, 3));
 }
 
 TEST_F(OverMpi, AWorldWithoutMpi) {
@@ -47,7 +44,7 @@ TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
     EXPECT_ERROR(invalid_argument, checked.barrier(stream));
     EXPECT_ERROR(invalid_argument, checked.check());
   };
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   DeviceBuffer<float> floats{10, stream};
   const DeviceSpan<int> some = DeviceSpan<int>{values}.subspan(0, rank == 0 ? 5 : 10);
   expect_refusal("the number of elements",
@@ -68,7 +65,7 @@ TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
 TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
   NEEDS_TWO_PROCESSES;
   const Communicator brief = make();
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   if (rank == 0) brief.send(stream, DeviceSpan<int>{values}.subspan(0, 5), 1);
   if (rank == 1) {
     brief.receive(stream, values, 0);
@@ -82,7 +79,7 @@ TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
 TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
   NEEDS_TWO_PROCESSES;
   const Communicator brief = make();
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   if (rank == 0) brief.send(stream, values, 1);
   if (rank == 1) {
     brief.receive(stream, DeviceSpan<int>{values}.subspan(0, 5), 0);
@@ -97,7 +94,7 @@ TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
 /// MPI goes on with an operation that was given up once the last process comes to it.
 TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
   NEEDS_TWO_PROCESSES;
-  DeviceBuffer<int> values{1000, stream};
+  DeviceInts values{1000, stream};
   fill(stream, values, 1);
   for (const bool checked : {false, true}) {
     std::optional<Communicator> limited{make({.timeout = 1s, .checked = checked})};
@@ -117,7 +114,7 @@ TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
     }
     meet();
     for (int round = 0; round < 100; ++round) all.all_reduce(stream, values, Reduce::max);
-    EXPECT_EQ(on_host(values), std::vector<int>(1000, 1));
+    EXPECT_EQ(on_host(values), Ints(1000, 1));
   }
 }
 
@@ -151,9 +148,9 @@ TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
   NEEDS_TWO_PROCESSES;
   const Communicator made{world()};
   EXPECT_EQ(made.engine(), Engine::mpi);
-  auto values = on_device(std::vector<int>(10, 1));
+  auto values = on_device(Ints(10, 1));
   made.all_reduce(stream, values);
-  EXPECT_EQ(on_host(values), std::vector<int>(10, size));
+  EXPECT_EQ(on_host(values), Ints(10, size));
 }
 
 /// One of two streams is held up, not the same one in all processes. MPI gets the operations of a
@@ -162,7 +159,7 @@ TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
   if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
   constexpr std::size_t elements = 1'000'000;  // takes several turns of the ring
   const Stream second{Device{1}};
-  DeviceBuffer<int> a{elements, stream}, b{elements, second};
+  DeviceInts a{elements, stream}, b{elements, second};
   for (const bool concurrent : {false, true}) {
     const Communicator both = make({.concurrent = concurrent});
     for (int round = 0; round < 4; ++round) {
@@ -180,11 +177,11 @@ TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
         EXPECT_FALSE(second.query());
       }
       gate.open();
-      EXPECT_EQ(on_host(a), std::vector<int>(elements, size));
-      std::vector<int> seen(elements);
+      EXPECT_EQ(on_host(a), Ints(elements, size));
+      Ints seen(elements);
       copy(second, seen, b);
       second.synchronize();
-      EXPECT_EQ(seen, std::vector<int>(elements, 1000 * size));
+      EXPECT_EQ(seen, Ints(elements, 1000 * size));
       meet();
     }
   }
@@ -192,7 +189,7 @@ TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
 
 /// MPI is how the processes of the other engine meet.
 TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
-  if (conformance::streams_are_threads()) {
+  if (streams_are_threads()) {
     EXPECT_ERROR(not_supported, Communicator{world(), {.engine = Engine::ccl}});
     return;
   }
@@ -202,15 +199,15 @@ TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
   const std::error_code code =
       code_of([&] { other.emplace(world(), CommunicatorOptions{.engine = Engine::ccl}); });
   if (code == errc::not_supported) GTEST_SKIP() << "built without NCCL";
-  ASSERT_EQ(code, conformance::nothing_thrown);
+  ASSERT_EQ(code, nothing_thrown);
   EXPECT_EQ(other->engine(), Engine::ccl);
   EXPECT_EQ(other->rank(), rank);
-  auto values = on_device(std::vector<int>(1000, 1));
+  auto values = on_device(Ints(1000, 1));
   for (int round = 0; round < 3; ++round) {
     other->all_reduce(stream, values);
     all.all_reduce(stream, values, Reduce::max);
   }
-  EXPECT_EQ(on_host(values), std::vector<int>(1000, size * size * size));
+  EXPECT_EQ(on_host(values), Ints(1000, size * size * size));
 }
 
 }}  // namespace comm

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators, in several processes: mpirun -n 4 comm_tests. Each process runs the same cases in
 // the same order. Only the first one prints what passes.
-#include <cstdlib>
 #include <runnel/mpi.hpp>
 
 #include "cases.hpp"

@@ -1,39 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations belong to streams, and those of different streams run in the order of their calls.
-#include <atomic>
-#include <optional>
-#include <thread>
 
 #include "cases.hpp"
 
 namespace comm { namespace {
-using namespace runnel;
 
 class Order : public Communicators {};
 
 TEST_F(Order, AnOperationComesAfterWhatIsThereAndBeforeWhatComes) {
-  DeviceBuffer<int> values{100'000, stream};
+  DeviceInts values{100'000, stream};
   for (int round = 0; round < 20; ++round) {
     fill(stream, values, rank + round);
     all.all_reduce(stream, values);
-    std::vector<int> seen(values.size());
+    Ints seen(values.size());
     copy(stream, seen, values);
     fill(stream, values, -1);
     stream.synchronize();
-    EXPECT_EQ(seen, std::vector<int>(values.size(), size * (size - 1) / 2 + size * round));
+    EXPECT_EQ(seen, Ints(values.size(), size * (size - 1) / 2 + size * round));
   }
 }
 
 TEST_F(Order, TheCallReturnsWhileTheStreamIsHeldUp) {
-  DeviceBuffer<int> values{300'000, stream};
+  DeviceInts values{300'000, stream};
   fill(stream, values, 1);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   for (int i = 0; i < 3; ++i) all.all_reduce(stream, values);
   EXPECT_FALSE(stream.query());
   meet();
   gate.open();
-  EXPECT_EQ(on_host(values), std::vector<int>(values.size(), size * size * size));
+  EXPECT_EQ(on_host(values), Ints(values.size(), size * size * size));
 }
 
 /// Two communicators on two streams. On every second process one of the streams is late.
@@ -41,7 +36,7 @@ TEST_F(Order, CommunicatorsOfSkewedStreamsDoNotCross) {
   const Communicator other = make();
   const Stream second;
   constexpr int rounds = 250;
-  DeviceBuffer<int> a{8, stream}, b{8, second};
+  DeviceInts a{8, stream}, b{8, second};
   int wrong = 0;
   for (int round = 0; round < rounds; ++round) {
     fill(stream, a, 1);
@@ -52,19 +47,19 @@ TEST_F(Order, CommunicatorsOfSkewedStreamsDoNotCross) {
     late((rank + round) % 2 == 0 ? StreamRef{stream} : StreamRef{second});
     all.all_reduce(stream, a);
     other.all_reduce(second, b);
-    std::vector<int> from_a(8), from_b(8);
+    Ints from_a(8), from_b(8);
     copy(stream, from_a, a);
     copy(second, from_b, b);
     stream.synchronize();
     second.synchronize();
-    wrong += from_a != std::vector<int>(8, size) || from_b != std::vector<int>(8, 1000 * size);
+    wrong += from_a != Ints(8, size) || from_b != Ints(8, 1000 * size);
   }
   EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(Order, OneCommunicatorInSeveralStreams) {
   std::vector<Stream> streams(5);
-  std::vector<DeviceBuffer<int>> values;
+  std::vector<DeviceInts> values;
   for (const Stream& each : streams) values.emplace_back(1000, each);
   for (int round = 0; round < 40; ++round)
     for (std::size_t i = 0; i < streams.size(); ++i) {
@@ -77,7 +72,7 @@ TEST_F(Order, OneCommunicatorInSeveralStreams) {
 
 TEST_F(Order, AStreamMayEndWithAnOperationInIt) {
   for (int round = 0; round < 50; ++round) {
-    DeviceBuffer<int> values{1000, stream};
+    DeviceInts values{1000, stream};
     {
       const Stream short_lived;
       short_lived.wait_stream(stream);
@@ -85,33 +80,32 @@ TEST_F(Order, AStreamMayEndWithAnOperationInIt) {
       all.all_reduce(short_lived, values);
       stream.wait_stream(short_lived);
     }
-    EXPECT_EQ(on_host(values), std::vector<int>(1000, size * round));
+    EXPECT_EQ(on_host(values), Ints(1000, size * round));
   }
 }
 
 TEST_F(Order, ACommunicatorMayEndWithOperationsUnderWay) {
-  DeviceBuffer<int> values{1000, stream};
+  DeviceInts values{1000, stream};
   fill(stream, values, 1);
   std::optional<Communicator> brief{make()};  // which may wait for all work of the device
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   brief->all_reduce(stream, values);
   brief.reset();
   gate.open();
-  EXPECT_EQ(on_host(values), std::vector<int>(1000, size));
+  EXPECT_EQ(on_host(values), Ints(1000, size));
 }
 
 TEST_F(Order, DefaultStreamsTakeOperationsToo) {
   const StreamRef defaults[]{Device::current().default_stream(),
                              StreamRef::per_thread_default(Device::current())};
   for (const StreamRef each : defaults) {
-    DeviceBuffer<int> values{100, each};
+    DeviceInts values{100, each};
     fill(each, values, 1);
     all.all_reduce(each, values);
-    std::vector<int> seen(100);
+    Ints seen(100);
     copy(each, seen, values);
     each.synchronize();
-    EXPECT_EQ(seen, std::vector<int>(100, size));
+    EXPECT_EQ(seen, Ints(100, size));
   }
 }
 
@@ -119,37 +113,36 @@ TEST_F(Order, PartsOfTheProcessesCommunicateByThemselves) {
   const Communicator half = all.split(rank % 2, -rank);
   EXPECT_EQ(half.size(), (size + 1 - rank % 2) / 2);
   EXPECT_EQ(half.rank(), half.size() - 1 - rank / 2);  // the key turns the order round
-  auto values = on_device(std::vector<int>{rank, 1});
+  auto values = on_device(Ints{rank, 1});
   half.all_reduce(stream, values);
   int sum = 0;
   for (int i = rank % 2; i < size; i += 2) sum += i;
-  EXPECT_EQ(on_host(values), (std::vector<int>{sum, half.size()}));
+  EXPECT_EQ(on_host(values), (Ints{sum, half.size()}));
 }
 
 TEST_F(Order, ConcurrentCommunicatorsOfOneProcessEach) {
   const Communicator own = all.split(rank);
-  auto values = on_device(std::vector<int>{rank});
+  auto values = on_device(Ints{rank});
   own.all_reduce(stream, values);
-  EXPECT_EQ(on_host(values), std::vector<int>{rank});
+  EXPECT_EQ(on_host(values), Ints{rank});
   EXPECT_EQ(own.size(), 1);
 }
 
 TEST_F(Order, AConcurrentCommunicatorDoesNotWaitForOthers) {
-  if (!Device::current().has_stream_memory_operations() && !conformance::streams_are_threads())
+  if (!Device::current().has_stream_memory_operations() && !streams_are_threads())
     GTEST_SKIP() << "the operation needs host functions, and the runtime may run one at a time";
   const Communicator other = make({.concurrent = true});
   const Stream second;
-  DeviceBuffer<int> a{8, stream}, b{8, second};
+  DeviceInts a{8, stream}, b{8, second};
   fill(stream, a, 1);
   fill(second, b, 1);
-  Gate gate;
-  gate.close_on(stream);
+  Gate gate{stream};
   all.all_reduce(stream, a);
   other.all_reduce(second, b);
   EXPECT_TRUE(second.synchronize_for(patience));
   meet();
   gate.open();
-  EXPECT_EQ(on_host(a), std::vector<int>(8, size));
+  EXPECT_EQ(on_host(a), Ints(8, size));
 }
 
 }}  // namespace comm

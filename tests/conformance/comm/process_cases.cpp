@@ -3,7 +3,6 @@
 // processes.py.
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <runnel/communicator.hpp>

@@ -2,23 +2,14 @@
 // Random operations of several communicators on several streams, compared with what they give one
 // after the other. All processes draw the same operations; each draws for itself what delays or
 // changes its own streams meanwhile.
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <numeric>
-#include <random>
-#include <stdexcept>
-#include <thread>
 
 #include "cases.hpp"
 
 namespace comm { namespace {
-using namespace runnel;
 
 // not unsigned, of which MPICH 4.0's MPI_Reduce() takes the wrong minimum and maximum
 using Number = std::int32_t;
-using Group = std::vector<int>;  // processes, in the order of their ranks in a communicator
+using Group = Ints;  // processes, in the order of their ranks in a communicator
 constexpr std::size_t buffer_count = 4, own_streams = 3, none = ~std::size_t{0};
 
 /// A communicator, and how it divides all processes.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wrong arguments, and communicators that break.
 #include <complex>
-#include <stdexcept>
 
 #include "cases.hpp"
 
 namespace comm { namespace {
-using namespace runnel;
 using namespace std::chrono_literals;
 
 class Refusals : public Communicators {
@@ -14,14 +12,14 @@ class Refusals : public Communicators {
   /// The communicator still works.
   void TearDown() override {
     if (IsSkipped()) return;
-    auto values = on_device(std::vector<int>{1});
+    auto values = on_device(Ints{1});
     all.all_reduce(stream, values);
-    EXPECT_EQ(on_host(values), std::vector<int>{size});
+    EXPECT_EQ(on_host(values), Ints{size});
   }
 };
 
 TEST_F(Refusals, WrongArgumentsAreNamed) {
-  DeviceBuffer<int> four{4, stream}, five{5, stream};
+  DeviceInts four{4, stream}, five{5, stream};
   EXPECT_EQ(text_of([&] { all.all_reduce(stream, four, five); }),
             "runnel: could not run all_reduce: the output has another size than the input");
   EXPECT_EQ(text_of([&] { all.broadcast(stream, four, size); }),
@@ -38,7 +36,7 @@ TEST_F(Refusals, WrongArgumentsAreNamed) {
 }
 
 TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   const DeviceSpan<int> null{static_cast<int*>(nullptr), 10},
       endless{values.data(), ~std::size_t{0} / sizeof(int)};
   EXPECT_EQ(text_of([&] { all.all_reduce(stream, null); }),
@@ -57,7 +55,7 @@ TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
 }
 
 TEST_F(Refusals, MemoryThatOverlapsIsRefused) {
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   const DeviceSpan<int> whole{values};
   EXPECT_ERROR(invalid_argument, all.all_reduce(stream, whole.subspan(0, 5), whole.subspan(4, 5)));
 }
@@ -65,7 +63,7 @@ TEST_F(Refusals, MemoryThatOverlapsIsRefused) {
 TEST_F(Refusals, AMovedFromCommunicatorIsNamed) {
   Communicator brief = make();
   const Communicator taken{std::move(brief)};
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   EXPECT_EQ(text_of([&] { brief.all_reduce(stream, values); }),
             "runnel: could not use a communicator: the communicator was moved from");
   EXPECT_ERROR(invalid_handle, brief.rank());
@@ -76,7 +74,7 @@ TEST_F(Refusals, AMovedFromCommunicatorIsNamed) {
 TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
   Stream gone;
   const Stream taken{std::move(gone)};
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   EXPECT_ERROR(invalid_handle, all.all_reduce(gone, values));
   std::string operation, split, making;
   stream.launch_host_func([&] {
@@ -111,7 +109,7 @@ class Breakages : public Communicators {};
 TEST_F(Breakages, AProcessThatDoesNotTakePartIsTimedOut) {
   NEEDS_TWO_PROCESSES;
   const Communicator limited = make({.timeout = 1s});
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   fill(stream, values, 1);
   limited.all_reduce(stream, values);
   stream.synchronize();
@@ -131,21 +129,20 @@ TEST_F(Breakages, AProcessThatDoesNotTakePartIsTimedOut) {
 /// Added to the present time it would overflow.
 TEST_F(Breakages, TheLongestTimeoutNeverComes) {
   const Communicator patient = make({.timeout = std::chrono::milliseconds::max()});
-  DeviceBuffer<int> values{10, stream};
+  DeviceInts values{10, stream};
   fill(stream, values, 1);
   patient.barrier(stream);
   if (rank == 0) std::this_thread::sleep_for(50ms);
   patient.all_reduce(stream, values);
   stream.synchronize();
   patient.check();
-  EXPECT_EQ(on_host(values), std::vector<int>(10, size));
+  EXPECT_EQ(on_host(values), Ints(10, size));
 }
 
 TEST_F(Breakages, AnAbortedCommunicatorEndsItsOperations) {
   Communicator limited = make({.timeout = 60s});
-  DeviceBuffer<int> values{10, stream};
-  Gate gate;
-  gate.close_on(stream);
+  DeviceInts values{10, stream};
+  Gate gate{stream};
   limited.all_reduce(stream, values);
   limited.abort();
   gate.open();

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each verb, for several sizes and types.
-#include <algorithm>
 #include <complex>
-#include <cstdint>
-#include <numeric>
 
 #include "cases.hpp"
 
 namespace comm { namespace {
-using namespace runnel;
 
 /// Small, odd, and more than a piece of what is staged.
 const std::vector<std::size_t> counts{0, 1, 1000, 300'007, 1'500'000};
@@ -48,10 +44,10 @@ TEST_F(Verbs, AllReduceInPlaceWithEveryReduction) {
   };
   int factorial = 1;
   for (int i = 2; i <= size; ++i) factorial *= i;
-  EXPECT_EQ(reduced(Reduce::sum), std::vector<int>(5, size * (size + 1) / 2));
-  EXPECT_EQ(reduced(Reduce::product), std::vector<int>(5, factorial));
-  EXPECT_EQ(reduced(Reduce::min), std::vector<int>(5, 1));
-  EXPECT_EQ(reduced(Reduce::max), std::vector<int>(5, size));
+  EXPECT_EQ(reduced(Reduce::sum), Ints(5, size * (size + 1) / 2));
+  EXPECT_EQ(reduced(Reduce::product), Ints(5, factorial));
+  EXPECT_EQ(reduced(Reduce::min), Ints(5, 1));
+  EXPECT_EQ(reduced(Reduce::max), Ints(5, size));
 }
 
 TEST_F(Verbs, ReduceGivesTheResultToTheRootOnly) {
@@ -72,7 +68,7 @@ TEST_F(Verbs, ReduceGivesTheResultToTheRootOnly) {
 TEST_F(Verbs, ReduceScatterGivesEachItsPart) {
   for (const std::size_t count : counts) {
     const auto in = on_device(numbers<int>(count * n, rank));
-    DeviceBuffer<int> out{count, stream};
+    DeviceInts out{count, stream};
     all.reduce_scatter(stream, in, out);
     const double first = size * (size - 1) / 2 + static_cast<double>(r * count) * size;
     EXPECT_EQ(on_host(out), numbers<int>(count, first, size)) << count;
@@ -144,7 +140,7 @@ TEST_F(Verbs, AGroupMaySendFirstEverywhere) {
   NEEDS_TWO_PROCESSES;
   for (const std::size_t count : counts) {
     const auto own = on_device(numbers<int>(count, rank));
-    std::vector<DeviceBuffer<int>> others;
+    std::vector<DeviceInts> others;
     for (int i = 0; i < size; ++i) others.emplace_back(count, stream);
     all.group(stream, [&](Communicator::Group& group) {
       for (int to = 0; to < size; ++to)

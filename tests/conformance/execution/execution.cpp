@@ -3,9 +3,6 @@
 // ../support.hpp.
 #include <runnel/execution.hpp>
 
-#include <array>
-#include <future>
-#include <stdexcept>
 #include <variant>
 
 #include "../support.hpp"
@@ -124,7 +121,7 @@ TEST_F(Senders, CompleteAfterTheStreamsEarlierWork) {
 // waits for `a`, which is blocked all the time.
 TEST_F(Senders, ContinueOnAnotherStreamBehindAnEvent) {
   Stream a, b;
-  std::atomic<int> step{0};
+  std::atomic_int step{0};
   Gate gate{a};
   auto operation = operation_of<int>(schedule(scheduler(a)) | then([&] { return ++step; }) |
                                      continues_on(scheduler(b)) |
@@ -172,7 +169,7 @@ TEST_F(Senders, WhenAllSendsTheValuesOfAll) {
 
 TEST_F(Senders, WhatFollowsWhenAllWaitsForEachBranch) {
   Stream a, b;
-  std::atomic<bool> is_done{false};
+  std::atomic_bool is_done{false};
   Gate gate{b};
   auto operation = operation_of<bool>(
       when_all(schedule(scheduler(a)), schedule(scheduler(b)) | then([&] { is_done = true; })) |
@@ -187,13 +184,12 @@ TEST_F(Senders, WhatFollowsWhenAllWaitsForEachBranch) {
 
 TEST_F(Senders, BulkCallsEachIndexOnce) {
   const Stream stream;
-  auto chain =
-      schedule(scheduler(stream)) | then([] { return std::vector<int>(100); }) |
-      stdexec::bulk(stdexec::par, 100,
-                    [](int i, std::vector<int>& x) { x[static_cast<std::size_t>(i)] += i; }) |
-      stdexec::bulk_chunked(stdexec::par, 100, [](int begin, int end, std::vector<int>& x) {
-        for (; begin < end; ++begin) x[static_cast<std::size_t>(begin)] *= 2;
-      });
+  auto chain = schedule(scheduler(stream)) | then([] { return Ints(100); }) |
+               stdexec::bulk(stdexec::par, 100,
+                             [](int i, Ints& x) { x[static_cast<std::size_t>(i)] += i; }) |
+               stdexec::bulk_chunked(stdexec::par, 100, [](int begin, int end, Ints& x) {
+                 for (; begin < end; ++begin) x[static_cast<std::size_t>(begin)] *= 2;
+               });
   // enqueue() accepts steps only: bulk is one.
   const auto [values] = stdexec::sync_wait(std::move(chain) | enqueue([](StreamRef) {})).value();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], 2 * i);
@@ -232,7 +228,7 @@ TEST_F(Senders, MixWithOtherSchedulers) {
 
 TEST_F(Senders, CanBeStartedMoreThanOnce) {
   const Stream stream;
-  std::atomic<int> calls{0};
+  std::atomic_int calls{0};
   const auto chain = schedule(scheduler(stream)) | then([&] { return ++calls; });
   EXPECT_EQ(stdexec::sync_wait(chain), std::optional{std::tuple{1}});
   EXPECT_EQ(stdexec::sync_wait(chain), std::optional{std::tuple{2}});
@@ -374,7 +370,7 @@ TEST_F(Senders, AStopSkipsTheFunctionsThatHaveNotBegun) {
 TEST_F(Senders, AFailedAllocationIsAnError) {
   if (!streams_are_threads()) GTEST_SKIP() << "the runtime's own allocations would fail too";
   const Stream a, b;
-  std::atomic<int> calls{0};
+  std::atomic_int calls{0};
   const auto chain = when_all(schedule(scheduler(a)) | then([&] { return ++calls; }),
                               schedule(scheduler(b)) | then([] {})) |
                      then([](int x) { return x; });
@@ -425,7 +421,7 @@ TEST_F(Senders, AnotherThreadStopsASender) {
   int stopped = 0;
   for (int round = 0; round < 60; ++round) {
     stdexec::inplace_stop_source source;
-    std::atomic<int> ran{0};
+    std::atomic_int ran{0};
     auto operation =
         operation_of(schedule(scheduler(stream)) | then([&ran] { ++ran; }), source.get_token());
     on_threads(2, [&](int i) {

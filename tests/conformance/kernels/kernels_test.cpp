@@ -19,6 +19,8 @@ using namespace std::chrono_literals;
 using kernels::launch_busy;
 using kernels::launch_double_and_add;
 using kernels::launch_meet;
+using Ints = std::vector<int>;
+using DeviceInts = DeviceBuffer<int>;
 
 constexpr std::size_t count = 100'003;
 
@@ -33,7 +35,7 @@ class Kernels : public testing::Test {
   }
 };
 
-bool all_are(const std::vector<int>& numbers, int value) {
+bool all_are(const Ints& numbers, int value) {
   return std::ranges::all_of(numbers, [&](int n) { return n == value; });
 }
 
@@ -58,8 +60,8 @@ class Gate {
 
 TEST_F(Kernels, KernelsRunInTheOrderOfTheirStream) {
   const Stream stream;
-  DeviceBuffer<int> there(count, stream);
-  std::vector<int> numbers(count, 1);
+  DeviceInts there(count, stream);
+  Ints numbers(count, 1);
   copy(stream, there, numbers);
   for (int i = 0; i < 5; ++i) launch_double_and_add(stream, there.data(), count);
   copy(stream, numbers, there);
@@ -69,9 +71,9 @@ TEST_F(Kernels, KernelsRunInTheOrderOfTheirStream) {
 
 TEST_F(Kernels, WaitStreamAndEventsOrderKernels) {
   const Stream up, run, down;
-  DeviceBuffer<int> there(count, up);
-  std::vector<int> numbers(count, 3);
-  DeviceBuffer<int> flag(1, run);
+  DeviceInts there(count, up);
+  Ints numbers(count, 3);
+  DeviceInts flag(1, run);
   for (int round = 0; round < 20; ++round) {
     copy(up, there, numbers);
     run.wait_stream(up);
@@ -93,12 +95,12 @@ TEST_F(Kernels, QueryIsFalseUntilAKernelHasRun) {
   if (!Device::current().can_map_host_memory())
     GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
-  DeviceBuffer<int> there(1, stream);
+  DeviceInts there(1, stream);
   fill(stream, there, 0);
   Gate gate{stream};
   launch_double_and_add(stream, there.data(), 1);
   EXPECT_FALSE(stream.query());
-  std::vector<int> seen(1);
+  Ints seen(1);
   copy(stream, seen, there);
   EXPECT_FALSE(stream.synchronize_for(1ms));
   gate.open();
@@ -110,21 +112,21 @@ TEST_F(Kernels, QueryIsFalseUntilAKernelHasRun) {
 /// Each of the two kernels waits for the other one, which works only if both run at the same time.
 TEST_F(Kernels, KernelsOfTwoStreamsOverlap) {
   const Stream a, b;
-  DeviceBuffer<int> flags(4, a);
+  DeviceInts flags(4, a);
   fill(a, flags, 0);
   b.wait_stream(a);
   launch_meet(a, flags.data(), flags.data() + 1, flags.data() + 2, 30s);
   launch_meet(b, flags.data() + 1, flags.data(), flags.data() + 3, 30s);
   a.wait_stream(b);
-  std::vector<int> seen(4);
+  Ints seen(4);
   copy(a, seen, flags);
   a.synchronize();
-  EXPECT_EQ(seen, (std::vector<int>{1, 1, 1, 1}));
+  EXPECT_EQ(seen, (Ints{1, 1, 1, 1}));
 }
 
 TEST_F(Kernels, EventsTimeAKernel) {
   const Stream stream;
-  DeviceBuffer<int> flag(1, stream);
+  DeviceInts flag(1, stream);
   const TimedEvent start{stream};
   launch_busy(stream, 20ms, flag.data());
   const TimedEvent stop{stream};
@@ -147,8 +149,8 @@ TEST_F(Kernels, AKernelBlocksNoCallerOfALaterPageableCopy) {
   if (!Device::current().can_map_host_memory())
     GTEST_SKIP() << "the device does not map host memory";
   const Stream stream;
-  DeviceBuffer<int> there(count * 100, stream);
-  std::vector<int> numbers(count * 100, 5);
+  DeviceInts there(count * 100, stream);
+  Ints numbers(count * 100, 5);
   Gate gate{stream};
   copy(stream, there, numbers);
   EXPECT_FALSE(stream.query());  // the kernel was still running when copy() returned
@@ -161,9 +163,9 @@ TEST_F(Kernels, AKernelBlocksNoCallerOfALaterPageableCopy) {
 }
 
 /// Which multiprocessors ran a kernel of the stream.
-std::vector<int> multiprocessors_of(StreamRef stream) {
-  std::vector<int> noted(static_cast<std::size_t>(stream.device().multiprocessor_count()));
-  DeviceBuffer<int> there(noted.size(), stream);
+Ints multiprocessors_of(StreamRef stream) {
+  Ints noted(static_cast<std::size_t>(stream.device().multiprocessor_count()));
+  DeviceInts there(noted.size(), stream);
   fill(stream, there, 0);
   kernels::launch_note_multiprocessors(stream, there.data());
   copy(stream, noted, there);
@@ -193,18 +195,18 @@ TEST_F(Kernels, AKernelOfAPartRunsOnItsMultiprocessorsOnly) {
   const Device device{0};
   const Stream whole;
   const int all = device.multiprocessor_count();
-  const auto ran_on = [](const std::vector<int>& noted) {
+  const auto ran_on = [](const Ints& noted) {
     return static_cast<int>(std::ranges::count(noted, 1));
   };
   EXPECT_GE(ran_on(multiprocessors_of(whole)), 1);
   if (!device.has_partitions())
     GTEST_SKIP() << "streams of this device cannot have a part of its multiprocessors";
   const auto [few, more, rest] = partition(device, 16, 24);
-  std::vector<int> uses(static_cast<std::size_t>(all));
+  Ints uses(static_cast<std::size_t>(all));
   for (const Partition part : {few, more, rest}) {
     const Stream stream{device, {.priority = Priority::high, .partition = part}};
     EXPECT_EQ(stream.multiprocessors(), part.multiprocessors());
-    const std::vector<int> noted = multiprocessors_of(stream);
+    const Ints noted = multiprocessors_of(stream);
     EXPECT_EQ(ran_on(noted), part.multiprocessors());
     for (std::size_t i = 0; i < uses.size(); ++i) uses[i] += noted[i];
   }
@@ -221,7 +223,7 @@ TEST_F(Kernels, AKernelWaitsForAValueAndOneFollowsIt) {
   std::atomic_ref<std::uint32_t> begin{value[0]}, end{value[1]};
   begin = end = 0;
   PinnedBuffer<int> result(1);
-  DeviceBuffer<int> there(1, stream);
+  DeviceInts there(1, stream);
   fill(stream, there, 1);
   stream.wait_value(value.data(), 1);
   launch_double_and_add(stream, there.data(), 1);

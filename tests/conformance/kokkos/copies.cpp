@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between views.
-#include <span>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "support.hpp"
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exceptions of kernels. Devices have none, so there parallel_for() and parallel_reduce() only have
 // to give what Kokkos' own give.
-#include <atomic>
-#include <stdexcept>
-#include <string>
 
 #include "support.hpp"
 

@@ -2,14 +2,6 @@
 // What is written first by somebody who knows Kokkos, and is right on a device: a fence, a
 // deep_copy or a kernel in the calling thread after work that was enqueued on a stream. On host
 // spaces, it must be right too.
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <thread>
-#include <vector>
 
 #include "support.hpp"
 

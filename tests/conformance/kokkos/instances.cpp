@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The execution space instance of a stream.
-#include <array>
-#include <mutex>
-#include <optional>
-#include <set>
-#include <thread>
 
 #include "support.hpp"
 

@@ -2,10 +2,7 @@
 // Cases that need a process of their own, because Kokkos can be initialized and finalized only
 // once. `lifetime_cases <name>` runs one case and prints "passed" if nothing fails. From Kokkos 5.1
 // on, an instance that still exists after finalize aborts the program.
-#include <cstdlib>
-#include <functional>
 #include <map>
-#include <optional>
 
 #include "support.hpp"
 

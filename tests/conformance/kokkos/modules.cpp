@@ -2,8 +2,6 @@
 // A program, and a module that it opens at run time, recognise each other's streams and instances.
 #include <dlfcn.h>
 
-#include <cstdlib>
-
 #include "module.hpp"
 
 namespace {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels, copies and events in the order of their streams.
 #include <Kokkos_Random.hpp>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
 #include "support.hpp"
 

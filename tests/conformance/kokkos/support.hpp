@@ -4,13 +4,7 @@
 /// a test.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstddef>
 #include <runnel/kokkos.hpp>
-#include <runnel/runnel.hpp>
-#include <vector>
 
 #include "../support.hpp"
 #include "spin.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kokkos::Threads. Its kernels can be launched only from the thread that initialized Kokkos.
-#include <thread>
 
 #include "support.hpp"
 

@@ -183,7 +183,7 @@ TEST_F(Calls, TheEndOfABorrowedStreamIsNotThatOfAnotherWithItsHandle) {
   const Stream own;
   std::optional<DeviceBuffer<int>> used{std::in_place, 1000, own};
   std::optional<Stream> borrowed{Stream::from_native(foreign, Ownership::borrow)};
-  std::atomic<bool> is_open{false};
+  std::atomic_bool is_open{false};
   borrowed->launch_host_func([&is_open] { is_open.wait(false); });
   used->record_stream(*borrowed);
   used.reset();

@@ -2,7 +2,6 @@
 // Stream captures that other code begins, with the runtime's own functions: what works during such
 // a capture, what is refused, and which refusals end it. Those that the library begins are in
 // tests/conformance.
-#include <runnel/runnel.hpp>
 
 #ifdef RUNNEL_BACKEND_CUDA
 #include <cuda_runtime_api.h>
@@ -15,15 +14,6 @@ constexpr bool has_user_objects = HIP_VERSION >= 50'300'000;
 #endif
 
 #include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <system_error>
-#include <thread>
-#include <vector>
 
 #include "../../conformance/support.hpp"
 #include "../../support/standin/inspect.hpp"

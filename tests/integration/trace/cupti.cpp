@@ -10,15 +10,9 @@
 /// multiple of this one is dropped, and counted untimed such records have no times incomplete a
 /// forced flush finds an incomplete record behind the others
 #include <cupti.h>
-#include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs whose trace trace.py looks at: `trace_program <what> [file]`.
 #include <dlfcn.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <runnel/graph.hpp>
-#include <runnel/runnel.hpp>
 #include <runnel/trace.hpp>
 #include <string>
 #include <thread>

@@ -5,15 +5,12 @@
 #include <signal.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
-#include <runnel/runnel.hpp>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "../../support/eventually.hpp"
@@ -55,7 +52,7 @@ void work_once(StreamPool& pool, Stream& longlived) {
   const StreamGuard with{lease};
 }
 
-std::atomic<int> rounds{0};
+std::atomic_int rounds{0};
 
 /// CUDA refuses every thread's calls once it has been unloaded, with this number. No other runtime
 /// does.
@@ -217,7 +214,7 @@ int use_once() { return works(Stream{}) ? 0 : 1; }
 
 /// The child may use the library if its parent has not, whatever the parent's threads are at.
 int fork_before_first_use() {
-  std::atomic<bool> stop{false};
+  std::atomic_bool stop{false};
   std::vector<std::jthread> busy;
   for (int i = 0; i < threads; ++i)
     busy.emplace_back([&] {

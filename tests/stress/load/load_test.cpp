@@ -4,8 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdio>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -30,7 +28,7 @@ struct Line {
 };
 
 /// Prints the figures each second until the threads have ended.
-void watch(const std::atomic<long>& done, const std::atomic<int>& at_work, Clock::time_point start,
+void watch(const std::atomic_long& done, const std::atomic_int& at_work, Clock::time_point start,
            Figures& most) {
   double next = 0;
   while (at_work > 0) {
@@ -49,8 +47,8 @@ void enqueue(int thread_count, long each, int stream_count, Verdict& verdict) {
   std::printf("%d threads x %ld host functions on %d streams\n", thread_count, each, stream_count);
   std::vector<Stream> streams(static_cast<std::size_t>(stream_count));
   std::vector<Line> lines(static_cast<std::size_t>(thread_count));
-  std::atomic<long> done{0};
-  std::atomic<int> at_work{thread_count};
+  std::atomic_long done{0};
+  std::atomic_int at_work{thread_count};
   Figures most;
   print_heading();
   const auto start = Clock::now();

@@ -171,9 +171,9 @@ class Hand {
 
 /// What the threads share.
 struct Progress {
-  std::atomic<long> operations{0};
-  std::atomic<int> at_work{0};
-  std::atomic<bool> stop{false};
+  std::atomic_long operations{0};
+  std::atomic_int at_work{0};
+  std::atomic_bool stop{false};
 };
 
 void work(Hand& hand, long operations, Progress& progress) {

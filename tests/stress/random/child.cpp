@@ -20,7 +20,7 @@ namespace {
 /// Memory that parent and child share.
 struct Page {
   std::atomic<std::uint64_t> number{0};
-  std::atomic<bool> claimed{false};  // by the thread that reports a failure
+  std::atomic_bool claimed{false};  // by the thread that reports a failure
   char why[4096] = {};
 };
 Page* page = nullptr;

@@ -5,12 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "child.hpp"
 #include "interpret.hpp"

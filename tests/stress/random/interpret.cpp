@@ -4,12 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
 #include <limits>
 #include <map>
-#include <thread>
-#include <utility>
 
 #include "../../support/eventually.hpp"
 #include "bytes.hpp"
@@ -59,7 +55,7 @@ struct GraphOf {
   unsigned char* target;
   const unsigned char* source;
   Stream main, side;
-  std::shared_ptr<std::atomic<int>> runs = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<std::atomic_int> runs = std::make_shared<std::atomic_int>(0);
   bool allocates = false;
   Graph graph{};
   int launched = 0;
@@ -325,7 +321,7 @@ class Interpreter {
             step.call == Call::busy_function || step.call == Call::gate ||
             step.call == Call::plain_function || step.call == Call::completion ||
             (step.call == Call::starve && step.buffer < 0);
-        const std::atomic<int>& ran = nth(shared_->ran, each.place);
+        const std::atomic_int& ran = nth(shared_->ran, each.place);
         // Nothing waits for the functions of on_complete().
         if (is_function && !test_support::eventually(step.call == Call::completion ? 20s : 0s,
                                                      [&] { return ran == 1; }))
@@ -809,7 +805,7 @@ class Interpreter {
   std::optional<EventObjects> events_;
   std::optional<PinnedBuffer<std::uint32_t>> values_;
   std::vector<std::optional<Event>> marks_{max_places};
-  std::array<std::atomic<bool>, max_places> submitted_{};
+  std::array<std::atomic_bool, max_places> submitted_{};
   std::array<unsigned char, 64> untouched_{};  // destination of refused calls
 };
 

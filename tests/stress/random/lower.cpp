@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower.hpp"
 
-#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "bytes.hpp"
 #include "order.hpp"

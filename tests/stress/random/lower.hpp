@@ -7,10 +7,6 @@
 /// other.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "program.hpp"
 
 namespace random_programs {

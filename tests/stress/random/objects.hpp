@@ -4,11 +4,9 @@
 
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <mutex>
 #include <optional>
 #include <runnel/runnel.hpp>
-#include <vector>
 
 #include "lower.hpp"
 
@@ -17,9 +15,9 @@ namespace random_programs {
 /// What host functions share with the program. They may run after the program's other objects are
 /// gone.
 struct Shared {
-  std::array<std::atomic<int>, max_places>
+  std::array<std::atomic_int, max_places>
       ran{};  ///< how often the function of an operation has run
-  std::array<std::atomic<bool>, max_places> opened{};  ///< gates
+  std::array<std::atomic_bool, max_places> opened{};  ///< gates
 };
 
 struct StreamObject {

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <bitset>
-#include <cstddef>
-#include <vector>
 
 #include "lower.hpp"
 

@@ -5,9 +5,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <utility>
-#include <vector>
 
 #include "program.hpp"
 

@@ -3,7 +3,6 @@
 
 #include <runnel/trace.hpp>
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 

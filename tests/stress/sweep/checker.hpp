@@ -10,7 +10,6 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +37,7 @@ template <class Predicate>
 /// once if it was enqueued.
 class Callable {
  public:
-  explicit Callable(std::atomic<int>* ran = nullptr) noexcept : ran_{ran} { ++alive(); }
+  explicit Callable(std::atomic_int* ran = nullptr) noexcept : ran_{ran} { ++alive(); }
   Callable(const Callable& other) noexcept : ran_{other.ran_} { ++alive(); }
   Callable(Callable&& other) noexcept : ran_{other.ran_} { ++alive(); }
   Callable& operator=(const Callable&) = delete;
@@ -50,13 +49,13 @@ class Callable {
     if (destroyed_) std::abort();
     if (ran_ != nullptr) ++*ran_;
   }
-  static std::atomic<int>& alive() noexcept {
-    static std::atomic<int> count{0};
+  static std::atomic_int& alive() noexcept {
+    static std::atomic_int count{0};
     return count;
   }
 
  private:
-  std::atomic<int>* ran_;
+  std::atomic_int* ran_;
   bool destroyed_ = false;
 };
 

@@ -11,12 +11,7 @@
 #include <runnel/mpi.hpp>
 #endif
 
-#include <algorithm>
 #include <exception>
-#include <functional>
-#include <optional>
-#include <thread>
-#include <utility>
 #include <vector>
 
 namespace sweep {

@@ -41,11 +41,11 @@ constinit Code library, runtime, program;
 constinit bool counting = false;  // set before the first thread starts
 constinit What what = What::none;
 constinit bool lasting = false;
-constinit std::atomic<long> planned_call{never};
-constinit std::atomic<bool> recovered{false};
-constinit std::atomic<long> allocations{0};
-constinit std::atomic<long> threads{0};
-constinit std::atomic<int> faults{0};
+constinit std::atomic_long planned_call{never};
+constinit std::atomic_bool recovered{false};
+constinit std::atomic_long allocations{0};
+constinit std::atomic_long threads{0};
+constinit std::atomic_int faults{0};
 constinit std::atomic<std::size_t> blocks{0};
 constinit char where[256] = "";
 thread_local constinit int paused = 0;
@@ -96,7 +96,7 @@ void note_place(const void* place) noexcept {
 }
 
 /// Counts a call that the library makes at `place`. True if it has to fail.
-bool must_fail(What kind, std::atomic<long>& count, const void* place) noexcept {
+bool must_fail(What kind, std::atomic_long& count, const void* place) noexcept {
   const long number = count.fetch_add(1) + 1;
   if (kind != what) return false;
   const long planned = planned_call.load();

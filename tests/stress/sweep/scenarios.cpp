@@ -4,19 +4,11 @@
 /// prints a summary. Destructors run outside of attempts, because they must not throw.
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
-#include <cstring>
-#include <functional>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <runnel/trace.hpp>
 #include <span>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "../../support/foreign_capture.hpp"
@@ -34,6 +26,9 @@ using namespace runnel;
 using namespace sweep;
 using test_support::vendor;
 using namespace std::chrono_literals;
+using Ints = std::vector<int>;
+using DeviceInts = DeviceBuffer<int>;
+using PinnedInts = PinnedBuffer<int>;
 
 constexpr Device first{0};
 constexpr Device second{1};
@@ -48,8 +43,8 @@ bool has_only(const auto& all, const auto& number) {
 
 void count_up(auto& all, int from) { std::iota(all.begin(), all.end(), from); }
 
-std::vector<int> numbers(std::size_t n, int from = 1) {
-  std::vector<int> v(n);
+Ints numbers(std::size_t n, int from = 1) {
+  Ints v(n);
   count_up(v, from);
   return v;
 }
@@ -59,10 +54,10 @@ std::vector<int> numbers(std::size_t n, int from = 1) {
 struct Bystander {
   Checker& c;
   std::optional<Stream> stream;
-  std::optional<PinnedBuffer<int>> in, out;
-  std::optional<DeviceBuffer<int>> between;
+  std::optional<PinnedInts> in, out;
+  std::optional<DeviceInts> between;
   // never freed: a function may still run after the scenario has ended early
-  std::atomic<int>& ran = *new std::atomic<int>{0};
+  std::atomic_int& ran = *new std::atomic_int{0};
 
   explicit Bystander(Checker& checker) : c{checker} {
     begin(c);
@@ -107,7 +102,7 @@ void wait_stream(Checker& c) {
   c.keeps_streams(4);
   Bystander b{c};
   MAKE(Stream, other);
-  MAKE(PinnedBuffer<int>, result, 64U);
+  MAKE(PinnedInts, result, 64U);
   Gate gate;
   gate.close_on(c, *b.stream);
   ATTEMPT(fill(*b.stream, *b.between, 9));
@@ -227,10 +222,10 @@ void pool(Checker& c) {
 
 void copies_pinned(Checker& c) {
   Bystander b{c};
-  MAKE(PinnedBuffer<int>, in, 4096U);
-  MAKE(PinnedBuffer<int>, out, 4096U);
-  MAKE(DeviceBuffer<int>, one, 4096U, *b.stream);
-  MAKE(DeviceBuffer<int>, two, 4096U, *b.stream);
+  MAKE(PinnedInts, in, 4096U);
+  MAKE(PinnedInts, out, 4096U);
+  MAKE(DeviceInts, one, 4096U, *b.stream);
+  MAKE(DeviceInts, two, 4096U, *b.stream);
   count_up(*in, 1);
   ATTEMPT(copy_bytes(*b.stream, one->data(), in->data(), in->size_bytes()));
   ATTEMPT(copy(*b.stream, *two, *one));
@@ -247,9 +242,9 @@ void copies_pinned(Checker& c) {
 void copies_small(Checker& c) {
   c.copies_through_pool();
   Bystander b{c};
-  const auto& in = *new std::vector<int>(numbers(1000));  // never freed, as in copies_staged
-  auto& out = *new std::vector<int>(1000);
-  MAKE(DeviceBuffer<int>, on_device, 1000U, *b.stream);
+  const auto& in = *new Ints(numbers(1000));  // never freed, as in copies_staged
+  auto& out = *new Ints(1000);
+  MAKE(DeviceInts, on_device, 1000U, *b.stream);
   c.synchronize(*b.stream);
   ATTEMPT(copy(*b.stream, *on_device, in));
   ATTEMPT(copy(*b.stream, out, *on_device));
@@ -265,12 +260,11 @@ constexpr std::size_t large = (std::size_t{5} << 20) / sizeof(int);
 
 /// After synchronize() has reported a lost device, no thread of the library writes to the memory
 /// any more. (A host function that is being called goes on.)
-void require_untouched(Checker& c, std::vector<std::vector<int>>& memory) {
+void require_untouched(Checker& c, std::vector<Ints>& memory) {
   if (!c.told_lost() || std::getenv("STANDIN_MEMORY_OPERATIONS") != nullptr) return;
-  for (std::vector<int>& each : memory) std::ranges::fill(each, -1);
+  for (Ints& each : memory) std::ranges::fill(each, -1);
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  for (const std::vector<int>& each : memory)
-    c.require(has_only(each, -1), "a worker wrote to memory");
+  for (const Ints& each : memory) c.require(has_only(each, -1), "a worker wrote to memory");
 }
 
 /// A copy that throws no longer uses the caller's memory, so the caller may free the memory at
@@ -279,22 +273,22 @@ template <bool busy, std::size_t size = large>
 void copies_staged(Checker& c) {
   Bystander b{c};
   MAKE(Stream, stream);
-  MAKE(DeviceBuffer<int>, on_device, size, *stream);
+  MAKE(DeviceInts, on_device, size, *stream);
   if (!busy) c.synchronize(*stream);
   // The memory of the copies that succeeded. Never freed, because pending copies cannot be waited
   // for if the runtime is lost.
-  auto& in = *new std::vector<std::vector<int>>;
-  auto& out = *new std::vector<std::vector<int>>;
+  auto& in = *new std::vector<Ints>;
+  auto& out = *new std::vector<Ints>;
   for (int i = 0; i < 2; ++i) {
     Gate gate;
     if (busy) gate.close_on(c, *stream);
     c.attempt("staged copy in", [&] {
-      std::vector<int> source = numbers(size, i);
+      Ints source = numbers(size, i);
       copy(*stream, *on_device, source);
       in.push_back(std::move(source));
     });
     c.attempt("staged copy out", [&] {
-      std::vector<int> target(size, -1);
+      Ints target(size, -1);
       copy(*stream, target, *on_device);
       out.push_back(std::move(target));
     });
@@ -310,10 +304,10 @@ void copies_staged(Checker& c) {
 
 /// Memory of the copies that succeeded, and of those that threw. Never freed, as in copies_staged.
 struct RowMemory {
-  std::vector<std::vector<int>> used, given_up;
+  std::vector<Ints> used, given_up;
   /// Calls `f(memory)`. After an exception the memory is the caller's again.
   template <class F>
-  void with(std::vector<int> memory, F&& f) {
+  void with(Ints memory, F&& f) {
     try {
       f(memory);
     } catch (...) {
@@ -324,7 +318,7 @@ struct RowMemory {
     used.push_back(std::move(memory));
   }
   void check_given_up(Checker& c) const {
-    for (const std::vector<int>& each : given_up)
+    for (const Ints& each : given_up)
       c.require(has_only(each, -1), "a copy that threw has written to memory afterwards");
   }
 };
@@ -336,8 +330,8 @@ void row(Checker& c) {
   if (size <= 10'000) c.copies_through_pool();
   Bystander b{c};
   MAKE(Stream, stream);
-  MAKE(DeviceBuffer<int>, on_device, count * size, *stream);
-  MAKE(PinnedBuffer<int>, pinned, count * size);
+  MAKE(DeviceInts, on_device, count * size, *stream);
+  MAKE(PinnedInts, pinned, count * size);
   if constexpr (to_device) {
     c.synchronize(*stream);
   } else {
@@ -349,10 +343,9 @@ void row(Checker& c) {
     const auto there = on_device->span().subspan(i * size, size);
     if constexpr (to_device)
       ATTEMPT(memory.with(numbers(size, static_cast<int>(i)),
-                          [&](const std::vector<int>& source) { copy(*stream, there, source); }));
+                          [&](const Ints& source) { copy(*stream, there, source); }));
     else
-      ATTEMPT(memory.with(std::vector<int>(size, -1),
-                          [&](std::vector<int>& target) { copy(*stream, target, there); }));
+      ATTEMPT(memory.with(Ints(size, -1), [&](Ints& target) { copy(*stream, target, there); }));
   }
   if constexpr (to_device) ATTEMPT(copy(*stream, *pinned, *on_device));
   if (!c.is_done("synchronize", [&] { stream->synchronize(); })) {
@@ -372,9 +365,9 @@ void lists(Checker& c) {
   constexpr std::size_t blocks = 12, size = 15'000, all = blocks * size;
   Bystander b{c};
   MAKE(Stream, stream);
-  MAKE(DeviceBuffer<int>, one, all, *stream);
-  MAKE(DeviceBuffer<int>, two, all, *stream);
-  MAKE(PinnedBuffer<int>, pinned, 2 * size);
+  MAKE(DeviceInts, one, all, *stream);
+  MAKE(DeviceInts, two, all, *stream);
+  MAKE(PinnedInts, pinned, 2 * size);
   const auto list = [&](int* to, const int* from) {
     std::vector<CopyOperation> operations;
     for (std::size_t i = 0; i < blocks; ++i) {
@@ -385,15 +378,14 @@ void lists(Checker& c) {
   };
   auto& sources = *new RowMemory;
   auto& targets = *new RowMemory;
-  ATTEMPT(sources.with(numbers(all), [&](const std::vector<int>& source) {
+  ATTEMPT(sources.with(numbers(all), [&](const Ints& source) {
     copy_batch(*stream, list(one->data(), source.data()));
   }));
-  ATTEMPT(targets.with(std::vector<int>(all, -1), [&](std::vector<int>& target) {
-    copy_batch(*stream, list(target.data(), one->data()));
-  }));
+  ATTEMPT(targets.with(
+      Ints(all, -1), [&](Ints& target) { copy_batch(*stream, list(target.data(), one->data())); }));
   // After an exception other operations of a list may have been enqueued.
-  auto& in = *new std::vector<int>(numbers(all, 5));
-  auto& out = *new std::vector<int>(all, -1);
+  auto& in = *new Ints(numbers(all, 5));
+  auto& out = *new Ints(all, -1);
   c.attempt("list in both directions", [&] {
     std::vector<CopyOperation> operations = list(two->data(), in.data());
     for (const CopyOperation& each : list(out.data(), one->data())) operations.push_back(each);
@@ -401,7 +393,7 @@ void lists(Checker& c) {
       operations.push_back({pinned->data() + i * size, one->data() + i * size, size * sizeof(int)});
     copy_batch(*stream, operations);
   });
-  auto& back = *new std::vector<int>(all, -1);
+  auto& back = *new Ints(all, -1);
   ATTEMPT(copy_batch(*stream, list(back.data(), two->data())));
   if (!c.is_done("synchronize", [&] { stream->synchronize(); })) {
     require_untouched(c, targets.used);
@@ -443,7 +435,7 @@ void fills(Checker& c) {
   Bystander b{c};
   // Never freed: a broken runtime may still call functions that fill this memory, and the scenario
   // cannot wait for them.
-  auto& ordinary = *new std::vector<int>(100);
+  auto& ordinary = *new Ints(100);
   auto& ordinary_wide = *new std::vector<Wide>(100);
   MAKE(DeviceBuffer<Wide>, wide, 1000U, *b.stream);
   MAKE(DeviceBuffer<short>, two, 1000U, *b.stream);
@@ -468,7 +460,7 @@ void fills(Checker& c) {
 void host_functions(Checker& c) {
   Bystander b{c};
   // never freed: a function may still run after the scenario has ended early
-  std::atomic<int>& ran = *new std::atomic<int>{0};
+  std::atomic_int& ran = *new std::atomic_int{0};
   for (int i = 0; i < 3; ++i) ATTEMPT(b.stream->launch_host_func(Callable{&ran}));
   ATTEMPT(b.stream->launch_host_func([alive = Callable{}] { throw std::runtime_error{"mine"}; }));
   bool delivered = false;
@@ -489,7 +481,7 @@ void host_functions(Checker& c) {
 void host_functions_queued(Checker& c) {
   Bystander b{c};
   // never freed: a function may still run after the scenario has ended early
-  std::atomic<int>& ran = *new std::atomic<int>{0};
+  std::atomic_int& ran = *new std::atomic_int{0};
   Gate gate;
   gate.close_on(c, *b.stream);
   for (int i = 0; i < 3; ++i) ATTEMPT(b.stream->launch_host_func(Callable{&ran}));
@@ -583,9 +575,9 @@ void buffers(Checker& c) {
   c.make("Stream", other);
   MAKE(Stream, shortlived);
   for (int i = 0; i < 2; ++i) {
-    std::optional<DeviceBuffer<int>> two;
-    MAKE(PinnedBuffer<int>, host, 256U);
-    MAKE(DeviceBuffer<int>, one, 256U, *other);
+    std::optional<DeviceInts> two;
+    MAKE(PinnedInts, host, 256U);
+    MAKE(DeviceInts, one, 256U, *other);
     if (i == 0) c.make("DeviceBuffer", two, 256U, *shortlived);
     ATTEMPT(fill(*other, *host, 1));
     ATTEMPT(one->record_stream(*b.stream));
@@ -603,8 +595,8 @@ void buffers_changed(Checker& c) {
   c.copies_through_pool();
   Bystander b{c};
   c.keeps_streams(4);
-  MAKE(DeviceBuffer<int>, buffer, 256U, *b.stream);
-  std::optional<DeviceBuffer<int>> copied;
+  MAKE(DeviceInts, buffer, 256U, *b.stream);
+  std::optional<DeviceInts> copied;
   ATTEMPT(set(*b.stream, *buffer, 255, 7));
   ATTEMPT(buffer->resize(1024));
   ATTEMPT(copied.emplace(*buffer, *b.stream));
@@ -623,7 +615,7 @@ void recorded_uses(Checker& c) {
   Bystander b{c};
   c.keeps_streams(4);
   MAKE(Stream, user);
-  MAKE(DeviceBuffer<int>, buffer, 256U, *b.stream);
+  MAKE(DeviceInts, buffer, 256U, *b.stream);
   ATTEMPT(user->wait_stream(*b.stream));
   // first, because the scenario ends without the record if it fails
   ATTEMPT(record_stream(*user, buffer->data() + 100));
@@ -637,7 +629,7 @@ void recorded_uses(Checker& c) {
 struct CountingResource {
   struct Refused {};
   DeviceResource upstream{first};
-  std::atomic<int> blocks{0};
+  std::atomic_int blocks{0};
   bool refuses = false;
 
   void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
@@ -677,9 +669,9 @@ void resources(Checker& c) {
   auto& resource = *new CountingResource;
   MAKE(Stream, user);
   MAKE(Stream, ended);
-  MAKE(DeviceBuffer<int>, own, 64U, std::ref(resource), *b.stream);
-  MAKE(DeviceBuffer<int>, used, 64U, std::ref(resource), *b.stream);
-  MAKE(DeviceBuffer<int>, last, 64U, std::ref(resource), *ended);
+  MAKE(DeviceInts, own, 64U, std::ref(resource), *b.stream);
+  MAKE(DeviceInts, used, 64U, std::ref(resource), *b.stream);
+  MAKE(DeviceInts, last, 64U, std::ref(resource), *ended);
   ATTEMPT(copy(*b.stream, *own, *b.between));
   ATTEMPT(resource.refuse(c, [&] { own->resize(128); }));
   ATTEMPT(own->resize(128));
@@ -723,7 +715,7 @@ void memory_control(Checker& c) {
   MAKE(ManagedBuffer<int>, managed, 64U);
   ATTEMPT(advise(*managed, MemoryAdvice::mostly_read, first));
   ATTEMPT(prefetch(*b.stream, *managed, MemoryPlace::host()));
-  MAKE(DeviceBuffer<int>, box, 64U, *b.stream);
+  MAKE(DeviceInts, box, 64U, *b.stream);
   ATTEMPT(copy_3d(*b.stream, box->data(), {16, 64}, b.in->data(), {16, 64}, {8, 4, 1}));
   c.synchronize(*b.stream);
   b.check();
@@ -805,10 +797,10 @@ void pinned_given_back(Checker& c) {
   c.keeps_streams(1);                 // a stream that frees memory after another stream has used it
   constexpr std::size_t size = 4096;  // a size class of its own
   MAKE(Stream, stream);
-  MAKE(DeviceBuffer<int>, there, size, *b.stream);
+  MAKE(DeviceInts, there, size, *b.stream);
   c.synchronize(*b.stream);
-  MAKE(PinnedBuffer<int>, block, size);
-  std::array<std::optional<PinnedBuffer<int>>, 2> others;
+  MAKE(PinnedInts, block, size);
+  std::array<std::optional<PinnedInts>, 2> others;
   std::ranges::fill(*block, 5);
   Gate gate;
   gate.close_on(c, *stream);
@@ -850,11 +842,11 @@ struct CaptureEnd {
 void captures(Checker& c) {
   Bystander b{c};
   constexpr std::size_t size = 4096;
-  auto& source = *new std::vector<int>(numbers(large));  // never freed, as in copies_staged
+  auto& source = *new Ints(numbers(large));  // never freed, as in copies_staged
   std::vector<unsigned char> mine(10000);
   MAKE(Stream, other);
   MAKE(Stream, captured);
-  MAKE(DeviceBuffer<int>, there, large, *other);
+  MAKE(DeviceInts, there, large, *other);
   ATTEMPT(copy(*other, *there, source));
   c.synchronize(*other);
   const native::stream handle = captured->native();
@@ -868,10 +860,10 @@ void captures(Checker& c) {
     ATTEMPT(capturing = captured->is_capturing());
   }
   {
-    MAKE(PinnedBuffer<int>, block, size);
+    MAKE(PinnedInts, block, size);
     ATTEMPT(copy(*other, DeviceSpan<int>{there->data(), size}, *block));
     block.reset();
-    MAKE(PinnedBuffer<int>, another, size);
+    MAKE(PinnedInts, another, size);
     MAKE(HostRegistration, pin, mine.data(), mine.size());
     MAKE(ManagedBuffer<int>, managed, size);
   }
@@ -897,9 +889,9 @@ void graphs(Checker& c) {
   Bystander b{c};
   MAKE(Stream, stream);
   MAKE(Stream, side);
-  MAKE(PinnedBuffer<int>, source, 64U);
-  MAKE(PinnedBuffer<int>, result, 64U);
-  MAKE(DeviceBuffer<int>, there, 64U, *stream);
+  MAKE(PinnedInts, source, 64U);
+  MAKE(PinnedInts, result, 64U);
+  MAKE(DeviceInts, there, 64U, *stream);
   std::optional<Graph> graph;
   // a wait for that stream may fail below
   ATTEMPT(there->record_stream(*side));
@@ -932,9 +924,9 @@ void graph_nodes(Checker& c) {
   c.keeps_objects(1);
   Bystander b{c};
   MAKE(Stream, stream);
-  std::optional<PinnedBuffer<int>> source, other, result;
+  std::optional<PinnedInts> source, other, result;
   for (auto* const buffer : {&source, &other, &result}) c.make("PinnedBuffer", *buffer, 64U);
-  MAKE(DeviceBuffer<int>, there, 64U, *stream);
+  MAKE(DeviceInts, there, 64U, *stream);
   std::optional<Event> event;
   std::optional<Graph> inner, outer;
   event.emplace(EventOptions{.external = true});
@@ -987,7 +979,7 @@ void graph_dropped(Checker& c) {
   std::optional<Graph> graph;
   auto object = std::make_shared<Callable>();
   const std::weak_ptr<Callable> kept = object;
-  const auto has_run = std::make_shared<std::atomic<bool>>(false);
+  const auto has_run = std::make_shared<std::atomic_bool>(false);
   ATTEMPT(graph = capture(*stream, [&] {
             stream->launch_host_func([object, has_run] {
               (*object)();
@@ -1045,7 +1037,7 @@ class Told {
   Checker& checker_;
   int submitted_ = 0;
   // never freed: a function may be called after the scenario has given up
-  std::atomic<int>* told_ = new std::atomic<int>{0};
+  std::atomic_int* told_ = new std::atomic_int{0};
 };
 
 void completions(Checker& c) {
@@ -1162,9 +1154,9 @@ void two_devices(Checker& c) {
   c.copies_through_pool();
   c.keeps_streams(4);
   Bystander b{c};
-  auto& out = *new std::vector<int>(64);  // never freed, as in copies_staged
+  auto& out = *new Ints(64);  // never freed, as in copies_staged
   MAKE(Stream, far, second);
-  MAKE(DeviceBuffer<int>, there, 64U, *far);
+  MAKE(DeviceInts, there, 64U, *far);
   ATTEMPT(far->wait_stream(*b.stream));
   // the wait behind the copies may fail
   ATTEMPT(b.between->record_stream(*far));
@@ -1221,7 +1213,7 @@ void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
   }
   // If the runtime is lost, pending work cannot be waited for. The library's threads leave pageable
   // memory alone all the same.
-  if (c.sound() || !std::is_same_v<Memory, std::vector<int>>) return;
+  if (c.sound() || !std::is_same_v<Memory, Ints>) return;
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
   first_time->check_abandoned(c);
   second_time->check_abandoned(c);
@@ -1230,23 +1222,23 @@ void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
 }
 void overlap_a(Checker& c) {
   c.keeps_streams(2);
-  overlaps<std::vector<int>>(
-      c, {.chunk = 200'000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
-      500'000);
+  overlaps<Ints>(c,
+                 {.chunk = 200'000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
+                 500'000);
 }
 void overlap_b(Checker& c) {
   c.keeps_streams(3);
-  overlaps<PinnedBuffer<int>>(c,
-                              {.chunk = 100,
-                               .in_flight = 2,
-                               .strategy = OverlapStrategy::copy_compute_copy,
-                               .record_times = true},
-                              301);
+  overlaps<PinnedInts>(c,
+                       {.chunk = 100,
+                        .in_flight = 2,
+                        .strategy = OverlapStrategy::copy_compute_copy,
+                        .record_times = true},
+                       301);
 }
 /// The first copy is enqueued while the buffers are allocated.
 void overlap_untimed(Checker& c) {
   c.keeps_streams(2);
-  overlaps<PinnedBuffer<int>>(
+  overlaps<PinnedInts>(
       c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk}, 301);
 }
 
@@ -1261,7 +1253,7 @@ void overlap_streamed(Checker& c) {
   MAKE(PinnedBuffer<std::size_t>, kept, 1U);
   (*kept)[0] = 7;
   for (const std::size_t bad : {std::size_t{2}, std::size_t{1000}}) {
-    std::vector<int> out;
+    Ints out;
     bool threw = false;
     c.attempt(bad == 2 ? "overlap, the function fails" : "overlap, streamed", [&] {
       out.clear();

@@ -4,8 +4,6 @@
 
 #include <runnel/execution.hpp>
 
-#include <atomic>
-#include <optional>
 #include <stdexcept>
 #include <tuple>
 #include <vector>

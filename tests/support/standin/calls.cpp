@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 
 #include "settings.hpp"
@@ -14,8 +13,8 @@
 namespace standin {
 namespace {
 
-std::atomic<bool> used{false};
-std::atomic<bool> forked{false};
+std::atomic_bool used{false};
+std::atomic_bool forked{false};
 
 void report() {
   const Settings& s = settings();
@@ -92,11 +91,10 @@ Verdict begin_call(Call kind, const char* name) {
   return {};
 }
 
-vendor::Error end_call(int code) {
-  if (code == not_ready && !vendor::not_ready_is_last_error)
-    return static_cast<vendor::Error>(code);
+Error end_call(int code) {
+  if (code == not_ready && !vendor::not_ready_is_last_error) return static_cast<Error>(code);
   if (code != ok || vendor::success_clears_last_error) this_thread().last_error = code;
-  return static_cast<vendor::Error>(code);
+  return static_cast<Error>(code);
 }
 
 bool breaks_captures() {

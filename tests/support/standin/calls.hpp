@@ -30,7 +30,7 @@ struct Verdict {
 };
 /// Counts the call. `name` is the name of the entry point, for the report.
 Verdict begin_call(Call kind, const char* name);
-vendor::Error end_call(int code);
+Error end_call(int code);
 /// Whether a capture forbids calls outside of stream order, given the capture mode of the calling
 /// thread. Breaks those captures.
 bool breaks_captures();
@@ -46,7 +46,7 @@ int run_body(Body& body, Lock& lock, Given&... given) {
 
 /// Locks the engine's mutex, and runs `body`.
 template <class Body>
-vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
+Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
   const Verdict verdict = begin_call(kind, name);
   int code = verdict.code;
   if (verdict.execute) {
@@ -57,27 +57,24 @@ vendor::Error call(Call kind, Body&& body, const char* name = __builtin_FUNCTION
   return end_call(code);
 }
 template <class Body>
-vendor::Error call(Body&& body, const char* name = __builtin_FUNCTION()) {
+Error call(Body&& body, const char* name = __builtin_FUNCTION()) {
   return call(Call::plain, static_cast<Body&&>(body), name);
 }
 
 /// The same for a call outside of stream order. A capture would miss such a call, so it is refused
 /// and breaks the capture.
 template <class Body>
-vendor::Error call_outside_captures(Call kind, Body&& body,
-                                    const char* name = __builtin_FUNCTION()) {
+Error call_outside_captures(Call kind, Body&& body, const char* name = __builtin_FUNCTION()) {
   return call(
       kind,
-      [&](Lock& lock) -> int {
-        return breaks_captures() ? capture_unsupported : run_body(body, lock);
-      },
+      [&](Lock& lock) { return breaks_captures() ? capture_unsupported : run_body(body, lock); },
       name);
 }
 
 /// A body for the two above: `body(stream)` or `body(stream, lock)`, if there is such a stream.
 template <class Body>
-auto on_stream(vendor::StreamHandle handle, Body body) {
-  return [=](Lock& lock) -> int {
+auto on_stream(StreamHandle handle, Body body) {
+  return [=](Lock& lock) {
     const StreamPtr stream = state().stream(handle);
     if (stream == nullptr) return invalid_handle;
     return run_body(body, lock, *stream);
@@ -85,8 +82,8 @@ auto on_stream(vendor::StreamHandle handle, Body body) {
 }
 /// The same for a body that enqueues work.
 template <class Body>
-auto work_on(vendor::StreamHandle handle, Body body) {
-  return on_stream(handle, [=](Stream& stream, Lock& lock) -> int {
+auto work_on(StreamHandle handle, Body body) {
+  return on_stream(handle, [=](Stream& stream, Lock& lock) {
     if (const Code code = refusal(stream)) return code;
     return run_body(body, lock, stream);
   });
@@ -96,14 +93,14 @@ auto work_on(vendor::StreamHandle handle, Body body) {
 /// capture it. The program ends where that happens.
 class Queried {
  public:
-  explicit Queried(vendor::StreamHandle stream);
+  explicit Queried(StreamHandle stream);
   Queried(const Queried&) = delete;
   Queried& operator=(const Queried&) = delete;
   ~Queried();
-  static void refuse(vendor::StreamHandle stream);
+  static void refuse(StreamHandle stream);
 
  private:
-  vendor::StreamHandle stream_;
+  StreamHandle stream_;
 };
 
 // Requires: the calling thread has locked the engine's mutex.

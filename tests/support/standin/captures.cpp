@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The calls that begin, end and describe captures.
 #include <algorithm>
-#include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "calls.hpp"
 #include "settings.hpp"
@@ -62,7 +59,7 @@ std::vector<vendor::GraphNode>& listed(const Stream& stream) {
   return lists[stream.id];
 }
 
-int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number,
+int describe(StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number,
              vendor::Graph* graph, const vendor::GraphNode** before, std::size_t* count) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return invalid_handle;
@@ -84,7 +81,7 @@ int describe(vendor::StreamHandle handle, vendor::CaptureStatus* status, unsigne
   return ok;
 }
 
-int update_position(vendor::StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count,
+int update_position(StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count,
                     unsigned int flags) {
   State& now = state();
   const StreamPtr stream = now.stream(handle);
@@ -119,11 +116,11 @@ void standin::break_capture_without(const Stream& stream) {
 
 extern "C" {
 
-vendor::Error API(StreamIsCapturing)(vendor::StreamHandle handle, vendor::CaptureStatus* status) {
+Error API(StreamIsCapturing)(StreamHandle handle, vendor::CaptureStatus* status) {
   return call([&] { return describe(handle, status, nullptr, nullptr, nullptr, nullptr); });
 }
 
-vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
+Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
   return call([&] {
     if (mode == nullptr || *mode < API(StreamCaptureModeGlobal) ||
         *mode > API(StreamCaptureModeRelaxed))
@@ -134,7 +131,7 @@ vendor::Error API(ThreadExchangeStreamCaptureMode)(vendor::CaptureMode* mode) {
   });
 }
 
-vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::CaptureMode mode) {
+Error API(StreamBeginCapture)(StreamHandle handle, vendor::CaptureMode mode) {
   Queried::refuse(handle);
   return call(Call::makes, [&] {
     State& now = state();
@@ -163,10 +160,10 @@ vendor::Error API(StreamBeginCapture)(vendor::StreamHandle handle, vendor::Captu
 }
 
 // A fault of the form `executed` ends the capture, and gives no graph.
-vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* graph) {
+Error API(StreamEndCapture)(StreamHandle handle, vendor::Graph* graph) {
   vendor::Graph made{};
   Queried::refuse(handle);
-  const vendor::Error e = call([&] {
+  const Error e = call([&] {
     const StreamPtr stream = state().stream(handle);
     return stream == nullptr ? invalid_handle : end_capture(stream, &made);
   });
@@ -176,8 +173,7 @@ vendor::Error API(StreamEndCapture)(vendor::StreamHandle handle, vendor::Graph* 
   return e;
 }
 
-vendor::Error API(StreamWaitEvent)(vendor::StreamHandle handle, vendor::EventHandle event,
-                                   unsigned int flags) {
+Error API(StreamWaitEvent)(StreamHandle handle, EventHandle event, unsigned int flags) {
   return call([&] {
     const StreamPtr stream = state().stream(handle);
     const auto found = state().events.find(event);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include "calls.hpp"
 #include "inspect.hpp"
@@ -162,26 +160,25 @@ void standin_move(void* to, const void* from, std::size_t size) {
   if (valid(row(to, size)) && valid(row(from, size))) std::memmove(to, from, size);
 }
 
-vendor::Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind,
-                               vendor::StreamHandle on) {
+Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind,
+                       StreamHandle on) {
   return call(work_on(on, [=](Stream& stream, Lock& lock) {
     return copy(stream, lock, row(to, size), row(from, size));
   }));
 }
 
-vendor::Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from,
-                                 std::size_t from_pitch, std::size_t width, std::size_t height,
-                                 vendor::CopyKind, vendor::StreamHandle on) {
-  return call(work_on(on, [=](Stream& stream, Lock& lock) -> int {
+Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                         std::size_t width, std::size_t height, vendor::CopyKind, StreamHandle on) {
+  return call(work_on(on, [=](Stream& stream, Lock& lock) {
     if (std::max(to_pitch, from_pitch) > largest_pitch) return invalid_value;
     return copy(stream, lock, rows(to, to_pitch, width, height),
                 rows(from, from_pitch, width, height));
   }));
 }
 
-vendor::Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device,
-                                   std::size_t size, vendor::StreamHandle on) {
-  return call(work_on(on, [=](Stream& stream, Lock& lock) -> int {
+Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device,
+                           std::size_t size, StreamHandle on) {
+  return call(work_on(on, [=](Stream& stream, Lock& lock) {
     const Block target = state().blocks.of(to);
     const Block source = state().blocks.of(from);
     if ((target.kind == Memory::device && target.device != to_device) ||
@@ -206,7 +203,7 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
                                  cudaMemcpyAttributes* attributes, std::size_t*,
                                  std::size_t attribute_count, std::size_t*, cudaStream_t on) {
 #endif
-  return call(work_on(on, [=](Stream& stream, Lock& lock) -> int {
+  return call(work_on(on, [=](Stream& stream, Lock& lock) {
     if (on == nullptr || count == 0 || attribute_count != 1) return invalid_value;
     if (attributes->srcAccessOrder != cudaMemcpySrcAccessOrderStream) return invalid_value;
     if (std::count(sizes, sizes + count, 0) != 0) return invalid_value;
@@ -226,14 +223,14 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
 }
 #endif
 
-vendor::Error API(MemsetAsync)(void* to, int value, std::size_t size, vendor::StreamHandle on) {
+Error API(MemsetAsync)(void* to, int value, std::size_t size, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream) {
     return fill(stream, row(to, size), {static_cast<std::byte>(value)});
   }));
 }
 
-vendor::Error API(Memset2DAsync)(void* to, std::size_t pitch, int value, std::size_t width,
-                                 std::size_t height, vendor::StreamHandle on) {
+Error API(Memset2DAsync)(void* to, std::size_t pitch, int value, std::size_t width,
+                         std::size_t height, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream) {
     return fill(stream, rows(to, pitch, width, height), {static_cast<std::byte>(value)});
   }));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "calls.hpp"
 #include "settings.hpp"
@@ -52,7 +51,7 @@ int attribute(int& value, vendor::Attribute which) {
 
 extern "C" {
 
-vendor::Error API(GetDeviceCount)(int* count) {
+Error API(GetDeviceCount)(int* count) {
   return call(Call::anywhere, [&] {
     if (settings().devices == 0) return no_device;  // leaves the output unchanged
     *count = settings().devices;
@@ -60,14 +59,14 @@ vendor::Error API(GetDeviceCount)(int* count) {
   });
 }
 
-vendor::Error API(GetDevice)(int* device) {
+Error API(GetDevice)(int* device) {
   return call([&] {
     *device = this_thread().device;
     return ok;
   });
 }
 
-vendor::Error API(SetDevice)(int device) {
+Error API(SetDevice)(int device) {
   return call([&] {
     if (!exists(device)) return invalid_device;
     this_thread().device = device;
@@ -76,11 +75,11 @@ vendor::Error API(SetDevice)(int device) {
   });
 }
 
-vendor::Error API(DeviceGetAttribute)(int* value, vendor::Attribute which, int device) {
-  return call([&]() -> int { return exists(device) ? attribute(*value, which) : invalid_device; });
+Error API(DeviceGetAttribute)(int* value, vendor::Attribute which, int device) {
+  return call([&] { return exists(device) ? attribute(*value, which) : invalid_device; });
 }
 
-vendor::Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
+Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
   return call([&] {
     if (!exists(device)) return invalid_device;
     if (text == nullptr || size < 13) return invalid_value;
@@ -89,14 +88,14 @@ vendor::Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
   });
 }
 
-vendor::Error API(GetDeviceFlags)(unsigned int* flags) {
+Error API(GetDeviceFlags)(unsigned int* flags) {
   return call([&] {
     *flags = state().device_flags[this_thread().device];
     return ok;
   });
 }
 
-vendor::Error API(SetDeviceFlags)(unsigned int flags) {
+Error API(SetDeviceFlags)(unsigned int flags) {
   return call([&] {
     const unsigned int wait = flags & 7U;  // at most one of spin, yield and block
     if ((wait & (wait - 1)) != 0) return invalid_value;
@@ -105,7 +104,7 @@ vendor::Error API(SetDeviceFlags)(unsigned int flags) {
   });
 }
 
-vendor::Error API(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
+Error API(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
   return call([&] {
     *least = settings().least_priority;
     *greatest = settings().greatest_priority;
@@ -113,7 +112,7 @@ vendor::Error API(DeviceGetStreamPriorityRange)(int* least, int* greatest) {
   });
 }
 
-vendor::Error API(DeviceSynchronize)() {
+Error API(DeviceSynchronize)() {
   return call([](Lock& lock) {
     // other devices than these can be waited for: seen on two H100, driver 580
     for (const CapturePtr& capture : state().captures)
@@ -124,7 +123,7 @@ vendor::Error API(DeviceSynchronize)() {
   });
 }
 
-vendor::Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
+Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
   return call([&] {
     *total = settings().memory;
     *free =
@@ -135,7 +134,7 @@ vendor::Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
   });
 }
 
-vendor::Error API(DeviceCanAccessPeer)(int* can, int device, int peer) {
+Error API(DeviceCanAccessPeer)(int* can, int device, int peer) {
   return call([&] {
     if (!exists(device) || !exists(peer)) return invalid_device;
     *can = reachable(device, peer) ? 1 : 0;
@@ -143,7 +142,7 @@ vendor::Error API(DeviceCanAccessPeer)(int* can, int device, int peer) {
   });
 }
 
-vendor::Error API(DeviceEnablePeerAccess)(int peer, unsigned int flags) {
+Error API(DeviceEnablePeerAccess)(int peer, unsigned int flags) {
   return call([&] {
     const int device = this_thread().device;
     if (flags != 0) return invalid_value;
@@ -153,21 +152,21 @@ vendor::Error API(DeviceEnablePeerAccess)(int peer, unsigned int flags) {
   });
 }
 
-vendor::Error API(DeviceDisablePeerAccess)(int peer) {
+Error API(DeviceDisablePeerAccess)(int peer) {
   return call([&] {
     if (!exists(peer)) return invalid_device;
     return state().peers.erase({this_thread().device, peer}) != 0 ? ok : peer_access_not_enabled;
   });
 }
 
-vendor::Error API(RuntimeGetVersion)(int* version) {
+Error API(RuntimeGetVersion)(int* version) {
   return call(Call::anywhere, [&] {
     *version = vendor::version;
     return ok;
   });
 }
 
-vendor::Error API(DriverGetVersion)(int* version) {
+Error API(DriverGetVersion)(int* version) {
   return call(Call::anywhere, [&] {
     *version = settings().devices == 0 ? 0 : vendor::version;
     return ok;

@@ -9,13 +9,7 @@
 #include <cuda.h>
 #endif
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <string_view>
-#include <vector>
 
 #include "../eventually.hpp"
 #include "settings.hpp"
@@ -50,7 +44,7 @@ int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t str
 
 int value_operation(cudaStream_t handle, unsigned long long place,
                     std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
-  const auto body = on_stream(handle, [&](Stream& stream) -> int {
+  const auto body = on_stream(handle, [&](Stream& stream) {
     if (!settings().memory_operations) return not_supported;
     auto* const value = reinterpret_cast<std::uint32_t*>(place);
     const Memory kind = state().blocks.of(value).kind;
@@ -128,7 +122,7 @@ static_assert(cudaMemoryTypeHost == static_cast<int>(CU_MEMORYTYPE_HOST) &&
 #endif
 
 int get_resource(int device, Resource* resource, int type) {
-  const auto body = [&]() -> int {
+  const auto body = [&] {
     if (!exists(device)) return invalid_device;
     if (type != 1) return invalid_value;
     *resource = {};
@@ -142,7 +136,7 @@ int get_resource(int device, Resource* resource, int type) {
 
 int split(Resource* groups, unsigned int* count, const Resource* input, Resource* remaining,
           unsigned int flags, unsigned int least) {
-  const auto body = [&]() -> int {
+  const auto body = [&] {
     if (input->type != 1 || flags != 0 || least > input->count) return invalid_value;
     const unsigned int size = std::max(
         input->least, (least + input->alignment - 1) / input->alignment * input->alignment);
@@ -160,7 +154,7 @@ int split(Resource* groups, unsigned int* count, const Resource* input, Resource
 }
 
 int describe_resources(void** description, Resource* resources, unsigned int count) {
-  const auto body = [&]() -> int {
+  const auto body = [&] {
     std::uintptr_t sum = 0;
     for (unsigned int i = 0; i < count; ++i) {
       if (resources[i].type != 1) return invalid_value;
@@ -173,7 +167,7 @@ int describe_resources(void** description, Resource* resources, unsigned int cou
 }
 
 int create_green_context(void** context, void* description, int device, unsigned int flags) {
-  const auto body = [&]() -> int {
+  const auto body = [&] {
     if (!exists(device)) return invalid_device;
     if (description == nullptr || flags != 1) return invalid_value;
     *context = Number{Number{description}.value << 8U | static_cast<unsigned int>(device)};
@@ -183,7 +177,7 @@ int create_green_context(void** context, void* description, int device, unsigned
 }
 
 int create_green_stream(cudaStream_t* handle, void* context, unsigned int flags, int priority) {
-  const auto body = [&]() -> int {
+  const auto body = [&] {
     if (context == nullptr || flags != 1) return invalid_value;
     const int given = std::clamp(priority, settings().greatest_priority, settings().least_priority);
     const int device = static_cast<int>(Number{context}.value & 0xFFU);
@@ -206,7 +200,7 @@ int pop(void** context) {
 }
 
 int current_context(void** context) {
-  const auto body = [&]() -> int {
+  const auto body = [&] {
     const ThreadState& thread = this_thread();
     const Number primary = thread.has_context ? number_of_device(thread.device) : Number{};
     *context = contexts.empty() ? primary : contexts.back();
@@ -222,7 +216,7 @@ int state_of_primary(int, unsigned int* flags, int* active) {
 }
 
 int retain_primary(void** context, int device) {
-  const auto body = [&]() -> int {
+  const auto body = [&] {
     if (!exists(device)) return invalid_device;
     *context = number_of_device(device);
     return ok;

@@ -72,24 +72,22 @@ const Named* find(int code) {
 
 extern "C" {
 
-const char* API(GetErrorName)(vendor::Error code) {
+const char* API(GetErrorName)(Error code) {
   const Named* const found = find(code);
   return found != nullptr ? found->name : "unrecognized error code";
 }
 
-const char* API(GetErrorString)(vendor::Error code) {
+const char* API(GetErrorString)(Error code) {
   const Named* const found = find(code);
   return found != nullptr ? found->text : "unrecognized error code";
 }
 
-vendor::Error API(PeekAtLastError)() {
-  return static_cast<vendor::Error>(this_thread().last_error);
-}
+Error API(PeekAtLastError)() { return static_cast<Error>(this_thread().last_error); }
 
-vendor::Error API(GetLastError)() {
+Error API(GetLastError)() {
   const int last = this_thread().last_error;
   this_thread().last_error = ok;
-  return static_cast<vendor::Error>(last);
+  return static_cast<Error>(last);
 }
 
 }  // extern "C"

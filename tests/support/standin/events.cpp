@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
-#include <cstdint>
 
 #include "calls.hpp"
 
@@ -8,7 +6,7 @@ using namespace standin;
 
 extern "C" {
 
-vendor::Error API(EventCreateWithFlags)(vendor::EventHandle* handle, unsigned int flags) {
+Error API(EventCreateWithFlags)(EventHandle* handle, unsigned int flags) {
   return call(Call::makes, [&] {
     constexpr unsigned int untimed = 2;
     constexpr unsigned int interprocess = 4;
@@ -23,12 +21,12 @@ vendor::Error API(EventCreateWithFlags)(vendor::EventHandle* handle, unsigned in
   });
 }
 
-vendor::Error API(EventDestroy)(vendor::EventHandle handle) {
+Error API(EventDestroy)(EventHandle handle) {
   return call(Call::releases, [&] { return state().events.remove(handle) ? ok : invalid_handle; });
 }
 
-vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle on) {
-  return call(on_stream(on, [=](Stream& stream) -> int {
+Error API(EventRecord)(EventHandle handle, StreamHandle on) {
+  return call(on_stream(on, [=](Stream& stream) {
     const auto event = state().events.find(handle);
     if (event == nullptr) return invalid_handle;
     if (event->device != stream.device) {
@@ -52,8 +50,8 @@ vendor::Error API(EventRecord)(vendor::EventHandle handle, vendor::StreamHandle 
   }));
 }
 
-vendor::Error API(EventQuery)(vendor::EventHandle handle) {
-  return call_outside_captures(Call::plain, [&]() -> int {
+Error API(EventQuery)(EventHandle handle) {
+  return call_outside_captures(Call::plain, [&] {
     const auto event = state().events.find(handle);
     if (event == nullptr) return invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, captured_event);
@@ -64,8 +62,8 @@ vendor::Error API(EventQuery)(vendor::EventHandle handle) {
   });
 }
 
-vendor::Error API(EventSynchronize)(vendor::EventHandle handle) {
-  return call_outside_captures(Call::plain, [&](Lock& lock) -> int {
+Error API(EventSynchronize)(EventHandle handle) {
+  return call_outside_captures(Call::plain, [&](Lock& lock) {
     const auto event = state().events.find(handle);
     if (event == nullptr) return invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, captured_event);
@@ -80,8 +78,7 @@ vendor::Error API(EventSynchronize)(vendor::EventHandle handle) {
   });
 }
 
-vendor::Error API(EventElapsedTime)(float* milliseconds, vendor::EventHandle start,
-                                    vendor::EventHandle stop) {
+Error API(EventElapsedTime)(float* milliseconds, EventHandle start, EventHandle stop) {
   return call([&] {
     const auto first = state().events.find(start);
     const auto second = state().events.find(stop);

@@ -2,7 +2,6 @@
 #include "graph.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "calls.hpp"
 #include "state.hpp"

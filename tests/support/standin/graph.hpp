@@ -3,11 +3,6 @@
 /// engine's mutex is held.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "engine.hpp"
 #include "vendor.hpp"
 

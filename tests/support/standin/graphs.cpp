@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The calls for graphs and executable graphs.
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "calls.hpp"
 
@@ -95,8 +89,8 @@ class OneThread {
   vendor::Graph graph_;
 };
 
-vendor::Error list_edges(const char* name, vendor::Graph handle, vendor::GraphNode* from,
-                         vendor::GraphNode* to, std::size_t* count) {
+Error list_edges(const char* name, vendor::Graph handle, vendor::GraphNode* from,
+                 vendor::GraphNode* to, std::size_t* count) {
   const OneThread alone{handle};
   const auto body = [&] {
     const GraphPtr graph = graph_of(handle);
@@ -129,7 +123,7 @@ int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode*
 }
 
 int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before,
-                   std::size_t count, vendor::EventHandle event, Kind kind) {
+                   std::size_t count, EventHandle event, Kind kind) {
   const GraphPtr graph = graph_of(handle);
   const auto found = state().events.find(event);
   if (graph == nullptr || node == nullptr || found == nullptr) return invalid_value;
@@ -196,8 +190,7 @@ GraphNode* node_of(vendor::GraphNode handle) {
 
 extern "C" {
 
-vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes,
-                                 std::size_t* count) {
+Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes, std::size_t* count) {
   const OneThread alone{handle};
   return call([&] {
     const GraphPtr graph = graph_of(handle);
@@ -209,7 +202,7 @@ vendor::Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes,
   });
 }
 
-vendor::Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
+Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
   return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || type == nullptr) return invalid_value;
@@ -218,7 +211,7 @@ vendor::Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* 
   });
 }
 
-vendor::Error API(GraphDestroy)(vendor::Graph handle) {
+Error API(GraphDestroy)(vendor::Graph handle) {
   return call(Call::releases, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr) return invalid_value;
@@ -227,8 +220,8 @@ vendor::Error API(GraphDestroy)(vendor::Graph handle) {
   });
 }
 
-vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle,
-                                             unsigned long long flags) {
+Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle,
+                                     unsigned long long flags) {
   return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || executable == nullptr || flags > 1) return invalid_value;
@@ -242,8 +235,8 @@ vendor::Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, ven
 
 #if defined STANDIN_CUDA || HIP_VERSION >= 50300000
 // An object has one reference, which a graph takes over.
-vendor::Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(HostFn_t) destroy,
-                                    unsigned int references, unsigned int flags) {
+Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(HostFn_t) destroy,
+                            unsigned int references, unsigned int flags) {
   return call(Call::makes, [&] {
     if (object == nullptr || destroy == nullptr || references != 1 ||
         flags != API(UserObjectNoDestructorSync))
@@ -261,7 +254,7 @@ vendor::Error API(UserObjectCreate)(API(UserObject_t) * object, void* data, API(
   });
 }
 
-vendor::Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int references) {
+Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int references) {
   return call(Call::releases, [&] {
     if (references != 1) return invalid_value;
     delete reinterpret_cast<std::shared_ptr<void>*>(object);
@@ -269,8 +262,8 @@ vendor::Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int refe
   });
 }
 
-vendor::Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t) object,
-                                         unsigned int references, unsigned int flags) {
+Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t) object,
+                                 unsigned int references, unsigned int flags) {
   return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || references != 1 || flags != API(GraphUserObjectMove))
@@ -283,19 +276,19 @@ vendor::Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t)
 }
 #endif
 
-vendor::Error API(GraphLaunch)(vendor::Executable handle, vendor::StreamHandle on) {
+Error API(GraphLaunch)(vendor::Executable handle, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream) {
     const ExecutablePtr executable = executable_of(handle);
     return executable == nullptr ? invalid_value : launch(*executable, stream);
   }));
 }
 
-vendor::Error API(GraphExecDestroy)(vendor::Executable handle) {
+Error API(GraphExecDestroy)(vendor::Executable handle) {
   return call(Call::releases, [&] { return destroy(handle); });
 }
 
 // Only the newest node of a graph can be destroyed here.
-vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
+Error API(GraphDestroyNode)(vendor::GraphNode handle) {
   return call(Call::releases, [&] {
     State& now = state();
     const auto place = now.nodes.find(handle);
@@ -307,25 +300,25 @@ vendor::Error API(GraphDestroyNode)(vendor::GraphNode handle) {
   });
 }
 
-vendor::Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph,
-                                           const vendor::GraphNode* before, std::size_t count,
-                                           vendor::EventHandle event) {
+Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph,
+                                   const vendor::GraphNode* before, std::size_t count,
+                                   EventHandle event) {
   return call(Call::makes, [&] {
     return add_event_node(node, graph, before, count, event, Kind::event_record);
   });
 }
 
-vendor::Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph,
-                                         const vendor::GraphNode* before, std::size_t count,
-                                         vendor::EventHandle event) {
+Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph,
+                                 const vendor::GraphNode* before, std::size_t count,
+                                 EventHandle event) {
   return call(Call::makes,
               [&] { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
 }
 
-vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle,
-                                          const vendor::GraphNode* before, std::size_t count,
-                                          vendor::Graph child) {
-  return call(Call::makes, [&]() -> int {
+Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle,
+                                  const vendor::GraphNode* before, std::size_t count,
+                                  vendor::Graph child) {
+  return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     const GraphPtr added = graph_of(child);
     if (graph == nullptr || node == nullptr || added == nullptr || has_allocations(*added))
@@ -339,7 +332,7 @@ vendor::Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph
   });
 }
 
-vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* found) {
+Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* found) {
   return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || node->child == nullptr || found == nullptr) return invalid_value;
@@ -348,8 +341,7 @@ vendor::Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor:
   });
 }
 
-vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle,
-                                          const API(HostNodeParams) * given) {
+Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodeParams) * given) {
   return call([&] {
     GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr)
@@ -359,7 +351,7 @@ vendor::Error API(GraphHostNodeSetParams)(vendor::GraphNode handle,
   });
 }
 
-vendor::Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNodeParams) * found) {
+Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNodeParams) * found) {
   return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || found == nullptr)
@@ -434,7 +426,7 @@ hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* 
 hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle,
                                const hipGraphNode_t* before, std::size_t count,
                                const hipHostNodeParams* what) {
-  return call(Call::makes, [&]() -> int {
+  return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || node == nullptr || what == nullptr || what->fn == nullptr)
       return invalid_value;

@@ -71,8 +71,8 @@ int read_handle(const Handle& handle, std::uint64_t kind, Content& content) {
 
 extern "C" {
 
-vendor::Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, vendor::EventHandle of) {
-  return call([&]() -> int {
+Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, EventHandle of) {
+  return call([&] {
     const auto event = state().events.find(of);
     if (event == nullptr) return invalid_handle;
     if (event->shared == nullptr) return invalid_value;
@@ -80,8 +80,8 @@ vendor::Error API(IpcGetEventHandle)(vendor::IpcEventHandle* handle, vendor::Eve
   });
 }
 
-vendor::Error API(IpcOpenEventHandle)(vendor::EventHandle* opened, vendor::IpcEventHandle handle) {
-  return call(Call::makes, [&]() -> int {
+Error API(IpcOpenEventHandle)(EventHandle* opened, vendor::IpcEventHandle handle) {
+  return call(Call::makes, [&] {
     Content content{};
     if (const int code = read_handle(handle, 1, content); code != ok) return code;
     auto event = std::make_shared<Event>();
@@ -93,8 +93,8 @@ vendor::Error API(IpcOpenEventHandle)(vendor::EventHandle* opened, vendor::IpcEv
   });
 }
 
-vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory) {
-  return call([&]() -> int {
+Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory) {
+  return call([&] {
     const Block block = state().blocks.of(memory);
     if (!block.is_start || block.kind != Memory::device || block.opened) return invalid_value;
     return write_handle(handle, {2, block.device, block.file});
@@ -102,8 +102,8 @@ vendor::Error API(IpcGetMemHandle)(vendor::IpcMemoryHandle* handle, void* memory
 }
 
 // A handle that is open already is counted once more, and gives the same address.
-vendor::Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handle, unsigned int) {
-  return call(Call::makes, [&]() -> int {
+Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handle, unsigned int) {
+  return call(Call::makes, [&] {
     Content content{};
     if (const int code = read_handle(handle, 2, content); code != ok) return code;
     *memory = state().blocks.open(content.file, this_thread().device);
@@ -111,9 +111,8 @@ vendor::Error API(IpcOpenMemHandle)(void** memory, vendor::IpcMemoryHandle handl
   });
 }
 
-vendor::Error API(IpcCloseMemHandle)(void* memory) {
-  return call(Call::releases,
-              [&]() -> int { return state().blocks.close(memory) ? ok : invalid_value; });
+Error API(IpcCloseMemHandle)(void* memory) {
+  return call(Call::releases, [&] { return state().blocks.close(memory) ? ok : invalid_value; });
 }
 
 }  // extern "C"

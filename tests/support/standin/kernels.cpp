@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Kernels that do nothing, and who is told of work. Neither counts as a runtime call.
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <thread>
-#include <utility>
 
 #include "calls.hpp"
 #include "engine.hpp"
@@ -19,13 +14,13 @@ void standin_watch(StandinWatcher watcher) { engine().watcher.store(watcher); }
 
 std::uint64_t standin_stream_number(void* stream) {
   const Lock lock{engine().mutex};
-  const StreamPtr found = state().stream(static_cast<vendor::StreamHandle>(stream));
+  const StreamPtr found = state().stream(static_cast<StreamHandle>(stream));
   return found == nullptr ? 0 : found->id;
 }
 
 int standin_run_work(void* stream, const char* name, const std::function<void()>& run) {
   Lock lock{engine().mutex};
-  return work_on(static_cast<vendor::StreamHandle>(stream), [&](Stream& found) {
+  return work_on(static_cast<StreamHandle>(stream), [&](Stream& found) {
     engine().submit(found,
                     operation_of({.kind = Kind::kernel, .run = run, .opaque = true, .name = name}));
     return ok;

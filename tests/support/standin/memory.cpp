@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "calls.hpp"
 #include "settings.hpp"
@@ -135,9 +132,9 @@ int require_managed(const void* memory, std::size_t size, int place) {
 }
 
 /// Pages do not move here. In a capture the runtimes refuse the call, and break the capture.
-vendor::Error prefetch(const char* name, const void* memory, std::size_t size, int place,
-                       vendor::StreamHandle handle) {
-  const auto body = [=](Stream& stream) -> int {
+Error prefetch(const char* name, const void* memory, std::size_t size, int place,
+               StreamHandle handle) {
+  const auto body = [=](Stream& stream) {
     if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
     const int code = require_managed(memory, size, place);
     if (code == ok) engine().submit(stream, operation_of());
@@ -182,7 +179,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned int) {
 #define FREE_HOST cudaFreeHost
 #else
 hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
-  return call_outside_captures(Call::makes, [&]() -> int {
+  return call_outside_captures(Call::makes, [&] {
     // Without this flag, a host that waits in a loop may read stale values. AMD's runtime allows
     // that, but here it would be a bug.
     if (flags != 0 && (flags & hipHostMallocCoherent) == 0) return invalid_value;
@@ -192,13 +189,13 @@ hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
 #define FREE_HOST hipHostFree
 #endif
 
-vendor::Error FREE_HOST(void* memory) {
+Error FREE_HOST(void* memory) {
   return call_outside_captures(Call::releases,
                                [&](Lock& lock) { return release(lock, memory, true); });
 }
 
-vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int flags) {
-  return call_outside_captures(Call::makes, [&]() -> int {
+Error API(HostRegister)(void* memory, std::size_t size, unsigned int flags) {
+  return call_outside_captures(Call::makes, [&] {
     if (memory == nullptr || size == 0) return invalid_value;
     const bool read_only = is_for_reading(flags);
     if (read_only && !settings().read_only_registrations) return not_supported;
@@ -209,9 +206,9 @@ vendor::Error API(HostRegister)(void* memory, std::size_t size, unsigned int fla
   });
 }
 
-vendor::Error API(HostUnregister)(void* memory) {
+Error API(HostUnregister)(void* memory) {
   // Seen on an H200: it waits for all work of the devices, as the frees do.
-  return call_outside_captures(Call::releases, [&](Lock& lock) -> int {
+  return call_outside_captures(Call::releases, [&](Lock& lock) {
     const Block block = state().blocks.of(memory);
     if (!block.registered || !block.is_start) return host_memory_not_registered;
     wait_and_hold_others(lock, -1);
@@ -220,28 +217,28 @@ vendor::Error API(HostUnregister)(void* memory) {
 }
 
 // Host and device addresses are equal, as on every device with unified addressing.
-vendor::Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigned int) {
-  return call([&]() -> int {
+Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigned int) {
+  return call([&] {
     if (state().blocks.of(on_host).kind != Memory::pinned) return invalid_value;
     *on_device = on_host;
     return ok;
   });
 }
 
-vendor::Error API(Malloc)(void** memory, std::size_t size) {
-  return call_outside_captures(Call::makes, [&]() -> int {
+Error API(Malloc)(void** memory, std::size_t size) {
+  return call_outside_captures(Call::makes, [&] {
     if (memory == nullptr) return invalid_value;
     *memory = size == 0 ? nullptr : state().blocks.allocate_shared(size, this_thread().device);
     return *memory != nullptr || size == 0 ? ok : out_of_memory;
   });
 }
 
-vendor::Error API(Free)(void* memory) {
+Error API(Free)(void* memory) {
   return call_outside_captures(Call::releases,
                                [&](Lock& lock) { return release(lock, memory, false); });
 }
 
-vendor::Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) {
+Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) {
   return call_outside_captures(Call::makes, [&](Lock& lock) {
     const int code = allocate(memory, size, Memory::managed, this_thread().device);
     // Seen on an H200: with too little memory, it waits for the device before it says so.
@@ -262,19 +259,17 @@ cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise
                                [&] { return require_managed(memory, size, number_of(place)); });
 }
 #else
-vendor::Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place,
-                                    vendor::StreamHandle stream) {
+Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place, StreamHandle stream) {
   return prefetch(__func__, memory, size, place, stream);
 }
 
-vendor::Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice,
-                             int place) {
+Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice, int place) {
   return call_outside_captures(Call::plain, [&] { return require_managed(memory, size, place); });
 }
 #endif
 
-vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHandle handle) {
-  return call(Call::makes, on_stream(handle, [=](Stream& stream) -> int {
+Error API(MallocAsync)(void** memory, std::size_t size, StreamHandle handle) {
+  return call(Call::makes, on_stream(handle, [=](Stream& stream) {
                 if (!settings().pools) return not_supported;
                 if (const Code code = refusal(stream)) return code;
                 if (stream.capturing() && vendor::captures_allocations)
@@ -285,9 +280,9 @@ vendor::Error API(MallocAsync)(void** memory, std::size_t size, vendor::StreamHa
               }));
 }
 
-vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
+Error API(FreeAsync)(void* memory, StreamHandle handle) {
   return call(
-      Call::releases, on_stream(handle, [=](Stream& stream) -> int {
+      Call::releases, on_stream(handle, [=](Stream& stream) {
         if (!settings().pools) return not_supported;
         if (memory == nullptr) return ok;
         if (const Code code = refusal(stream)) return code;
@@ -306,8 +301,8 @@ vendor::Error API(FreeAsync)(void* memory, vendor::StreamHandle handle) {
 }
 
 // The handle of a pool is the device's number plus one.
-vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
-  return call([&]() -> int {
+Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
+  return call([&] {
     if (!exists(device)) return invalid_device;
     if (!settings().pools) return not_supported;
     *pool = number_of_device(device);
@@ -315,14 +310,12 @@ vendor::Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device)
   });
 }
 
-vendor::Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
-                                       void* value) {
-  return call([&]() -> int { return pool != nullptr && value != nullptr ? ok : invalid_value; });
+Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
+  return call([&] { return pool != nullptr && value != nullptr ? ok : invalid_value; });
 }
 
-vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute,
-                                       void* value) {
-  return call([&]() -> int {
+Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
+  return call([&] {
     if (pool == nullptr || value == nullptr) return invalid_value;
     const auto device = static_cast<int>(Number{pool}.value) - 1;
     *static_cast<std::uint64_t*>(value) = state().blocks.used(device);
@@ -330,17 +323,17 @@ vendor::Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPo
   });
 }
 
-vendor::Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
-  return call([&]() -> int {
+Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
+  return call([&] {
     if (pool == nullptr) return invalid_value;
     // seen on an H100, driver 580, CUDA 13.0
     return breaks_captures() ? capture_unsupported : ok;
   });
 }
 
-vendor::Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
-                                    std::size_t count) {
-  return call([&]() -> int {
+Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
+                            std::size_t count) {
+  return call([&] {
     if (pool == nullptr || access == nullptr || count != 1) return invalid_value;
     if (breaks_captures()) return capture_unsupported;
     return exists(access->location.id) ? ok : invalid_device;

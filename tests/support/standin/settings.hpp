@@ -2,7 +2,6 @@
 /// The settings of the stand-in from the environment. README.md lists the variables.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include "engine.hpp"

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <utility>
 
 #include "settings.hpp"
 
@@ -307,7 +306,7 @@ StreamPtr State::make_stream(int device, StreamKind kind, int priority) {
   return made;
 }
 
-StreamPtr State::stream(vendor::StreamHandle handle) {
+StreamPtr State::stream(StreamHandle handle) {
   ThreadState& thread = this_thread();
   if (is_legacy(handle) || is_per_thread(handle)) {
     StreamPtr& found = (is_legacy(handle) ? legacy : thread.default_streams)[thread.device];

@@ -4,15 +4,8 @@
 /// the state of the calling thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <set>
 #include <thread>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "engine.hpp"
 #include "graph.hpp"
@@ -172,7 +165,7 @@ struct State {
   StreamPtr make_stream(int device, StreamKind kind, int priority);
   /// Finds the stream of a handle; the null stream and the per-thread default stream are those of
   /// the current device. Null if the handle is not live.
-  StreamPtr stream(vendor::StreamHandle handle);
+  StreamPtr stream(StreamHandle handle);
 };
 State& state();
 
@@ -211,7 +204,7 @@ struct ThreadState {
 };
 ThreadState& this_thread();
 
-inline bool is_per_thread(vendor::StreamHandle handle) { return Number{handle}.value == 2; }
-inline bool is_legacy(vendor::StreamHandle handle) { return Number{handle}.value < 2; }
+inline bool is_per_thread(StreamHandle handle) { return Number{handle}.value == 2; }
+inline bool is_legacy(StreamHandle handle) { return Number{handle}.value < 2; }
 
 }  // namespace standin

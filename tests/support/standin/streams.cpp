@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "calls.hpp"
 #include "settings.hpp"
@@ -30,10 +25,10 @@ int submit_host_function(Stream& stream, std::function<void()> function,
 namespace {
 std::mutex queried_mutex;
 // never destroyed: threads may call while the process exits
-auto& queried = *new std::vector<vendor::StreamHandle>;
+auto& queried = *new std::vector<StreamHandle>;
 }  // namespace
 
-Queried::Queried(vendor::StreamHandle stream) : stream_{stream} {
+Queried::Queried(StreamHandle stream) : stream_{stream} {
   {
     const std::lock_guard lock{queried_mutex};
     queried.push_back(stream_);
@@ -47,7 +42,7 @@ Queried::~Queried() {
   queried.erase(std::ranges::find(queried, stream_));
 }
 
-void Queried::refuse(vendor::StreamHandle stream) {
+void Queried::refuse(StreamHandle stream) {
   if (!settings().queries_crash) return;
   const std::lock_guard lock{queried_mutex};
   if (std::ranges::find(queried, stream) == queried.end() || is_per_thread(stream)) return;
@@ -60,8 +55,7 @@ void Queried::refuse(vendor::StreamHandle stream) {
 
 extern "C" {
 
-vendor::Error API(StreamCreateWithPriority)(vendor::StreamHandle* handle, unsigned int flags,
-                                            int priority) {
+Error API(StreamCreateWithPriority)(StreamHandle* handle, unsigned int flags, int priority) {
   return call(Call::makes, [&] {
     if (handle == nullptr || flags > 1) return invalid_value;
     const Settings& s = settings();
@@ -90,7 +84,7 @@ hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, std::uint32_t size,
 #endif
 
 // The operations of a destroyed stream continue.
-vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
+Error API(StreamDestroy)(StreamHandle handle) {
   return call(Call::releases, [&] {
     const StreamPtr stream = state().streams.find(handle);
     if (stream == nullptr) return invalid_handle;
@@ -101,10 +95,10 @@ vendor::Error API(StreamDestroy)(vendor::StreamHandle handle) {
 }
 
 // A query that returns "not ready" demands the work, so that a program that polls makes progress.
-vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
+Error API(StreamQuery)(StreamHandle handle) {
   const Queried now{handle};
   return call_outside_captures(
-      Call::plain, on_stream(handle, [](Stream& stream) -> int {
+      Call::plain, on_stream(handle, [](Stream& stream) {
         if (const CapturePtr capture = captured_beside(stream))
           return break_capture(*capture, capture_implicit);
         if (stream.kind == StreamKind::legacy) {
@@ -119,7 +113,7 @@ vendor::Error API(StreamQuery)(vendor::StreamHandle handle) {
       }));
 }
 
-vendor::Error API(StreamSynchronize)(vendor::StreamHandle handle) {
+Error API(StreamSynchronize)(StreamHandle handle) {
   return call_outside_captures(
       Call::plain, on_stream(handle, [](Stream& stream, Lock& lock) {
         if (const CapturePtr capture = captured_beside(stream))
@@ -135,7 +129,7 @@ vendor::Error API(StreamSynchronize)(vendor::StreamHandle handle) {
       }));
 }
 
-vendor::Error API(StreamGetPriority)(vendor::StreamHandle handle, int* priority) {
+Error API(StreamGetPriority)(StreamHandle handle, int* priority) {
   return call(on_stream(handle, [=](Stream& stream) {
     // Seen on an H100, driver 580, CUDA 13.0.
     if (const CapturePtr capture = captured_beside(stream))
@@ -145,7 +139,7 @@ vendor::Error API(StreamGetPriority)(vendor::StreamHandle handle, int* priority)
   }));
 }
 
-vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* flags) {
+Error API(StreamGetFlags)(StreamHandle handle, unsigned int* flags) {
   return call(on_stream(handle, [=](Stream& stream) {
     if (handle == nullptr && !vendor::null_stream_has_flags) return invalid_value;
     if (vendor::flags_break_capture && stream.capturing())
@@ -155,15 +149,15 @@ vendor::Error API(StreamGetFlags)(vendor::StreamHandle handle, unsigned int* fla
   }));
 }
 
-vendor::Error API(LaunchHostFunc)(vendor::StreamHandle handle, API(HostFn_t) function, void* data) {
-  return call(Call::makes, work_on(handle, [=](Stream& stream) -> int {
+Error API(LaunchHostFunc)(StreamHandle handle, API(HostFn_t) function, void* data) {
+  return call(Call::makes, work_on(handle, [=](Stream& stream) {
                 if (function == nullptr) return invalid_value;
                 return submit_host_function(stream, [=] { function(data); }, function, data);
               }));
 }
 
 #if defined STANDIN_CUDA ? CUDART_VERSION >= 12080 : HIP_VERSION >= 60000000
-vendor::Error API(StreamGetDevice)(vendor::StreamHandle handle, int* device) {
+Error API(StreamGetDevice)(StreamHandle handle, int* device) {
   return call(on_stream(handle, [=](Stream& stream) {
     if (vendor::flags_break_capture && stream.capturing())
       return break_capture(*stream.capture, capture_unsupported);
@@ -177,7 +171,7 @@ vendor::Error API(StreamGetDevice)(vendor::StreamHandle handle, int* device) {
 
 hipError_t hipStreamAddCallback(hipStream_t handle, hipStreamCallback_t function, void* data,
                                 unsigned int flags) {
-  return call(Call::makes, work_on(handle, [=](Stream& stream) -> int {
+  return call(Call::makes, work_on(handle, [=](Stream& stream) {
                 if (function == nullptr || flags != 0) return invalid_value;
                 // AMD's runtime does not capture this call, but runs it at once (5.2).
                 if (stream.capturing()) return capture_unsupported;

@@ -65,36 +65,19 @@ using MemoryPoolAttribute = hipMemPoolAttr;
 }  // namespace standin::vendor
 
 namespace standin {
+using vendor::Error, vendor::EventHandle, vendor::StreamHandle;
 
+using Code = int;
 // Both vendors use the same numbers.
-enum Code : int {
-  ok = 0,
-  invalid_value = 1,
-  out_of_memory = 2,
-  not_initialized = 3,
-  no_device = 100,
-  invalid_device = 101,
-  no_context = 201,
-  peer_access_unsupported = 217,
-  invalid_handle = 400,
-  illegal_state = 401,
-  not_ready = 600,
-  peer_access_already_enabled = 704,
-  peer_access_not_enabled = 705,
-  host_memory_already_registered = 712,
-  host_memory_not_registered = 713,
-  not_permitted = 800,
-  not_supported = 801,
-  capture_unsupported = 900,
-  capture_invalidated = 901,
-  capture_merge = 902,
-  capture_unmatched = 903,
-  capture_unjoined = 904,
-  capture_isolation = 905,
-  capture_implicit = 906,
-  captured_event = 907,
-  capture_wrong_thread = 908,
-  graph_update_failure = 910,
-};
+inline constexpr Code ok = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3,
+                      no_device = 100, invalid_device = 101, no_context = 201,
+                      peer_access_unsupported = 217, invalid_handle = 400, illegal_state = 401,
+                      not_ready = 600, peer_access_already_enabled = 704,
+                      peer_access_not_enabled = 705, host_memory_already_registered = 712,
+                      host_memory_not_registered = 713, not_permitted = 800, not_supported = 801,
+                      capture_unsupported = 900, capture_invalidated = 901, capture_merge = 902,
+                      capture_unmatched = 903, capture_unjoined = 904, capture_isolation = 905,
+                      capture_implicit = 906, captured_event = 907, capture_wrong_thread = 908,
+                      graph_update_failure = 910;
 
 }  // namespace standin

@@ -4,14 +4,11 @@
 #include "state.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <sstream>
-#include <string>
-#include <vector>
 
 namespace model {
 namespace {

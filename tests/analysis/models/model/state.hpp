@@ -7,9 +7,6 @@
 #include "model.hpp"
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 
 namespace model {
 

@@ -7,7 +7,6 @@
 
 #include <runnel/config.hpp>
 
-#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <type_traits>

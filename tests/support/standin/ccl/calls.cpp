@@ -4,16 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "communicator.hpp"
 #include "inspect.hpp"
@@ -74,7 +70,7 @@ bool is_set(const char* variable) {
   for (;;) pause();
 }
 
-std::atomic<long> calls{0}, queries{0}, operations{0};
+std::atomic_long calls{0}, queries{0}, operations{0};
 std::atomic<const char*> failed{nullptr};  // the name of what has failed
 
 ncclResult_t fail(const char* what) {

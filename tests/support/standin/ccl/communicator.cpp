@@ -119,9 +119,9 @@ void pause(unsigned round) {
 }  // namespace
 
 struct Page {
-  std::atomic<int> arrived;
-  std::atomic<int> connected;
-  std::atomic<int> finished;
+  std::atomic_int arrived;
+  std::atomic_int connected;
+  std::atomic_int finished;
   Pipe pipes[max_ranks][max_ranks];  // from, to
 };
 

@@ -85,7 +85,7 @@ class Communicator {
   Page* page_;
   int rank_, size_;
   bool connects_ = false;
-  std::atomic<bool> aborted_{false};
+  std::atomic_bool aborted_{false};
   std::atomic<ncclResult_t> error_{ncclSuccess};
   bool finished_ = false;
   std::mutex running_;  // guards `finished_`

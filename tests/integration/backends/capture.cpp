@@ -2,6 +2,7 @@
 // Stream captures that other code begins, with the runtime's own functions: what works during such
 // a capture, what is refused, and which refusals end it. Those that the library begins are in
 // tests/conformance.
+#include <runnel/runnel.hpp>
 
 #ifdef RUNNEL_BACKEND_CUDA
 #include <cuda_runtime_api.h>

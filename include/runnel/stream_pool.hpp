@@ -19,7 +19,8 @@ namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 struct StreamPoolState;
 void drop_stream_pool(StreamPoolState* pool) noexcept;
-void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept;
+struct PooledStream;
+void return_stream(PooledStream* leased) noexcept;
 }  // namespace detail
 
 /// Options of a pool.
@@ -41,7 +42,7 @@ class StreamLease : public StreamRef {
  public:
   ///@{ The other lease is moved-from afterwards: using it throws.
   StreamLease(StreamLease&& other) noexcept
-      : StreamRef{other}, pool_{std::exchange(other.pool_, nullptr)}, leased_{other.leased_} {
+      : StreamRef{other}, leased_{std::exchange(other.leased_, nullptr)} {
     other.slot_ = nullptr;
     other.id_ = 0;
   }
@@ -49,23 +50,21 @@ class StreamLease : public StreamRef {
     StreamLease taken{std::move(other)};
     std::swap(slot_, taken.slot_);
     std::swap(id_, taken.id_);
-    std::swap(pool_, taken.pool_);
     std::swap(leased_, taken.leased_);
     return *this;
   }
   ///@}
   ~StreamLease() {
-    if (pool_ != nullptr) detail::return_stream(pool_, leased_);
+    if (leased_ != nullptr) detail::return_stream(leased_);
   }
 
  private:
   friend class StreamPool;
-  StreamLease(StreamRef stream, detail::StreamSlot* slot, detail::StreamPoolState* pool) noexcept
-      : StreamRef{stream}, pool_{pool}, leased_{slot} {}
+  StreamLease(StreamRef stream, detail::PooledStream* leased) noexcept
+      : StreamRef{stream}, leased_{leased} {}
 
-  detail::StreamPoolState* pool_;
   // Separate from the view, so that assigning to the base never changes which stream is returned.
-  detail::StreamSlot* leased_;
+  detail::PooledStream* leased_;
 };
 
 /// Leases streams for exclusive use. Any number of threads may use a pool at once. Leases may

@@ -2,12 +2,12 @@
 #include <runnel/stream_pool.hpp>
 
 #include "base/check.hpp"
+#include "base/deferred.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
-#include "base/sync.hpp"
 #include "capture/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "slot/capture.hpp"
@@ -15,16 +15,23 @@
 
 #include <runnel/detail/access.hpp>
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
+
+/// A stream of a pool: in the pool's list while it is idle, and its lease's otherwise.
+struct PooledStream {
+  PooledStream(StreamPoolState& of, Stream made) noexcept : pool{of}, stream{std::move(made)} {}
+
+  StreamPoolState& pool;
+  Stream stream;
+  PooledStream* next = nullptr;
+};
 
 struct StreamPoolState {
   StreamPoolState(Device on, const StreamPoolOptions& with) : device{on}, options{with} {
@@ -32,19 +39,19 @@ struct StreamPoolState {
     name = options.stream.name;  // The caller's text may be gone when the pool grows.
     options.stream.name = name.c_str();
   }
+  ~StreamPoolState() {
+    while (PooledStream* const each = idle.pop()) delete each;
+  }
 
   const Device device;
   StreamPoolOptions options;
   std::string name;
-  sync::Mutex growing;
-  // Protects the following members. No foreign code is called under it.
+  // Protects the following members. No stream begins or ends under it, since a hook may use the
+  // pool, or wait for a thread that does.
   SpinLock lock;
   std::size_t references = 1;  // one for the pool, and one for each lease
-  std::vector<Stream> streams;
-  // A ring buffer of the idle streams, in the order of their return. It has room for all streams.
-  std::vector<StreamRef> ring;
-  std::size_t first = 0;
-  std::size_t idle = 0;
+  std::size_t size = 0;        // the streams, and those that are being made
+  Fifo<PooledStream> idle;     // in the order of their return
   std::size_t growth = 0;
 };
 
@@ -52,46 +59,40 @@ namespace {
 
 constexpr const char* acquire_operation = "lease a stream";
 
-/// An index into the ring, wrapped around at its end.
-[[nodiscard]] std::size_t ring_index(const StreamPoolState& pool, std::size_t index) noexcept {
-  return index < pool.ring.size() ? index : index - pool.ring.size();
+/// Makes a stream. Null if the pool must not grow.
+[[nodiscard]] std::unique_ptr<PooledStream> make_stream(StreamPoolState& pool) {
+  {
+    const std::lock_guard lock{pool.lock};
+    if (pool.size >= pool.options.max) return nullptr;
+    ++pool.size;
+  }
+  try {
+    return std::make_unique<PooledStream>(pool, Stream{pool.device, pool.options.stream});
+  } catch (...) {
+    const std::lock_guard lock{pool.lock};
+    --pool.size;
+    throw;
+  }
 }
 
-/// Adds a stream to the end of the ring, or leases it at once (`lease`). Nothing if the pool must
-/// not grow.
-std::optional<StreamRef> add_stream(StreamPoolState& pool, bool lease) {
-  const std::lock_guard growing{pool.growing};
-  if (pool.streams.size() >= pool.options.max) return std::nullopt;
-  Stream stream{pool.device, pool.options.stream};
-  const StreamRef view = stream;
-  // The memory is allocated outside the spin lock. Only the owner of `growing` changes the sizes.
-  std::vector<Stream> streams;
-  std::vector<StreamRef> ring(pool.streams.size() + 1, view);
-  streams.reserve(pool.streams.size() + 1);
+/// Makes a stream, and leases it. Null if the pool must not grow.
+[[nodiscard]] PooledStream* lease_new(StreamPoolState& pool) {
+  std::unique_ptr<PooledStream> fresh = make_stream(pool);
+  if (fresh == nullptr) return nullptr;
   const std::lock_guard lock{pool.lock};
-  for (Stream& old : pool.streams) streams.push_back(std::move(old));
-  streams.push_back(std::move(stream));
-  pool.streams.swap(streams);
-  for (std::size_t i = 0; i < pool.idle; ++i) ring[i] = pool.ring[ring_index(pool, pool.first + i)];
-  pool.ring.swap(ring);
-  pool.first = 0;
-  if (lease) {
-    ++pool.growth;
-    ++pool.references;
-  } else {
-    pool.ring[pool.idle++] = view;
-  }
-  return view;
+  ++pool.growth;
+  ++pool.references;
+  return fresh.release();
 }
 
 /// Calls `first` under the lock. Deletes the pool with its last reference.
 template <class F>
-void remove_reference(StreamPoolState* pool, F first) noexcept {
-  pool->lock.lock();
+void remove_reference(StreamPoolState& pool, F first) noexcept {
+  pool.lock.lock();
   first();
-  const bool is_last = --pool->references == 0;
-  pool->lock.unlock();
-  if (is_last) delete pool;
+  const bool is_last = --pool.references == 0;
+  pool.lock.unlock();
+  if (is_last) delete &pool;
 }
 
 /// Whether the stream takes part in a capture of another stream, which the next user's work would
@@ -105,55 +106,33 @@ void remove_reference(StreamPoolState* pool, F first) noexcept {
 }
 
 /// Leases the first idle stream for which `is_usable(stream)` is true. The others move to the end
-/// of the ring.
+/// of the list. Null if there is none.
 template <class Predicate>
-[[nodiscard]] std::optional<StreamRef> take_idle(StreamPoolState& pool,
-                                                 Predicate is_usable) noexcept {
-  // One object, constructed in the caller's storage: copying it just after it was written takes 15
-  // ns.
-  std::optional<StreamRef> taken;
+[[nodiscard]] PooledStream* take_idle(StreamPoolState& pool, Predicate is_usable) noexcept {
   std::unique_lock lock{pool.lock};
-  for (std::size_t left = pool.idle; left > 0 && pool.idle > 0; --left) {
-    const StreamRef oldest = pool.ring[pool.first];
-    pool.first = ring_index(pool, pool.first + 1);
-    --pool.idle;
+  for (std::size_t left = pool.idle.size(); left > 0; --left) {
+    PooledStream* const oldest = pool.idle.pop();
+    if (oldest == nullptr) return nullptr;
     ++pool.references;
     lock.unlock();
-    if (is_usable(oldest)) [[likely]] {
-      taken.emplace(oldest);
-      break;
-    }
+    if (is_usable(oldest->stream)) [[likely]]
+      return oldest;
     lock.lock();
     --pool.references;
-    pool.ring[ring_index(pool, pool.first + pool.idle++)] = oldest;
+    pool.idle.push(*oldest);
   }
-  return taken;
+  return nullptr;
 }
 
-[[nodiscard]] bool may_grow(StreamPoolState& pool) noexcept {
-  const std::lock_guard lock{pool.lock};
-  return pool.streams.size() < pool.options.max;
-}
-
-/// Leases the stream that was returned first, or a new one. Nothing if all are leased and the pool
+/// Leases the stream that was returned first, or a new one. Null if all are leased and the pool
 /// must not grow. Skips a stream that takes part in a capture; if there is no other, the capturing
 /// thread gets it.
-[[nodiscard]] std::optional<StreamRef> try_acquire(StreamPoolState& pool) {
+[[nodiscard]] PooledStream* try_acquire(StreamPoolState& pool) {
   const bool has_captures = any_capture_seen() && release_mode() == Release::now;
-  std::optional<StreamRef> taken =
+  PooledStream* taken =
       take_idle(pool, [&](StreamRef stream) { return !has_captures || !is_captured(stream); });
-  if (!taken && may_grow(pool)) taken = add_stream(pool, true);
-  if (!taken && has_captures) taken = take_idle(pool, is_in_own_capture);
-  return taken;
-}
-
-/// Removes a leased stream from the pool.
-[[nodiscard]] Stream remove_stream(StreamPoolState& pool, StreamRef stream) noexcept {
-  const std::lock_guard growing{pool.growing};
-  const std::lock_guard lock{pool.lock};
-  const auto found = std::find(pool.streams.begin(), pool.streams.end(), stream);
-  Stream taken{std::move(*found)};
-  pool.streams.erase(found);
+  if (taken == nullptr) taken = lease_new(pool);
+  if (taken == nullptr && has_captures) taken = take_idle(pool, is_in_own_capture);
   return taken;
 }
 
@@ -171,21 +150,18 @@ template <class Predicate>
 
 }  // namespace
 
-void return_stream(StreamPoolState* pool, StreamSlot* slot) noexcept {
+void return_stream(PooledStream* leased) noexcept {
   if (is_forked_child()) return;  // The pool leaks: another thread may have owned its lock.
-  const StreamKey key = key_of(static_cast<Slot&>(*slot));
-  const StreamRef stream = view_of(key);
-  if (!end_own_capture(key)) {
-    const Stream captured = remove_stream(*pool, stream);
-    return remove_reference(pool, [] {});
-  }
-  remove_reference(pool,
-                   [&] { pool->ring[ring_index(*pool, pool->first + pool->idle++)] = stream; });
+  StreamPoolState& pool = leased->pool;
+  if (end_own_capture(key_of(leased->stream)))
+    return remove_reference(pool, [&] { pool.idle.push(*leased); });
+  const std::unique_ptr<PooledStream> captured{leased};  // ends last, so that its place is free
+  remove_reference(pool, [&] { --pool.size; });
 }
 
 void drop_stream_pool(StreamPoolState* pool) noexcept {
   if (is_forked_child()) return;
-  remove_reference(pool, [] {});
+  remove_reference(*pool, [] {});
 }
 
 }  // namespace detail
@@ -198,31 +174,31 @@ StreamPool::StreamPool(Device device, StreamPoolOptions options) {
   if (options.size > options.max)
     throw_error(errc::invalid_argument, operation, "the size is above the maximum");
   auto state = std::make_unique<StreamPoolState>(device, options);
-  for (std::size_t i = 0; i < options.size; ++i) add_stream(*state, false);
+  for (std::size_t i = 0; i < options.size; ++i) state->idle.push(*make_stream(*state).release());
   state_ = state.release();
 }
 
 StreamLease StreamPool::acquire() {
   enter(acquire_operation);
   StreamPoolState& pool = state();
-  const std::optional<StreamRef> stream = try_acquire(pool);
-  if (!stream)
+  PooledStream* const leased = try_acquire(pool);
+  if (leased == nullptr)
     throw_formatted(errc::pool_exhausted, acquire_operation, backend::ok,
                     "all %zu streams are leased or captured, and the pool must not grow",
                     pool.options.max);
-  return {*stream, Access::slot(*stream), &pool};
+  return {leased->stream, leased};
 }
 
 std::optional<StreamLease> StreamPool::acquire_to(std::chrono::steady_clock::time_point deadline) {
   enter(acquire_operation);
   StreamPoolState& pool = state();
-  std::optional<StreamRef> stream = try_acquire(pool);
-  if (!stream) {
+  PooledStream* leased = try_acquire(pool);
+  if (leased == nullptr) {
     const ScopedWait wait{acquire_operation};
-    if (!poll_until(deadline, [&] { return (stream = try_acquire(pool)).has_value(); }))
+    if (!poll_until(deadline, [&] { return (leased = try_acquire(pool)) != nullptr; }))
       return std::nullopt;
   }
-  return StreamLease{*stream, Access::slot(*stream), &pool};
+  return StreamLease{leased->stream, leased};
 }
 
 Device StreamPool::device() const {
@@ -232,12 +208,12 @@ Device StreamPool::device() const {
 std::size_t StreamPool::size() const {
   refuse_in_child("ask for a stream pool's size");
   const std::lock_guard lock{state().lock};
-  return state().streams.size();
+  return state().size;
 }
 std::size_t StreamPool::leased() const {
   refuse_in_child("ask for a stream pool's leases");
   const std::lock_guard lock{state().lock};
-  return state().streams.size() - state().idle;
+  return state().size - state().idle.size();
 }
 std::size_t StreamPool::growth() const {
   refuse_in_child("ask for a stream pool's growth");

@@ -545,8 +545,9 @@ TEST_F(Hooks, RefusedCopiesAndFillsAreNotReported) {
   DeviceBuffer<Triple> on_device{100, stream};
   set_hook(remember);
   EXPECT_ERROR(not_permitted, copy(stream, on_device, pageable, {Pageable::refuse}));
-  const Graph graph =
-      capture(stream, [&] { EXPECT_ERROR(capture, fill(stream, on_device, Triple{1, 2, 3})); });
+  const Graph graph = capture(stream, [&] {
+    EXPECT_ERROR(capture, fill(stream, on_device, Triple{1, 2, 3}));
+  });
   set_hook(nullptr);
   EXPECT_TRUE(all(HookKind::copy).empty());
   EXPECT_TRUE(all(HookKind::fill).empty());
@@ -627,6 +628,45 @@ TEST_F(Hooks, AHookDoesNotRedirectItsCallersWork) {
   EXPECT_EQ(current_stream(), stream);
   EXPECT_EQ(default_pageable(), Pageable::stage);
   EXPECT_EQ(pool.leased(), 0U);
+}
+
+// A hook may wait for a thread that makes the call which the hook is told of.
+HookKind kind_to_wait_at;
+std::atomic<bool> is_hook_called, is_other_done, has_hook_met_other;
+void wait_for_the_other_thread(const HookEvent& event) noexcept {
+  if (event.kind != kind_to_wait_at || is_hook_called.exchange(true)) return;
+  has_hook_met_other = eventually([] { return is_other_done.load(); });
+}
+template <class F>
+void expect_done_during_a_hook(HookKind kind, F call) {
+  kind_to_wait_at = kind;
+  is_hook_called = is_other_done = has_hook_met_other = false;
+  std::thread other{[&] {
+    EXPECT_TRUE(eventually([] { return is_hook_called.load(); })) << to_string(kind);
+    call();
+    is_other_done = true;
+  }};
+  set_hook(wait_for_the_other_thread);
+  call();
+  other.join();
+  set_hook(nullptr);
+  EXPECT_TRUE(has_hook_met_other) << to_string(kind);
+}
+TEST_F(Hooks, WhileAHookIsCalledOtherThreadsDoTheSame) {
+  StreamPool pool{device(), {.size = 1, .max = 3}};
+  const StreamLease first = pool.acquire();
+  expect_done_during_a_hook(HookKind::stream_made, [&] { EXPECT_TRUE(runs(pool.acquire())); });
+  const std::vector<int> in(1024);
+  const auto overlap_once = [&] {
+    std::vector<int> out(in.size());
+    overlap(
+        in, out, {.chunk = 256, .in_flight = 2},
+        [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> to) { fill(stream, to, 1); });
+    EXPECT_EQ(out, std::vector<int>(in.size(), 1));
+  };
+  overlap_once();  // stores its streams for the next ones
+  expect_done_during_a_hook(HookKind::stream_made, overlap_once);
+  expect_done_during_a_hook(HookKind::stream_ended, overlap_once);
 }
 
 // Otherwise the first chunk's function would wait for the copies of the chunks behind it.

@@ -46,7 +46,6 @@ EXCUSED = {
     'src/observe/trace_times.cpp: has_clock': 'waits for one event on a stream of its own, which has nothing else to do',
     'src/observe/trace_times.cpp: read_time': TRACE,
     'src/overlap/overlap.cpp: wait_for_record': '`record()` names a place in an array there',
-    'src/overlap/streams.cpp: acquire_overlap_stream': 'asks what kind of stream a handle is, which does not block',
     'src/function/graph_functions.cpp: GraphFunctions::capture': CAPTURE,
 }
 

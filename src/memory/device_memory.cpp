@@ -16,6 +16,7 @@
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "slot/capture.hpp"
+#include "slot/device_waits.hpp"
 #include "slot/operations.hpp"
 #include "slot/slots.hpp"
 #include "slot/stream_call.hpp"
@@ -238,17 +239,6 @@ bool add_user(OwnedExtras& extras, StreamRef stream) {
   }
   block.last_user.store(stream.id(), std::memory_order_relaxed);
   return true;
-}
-
-/// Waits for the last work of a stream that has ended. False if that is not known.
-[[nodiscard]] bool is_passed(Point& ended, const char* waiting) {
-  const ScopedWait wait{waiting, {.device = ended.slot()->device}};
-  Progress progress = Progress::pending;
-  block_until([&] {
-    progress = internal_call([&] { return ended.poll(); });
-    return progress != Progress::pending;
-  });
-  return progress == Progress::complete;
 }
 
 /// Makes the stream wait for the last work of one that has ended. False if that is not known.

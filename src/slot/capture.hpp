@@ -18,10 +18,10 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-/// In this scope, no capture begins or ends on the stream through the library. Covers the capture
-/// check and the call that depends on it. Neither of them blocks. For a query, only runtimes need
-/// it that crash if another thread queries the stream meanwhile. A thread does not lock a stream
-/// twice.
+/// In this scope, the stream begins, joins and ends no capture through the library. Covers the
+/// capture check and the call that depends on it. Neither of them blocks. For a query, only
+/// runtimes need it that crash if another thread queries the stream meanwhile. A thread does not
+/// lock a stream twice.
 class StreamQueryLock : NotCopied {
  public:
   explicit StreamQueryLock(const Slot& slot,
@@ -29,10 +29,10 @@ class StreamQueryLock : NotCopied {
       : slot_{slot}, needed_{needed} {
     if (!needed_) return;
     while ((slot_.queries_and_change.fetch_add(2, std::memory_order_acquire) & 1U) != 0)
-        [[unlikely]] {
-      slot_.queries_and_change.fetch_sub(2, std::memory_order_relaxed);
-      sync::yield();
-    }
+      [[unlikely]] {
+        slot_.queries_and_change.fetch_sub(2, std::memory_order_relaxed);
+        sync::yield();
+      }
   }
   ~StreamQueryLock() {
     if (needed_) slot_.queries_and_change.fetch_sub(2, std::memory_order_release);
@@ -52,20 +52,24 @@ class StreamQueryLock : NotCopied {
   const bool needed_;
 };
 
-/// The exclusive counterpart of StreamQueryLock, for the call that begins or ends a capture.
+/// The exclusive counterpart of StreamQueryLock, for the call by which a stream begins, joins or
+/// ends a capture.
 class CaptureChangeLock : NotCopied {
  public:
-  explicit CaptureChangeLock(Slot& slot) noexcept : slot_{slot} {
+  explicit CaptureChangeLock(Slot& slot, bool needed = true) noexcept
+      : slot_{slot}, needed_{needed} {
+    if (!needed_) return;
     while ((slot_.queries_and_change.fetch_or(1, std::memory_order_acquire) & 1U) != 0)
       sync::yield();
     while (slot_.queries_and_change.load(std::memory_order_acquire) != 1) sync::yield();
   }
   ~CaptureChangeLock() {
-    slot_.queries_and_change.fetch_and(~std::uint32_t{1}, std::memory_order_release);
+    if (needed_) slot_.queries_and_change.fetch_and(~std::uint32_t{1}, std::memory_order_release);
   }
 
  private:
   Slot& slot_;
+  const bool needed_;
 };
 
 /// Throws the error of a query that has failed.

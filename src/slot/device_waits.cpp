@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
+#include "base/relaxed_capture.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "capture/open_captures.hpp"
@@ -28,6 +29,8 @@ namespace {
 
 /// Whether a wait that begins now breaks no capture.
 [[nodiscard]] bool may_wait(int device) noexcept {
+  // Only a wait that may begin is noted: captures that begin wait for it.
+  if (takes_part_in_capture(device)) return false;
   note_device_wait();
   return !takes_part_in_capture(device);
 }
@@ -92,6 +95,16 @@ Progress wait_for_device(int device) noexcept {
   for (int attempt = 0; attempt < 2 && may_wait(device); ++attempt)
     if (succeeded_or_forget(backend::device_synchronize())) return Progress::complete;
   return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;
+}
+
+bool is_passed(Point& ended, const char* waiting) {
+  const ScopedWait wait{waiting, {.device = ended.slot()->device}};
+  Progress progress = Progress::pending;
+  block_until([&] {
+    progress = internal_call([&] { return ended.poll(); });
+    return progress != Progress::pending;
+  });
+  return progress == Progress::complete;
 }
 
 }  // namespace detail

@@ -48,9 +48,13 @@ class StreamCall : NotCopied {
     check(backend::event_record(event, handle()));
     emit_event(OperationKind::event_recorded, event, true);
   }
-  /// `awaited`: the id of the stream that is waited for, if there is one.
-  void wait_for(native::event event, std::uint64_t awaited = 0) const {
-    check(backend::stream_wait_event(handle(), event));
+  /// `joins`: by this wait the stream takes part in a capture, and is not full. `awaited`: the id
+  /// of the stream that is waited for, if there is one.
+  void wait_for(native::event event, bool joins, std::uint64_t awaited = 0) const {
+    {
+      const CaptureChangeLock alone{slot_, joins};
+      check(backend::stream_wait_event(handle(), event));
+    }
     emit_wait(event, awaited);
   }
   /// Emits that the stream waits for an event.

@@ -15,6 +15,7 @@
 #include "device/partition.hpp"
 #include "function/host_writers.hpp"
 #include "slot/capture.hpp"
+#include "slot/device_waits.hpp"
 #include "slot/idle.hpp"
 #include "slot/operations.hpp"
 #include "slot/point.hpp"
@@ -339,16 +340,25 @@ void detail::set_if_failed(std::error_code& code, StreamRef stream) noexcept {
   });
 }
 
+namespace {
+constexpr const char* waiting_at_exit = "wait for a stream at the end of a scope";
+}
+
 SynchronizeAtExit::SynchronizeAtExit(StreamRef stream) : stream_{stream}, device_{stream.device()} {
-  constexpr const char* operation = "wait for a stream at the end of a scope";
-  enter(operation);
-  refuse_in_capture(live_slot(stream), operation, refusal::nothing_runs);
+  enter(waiting_at_exit);
+  refuse_in_capture(live_slot(stream), waiting_at_exit, refusal::nothing_runs);
+  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
 }
 
 SynchronizeAtExit::~SynchronizeAtExit() {
   std::error_code code;
   stream_.synchronize(code);
-  if (!stream_.is_valid()) device_.synchronize(code);
+  if (stream_.is_valid()) return;
+  device_.synchronize(code);
+  if (code != errc::capture) return;
+  // That wait would break a capture.
+  Point end = Point::of(key_of(stream_));
+  static_cast<void>(is_passed(end, waiting_at_exit));
 }
 
 namespace {
@@ -399,10 +409,10 @@ void make_wait(StreamRef stream, const EventBase& event) {
     return;
   if (!node) return;  // An event that was never recorded is complete.
   if (!node->kind.interprocess) [[likely]]
-    return call.wait_for(node.get());
+    return call.wait_for(node.get(), node->is_captured.load(std::memory_order_relaxed));
   const OutsideWait counted{stream};
   if (node->device == slot.device)
-    call.wait_for(node.get());
+    call.wait_for(node.get(), false);
   else
     wait_from_device(call, Device{node->device}, node.get());
 }
@@ -440,8 +450,13 @@ void StreamRef::wait_stream(StreamRef other) const {
   if (&own == &awaited) return;
   refuse_beside_capture(awaited, operation);
   const WaitEvent event{awaited, operation};
-  StreamCall{awaited, operation}.record(event.get());
-  StreamCall{own, operation}.wait_for(event.get(), other.id());
+  bool joins = false;
+  {
+    const StreamCall call{awaited, operation};
+    joins = any_capture_seen() && detail::is_capturing(awaited, operation);
+    call.record(event.get());
+  }
+  StreamCall{own, operation}.wait_for(event.get(), joins, other.id());
 }
 
 Event StreamRef::record_event() const { return Event{*this}; }

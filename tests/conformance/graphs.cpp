@@ -573,6 +573,48 @@ TEST_F(Graphs, ACaptureOutlivesAWaitForTheDevice) {
   EXPECT_TRUE(result_is_numbered(4));
 }
 
+TEST_F(Graphs, CapturesBeginWhileAWaitForTheDeviceWaitsForOne) {
+  const Stream busy, other;
+  {
+    Gate gate{busy};
+    // A thread of the library waits for the device, and then for it once more.
+    EXPECT_FALSE(device().synchronize_for(10ms));
+    on_thread([&] { EXPECT_FALSE(device().synchronize_for(10ms)); });
+    begin_capture(*stream);
+    gate.open_and_wait(busy);
+  }
+  int begun = 0;
+  const auto start = std::chrono::steady_clock::now();
+  on_thread([&] {
+    for (; begun < 3000 && std::chrono::steady_clock::now() - start < 1s; ++begun)
+      drop(capture(other, [] {}));
+  });
+  EXPECT_EQ(begun, 3000);
+  drop(end_capture(*stream));
+}
+
+TEST_F(Graphs, AStreamJoinsACaptureWhileTheLibraryAsksForItsWork) {
+  const Stream joined, dropper;
+  int round = 0;
+  const auto until = std::chrono::steady_clock::now() + 1s;
+  for (; round < 20'000 && !HasFailure() && std::chrono::steady_clock::now() < until; ++round) {
+    // A thread of the library asks from then on whether `joined` is idle.
+    auto dropped = std::make_shared<std::optional<DeviceBytes>>(std::in_place, 16, joined);
+    joined.launch_host_func([end = std::chrono::steady_clock::now() + 30us] {
+      while (std::chrono::steady_clock::now() < end) {
+      }
+    });
+    dropper.launch_host_func([dropped] { dropped->reset(); });
+    std::this_thread::sleep_for(std::chrono::microseconds{round % 20});
+    EXPECT_NO_ERROR(drop(capture(*stream, [&] {
+      joined.wait_stream(*stream);
+      stream->wait_stream(joined);
+    })));
+  }
+  joined.synchronize();
+  dropper.synchronize();
+}
+
 TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {
   const auto runs = std::make_shared<int>(0);
   std::optional<Graph> graph = graph_calling([runs] { ++*runs; });

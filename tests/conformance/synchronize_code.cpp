@@ -84,6 +84,14 @@ TEST_F(SynchronizeCode, AScopeThatDestroysItsStreamWaits) {
   leave_a_scope(stream, true);
 }
 
+TEST_F(SynchronizeCode, AScopeThatDestroysItsStreamWaitsBesideACapture) {
+  Stream stream;
+  const Stream captured;
+  begin_capture(captured);
+  leave_a_scope(stream, true);
+  drop(end_capture(captured));
+}
+
 TEST_F(SynchronizeCode, AScopeRefusesAStreamForWhichItCannotWait) {
   Stream stream;
   EXPECT_EQ(

@@ -114,7 +114,6 @@ TEST_F(Batch, LargeAndSmallCopiesOnAnIdleStreamDoNotHoldTheCaller) {
   std::vector<CopyOperation> up;
   for (std::size_t at = 0; at < all; at += up.back().bytes)
     up.push_back({there.data() + at, source.data() + at, at == small ? large : small});
-  using Clock = std::chrono::steady_clock;
   bool is_held = true;  // unless the call is short once: this thread may lose its core
   for (int round = 0; round < 20 && is_held; ++round) {
     stream.synchronize();

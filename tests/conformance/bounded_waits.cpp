@@ -16,12 +16,12 @@ template <class Waitable>
 void expect_bounded(const Waitable& waitable, Gate& gate) {
   EXPECT_FALSE(waitable.synchronize_for(1ms));
   EXPECT_FALSE(waitable.synchronize_for(-1s));
-  EXPECT_FALSE(waitable.synchronize_until(std::chrono::steady_clock::now() + 1ms));
+  EXPECT_FALSE(waitable.synchronize_until(Clock::now() + 1ms));
   EXPECT_FALSE(waitable.synchronize_until(std::chrono::system_clock::now() + 1ms));
-  EXPECT_FALSE(waitable.synchronize_until(std::chrono::steady_clock::time_point::min()));
+  EXPECT_FALSE(waitable.synchronize_until(Clock::time_point::min()));
   gate.open();
   EXPECT_TRUE(waitable.synchronize_until(std::chrono::system_clock::now() + patience));
-  EXPECT_TRUE(waitable.synchronize_until(std::chrono::steady_clock::time_point::max()));
+  EXPECT_TRUE(waitable.synchronize_until(Clock::time_point::max()));
   EXPECT_TRUE(waitable.synchronize_for(std::chrono::hours::max()));
 }
 
@@ -110,7 +110,7 @@ TEST_F(SynchronizeFor, TheCurrentStreamBehindAGateTimesOut) {
   const StreamGuard with{stream};
   Gate gate{stream};
   EXPECT_FALSE(synchronize_for(1ms));
-  EXPECT_FALSE(synchronize_until(std::chrono::steady_clock::now() + 1ms));
+  EXPECT_FALSE(synchronize_until(Clock::now() + 1ms));
   gate.open();
   EXPECT_TRUE(synchronize_for(patience));
 }
@@ -155,11 +155,10 @@ TEST_F(SynchronizeFor, IsRefusedInAHostFunction) {
   const Event complete{stream};
   std::promise<std::vector<std::error_code>> codes;
   stream.launch_host_func([&] {
-    codes.set_value(
-        {code_of([&] { return stream.synchronize_until(std::chrono::steady_clock::now()); }),
-         code_of([&] { return complete.synchronize_for(1s); }),
-         code_of([&] { return device().synchronize_for(1s); }),
-         code_of([&] { return pool.acquire_for(1s); })});
+    codes.set_value({code_of([&] { return stream.synchronize_until(Clock::now()); }),
+                     code_of([&] { return complete.synchronize_for(1s); }),
+                     code_of([&] { return device().synchronize_for(1s); }),
+                     code_of([&] { return pool.acquire_for(1s); })});
   });
   for (const std::error_code code : codes.get_future().get()) EXPECT_EQ(code, errc::not_permitted);
 }
@@ -171,7 +170,7 @@ TEST_F(AcquireFor, TimesOutWhileAllStreamsAreLeased) {
   ASSERT_TRUE(one && two);
   EXPECT_EQ(pool.growth(), 1U);
   EXPECT_FALSE(pool.acquire_for(1ms));
-  EXPECT_FALSE(pool.acquire_until(std::chrono::steady_clock::now() + 1ms));
+  EXPECT_FALSE(pool.acquire_until(Clock::now() + 1ms));
   const StreamRef first_leased = *one;
   std::thread returner{[&] { one.reset(); }};
   const std::optional<StreamLease> next = pool.acquire_for(patience);

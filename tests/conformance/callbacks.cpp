@@ -106,7 +106,7 @@ TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
   EXPECT_EQ(kept.use_count(), 1) << "the capture's function is destroyed";
   std::string text;
   run_when_complete(stream, [&] {
-    text = text_of([&] { drop(end_capture(captured)); });
+    text = TEXT_OF(end_capture(captured));
     overlap(
         in, out, {.chunk = 50},
         [](StreamRef on, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(on, to, from); });

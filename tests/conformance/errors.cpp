@@ -150,7 +150,7 @@ TEST_F(Errors, TextsOfSizesHaveTheNumbersAndTheStream) {
   Stream stream{device(), {.name = "named"}};
   const Ints five(5);
   Ints six(6);
-  const std::string mismatch = text_of([&] { copy(stream, six, five); });
+  const std::string mismatch = TEXT_OF(copy(stream, six, five));
   EXPECT_SAYS(mismatch, "the source has 5 elements, the destination 6");
   EXPECT_SAYS(mismatch, to_string(stream));
   const std::size_t more = device().memory_info().total + 4096;

@@ -48,10 +48,9 @@ Ended run_case(const char* program, const char* name) {
   }
 
   // The output ends when the process ends, because nothing that the process starts outlives it.
-  const auto end = std::chrono::steady_clock::now() + bound;
+  const auto end = Clock::now() + bound;
   while (!outcome.in_time) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     pollfd readable{ends[0], POLLIN, 0};
     if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) == 0) break;
     char text[4096];

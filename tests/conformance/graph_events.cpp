@@ -342,7 +342,7 @@ TEST_F(GraphEvents, WhatCannotBeANodeIsRefusedByName) {
   begin_capture(*stream);
   EXPECT_ERROR(not_supported, shared.record(*stream));
   EXPECT_ERROR(not_supported, stream->wait_event(shared));
-  EXPECT_SAYS(text_of([&] { shared.record(*stream); }), "cannot be a node of a graph");
+  EXPECT_SAYS(TEXT_OF(shared.record(*stream)), "cannot be a node of a graph");
   fill_memory(*stream, 2);
   const Graph graph = end_capture(*stream);
   run(graph);

@@ -103,7 +103,7 @@ TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
   RaceChecker::set_handler(
       [](const char*, void* data) {
         Tried& of = *static_cast<Tried*>(data);
-        of.text = text_of([&] { of.stream->use(); });
+        of.text = TEXT_OF(of.stream->use());
         set_default_pageable(Pageable::block);
       },
       &tried);

@@ -37,6 +37,7 @@
 namespace conformance {
 using namespace runnel;
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 
 inline constexpr std::size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
 using Bytes = std::vector<unsigned char>;

@@ -14,8 +14,7 @@ using namespace runnel::detail;
 namespace {
 
 using enum Route;
-constexpr MemoryKind pageable = MemoryKind::pageable, pinned = MemoryKind::pinned,
-                     device = MemoryKind::device, managed = MemoryKind::managed;
+using enum MemoryKind;
 
 /// Fixed answers of a stream, which note the questions that choose_route() asks.
 struct KnownStream {
@@ -51,9 +50,11 @@ FillRequest fill_of(std::size_t element_bytes) {
   return {destination, bytes, bytes, 1, source, element_bytes, std::nullopt};
 }
 
-constexpr std::size_t small = 1000;
-constexpr std::size_t medium = 100'000;
-constexpr std::size_t large = 1'000'000;
+constexpr std::size_t small = 1000, medium = 100'000, large = 1'000'000;
+const CopyRequest blocking = request_of(large, Pageable::block),
+                  refusing = request_of(small, Pageable::refuse);
+constexpr Sides reads_tables{.from = pageable, .reads_pageable = true},
+    takes_any{.from = pageable, .any_memory = true};
 
 struct Row {
   const char* what;
@@ -66,9 +67,13 @@ template <class AnyRow>
 Route route_of(AnyRow& row) {
   return choose_route(row.request, row.sides.facts(), row.stream);
 }
+template <class AnyRow>
+void expect_routes(const std::vector<AnyRow>& table) {
+  for (AnyRow row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
+}
 
 TEST(Routes, EachKindOfCopyHasItsRoute) {
-  const std::vector<Row> table{
+  expect_routes<Row>({
       {"no bytes", request_of(0), {}, nothing},
       {"one row onto itself, with different pitches",
        {{source, 5, source, 7, 5, 1}, {}, {}, Pageable::stage},
@@ -76,10 +81,7 @@ TEST(Routes, EachKindOfCopyHasItsRoute) {
        nothing},
       {"onto itself", {{source, 5, source, 5, 5, 1}, {}, {}, Pageable::stage}, {}, nothing},
       {"device to device", request_of(large), {device, device}, direct},
-      {"device to another device",
-       request_of(large),
-       {.to = device, .from = device, .two_devices = true},
-       peer},
+      {"device to another device", request_of(large), {.two_devices = true}, peer},
       {"pinned to device", request_of(large), {device, pinned}, direct},
       {"device to pinned", request_of(large), {pinned, device}, direct},
       {"managed to device", request_of(large), {device, managed}, direct},
@@ -95,43 +97,29 @@ TEST(Routes, EachKindOfCopyHasItsRoute) {
       {"pageable to pageable", request_of(small), {pageable, pageable}, host_function},
       {"pinned to pageable", request_of(large), {pageable, pinned}, host_function},
       {"pinned to pinned", request_of(small), {pinned, pinned}, host_function},
-      {"the device reads page tables",
-       request_of(large),
-       {.to = device, .from = pageable, .reads_pageable = true},
-       direct},
-      {"the runtime takes any memory",
-       request_of(large),
-       {.to = device, .from = pageable, .any_memory = true},
-       direct},
-  };
-  for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
+      {"the device reads page tables", request_of(large), reads_tables, direct},
+      {"the runtime takes any memory", request_of(large), takes_any, direct},
+  });
 }
 
 TEST(Routes, ThePolicyMattersForPageableMemoryOnly) {
-  const std::vector<Row> table{
-      {"block", request_of(large, Pageable::block), {device, pageable}, blocked},
-      {"block, between hosts", request_of(large, Pageable::block), {pinned, pageable}, blocked},
-      {"block, pinned", request_of(large, Pageable::block), {device, pinned}, direct},
-      {"block, between pinned",
-       request_of(large, Pageable::block),
-       {pinned, pinned},
-       host_function},
-      {"block, any memory",
-       request_of(large, Pageable::block),
-       {.to = device, .from = pageable, .any_memory = true},
-       blocked},
-      {"refuse", request_of(small, Pageable::refuse), {device, pageable}, refused_by_policy},
+  expect_routes<Row>({
+      {"block", blocking, {device, pageable}, blocked},
+      {"block, between hosts", blocking, {pinned, pageable}, blocked},
+      {"block, pinned", blocking, {device, pinned}, direct},
+      {"block, between pinned", blocking, {pinned, pinned}, host_function},
+      {"block, any memory", blocking, takes_any, blocked},
+      {"refuse", refusing, {device, pageable}, refused_by_policy},
       {"refuse, any memory",
-       request_of(small, Pageable::refuse),
+       refusing,
        {.to = pageable, .from = device, .any_memory = true},
        refused_by_policy},
-      {"refuse, pinned", request_of(small, Pageable::refuse), {pinned, device}, direct},
+      {"refuse, pinned", refusing, {pinned, device}, direct},
       {"refuse, any memory, pinned",
-       request_of(small, Pageable::refuse),
+       refusing,
        {.to = pinned, .from = device, .any_memory = true},
        direct},
-  };
-  for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
+  });
 }
 
 TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
@@ -140,7 +128,7 @@ TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
   constexpr Sides pinned_hosts{pinned, pinned};
   constexpr Sides pageable_hosts{pageable, pageable};
   for (const std::size_t bytes : {small, medium, large}) {
-    const std::vector<Row> table{
+    expect_routes<Row>({
         {"up", request_of(bytes), up, refused_in_capture, captured},
         {"down", request_of(bytes), down, refused_in_capture, captured},
         {"a host function is a node", request_of(bytes), pinned_hosts, host_function, captured},
@@ -148,8 +136,7 @@ TEST(Routes, CopiesThatAGraphCannotRepeatAreRefused) {
         {"pinned", request_of(bytes), {device, pinned}, direct, captured},
         {"two devices", request_of(bytes), {.two_devices = true}, direct, captured},
         {"block", request_of(bytes, Pageable::block), up, blocked, captured},
-    };
-    for (Row row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
+    });
   }
 }
 
@@ -167,18 +154,15 @@ TEST(Routes, ACopyThatTheRuntimeRefusesTakesAnother) {
        request_of(large),
        {.to = device, .from = pinned, .reads_pageable = true},
        staged},
-      {"policy block", request_of(large, Pageable::block), {device, pinned}, staged},
+      {"policy block", blocking, {device, pinned}, staged},
       {"policy refuse", request_of(large, Pageable::refuse), {device, pinned}, refused_by_policy},
-      {"pinned at its beginning, policy block",
-       request_of(large, Pageable::block),
-       {device, pageable},
-       staged},
+      {"pinned at its beginning, policy block", blocking, {device, pageable}, staged},
       {"pinned at its beginning, between hosts, policy block",
-       request_of(large, Pageable::block),
+       blocking,
        {pageable, pinned},
        host_function},
       {"pinned at its beginning, policy block, in a capture",
-       request_of(large, Pageable::block),
+       blocking,
        {device, pageable},
        refused_in_capture,
        {.capturing = true}},
@@ -195,11 +179,11 @@ TEST(Routes, AStreamIsAskedOnlyIfTheAnswerMatters) {
     static_cast<void>(route_of(row));
     return row.stream.asked;
   };
-  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pageable, .any_memory = true}));
+  EXPECT_FALSE(asks(Pageable::stage, takes_any));
   EXPECT_FALSE(asks(Pageable::stage, {device, pinned}));
   EXPECT_FALSE(asks(Pageable::stage, {device, device}));
   EXPECT_FALSE(asks(Pageable::block, {device, pageable}));
-  EXPECT_FALSE(asks(Pageable::stage, {.to = device, .from = pageable, .reads_pageable = true}));
+  EXPECT_FALSE(asks(Pageable::stage, reads_tables));
   EXPECT_TRUE(asks(Pageable::stage, {pageable, device}));
 }
 
@@ -211,7 +195,7 @@ TEST(Routes, EachKindOfFillHasItsRoute) {
     Route expected;
     KnownStream stream{};
   };
-  const std::vector<FillRow> table{
+  expect_routes<FillRow>({
       {"no bytes", {destination, 0, 0, 1, source, 1, {}}, {}, nothing},
       {"one byte", fill_of(1), {device}, direct},
       {"two bytes", fill_of(2), {managed}, direct},
@@ -229,13 +213,9 @@ TEST(Routes, EachKindOfFillHasItsRoute) {
        {pageable},
        host_function,
        {.capturing = true}},
-      {"the runtime takes any memory", fill_of(1), {.to = device, .any_memory = true}, direct},
-      {"the runtime takes any memory, eight bytes",
-       fill_of(8),
-       {.to = device, .any_memory = true},
-       seeded},
-  };
-  for (FillRow row : table) EXPECT_EQ(route_of(row), row.expected) << row.what;
+      {"the runtime takes any memory", fill_of(1), {.any_memory = true}, direct},
+      {"the runtime takes any memory, eight bytes", fill_of(8), {.any_memory = true}, seeded},
+  });
 }
 
 }  // namespace

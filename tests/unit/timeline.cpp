@@ -79,7 +79,7 @@ class Timelines : public testing::Test {
 
 TEST_F(Timelines, WhatWaitsBecomesDueInTheOrderOfTheNumbers) {
   std::vector<Waiting> all(20);
-  for (Waiting& each : all) static_cast<void>(mark(each));
+  for (Waiting& each : all) mark(each);
   EXPECT_EQ(timeline_.recorded(), 20U);
   EXPECT_TRUE(advance().empty());
   std::size_t next = 0;
@@ -99,8 +99,8 @@ TEST_F(Timelines, WhatWaitsBecomesDueInTheOrderOfTheNumbers) {
 
 TEST_F(Timelines, ABurstCostsAFewQueries) {
   std::vector<Waiting> all(10'000);
-  for (Waiting& each : all) static_cast<void>(mark(each));
-  static_cast<void>(advance());
+  for (Waiting& each : all) mark(each);
+  advance();
   EXPECT_EQ(queries_, 1);
   complete_ = 9'000;
   EXPECT_EQ(advance().size(), 9'000U);
@@ -109,7 +109,7 @@ TEST_F(Timelines, ABurstCostsAFewQueries) {
 
 TEST_F(Timelines, MarksThatMayBeOfSeveralStreamsAreAskedOneAfterTheOther) {
   std::vector<Waiting> all(6);
-  for (Waiting& each : all) static_cast<void>(mark(each, &each != &all[2]));
+  for (Waiting& each : all) mark(each, &each != &all[2]);
   complete_ = 4;
   EXPECT_EQ(advance().size(), 4U);
   EXPECT_EQ(queries_, 5);
@@ -117,7 +117,7 @@ TEST_F(Timelines, MarksThatMayBeOfSeveralStreamsAreAskedOneAfterTheOther) {
 
 TEST_F(Timelines, AFailedMarkEndsWithItsStatusAndHoldsNoneUp) {
   std::vector<Waiting> all(5);
-  for (Waiting& each : all) static_cast<void>(mark(each));
+  for (Waiting& each : all) mark(each);
   failed_ = {1, 5};  // A later one that is complete would say that the fifth is, too.
   complete_ = 5;
   EXPECT_EQ(advance().size(), 5U);
@@ -132,7 +132,7 @@ TEST_F(Timelines, OnABorrowedStreamALaterMarkDoesNotCompleteAFailedOne) {
   failed_ = {1};
   complete_ = 3;
   for (int i = 0; i < 3; ++i) record(false);
-  static_cast<void>(advance());
+  advance();
   EXPECT_EQ(timeline_.progress(1), Progress::unknown);
   EXPECT_EQ(timeline_.progress(3), Progress::unknown);
   const std::uint64_t last = timeline_.begin_wait();
@@ -141,7 +141,7 @@ TEST_F(Timelines, OnABorrowedStreamALaterMarkDoesNotCompleteAFailedOne) {
   EXPECT_EQ(timeline_.progress(3), Progress::complete);
   complete_ = 4;
   record(false);
-  static_cast<void>(advance());
+  advance();
   EXPECT_TRUE(timeline_.is_idle());
 }
 
@@ -163,7 +163,7 @@ TEST_F(Timelines, TheNextMarkThatBeginsTakesWhatWasAskedFor) {
   EXPECT_GE(record(), beside);
   EXPECT_FALSE(timeline_.is_asked());
   complete_ = 1;
-  static_cast<void>(advance());
+  advance();
   EXPECT_EQ(timeline_.progress(first), Progress::complete);
   EXPECT_EQ(timeline_.progress(beside), Progress::pending);
 }
@@ -215,7 +215,7 @@ TEST_F(Timelines, AWaitThatBeginsBesideARecordLeavesWhatWasAskedFor) {
     timeline_.end_wait(last, Progress::complete);
   }
   complete_ = 1;
-  static_cast<void>(advance());
+  advance();
   EXPECT_EQ(timeline_.progress(beside), Progress::stalled) << "its work came after that record";
   EXPECT_GE(record(), beside);
 }
@@ -239,7 +239,7 @@ TEST_F(Timelines, AllIsCompleteForTheOwnerWhoHasWaited) {
   EXPECT_EQ(timeline_.progress(asked), Progress::complete);
   EXPECT_FALSE(timeline_.is_asked());
   complete_ = 1;
-  static_cast<void>(advance());
+  advance();
   EXPECT_TRUE(timeline_.is_idle());
 }
 
@@ -247,7 +247,7 @@ TEST_F(Timelines, AStreamWaitsForTheOldestEventBehindANumber) {
   for (int i = 0; i < 3; ++i) record();
   EXPECT_EQ(timeline_.event_at(2).get(), event_of(2));
   complete_ = 2;
-  static_cast<void>(advance());
+  advance();
   EXPECT_EQ(timeline_.event_at(1).get(), event_of(3));
   EXPECT_FALSE(timeline_.event_at(4));
 }
@@ -259,11 +259,11 @@ TEST_F(Timelines, AMarkWithoutAHookIsWatchedIfItIsAwaited) {
   record();
   EXPECT_FALSE(timeline_.stop_watching());
   complete_ = 1;
-  static_cast<void>(advance());
+  advance();
   EXPECT_TRUE(timeline_.stop_watching()) << "nothing waits for the second one";
   EXPECT_TRUE(timeline_.watch_to(timeline_.ask()));
   complete_ = 2;
-  static_cast<void>(advance());
+  advance();
   EXPECT_FALSE(timeline_.stop_watching()) << "a mark was asked for";
 }
 
@@ -289,7 +289,7 @@ TEST_F(Timelines, ThreadsThatRecordAndAdvanceAtOnceLoseNothing) {
   std::vector<std::thread> run;
   for (std::vector<Waiting>& of : all)
     run.emplace_back([&, this] {
-      for (Waiting& each : of) static_cast<void>(mark(each));
+      for (Waiting& each : of) mark(each);
       --recording;
     });
   for (int i = 0; i < 2; ++i)

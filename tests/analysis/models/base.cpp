@@ -82,8 +82,7 @@ void batch_cache_at_thread_end() {
 }
 
 /// A full batch goes to all threads at once.
-void batch_cache_exchange() {
-  auto& given = lasting<sync::Atomic<int>>();
+void batch_cache_exchange(sync::Atomic<int>& given) {
   together(
       [&] {
         const model::Calm calm;

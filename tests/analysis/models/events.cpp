@@ -73,8 +73,7 @@ void record_in_rounds(World& w) {
   begin_round(w, 3);
 }
 
-void ask() {
-  auto& w = lasting<World>();
+void ask(World& w) {
   together([&] { record_in_rounds(w); },
            [&] {
              for (int i = 0; i < 3; ++i) {
@@ -89,8 +88,7 @@ void ask() {
 
 /// The same with references, while a node that goes back to the pool is recorded for another event,
 /// whose stream has nothing to do.
-void hold_beside_records() {
-  auto& w = lasting<World>();
+void hold_beside_records(World& w) {
   auto& other = lasting<EventNodes>();
   together([&] { record_in_rounds(w), record(other, w.b); },
            [&] {
@@ -106,8 +104,7 @@ void hold_beside_records() {
 }
 
 /// Work behind the second record waits for whoever holds the first one.
-void a_reference_means_one_record() {
-  auto& w = lasting<World>();
+void a_reference_means_one_record(World& w) {
   auto& is_held = lasting<Gate>();
   auto& is_over = lasting<Gate>();
   begin_round(w, 1);
@@ -129,8 +126,7 @@ void a_reference_means_one_record() {
 }
 
 /// Two threads record one event, while another asks.
-void two_records() {
-  auto& w = lasting<World>();
+void two_records(World& w) {
   const auto record_twice = [&](const Slot& slot) {
     record(w.event, slot);
     const EventRef held = hold(w.event);

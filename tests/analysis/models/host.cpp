@@ -24,7 +24,6 @@ struct World {
   Gate first, second;
   int data[4] = {};
 };
-World& world() { return lasting<World>(); }
 
 void wait_for(const TaskQueuePtr& queue, std::uint64_t number) {
   queue->wait_until(number, false);
@@ -32,8 +31,7 @@ void wait_for(const TaskQueuePtr& queue, std::uint64_t number) {
 }
 
 /// Two threads submit to one queue, which comes to rest and starts again in between.
-void submit_and_rest() {
-  World& w = world();
+void submit_and_rest(World& w) {
   const auto submit = [&](int& own) {
     for (int i = 0; i < 2; ++i)
       w.a->submit([&own, &all = w.data[0], i] {
@@ -48,8 +46,7 @@ void submit_and_rest() {
 
 /// A thread waits for the end of what it submits, again and again: the queue rests, and its worker
 /// may sleep.
-void submit_and_wait() {
-  World& w = world();
+void submit_and_wait(World& w) {
   for (std::uint64_t i = 1; i <= 3; ++i) {
     w.a->submit([&] { ++w.data[0]; });
     w.a->wait_until(i, i == 2);
@@ -58,8 +55,7 @@ void submit_and_wait() {
 }
 
 /// Threads wait for different numbers of one queue, while its tasks complete.
-void wait_and_wake() {
-  World& w = world();
+void wait_and_wake(World& w) {
   const auto wait = [&](std::uint64_t number) {
     wait_for(w.a, number);
     expect(w.data[number] == 1, "the task's writes are not visible");
@@ -72,8 +68,7 @@ void wait_and_wake() {
 }
 
 /// Two queues wait for different tasks of a third one, which runs meanwhile.
-void park_behind() {
-  World& w = world();
+void park_behind(World& w) {
   w.a->submit([&] { w.data[0] = 1; });
   together([&] { w.a->submit([&] { w.data[1] = 1; }); },
            [&] {
@@ -87,8 +82,7 @@ void park_behind() {
 }
 
 /// Queues that wait for each other's tasks in turn.
-void park_in_turn() {
-  World& w = world();
+void park_in_turn(World& w) {
   const auto add = [&] { ++w.data[0]; };
   w.a->submit(add);
   w.b->submit_wait({w.a, 1});
@@ -101,8 +95,7 @@ void park_in_turn() {
 
 /// Both cores are in use by tasks that wait for a queue which was put back. Only the monitor can
 /// find a core for it.
-void put_back() {
-  World& w = world();
+void put_back(World& w) {
   w.a->submit([&] { w.first.wait(); });
   w.a->submit([&] { w.second.open(); });
   w.b->submit([&] { w.second.wait(); });
@@ -114,8 +107,7 @@ void put_back() {
 }
 
 /// More queues than cores, and an urgent one among them.
-void share_cores() {
-  World& w = world();
+void share_cores(World& w) {
   auto urgent = std::make_shared<TaskQueue>(runnel::host::greatest_priority);
   const auto add = [](int& number) { return [&number] { ++number; }; };
   together([&] { w.a->submit(add(w.data[0])), w.a->submit(add(w.data[0])); },
@@ -128,8 +120,7 @@ void share_cores() {
 
 /// Four workers are idle, two more than there are cores: one that times out ends, perhaps just as a
 /// queue is handed to it.
-void retire() {
-  World& w = world();
+void retire(World& w) {
   const TaskQueuePtr queues[] = {w.a, w.b, w.c, std::make_shared<TaskQueue>(0)};
   auto& started = lasting<sync::Atomic<int>>();
   {
@@ -152,8 +143,7 @@ void retire() {
 
 /// The block of tasks is full: the next submission needs another one, and the worker frees the old
 /// one.
-void change_block() {
-  World& w = world();
+void change_block(World& w) {
   {
     const model::Calm calm;
     for (std::size_t i = 0; i + 1 < runnel::host::TaskBlock::size; ++i) w.a->submit([] {});
@@ -178,25 +168,22 @@ void launch(native::stream stream, int& number) {
 }
 
 struct Events {
+  Events() {
+    const model::Calm calm;
+    a = make_stream(), b = make_stream();
+    require(backend::event_create(plain, {}));
+    require(backend::event_create(timed,
+                                  {.timed = true, .blocking_wait = false, .interprocess = false}));
+  }
   native::stream a{}, b{};
   native::event plain{}, timed{};
   int data[2] = {};
   sync::Atomic<bool> recorded{false};
 };
-Events& events() {
-  auto& e = lasting<Events>();
-  const model::Calm calm;
-  e.a = make_stream(), e.b = make_stream();
-  require(backend::event_create(e.plain, {}));
-  require(backend::event_create(e.timed,
-                                {.timed = true, .blocking_wait = false, .interprocess = false}));
-  return e;
-}
 
 /// One thread records and records again. Others query, wait, and let a stream wait: for one record
 /// or the other.
-void record_and_wait() {
-  Events& e = events();
+void record_and_wait(Events& e) {
   together(
       [&] {
         launch(e.a, e.data[0]);
@@ -227,8 +214,7 @@ void record_and_wait() {
 }
 
 /// Two threads record one event. Whichever record stays, the event is of that one, with its time.
-void record_twice() {
-  Events& e = events();
+void record_twice(Events& e) {
   together([&] { require(backend::event_record(e.timed, e.a)); },
            [&] { require(backend::event_record(e.timed, e.b)); },
            [&] {
@@ -245,8 +231,7 @@ void record_twice() {
 }
 
 /// The work of the default stream and that of a blocking stream never run at once.
-void default_stream() {
-  Events& e = events();
+void default_stream(Events& e) {
   native::stream blocking{};
   {
     const model::Calm calm;

@@ -60,21 +60,18 @@ void expect_block(World& w) {
   block[0] = block[1] = 3;
 }
 
-void hand_out_again() {
-  auto& w = lasting<World>();
+void hand_out_again(World& w) {
   together([&] { write_in(w, w.a, 1), give_back(w); }, [&] { try_to_use(w); });
   expect_block(w);
 }
 
-void hand_out_after_two_streams() {
-  auto& w = lasting<World>();
+void hand_out_after_two_streams(World& w) {
   together([&] { write_in(w, w.a, 1, 0), write_in(w, w.b, 2, 1), give_back(w); },
            [&] { try_to_use(w); });
   expect_block(w);
 }
 
-void hand_out_to_two() {
-  auto& w = lasting<World>();
+void hand_out_to_two(World& w) {
   {
     const model::Calm calm;
     write_in(w, w.a, 1);
@@ -85,8 +82,7 @@ void hand_out_to_two() {
 }
 
 /// The stream ends while the block waits for it.
-void stream_ends() {
-  auto& w = lasting<World>();
+void stream_ends(World& w) {
   {
     const model::Calm calm;
     write_in(w, w.a, 1);
@@ -96,8 +92,7 @@ void stream_ends() {
 }
 
 /// Another thread's own default stream: only that thread can say how far it is.
-void marks() {
-  auto& w = lasting<World>();
+void marks(World& w) {
   together(
       [&] {
         w.a.thread = runnel::detail::this_thread_id();

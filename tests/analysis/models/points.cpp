@@ -67,14 +67,13 @@ void expect_slot(World& w) {
 
 void poll() {
   World& w = busy_world();
-  together([&] { static_cast<void>(poll_and_write(w, w.first)); },
-           [&] { submit(w.a.handle, [] {}); });
+  together([&] { poll_and_write(w, w.first); }, [&] { submit(w.a.handle, [] {}); });
 }
 
 /// The stream ends while its point is polled.
 void stream_ends() {
   World& w = busy_world();
-  together([&] { static_cast<void>(poll_and_write(w, w.first)); }, [&] { retire_slot(&w.a); });
+  together([&] { poll_and_write(w, w.first); }, [&] { retire_slot(&w.a); });
   synchronize(w.a.handle);
   expect_slot(w);
 }
@@ -117,8 +116,7 @@ void asked() {
 }
 
 /// The last answer is asked for after the stream's end.
-void end_is_complete() {
-  auto& w = lasting<World>();
+void end_is_complete(World& w) {
   together([&] { write_in(w), retire_slot(&w.a); },
            [&] {
              for (int i = 0; i < 3; ++i) {
@@ -145,8 +143,7 @@ void make_wait() {
 }
 
 /// Another thread's own default stream: only that thread can say how far it is.
-void marks() {
-  auto& w = lasting<World>();
+void marks(World& w) {
   auto& is_written = lasting<Gate>();
   together(
       [&] {
@@ -163,7 +160,7 @@ void marks() {
       },
       [&] {
         is_written.wait();
-        static_cast<void>(poll_and_write(w, w.first));
+        poll_and_write(w, w.first);
       });
 }
 
@@ -185,8 +182,7 @@ struct Written {
   }
 };
 
-void writers_of_any_memory() {
-  auto& w = lasting<Written>();
+void writers_of_any_memory(Written& w) {
   const auto run = [&] {
     w.writers.begin_functions(1);
     w.write();
@@ -195,8 +191,7 @@ void writers_of_any_memory() {
   together(run, [&] { w.read(), w.read(); }, [&] { w.read(); });
 }
 
-void writers_of_a_range() {
-  auto& w = lasting<Written>();
+void writers_of_a_range(Written& w) {
   together(
       [&] {
         const runnel::detail::RangeWriter writer{w.source, sizeof *w.source, w.writers};

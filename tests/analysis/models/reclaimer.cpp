@@ -70,8 +70,7 @@ void write_in(World& w) {
 }
 
 /// Two threads defer work, one of them behind two streams.
-void after_points() {
-  auto& w = lasting<World>();
+void after_points(World& w) {
   w.first.written = w.number;
   w.first.own = Point{StreamKey{&w.a, 1}};
   w.first.others.push_back(Point{StreamKey{&w.b, 2}});
@@ -83,8 +82,7 @@ void after_points() {
 }
 
 /// The stream ends while the thread polls it.
-void stream_ends() {
-  auto& w = lasting<World>();
+void stream_ends(World& w) {
   w.first.written = w.number;
   w.first.own = Point{StreamKey{&w.a, 1}};
   w.second.own = Point{StreamKey{&w.a, 1}};
@@ -148,8 +146,7 @@ void submit_function(World& w, Called& called) {
 }
 
 /// Functions of two threads are submitted while earlier ones are called.
-void functions_in_order() {
-  auto& w = lasting<World>();
+void functions_in_order(World& w) {
   const auto submit_three = [&] {
     int& calls = lasting<int>();
     auto &first = *new Called{calls, 1}, &second = *new Called{calls, 2},
@@ -164,8 +161,7 @@ void functions_in_order() {
 }
 
 /// The thread is about to sleep.
-void wake() {
-  auto& w = lasting<World>();
+void wake(World& w) {
   run_later(w.first);
   w.first.done.wait();
   for (int i = 0; i < 3; ++i) sync::yield();

@@ -70,6 +70,24 @@ struct Lane {
   }
   /// The user's memory is the user's again.
   void overwrite() { user[0] = user[bytes - 1] = 9; }
+  void finish() {
+    expect_copied();
+    overwrite();
+  }
+  void expect_failure(Direction direction) {
+    bool failed = false;
+    try {
+      copy(direction);
+    } catch (backend::status) {
+      failed = true;
+    }
+    expect(failed, "a failure was not reported");
+  }
+  /// The ring stays active once, so that it is never used again.
+  void expect_given_up() {
+    synchronize(slot.handle);
+    while (ring.active.load(std::memory_order_acquire) != 1) sync::yield();
+  }
 
   std::size_t bytes;
   unsigned char* user = new unsigned char[bytes];
@@ -88,23 +106,24 @@ void start_workers() {
   expect(runnel::detail::staging_workers().start(2), "there are no workers");
 }
 
-void copy_there(std::size_t buffer, std::size_t bytes, bool may_read_now) {
+Lane& start(std::size_t buffer = part, std::size_t bytes = part) {
   start_workers();
-  Lane& lane = make_lane(1, buffer, bytes);
+  return make_lane(1, buffer, bytes);
+}
+
+void copy_there(std::size_t buffer, std::size_t bytes, bool may_read_now) {
+  Lane& lane = start(buffer, bytes);
   lane.copy(Direction::to_device, may_read_now);
-  lane.expect_copied();
-  lane.overwrite();
+  lane.finish();
 }
 void to_device() { copy_there(part, 2 * part, model::any_of(2) == 0); }
 void to_device_in_parts() { copy_there(2 * part, 2 * part, model::any_of(2) == 0); }
 void to_device_around_the_ring() { copy_there(part, 10 * part, false); }
 
 void copy_back(std::size_t buffer, std::size_t bytes) {
-  start_workers();
-  Lane& lane = make_lane(1, buffer, bytes);
+  Lane& lane = start(buffer, bytes);
   lane.copy(Direction::to_host);
-  lane.expect_copied();
-  lane.overwrite();
+  lane.finish();
 }
 void to_host() { copy_back(part, 2 * part); }
 void to_host_in_parts() { copy_back(2 * part, 2 * part); }
@@ -112,8 +131,7 @@ void to_host_around_the_ring() { copy_back(part, 10 * part); }
 
 /// Workers that were idle for long sleep.
 void after_a_pause() {
-  start_workers();
-  Lane& lane = make_lane(1, part, part);
+  Lane& lane = start();
   {
     const model::Calm calm;
     sync::sleep_for(std::chrono::milliseconds{10});
@@ -152,17 +170,14 @@ void places() {
 /// Copies that follow each other: the later one's piece may be filled while the earlier one
 /// travels.
 void row_to_device() {
-  start_workers();
-  Lane& lane = make_lane(1, part, part);
+  Lane& lane = start();
   for (int i = 0; i < 3; ++i) lane.copy(Direction::to_device, true);
-  lane.expect_copied();
-  lane.overwrite();
+  lane.finish();
 }
 /// Smaller pieces share the write of a value. When the stream has passed them, another stream may
 /// have the ring.
 void row_of_small_copies() {
-  start_workers();
-  Lane& lane = make_lane(1, part, part / 4);
+  Lane& lane = start(part, part / 4);
   for (int i = 0; i < 2; ++i) lane.copy(Direction::to_device, true);
   lane.expect_copied();
   while (!lane.ring.is_unused()) sync::yield();
@@ -170,21 +185,17 @@ void row_of_small_copies() {
 /// The second copy to the host must not come before the first one has left the ring, and the last
 /// copy starts when the stream comes to it.
 void there_and_back() {
-  start_workers();
-  Lane& lane = make_lane(1, part, part);
+  Lane& lane = start();
   lane.copy(Direction::to_device, true);
   lane.copy(Direction::to_host);
   lane.copy(Direction::to_host);
   lane.copy(Direction::to_device);
-  lane.expect_copied();
-  lane.overwrite();
+  lane.finish();
 }
 void list(Direction direction) {
-  start_workers();
-  Lane& lane = make_lane(1, part, part);
+  Lane& lane = start();
   lane.copy_list(direction);
-  lane.expect_copied();
-  lane.overwrite();
+  lane.finish();
 }
 void list_to_device() { list(Direction::to_device); }
 void list_to_host() { list(Direction::to_host); }
@@ -199,39 +210,22 @@ void two_streams() {
 }
 
 /// A runtime call fails half way. The exception reaches the user, who frees the memory at once; the
-/// stream does not wait for ever. The workers are done with the job in the end. The ring stays
-/// active once, so that it is never used again.
+/// stream does not wait for ever. The workers are done with the job in the end.
 void fail_half_way(Direction direction) {
-  start_workers();
-  Lane& lane = make_lane(1, part, 3 * part);
+  Lane& lane = start(part, 3 * part);
   failing_copy = 1 + model::any_of(3);
-  bool failed = false;
-  try {
-    lane.copy(direction);
-  } catch (backend::status) {
-    failed = true;
-  }
-  expect(failed, "a failure was not reported");
+  lane.expect_failure(direction);
   lane.overwrite();
-  synchronize(lane.slot.handle);
-  while (lane.ring.active.load(std::memory_order_acquire) != 1) sync::yield();
+  lane.expect_given_up();
 }
 /// The copy that fails has no piece yet that workers may claim, while they may still have to claim
 /// that of the copy before it.
 void fail_behind_another() {
-  start_workers();
-  Lane& lane = make_lane(1, part, part);
+  Lane& lane = start();
   failing_copy = 2;
   lane.copy(Direction::to_device, true);
-  bool failed = false;
-  try {
-    lane.copy(Direction::to_host);
-  } catch (backend::status) {
-    failed = true;
-  }
-  expect(failed, "a failure was not reported");
-  synchronize(lane.slot.handle);
-  while (lane.ring.active.load(std::memory_order_acquire) != 1) sync::yield();
+  lane.expect_failure(Direction::to_host);
+  lane.expect_given_up();
   expect(lane.ring.unclaimed.empty(), "a job that failed stays with the workers");
 }
 void fail_to_device() { fail_half_way(Direction::to_device); }

@@ -43,9 +43,16 @@ T& lasting() {
   return *new T{};
 }
 
+/// Runs a check, which may take such an object.
+inline void run(void (*check)()) { check(); }
+template <class T>
+void run(void (*check)(T&)) {
+  check(lasting<T>());
+}
+
 }  // namespace checks
 
-#define CHECK(name) {#name, name}
+#define CHECK(name) {#name, [] { checks::run(name); }}
 /// The program that explores these checks.
 #define MODEL_CHECKS(...)                                   \
   int main(int argc, char** argv) {                         \

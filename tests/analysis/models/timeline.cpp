@@ -70,32 +70,27 @@ void expect_all_due(World& w, int count) {
          "an event was lost");
 }
 
-void two_record() {
-  auto& w = lasting<World>();
-  together([&] { static_cast<void>(mark(w, w.all[0])), static_cast<void>(mark(w, w.all[1])); },
-           [&] { static_cast<void>(mark(w, w.all[2])); }, [&] { advance(w), advance(w); });
+void two_record(World& w) {
+  together([&] { mark(w, w.all[0]), mark(w, w.all[1]); }, [&] { mark(w, w.all[2]); },
+           [&] { advance(w), advance(w); });
   expect_all_due(w, 3);
 }
 
-void two_advance() {
-  auto& w = lasting<World>();
+void two_advance(World& w) {
   const auto twice = [&] { advance(w), advance(w); };
-  together([&] { static_cast<void>(mark(w, w.all[0])), static_cast<void>(mark(w, w.all[1])); },
-           twice, twice);
+  together([&] { mark(w, w.all[0]), mark(w, w.all[1]); }, twice, twice);
   expect_all_due(w, 2);
 }
 
 /// Several marks may be complete at once, and others are added meanwhile.
-void a_burst() {
-  auto& w = lasting<World>();
-  for (int i = 0; i < 4; ++i) static_cast<void>(mark(w, w.all[i]));
-  together([&] { static_cast<void>(mark(w, w.all[4])); }, [&] { advance(w), advance(w); });
+void a_burst(World& w) {
+  for (int i = 0; i < 4; ++i) mark(w, w.all[i]);
+  together([&] { mark(w, w.all[4]); }, [&] { advance(w), advance(w); });
   expect_all_due(w, 5);
 }
 
 /// The watch ends only when no mark is pending, and a later mark begins another.
-void watch() {
-  auto& w = lasting<World>();
+void watch(World& w) {
   auto& watches = lasting<sync::Atomic<int>>();
   together(
       [&] {
@@ -113,10 +108,9 @@ void watch() {
 }
 
 /// The stream ends while its mark is pending, and another one may take the slot.
-void slot_is_used_again() {
-  auto& w = lasting<World>();
+void slot_is_used_again(World& w) {
   const native::stream stream = w.a.handle;
-  static_cast<void>(mark(w, w.all[0]));
+  mark(w, w.all[0]);
   together([&] { advance(w), advance(w); }, [&] { retire_slot(&w.a); },
            [&] {
              if (reuse_slot(3) != nullptr) expect(w.all[0].written == 1, "it was freed too early");
@@ -127,8 +121,7 @@ void slot_is_used_again() {
 }
 
 /// Work that was submitted before a number was asked for comes before the mark that gets it.
-void asked() {
-  auto& w = lasting<World>();
+void asked(World& w) {
   int& written = lasting<int>();
   together(
       [&] {
@@ -139,16 +132,14 @@ void asked() {
           sync::yield();
         }
       },
-      [&] { static_cast<void>(mark(w, w.all[0])), advance(w); },
-      [&] { static_cast<void>(mark(w, w.all[1])), advance(w); });
-  static_cast<void>(mark(w, w.all[2]));
+      [&] { mark(w, w.all[0]), advance(w); }, [&] { mark(w, w.all[1]), advance(w); });
+  mark(w, w.all[2]);
   expect(!w.a.timeline.is_asked(), "a mark was not enough");
   expect_all_due(w, 3);
 }
 
 /// A wait for the device completes what has no event.
-void a_wait() {
-  auto& w = lasting<World>();
+void a_wait(World& w) {
   int& written = lasting<int>();
   submit(w.a.handle, [&written] { written = 1; });
   const std::uint64_t end = w.a.timeline.skip();

@@ -108,15 +108,15 @@ TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
   const Stream second;
   DeviceInts a{10, stream}, b{10, second};
   if (rank != 0) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     limited.all_reduce(stream, a);
     all.all_reduce(second, b);  // without a timeout
-    const std::string found = text_of([&] { stream.synchronize(); });
+    const std::string found = TEXT_OF(stream.synchronize());
     EXPECT_NE(found.find("communicator 'solver': another process did not take part within the "
                          "timeout of 100 ms"),
               std::string::npos)
         << found;
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+    EXPECT_LT(Clock::now() - begin, 5s);
     EXPECT_ERROR(communicator_broken, second.synchronize());
     EXPECT_ERROR(communicator_broken, all.check());
     EXPECT_ERROR(timed_out, limited.check());
@@ -170,7 +170,7 @@ TEST_F(OverCcl, WorldsThatMakeNoSenseAreNamed) {
   const World alone = World::from_file(
       std::string{std::getenv("RUNNEL_WORLD_FILE")} + ".alone" + std::to_string(rank), 0, 2, 50ms);
   int number = 0;
-  EXPECT_EQ(text_of([&] { alone.broadcast(&number, sizeof number); }),
+  EXPECT_EQ(TEXT_OF(alone.broadcast(&number, sizeof number)),
             "runnel: could not meet the other processes: process 1 did not come");
   const World nowhere = World::from_file("/nowhere/at/all", 1, 2, 50ms);
   EXPECT_ERROR(not_permitted, nowhere.broadcast(&number, sizeof number));
@@ -181,7 +181,7 @@ TEST_F(OverCcl, EnvironmentsThatMakeNoSenseAreNamed) {
   std::vector<std::string> before;
   for (const char* each : names) before.emplace_back(std::getenv(each));
   const auto expect = [](const char* text) {
-    EXPECT_EQ(text_of([] { static_cast<void>(World::from_environment()); }),
+    EXPECT_EQ(TEXT_OF(World::from_environment()),
               std::string{"runnel: could not find the processes of this program: "} + text);
   };
   setenv("RANK", "two", 1);

@@ -48,8 +48,7 @@ class CommFaults : public Communicators {
       const bool is_broken = static_cast<bool>(code_of([&] { brief.check(); }));
       EXPECT_TRUE(!end || is_broken);
       EXPECT_TRUE(!is_broken || end || found);
-      static_cast<void>(
-          without_memory([&] { static_cast<void>(code_of([&] { stream.synchronize(); })); }));
+      drop(without_memory([&] { drop(code_of([&] { stream.synchronize(); })); }));
       happened = any_process(happened);
     }
     EXPECT_FALSE(happened) << "100 allocations for one operation";

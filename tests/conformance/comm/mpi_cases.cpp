@@ -36,7 +36,7 @@ TEST_F(OverMpi, ProcessesThatDoNotAgreeAreToldWhatAbout) {
   const auto expect_refusal = [&](const char* what, auto call) {
     const Communicator checked = make({.checked = true, .name = "halo"});
     call(checked);
-    const std::string found = text_of([&] { stream.synchronize(); });
+    const std::string found = TEXT_OF(stream.synchronize());
     EXPECT_NE(
         found.find("communicator 'halo': the processes do not agree about " + std::string{what}),
         std::string::npos)
@@ -70,7 +70,7 @@ TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
   if (rank == 1) {
     brief.receive(stream, values, 0);
     EXPECT_EQ(
-        text_of([&] { stream.synchronize(); }),
+        TEXT_OF(stream.synchronize()),
         "runnel: could not receive elements: process 0 sent 20 bytes of the 40 that were expected");
   }
   stream.synchronize();
@@ -83,7 +83,7 @@ TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
   if (rank == 0) brief.send(stream, values, 1);
   if (rank == 1) {
     brief.receive(stream, DeviceSpan<int>{values}.subspan(0, 5), 0);
-    const std::string found = text_of([&] { stream.synchronize(); });
+    const std::string found = TEXT_OF(stream.synchronize());
     EXPECT_NE(found.find("the processes do not agree about the number of elements"),
               std::string::npos)
         << found;
@@ -110,7 +110,7 @@ TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
     if (rank == 0) {
       limited->all_reduce(stream, values, Reduce::max);
       // MPI may have all it needs from the others, or not
-      static_cast<void>(code_of([&] { stream.synchronize(); }));
+      drop(code_of([&] { stream.synchronize(); }));
     }
     meet();
     for (int round = 0; round < 100; ++round) all.all_reduce(stream, values, Reduce::max);
@@ -172,7 +172,7 @@ TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
       both.all_reduce(second, b);
       meet();
       // so long, the wrong one could come first
-      static_cast<void>((is_first_late ? second : stream).synchronize_for(20ms));
+      drop((is_first_late ? second : stream).synchronize_for(20ms));
       if (is_first_late) {
         EXPECT_FALSE(second.query());
       }

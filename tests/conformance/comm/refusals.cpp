@@ -20,9 +20,9 @@ class Refusals : public Communicators {
 
 TEST_F(Refusals, WrongArgumentsAreNamed) {
   DeviceInts four{4, stream}, five{5, stream};
-  EXPECT_EQ(text_of([&] { all.all_reduce(stream, four, five); }),
+  EXPECT_EQ(TEXT_OF(all.all_reduce(stream, four, five)),
             "runnel: could not run all_reduce: the output has another size than the input");
-  EXPECT_EQ(text_of([&] { all.broadcast(stream, four, size); }),
+  EXPECT_EQ(TEXT_OF(all.broadcast(stream, four, size)),
             "runnel: could not run broadcast: there is no process " + std::to_string(size) +
                 ": there are " + std::to_string(size));
   EXPECT_ERROR(invalid_argument, all.broadcast(stream, four, -1));
@@ -39,11 +39,11 @@ TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
   DeviceInts values{10, stream};
   const DeviceSpan<int> null{static_cast<int*>(nullptr), 10},
       endless{values.data(), ~std::size_t{0} / sizeof(int)};
-  EXPECT_EQ(text_of([&] { all.all_reduce(stream, null); }),
+  EXPECT_EQ(TEXT_OF(all.all_reduce(stream, null)),
             "runnel: could not run all_reduce: the input is null, and has elements");
-  EXPECT_EQ(text_of([&] { all.all_reduce(stream, values, null); }),
+  EXPECT_EQ(TEXT_OF(all.all_reduce(stream, values, null)),
             "runnel: could not run all_reduce: the output is null, and has elements");
-  EXPECT_EQ(text_of([&] { all.all_reduce(stream, endless); }),
+  EXPECT_EQ(TEXT_OF(all.all_reduce(stream, endless)),
             "runnel: could not run all_reduce: the input ends beyond any address");
   EXPECT_ERROR(invalid_argument, all.broadcast(stream, null));
   EXPECT_ERROR(invalid_argument,
@@ -64,7 +64,7 @@ TEST_F(Refusals, AMovedFromCommunicatorIsNamed) {
   Communicator brief = make();
   const Communicator taken{std::move(brief)};
   DeviceInts values{10, stream};
-  EXPECT_EQ(text_of([&] { brief.all_reduce(stream, values); }),
+  EXPECT_EQ(TEXT_OF(brief.all_reduce(stream, values)),
             "runnel: could not use a communicator: the communicator was moved from");
   EXPECT_ERROR(invalid_handle, brief.rank());
   EXPECT_ERROR(invalid_handle, brief.split(0));
@@ -78,9 +78,9 @@ TEST_F(Refusals, AMovedFromStreamAndAHostFunction) {
   EXPECT_ERROR(invalid_handle, all.all_reduce(gone, values));
   std::string operation, split, making;
   stream.launch_host_func([&] {
-    operation = text_of([&] { all.all_reduce(stream, values); });
-    split = text_of([&] { static_cast<void>(all.split(0)); });
-    making = text_of([] { static_cast<void>(make()); });
+    operation = TEXT_OF(all.all_reduce(stream, values));
+    split = TEXT_OF(all.split(0));
+    making = TEXT_OF(make());
   });
   stream.synchronize();
   const std::string reason =
@@ -115,11 +115,11 @@ TEST_F(Breakages, AProcessThatDoesNotTakePartIsTimedOut) {
   stream.synchronize();
   meet();
   if (rank != 0) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     limited.all_reduce(stream, values);
     limited.broadcast(stream, values);
     EXPECT_ERROR(timed_out, stream.synchronize());
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+    EXPECT_LT(Clock::now() - begin, 5s);
     EXPECT_ERROR(timed_out, limited.barrier(stream));
     stream.synchronize();
   }
@@ -146,7 +146,7 @@ TEST_F(Breakages, AnAbortedCommunicatorEndsItsOperations) {
   limited.all_reduce(stream, values);
   limited.abort();
   gate.open();
-  EXPECT_EQ(text_of([&] { stream.synchronize(); }),
+  EXPECT_EQ(TEXT_OF(stream.synchronize()),
             "runnel: could not use a communicator: abort() was called");
   EXPECT_ERROR(communicator_broken, limited.check());
   meet();

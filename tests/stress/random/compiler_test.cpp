@@ -25,9 +25,7 @@ class Writer {
  public:
   Writer() {
     program_.streams = {{}, {}};
-    program_.buffers = {{BufferKind::pinned, 0, size},
-                        {BufferKind::pinned, 0, size},
-                        {BufferKind::device, 0, size}};
+    program_.buffers = {{pinned, 0, size}, {pinned, 0, size}, {BufferKind::device, 0, size}};
     for (const int buffer : {first_pinned, second_pinned, on_device})
       add(Verb::renew_buffer, 0).buffer = buffer;
   }

@@ -42,24 +42,21 @@ class Generator {
   int pick(std::size_t count) { return static_cast<int>(random_.below(count)); }
 
   void choose_streams() {
-    program_.streams = {{StreamKind::device_default, 0, -1}, {StreamKind::thread_default, 0, -1}};
+    program_.streams = {{device_default, 0, -1}, {thread_default, 0, -1}};
     const int more = graph_ ? 8 : 2 + pick(4);
     for (int i = 0; i < more; ++i) {
       const unsigned what = random_.below(10);
       const int last = static_cast<int>(program_.streams.size()) - 1;
       const StreamKind before = program_.streams.back().kind;
-      if (what == 0 && (before == StreamKind::own || before == StreamKind::blocking))
-        program_.streams.push_back({StreamKind::borrowed, program_.streams.back().device, last});
+      if (what == 0 && (before == own || before == blocking))
+        program_.streams.push_back({borrowed, program_.streams.back().device, last});
       else
-        program_.streams.push_back({what == 1  ? StreamKind::leased
-                                    : what < 5 ? StreamKind::blocking
-                                               : StreamKind::own,
-                                    device(), -1});
+        program_.streams.push_back({what == 1 ? leased : what < 5 ? blocking : own, device(), -1});
     }
     if (limits_.devices > 1 && random_.chance(50))
-      program_.streams.push_back({StreamKind::device_default, 1, -1});
+      program_.streams.push_back({device_default, 1, -1});
     if (limits_.devices > 1 && random_.chance(30))
-      program_.streams.push_back({StreamKind::thread_default, 1, -1});
+      program_.streams.push_back({thread_default, 1, -1});
   }
 
   /// The sizes on which the route of a copy depends lie on both sides of 32 KiB and of 256 KiB.
@@ -75,15 +72,22 @@ class Generator {
   }
 
   void choose_buffers() {
-    constexpr BufferKind kinds[] = {
-        BufferKind::device, BufferKind::device,     BufferKind::pageable, BufferKind::pageable,
-        BufferKind::pinned, BufferKind::registered, BufferKind::device,   BufferKind::pinned,
-        BufferKind::device, BufferKind::pageable,   BufferKind::managed};
+    constexpr BufferKind kinds[] = {BufferKind::device,
+                                    BufferKind::device,
+                                    pageable,
+                                    pageable,
+                                    pinned,
+                                    registered,
+                                    BufferKind::device,
+                                    pinned,
+                                    BufferKind::device,
+                                    pageable,
+                                    managed};
     const std::size_t count_of_kinds = limits_.staged ? 4 : std::size(kinds);
     const std::size_t size = choose_size();
     const int count = 3 + pick(limits_.staged ? 2 : 5);
     if (limits_.rows)
-      program_.buffers = {{BufferKind::device, device(), size}, {BufferKind::pageable, 0, size}};
+      program_.buffers = {{BufferKind::device, device(), size}, {pageable, 0, size}};
     for (int i = 0; i < count; ++i)
       program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
   }
@@ -191,7 +195,7 @@ class Generator {
     o.third = pick(program_.buffers.size());
     if (random_.chance(20)) return;
     choose_kind(o.buffer, BufferKind::device);
-    choose_kind(o.source, BufferKind::pageable);
+    choose_kind(o.source, pageable);
   }
   void choose_kind(int& buffer, BufferKind wanted) {
     const auto count = static_cast<int>(program_.buffers.size());

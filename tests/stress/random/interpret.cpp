@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -31,9 +32,8 @@ struct Wide {
 
 void compare(const unsigned char* bytes, const Step& step, const char* what) {
   if (digest(bytes, step.bytes) == step.digest) return;
-  fail(std::string{what} + " found wrong bytes in buffer " + std::to_string(step.buffer) + ", " +
-       std::to_string(step.bytes) + " bytes at " + std::to_string(step.at) +
-       "; the first byte is " + std::to_string(bytes[0]));
+  fail(what, " found wrong bytes in buffer ", step.buffer, ", ", step.bytes, " bytes at ", step.at,
+       "; the first byte is ", int{bytes[0]});
 }
 
 template <class F>
@@ -42,10 +42,17 @@ void must_throw(const Step& step, errc code, F&& f) {
     f();
   } catch (const Error& error) {
     if (error.code() != code)
-      fail("refused call " + std::to_string(step.form) + " throws another error: " + error.what());
+      fail("refused call ", step.form, " throws another error: ", error.what());
     return;
   }
-  fail("refused call " + std::to_string(step.form) + " throws nothing");
+  fail("refused call ", step.form, " throws nothing");
+}
+
+bool is_function_call(Call call) {
+  using enum Call;
+  constexpr Call all[] = {read_function, write_function, throw_function, wait_function,
+                          busy_function, gate,           plain_function, completion};
+  return std::ranges::find(all, call) != std::end(all);
 }
 
 /// A graph of a program: what its capture submits, and what becomes of it then.
@@ -135,11 +142,10 @@ class Interpreter {
       return now == before;
     };
     if (!test_support::eventually(20s, as_before))
-      fail("objects are left: " + std::to_string(now.streams - before.streams) + " streams, " +
-           std::to_string(now.events - before.events) + " events, " +
-           std::to_string(now.pinned_blocks - before.pinned_blocks) + " pinned blocks, " +
-           std::to_string(now.device_blocks - before.device_blocks) + " device blocks, " +
-           std::to_string(now.host_functions - before.host_functions) + " host functions");
+      fail("objects are left: ", now.streams - before.streams, " streams, ",
+           now.events - before.events, " events, ", now.pinned_blocks - before.pinned_blocks,
+           " pinned blocks, ", now.device_blocks - before.device_blocks, " device blocks, ",
+           now.host_functions - before.host_functions, " host functions");
     check_runs();
   }
 
@@ -168,10 +174,9 @@ class Interpreter {
       try {
         for (const Step& step : operation.steps) execute(step);
       } catch (const std::exception& error) {
-        fail("operation " + std::to_string(operation.place) + " threw: " + error.what());
+        fail("operation ", operation.place, " threw: ", error.what());
       } catch (const Thrown& thrown) {
-        fail("operation " + std::to_string(operation.place) +
-             " delivered the exception of operation " + std::to_string(thrown.place));
+        fail("operation ", operation.place, " delivered the exception of operation ", thrown.place);
       }
       nth(submitted_, operation.place) = true;
       nth(submitted_, operation.place).notify_all();
@@ -185,24 +190,24 @@ class Interpreter {
     const auto mark = [&]() -> std::optional<Event>& { return nth(marks_, step.mark); };
     switch (step.call) {
       case Call::wait_stream:
-        return stream(step.stream).wait_stream(stream(step.other_stream));
+        return stream(step).wait_stream(stream(step.other_stream));
       case Call::wait_value:
         return wait_for_value(step);
       case Call::wait_recorded:
-        return stream(step.stream).wait_event(stream(step.other_stream).record_event());
+        return stream(step).wait_event(stream(step.other_stream).record_event());
       case Call::record_event:
-        events_->with(step.event, [&](auto& event) { stream(step.stream).record_event(event); });
+        events_->with(step.event, [&](auto& event) { stream(step).record_event(event); });
         return;
       case Call::wait_event:
-        events_->with(step.event, [&](auto& event) { stream(step.stream).wait_event(event); });
+        events_->with(step.event, [&](auto& event) { stream(step).wait_event(event); });
         return;
       case Call::leave_mark:
-        mark().emplace(stream(step.stream));
+        mark().emplace(stream(step));
         return;
       case Call::wait_mark:
-        return stream(step.stream).wait_event(*mark());
+        return stream(step).wait_event(*mark());
       case Call::synchronize:
-        return wait_for(stream(step.stream), step);
+        return wait_for(stream(step), step);
       case Call::synchronize_event:
         events_->with(step.event, [&](auto& event) { wait_for(event, step); });
         return;
@@ -217,7 +222,7 @@ class Interpreter {
       case Call::query:
         return query(step);
       case Call::show_handle:
-        return static_cast<void>(stream(step.stream).native());
+        return static_cast<void>(stream(step).native());
       case Call::make_stream:
         return make_stream(step.stream);
       case Call::make_buffer:
@@ -238,18 +243,18 @@ class Interpreter {
         return;
       case Call::record_stream:
         if (step.form == 1)
-          record_stream(stream(step.stream), buffer(step.buffer).data());
+          record_stream(stream(step), buffer(step.buffer).data());
         else if (kind(step.buffer) == BufferKind::device)
-          buffer(step.buffer).device->record_stream(stream(step.stream));
+          buffer(step.buffer).device->record_stream(stream(step));
         else
-          buffer(step.buffer).pinned->record_stream(stream(step.stream));
+          buffer(step.buffer).pinned->record_stream(stream(step));
         return;
       case Call::resize_buffer:
         for (const std::size_t size : {step.bytes + 4096, step.bytes})
           buffer(step.buffer).device->resize(size);
         return;
       case Call::set_stream:
-        return buffer(step.buffer).device->set_stream(stream(step.stream));
+        return buffer(step.buffer).device->set_stream(stream(step));
       case Call::trim:
         return step.form == 0 ? PinnedPool::trim() : Staging::trim();
       case Call::fork_child:
@@ -266,8 +271,8 @@ class Interpreter {
       case Call::fill:
         return fill(step);
       case Call::fill_2d:
-        return runnel::fill_2d(stream(step.stream), place_of(step), step.pitch,
-                               static_cast<unsigned char>(step.value), step.bytes, step.height);
+        return runnel::fill_2d(stream(step), place_of(step), step.pitch, step.byte(), step.bytes,
+                               step.height);
       case Call::scratch_pinned:
       case Call::scratch_device:
         return scratch(step);
@@ -316,17 +321,12 @@ class Interpreter {
     for (const Lowered& each : calls_.operations)
       for (const Step& step : each.steps) {
         const bool is_function =
-            step.call == Call::read_function || step.call == Call::write_function ||
-            step.call == Call::throw_function || step.call == Call::wait_function ||
-            step.call == Call::busy_function || step.call == Call::gate ||
-            step.call == Call::plain_function || step.call == Call::completion ||
-            (step.call == Call::starve && step.buffer < 0);
+            is_function_call(step.call) || (step.call == Call::starve && step.buffer < 0);
         const std::atomic_int& ran = nth(shared_->ran, each.place);
         // Nothing waits for the functions of on_complete().
         if (is_function && !test_support::eventually(step.call == Call::completion ? 20s : 0s,
                                                      [&] { return ran == 1; }))
-          fail("the host function of operation " + std::to_string(each.place) + " ran " +
-               std::to_string(ran.load()) + " times");
+          fail("the host function of operation ", each.place, " ran ", ran.load(), " times");
       }
     if (std::ranges::any_of(untouched_, [](unsigned char byte) { return byte != 0; }))
       fail("a refused call has written");
@@ -335,12 +335,13 @@ class Interpreter {
   StreamRef stream(int number) {
     StreamObject& object = nth(streams_, number);
     const StreamKind what = nth(program_.streams, number).kind;
-    if (what == StreamKind::device_default) return device_of(number).default_stream();
-    if (what == StreamKind::thread_default) return StreamRef::per_thread_default(device_of(number));
-    if (what == StreamKind::leased) return *object.lease;
+    if (what == device_default) return device_of(number).default_stream();
+    if (what == thread_default) return StreamRef::per_thread_default(device_of(number));
+    if (what == leased) return *object.lease;
     return *object.stream;
   }
 
+  StreamRef stream(const Step& step) { return stream(step.stream); }
   Device device_of(int number) const { return Device{nth(program_.streams, number).device}; }
   BufferObject& buffer(int number) { return nth(buffers_, number); }
   unsigned char* place_of(const Step& step) { return buffer(step.buffer).data() + step.at; }
@@ -367,15 +368,14 @@ class Interpreter {
       }
     } catch (const Thrown& thrown) {
       if (thrown.place != step.exception)
-        fail("the exception of operation " + std::to_string(thrown.place) + " arrived out of turn");
+        fail("the exception of operation ", thrown.place, " arrived out of turn");
       return;
     }
-    if (step.exception >= 0)
-      fail("the exception of operation " + std::to_string(step.exception) + " did not arrive");
+    if (step.exception >= 0) fail("the exception of operation ", step.exception, " did not arrive");
   }
 
   void wait_for_value(const Step& step) {
-    const StreamRef waiting = stream(step.stream), writing = stream(step.other_stream);
+    const StreamRef waiting = stream(step), writing = stream(step.other_stream);
     if (!waiting.device().has_stream_memory_operations() ||
         !writing.device().has_stream_memory_operations())
       return waiting.wait_stream(writing);
@@ -389,13 +389,13 @@ class Interpreter {
     const StreamSlot& slot = nth(program_.streams, number);
     const Device device{slot.device};
     object = {};
-    if (slot.kind == StreamKind::own || slot.kind == StreamKind::blocking)
-      object.stream.emplace(device, StreamOptions{.priority = number % 3 - 1,
-                                                  .blocking = slot.kind == StreamKind::blocking});
-    if (slot.kind == StreamKind::borrowed)
+    if (slot.kind == own || slot.kind == blocking)
+      object.stream.emplace(
+          device, StreamOptions{.priority = number % 3 - 1, .blocking = slot.kind == blocking});
+    if (slot.kind == borrowed)
       object.stream.emplace(
           Stream::from_native(stream(slot.owner).native(), device, Ownership::borrow));
-    if (slot.kind == StreamKind::leased)
+    if (slot.kind == leased)
       object.lease.emplace(pools_.try_emplace(slot.device, device, StreamPoolOptions{.size = 1})
                                .first->second.acquire());
   }
@@ -403,20 +403,20 @@ class Interpreter {
   void make_buffer(const Step& step) {
     BufferObject& object = buffer(step.buffer);
     switch (kind(step.buffer)) {
-      case BufferKind::pageable:
+      case pageable:
         object.host.resize(step.bytes);
         return;
-      case BufferKind::registered:
+      case registered:
         object.host.resize(step.bytes);
         object.registration.emplace(object.host);
         return;
-      case BufferKind::pinned:
+      case pinned:
         object.pinned.emplace(step.bytes);
         return;
       case BufferKind::device:
-        object.device.emplace(step.bytes, stream(step.stream));
+        object.device.emplace(step.bytes, stream(step));
         return;
-      case BufferKind::managed:
+      case managed:
         object.managed.emplace(step.bytes, Device{step.device});
         return;
     }
@@ -424,7 +424,7 @@ class Interpreter {
 
   /// The forms of a flat copy.
   CopyResult enqueue_copy(const Step& step) {
-    const StreamRef on = stream(step.stream);
+    const StreamRef on = stream(step);
     BufferObject& to = buffer(step.buffer);
     BufferObject& from = buffer(step.source);
     unsigned char* const target = to.data() + step.at;
@@ -458,14 +458,13 @@ class Interpreter {
   /// be overwritten.
   void copy(const Step& step) {
     const CopyResult result = enqueue_copy(step);
-    const bool is_done =
-        result == CopyResult::inlined ||
-        (result == CopyResult::blocked && kind(step.source) == BufferKind::pageable);
+    const bool is_done = result == CopyResult::inlined ||
+                         (result == CopyResult::blocked && kind(step.source) == pageable);
     BufferObject& to = buffer(step.buffer);
     BufferObject& from = buffer(step.source);
     const bool to_host = !to.device && !to.managed;
     if ((result == CopyResult::inlined ||
-         (result == CopyResult::blocked && kind(step.buffer) == BufferKind::pageable)) &&
+         (result == CopyResult::blocked && kind(step.buffer) == pageable)) &&
         to_host)
       compare(to.data() + step.at, step, "a copy that is done at the call");
     if (!is_done || !step.source_is_free || step.bytes == 0) return;
@@ -482,16 +481,15 @@ class Interpreter {
     const unsigned char* const from = buffer(step.source).data();
     const std::size_t rows = step.height / 2;
     if (step.form == 0)
-      copy_2d(stream(step.stream), to, step.pitch, from, step.source_pitch, step.bytes,
-              step.height);
+      copy_2d(stream(step), to, step.pitch, from, step.source_pitch, step.bytes, step.height);
     else
-      copy_3d(stream(step.stream), to, {step.pitch, step.pitch * rows}, from,
+      copy_3d(stream(step), to, {step.pitch, step.pitch * rows}, from,
               {step.source_pitch, step.source_pitch * rows}, {step.bytes, rows, 2});
   }
 
   /// In some rows, calls that enqueue no copy come between the copies.
   void row(const Step& step) {
-    const StreamRef on = stream(step.stream);
+    const StreamRef on = stream(step);
     unsigned char* const buffer_bytes = buffer(step.buffer).data();
     unsigned char* const source_bytes = buffer(step.source).data();
     std::size_t done = 0;
@@ -512,7 +510,7 @@ class Interpreter {
   void list(const Step& step) {
     const auto passed_kind = [&](int number) -> std::optional<MemoryKind> {
       if (step.form % 2 == 0) return std::nullopt;
-      if (kind(number) == BufferKind::pageable) return MemoryKind::pageable;
+      if (kind(number) == pageable) return MemoryKind::pageable;
       if (kind(number) == BufferKind::device) return MemoryKind::device;
       return std::nullopt;
     };
@@ -525,7 +523,7 @@ class Interpreter {
       operations.push_back(each.back ? CopyOperation{other, at, each.bytes, kind_there, kind_here}
                                      : CopyOperation{at, other, each.bytes, kind_here, kind_there});
     }
-    const CopyBatchResult done = copy_batch(stream(step.stream), operations);
+    const CopyBatchResult done = copy_batch(stream(step), operations);
     if (done.nothing + done.direct + done.staged + done.inlined + done.blocked != operations.size())
       fail("copy_batch() does not count all of its operations");
   }
@@ -538,9 +536,9 @@ class Interpreter {
     T* const target = reinterpret_cast<T*>(object.data() + step.at);
     const std::size_t count = step.bytes / sizeof(T);
     if (object.device)
-      runnel::fill(stream(step.stream), DeviceSpan<T>{target, count}, value);
+      runnel::fill(stream(step), DeviceSpan<T>{target, count}, value);
     else
-      runnel::fill(stream(step.stream), std::span<T>{target, count}, value);
+      runnel::fill(stream(step), std::span<T>{target, count}, value);
   }
 
   void fill(const Step& step) {
@@ -556,14 +554,13 @@ class Interpreter {
       case 12:
         return fill_elements<Wide>(step);
       default:
-        fill_bytes(stream(step.stream), place_of(step), static_cast<unsigned char>(step.value),
-                   step.bytes);
+        fill_bytes(stream(step), place_of(step), step.byte(), step.bytes);
     }
   }
 
   /// The copy's source is dropped while the copy is under way.
   void scratch(const Step& step) {
-    const StreamRef on = stream(step.stream);
+    const StreamRef on = stream(step);
     unsigned char* const target = place_of(step);
     if (step.call == Call::scratch_pinned) {
       PinnedBuffer<unsigned char> source(step.bytes);
@@ -573,7 +570,7 @@ class Interpreter {
     }
     const StreamRef home = stream(step.other_stream);
     DeviceBuffer<unsigned char> source(step.bytes, home);
-    fill_bytes(home, source.data(), static_cast<unsigned char>(step.value), step.bytes);
+    fill_bytes(home, source.data(), step.byte(), step.bytes);
     if (step.form == 1) source = DeviceBuffer<unsigned char>{source, home};
     on.wait_stream(home);
     copy_bytes(on, target, source.data(), step.bytes);
@@ -581,7 +578,7 @@ class Interpreter {
   }
 
   void launch(const Step& step) {
-    const StreamRef on = stream(step.stream);
+    const StreamRef on = stream(step);
     const auto at = static_cast<std::size_t>(step.mark);
     const auto launch_with = [&](auto body) {
       on.launch_host_func([shared = shared_, at, body]() mutable {
@@ -619,11 +616,10 @@ class Interpreter {
       case Call::completion:
         return on.on_complete([shared = shared_, step, at](const Outcome& outcome) {
           if (!outcome.is_ok())
-            fail("the completion of operation " + std::to_string(at) +
-                 " was told an error: " + outcome.code().message());
+            fail("the completion of operation ", at,
+                 " was told an error: ", outcome.code().message());
           if (step.function >= 0 && nth(shared->ran, step.function) == 0)
-            fail("the completion of operation " + std::to_string(at) +
-                 " came before a host function");
+            fail("the completion of operation ", at, " came before a host function");
           ++shared->ran[at];
         });
       default:
@@ -633,15 +629,15 @@ class Interpreter {
 
   void compare_copied(const Step& step) {
     std::vector<unsigned char> found(step.bytes);
-    copy_bytes(stream(step.stream), found.data(), place_of(step), step.bytes);
+    copy_bytes(stream(step), found.data(), place_of(step), step.bytes);
     Step wait = step;
     wait.form = 0;
-    wait_for(stream(step.stream), wait);
+    wait_for(stream(step), wait);
     compare(found.data(), step, "a copy");
   }
 
   void query(const Step& step) {
-    const bool answer = stream(step.stream).query();
+    const bool answer = stream(step).query();
     if (step.answer == Answer::no && answer)
       fail("query() is true although a gate on the stream is closed");
     if (step.answer == Answer::yes && !answer)
@@ -649,10 +645,9 @@ class Interpreter {
   }
 
   void elapsed(const Step& step) {
-    TimedEvent start{stream(step.stream)}, stop;
-    fill_bytes(stream(step.stream), place_of(step), static_cast<unsigned char>(step.value),
-               step.bytes);
-    stop.record(stream(step.stream));
+    TimedEvent start{stream(step)}, stop;
+    fill_bytes(stream(step), place_of(step), step.byte(), step.bytes);
+    stop.record(stream(step));
     stop.synchronize();
     if (stop - start < std::chrono::nanoseconds{0}) fail("a fill took a negative time");
   }
@@ -681,7 +676,7 @@ class Interpreter {
 
   /// The graph is dropped with its streams while it runs.
   void graph(const Step& step) {
-    const StreamRef on = stream(step.stream);
+    const StreamRef on = stream(step);
     GraphOf made{.step = step,
                  .events = *events_,
                  .target = place_of(step),
@@ -693,64 +688,52 @@ class Interpreter {
     for (unsigned i = 0; i < 1 + step.form / 8; ++i) made.launch(on);
     on.launch_host_func([runs = made.runs, launches = made.launched] {
       if (*runs != launches)
-        fail("a function of a graph ran " + std::to_string(*runs) + " times in " +
-             std::to_string(launches) + " launches");
+        fail("a function of a graph ran ", *runs, " times in ", launches, " launches");
     });
   }
 
   void refuse(const Step& step) {
-    const StreamRef on = stream(step.stream);
+    const StreamRef on = stream(step);
     unsigned char* const there = untouched_.data();
     unsigned char bytes[32] = {1};
     constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
-    switch (step.form) {
-      case 0:
-        return must_throw(step, errc::invalid_argument, [&] { copy_bytes(on, nullptr, bytes, 8); });
-      case 1:
-        return must_throw(step, errc::invalid_argument,
-                          [&] { copy_bytes(on, there + 1, there, 10); });
-      case 2:
-        return must_throw(step, errc::invalid_argument,
-                          [&] { copy_2d(on, there, 4, bytes, 8, 8, 2); });
-      case 3:
-        return must_throw(step, errc::invalid_argument,
-                          [&] { copy_2d(on, there, huge / 2, bytes, huge / 2, 8, 4); });
-      case 4:
-        return must_throw(step, errc::invalid_argument, [&] { fill_bytes(on, nullptr, 1, 8); });
-      case 5:
-        return must_throw(step, errc::invalid_argument, [&] {
-          const std::size_t count = huge / 4 + 3;  // in bytes: 8, after an overflow
-          runnel::copy(on, std::span{reinterpret_cast<std::uint32_t*>(there), count},
-                       std::span{reinterpret_cast<const std::uint32_t*>(bytes), count});
-        });
-      case 6:
-        return must_throw(step, errc::invalid_handle, [&] {
-          Stream from{on.device()};
-          const Stream to{std::move(from)};
-          from.synchronize();
-        });
-      case 7:
-        return must_throw(step, errc::invalid_argument,
-                          [&] { on.launch_host_func(static_cast<void (*)()>(nullptr)); });
-      case 8:
-        return must_throw(step, errc::invalid_handle, [&] {
-          Event from{on};
-          const Event to{std::move(from)};
-          on.wait_event(from);
-        });
-      case 9:
-        return must_throw(step, errc::invalid_argument, [&] {
-          const CopyOperation operations[] = {{there, bytes, 8}, {there + 17, there + 16, 8}};
-          copy_batch(on, operations);
-        });
-      case 10:
-        return must_throw(step, errc::invalid_device,
-                          [&] { static_cast<void>(Device{99}.name()); });
-      default:
-        on.launch_host_func([on, step] {
-          must_throw(step, errc::not_permitted, [&] { static_cast<void>(on.query()); });
-        });
-    }
+    using enum errc;
+    const std::pair<errc, std::function<void()>> calls[] = {
+        {invalid_argument, [&] { copy_bytes(on, nullptr, bytes, 8); }},
+        {invalid_argument, [&] { copy_bytes(on, there + 1, there, 10); }},
+        {invalid_argument, [&] { copy_2d(on, there, 4, bytes, 8, 8, 2); }},
+        {invalid_argument, [&] { copy_2d(on, there, huge / 2, bytes, huge / 2, 8, 4); }},
+        {invalid_argument, [&] { fill_bytes(on, nullptr, 1, 8); }},
+        {invalid_argument,
+         [&] {
+           const std::size_t count = huge / 4 + 3;  // in bytes: 8, after an overflow
+           runnel::copy(on, std::span{reinterpret_cast<std::uint32_t*>(there), count},
+                        std::span{reinterpret_cast<const std::uint32_t*>(bytes), count});
+         }},
+        {invalid_handle,
+         [&] {
+           Stream from{on.device()};
+           const Stream to{std::move(from)};
+           from.synchronize();
+         }},
+        {invalid_argument, [&] { on.launch_host_func(static_cast<void (*)()>(nullptr)); }},
+        {invalid_handle,
+         [&] {
+           Event from{on};
+           const Event to{std::move(from)};
+           on.wait_event(from);
+         }},
+        {invalid_argument,
+         [&] {
+           const CopyOperation operations[] = {{there, bytes, 8}, {there + 17, there + 16, 8}};
+           copy_batch(on, operations);
+         }},
+        {invalid_device, [] { static_cast<void>(Device{99}.name()); }},
+    };
+    if (step.form < std::size(calls))
+      return must_throw(step, calls[step.form].first, calls[step.form].second);
+    on.launch_host_func(
+        [on, step] { must_throw(step, not_permitted, [&] { static_cast<void>(on.query()); }); });
   }
 
   /// The call throws and has done nothing, or it works. After a throw it is repeated.
@@ -776,7 +759,7 @@ class Interpreter {
     }
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
-      fail("a forked child ended with status " + std::to_string(status));
+      fail("a forked child ended with status ", status);
   }
 
   /// In a forked child everything is refused, and nothing waits for a lock that a thread of the

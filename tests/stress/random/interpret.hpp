@@ -2,6 +2,7 @@
 /// Executes the calls of a program through the public API.
 #pragma once
 
+#include <sstream>
 #include <string>
 
 #include "lower.hpp"
@@ -10,6 +11,14 @@ namespace random_programs {
 
 /// Ends the process and reports why the program has failed. Any thread may call it.
 [[noreturn]] void fail(const std::string& why);
+/// The same, from the parts of a sentence.
+template <class... Parts>
+[[noreturn]] void fail(const std::string& first, const Parts&... others) {
+  std::ostringstream why;
+  why << first;
+  (why << ... << others);
+  fail(why.str());
+}
 
 /// Executes the program. Returns when all of its objects are gone. Calls fail() for a wrong byte,
 /// an unexpected exception, a wrong answer or an object that is left.

@@ -14,17 +14,24 @@
 namespace random_programs {
 namespace {
 
-bool is_host(BufferKind kind) {
-  return kind == BufferKind::pageable || kind == BufferKind::pinned ||
-         kind == BufferKind::registered;
-}
-
 /// Whether some of the copies go there, and some back.
 template <class Copies>
 std::pair<bool, bool> directions_of(const Copies& copies) {
   const auto back = std::ranges::count_if(copies, [](auto& each) { return each.back; });
   return {back < std::ssize(copies), back > 0};
 }
+
+/// What is known of an operation, by its place in the program.
+struct Place {
+  std::vector<Step> marks;  // that later operations want behind it
+  Places work;              // its own and what came before it
+  Places held;              // see Line::held
+  int line = -1;            // -1: it enqueued nothing
+  bool is_function = false;
+  std::size_t opens_at = 0;
+  Places known;
+  int thread = 0;
+};
 
 class Lowering {
  public:
@@ -33,14 +40,6 @@ class Lowering {
         machine_{machine},
         buffers_(program.buffers.size()),
         known_(static_cast<std::size_t>(program.threads)) {
-    after_steps_.resize(max_places);
-    work_after_.resize(max_places);
-    held_after_.resize(max_places);
-    line_of_.assign(max_places, -1);
-    is_function_.assign(max_places, false);
-    opens_at_.assign(max_places, 0);
-    known_after_.resize(max_places);
-    thread_of_.assign(max_places, 0);
     for (std::size_t i = 0; i < program.buffers.size(); ++i)
       buffers_[i].bytes.resize(program.buffers[i].size);
     for (int slot = 0; slot < static_cast<int>(program.streams.size()); ++slot)
@@ -57,26 +56,29 @@ class Lowering {
     leave_visit();
     finish();
     for (Lowered& each : calls_.operations) {
-      auto& marks = nth(after_steps_, each.place);
+      auto& marks = at(each.place).marks;
       each.steps.insert(each.steps.end(), marks.begin(), marks.end());
     }
     return std::move(calls_);
   }
 
  private:
+  Place& at(auto place) { return nth(places_, place); }
+  Place& here() { return at(place_); }
+
   // The parts of an operation.
   void begin(const Operation& o, int place) {
     enter_visit(o);
     place_ = place;
     random_ = Random{o.choice};
-    nth(thread_of_, place) = o.thread;
+    at(place).thread = o.thread;
     current_ = Lowered{};
     current_.place = place;
     current_.thread = o.thread;
     current_.visit = visit_;
     Places due;
     for (std::size_t gate = 0; gate < static_cast<std::size_t>(place); ++gate)
-      if (closed_[gate] && opens_at_[gate] <= static_cast<std::size_t>(place)) due.set(gate);
+      if (closed_[gate] && at(gate).opens_at <= static_cast<std::size_t>(place)) due.set(gate);
     open_gates(due);
     if (visit_ != 0) open_gates_if_calls_may_wait();
   }
@@ -92,7 +94,7 @@ class Lowering {
       case Verb::completion:
         return completion(o);
       case Verb::drop_buffer:
-        return static_cast<void>(drop(o.buffer));
+        return drop(o.buffer);
       case Verb::copy:
         return copy(o);
       case Verb::copy_2d:
@@ -178,7 +180,7 @@ class Lowering {
         if (number >= 0 && buffer(number).last_operation != place_)
           throw std::logic_error{"operation " + std::to_string(place_) + " names buffer " +
                                  std::to_string(number) + ", which other threads may use"};
-    nth(known_after_, place_) = known();
+    here().known = known();
     calls_.operations.push_back(std::move(current_));
   }
 
@@ -231,7 +233,7 @@ class Lowering {
       o.bytes = buffer_slot(number).size;
       o.stream = static_cast<int>(random_.below(program_.streams.size()));
       check(o);
-      static_cast<void>(drop(number));
+      drop(number);
       end();
     }
     next(Verb::synchronize);
@@ -246,23 +248,23 @@ class Lowering {
   int stream_count() const { return static_cast<int>(program_.streams.size()); }
   int new_line(int stream, int thread) {
     const StreamSlot& kind = slot(stream);
-    if (kind.kind == StreamKind::borrowed) return nth(lines_of_slots_, kind.owner);
-    if (kind.kind == StreamKind::thread_default && thread < 0) return -1;
-    if (kind.kind == StreamKind::device_default)
+    if (kind.kind == borrowed) return nth(lines_of_slots_, kind.owner);
+    if (kind.kind == thread_default && thread < 0) return -1;
+    if (kind.kind == device_default)
       for (int line = 0; line < lines_.count(); ++line)
         if (lines_[line].is_device_default && lines_[line].device == kind.device) return line;
     Line line;
     line.device = kind.device;
     line.slot = stream;
-    line.blocking = kind.kind == StreamKind::blocking || kind.kind == StreamKind::device_default ||
-                    kind.kind == StreamKind::thread_default;
-    line.is_device_default = kind.kind == StreamKind::device_default;
+    line.blocking =
+        kind.kind == blocking || kind.kind == device_default || kind.kind == thread_default;
+    line.is_device_default = kind.kind == device_default;
     line.thread = thread;
     return lines_.add(line);
   }
 
   int line_of(int stream) {
-    if (slot(stream).kind != StreamKind::thread_default) return nth(lines_of_slots_, stream);
+    if (slot(stream).kind != thread_default) return nth(lines_of_slots_, stream);
     const auto [found, fresh] = thread_lines_.try_emplace({runner_, slot(stream).device}, -1);
     if (fresh) found->second = new_line(stream, runner_);
     return found->second;
@@ -279,11 +281,10 @@ class Lowering {
     last_operation = place_;
   }
   /// This operation is submitted after that one, which another thread may submit.
-  void join(int other_place) {
-    const auto other = static_cast<std::size_t>(other_place);
-    if (thread_of_[other] == current_.thread) return;
-    current_.after.push_back(other_place);
-    known() |= known_after_[other];
+  void join(int other) {
+    if (at(other).thread == current_.thread) return;
+    current_.after.push_back(other);
+    known() |= at(other).known;
   }
 
   bool is_reachable(int line) const {
@@ -303,7 +304,7 @@ class Lowering {
   }
 
   void add_wait(int stream, int line, int missing) {
-    const int from = nth(line_of_, missing);
+    const int from = at(missing).line;
     const unsigned means = random_.below(13);
     if (const std::optional<int> event = event_that_covers(missing); event && means < 6) {
       EventState& state = nth(events_, *event);
@@ -364,14 +365,17 @@ class Lowering {
     state.in_graph = true;
   }
 
+  void leave_mark(int place) {
+    auto& marks = at(place).marks;
+    if (!marks.empty()) return;
+    marks.push_back(make(Call::leave_mark, lines_[at(place).line].slot));
+    marks.back().mark = place;
+  }
+
   void wait_by_mark(int stream, int line, int place) {
-    auto& marks = nth(after_steps_, place);
-    if (marks.empty()) {
-      marks.push_back(make(Call::leave_mark, lines_[nth(line_of_, place)].slot));
-      marks.back().mark = place;
-    }
+    leave_mark(place);
     emit(Call::wait_mark, stream).mark = place;
-    wait_for(line, {nth(work_after_, place), nth(held_after_, place)});
+    wait_for(line, {at(place).work, at(place).held});
   }
 
   void host_wait(const Places& required) {
@@ -383,7 +387,7 @@ class Lowering {
   }
 
   void add_host_wait(int missing) {
-    const int from = nth(line_of_, missing);
+    const int from = at(missing).line;
     const unsigned means = random_.below(8);
     if (means == 0 && is_single()) {
       Step step = make(Call::synchronize_device);
@@ -395,15 +399,11 @@ class Lowering {
       return;
     }
     if (is_reachable(from) && means < 6) return synchronize(lines_[from].slot);
-    auto& marks = nth(after_steps_, missing);
-    if (marks.empty()) {
-      marks.push_back(make(Call::leave_mark, lines_[from].slot));
-      marks.back().mark = missing;
-    }
+    leave_mark(missing);
     Step step = make(Call::synchronize_mark);
     step.mark = missing;
     step.form = random_.below(3);
-    synchronize_covered(nth(work_after_, missing), nth(held_after_, missing), step);
+    synchronize_covered(at(missing).work, at(missing).held, step);
   }
 
   void synchronize(int stream) {
@@ -466,16 +466,24 @@ class Lowering {
     nth(after, place_) = true;
     lines_[line].tail = after;
     lines_[line].work = after;
-    nth(work_after_, place_) = after;
+    here().work = after;
     nth(lines_[line].held, place_) = true;
-    nth(held_after_, place_) = lines_.held(line);
-    nth(line_of_, place_) = line;
+    here().held = lines_.held(line);
+    here().line = line;
   }
 
   // Memory.
   BufferState& buffer(int number) { return nth(buffers_, number); }
   const BufferSlot& buffer_slot(int number) const { return nth(program_.buffers, number); }
+  bool is_host(int number) const {
+    const BufferKind kind = buffer_slot(number).kind;
+    return kind == pageable || kind == pinned || kind == registered;
+  }
   void touch_buffer(int number) { touch(buffer(number).last_operation); }
+  void touch_pair(const Operation& o) {
+    touch_buffer(o.buffer);
+    touch_buffer(o.source);
+  }
   void note(int number, std::size_t begin, std::size_t end, bool writes) {
     if (begin < end) buffer(number).accesses.push_back({place_, begin, end, writes});
   }
@@ -484,7 +492,7 @@ class Lowering {
   void note_use_on(int stream, int number) {
     BufferState& state = buffer(number);
     const int line = line_of(stream);
-    if (buffer_slot(number).kind == BufferKind::pinned) lines_[line].frees_may_follow = true;
+    if (buffer_slot(number).kind == pinned) lines_[line].frees_may_follow = true;
     if (buffer_slot(number).kind != BufferKind::device || line == state.home || random_.chance(30))
       return;
     Step step = make(Call::record_stream, stream);
@@ -495,15 +503,22 @@ class Lowering {
     lines_[line].frees_may_follow = true;
   }
 
+  Places conflicts(const Operation& o, bool writes) {
+    return buffer(o.buffer).conflicts(o.at, o.end(), writes);
+  }
+  bool can_use(const Operation& o) { return can_use(o, o.buffer, o.end()); }
   bool can_use(const Operation& o, int number, std::size_t end) {
     return buffer(number).alive && end <= buffer_slot(number).size && end >= o.bytes;
+  }
+  /// The runtimes refuse to fill another device's memory.
+  bool is_near(const Operation& o) const {
+    return is_host(o.buffer) || buffer_slot(o.buffer).device == slot(o.stream).device;
   }
   /// Whether the operation can use both buffers, up to these ends. Then it does.
   bool take_pair(const Operation& o, std::size_t end, std::size_t source_end) {
     if (!can_use(o, o.buffer, end) || !can_use(o, o.source, source_end) || o.buffer == o.source)
       return false;
-    touch_buffer(o.buffer);
-    touch_buffer(o.source);
+    touch_pair(o);
     return true;
   }
 
@@ -550,15 +565,15 @@ class Lowering {
       open_gates(closed_);
   }
 
-  bool drop(int number) {
+  void drop(int number) {
     BufferState& state = buffer(number);
     touch_buffer(number);
-    if (!std::exchange(state.alive, false)) return true;
+    if (!std::exchange(state.alive, false)) return;
     const BufferKind kind = buffer_slot(number).kind;
     if (kind == BufferKind::device) {
       Places unknown;
       for (const Access& access : state.accesses) {
-        const int line = nth(line_of_, access.place);
+        const int line = at(access.place).line;
         if (line >= 0 && line != state.home &&
             std::ranges::find(state.recorded, line) == state.recorded.end())
           unknown.set(static_cast<std::size_t>(access.place));
@@ -569,16 +584,15 @@ class Lowering {
         host_wait(unknown);
       open_gates_before_free(state);
       if (!is_reachable(state.home)) open_gates_if_calls_may_wait();
-    } else if (kind != BufferKind::pinned) {
+    } else if (kind != pinned) {
       host_wait(state.all_accesses());
-      if (kind != BufferKind::pageable) open_gates(closed_);  // the runtime may wait for the device
+      if (kind != pageable) open_gates(closed_);  // the runtime may wait for the device
     } else {
       open_gates_if_calls_may_wait();
     }
     emit(Call::drop_buffer).buffer = number;
     state.accesses.clear();
     state.recorded.clear();
-    return true;
   }
 
   /// A stream of the device, the wanted one if that is.
@@ -594,7 +608,7 @@ class Lowering {
     const BufferSlot& kind = buffer_slot(o.buffer);
     const std::optional<int> home = stream_on(kind.device, o.stream);
     if (kind.kind == BufferKind::device && !home) return;
-    static_cast<void>(drop(o.buffer));
+    drop(o.buffer);
     BufferState& state = buffer(o.buffer);
     state.alive = true;
     Step step = make(Call::make_buffer, home.value_or(0));
@@ -602,7 +616,7 @@ class Lowering {
     step.bytes = kind.size;
     step.device = kind.device;
     if (kind.kind != BufferKind::device) {
-      if (kind.kind != BufferKind::pageable) open_gates_if_calls_may_wait();
+      if (kind.kind != pageable) open_gates_if_calls_may_wait();
       emit(step);
       step.call = Call::write_host;
       step.value = o.value;
@@ -618,7 +632,7 @@ class Lowering {
     step.call = Call::fill;
     step.value = o.value;
     emit(step);
-    std::ranges::fill(state.bytes, static_cast<unsigned char>(o.value));
+    std::ranges::fill(state.bytes, o.byte());
     commit(*home);
     note(o.buffer, 0, kind.size, true);
   }
@@ -640,27 +654,24 @@ class Lowering {
   }
 
   void copy(const Operation& o) {
-    if (!take_pair(o, o.at + o.bytes, o.source_at + o.bytes)) return;
+    if (!take_pair(o, o.end(), o.source_end())) return;
     if (o.bytes == 0) {
       touch_line(line_of(o.stream));  // another thread must not replace the stream meanwhile
       return emit_access(make(Call::copy, o.stream), o);
     }
     const BufferState& from = buffer(o.source);
-    order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) |
-                        from.conflicts(o.source_at, o.source_at + o.bytes, false));
+    order(o.stream, conflicts(o, true) | from.conflicts(o.source_at, o.source_end(), false));
     Step step = make(Call::copy, o.stream);
     step.form = random_.below(5);
     if (step.form == 4) {  // Pageable::block may hold this thread
       open_gates_before_wait(lines_.held(line_of(o.stream)));
     }
     step.source_is_free =
-        is_host(buffer_slot(o.source).kind) &&
-        (from.conflicts(o.source_at, o.source_at + o.bytes, true) & ~known()).none();
+        is_host(o.source) && (from.conflicts(o.source_at, o.source_end(), true) & ~known()).none();
     std::memcpy(bytes_at(o.buffer, o.at), bytes_at(o.source, o.source_at), o.bytes);
-    if (is_host(buffer_slot(o.buffer).kind))
-      step.digest = digest(bytes_at(o.buffer, o.at), o.bytes);
+    if (is_host(o.buffer)) step.digest = digest(bytes_at(o.buffer, o.at), o.bytes);
     emit_access(step, o);
-    commit_copy(o, o.at + o.bytes, o.source_at + o.bytes);
+    commit_copy(o, o.end(), o.source_end());
   }
 
   void copy_2d(const Operation& o) {
@@ -682,8 +693,7 @@ class Lowering {
     BufferState& from = buffer(o.source);
     const std::size_t size = buffer_slot(o.buffer).size;
     if (!to.alive || !from.alive || o.buffer == o.source || o.height == 0) return;
-    touch_buffer(o.buffer);
-    touch_buffer(o.source);
+    touch_pair(o);
     const std::vector<RowCopy> copies = row_copies(o.choice, o.height, size);
     const auto [has_there, has_back] = directions_of(copies);
     begin_many(o, to.conflicts(0, size, has_there) | from.conflicts(0, size, has_back));
@@ -701,8 +711,7 @@ class Lowering {
     if (!to.alive || !buffer(o.source).alive || o.buffer == o.source || o.height == 0) return;
     Step step = make(Call::list, o.stream);
     if (o.third != o.buffer && o.third != o.source && buffer(o.third).alive) step.third = o.third;
-    touch_buffer(o.buffer);
-    touch_buffer(o.source);
+    touch_pair(o);
     if (step.third >= 0) touch_buffer(step.third);
     const std::vector<ListedCopy> copies = listed_copies(o.choice, o.height, size);
     const auto [has_there, has_back] = directions_of(copies);
@@ -749,11 +758,7 @@ class Lowering {
 
   void fill(const Operation& o) {
     const std::size_t end = o.at + (o.height - 1) * o.pitch + o.bytes;
-    if (!can_use(o, o.buffer, end)) return;
-    // The runtimes refuse to fill another device's memory.
-    if (!is_host(buffer_slot(o.buffer).kind) &&
-        buffer_slot(o.buffer).device != slot(o.stream).device)
-      return;
+    if (!can_use(o, o.buffer, end) || !is_near(o)) return;
     touch_buffer(o.buffer);
     constexpr std::size_t widths[] = {0, 1, 2, 4, 8, 12};
     const bool flat = o.verb == Verb::fill;
@@ -765,7 +770,7 @@ class Lowering {
     current_.steps.back().form = static_cast<unsigned>(width);
     if (is_empty) return;
     unsigned char* const bytes = bytes_at(o.buffer, o.at);
-    unsigned char element[16] = {static_cast<unsigned char>(o.value)};
+    unsigned char element[16] = {o.byte()};
     if (width > 0) write_pattern(element, width, o.value);
     const std::size_t step = std::max<std::size_t>(width, 1);
     for (std::size_t row = 0; row < o.height; ++row)
@@ -775,10 +780,10 @@ class Lowering {
   }
 
   void scratch(const Operation& o) {
-    if (!can_use(o, o.buffer, o.at + o.bytes) || o.bytes == 0) return;
+    if (!can_use(o) || o.bytes == 0) return;
     const bool on_device = o.verb == Verb::scratch_device;
     touch_buffer(o.buffer);
-    order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true));
+    order(o.stream, conflicts(o, true));
     unsigned char* const bytes = bytes_at(o.buffer, o.at);
     Step step = make(on_device ? Call::scratch_device : Call::scratch_pinned, o.stream);
     if (on_device) {
@@ -790,13 +795,13 @@ class Lowering {
       // Behind a gate the block is not freed. Some of them may be all the memory that the device
       // has, and the next allocation would wait until this thread opens the gate.
       if (o.bytes > 256 * 1024) open_gates(closed_);
-      std::fill_n(bytes, o.bytes, static_cast<unsigned char>(o.value));
+      std::fill_n(bytes, o.bytes, o.byte());
     } else {
       open_gates_if_calls_may_wait();
       write_pattern(bytes, o.bytes, o.value);
     }
     emit_access(step, o);
-    commit_write(o, o.at + o.bytes);
+    commit_write(o, o.end());
   }
 
   void function(const Operation& o) {
@@ -807,26 +812,26 @@ class Lowering {
     if (o.verb == Verb::gate && is_single()) {
       step.call = Call::gate;
       nth(closed_, place_) = true;
-      nth(opens_at_, place_) = static_cast<std::size_t>(place_) + o.bytes;
+      here().opens_at = static_cast<std::size_t>(place_) + o.bytes;
     } else if (o.verb == Verb::busy_function) {
       step.call = Call::busy_function;
-    } else if (o.verb == Verb::throw_function && slot(o.stream).kind != StreamKind::leased &&
+    } else if (o.verb == Verb::throw_function && slot(o.stream).kind != leased &&
                lines_[line].thread <= 0 && is_single()) {
       step.call = Call::throw_function;
       if (lines_[line].exception < 0) lines_[line].exception = place_;
     } else if (o.verb == Verb::wait_function && !machine_.one_host_function) {
       for (int other = 0; other < place_; ++other) {
-        if (nth(program_.operations, other).id != o.partner || !nth(is_function_, other)) continue;
+        if (nth(program_.operations, other).id != o.partner || !at(other).is_function) continue;
         join(other);
         step.call = Call::wait_function;
         step.buffer = other;
-        const Places covered = machine_.functions_order ? nth(work_after_, other) : Places{};
-        wait_for(line, {covered, nth(held_after_, other)});
+        const Places covered = machine_.functions_order ? at(other).work : Places{};
+        wait_for(line, {covered, at(other).held});
       }
     }
     emit(step);
     commit(o.stream);
-    nth(is_function_, place_) = true;
+    here().is_function = true;
   }
 
   /// The outcome is known only if no host function of the stream has thrown.
@@ -838,15 +843,15 @@ class Lowering {
     step.mark = place_;
     const Places before = lines_.before(line);
     for (int other = 0; other < place_; ++other)
-      if (nth(before, other) && nth(is_function_, other)) step.function = other;
+      if (nth(before, other) && at(other).is_function) step.function = other;
     emit(step);
   }
 
   void memory_function(const Operation& o) {
-    if (!can_use(o, o.buffer, o.at + o.bytes) || !is_host(buffer_slot(o.buffer).kind)) return;
+    if (!can_use(o) || !is_host(o.buffer)) return;
     const bool writes = o.verb == Verb::write_function;
     touch_buffer(o.buffer);
-    order(o.stream, buffer(o.buffer).conflicts(o.at, o.at + o.bytes, writes));
+    order(o.stream, conflicts(o, writes));
     unsigned char* const bytes = bytes_at(o.buffer, o.at);
     Step step = make(writes ? Call::write_function : Call::read_function, o.stream);
     if (writes)
@@ -854,23 +859,22 @@ class Lowering {
     else
       step.digest = digest(bytes, o.bytes);
     emit_access(step, o);
-    if (buffer_slot(o.buffer).kind == BufferKind::pinned) {
+    if (buffer_slot(o.buffer).kind == pinned) {
       step = make(Call::record_stream, o.stream);
       step.buffer = o.buffer;
       step.form = random_.below(2);
       emit(step);
     }
     commit(o.stream);
-    nth(is_function_, place_) = true;
-    note(o.buffer, o.at, o.at + o.bytes, writes);
+    here().is_function = true;
+    note(o.buffer, o.at, o.end(), writes);
   }
 
   void check(const Operation& o) {
-    if (!can_use(o, o.buffer, o.at + o.bytes)) return;
+    if (!can_use(o)) return;
     touch_buffer(o.buffer);
-    BufferState& state = buffer(o.buffer);
-    const Places required = state.conflicts(o.at, o.at + o.bytes, false);
-    const bool directly = is_host(buffer_slot(o.buffer).kind);
+    const Places required = conflicts(o, false);
+    const bool directly = is_host(o.buffer);
     Step step = make(directly ? Call::compare : Call::compare_copied, o.stream);
     step.digest = digest(bytes_at(o.buffer, o.at), o.bytes);
     if (directly) {
@@ -886,14 +890,14 @@ class Lowering {
     step.exception = std::exchange(lines_[line].exception, -1);
     emit_access(step, o);
     known() |= covered;
-    note(o.buffer, o.at, o.at + o.bytes, false);
+    note(o.buffer, o.at, o.end(), false);
     note_use_on(o.stream, o.buffer);
   }
 
   void host_write(const Operation& o) {
-    if (!can_use(o, o.buffer, o.at + o.bytes) || !is_host(buffer_slot(o.buffer).kind)) return;
+    if (!can_use(o) || !is_host(o.buffer)) return;
     touch_buffer(o.buffer);
-    host_wait(buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true));
+    host_wait(conflicts(o, true));
     emit_access(make(Call::write_host), o);
     write_pattern(bytes_at(o.buffer, o.at), o.bytes, o.value);
   }
@@ -928,41 +932,37 @@ class Lowering {
   }
 
   void elapsed(const Operation& o) {
-    const std::size_t end = o.at + o.bytes;
-    if (!can_use(o, o.buffer, end) || o.bytes == 0) return;
-    if (!is_host(buffer_slot(o.buffer).kind) &&
-        buffer_slot(o.buffer).device != slot(o.stream).device)
-      return;
+    if (!can_use(o) || o.bytes == 0 || !is_near(o)) return;
     touch_buffer(o.buffer);
-    order(o.stream, buffer(o.buffer).conflicts(o.at, end, true));
+    order(o.stream, conflicts(o, true));
     commit(o.stream);
-    const Places covered = nth(work_after_, place_);
+    const Places covered = here().work;
     open_gates_before_wait(lines_.held(line_of(o.stream)));
     emit_access(make(Call::elapsed, o.stream), o);
-    std::fill_n(bytes_at(o.buffer, o.at), o.bytes, static_cast<unsigned char>(o.value));
+    std::fill_n(bytes_at(o.buffer, o.at), o.bytes, o.byte());
     known() |= covered;
-    note(o.buffer, o.at, end, true);
+    note(o.buffer, o.at, o.end(), true);
     note_use_on(o.stream, o.buffer);
   }
 
   void renew_stream(const Operation& o) {
     const StreamKind kind = slot(o.stream).kind;
-    if (kind == StreamKind::device_default || kind == StreamKind::thread_default) return;
+    if (kind == device_default || kind == thread_default) return;
     const int old = line_of(o.stream);
     touch_line(old);
     emit(Call::make_stream, o.stream);
-    if (kind == StreamKind::borrowed) return;
+    if (kind == borrowed) return;
     lines_[old].gone = true;
     nth(lines_of_slots_, o.stream) = new_line(o.stream, -1);
     lines_[line_of(o.stream)].last_operation = place_;
     // A lease brings the work of the former holder with it, and the frees of buffers that this one
     // has used.
-    if (kind == StreamKind::leased) {
+    if (kind == leased) {
       lines_[line_of(o.stream)].held = lines_[old].held;
       lines_[line_of(o.stream)].frees_may_follow = lines_[old].frees_may_follow;
     }
     for (int other = 0; other < stream_count(); ++other) {
-      if (slot(other).kind != StreamKind::borrowed || slot(other).owner != o.stream) continue;
+      if (slot(other).kind != borrowed || slot(other).owner != o.stream) continue;
       emit(Call::make_stream, other);
       nth(lines_of_slots_, other) = line_of(o.stream);
     }
@@ -970,13 +970,12 @@ class Lowering {
 
   void overlap(const Operation& o) {
     const auto fits = [&](int number) {
-      const BufferKind kind = buffer_slot(number).kind;
+      const BufferSlot& kind = buffer_slot(number);
       return buffer(number).alive &&
-             (is_host(kind) || (kind == BufferKind::device && buffer_slot(number).device == 0));
+             (is_host(number) || (kind.kind == BufferKind::device && kind.device == 0));
     };
     if (!fits(o.buffer) || !fits(o.source) || o.buffer == o.source) return;
-    touch_buffer(o.buffer);
-    touch_buffer(o.source);
+    touch_pair(o);
     const std::size_t size = buffer_slot(o.buffer).size;
     host_wait(buffer(o.buffer).conflicts(0, size, true) |
               buffer(o.source).conflicts(0, size, false));
@@ -990,8 +989,8 @@ class Lowering {
   /// uses a pinned buffer: it may be dropped only when the graph is complete.
   void graph(const Operation& o) {
     const BufferKind to = buffer_slot(o.buffer).kind, from = buffer_slot(o.source).kind;
-    if (to == BufferKind::pageable || from == BufferKind::pageable || o.bytes == 0 ||
-        !take_pair(o, o.at + o.bytes, o.source_at + o.bytes))
+    if (to == pageable || from == pageable || o.bytes == 0 ||
+        !take_pair(o, o.end(), o.source_end()))
       return;
     open_gates_if_calls_may_wait();
     Step step = make(Call::graph, o.stream);
@@ -1002,8 +1001,8 @@ class Lowering {
               line = line_of(o.stream);
     EventState& recorded_state = nth(events_, step.event);
     EventState& awaited_state = nth(events_, awaited);
-    const Places required = buffer(o.buffer).conflicts(o.at, o.at + o.bytes, true) |
-                            buffer(o.source).conflicts(o.source_at, o.source_at + o.bytes, false);
+    const Places required =
+        conflicts(o, true) | buffer(o.source).conflicts(o.source_at, o.source_end(), false);
     touch(recorded_state.last_operation);
     touch(awaited_state.last_operation);
     if ((o.parts & waits_for_event) != 0) {
@@ -1022,12 +1021,12 @@ class Lowering {
     }
     std::memcpy(bytes_at(o.buffer, o.at), bytes_at(o.source, o.source_at), o.bytes);
     emit_access(step, o);
-    commit_copy(o, o.at + o.bytes, o.source_at + o.bytes);
+    commit_copy(o, o.end(), o.source_end());
     if ((o.parts & records_event) != 0) {
-      recorded_state.covers = nth(work_after_, place_);
+      recorded_state.covers = here().work;
       recorded_state.held = lines_.held(line);
     }
-    if (to == BufferKind::pinned || from == BufferKind::pinned) synchronize(o.stream);
+    if (to == pinned || from == pinned) synchronize(o.stream);
   }
 
   void starve(const Operation& o) {
@@ -1039,7 +1038,7 @@ class Lowering {
       step.value = random_.below(6);
       emit(step);
       commit(o.stream);
-      nth(is_function_, place_) = true;
+      here().is_function = true;
       return;
     }
     copy(o);
@@ -1117,15 +1116,7 @@ class Lowering {
   unsigned values_ = 0;
 
   int place_ = 0;
-  std::vector<std::vector<Step>> after_steps_;  // by place: the marks that later operations want
-  // by place: the operation's work and what came before it
-  std::vector<Places> work_after_;
-  std::vector<Places> held_after_;  // by place: see Line::held
-  std::vector<int> line_of_;        // by place; -1: the operation enqueued nothing
-  std::vector<bool> is_function_;
-  std::vector<std::size_t> opens_at_;
-  std::vector<Places> known_after_;
-  std::vector<int> thread_of_;
+  std::array<Place, max_places> places_;
 };
 
 }  // namespace

@@ -90,6 +90,8 @@ struct Step {
   bool source_is_free = false;  ///< copy: nothing else uses the source, so that it may be
                                 ///< overwritten if the copy is done at the call
   std::uint64_t digest = 0;     ///< of the bytes that must be found
+
+  unsigned char byte() const { return static_cast<unsigned char>(value); }
 };
 
 /// An operation's calls, in order, on one thread.

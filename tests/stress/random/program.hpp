@@ -24,6 +24,7 @@ enum class StreamKind : unsigned char {
   leased,          ///< from a StreamPool
   borrowed,        ///< another view of an own or blocking stream, by from_native()
 };
+using enum StreamKind;
 struct StreamSlot {
   StreamKind kind = StreamKind::own;
   int device = 0;
@@ -31,6 +32,7 @@ struct StreamSlot {
 };
 
 enum class BufferKind : unsigned char { pageable, pinned, registered, device, managed };
+using BufferKind::pageable, BufferKind::pinned, BufferKind::registered, BufferKind::managed;
 struct BufferSlot {
   BufferKind kind = BufferKind::pageable;
   int device = 0;
@@ -116,6 +118,10 @@ struct Operation {
   unsigned value = 0;   ///< what is written
   unsigned parts = 0;   ///< graph: of GraphPart
   unsigned choice = 0;  ///< seed of the choices between forms of calls and means of ordering
+
+  std::size_t end() const { return at + bytes; }
+  std::size_t source_end() const { return source_at + bytes; }
+  unsigned char byte() const { return static_cast<unsigned char>(value); }
 };
 
 struct Program {

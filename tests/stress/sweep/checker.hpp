@@ -84,7 +84,12 @@ class Checker {
   }
   template <class T>
   void synchronize(const T& object) {
-    attempt("synchronize", [&] { object.synchronize(); });
+    if (!has_synchronized(object)) throw Over{};
+  }
+  /// False if the scenario should end.
+  template <class T>
+  [[nodiscard]] bool has_synchronized(const T& object) {
+    return is_done("synchronize", [&] { object.synchronize(); });
   }
   /// Reports a violation.
   [[gnu::format(printf, 2, 3)]] void violation(const char* format, ...);
@@ -211,6 +216,8 @@ class Checker {
 
 /// Attempts a call, which is its own name. Requires: the Checker is called `c`.
 #define ATTEMPT(...) c.attempt(#__VA_ARGS__, [&] { static_cast<void>(__VA_ARGS__); })
+/// Attempts a question, and requires that the answer is yes.
+#define REQUIRE(holds, what) ATTEMPT(c.require(holds, what))
 /// Declares an optional object, and attempts to make it from the arguments.
 #define MAKE(type, name, ...) \
   std::optional<type> name;   \

@@ -11,6 +11,8 @@ namespace sweep {
 class Gate : public test_support::Gate {
  public:
   Gate() : test_support::Gate{patience} {}
+  /// As close_on() of a gate that was open.
+  Gate(Checker& c, runnel::StreamRef stream) : Gate{} { close_on(c, stream); }
   void close_on(Checker& c, runnel::StreamRef stream) {
     c.attempt("close a gate", [&] { close_on(stream); });
   }

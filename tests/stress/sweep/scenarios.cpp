@@ -89,7 +89,7 @@ void streams(Checker& c) {
   MAKE(Stream, plain);
   ATTEMPT(urgent.emplace(StreamOptions{.priority = Priority::high, .name = "urgent"}));
   ATTEMPT(blocking.emplace(first, StreamOptions{.blocking = true}));
-  ATTEMPT(c.require(urgent->priority() <= plain->priority(), "the priority is lost"));
+  REQUIRE(urgent->priority() <= plain->priority(), "the priority is lost");
   c.require(blocking->is_blocking() && !plain->is_blocking(), "blocking is not what was asked for");
   Stream moved{std::move(*plain)};
   c.synchronize(moved);
@@ -103,8 +103,7 @@ void wait_stream(Checker& c) {
   Bystander b{c};
   MAKE(Stream, other);
   MAKE(PinnedInts, result, 64U);
-  Gate gate;
-  gate.close_on(c, *b.stream);
+  Gate gate{c, *b.stream};
   ATTEMPT(fill(*b.stream, *b.between, 9));
   ATTEMPT(other->wait_stream(*b.stream));
   // synchronize() may fail
@@ -135,8 +134,7 @@ void events(Checker& c) {
   Bystander b{c};
   MAKE(Stream, other);
   Event event;
-  Gate gate;
-  gate.close_on(c, *other);
+  Gate gate{c, *other};
   MAKE(Event, made, *other);
   // If recording again fails, the event keeps its previous record.
   c.attempt("record again", [&] {
@@ -148,11 +146,11 @@ void events(Checker& c) {
     }
   });
   ATTEMPT(event.record(*other));
-  ATTEMPT(c.require(!made->query(), "an event behind a gate is complete"));
+  REQUIRE(!made->query(), "an event behind a gate is complete");
   ATTEMPT(b.stream->wait_event(event));
   gate.open();
   c.synchronize(event);
-  ATTEMPT(c.require(made->synchronize_for(patience), "the event never comes"));
+  REQUIRE(made->synchronize_for(patience), "the event never comes");
   b.check();
 }
 
@@ -163,7 +161,7 @@ void timed_events(Checker& c) {
   MAKE(TimedEvent, stop, *b.stream);
   c.synchronize(*stop);
   // 600 from the difference itself correctly means "not ready".
-  ATTEMPT(c.require(*stop - *start >= 0ns, "time runs backwards"));
+  REQUIRE(*stop - *start >= 0ns, "time runs backwards");
   b.check();
 }
 
@@ -184,8 +182,7 @@ void event_options(Checker& c) {
 void event_moves_between_devices(Checker& c) {
   Bystander b{c};
   MAKE(Stream, far, second);
-  Gate gate;
-  gate.close_on(c, *b.stream);
+  Gate gate{c, *b.stream};
   Event event;
   ATTEMPT(event.record(*b.stream));
   c.attempt("record there", [&] {
@@ -294,7 +291,7 @@ void copies_staged(Checker& c) {
     });
     gate.open();
   }
-  if (!c.is_done("synchronize", [&] { stream->synchronize(); })) {
+  if (!c.has_synchronized(*stream)) {
     require_untouched(c, out);
     return;
   }
@@ -348,7 +345,7 @@ void row(Checker& c) {
       ATTEMPT(memory.with(Ints(size, -1), [&](Ints& target) { copy(*stream, target, there); }));
   }
   if constexpr (to_device) ATTEMPT(copy(*stream, *pinned, *on_device));
-  if (!c.is_done("synchronize", [&] { stream->synchronize(); })) {
+  if (!c.has_synchronized(*stream)) {
     if (!to_device) require_untouched(c, memory.used);
     return;
   }
@@ -395,7 +392,7 @@ void lists(Checker& c) {
   });
   auto& back = *new Ints(all, -1);
   ATTEMPT(copy_batch(*stream, list(back.data(), two->data())));
-  if (!c.is_done("synchronize", [&] { stream->synchronize(); })) {
+  if (!c.has_synchronized(*stream)) {
     require_untouched(c, targets.used);
     return;
   }
@@ -482,10 +479,9 @@ void host_functions_queued(Checker& c) {
   Bystander b{c};
   // never freed: a function may still run after the scenario has ended early
   std::atomic_int& ran = *new std::atomic_int{0};
-  Gate gate;
-  gate.close_on(c, *b.stream);
+  Gate gate{c, *b.stream};
   for (int i = 0; i < 3; ++i) ATTEMPT(b.stream->launch_host_func(Callable{&ran}));
-  ATTEMPT(c.require(!b.stream->query(), "the gate is open"));
+  REQUIRE(!b.stream->query(), "the gate is open");
   gate.open();
   c.synchronize(*b.stream);
   c.require(ran == 3, "a host function did not run once");
@@ -515,19 +511,17 @@ void guards_on_two_devices(Checker& c) {
   MAKE(Stream, far, second);
   const auto untouched = [&](const char* what, auto&& f) {
     c.attempt(what, [&] {
-      const std::uint64_t of_second = current_stream(second).id();
-      const std::uint64_t of_first = current_stream(first).id();
+      const auto ids = [] {
+        return std::pair{current_stream(second).id(), current_stream(first).id()};
+      };
+      const auto before = ids();
       try {
         f();
       } catch (...) {
-        if (c.sound())
-          c.require(
-              current_stream(first).id() == of_first && current_stream(second).id() == of_second,
-              what);
+        if (c.sound()) c.require(ids() == before, what);
         throw;
       }
-      c.require(current_stream(first).id() == of_first && current_stream(second).id() == of_second,
-                what);
+      c.require(ids() == before, what);
     });
   };
   untouched("DeviceGuard", [&] {
@@ -585,7 +579,7 @@ void buffers(Checker& c) {
     if (i == 0) shortlived.reset();  // before its buffer
   }
   c.synchronize(*other);
-  ATTEMPT(c.require(pointer_info(b.in->data()).kind == MemoryKind::pinned, "wrong kind"));
+  REQUIRE(pointer_info(b.in->data()).kind == MemoryKind::pinned, "wrong kind");
   b.check();
 }
 
@@ -696,8 +690,7 @@ void traced(Checker& c) {
   ATTEMPT(Trace::start("/dev/null"));
   Bystander b{c};
   {
-    Gate gate;  // so that the trace finds a busy stream
-    gate.close_on(c, *b.stream);
+    Gate gate{c, *b.stream};  // so that the trace finds a busy stream
     ATTEMPT(fill(*b.stream, *b.out, 4));
     c.attempt("TraceRange", [&] {
       const TraceRange range{*b.stream, "mine"};
@@ -711,7 +704,7 @@ void traced(Checker& c) {
 
 void memory_control(Checker& c) {
   Bystander b{c};
-  ATTEMPT(c.require(DeviceResource{}.reserved() > 0, "the pool holds nothing"));
+  REQUIRE(DeviceResource{}.reserved() > 0, "the pool holds nothing");
   MAKE(ManagedBuffer<int>, managed, 64U);
   ATTEMPT(advise(*managed, MemoryAdvice::mostly_read, first));
   ATTEMPT(prefetch(*b.stream, *managed, MemoryPlace::host()));
@@ -802,8 +795,7 @@ void pinned_given_back(Checker& c) {
   MAKE(PinnedInts, block, size);
   std::array<std::optional<PinnedInts>, 2> others;
   std::ranges::fill(*block, 5);
-  Gate gate;
-  gate.close_on(c, *stream);
+  Gate gate{c, *stream};
   // The scenario may end early, while the copy is pending.
   ATTEMPT(there->record_stream(*stream));
   ATTEMPT(copy(*stream, *there, *block));
@@ -832,8 +824,8 @@ struct CaptureEnd {
   bool is_needed = false;
   ~CaptureEnd() {
     void* graph = nullptr;
-    if (is_needed) static_cast<void>(vendor("StreamEndCapture", handle, &graph));
-    if (graph != nullptr) static_cast<void>(vendor("GraphDestroy", graph));
+    if (is_needed) vendor("StreamEndCapture", handle, &graph);
+    if (graph != nullptr) vendor("GraphDestroy", graph);
   }
 };
 
@@ -854,8 +846,8 @@ void captures(Checker& c) {
   CaptureEnd end{handle};
   // the fault may also occur in these direct runtime calls
   for (int i = 0; i < 2 && !capturing; ++i) {
-    static_cast<void>(vendor("StreamBeginCapture", handle, 0));
-    static_cast<void>(vendor("GetLastError"));
+    vendor("StreamBeginCapture", handle, 0);
+    vendor("GetLastError");
     end.is_needed = true;
     ATTEMPT(capturing = captured->is_capturing());
   }
@@ -869,15 +861,15 @@ void captures(Checker& c) {
   }
   ATTEMPT(Staging::trim());
   ATTEMPT(PinnedPool::trim());
-  ATTEMPT(c.require(captured->is_capturing(), "the capture is over"));
+  REQUIRE(captured->is_capturing(), "the capture is over");
   void* graph = nullptr;
   const bool faulted_before = c.faulted();
   end.is_needed = false;
   const int ended = vendor("StreamEndCapture", handle, &graph);
   const bool failed_here = c.faulted() && !faulted_before;
-  if (failed_here) static_cast<void>(vendor("StreamEndCapture", handle, &graph));
-  if (graph != nullptr) static_cast<void>(vendor("GraphDestroy", graph));
-  static_cast<void>(vendor("GetLastError"));
+  if (failed_here) vendor("StreamEndCapture", handle, &graph);
+  if (graph != nullptr) vendor("GraphDestroy", graph);
+  vendor("GetLastError");
   if (c.sound()) c.require(ended == 0 || failed_here, "the capture is broken");
   c.synchronize(*captured);
   b.check();
@@ -904,14 +896,14 @@ void graphs(Checker& c) {
     stream->wait_stream(*side);
   };
   ATTEMPT(graph = capture(*stream, work));
-  ATTEMPT(c.require(!stream->is_capturing() && !side->is_capturing(), "a stream is captured"));
+  REQUIRE(!stream->is_capturing() && !side->is_capturing(), "a stream is captured");
   ATTEMPT(graph->launch(*stream));
   ATTEMPT(graph->launch(*side));
   c.synchronize(*side);
   if (c.sound()) c.require(result->data()[63] == 5, "the graph has not copied");
   ATTEMPT(graph->update(*stream, work));
-  ATTEMPT(c.require(graph->node_count() == 3, "another number of nodes"));
-  ATTEMPT(c.require(graph->dot().find("copy") != std::string::npos, "no copy"));
+  REQUIRE(graph->node_count() == 3, "another number of nodes");
+  REQUIRE(graph->dot().find("copy") != std::string::npos, "no copy");
   ATTEMPT(graph->launch(*stream));
   graph.reset();  // perhaps under way
   c.synchronize(*stream);
@@ -955,7 +947,7 @@ void graph_nodes(Checker& c) {
     event->record(*stream);
   };
   ATTEMPT(outer = capture(*stream, nested));
-  ATTEMPT(c.require(!stream->is_capturing(), "the stream is captured"));
+  REQUIRE(!stream->is_capturing(), "the stream is captured");
   ATTEMPT(outer->launch(*stream));
   inner.reset();
   c.synchronize(*event);
@@ -988,8 +980,7 @@ void graph_dropped(Checker& c) {
           }));
   object.reset();
   if (handle_is_given_out) static_cast<void>(graph->native());
-  Gate gate;
-  gate.close_on(c, *side);
+  Gate gate{c, *side};
   StreamRef next = *side;
   c.attempt(handle_is_given_out ? "marked->launch(stream)" : "graph->launch(stream)",
             [&] { graph->launch(std::exchange(next, *stream)); });
@@ -1005,13 +996,12 @@ void graph_dropped(Checker& c) {
 
 void bounded_waits(Checker& c) {
   Bystander b{c};
-  Gate gate;
-  gate.close_on(c, *b.stream);
-  ATTEMPT(c.require(!b.stream->synchronize_for(1ms), "returned early"));
+  Gate gate{c, *b.stream};
+  REQUIRE(!b.stream->synchronize_for(1ms), "returned early");
   gate.open();
-  ATTEMPT(c.require(b.stream->synchronize_for(patience), "never comes"));
+  REQUIRE(b.stream->synchronize_for(patience), "never comes");
   ATTEMPT(first.synchronize());
-  ATTEMPT(c.require(first.synchronize_for(patience), "never comes"));
+  REQUIRE(first.synchronize_for(patience), "never comes");
   b.check();
 }
 
@@ -1046,8 +1036,7 @@ void completions(Checker& c) {
   std::optional<Future> future;
   c.watches();
   Told told{c};
-  Gate gate;
-  gate.close_on(c, *b.stream);
+  Gate gate{c, *b.stream};
   told.submit("on_complete", *b.stream);
   ATTEMPT(event.emplace(*b.stream));
   told.submit("Event::on_complete", *event);
@@ -1100,7 +1089,7 @@ void views(Checker& c) {
   Bystander b{c};
   std::optional<StreamRef> view, thread_default;
   ATTEMPT(view = StreamRef::from_native(b.stream->native(), first));
-  ATTEMPT(c.require(StreamRef::from_native(b.stream->native()) == *view, "another"));
+  REQUIRE(StreamRef::from_native(b.stream->native()) == *view, "another");
   c.require(*view == *b.stream, "the view is another stream");
   ATTEMPT(thread_default = StreamRef::from_native(reinterpret_cast<native::stream>(2), second));
   c.synchronize(*thread_default);
@@ -1114,9 +1103,9 @@ void parts(Checker& c) {
   if (!supported) return b.check();
   std::array<Partition, 2> made;
   ATTEMPT(made = partition(second, 3));
-  ATTEMPT(c.require(partition(second, 3) == made, "other parts"));
+  REQUIRE(partition(second, 3) == made, "other parts");
   MAKE(Stream, stream, second, StreamOptions{.partition = made[0]});
-  ATTEMPT(c.require(stream->multiprocessors() >= 3, "too few"));
+  REQUIRE(stream->multiprocessors() >= 3, "too few");
   ATTEMPT(stream->wait_stream(*b.stream));
   ATTEMPT(stream->launch_host_func(Callable{}));
   c.synchronize(*stream);
@@ -1125,28 +1114,28 @@ void parts(Checker& c) {
 
 /// What devices made of threads do not have.
 void hardware_properties(Checker& c) {
-  ATTEMPT(c.require(second.compute_capability().major > 0, "none"));
-  ATTEMPT(c.require(Device::from_pci_bus_id(second.pci_bus_id()) == second, "another device"));
+  REQUIRE(second.compute_capability().major > 0, "none");
+  REQUIRE(Device::from_pci_bus_id(second.pci_bus_id()) == second, "another device");
   ATTEMPT(second.set_host_wait(HostWait::block));
-  ATTEMPT(c.require(second.host_wait() == HostWait::block, "another way"));
+  REQUIRE(second.host_wait() == HostWait::block, "another way");
 }
 
 void device_properties(Checker& c) {
   begin(c);
   ATTEMPT(Device::count());
-  ATTEMPT(c.require(!second.name().empty(), "no name"));
-  ATTEMPT(c.require(second.memory_info().total > 0, "no memory"));
+  REQUIRE(!second.name().empty(), "no name");
+  REQUIRE(second.memory_info().total > 0, "no memory");
   ATTEMPT(second.priority_range());
-  ATTEMPT(c.require(second.multiprocessor_count() > 0, "none"));
-  ATTEMPT(c.require(second.has_memory_pools(), "none"));
+  REQUIRE(second.multiprocessor_count() > 0, "none");
+  REQUIRE(second.has_memory_pools(), "none");
   ATTEMPT(second.has_stream_memory_operations());
-  ATTEMPT(c.require(Device::from_uuid(second.uuid()) == second, "another device"));
-  ATTEMPT(c.require(first.can_access_peer(second), "cannot"));
+  REQUIRE(Device::from_uuid(second.uuid()) == second, "another device");
+  REQUIRE(first.can_access_peer(second), "cannot");
   ATTEMPT(second.enable_peer_access(first));
   ATTEMPT(second.enable_peer_access(first));
   ATTEMPT(second.disable_peer_access(first));
   c.synchronize(second);
-  ATTEMPT(c.require(Device::current() == first, "another device"));
+  REQUIRE(Device::current() == first, "another device");
   if (std::strcmp(RUNNEL_BACKEND, "host") != 0) hardware_properties(c);
 }
 
@@ -1217,8 +1206,8 @@ void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
   first_time->check_abandoned(c);
   second_time->check_abandoned(c);
-  static_cast<void>(new std::optional{std::move(first_time)});
-  static_cast<void>(new std::optional{std::move(second_time)});
+  new std::optional{std::move(first_time)};
+  new std::optional{std::move(second_time)};
 }
 void overlap_a(Checker& c) {
   c.keeps_streams(2);

@@ -297,8 +297,8 @@ void Checker::absorbed(const char* what, const StandinView& now) {
   const Excuse excuses[] = {
       // The pinned pool looks for blocks that streams no longer use. It skips a block that it
       // cannot query, and takes another one.
-      {is_in("PinnedBuffer") || is_in("PinnedPool::trim") || is_in("fill, 12 bytes") ||
-           is_in("overlap, ") || (copies_through_pool_ && (is_in("copy") || is_in("get("))),
+      {is_in("Pinned") || is_in("fill, 12 bytes") || is_in("overlap, ") ||
+           (copies_through_pool_ && (is_in("copy") || is_in("get("))),
        {"EventQuery", "GetDevice", "EventRecord", "EventCreateWithFlags", "StreamIsCapturing",
         "StreamQuery"}},
       // Out of memory: retried after freeing what is kept for reuse. overlap() retries, with less

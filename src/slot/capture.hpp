@@ -29,10 +29,10 @@ class StreamQueryLock : NotCopied {
       : slot_{slot}, needed_{needed} {
     if (!needed_) return;
     while ((slot_.queries_and_change.fetch_add(2, std::memory_order_acquire) & 1U) != 0)
-      [[unlikely]] {
-        slot_.queries_and_change.fetch_sub(2, std::memory_order_relaxed);
-        sync::yield();
-      }
+        [[unlikely]] {
+      slot_.queries_and_change.fetch_sub(2, std::memory_order_relaxed);
+      sync::yield();
+    }
   }
   ~StreamQueryLock() {
     if (needed_) slot_.queries_and_change.fetch_sub(2, std::memory_order_release);

@@ -545,9 +545,8 @@ TEST_F(Hooks, RefusedCopiesAndFillsAreNotReported) {
   DeviceBuffer<Triple> on_device{100, stream};
   set_hook(remember);
   EXPECT_ERROR(not_permitted, copy(stream, on_device, pageable, {Pageable::refuse}));
-  const Graph graph = capture(stream, [&] {
-    EXPECT_ERROR(capture, fill(stream, on_device, Triple{1, 2, 3}));
-  });
+  const Graph graph =
+      capture(stream, [&] { EXPECT_ERROR(capture, fill(stream, on_device, Triple{1, 2, 3})); });
   set_hook(nullptr);
   EXPECT_TRUE(all(HookKind::copy).empty());
   EXPECT_TRUE(all(HookKind::fill).empty());

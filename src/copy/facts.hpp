@@ -7,6 +7,7 @@
 #include "device/scoped_device.hpp"
 #include "memory/memory_facts.hpp"
 #include "slot/enter_stream.hpp"
+#include "slot/point.hpp"
 #include "slot/slots.hpp"
 
 #include <runnel/config.hpp>
@@ -26,7 +27,9 @@ struct CopyCall {
       : operation{doing},
         slot{enter_and_find(stream, doing)},
         key{key_of(stream)},
-        device{slot.device, doing} {}
+        device{slot.device, doing} {
+    mark_if_asked(slot);
+  }
 
   [[nodiscard]] StreamRef stream() const noexcept { return view_of(key); }
   /// Queries the runtime the first time only.

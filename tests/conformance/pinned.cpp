@@ -476,6 +476,33 @@ TEST_F(PinnedMemory, ABlockIsReusedAfterIdleDevicesIfTheEndOfItsStreamWasNotMark
   drop(take(foreign));
 }
 
+TEST_F(PinnedMemory, ACopyMarksWhatAnotherThreadDroppedOfAThreadsDefaultStream) {
+  DeviceBytes there{size};
+  device().default_stream().synchronize();
+  std::optional<Buffer> dropped{std::in_place, size};
+  const void* const held = dropped->data();
+  const Buffer other{size};
+  allow(0);
+  std::latch used{1}, is_dropped{1}, marked{1}, may_end{1};
+  std::thread thread{[&] {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    copy(own, there, *dropped);
+    used.count_down();
+    is_dropped.wait();
+    copy(own, there, other);
+    marked.count_down();
+    may_end.wait();
+    own.synchronize();
+  }};
+  used.wait();
+  dropped.reset();
+  is_dropped.count_down();
+  marked.wait();
+  EXPECT_TRUE(eventually([&] { return can_get(held); }));
+  may_end.count_down();
+  thread.join();
+}
+
 TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   Buffer buffer{size};
   const auto rounds = [&](int count) {

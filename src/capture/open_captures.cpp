@@ -50,8 +50,10 @@ template <class IsWanted>
 
 }  // namespace
 
-std::unique_lock<sync::Mutex> block_new_captures() noexcept {
-  return std::unique_lock{captures().beginning};
+std::unique_lock<sync::Mutex> block_captures() noexcept {
+  std::unique_lock no_new_ones{captures().beginning};
+  if (are_captures_open()) no_new_ones.unlock();
+  return no_new_ones;
 }
 
 void announce_capture(OpenCapture capture) {

@@ -42,8 +42,8 @@ constexpr auto idle_timeout = 1s;
 /// threads' default streams and blocking streams are. Returns false while a capture of the library
 /// is open: the capture would break if a stream joined it just before the query of that stream.
 [[nodiscard]] bool are_devices_idle() noexcept try {
-  const std::unique_lock no_new_ones = block_new_captures();
-  if (are_captures_open()) return false;
+  const std::unique_lock no_captures = block_captures();
+  if (!no_captures) return false;
   // Includes functions of destroyed streams, which cannot be queried.
   if (are_host_functions_under_way()) return false;
   std::array<bool, max_devices> is_used{};

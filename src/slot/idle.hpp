@@ -2,10 +2,13 @@
 /// Queries of streams and events. None of them blocks.
 #pragma once
 
+#include "capture/open_captures.hpp"
 #include "slot/capture.hpp"
 #include "slot/operations.hpp"
 
 #include <runnel/config.hpp>
+
+#include <mutex>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
@@ -40,10 +43,10 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// stream's device is current.
 [[nodiscard]] inline bool is_idle(const Slot& slot, const char* operation) {
   if (may_be_blocking(slot)) [[unlikely]] {
-    // While a blocking stream is being captured, a query of the default stream would invalidate
-    // that capture in each capture mode. The runtime then also fails to report whether the default
+    const std::unique_lock no_captures = block_captures();
+    // While other code captures a blocking stream, the runtime fails to report whether the default
     // stream is being captured; that call is harmless.
-    if (capture_state(backend::default_stream()) == CaptureState::unknown ||
+    if (!no_captures || capture_state(backend::default_stream()) == CaptureState::unknown ||
         !is_complete(backend::stream_query(backend::default_stream()), operation))
       return false;
     if (is_legacy_default(slot)) return true;

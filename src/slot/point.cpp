@@ -3,6 +3,7 @@
 
 #include "base/process.hpp"
 #include "base/sync.hpp"
+#include "capture/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "slot/idle.hpp"
 #include "timeline/event_node.hpp"
@@ -49,11 +50,14 @@ void mark_what_was_asked(Slot& slot) noexcept {
 }
 
 bool is_known_idle(const Slot& slot) noexcept {
-  return is_surely_same(slot) && internal_call([&] {
-           const StreamQueryLock beside_captures{slot};
-           return beside_captures.capture_state() == CaptureState::none &&
-                  succeeded_or_forget(beside_captures.query());
-         });
+  if (!is_surely_same(slot)) return false;
+  std::unique_lock<sync::Mutex> no_captures;
+  if (is_legacy_default(slot) && !(no_captures = block_captures())) return false;
+  return internal_call([&] {
+    const StreamQueryLock beside_captures{slot};
+    return beside_captures.capture_state() == CaptureState::none &&
+           succeeded_or_forget(beside_captures.query());
+  });
 }
 
 void settle_if_asked(Slot& slot) noexcept {

@@ -593,26 +593,41 @@ TEST_F(Graphs, CapturesBeginWhileAWaitForTheDeviceWaitsForOne) {
   drop(end_capture(*stream));
 }
 
-TEST_F(Graphs, AStreamJoinsACaptureWhileTheLibraryAsksForItsWork) {
-  const Stream joined, dropper;
+/// Captures again and again while a thread of the library asks whether `asked` is idle.
+template <class Capture>
+void capture_beside_questions(StreamRef asked, Capture capture_once) {
+  const Stream dropper;
   int round = 0;
   const auto until = std::chrono::steady_clock::now() + 1s;
-  for (; round < 20'000 && !HasFailure() && std::chrono::steady_clock::now() < until; ++round) {
-    // A thread of the library asks from then on whether `joined` is idle.
-    auto dropped = std::make_shared<std::optional<DeviceBytes>>(std::in_place, 16, joined);
-    joined.launch_host_func([end = std::chrono::steady_clock::now() + 30us] {
+  for (; round < 20'000 && !testing::Test::HasFailure() && std::chrono::steady_clock::now() < until;
+       ++round) {
+    // It asks from the drop on.
+    auto dropped = std::make_shared<std::optional<DeviceBytes>>(std::in_place, 16, asked);
+    asked.launch_host_func([end = std::chrono::steady_clock::now() + 30us] {
       while (std::chrono::steady_clock::now() < end) {
       }
     });
     dropper.launch_host_func([dropped] { dropped->reset(); });
     std::this_thread::sleep_for(std::chrono::microseconds{round % 20});
-    EXPECT_NO_ERROR(drop(capture(*stream, [&] {
+    EXPECT_NO_ERROR(capture_once());
+  }
+  asked.synchronize();
+  dropper.synchronize();
+}
+
+TEST_F(Graphs, AStreamJoinsACaptureWhileTheLibraryAsksForItsWork) {
+  const Stream joined;
+  capture_beside_questions(joined, [&] {
+    drop(capture(*stream, [&] {
       joined.wait_stream(*stream);
       stream->wait_stream(joined);
-    })));
-  }
-  joined.synchronize();
-  dropper.synchronize();
+    }));
+  });
+}
+
+TEST_F(Graphs, ABlockingStreamIsCapturedWhileTheLibraryAsksTheDefaultStream) {
+  const Stream blocking{{.blocking = true}};
+  capture_beside_questions(device().default_stream(), [&] { drop(capture(blocking, [] {})); });
 }
 
 TEST_F(Graphs, AGraphThatRunsOnAnotherThreadsDefaultStreamIsDroppedAtOnce) {

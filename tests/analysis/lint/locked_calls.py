@@ -45,6 +45,7 @@ EXCUSED = {
     'src/observe/trace_activities.cpp: start_activities': 'the trace begins once',
     'src/observe/trace_times.cpp: has_clock': 'waits for one event on a stream of its own, which has nothing else to do',
     'src/observe/trace_times.cpp: read_time': TRACE,
+    'src/slot/idle.hpp: is_idle': QUERY,
     'src/overlap/overlap.cpp: wait_for_record': '`record()` names a place in an array there',
     'src/function/graph_functions.cpp: GraphFunctions::capture': CAPTURE,
 }

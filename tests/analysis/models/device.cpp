@@ -224,6 +224,7 @@ void release_on_thread(Deferred& object) noexcept { object.run(object); }
 void discard_host_functions(int) noexcept {}
 void abandon_capture(StreamKey) noexcept {}
 void close_capture(std::uint64_t) noexcept {}
+std::unique_lock<sync::Mutex> block_captures() noexcept { return {}; }
 [[gnu::weak]] void advance(Slot& slot) noexcept {  // likewise
   slot.timeline.advance([](native::event event) { return backend::event_query(event); },
                         [](MarkHook&, const EventRef&, backend::status) {});

@@ -37,9 +37,8 @@ struct GraphState : DeferredWork {
   std::vector<EventUse> events{};  // moved here before the destruction of the graph
   sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
   sync::Mutex graph_mutex{};       // A native graph is not thread-safe, not even for queries.
-  StreamKey launched_on{};         // the last launch's stream
-  // Open, or directly behind the last launch, see needs_end(); empty before the first launch.
-  Point last{};
+  // `own` is open, or directly behind the last launch, see needs_end(); empty before the first.
+  StreamKey launched_on{};  // the last launch's stream
   // The runtime does not order the next launch after the last one if their streams differ.
   bool is_unordered = false;
 };
@@ -68,13 +67,13 @@ void destroy(GraphState* state) noexcept {
 [[nodiscard]] bool is_complete(GraphState& state) noexcept {
   if (state.is_unknown || (!state.others.empty() && advance(state.others) != Progress::complete))
     return false;
-  if (!state.last) return true;
+  if (!state.own) return true;
   if (const HandleLock locked{state.launched_on}) {
     const StreamQueryLock beside_captures{*state.launched_on.slot};
     return !locked.is_default() && beside_captures.capture_state() == CaptureState::none &&
            call_quietly(locked.device(), [&] { return beside_captures.query(); });
   }
-  return internal_call([&] { return state.last.ask(); }) == Progress::complete;
+  return internal_call([&] { return state.own.ask(); }) == Progress::complete;
 }
 
 /// Destroys the graph on the service thread. If the completion of its launches can never be known,
@@ -93,7 +92,6 @@ void release_graph(GraphState* state) noexcept {
   const Release mode = release_mode();
   if (mode == Release::never) return;
   if (mode == Release::now && is_complete(*state)) return destroy(state);
-  state->own = state->last;
   state->run = destroy_deferred;
   state->calls_program = true;
   count_function(Count::made_completions);
@@ -146,11 +144,11 @@ void instantiate(GraphState& state, const char* operation) {
 /// one.
 void note_launch(GraphState& state, StreamKey stream) noexcept {
   const bool is_marked = needs_end(state, *stream.slot);
-  if (state.last.stream() == stream && !is_marked) [[likely]]
+  if (state.own.stream() == stream && !is_marked) [[likely]]
     return;
   state.launched_on = stream;
-  state.last = Point{stream};
-  if (is_marked) internal_call([&] { state.last.record(); }, any_capture_seen());
+  state.own = Point{stream};
+  if (is_marked) internal_call([&] { state.own.record(); }, any_capture_seen());
 }
 
 /// The same for a launch that has failed: the runtime may have taken it, or a part of it.
@@ -184,10 +182,10 @@ void become_node(GraphState& state, const StreamCall& call) {
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does
 /// not order the two.
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamKey stream) {
-  if (!state.is_unordered || !state.last || state.launched_on == stream) [[likely]]
+  if (!state.is_unordered || !state.own || state.launched_on == stream) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, refusal::unordered_graph);
-  if (state.last.make_wait(call.handle(), InCapture::never)) return;
+  if (state.own.make_wait(call.handle(), InCapture::never)) return;
   const ScopedWait wait{launching, {.device = state.device}};
   if (wait_for_device(state.device) == Progress::complete) return;
   throw_error(errc::capture, launching, "the stream of the last launch cannot be waited for now");
@@ -374,7 +372,7 @@ bool Graph::take(Graph fresh) {
     instantiate(now, operation);
   }
   now.launched_on = old.launched_on;
-  now.last = old.last;
+  now.own = old.own;
   now.is_unordered = !is_same || old.is_unordered;
   std::swap(state_, fresh.state_);
   return is_same;

@@ -42,7 +42,7 @@ namespace {
 /// Enqueues the free on the block's own stream, which may be captured. Returns false, and enqueues
 /// no free, if that is not possible or not right.
 [[nodiscard]] bool free_on_own_stream(BlockFree& block) noexcept {
-  const StreamKey owner = block.owner;
+  const StreamKey owner = block.own.stream();
   HandleLock own{owner};
   if (!own || !own.is_reachable()) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw, own.is_default()};
@@ -178,12 +178,7 @@ bool wait_for_deferred_free(std::size_t made,
 }
 
 void wait_for_devices_and_frees() noexcept {
-  const std::size_t made = frees_made.load(std::memory_order_acquire);
-  const std::size_t awaited = frees_deferred.load(std::memory_order_relaxed) - made;
-  if (!complete_deferred_work()) return;
-  try_for(short_timeout, [&] {
-    return make_frees() || frees_made.load(std::memory_order_acquire) - made >= awaited;
-  });
+  if (complete_deferred_work()) try_for(short_timeout, make_frees);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

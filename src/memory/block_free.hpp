@@ -36,14 +36,12 @@ struct BlockFree : DeferredWork {
         pointer{other.pointer},
         device{other.device},
         bytes{other.bytes},
-        resource{std::move(other.resource)},
-        owner{other.owner} {}
+        resource{std::move(other.resource)} {}
 
   void* pointer = nullptr;
   int device = 0;
   std::size_t bytes = 0;
   SharedResource resource{};  // Null: the device's own memory.
-  StreamKey owner{};          // the stream of `own`
   // While the buffer lives, several threads may add users.
   sync::Mutex adding{};  // protects `others`
   sync::Atomic<std::uint64_t> last_user{
@@ -73,7 +71,7 @@ bool make_frees() noexcept;
 /// whether more were made.
 [[nodiscard]] bool wait_for_deferred_free(std::size_t made,
                                           std::chrono::steady_clock::time_point deadline) noexcept;
-/// Waits for all devices, and for the frees that were deferred before.
+/// Waits for all devices, and for the deferred frees for a short time.
 void wait_for_devices_and_frees() noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

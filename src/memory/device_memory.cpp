@@ -16,7 +16,6 @@
 #include "memory/releaser.hpp"
 #include "memory/resource_calls.hpp"
 #include "slot/capture.hpp"
-#include "slot/device_waits.hpp"
 #include "slot/operations.hpp"
 #include "slot/slots.hpp"
 #include "slot/stream_call.hpp"
@@ -176,10 +175,10 @@ void count_out(int device, std::size_t bytes) noexcept {
 [[nodiscard]] Operation about_free(const BlockFree& block) noexcept {
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
   return {.kind = OperationKind::deallocation,
-          .captured = is_captured(HandleLock{block.owner}),
+          .captured = is_captured(HandleLock{block.own.stream()}),
           .is_of_program = static_cast<bool>(block.resource),
           .name = "free device memory",
-          .stream = block.owner,
+          .stream = block.own.stream(),
           .to = block.pointer,
           .bytes = block.bytes,
           .to_kind = MemoryKind::device,
@@ -332,8 +331,7 @@ void free_device(void* pointer, std::size_t bytes, StreamRef stream, int device,
   block.pointer = pointer;
   block.device = device;
   block.bytes = bytes;
-  block.owner = key_of(stream);
-  block.own = Point::of(block.owner);
+  block.own = Point::of(key_of(stream));
   block.others.splice(block.others.end(), take_recorded_uses(pointer, bytes, key_of(stream)));
   emit([&] { return about_free(block); });
   if (mode == Release::now && free_block(block)) return;

@@ -15,13 +15,6 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 struct PinnedShelf;
 struct PinnedBlock : Deferred {
-  enum class State {
-    in_use,
-    idle,      // In its shelf's `idle`: no stream uses it.
-    pending,   // In its shelf's `pending`: deallocated, but streams may still use it.
-    detached,  // In no list: a thread is moving it.
-  };
-
   /// Requires: the caller holds the pool's lock. @throws std::bad_alloc
   void add_use(StreamKey use);
   /// Gives the open points numbers.
@@ -30,7 +23,7 @@ struct PinnedBlock : Deferred {
   std::uintptr_t begin;
   std::size_t bytes;
   PinnedShelf* shelf;
-  State state = State::in_use;
+  bool is_in_use = true;  // Else it is in a list of its shelf, or a thread is moving it.
   std::vector<Point> users{};
   std::size_t prune_at = 16;  // With this many users, prune() runs.
 };

@@ -11,8 +11,6 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-using State = PinnedBlock::State;
-
 namespace {
 
 void release_block(Deferred& released) noexcept {
@@ -25,10 +23,17 @@ void release_block(Deferred& released) noexcept {
   pinned_shelves().count_released(bytes);
 }
 
-/// Waits for the block's users. Null if there is no memory for it.
-[[nodiscard]] DeferredWork* wait_for(const std::vector<Point>& users) noexcept try {
+/// Frees the complete blocks of the shelf on the service thread once the users have passed. Null if
+/// there is no memory for it, or no thread.
+[[nodiscard]] DeferredWork* free_after(const std::vector<Point>& users) noexcept try {
+  if (!reclaimer().try_start()) return nullptr;
   auto work = std::make_unique<DeferredWork>();
   work->others.assign(users.begin(), users.end());
+  work->calls_program = true;  // It records, and a stream may be full.
+  work->run = [](Deferred& complete) noexcept {
+    const std::unique_ptr<DeferredWork> owned{static_cast<DeferredWork*>(&complete)};
+    pinned_shelves().release_uncached();
+  };
   return work.release();
 } catch (const std::bad_alloc&) {
   return nullptr;
@@ -44,25 +49,8 @@ void free_removed(Deferred& block) noexcept {
 
 }  // namespace
 
-void PinnedShelves::mark_free(PinnedBlock& block) noexcept {
-  count_down(counters.pinned_blocks);
-  --statistics_.blocks;
-  statistics_.in_use -= block.bytes;
-}
-
-void PinnedShelves::cache(const PinnedBlock& block) noexcept {
-  ++statistics_.cached_blocks;
-  statistics_.cached += block.bytes;
-}
-
 void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
-  block.state = State::idle;
   block.next = std::exchange(block.shelf->idle, &block);
-}
-
-void PinnedShelves::put_pending(PinnedBlock& block) noexcept {
-  block.state = State::pending;
-  block.shelf->pending.push(block);
 }
 
 void PinnedShelves::remove_known(const PinnedBlock& block) noexcept {
@@ -107,14 +95,6 @@ void PinnedShelves::add(PinnedBlock& block) noexcept {
   mark_in_use(block);
 }
 
-bool PinnedShelves::try_add_use(const void* pointer, StreamKey use) {
-  const std::lock_guard lock{lock_};
-  PinnedBlock* const block = find(address_of(pointer));
-  if (block == nullptr || block->state != State::in_use) return false;
-  block->add_use(use);
-  return true;
-}
-
 std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
   const std::lock_guard lock{lock_};
   const PinnedBlock* const block = find_start(pointer);
@@ -124,7 +104,7 @@ std::size_t PinnedShelves::size_of(const void* pointer) noexcept {
 void* PinnedShelves::begin_of(const void* pointer) noexcept {
   const std::lock_guard lock{lock_};
   const PinnedBlock* const block = find(address_of(pointer));
-  const bool is_in_use = block != nullptr && block->state == State::in_use;
+  const bool is_in_use = block != nullptr && block->is_in_use;
   return is_in_use ? reinterpret_cast<void*>(block->begin) : nullptr;
 }
 
@@ -132,78 +112,39 @@ bool PinnedShelves::deallocate(void* pointer) noexcept {
   std::unique_lock lock{lock_};
   PinnedBlock* const block = find_start(pointer);
   if (block == nullptr) return false;
-  mark_free(*block);
+  block->is_in_use = false;
+  count_down(counters.pinned_blocks);
+  --statistics_.blocks;
+  statistics_.in_use -= block->bytes;
+  ++statistics_.cached_blocks;
+  statistics_.cached += block->bytes;
   sync::happens_before(block);
-  if (!block->users.empty()) {
-    cache(*block);
-    block->state = State::detached;
-    lock.unlock();
-    block->record_uses();
-    if (!block->shelf->caches_blocks) return wait_for_users(*block), true;
-    lock.lock();
-    put_pending(*block);
-  } else if (block->shelf->caches_blocks) {
-    cache(*block);
+  PinnedShelf& shelf = *block->shelf;
+  if (block->users.empty()) {
     put_idle(*block);
-  } else {
-    remove_known(*block);
     lock.unlock();
-    free_removed(*block);
+    if (!shelf.caches_blocks) free_idle(shelf);
+    return true;
   }
+  lock.unlock();
+  block->record_uses();
+  // Without it, trim() and allocations look for the block.
+  DeferredWork* const later = shelf.caches_blocks ? nullptr : free_after(block->users);
+  lock.lock();
+  shelf.pending.push(*block);
+  lock.unlock();
+  if (later != nullptr) run_after(*later);
   return true;
 }
 
-void PinnedShelves::wait_for_users(PinnedBlock& block) noexcept {
-  DeferredWork* const work = wait_for(block.users);
-  {
-    const std::lock_guard lock{lock_};
-    put_pending(block);
-  }
-  if (work == nullptr) return;  // trim() and allocations look for the block.
-  if (!reclaimer().try_start()) {
-    delete work;
-    return;
-  }
-  work->calls_program = true;  // It records, and a stream may be full.
-  work->run = [](Deferred& complete) noexcept {
-    const std::unique_ptr<DeferredWork> owned{static_cast<DeferredWork*>(&complete)};
-    pinned_shelves().release_idle_of(pinned_shelves().uncached_);
-  };
-  run_after(*work);
-}
-
-bool PinnedShelves::put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept {
-  std::unique_lock lock{lock_};
-  if (progress != Progress::complete) {
-    put_pending(block);
-    return false;
-  }
-  // The caller has found the block's users complete.
-  sync::happens_before(&block);
-  if (!block.shelf->caches_blocks) {
-    uncache(block);
-    remove_known(block);
-    lock.unlock();
-    free_removed(block);
-    return false;
-  }
-  const bool is_reused = action == OnComplete::take && !exceeds_limit();
-  if (is_reused)
-    reuse_cached(block);
-  else
-    put_idle(block);
-  return is_reused;
-}
-
-PinnedBlock* PinnedShelves::detach_pending(PinnedShelf& shelf, const AskedStreams& asked,
-                                           std::size_t& left) noexcept {
+PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf, const AskedStreams& asked,
+                                        std::size_t& left) noexcept {
   const std::lock_guard lock{lock_};
   for (; left > 0; --left) {
     auto* const block = static_cast<PinnedBlock*>(shelf.pending.pop());
     if (block == nullptr) return nullptr;
     if (!asked.hold(*block)) {
       --left;
-      block->state = State::detached;
       return block;
     }
     shelf.pending.push(*block);
@@ -211,31 +152,35 @@ PinnedBlock* PinnedShelves::detach_pending(PinnedShelf& shelf, const AskedStream
   return nullptr;
 }
 
-PinnedBlock* PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most,
-                                    OnComplete action) noexcept {
+bool PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, bool stops_at_first) noexcept {
   {
     const std::lock_guard lock{lock_};
     at_most = std::min(at_most, shelf.pending.size());
   }
-  if (at_most == 0) return nullptr;
+  if (at_most == 0) return false;
   const RelaxedCapture relaxed;
   AskedStreams asked;
-  while (PinnedBlock* const block = detach_pending(shelf, asked, at_most)) {
+  while (PinnedBlock* const block = pop_pending(shelf, asked, at_most)) {
     const Progress progress = advance(block->users);
     asked.add(*block);
-    if (progress == Progress::unknown) reclaimer().start_device_wait();
-    if (put_polled(*block, progress, action)) return block;
+    const std::lock_guard lock{lock_};
+    if (progress != Progress::complete) {
+      shelf.pending.push(*block);
+      continue;
+    }
+    // The caller has found the block's users complete.
+    sync::happens_before(block);
+    put_idle(*block);
+    if (stops_at_first) return true;
   }
-  return nullptr;
+  return false;
 }
 
 void* PinnedShelves::take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept {
-  const PinnedBlock* const block = collect(shelf, at_most, OnComplete::take);
-  return block != nullptr ? reinterpret_cast<void*>(block->begin) : nullptr;
+  return collect(shelf, at_most, true) ? take_idle(shelf) : nullptr;
 }
 
-void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
-  collect(shelf, std::numeric_limits<std::size_t>::max(), OnComplete::make_idle);
+void PinnedShelves::free_idle(PinnedShelf& shelf) noexcept {
   Deferred* blocks = nullptr;
   {
     const std::lock_guard lock{lock_};
@@ -249,10 +194,15 @@ void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
   while (blocks != nullptr) free_removed(*std::exchange(blocks, blocks->next));
 }
 
+void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {
+  collect(shelf, std::numeric_limits<std::size_t>::max(), false);
+  free_idle(shelf);
+}
+
 PinnedRemainder PinnedShelves::release_idle() noexcept {
   for (auto& kind : shelves_)
     for (PinnedShelf& shelf : kind) release_idle_of(shelf);
-  release_idle_of(uncached_);
+  release_uncached();
   const std::lock_guard lock{lock_};
   return {statistics_.cached_blocks, statistics_.releasing, releases_};
 }

@@ -103,7 +103,7 @@ class PinnedShelves {
   [[nodiscard]] void* take_idle(PinnedShelf& shelf) noexcept {
     const std::lock_guard lock{lock_};
     auto* const block = static_cast<PinnedBlock*>(shelf.idle);
-    if (block == nullptr || exceeds_limit()) return nullptr;
+    if (block == nullptr || !shelf.caches_blocks || exceeds_limit()) return nullptr;
     shelf.idle = block->next;
     reuse_cached(*block);
     return reinterpret_cast<void*>(block->begin);
@@ -119,18 +119,16 @@ class PinnedShelves {
   /// Adds a new block, which is in use. Requires: it was reserved.
   void add(PinnedBlock& block) noexcept;
 
-  /// Records a use of the block that contains the address, if that block is in use. Returns whether
-  /// all of the bytes are in the block.
+  /// Records a use of the block in use that contains the address, if there is one. Returns whether
+  /// all of the bytes are in it.
   /// @throws std::bad_alloc
   [[nodiscard]] bool note_use(const void* pointer, std::size_t bytes, StreamKey use) {
     const std::lock_guard lock{lock_};
     PinnedBlock* const block = find(address_of(pointer));
-    if (block == nullptr) return false;
-    if (block->state == PinnedBlock::State::in_use) block->add_use(use);
+    if (block == nullptr || !block->is_in_use) return false;
+    block->add_use(use);
     return address_of(pointer) + bytes <= block->begin + block->bytes;
   }
-  /// Records a use; returns false if the address is in no block in use. @throws std::bad_alloc
-  [[nodiscard]] bool try_add_use(const void* pointer, StreamKey use);
 
   /// Returns a block to the pool. Returns false, and changes nothing, unless the pointer is the
   /// start of a block in use.
@@ -142,6 +140,8 @@ class PinnedShelves {
   /// Releases all cached blocks that no stream uses; a thread of the library returns them to the
   /// runtime.
   PinnedRemainder release_idle() noexcept;
+  /// The same for those that are too large to be cached.
+  void release_uncached() noexcept { release_idle_of(uncached_); }
   /// Called after the memory of a released block was returned to the runtime.
   void count_released(std::size_t bytes) noexcept;
   /// Whether the limit will permit so many bytes once all releases are complete.
@@ -162,7 +162,6 @@ class PinnedShelves {
     std::uintptr_t end;
     PinnedBlock* block;
   };
-  enum class OnComplete { make_idle, take };
 
   ///@{ Requires: the lock is held.
   [[nodiscard]] std::vector<Known>::iterator find_after(std::uintptr_t address) noexcept {
@@ -177,13 +176,13 @@ class PinnedShelves {
   /// The block in use that begins at the address, or null.
   [[nodiscard]] PinnedBlock* find_start(const void* pointer) noexcept {
     PinnedBlock* const block = find(address_of(pointer));
-    const bool is_start = block != nullptr && block->begin == address_of(pointer) &&
-                          block->state == PinnedBlock::State::in_use;
+    const bool is_start =
+        block != nullptr && block->begin == address_of(pointer) && block->is_in_use;
     return is_start ? block : nullptr;
   }
   /// Marks a block as in use.
   void mark_in_use(PinnedBlock& block) noexcept {
-    block.state = PinnedBlock::State::in_use;
+    block.is_in_use = true;
     ++statistics_.blocks;
     statistics_.in_use += block.bytes;
     statistics_.peak = std::max(statistics_.peak, statistics_.in_use);
@@ -198,33 +197,25 @@ class PinnedShelves {
   }
   /// If true, cached blocks are not reused: the next allocation releases them first.
   [[nodiscard]] bool exceeds_limit() const noexcept { return total_bytes_ > limit_; }
-  void mark_free(PinnedBlock& block) noexcept;
-  void cache(const PinnedBlock& block) noexcept;
   void uncache(const PinnedBlock& block) noexcept {
     --statistics_.cached_blocks;
     statistics_.cached -= block.bytes;
   }
   void put_idle(PinnedBlock& block) noexcept;
-  void put_pending(PinnedBlock& block) noexcept;
   /// Removes the block from known_. Its bytes count as being released.
   void remove_known(const PinnedBlock& block) noexcept;
   ///@}
 
-  /// For a block that is not cached, and that streams still use: releases it once they are done, on
-  /// the service thread.
-  void wait_for_users(PinnedBlock& block) noexcept;
-  /// Detaches the oldest of `left` pending blocks of which no stream is known to be pending. Moves
+  /// Takes out the oldest of `left` pending blocks of which no stream is known to be pending. Moves
   /// those that it looks at to the end of the queue, so that a blocked stream does not hide others.
   /// Null if there is none.
-  [[nodiscard]] PinnedBlock* detach_pending(PinnedShelf& shelf, const AskedStreams& asked,
-                                            std::size_t& left) noexcept;
+  [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf, const AskedStreams& asked,
+                                         std::size_t& left) noexcept;
   /// Polls the streams of the oldest `at_most` pending blocks, each of them until it is found
-  /// pending. Blocks that are complete become idle; with OnComplete::take, the first one is marked
-  /// as in use and returned.
-  PinnedBlock* collect(PinnedShelf& shelf, std::size_t at_most, OnComplete action) noexcept;
-  /// Moves a block that collect() has polled to the list for its progress. Returns true if it was
-  /// marked as in use.
-  [[nodiscard]] bool put_polled(PinnedBlock& block, Progress progress, OnComplete action) noexcept;
+  /// pending. Blocks that are complete become idle. Returns whether it has stopped at the first.
+  bool collect(PinnedShelf& shelf, std::size_t at_most, bool stops_at_first) noexcept;
+  /// Returns the idle blocks to the runtime.
+  void free_idle(PinnedShelf& shelf) noexcept;
   void release_idle_of(PinnedShelf& shelf) noexcept;
 
   SpinLock lock_;

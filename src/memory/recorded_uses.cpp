@@ -6,7 +6,7 @@
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "device/scoped_device.hpp"
-#include "memory/pinned_shelves.hpp"
+#include "memory/pinned_pool.hpp"
 
 #include <runnel/memory.hpp>
 
@@ -93,9 +93,7 @@ void record_block_use(StreamRef stream, const void* pointer, std::optional<Memor
   enter(operation);
   Slot& slot = live_slot(stream);
   if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the pointer is null");
-  if ((!kind || *kind == MemoryKind::pinned) &&
-      pinned_shelves().try_add_use(pointer, key_of(stream)))
-    return;
+  if ((!kind || *kind == MemoryKind::pinned) && note_pinned_use(pointer, 1, key_of(stream))) return;
   if (!kind) {
     const ScopedDevice on{slot.device, operation};
     PointerInfo info{MemoryKind::pageable, Device{0}};

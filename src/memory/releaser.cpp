@@ -180,17 +180,6 @@ void make(const MemoryRelease& release) noexcept {
   call_quietly(release.device, [&] { return release.call(release.memory); });
 }
 
-/// A release together with its list entry.
-struct DeferredRelease : Deferred {
-  explicit DeferredRelease(const MemoryRelease& of) noexcept
-      : Deferred{[](Deferred& own) noexcept {
-          const std::unique_ptr<DeferredRelease> owned{static_cast<DeferredRelease*>(&own)};
-          make(owned->release);
-        }},
-        release{of} {}
-  MemoryRelease release;
-};
-
 }  // namespace
 
 void release_on_thread(Deferred& object) noexcept {
@@ -200,7 +189,12 @@ void release_on_thread(Deferred& object) noexcept {
 
 void release_on_thread(const MemoryRelease& release) noexcept try {
   if (release_mode_before_wait() == Release::never) return;
-  release_on_thread(*new DeferredRelease{release});
+  auto* const later = new MemoryRelease{release};
+  later->run = [](Deferred& own) noexcept {
+    const std::unique_ptr<MemoryRelease> owned{static_cast<MemoryRelease*>(&own)};
+    make(*owned);
+  };
+  release_on_thread(*static_cast<Deferred*>(later));
 } catch (const std::bad_alloc&) {
   if (!in_host_function) make(release);
 }

@@ -15,7 +15,9 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// A call that returns memory to the runtime.
-struct MemoryRelease {
+struct MemoryRelease : Deferred {
+  MemoryRelease(backend::status (*how)(void* memory) noexcept, void* what, int of) noexcept
+      : call{how}, memory{what}, device{of} {}
   backend::status (*call)(void* memory) noexcept;
   void* memory;
   int device;

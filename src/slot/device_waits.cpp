@@ -8,13 +8,13 @@
 #include "base/check.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
-#include "base/relaxed_capture.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
 #include "capture/open_captures.hpp"
 #include "device/device_call.hpp"
 #include "device/scoped_device.hpp"
 #include "slot/capture.hpp"
+#include "slot/slots.hpp"
 
 #include <runnel/device.hpp>
 
@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
@@ -35,17 +36,40 @@ namespace {
   return !takes_part_in_capture(device);
 }
 
+/// Returns `unknown` at once if the wait would break a capture. `first`: the runtime's first
+/// answer.
+[[nodiscard]] Progress synchronize(int device, backend::status& first) noexcept {
+  const ScopedDevice on{device, ScopedDevice::no_throw};
+  for (int attempt = 0; attempt < 2 && may_wait(device); ++attempt) {
+    // ScopedDevice may have failed, and the wait would be for another device.
+    backend::status s = single_device() ? backend::ok : backend::set_device(device);
+    if (s == backend::ok) s = backend::device_synchronize();
+    if (attempt == 0) first = s;
+    if (succeeded_or_forget(s)) return Progress::complete;
+  }
+  return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;
+}
+
+/// `outlasts_captures`: waits until it breaks none.
+[[nodiscard]] Progress wait(int device, bool outlasts_captures, backend::status& first) noexcept {
+  const std::vector<AwaitedTimeline> awaited = begin_device_wait(device);
+  Progress result{};
+  block_until([&] {
+    return (result = synchronize(device, first)) != Progress::unknown || !outlasts_captures;
+  });
+  for (const auto& [slot, number] : awaited) slot->timeline.end_wait(number, result);
+  return result;
+}
+
 /// Waits for one device on behalf of all threads that have requested a wait. Its thread lives until
 /// the last requested wait has completed, even if all callers have given up.
 class DeviceWaiter {
  public:
-  /// Requests a wait that begins after this call. Returns its number.
-  /// @throws errc::out_of_memory if the system has no thread
-  [[nodiscard]] std::uint64_t request(const DeviceCall& call) {
+  /// Requests a wait that begins after this call. Returns its number; 0 if the system has no
+  /// thread.
+  [[nodiscard]] std::uint64_t request(int device) noexcept {
     const std::lock_guard lock{mutex_};
-    if (!is_waiting_ && !start_thread([this, device = call.device()] { work(device); }))
-      throw_error(errc::out_of_memory, call.operation(),
-                  "the system has no thread to wait for the device");
+    if (!is_waiting_ && !start_thread([this, device] { work(device); })) return 0;
     is_waiting_ = true;
     return ++requested_;
   }
@@ -63,21 +87,14 @@ class DeviceWaiter {
     while (completed_ < requested_) {
       const std::uint64_t number = requested_;
       lock.unlock();
-      const backend::status s = wait(device);
+      backend::status first = backend::ok;
+      static_cast<void>(wait(device, true, first));
       lock.lock();
       sync::happens_before(this);
       completed_ = number;
-      result_ = s;
+      result_ = first;
     }
     is_waiting_ = false;
-  }
-  [[nodiscard]] static backend::status wait(int device) noexcept {
-    // A capture may have begun since the request.
-    block_until([device] { return may_wait(device); });
-    backend::status s = backend::set_device(device);
-    if (s == backend::ok) s = backend::device_synchronize();
-    if (s != backend::ok) backend::forget_error(s);
-    return s;
   }
 
   sync::Mutex mutex_;
@@ -91,20 +108,12 @@ constinit std::array<DeviceWaiter, max_devices> waiters{};
 }  // namespace
 
 Progress wait_for_device(int device) noexcept {
-  const ScopedDevice on{device, ScopedDevice::no_throw};
-  for (int attempt = 0; attempt < 2 && may_wait(device); ++attempt)
-    if (succeeded_or_forget(backend::device_synchronize())) return Progress::complete;
-  return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;
+  backend::status ignored = backend::ok;
+  return wait(device, false, ignored);
 }
 
-bool is_passed(Point& ended, const char* waiting) {
-  const ScopedWait wait{waiting, {.device = ended.slot()->device}};
-  Progress progress = Progress::pending;
-  block_until([&] {
-    progress = internal_call([&] { return ended.poll(); });
-    return progress != Progress::pending;
-  });
-  return progress == Progress::complete;
+void request_device_wait(int device) noexcept {
+  static_cast<void>(waiters[static_cast<std::size_t>(device)].request(device));
 }
 
 }  // namespace detail
@@ -129,7 +138,10 @@ bool Device::synchronize_to(std::chrono::steady_clock::time_point deadline) cons
   const DeviceCall call{ordinal_, "wait for a device"};
   refuse_wait_in_capture(ordinal_, call.operation());
   DeviceWaiter& waiter = waiters[static_cast<std::size_t>(ordinal_)];
-  const std::uint64_t number = waiter.request(call);
+  const std::uint64_t number = waiter.request(ordinal_);
+  if (number == 0)
+    throw_error(errc::out_of_memory, call.operation(),
+                "the system has no thread to wait for the device");
   std::optional<backend::status> result;
   const ScopedWait wait{call.operation(), {.device = ordinal_}};
   if (!poll_until(deadline, [&] { return (result = waiter.result(number)).has_value(); }))

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Waits for devices, and for streams that have ended, on behalf of the library.
+/// Waits for devices on behalf of the library.
 #pragma once
 
-#include "slot/point.hpp"
 #include "timeline/timeline.hpp"
 
 #include <runnel/config.hpp>
@@ -11,9 +10,11 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 /// Blocks until the device is idle. Tries a second time after a failure, since an error of earlier
 /// work may be reported only once. Returns `complete`, or `unknown` at once if the wait would break
-/// a capture, or `lost`.
+/// a capture, or `lost`. The work of the device's streams so far is known to be complete then, or
+/// that it will never be.
 [[nodiscard]] Progress wait_for_device(int device) noexcept;
-/// Waits for the last work of a stream that has ended. False if that is not known.
-[[nodiscard]] bool is_passed(Point& ended, const char* waiting);
+/// Lets a thread do the same once the wait breaks no capture. Does nothing if the system has no
+/// thread.
+void request_device_wait(int device) noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

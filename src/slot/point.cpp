@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slot/point.hpp"
 
+#include "base/operation.hpp"
+#include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 #include "capture/open_captures.hpp"
@@ -142,6 +144,16 @@ bool Point::make_wait(native::stream stream, InCapture in_capture) const noexcep
   // Without an event the work may have completed meanwhile.
   return event ? succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()))
                : known.progress() == Progress::complete;
+}
+
+bool is_passed(Point& ended, const char* waiting) {
+  const ScopedWait wait{waiting, {.device = ended.slot()->device}};
+  Progress progress = Progress::pending;
+  block_until([&] {
+    progress = internal_call([&] { return ended.poll(); });
+    return progress != Progress::pending;
+  });
+  return progress == Progress::complete;
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -17,6 +17,7 @@
 #include "base/not_copied.hpp"
 #include "base/relaxed_capture.hpp"
 #include "slot/capture.hpp"
+#include "slot/device_waits.hpp"
 #include "slot/slots.hpp"
 
 #include <algorithm>
@@ -157,8 +158,11 @@ class Point {
   std::uint64_t position_ = 0;  // a number, or the id of the stream with the open bit
 };
 
+/// Waits for the last work of a stream that has ended. False if that is not known.
+[[nodiscard]] bool is_passed(Point& ended, const char* waiting);
+
 /// The progress of all points in a container: the worst of them. Removes the points that are
-/// complete.
+/// complete. Requests the waits for devices that are needed.
 template <class Points>
 [[nodiscard]] Progress advance(Points& points) noexcept {
   const RelaxedCapture relaxed;
@@ -166,6 +170,7 @@ template <class Points>
   std::erase_if(points, [&](Point& point) {
     const Progress progress = point.poll();
     worst = std::max(worst, progress);
+    if (progress == Progress::unknown) request_device_wait(point.slot()->device);
     return progress == Progress::complete;
   });
   sync::happens_before(&points);

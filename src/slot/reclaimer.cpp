@@ -19,13 +19,10 @@
 #include "slot/operations.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <utility>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
@@ -92,26 +89,12 @@ void deliver(OwnedCompletion completion) noexcept {
          call_quietly(device, [&] { return backend::event_destroy(probe); });
 }
 
-/// Waits for all devices. Before each of them it calls `before(device)`. Returns false if work may
-/// still run, or if a capture would break.
-template <class F>
-[[nodiscard]] bool wait_for_all_devices(F before) noexcept try {
-  const std::vector<AwaitedTimeline> awaited = begin_device_wait();
-  std::array<Progress, max_devices> results{};
-  Progress worst = Progress::complete;
-  for (int device = 0; device < device_count(); ++device) {
-    before(device);
-    Progress& result = results[static_cast<std::size_t>(device)];
-    worst = std::max(worst, result = wait_for_device(device));
-  }
-  for (const auto& [slot, number] : awaited)
-    slot->timeline.end_wait(number, results[static_cast<std::size_t>(slot->device)]);
-  return worst == Progress::complete;
-} catch (const std::bad_alloc&) {
-  return false;
-}
+/// Returns false if work may still run, or if a capture would break.
 [[nodiscard]] bool wait_for_all_devices() noexcept {
-  return wait_for_all_devices([](int) {});
+  Progress worst = Progress::complete;
+  for (int device = 0; device < device_count(); ++device)
+    worst = std::max(worst, wait_for_device(device));
+  return worst == Progress::complete;
 }
 
 /// Takes the next of the objects that the thread has taken before, or of those that have arrived.
@@ -296,7 +279,7 @@ bool Reclaimer::is_over(const Point& point, DeferredWork& object) noexcept {
   const Progress progress = point.progress();
   if (progress == Progress::complete) return true;
   object.is_unknown |= progress == Progress::lost;
-  if (progress == Progress::unknown) start_device_wait();
+  if (progress == Progress::unknown) request_device_wait(point.slot()->device);
   if (point.watch()) {
     Slot& slot = *point.slot();
     slot.next_watched = std::exchange(watched_, &slot);
@@ -308,17 +291,6 @@ bool Reclaimer::is_over(const Point& point, DeferredWork& object) noexcept {
 bool Reclaimer::is_due(DeferredWork& object) noexcept {
   std::erase_if(object.others, [&](const Point& each) { return is_over(each, object); });
   return object.others.empty() && is_over(object.own, object);
-}
-
-void Reclaimer::start_device_wait() noexcept {
-  if (waits_for_devices_.exchange(true, std::memory_order_acquire)) return;
-  const bool is_started = start_thread([this] {
-    static_cast<void>(wait_for_all_devices(
-        [](int device) { block_until([device] { return !takes_part_in_capture(device); }); }));
-    waits_for_devices_.store(false, std::memory_order_release);
-    wake();
-  });
-  if (!is_started) waits_for_devices_.store(false, std::memory_order_relaxed);
 }
 
 /// Returns the objects that can be run now.
@@ -449,11 +421,6 @@ void run_after(DeferredWork& object) noexcept {
   object.run(object);
 }
 
-bool complete_deferred_work() noexcept {
-  if (any_capture_seen()) return false;
-  const bool is_known = wait_for_all_devices();
-  reclaimer().wake();
-  return is_known;
-}
+bool complete_deferred_work() noexcept { return !any_capture_seen() && wait_for_all_devices(); }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -78,9 +78,6 @@ class Reclaimer {
   [[nodiscard]] std::exception_ptr failure_of(const Completion& completion) noexcept;
   /// Asks how far the stream is. Completions that are due go to the service thread.
   void advance(Slot& slot) noexcept;
-  /// Starts a thread that waits for all devices, unless there is one. The work of all streams so
-  /// far is known to be complete then, or will never be.
-  void start_device_wait() noexcept;
   /// Stops the thread's runtime calls. Called when the process begins to exit.
   void stop() noexcept;
 
@@ -120,8 +117,7 @@ class Reclaimer {
   Slot* watched_ = nullptr;
   Deferred* waiting_ = nullptr;  // DeferredWork, the oldest first
   std::uint32_t rounds_ = 0;
-  sync::Atomic<bool> is_waiting_{false};  // Something is watched, or waits.
-  sync::Atomic<bool> waits_for_devices_{false};
+  sync::Atomic<bool> is_waiting_{false};   // Something is watched, or waits.
   sync::Atomic<std::uint32_t> signal_{0};  // changes with each addition
   sync::Atomic<bool> asleep_{false};
 };

@@ -4,6 +4,7 @@
 #include "base/announce.hpp"
 #include "base/max_devices.hpp"
 #include "base/not_copied.hpp"
+#include "slot/device_waits.hpp"
 #include "slot/handle_table.hpp"
 #include "slot/operations.hpp"
 #include "slot/point.hpp"
@@ -14,6 +15,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -144,7 +146,7 @@ FreshSlot take_slot(int device) {
     if (waiting->timeline.is_idle()) return waiting;
     is_unknown |= waiting->timeline.progress(waiting->timeline.recorded()) == Progress::unknown;
   }
-  if (is_unknown) reclaimer().start_device_wait();
+  if (is_unknown) request_device_wait(device);
   SlotBatch* const fresh = new SlotBatch;
   for (Slot& each : fresh->slots) each.device = device;
   const std::lock_guard lock{slots_lock};
@@ -259,13 +261,15 @@ std::vector<StreamKey> live_streams(bool only_owned) {
   });
 }
 
-std::vector<AwaitedTimeline> begin_device_wait() {
-  auto found = for_each_slot<AwaitedTimeline>([](Slot& slot) -> std::optional<AwaitedTimeline> {
-    if (slot.timeline.is_idle()) return {};
+std::vector<AwaitedTimeline> begin_device_wait(int device) noexcept try {
+  auto found = for_each_slot<AwaitedTimeline>([=](Slot& slot) -> std::optional<AwaitedTimeline> {
+    if (slot.device != device || slot.timeline.is_idle()) return {};
     return AwaitedTimeline{&slot, 0};
   });
   for (AwaitedTimeline& each : found) each.number = each.slot->timeline.begin_wait();
   return found;
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 Slot& live_slot(StreamRef stream) {

@@ -212,14 +212,13 @@ void disown(Slot& slot) noexcept;
 /// @throws std::bad_alloc
 [[nodiscard]] std::vector<StreamKey> live_streams(bool only_owned = false);
 
-/// A timeline that a wait for the devices includes, up to a number.
+/// A timeline that a wait for its device includes, up to a number.
 struct AwaitedTimeline {
   Slot* slot;
   std::uint64_t number;
 };
-/// Calls begin_wait() of the timelines that are not idle.
-/// @throws std::bad_alloc
-[[nodiscard]] std::vector<AwaitedTimeline> begin_device_wait();
+/// Calls begin_wait() of the device's timelines that are not idle; of none if there is no memory.
+[[nodiscard]] std::vector<AwaitedTimeline> begin_device_wait(int device) noexcept;
 
 /// The slot behind a view.
 /// @throws errc::invalid_handle if the view's stream has ended

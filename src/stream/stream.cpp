@@ -15,7 +15,6 @@
 #include "device/partition.hpp"
 #include "function/host_writers.hpp"
 #include "slot/capture.hpp"
-#include "slot/device_waits.hpp"
 #include "slot/idle.hpp"
 #include "slot/operations.hpp"
 #include "slot/point.hpp"

@@ -5,7 +5,8 @@ import re
 import repository
 
 GONE = ('StreamPoint StreamEnd PendingStreams DeferredFree poll_end free_waiting_slot waits_for_points mark_requested poll_mark marks_complete '
-        'completion_busy last_completion next_line sort_new pending_in known_complete_ note_record several_threads')
+        'completion_busy last_completion next_line sort_new pending_in known_complete_ note_record several_threads '
+        'start_device_wait DeferredRelease')
 NAMES = re.compile(r'\b(' + '|'.join(GONE.split()) + r')\b')
 
 complaints = []

@@ -215,7 +215,7 @@ std::uint64_t next_operation_number() noexcept { return 1; }
 Release release_mode_slowly() noexcept { return Release::now; }
 Release release_mode_before_wait() noexcept { return Release::now; }
 [[gnu::weak]] void run_later(Deferred& object) noexcept { object.run(object); }  // reclaimer.cpp
-[[gnu::weak]] void Reclaimer::start_device_wait() noexcept {}
+[[gnu::weak]] void request_device_wait(int) noexcept {}
 [[gnu::weak]] void run_after(DeferredWork& object) noexcept { object.run(object); }  // likewise
 [[gnu::weak]] Reclaimer& reclaimer() noexcept { return never_destroyed<Reclaimer>(); }
 [[gnu::weak]] bool Reclaimer::try_start() noexcept { return true; }
@@ -235,7 +235,7 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   ++checks::free_slots().count;
   return {};
 }
-std::vector<AwaitedTimeline> begin_device_wait() {
+std::vector<AwaitedTimeline> begin_device_wait(int) noexcept {
   std::vector<AwaitedTimeline> found;
   checks::AllSlots& slots = checks::all_slots();
   for (int i = 0; i < slots.count; ++i)

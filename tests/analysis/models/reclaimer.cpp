@@ -14,8 +14,15 @@ runnel::Outcome::Outcome(std::exception_ptr error) noexcept : error_{std::move(e
 namespace {
 runnel::native::stream awaited = nullptr;  // by a wait for the device
 bool is_wait_known = true;                 // whether that wait succeeds
+constexpr int lost = 700;
 }  // namespace
 
+namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
+status device_synchronize() noexcept {
+  checks::synchronize(awaited);
+  return is_wait_known ? ok : lost;
+}
+}}}  // namespace runnel::RUNNEL_ABI::backend
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 void ScopedEvent::begin(const Operation&) noexcept {}
@@ -25,10 +32,7 @@ void abandon_own_captures() noexcept {}
 void reset_thread_settings() noexcept {}
 std::exception_ptr kept_failure(Slot&) noexcept { return nullptr; }
 bool takes_part_in_capture(int) noexcept { return false; }
-Progress wait_for_device(int) noexcept {
-  checks::synchronize(awaited);
-  return is_wait_known ? Progress::complete : Progress::lost;
-}
+void note_device_wait() noexcept {}
 int device_count() noexcept { return 1; }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -198,7 +198,7 @@ void* allocate_device(StreamRef stream, std::size_t bytes, AnyResource* resource
   const int device = slot.device;
   // Creates the slot of the default stream, so that freeing the block later allocates nothing.
   if (resource != nullptr) static_cast<void>(default_stream_of(device));
-  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
+  live_point(stream);
   ScopedEvent event{[&] { return about_allocation_in_order(slot, bytes); }};
   void* const block = resource == nullptr ? allocate_reserved(slot.handle, device, bytes)
                                           : allocate_with_retry(*resource, stream, bytes);
@@ -312,7 +312,7 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
                 "the stream belongs to another device than the memory");
   if (stream == owner) return;
   std::list<Point>& others = extras.made().others;
-  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
+  live_point(stream);
   const auto named = find_user(others, stream);
   (named != others.end() ? *named : others.emplace_back()) = Point::of(key_of(owner));
   owner = stream;
@@ -373,7 +373,7 @@ void DeviceResource::deallocate(StreamRef stream, void* pointer, std::size_t byt
   const Release mode = release_mode();
   if (mode == Release::now) require_resource(stream, device_, alignment, freeing);
   if (pointer == nullptr || mode == Release::never) return;
-  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
+  live_point(stream);
   free_device(pointer, bytes, stream, device_.ordinal(), {});
 }
 

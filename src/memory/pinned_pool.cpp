@@ -36,17 +36,25 @@ constexpr std::size_t all_blocks = std::numeric_limits<std::size_t>::max();
 // Until the first block is allocated, lookups are skipped.
 constinit sync::Atomic<bool> has_blocks{false};
 
-/// Reserves and allocates. Returns null if there is not enough memory; `refusal` is then the
-/// runtime's status, or `ok` if the limit was reached. @throws any other error of the runtime
-[[nodiscard]] void* try_allocate(std::size_t bytes, bool write_combined, backend::status& refusal) {
+/// Reserves and allocates a new block. Returns null if there is not enough memory; `refusal` is
+/// then the runtime's status, or `ok` if the limit was reached. @throws any other error of the
+/// runtime
+[[nodiscard]] void* make_block(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
+                               backend::status& refusal) {
   refusal = backend::ok;
+  auto block = std::make_unique<PinnedBlock>(PinnedBlock{{}, 0, bytes, &shelf});
   if (!pinned_shelves().try_reserve(bytes)) return nullptr;
   void* memory = nullptr;
   refusal = internal_call([&] {
     return write_combined ? backend::malloc_host_write_combined(memory, bytes)
                           : allocate_pinned_pages(memory, bytes);
   });
-  if (refusal == backend::ok) return memory;
+  if (refusal == backend::ok) {
+    block->begin = address_of(memory);
+    pinned_shelves().add(*block.release());
+    has_blocks.store(true, std::memory_order_relaxed);
+    return memory;
+  }
   pinned_shelves().cancel_reservation(bytes);
   if (backend::classify(refusal) != errc::out_of_memory) throw_status(refusal, operation);
   backend::forget_error(refusal);
@@ -56,28 +64,28 @@ constinit sync::Atomic<bool> has_blocks{false};
 /// Tries for a limited time to reuse a pending block, or to release the idle blocks to the runtime
 /// and to allocate again. A block that was freed on an idle stream can be reused once its event is
 /// complete, which takes the device some microseconds, and so can a block that another thread is
-/// polling. Releases to the runtime take longer, at worst until all devices are idle. Returns the
-/// block that is reused, or sets `memory` to new memory. Does neither if there is still none.
+/// polling. Releases to the runtime take longer, at worst until all devices are idle. Null if there
+/// is still none.
 [[nodiscard]] void* wait_for_room(PinnedShelf& shelf, std::size_t bytes, bool write_combined,
-                                  backend::status& refusal, void*& memory) {
+                                  backend::status& refusal) {
   const ScopedWait wait{operation};
   if (auto* const give_back_more = give_back_copy_memory.load(std::memory_order_acquire))
     give_back_more(refusal == backend::ok);
   const auto cached_until = sync::Clock::now() + short_timeout;
   std::size_t tried_after = all_blocks;  // A number of releases.
-  void* reused = nullptr;
+  void* found = nullptr;
   try_for(release_timeout, [&] {
-    reused = pinned_shelves().take_complete(shelf, all_blocks);
-    if (reused != nullptr) return true;
+    found = pinned_shelves().take_complete(shelf, all_blocks);
+    if (found != nullptr) return true;
     const PinnedRemainder rest = pinned_shelves().release_idle();
     if (rest.releases != std::exchange(tried_after, rest.releases))
-      memory = try_allocate(bytes, write_combined, refusal);
-    if (memory != nullptr) return true;
+      found = make_block(shelf, bytes, write_combined, refusal);
+    if (found != nullptr) return true;
     const bool may_come = rest.releasing != 0 && (refusal != backend::ok ||
                                                   pinned_shelves().has_room_after_releases(bytes));
     return !may_come && (rest.cached_blocks == 0 || sync::Clock::now() >= cached_until);
   });
-  return reused;
+  return found;
 }
 
 /// Throws for an allocation of `bytes`. The text gives that size, where the pool's memory is, and
@@ -95,28 +103,6 @@ constinit sync::Atomic<bool> has_blocks{false};
                   bytes, block, now.in_use, now.cached, now.releasing, limit);
 }
 
-[[nodiscard]] std::unique_ptr<PinnedBlock> new_block(PinnedShelf& shelf, std::size_t bytes) {
-  return std::make_unique<PinnedBlock>(PinnedBlock{{}, 0, bytes, &shelf});
-}
-void* add(std::unique_ptr<PinnedBlock> block, void* memory) noexcept {
-  block->begin = address_of(memory);
-  pinned_shelves().add(*block.release());
-  has_blocks.store(true, std::memory_order_relaxed);
-  return memory;
-}
-
-/// Allocates a new block from the runtime. Waits for a limited time if there is not enough memory.
-void* allocate_new(PinnedShelf& shelf, std::size_t asked, std::size_t bytes, bool write_combined) {
-  auto block = new_block(shelf, bytes);
-  backend::status refusal = backend::ok;
-  void* memory = try_allocate(bytes, write_combined, refusal);
-  if (memory == nullptr)
-    if (void* const reused = wait_for_room(shelf, bytes, write_combined, refusal, memory))
-      return reused;
-  if (memory == nullptr) throw_no_room(refusal, asked, bytes);
-  return add(std::move(block), memory);
-}
-
 constexpr std::size_t max_looked_at = 256;
 
 /// Null if no block of the pool can be used again.
@@ -128,10 +114,15 @@ constexpr std::size_t max_looked_at = 256;
   return nullptr;
 }
 
+/// Waits for a limited time if there is not enough memory.
 void* take_block(std::size_t asked, std::size_t bytes, bool write_combined) {
   const std::span<PinnedShelf> shelves = pinned_shelves().shelves_for(bytes, write_combined);
   if (void* const cached = take_cached(shelves)) return cached;
-  return allocate_new(shelves.front(), asked, bytes, write_combined);
+  PinnedShelf& shelf = shelves.front();
+  backend::status refusal = backend::ok;
+  if (void* const fresh = make_block(shelf, bytes, write_combined, refusal)) return fresh;
+  if (void* const found = wait_for_room(shelf, bytes, write_combined, refusal)) return found;
+  throw_no_room(refusal, asked, bytes);
 }
 
 }  // namespace
@@ -174,14 +165,9 @@ void* try_allocate_own_pinned(std::size_t bytes) try {
   bytes = block_size_for(bytes);
   const std::span<PinnedShelf> shelves = pinned_shelves().shelves_for(bytes, false);
   void* memory = take_cached(shelves);
-  if (memory == nullptr) {
-    auto block = new_block(shelves.front(), bytes);
-    backend::status refusal = backend::ok;
-    memory = try_allocate(bytes, false, refusal);
-    if (memory == nullptr) return nullptr;
-    add(std::move(block), memory);
-  }
-  count_down(counters.pinned_blocks);
+  backend::status refusal = backend::ok;
+  if (memory == nullptr) memory = make_block(shelves.front(), bytes, false, refusal);
+  if (memory != nullptr) count_down(counters.pinned_blocks);
   return memory;
 } catch (const std::bad_alloc&) {
   return nullptr;

@@ -14,13 +14,10 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 void release_block(Deferred& released) noexcept {
-  const auto* const block = static_cast<PinnedBlock*>(&released);
-  sync::happens_after(block);
-  void* const memory = reinterpret_cast<void*>(block->begin);
-  const std::size_t bytes = block->bytes;
-  delete block;
-  call_quietly(0, [memory] { return free_pinned_pages(memory); });
-  pinned_shelves().count_released(bytes);
+  const std::unique_ptr<PinnedBlock> block{static_cast<PinnedBlock*>(&released)};
+  sync::happens_after(block.get());
+  call_quietly(0, [&] { return free_pinned_pages(reinterpret_cast<void*>(block->begin)); });
+  pinned_shelves().count_released(block->bytes);
 }
 
 /// Frees the complete blocks of the shelf on the service thread once the users have passed. Null if

@@ -56,8 +56,7 @@ void add_recorded_use(const void* pointer, StreamRef stream) {
     return;
   const std::size_t count = uses_recorded.load(std::memory_order_relaxed);
   if (count >= 16 && std::has_single_bit(count)) prune();
-  const Point user{use};
-  if (!user) throw_dead_stream(stream.id());
+  const Point user = live_point(stream);
   all[key].push_back(user);
   uses_recorded.fetch_add(1, std::memory_order_relaxed);
 }

@@ -21,6 +21,12 @@ Point::Point(StreamKey stream) noexcept {
   *this = of(stream);
 }
 
+Point live_point(StreamRef stream) {
+  const Point made{key_of(stream)};
+  if (!made) throw_dead_stream(stream.id());
+  return made;
+}
+
 void Point::record() noexcept {
   if (slot_ == nullptr || !is_open()) return;
   if (const HandleLock locked{stream()}) position_ = mark_or_ask(*slot_);

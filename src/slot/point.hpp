@@ -158,6 +158,8 @@ class Point {
   std::uint64_t position_ = 0;  // a number, or the id of the stream with the open bit
 };
 
+/// An open point. @throws errc::invalid_handle if the stream has ended
+Point live_point(StreamRef stream);
 /// Waits for the last work of a stream that has ended. False if that is not known.
 [[nodiscard]] bool is_passed(Point& ended, const char* waiting);
 

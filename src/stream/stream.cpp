@@ -346,7 +346,7 @@ constexpr const char* waiting_at_exit = "wait for a stream at the end of a scope
 SynchronizeAtExit::SynchronizeAtExit(StreamRef stream) : stream_{stream}, device_{stream.device()} {
   enter(waiting_at_exit);
   refuse_in_capture(live_slot(stream), waiting_at_exit, refusal::nothing_runs);
-  if (!Point{key_of(stream)}) throw_dead_stream(stream.id());
+  live_point(stream);
 }
 
 SynchronizeAtExit::~SynchronizeAtExit() {

@@ -371,6 +371,7 @@ namespace {
   }
   const ScopedWait wait{waiting, {.stream = stream.id()}};
   if (!poll(StreamCall{slot, waiting}) && !wait_for_submitted(slot, limit)) return false;
+  complete_if_asked(slot);
   deliver_failure(slot);
   return true;
 }

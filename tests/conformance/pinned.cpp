@@ -503,6 +503,33 @@ TEST_F(PinnedMemory, ACopyMarksWhatAnotherThreadDroppedOfAThreadsDefaultStream) 
   thread.join();
 }
 
+TEST_F(PinnedMemory, ABoundedWaitFreesWhatAnotherThreadDropsMeanwhile) {
+  DeviceBytes there{size};
+  device().default_stream().synchronize();
+  std::optional<Buffer> dropped{std::in_place, size};
+  const void* const held = dropped->data();
+  allow(0);
+  Gate gate;
+  std::latch used{1}, waited{1}, may_end{1};
+  std::thread thread{[&] {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    gate.close_on(own);
+    copy(own, there, *dropped);
+    used.count_down();
+    EXPECT_COMPLETES(own);
+    waited.count_down();
+    may_end.wait();
+  }};
+  used.wait();
+  std::this_thread::sleep_for(20ms);  // until the thread waits
+  dropped.reset();
+  gate.open();
+  waited.wait();
+  EXPECT_TRUE(eventually([&] { return can_get(held); }));
+  may_end.count_down();
+  thread.join();
+}
+
 TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   Buffer buffer{size};
   const auto rounds = [&](int count) {

@@ -7,16 +7,9 @@
 #pragma once
 
 #include <runnel/detail/exchange.hpp>
-#include <runnel/memory_kind.hpp>
-#include <runnel/stream.hpp>
 #include <runnel/world.hpp>
 
-#include <chrono>
-#include <cstddef>
 #include <memory>
-#include <span>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI {

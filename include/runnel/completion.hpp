@@ -5,15 +5,10 @@
 /// once the work of a stream is complete.
 #pragma once
 
-#include <runnel/detail/host_function.hpp>
 #include <runnel/error.hpp>
 #include <runnel/stream.hpp>
 
-#include <chrono>
-#include <cstdint>
 #include <exception>
-#include <system_error>
-#include <type_traits>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {

@@ -11,18 +11,11 @@
 #include <runnel/current.hpp>
 #include <runnel/detail/byte_size.hpp>
 #include <runnel/detail/memory_range.hpp>
-#include <runnel/detail/refused.hpp>
-#include <runnel/memory_kind.hpp>
-#include <runnel/stream.hpp>
 
 #include <array>
 #include <bit>
 #include <concepts>
-#include <cstddef>
-#include <iterator>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

@@ -6,13 +6,6 @@
 
 #include <runnel/copy.hpp>
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <optional>
-#include <span>
-
 namespace runnel { inline namespace RUNNEL_ABI {
 
 /// A copy of `bytes` bytes from `from` to `to`, as by copy_bytes(). If the kind of memory is set,

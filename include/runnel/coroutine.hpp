@@ -13,12 +13,8 @@
 
 #include <runnel/completion.hpp>
 #include <runnel/event.hpp>
-#include <runnel/stream.hpp>
 
 #include <coroutine>
-#include <exception>
-#include <type_traits>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

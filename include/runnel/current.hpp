@@ -7,13 +7,8 @@
 #pragma once
 
 #include <runnel/detail/access.hpp>
-#include <runnel/detail/refused.hpp>
-#include <runnel/device.hpp>
 #include <runnel/error.hpp>
-#include <runnel/stream.hpp>
 
-#include <cstdint>
-#include <system_error>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI {

@@ -9,15 +9,10 @@
 /// GPU.
 #pragma once
 
-#include <runnel/config.hpp>
 #include <runnel/detail/deadline.hpp>
 #include <runnel/priority.hpp>
 
-#include <chrono>
-#include <compare>
 #include <cstddef>
-#include <iosfwd>
-#include <string>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 
@@ -156,8 +151,7 @@ class Device {
   friend constexpr auto operator<=>(Device, Device) noexcept = default;
   /// Writes to_string(device).
   template <class Char, class Traits>
-  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
-                                                      Device device) {
+  friend auto& operator<<(std::basic_ostream<Char, Traits>& out, Device device) {
     return out << to_string(device).c_str();
   }
   /// Text such as "Device(0)".

@@ -5,10 +5,6 @@
 #pragma once
 
 #include <runnel/current.hpp>
-#include <runnel/device.hpp>
-#include <runnel/stream.hpp>
-
-#include <cstddef>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

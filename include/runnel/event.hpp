@@ -5,17 +5,7 @@
 #pragma once
 
 #include <runnel/current.hpp>
-#include <runnel/detail/stream_slot.hpp>
-#include <runnel/error.hpp>
 #include <runnel/ipc_handle.hpp>
-#include <runnel/native.hpp>
-#include <runnel/stream.hpp>
-
-#include <chrono>
-#include <iosfwd>
-#include <string>
-#include <system_error>
-#include <type_traits>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 
@@ -125,8 +115,7 @@ class EventBase {
   friend std::string to_string(const EventBase& event) { return event.describe(); }
   /// Writes to_string(event).
   template <class Char, class Traits>
-  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
-                                                      const EventBase& event) {
+  friend auto& operator<<(std::basic_ostream<Char, Traits>& out, const EventBase& event) {
     return out << to_string(event).c_str();
   }
 

@@ -19,15 +19,8 @@
 
 #include <runnel/completion.hpp>
 #include <runnel/detail/execution_steps.hpp>
-#include <runnel/stream.hpp>
 
 #include <concepts>
-#include <exception>
-#include <memory>
-#include <optional>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 
 #include <stdexec/execution.hpp>
 

@@ -5,10 +5,7 @@
 /// has `std::format`. `to_string` and `<<` work everywhere.
 #pragma once
 
-#include <runnel/device.hpp>
 #include <runnel/event.hpp>
-#include <runnel/priority.hpp>
-#include <runnel/stream.hpp>
 
 #include <version>
 

@@ -6,13 +6,8 @@
 #pragma once
 
 #include <runnel/current.hpp>
-#include <runnel/native.hpp>
-#include <runnel/stream.hpp>
 
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <string>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {

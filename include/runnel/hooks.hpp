@@ -9,7 +9,6 @@
 #include <runnel/memory_kind.hpp>
 #include <runnel/native.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <optional>

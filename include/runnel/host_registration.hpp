@@ -6,15 +6,8 @@
 
 #include <runnel/detail/byte_size.hpp>
 #include <runnel/detail/memory_range.hpp>
-#include <runnel/detail/refused.hpp>
-#include <runnel/device.hpp>
 
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <type_traits>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

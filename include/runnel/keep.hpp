@@ -5,11 +5,8 @@
 /// the work uses, instead of keeping it alive itself.
 #pragma once
 
-#include <runnel/detail/refused.hpp>
 #include <runnel/stream.hpp>
 
-#include <new>
-#include <type_traits>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {

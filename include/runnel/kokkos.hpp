@@ -11,31 +11,10 @@
 /// Kokkos::finalize, and `errc::invalid_handle` for a stream that was destroyed.
 #pragma once
 
-#include <runnel/copy.hpp>
-#include <runnel/current.hpp>
 #include <runnel/detail/kokkos_arguments.hpp>
 #include <runnel/detail/kokkos_guarded.hpp>
-#include <runnel/detail/kokkos_instances.hpp>
 #include <runnel/detail/kokkos_shapes.hpp>
-#include <runnel/detail/memory_range.hpp>
-#include <runnel/detail/refused.hpp>
-#include <runnel/device.hpp>
-#include <runnel/event.hpp>
 #include <runnel/managed_buffer.hpp>
-#include <runnel/memory.hpp>
-#include <runnel/stream.hpp>
-
-#include <Kokkos_Core.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos {
 

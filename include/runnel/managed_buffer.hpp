@@ -7,10 +7,6 @@
 #include <runnel/detail/memory_advice.hpp>
 #include <runnel/memory.hpp>
 
-#include <cstddef>
-#include <iterator>
-#include <optional>
-
 namespace runnel { inline namespace RUNNEL_ABI {
 
 /// A location of managed memory: a device, or the host.

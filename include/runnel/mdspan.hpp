@@ -5,16 +5,7 @@
 /// Kokkos' or CCCL's. Any type with the same members is accepted.
 #pragma once
 
-#include <runnel/copy.hpp>
-#include <runnel/detail/byte_size.hpp>
 #include <runnel/detail/strided.hpp>
-#include <runnel/error.hpp>
-
-#include <array>
-#include <concepts>
-#include <cstddef>
-#include <string>
-#include <type_traits>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

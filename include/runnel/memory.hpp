@@ -6,24 +6,12 @@
 #pragma once
 
 #include <runnel/copy.hpp>
-#include <runnel/current.hpp>
-#include <runnel/detail/access.hpp>
 #include <runnel/detail/device_code.hpp>
 #include <runnel/detail/owned_array.hpp>
-#include <runnel/detail/refused.hpp>
-#include <runnel/memory_kind.hpp>
 #include <runnel/pinned_pool.hpp>
-#include <runnel/stream.hpp>
 #include <runnel/stream_ordered_resource.hpp>
 
 #include <algorithm>
-#include <cstddef>
-#include <iterator>
-#include <optional>
-#include <span>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 
@@ -238,9 +226,7 @@ class DeviceBuffer : public detail::OwnedArray<T, detail::DeviceOwner> {
   DeviceBuffer() noexcept = default;
   /// Allocates `size` elements on the stream's device. @throws errc::out_of_memory
   explicit DeviceBuffer(std::size_t size, StreamRef stream = current_stream())
-      : Array{detail::allocate_device(stream, detail::bytes_for(size, sizeof(T))),
-              size,
-              {stream, stream.device().ordinal(), {}}} {}
+      : DeviceBuffer{size, detail::OwnedExtras{}, stream} {}
   /// Allocates `size` elements from a resource of your own: a StreamOrderedResource, of which the
   /// buffer keeps a copy until the block is deallocated, or a std::ref or std::shared_ptr to one.
   /// Requires: the resource allocates memory of the stream's device; the object that std::ref

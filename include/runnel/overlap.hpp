@@ -6,23 +6,12 @@
 #pragma once
 
 #include <runnel/detail/callback.hpp>
-#include <runnel/device.hpp>
-#include <runnel/error.hpp>
 #include <runnel/memory.hpp>
 #include <runnel/overlap_ends.hpp>
 #include <runnel/overlap_times.hpp>
-#include <runnel/stream.hpp>
 
-#include <chrono>
-#include <cstddef>
 #include <exception>
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

@@ -7,11 +7,6 @@
 
 #include <runnel/overlap.hpp>
 
-#include <cstddef>
-#include <span>
-#include <type_traits>
-#include <utility>
-
 namespace runnel { inline namespace RUNNEL_ABI {
 
 class AnyOverlapEnd;

@@ -7,11 +7,7 @@
 
 #include <runnel/copy.hpp>
 
-#include <cstddef>
-#include <span>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

@@ -5,11 +5,9 @@
 #pragma once
 
 #include <runnel/detail/partition.hpp>
-#include <runnel/device.hpp>
 
 #include <array>
 #include <concepts>
-#include <cstddef>
 #include <span>
 
 namespace runnel { inline namespace RUNNEL_ABI {

@@ -6,9 +6,7 @@
 #pragma once
 
 #include <runnel/memory.hpp>
-#include <runnel/pinned_pool.hpp>
 
-#include <cstddef>
 #include <memory_resource>
 
 namespace runnel { inline namespace RUNNEL_ABI {

@@ -37,8 +37,7 @@ struct Priority {
   friend std::string to_string(Priority priority) { return std::to_string(priority.value); }
   /// Writes the number.
   template <class Char, class Traits>
-  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
-                                                      Priority priority) {
+  friend auto& operator<<(std::basic_ostream<Char, Traits>& out, Priority priority) {
     return out << priority.value;
   }
 };

@@ -6,10 +6,7 @@
 /// that uses the memory is complete. docs/race-checker.md shows how to use it.
 #pragma once
 
-#include <runnel/detail/checking.hpp>
 #include <runnel/stream.hpp>
-
-#include <cstddef>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

@@ -7,18 +7,11 @@
 #pragma once
 
 #include <runnel/device_resource.hpp>
-#include <runnel/error.hpp>
 #include <runnel/event.hpp>
-#include <runnel/native.hpp>
-#include <runnel/stream.hpp>
 #include <runnel/stream_ordered_resource.hpp>
 
-#include <atomic>
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

@@ -7,9 +7,6 @@
 #include <runnel/ipc_handle.hpp>
 #include <runnel/memory.hpp>
 
-#include <cstddef>
-#include <optional>
-
 namespace runnel { inline namespace RUNNEL_ABI {
 
 namespace detail {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <runnel/event.hpp>
-#include <runnel/stream.hpp>
 
 #include <stop_token>
 

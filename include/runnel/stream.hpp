@@ -12,16 +12,6 @@
 #include <runnel/detail/host_function.hpp>
 #include <runnel/detail/partition.hpp>
 #include <runnel/detail/refused.hpp>
-#include <runnel/detail/stream_slot.hpp>
-#include <runnel/device.hpp>
-#include <runnel/native.hpp>
-#include <runnel/priority.hpp>
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <iosfwd>
-#include <string>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 
@@ -266,8 +256,7 @@ class StreamRef {
   friend bool operator==(StreamRef a, StreamRef b) noexcept { return a.id_ == b.id_; }
   /// Writes to_string(stream).
   template <class Char, class Traits>
-  friend std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& out,
-                                                      StreamRef stream) {
+  friend auto& operator<<(std::basic_ostream<Char, Traits>& out, StreamRef stream) {
     return out << to_string(stream).c_str();
   }
   /// Text such as "Stream(id 7, device 0)". Makes no runtime call.

@@ -5,13 +5,9 @@
 /// that call one.
 #pragma once
 
-#include <runnel/detail/refused.hpp>
-#include <runnel/native.hpp>
 #include <runnel/stream.hpp>
 
 #include <atomic>
-#include <cstddef>
-#include <type_traits>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI {

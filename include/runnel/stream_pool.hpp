@@ -5,12 +5,8 @@
 /// time.
 #pragma once
 
-#include <runnel/device.hpp>
 #include <runnel/stream.hpp>
 
-#include <chrono>
-#include <cstddef>
-#include <limits>
 #include <optional>
 #include <utility>
 

@@ -8,9 +8,6 @@
 
 #include <runnel/current.hpp>
 #include <runnel/detail/observers.hpp>
-#include <runnel/stream.hpp>
-
-#include <cstdint>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

@@ -5,8 +5,6 @@
 
 #include <runnel/stream.hpp>
 
-#include <cstdint>
-
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 class EventBase;

@@ -5,8 +5,6 @@
 #include <runnel/detail/stream_slot.hpp>
 #include <runnel/memory_kind.hpp>
 
-#include <cstddef>
-
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 extern constinit Atomic<unsigned> observers;  // The bits are defined in detail/observers.hpp.

@@ -5,13 +5,9 @@
 #pragma once
 
 #include <runnel/detail/memory_range.hpp>
-#include <runnel/memory_kind.hpp>
 
 #include <complex>
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
 namespace runnel { inline namespace RUNNEL_ABI {
 

@@ -12,7 +12,6 @@
 
 #include <runnel/detail/capturing.hpp>
 #include <runnel/error.hpp>
-#include <runnel/stream.hpp>
 
 #include <array>
 #include <atomic>
@@ -21,7 +20,6 @@
 #include <memory>
 #include <optional>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail::execution {

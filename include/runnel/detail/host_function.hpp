@@ -6,7 +6,6 @@
 #include <runnel/detail/stream_slot.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <new>
 #include <type_traits>
 

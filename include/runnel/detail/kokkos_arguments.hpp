@@ -4,12 +4,8 @@
 #pragma once
 
 #include <runnel/detail/memory_range.hpp>
-#include <runnel/stream.hpp>
 
 #include <Kokkos_Core.hpp>
-
-#include <cstddef>
-#include <type_traits>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
 

@@ -6,14 +6,7 @@
 
 #include <runnel/detail/kokkos_instances.hpp>
 
-#include <Kokkos_Core.hpp>
-
-#include <atomic>
-#include <concepts>
 #include <exception>
-#include <mutex>
-#include <type_traits>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {
 

@@ -4,28 +4,14 @@
 /// must not outlive either (from version 5.1 on, Kokkos aborts the process).
 #pragma once
 
-#include <runnel/detail/access.hpp>
-#include <runnel/detail/attachment.hpp>
 #include <runnel/detail/capturing.hpp>
 #include <runnel/detail/kokkos_work.hpp>
-#include <runnel/detail/process_wide.hpp>
-#include <runnel/error.hpp>
-#include <runnel/stream.hpp>
-
-#include <Kokkos_Core.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <concepts>
 #include <future>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 
 #ifdef KOKKOS_ENABLE_ATOMICS_BYPASS
 #error \

@@ -2,16 +2,10 @@
 /// Copies between Kokkos views of any strides.
 #pragma once
 
-#include <runnel/copy.hpp>
 #include <runnel/detail/strided.hpp>
-#include <runnel/error.hpp>
-#include <runnel/stream.hpp>
 
 #include <Kokkos_Core.hpp>
 
-#include <array>
-#include <cstddef>
-#include <string>
 #include <string_view>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {

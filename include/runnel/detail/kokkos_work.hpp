@@ -4,21 +4,16 @@
 /// and copies would be correct on a device and wrong on host spaces.
 #pragma once
 
-#include <runnel/detail/access.hpp>
 #include <runnel/detail/attachment.hpp>
 #include <runnel/detail/process_wide.hpp>
-#include <runnel/error.hpp>
 #include <runnel/event.hpp>
-#include <runnel/stream.hpp>
 
 #include <Kokkos_Core.hpp>
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace kokkos::detail {

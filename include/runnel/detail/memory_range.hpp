@@ -3,14 +3,10 @@
 #pragma once
 
 #include <runnel/keep.hpp>
-#include <runnel/stream.hpp>
 
-#include <cstddef>
 #include <initializer_list>
 #include <iterator>
 #include <span>
-#include <type_traits>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 

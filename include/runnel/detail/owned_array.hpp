@@ -6,7 +6,6 @@
 
 #include <runnel/memory_kind.hpp>
 
-#include <cstddef>
 #include <type_traits>
 #include <utility>
 

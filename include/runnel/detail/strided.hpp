@@ -4,9 +4,6 @@
 
 #include <runnel/copy.hpp>
 
-#include <cstddef>
-#include <span>
-
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 inline constexpr std::size_t max_strided_dimensions = 16;

@@ -359,7 +359,7 @@ TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
 
 TEST_F(BufferResources, AWaitOfTheOwnerGivesBackWhatAHostFunctionDropped) {
   const Stream stream;
-  const StreamRef own = StreamRef::per_thread_default(device());
+  const StreamRef own = thread_default();
   const Recording resource;
   for (std::size_t round = 1; round <= 100; ++round) {
     auto buffer = std::make_shared<DeviceInts>(count, resource, stream);
@@ -376,7 +376,7 @@ TEST_F(BufferResources, AnotherThreadsDefaultStreamIsAwaited) {
   const Recording resource;
   std::optional<DeviceInts> buffer;
   on_thread([&] {
-    const StreamRef own = StreamRef::per_thread_default(device());
+    const StreamRef own = thread_default();
     Gate gate;
     buffer.emplace(count, resource, own);
     gate.close_on(own);
@@ -391,8 +391,7 @@ TEST_F(BufferResources, AnotherThreadsDefaultStreamIsAwaited) {
 
 TEST_F(BufferResources, DefaultStreamsAreTaken) {
   const Recording resource;
-  for (const StreamRef stream :
-       {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  for (const StreamRef stream : {default_stream(), thread_default()}) {
     {
       DeviceInts buffer{count, resource, stream};
       EXPECT_TRUE(holds_numbers(stream, buffer));
@@ -405,7 +404,7 @@ TEST_F(BufferResources, DefaultStreamsAreTaken) {
 
 TEST_F(BufferResources, DeadStreamsAreRefused) {
   const Recording resource;
-  StreamRef dead = device().default_stream();
+  StreamRef dead = default_stream();
   {
     Stream stream;
     dead = stream;
@@ -452,7 +451,7 @@ TEST_F(BufferResources, InACaptureTheCapturingStreamIsGiven) {
   EXPECT_EQ(captured, 2);
   graph->launch(stream);
   stream.synchronize();
-  EXPECT_EQ(others(result, 7), 0);
+  EXPECT_ALL(result, 7);
 }
 
 TEST_F(BufferResources, EightThreadsShareAResource) {
@@ -490,12 +489,12 @@ TEST_F(BufferResourcesTwo, TheStreamsDeviceIsCurrentInTheCall) {
     DeviceInts buffer{count, resource, there};
     EXPECT_EQ(buffer.device(), second);
     buffer.record_stream(here);
-    EXPECT_EQ(Device::current(), first);
+    EXPECT_CURRENT_DEVICE(first);
   }
-  EXPECT_EQ(Device::current(), first);
+  EXPECT_CURRENT_DEVICE(first);
   EXPECT_EQ(right, 2);
   EXPECT_ERROR(invalid_argument, DeviceInts{count, resource, here}) << "what the resource throws";
-  EXPECT_EQ(Device::current(), first);
+  EXPECT_CURRENT_DEVICE(first);
 }
 
 TEST_F(BufferResources, AnAllocationWaitsForWhatAHostFunctionDropped) {
@@ -511,7 +510,7 @@ TEST_F(BufferResources, AnAllocationWaitsForWhatAHostFunctionDropped) {
 
 TEST_F(BufferResources, ANativeResourceLeavesExceptionsToTheStream) {
   const NativeDeviceResource resource{device()};
-  const StreamRef standard = device().default_stream();
+  const StreamRef standard = default_stream();
   standard.launch_host_func([] { throw std::runtime_error{"somebody's"}; });
   void* const block = resource.allocate_sync(100);
   EXPECT_THROW(standard.synchronize(), std::runtime_error);

@@ -93,7 +93,7 @@ TEST_F(Buffers, ResizingDoesNotWait) {
   Gate gate{stream};
   fill(stream, buffer, 5);
   buffer.resize(8);
-  EXPECT_FALSE(stream.query());
+  EXPECT_PENDING(stream);
   gate.open();
   EXPECT_EQ(get(stream, buffer, 3), 5) << "the copy was not behind the work before it";
 }
@@ -186,7 +186,7 @@ TEST_F(Buffers, AnElementIsReadAfterEarlierWork) {
   Gate gate{stream};
   set(stream, buffer, 1, 6);
   int value = 0;
-  EXPECT_TRUE(held_by(gate, [&] { value = get(stream, buffer, 1); }));
+  EXPECT_HELD(gate, value = get(stream, buffer, 1));
   EXPECT_EQ(value, 6);
 }
 
@@ -208,7 +208,7 @@ TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
     gate.open_and_wait(former);
     latter.synchronize();
   }
-  EXPECT_EQ(others(result, 5), 0);
+  EXPECT_ALL(result, 5);
 }
 
 TEST_F(Buffers, TheStreamMayChangeBackAndForth) {

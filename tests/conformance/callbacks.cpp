@@ -52,8 +52,8 @@ TEST_F(Callbacks, HostFunctionsMustNotSetTheCurrentStream) {
   own.synchronize();
   ASSERT_TRUE(after.has_value());
   EXPECT_EQ(*before, *after);
-  EXPECT_EQ(current_stream(), other);
-  EXPECT_EQ(outside.original_stream(), device().default_stream());
+  EXPECT_CURRENT(other);
+  EXPECT_EQ(outside.original_stream(), default_stream());
   EXPECT_EQ(pool.leased(), 0U);
 }
 
@@ -76,7 +76,7 @@ TEST_F(Callbacks, HostFunctionsFindTheirThreadAsNew) {
     });
     graph.launch(stream);
     stream.synchronize();
-    device().default_stream().use();
+    default_stream().use();
   }
   ASSERT_EQ(found.size(), 40U);
   for (const Settings& each : found) expect_those_of_a_new_thread(each, "in a host function");
@@ -89,7 +89,7 @@ TEST_F(Callbacks, CompletionFunctionsFindTheirThreadAsNew) {
       expect_those_of_a_new_thread({}, "in a function of on_complete()");
       other.use();
       set_default_pageable(Pageable::refuse);
-      EXPECT_EQ(current_stream(), other);
+      EXPECT_CURRENT(other);
     });
   }
 }
@@ -113,17 +113,17 @@ TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
   });
   EXPECT_SAYS(text, "no capture was begun on this stream");
   EXPECT_EQ(*kept, 0);
-  EXPECT_TRUE(runs(captured));
+  EXPECT_RUNS(captured);
 }
 
 TEST_F(CallbacksTwo, CompletionFunctionsFindTheFirstDeviceCurrent) {
   const Stream stream{first}, there{second};
   for (int i = 0; i < 3; ++i) {
     run_when_complete(stream, [&] {
-      EXPECT_EQ(Device::current(), first);
+      EXPECT_CURRENT_DEVICE(first);
       EXPECT_EQ(current_stream(second), second.default_stream());
       there.use();
-      EXPECT_EQ(Device::current(), second);
+      EXPECT_CURRENT_DEVICE(second);
     });
   }
 }

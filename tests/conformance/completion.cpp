@@ -55,7 +55,7 @@ TEST_F(Completions, AFunctionIsCalledOnceTheWorkIsComplete) {
   ASSERT_TRUE(outcomes.wait_for(1));
   EXPECT_TRUE(outcomes[0].second.is_ok());
   EXPECT_EQ(outcomes[0].second.code(), std::error_code{});
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
   EXPECT_EQ(outcomes.count(), 1U);
 }
 
@@ -75,7 +75,7 @@ TEST_F(Completions, ASlowFunctionHoldsUpNoLaterWork) {
     leaving.wait();
   });
   entered->get_future().wait();
-  EXPECT_TRUE(runs(stream));  // while the function is still running
+  EXPECT_RUNS(stream);  // while the function is still running
   leave.set_value();
 }
 
@@ -84,7 +84,7 @@ TEST_F(Completions, FunctionsOfOneStreamAreCalledInOrder) {
   Stream stream;
   Outcomes outcomes;
   for (int i = 0; i < count; ++i) {
-    if (i % 7 == 0) stream.launch_host_func([] {});
+    if (i % 7 == 0) enqueue_nothing(stream);
     stream.on_complete(outcomes.function(i));
   }
   ASSERT_TRUE(outcomes.wait_for(count));
@@ -204,8 +204,7 @@ TEST_F(Completions, AFunctionMayReleaseWorkBehindIt) {
 }
 
 TEST_F(Completions, ADefaultStreamsFutureIsReadyOnceItIsComplete) {
-  for (const StreamRef stream :
-       {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  for (const StreamRef stream : {default_stream(), thread_default()}) {
     Gate gate{stream};
     const Future future = stream.future();
     EXPECT_FALSE(future.is_ready());
@@ -220,7 +219,7 @@ TEST_F(Completions, ACaptureRefusesFunctionsAndFutures) {
     EXPECT_ERROR(capture, stream.on_complete([](const Outcome&) {}));
     EXPECT_ERROR(capture, stream.future());
   });
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
 }
 
 TEST_F(Completions, TheFunctionIsMovedAndDestroyedOnce) {
@@ -243,7 +242,7 @@ TEST_F(Completions, EachThreadsFunctionsOnOneStreamAreCalledInItsOrder) {
   {
     const Stream owned, other, lent;
     const Stream borrowed = borrow(lent);
-    const StreamRef streams[] = {owned, other, borrowed, device().default_stream()};
+    const StreamRef streams[] = {owned, other, borrowed, default_stream()};
     gate.close_on(owned);
     on_threads(threads, [&](int thread) {
       for (int i = 1; i <= count; ++i)

@@ -114,7 +114,7 @@ TEST_F(Coroutines, CoAwaitThrowsTheExceptionOfAHostFunction) {
 }
 
 TEST_F(Coroutines, CoAwaitThrowsTheErrorOfARefusedWait) {
-  StreamRef view = device().default_stream();
+  StreamRef view = default_stream();
   {
     const Stream stream;
     view = stream;

@@ -9,7 +9,7 @@ using CurrentTwo = TwoDevices;
 
 TEST_F(Current, TheDefaultStreamIsCurrentUntilOneIsSet) {
   on_thread([] {
-    EXPECT_EQ(current_stream(), Device::current().default_stream());
+    EXPECT_CURRENT(default_stream());
     for (int i = 0; i < Device::count(); ++i)
       EXPECT_EQ(current_stream(Device{i}), Device{i}.default_stream());
   });
@@ -19,10 +19,10 @@ TEST_F(Current, UseSetsTheCurrentStream) {
   Stream stream;
   on_thread([&] {
     stream.use();
-    EXPECT_EQ(current_stream(), stream);
+    EXPECT_CURRENT(stream);
     EXPECT_EQ(current_stream(stream.device()), stream);
     stream.device().default_stream().use();
-    EXPECT_EQ(current_stream(), stream.device().default_stream());
+    EXPECT_CURRENT(stream.device().default_stream());
   });
 }
 
@@ -36,7 +36,7 @@ TEST_F(Current, FreeFunctionsUseTheCurrentStream) {
   fill(a, 7);
   copy(b, a);
   copy_bytes(b.data(), a.data(), sizeof(int));
-  EXPECT_FALSE(stream.query());
+  EXPECT_PENDING(stream);
   EXPECT_TRUE(held_by(gate, [&] {
     const StreamGuard here{stream};  // each thread has its own current stream
     synchronize();
@@ -50,9 +50,9 @@ TEST_F(Current, TheCurrentStreamIsPerThread) {
   on_threads(4, [&](int) {
     EXPECT_NE(current_stream(), mine);
     others.use();
-    EXPECT_EQ(current_stream(), others);
+    EXPECT_CURRENT(others);
   });
-  EXPECT_EQ(current_stream(), mine);
+  EXPECT_CURRENT(mine);
 }
 
 TEST_F(CurrentTwo, TheCurrentStreamIsPerDevice) {
@@ -60,11 +60,11 @@ TEST_F(CurrentTwo, TheCurrentStreamIsPerDevice) {
   on_thread([&] {
     a.use();
     b.use();
-    EXPECT_EQ(Device::current(), second);
-    EXPECT_EQ(current_stream(), b);
+    EXPECT_CURRENT_DEVICE(second);
+    EXPECT_CURRENT(b);
     EXPECT_EQ(current_stream(first), a);
     first.use();
-    EXPECT_EQ(current_stream(), a);
+    EXPECT_CURRENT(a);
     EXPECT_EQ(current_stream(second), b);
   });
 }
@@ -74,11 +74,11 @@ TEST_F(Current, AGuardRestoresThePreviousStream) {
   Stream stream;
   {
     const StreamGuard with{stream};
-    EXPECT_EQ(current_stream(), stream);
+    EXPECT_CURRENT(stream);
     EXPECT_EQ(with.original_stream(), before);
     EXPECT_EQ(with.original_device(), device());
   }
-  EXPECT_EQ(current_stream(), before);
+  EXPECT_CURRENT(before);
 }
 
 TEST_F(CurrentTwo, AGuardOnAnotherDeviceRestoresDeviceAndStream) {
@@ -90,14 +90,14 @@ TEST_F(CurrentTwo, AGuardOnAnotherDeviceRestoresDeviceAndStream) {
   }
   {
     const StreamGuard with{c};
-    EXPECT_EQ(Device::current(), second);
-    EXPECT_EQ(current_stream(), c);
+    EXPECT_CURRENT_DEVICE(second);
+    EXPECT_CURRENT(c);
     EXPECT_EQ(current_stream(first), a);
     EXPECT_EQ(with.original_stream(), a);  // the stream that the guard restores
     EXPECT_EQ(with.original_device(), first);
   }
-  EXPECT_EQ(Device::current(), first);
-  EXPECT_EQ(current_stream(), a);
+  EXPECT_CURRENT_DEVICE(first);
+  EXPECT_CURRENT(a);
   EXPECT_EQ(current_stream(second), b);
   const DeviceGuard other{second};
   second.default_stream().use();
@@ -108,10 +108,10 @@ void nest(const std::vector<Stream>& streams, std::size_t depth) {
   const StreamRef found = current_stream();
   try {
     const StreamGuard with{streams[depth]};
-    EXPECT_EQ(current_stream(), streams[depth]);
+    EXPECT_CURRENT(streams[depth]);
     nest(streams, depth + 1);
   } catch (const std::runtime_error&) {
-    EXPECT_EQ(current_stream(), found) << "at depth " << depth;
+    EXPECT_CURRENT(found) << "at depth " << depth;
     throw;
   }
 }
@@ -130,18 +130,18 @@ TEST_F(Current, AGuardRestoresWhatItFoundAfterUseAndReset) {
   {
     const StreamGuard with{b};
     c.use();
-    EXPECT_EQ(current_stream(), c);
+    EXPECT_CURRENT(c);
   }
-  EXPECT_EQ(current_stream(), a);
+  EXPECT_CURRENT(a);
   {
     StreamGuard with{b};
     EXPECT_ERROR(invalid_handle, with.reset(stale));
-    EXPECT_EQ(current_stream(), b);
+    EXPECT_CURRENT(b);
     with.reset(c);
-    EXPECT_EQ(current_stream(), c);
+    EXPECT_CURRENT(c);
     EXPECT_EQ(with.original_stream(), a);
   }
-  EXPECT_EQ(current_stream(), a);
+  EXPECT_CURRENT(a);
 }
 
 TEST_F(CurrentTwo, AGuardCanBeResetToAnotherDevice) {
@@ -150,14 +150,14 @@ TEST_F(CurrentTwo, AGuardCanBeResetToAnotherDevice) {
   {
     StreamGuard with{b};
     with.reset(c);
-    EXPECT_EQ(Device::current(), second);
-    EXPECT_EQ(current_stream(), c);
+    EXPECT_CURRENT_DEVICE(second);
+    EXPECT_CURRENT(c);
     EXPECT_EQ(current_stream(first), a);
     EXPECT_EQ(with.original_stream(), a);
     EXPECT_EQ(with.original_device(), first);
   }
-  EXPECT_EQ(Device::current(), first);
-  EXPECT_EQ(current_stream(), a);
+  EXPECT_CURRENT_DEVICE(first);
+  EXPECT_CURRENT(a);
   EXPECT_EQ(current_stream(second), second.default_stream());
 }
 
@@ -166,42 +166,42 @@ TEST_F(Current, GuardsEndedOutOfOrderRestoreWhatTheyFound) {
   const StreamGuard outermost{a};
   std::optional<StreamGuard> one{std::in_place, b}, two{std::in_place, c};
   one.reset();
-  EXPECT_EQ(current_stream(), a);
+  EXPECT_CURRENT(a);
   two.reset();
-  EXPECT_EQ(current_stream(), b);
+  EXPECT_CURRENT(b);
 }
 
 TEST_F(Current, ADestroyedCurrentStreamIsReplacedByTheDefault) {
-  const StreamGuard with{device().default_stream()};
+  const StreamGuard with{default_stream()};
   {
     Stream stream;
     stream.use();
   }
-  EXPECT_EQ(current_stream(), device().default_stream());
+  EXPECT_CURRENT(default_stream());
   const Stream new_one;  // may reuse the slot of the destroyed stream
-  EXPECT_EQ(current_stream(), device().default_stream());
-  EXPECT_TRUE(runs(current_stream()));
+  EXPECT_CURRENT(default_stream());
+  EXPECT_RUNS(current_stream());
 }
 
 TEST_F(Current, AGuardRestoresTheDefaultIfThePreviousStreamIsDestroyed) {
-  const StreamGuard with{device().default_stream()};
+  const StreamGuard with{default_stream()};
   std::optional<Stream> found{std::in_place};
   found->use();
   {
     Stream stream;
     const StreamGuard inner{stream};
     found.reset();
-    EXPECT_EQ(current_stream(), stream);
+    EXPECT_CURRENT(stream);
   }
-  EXPECT_EQ(current_stream(), device().default_stream());
+  EXPECT_CURRENT(default_stream());
 }
 
 TEST_F(Current, AMovedStreamStaysCurrent) {
   Stream stream;
   const StreamGuard with{stream};
   const Stream moved{std::move(stream)};
-  EXPECT_EQ(current_stream(), moved);
-  EXPECT_TRUE(runs(current_stream()));
+  EXPECT_CURRENT(moved);
+  EXPECT_RUNS(current_stream());
 }
 
 TEST_F(Current, AThreadMayEndInsideAGuard) {
@@ -210,10 +210,10 @@ TEST_F(Current, AThreadMayEndInsideAGuard) {
   on_thread([&] {
     static thread_local std::optional<StreamGuard> guard;
     guard.emplace(others);
-    EXPECT_EQ(current_stream(), others);
+    EXPECT_CURRENT(others);
   });
   on_thread([&] { others.use(); });
-  EXPECT_EQ(current_stream(), mine);
+  EXPECT_CURRENT(mine);
 }
 
 /// Runs `body(at_end)` on a thread. `body` may assign a function to `at_end`. The thread calls that
@@ -238,9 +238,9 @@ TEST_F(Current, AGuardMayEndAfterTheLibrarysThreadLocals) {
     auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
     drop(StreamRef::per_thread_default(stream.device()));
     at_end = [&, guard] {
-      EXPECT_EQ(current_stream(), stream);
+      EXPECT_CURRENT(stream);
       guard->reset();
-      EXPECT_EQ(current_stream(), stream.device().default_stream());
+      EXPECT_CURRENT(stream.device().default_stream());
       ended = true;
     };
   });
@@ -255,9 +255,9 @@ TEST_F(CurrentTwo, AGuardOnAnotherDeviceMayEndAfterTheLibrarysThreadLocals) {
     a.use();
     auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, b);
     at_end = [&, guard] {
-      EXPECT_EQ(current_stream(), b);
+      EXPECT_CURRENT(b);
       guard->reset();
-      EXPECT_EQ(Device::current(), first);
+      EXPECT_CURRENT_DEVICE(first);
       EXPECT_EQ(current_stream(second), second.default_stream());
       ended = true;
     };
@@ -272,9 +272,9 @@ TEST_F(CurrentTwo, AThreadLocalGuardOnAnotherDeviceMayEndWithItsThread) {
       static thread_local std::optional<StreamGuard> guard;
       first.use();
       guard.emplace(b);
-      EXPECT_EQ(Device::current(), second);
+      EXPECT_CURRENT_DEVICE(second);
     });
-  EXPECT_EQ(Device::current(), first);
+  EXPECT_CURRENT_DEVICE(first);
 }
 
 TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
@@ -286,13 +286,13 @@ TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
     at_end = [&] {
       for (const Stream& stream : streams) {
         const StreamGuard with{stream};
-        EXPECT_EQ(current_stream(), stream);
+        EXPECT_CURRENT(stream);
         for (int i = 0; i < Device::count(); ++i)
           EXPECT_EQ(current_stream(Device{i}).device(), Device{i});
       }
       streams.front().use();
-      EXPECT_EQ(current_stream(), streams.front());
-      EXPECT_EQ(Device::current(), streams.front().device());
+      EXPECT_CURRENT(streams.front());
+      EXPECT_CURRENT_DEVICE(streams.front().device());
       ended = true;
     };
   });
@@ -322,7 +322,7 @@ TEST_F(Current, HostFunctionsLaunchedWhileThreadsEndLeakNoMemory) {
     bool launches;
     void operator()() const {
       if (launches)
-        stream->launch_host_func([] {});
+        enqueue_nothing(*stream);
       else
         drop(stream->query());
     }
@@ -358,7 +358,7 @@ TEST_F(Current, AGuardInsideAHostFunctionDoesNotAffectTheCaller) {
   });
   stream.synchronize();
   EXPECT_EQ(*code, errc::not_permitted);
-  EXPECT_EQ(current_stream(), mine);
+  EXPECT_CURRENT(mine);
 }
 
 TEST_F(Current, AContextCarriesTheCurrentStreamToAnotherThread) {
@@ -370,11 +370,11 @@ TEST_F(Current, AContextCarriesTheCurrentStreamToAnotherThread) {
     EXPECT_NE(found, stream);
     {
       const StreamContext::Guard carried{here};
-      EXPECT_EQ(current_stream(), stream);
+      EXPECT_CURRENT(stream);
     }
-    EXPECT_EQ(current_stream(), found);
+    EXPECT_CURRENT(found);
   });
-  EXPECT_EQ(current_stream(), stream);
+  EXPECT_CURRENT(stream);
 }
 
 TEST_F(CurrentTwo, AContextCarriesTheCurrentStreamOfEveryDevice) {
@@ -386,12 +386,12 @@ TEST_F(CurrentTwo, AContextCarriesTheCurrentStreamOfEveryDevice) {
     on_thread([&] {
       {
         const StreamContext::Guard carried{here};
-        EXPECT_EQ(Device::current(), second);
-        EXPECT_EQ(current_stream(), b);
+        EXPECT_CURRENT_DEVICE(second);
+        EXPECT_CURRENT(b);
         EXPECT_EQ(current_stream(first), a);
       }
-      EXPECT_EQ(Device::current(), first);
-      EXPECT_EQ(current_stream(), first.default_stream());
+      EXPECT_CURRENT_DEVICE(first);
+      EXPECT_CURRENT(first.default_stream());
       EXPECT_EQ(current_stream(second), second.default_stream());
     });
   });
@@ -399,7 +399,7 @@ TEST_F(CurrentTwo, AContextCarriesTheCurrentStreamOfEveryDevice) {
 
 TEST_F(Current, AContextWithAThreadsDefaultStreamIsForThatThread) {
   on_thread([&] {
-    StreamRef::per_thread_default(device()).use();
+    thread_default().use();
     const StreamContext here;
     {
       const StreamContext::Guard again{here};
@@ -407,7 +407,7 @@ TEST_F(Current, AContextWithAThreadsDefaultStreamIsForThatThread) {
     on_thread([&] {
       const StreamRef found = current_stream();
       EXPECT_ERROR(invalid_argument, StreamContext::Guard{here});
-      EXPECT_EQ(current_stream(), found);
+      EXPECT_CURRENT(found);
     });
   });
 }
@@ -432,10 +432,10 @@ TEST_F(Current, IsSetWithoutUse) {
   {
     Stream stream;
     set_current_stream(stream);
-    EXPECT_EQ(current_stream(), stream);
+    EXPECT_CURRENT(stream);
     EXPECT_EQ(current_stream(stream.device()), stream);
   }
-  EXPECT_EQ(current_stream(), before) << "a stream that was destroyed is not current";
+  EXPECT_CURRENT(before) << "a stream that was destroyed is not current";
   Stream gone, taken{std::move(gone)};
   EXPECT_ERROR(invalid_handle, set_current_stream(gone));  // NOLINT: this is what is tested
 }
@@ -444,12 +444,12 @@ TEST_F(CurrentTwo, ADevicesStreamIsSetWithoutSwitchingDevice) {
   const StreamRef before = current_stream();
   Stream there{second};
   set_current_stream(there);
-  EXPECT_EQ(Device::current(), first);
-  EXPECT_EQ(current_stream(), before);
+  EXPECT_CURRENT_DEVICE(first);
+  EXPECT_CURRENT(before);
   EXPECT_EQ(current_stream(second), there);
   {
     const DeviceGuard on{second};
-    EXPECT_EQ(current_stream(), there);
+    EXPECT_CURRENT(there);
   }
   set_current_stream(second.default_stream());
   EXPECT_EQ(current_stream(second), second.default_stream());

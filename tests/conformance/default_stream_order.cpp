@@ -26,7 +26,7 @@ void leave_work_of_a_destroyed_stream(Gate& gate, const Log& log) {
 }
 
 TEST_F(DefaultStreamOrder, WorkOfDestroyedStreamsAndEndedThreadsIsAwaited) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   for (const bool by_thread : {true, false}) {
     Log log;
     Gate gate;
@@ -39,47 +39,47 @@ TEST_F(DefaultStreamOrder, WorkOfDestroyedStreamsAndEndedThreadsIsAwaited) {
 }
 
 TEST_F(DefaultStreamOrder, TheDefaultStreamIsPendingBehindADestroyedOne) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   Log log;
   Gate gate;
   leave_work_of_a_destroyed_stream(gate, log);
-  EXPECT_FALSE(null.query());
-  EXPECT_TRUE(held_by(gate, [&] { null.synchronize(); }));
+  EXPECT_PENDING(null);
+  EXPECT_HELD(gate, null.synchronize());
   EXPECT_LOG(log, "stream");
 }
 
 TEST_F(DefaultStreamOrder, ADestroyedIndependentStreamIsNotAwaited) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   Gate gate;
   {
     const Stream stream;
     gate.close_on(stream);
   }
-  EXPECT_TRUE(runs(null));
-  EXPECT_TRUE(null.query());
+  EXPECT_RUNS(null);
+  EXPECT_DONE(null);
 }
 
 TEST_F(DefaultStreamOrder, TheDeviceWaitsForDestroyedStreamsAndEndedThreads) {
   Log log;
   Gate gate;
   leave_work_of_a_destroyed_stream(gate, log);
-  EXPECT_TRUE(held_by(gate, [&] { device().synchronize(); }));
+  EXPECT_HELD(gate, device().synchronize());
   EXPECT_LOG(log, "stream");
   Gate other;
   leave_work_of_an_ended_thread(other, log, device());
-  EXPECT_TRUE(held_by(other, [&] { device().synchronize(); }));
+  EXPECT_HELD(other, device().synchronize());
   EXPECT_LOG(log, "stream", "thread");
 }
 
 TEST_F(DefaultStreamOrder, AnEventOnAnIdleStreamWaitsForTheDefaultStream) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   const Stream blocking = make_blocking();
-  for (const StreamRef idle : {StreamRef{blocking}, StreamRef::per_thread_default(device())}) {
+  for (const StreamRef idle : {StreamRef{blocking}, thread_default()}) {
     Event event;
     Gate gate{null};
     idle.record_event(event);
-    EXPECT_FALSE(event.query());
-    EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
+    EXPECT_PENDING(event);
+    EXPECT_HELD(gate, event.synchronize());
     null.synchronize();
   }
 }
@@ -87,31 +87,31 @@ TEST_F(DefaultStreamOrder, AnEventOnAnIdleStreamWaitsForTheDefaultStream) {
 TEST_F(DefaultStreamOrder, WaitingForAnIdleBlockingStreamWaitsForTheDefaultStream) {
   const Stream blocking = make_blocking();
   const Stream waiting;
-  expect_waits(device().default_stream(), waiting, [&] {
+  expect_waits(default_stream(), waiting, [&] {
     waiting.wait_stream(blocking);
     EXPECT_FALSE(waiting.synchronize_for(20ms));
   });
 }
 
 TEST_F(DefaultStreamOrder, AnEventRecordedAgainWaitsForNewDefaultWork) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   const Stream blocking = make_blocking();
   Event event;
   for (int i = 0; i < 3; ++i) {
     Gate gate{null};
     for (int k = 0; k < 3; ++k) blocking.record_event(event);
-    EXPECT_FALSE(event.query()) << i;
+    EXPECT_PENDING(event) << i;
     gate.open_and_wait(event);
     null.synchronize();
   }
 }
 
 TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRuns) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   const Stream blocking = make_blocking();
   Gate gate{null};
   ASSERT_TRUE(gate.reached());
-  EXPECT_TRUE(blocking.query());  // query() looks at the stream's own work only
+  EXPECT_DONE(blocking);  // query() looks at the stream's own work only
   blocking.synchronize();
   gate.open_and_wait(null);
 }
@@ -119,7 +119,7 @@ TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRu
 /// In each round a stream that is destroyed, or a thread that ends, writes a value. The default
 /// stream copies it.
 TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   PinnedInts value{1}, seen{200};
   for (int i = 0; i < 200; ++i) {
     const auto enqueue_on = [&](StreamRef stream) {

@@ -8,16 +8,16 @@ using DefaultStreams = Conformance;
 using DefaultStreamsTwo = TwoDevices;
 
 TEST_F(DefaultStreams, ADefaultStreamIsThePlatformsNullStream) {
-  const StreamRef stream = device().default_stream();
+  const StreamRef stream = default_stream();
   Stream other;
   EXPECT_TRUE(stream.is_valid());
   EXPECT_TRUE(stream.is_blocking());
-  EXPECT_EQ(stream, device().default_stream());
-  EXPECT_EQ(stream.native(), device().default_stream().native());
+  EXPECT_EQ(stream, default_stream());
+  EXPECT_EQ(stream.native(), default_stream().native());
   EXPECT_NE(stream.native(), other.native());
-  EXPECT_NE(stream.native(), StreamRef::per_thread_default(device()).native());
+  EXPECT_NE(stream.native(), thread_default().native());
   EXPECT_EQ(stream.device(), device());
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
 }
 
 /// A copy on a stream that orders with the default stream. Its source is written by pending work of
@@ -33,8 +33,8 @@ class CopyBehindTheDefaultStream : public Conformance,
     copy(stream, first, fresh);
     fill_bytes(stream, second.data(), 0, size);
     stream.synchronize();
-    Gate gate{device().default_stream()};
-    copy(device().default_stream(), between, std::as_const(first));
+    Gate gate{default_stream()};
+    copy(default_stream(), between, std::as_const(first));
     copy(stream, second, std::as_const(between));
     gate.open();
     EXPECT_TRUE(read_back(stream, second) == fresh);
@@ -48,18 +48,18 @@ TEST_P(CopyBehindTheDefaultStream, OnABlockingStreamReadsWhatTheDefaultStreamWro
 }
 
 TEST_P(CopyBehindTheDefaultStream, OnAPerThreadStreamReadsWhatTheDefaultStreamWrote) {
-  expect_new_bytes(StreamRef::per_thread_default(device()));
+  expect_new_bytes(thread_default());
 }
 
 TEST_F(DefaultStreams, PerThreadDefaultStreamsAreIndependent) {
-  const StreamRef mine = StreamRef::per_thread_default(device());
-  EXPECT_EQ(mine, StreamRef::per_thread_default(device()));
-  EXPECT_NE(mine, device().default_stream());
+  const StreamRef mine = thread_default();
+  EXPECT_EQ(mine, thread_default());
+  EXPECT_NE(mine, default_stream());
   Gate gate{mine};
   on_thread([&, here = device()] {
     const StreamRef other = StreamRef::per_thread_default(here);
     EXPECT_NE(other, mine);
-    EXPECT_TRUE(runs(other));
+    EXPECT_RUNS(other);
   });
   EXPECT_BEHIND(gate, mine);
 }
@@ -82,7 +82,7 @@ class SmallCopyBehindTheDefaultStream : public Conformance,
     else
       copy(copier, there, source);
     gate.open();
-    EXPECT_EQ(others(read_back(copier, there), 2), 0);
+    EXPECT_ALL(read_back(copier, there), 2);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, SmallCopyBehindTheDefaultStream,
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SmallCopyBehindTheDefaultStream,
 
 TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
   const Stream blocking{StreamOptions{.blocking = true}};
-  const StreamRef legacy = device().default_stream(), own = StreamRef::per_thread_default(device());
+  const StreamRef legacy = default_stream(), own = thread_default();
   for (const bool batch : {false, true}) {
     expect_new_bytes(legacy, blocking, batch);
     expect_new_bytes(legacy, own, batch);
@@ -104,7 +104,7 @@ TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
 TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
   SKIP_IF(!device().has_stream_memory_operations(), "needs wait_value()");
   constexpr std::size_t count = 400, size = 1000;
-  const StreamRef legacy = device().default_stream();
+  const StreamRef legacy = default_stream();
   const Stream other{StreamOptions{.blocking = false}};
   PinnedBytes source{count * size};
   DeviceBytes there{count * size, legacy};
@@ -123,11 +123,11 @@ TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
   std::atomic_ref{number[0]} = 1;
   legacy.synchronize();
   gate.open();
-  EXPECT_EQ(others(read_back(legacy, there), 3), 0);
+  EXPECT_ALL(read_back(legacy, there), 3);
 }
 
 TEST_F(DefaultStreams, AnotherThreadsDefaultStreamIsRefused) {
-  const StreamRef theirs = StreamRef::per_thread_default(device());
+  const StreamRef theirs = thread_default();
   DeviceBytes there{100, theirs};
   Bytes host(100);
   Event marked = theirs.record_event();
@@ -156,7 +156,7 @@ TEST_F(DefaultStreams, AnotherThreadsDefaultStreamIsRefused) {
     EXPECT_TRUE(refused([&] { const StreamGuard with{theirs}; }));
     StreamGuard guard{mine};
     EXPECT_TRUE(refused([&] { guard.reset(theirs); }));
-    EXPECT_EQ(current_stream(), mine);
+    EXPECT_CURRENT(mine);
     EXPECT_EQ(guard.original_stream(), before);
     mine.wait_event(marked);
     mine.synchronize();
@@ -170,7 +170,7 @@ TEST_F(DefaultStreams, PerThreadWorkOutlivesItsThreadAndTheViewDoesNot) {
   Gate gate;
   on_thread([&, here = device()] {
     view = StreamRef::per_thread_default(here);
-    EXPECT_TRUE(runs(*view));
+    EXPECT_RUNS(*view);
     gate.close_on(*view);
     log.write(*view, "done");
   });
@@ -182,7 +182,7 @@ TEST_F(DefaultStreams, PerThreadWorkOutlivesItsThreadAndTheViewDoesNot) {
 }
 
 TEST_F(DefaultStreams, AWrapperDestroysNoDefaultStream) {
-  const StreamRef streams[] = {device().default_stream(), StreamRef::per_thread_default(device())};
+  const StreamRef streams[] = {default_stream(), thread_default()};
   for (const StreamRef stream : streams)
     for (const Ownership ownership : {Ownership::borrow, Ownership::take}) {
       const auto code = code_of(
@@ -191,39 +191,39 @@ TEST_F(DefaultStreams, AWrapperDestroysNoDefaultStream) {
                   code == errc::not_permitted)
           << code;
       EXPECT_TRUE(stream.is_valid());
-      EXPECT_TRUE(runs(stream));
+      EXPECT_RUNS(stream);
     }
 }
 
 TEST_F(DefaultStreams, BlockingStreamsAreOrdered) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   Log log;
   Stream blocking{StreamOptions{.blocking = true}};
   Gate gate{blocking};
   log.write(blocking, "before");
   log.write(null, "default");
   log.write(blocking, "after");
-  EXPECT_FALSE(null.query());
+  EXPECT_PENDING(null);
   gate.open_and_wait(blocking);
   EXPECT_LOG(log, "before", "default", "after");
 }
 
 TEST_F(DefaultStreams, NonBlockingStreamsAreNotOrdered) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   Stream independent, other;
   {
     Gate gate{independent};
-    EXPECT_TRUE(runs(null));
-    EXPECT_TRUE(runs(other));
-    EXPECT_FALSE(independent.query());
+    EXPECT_RUNS(null);
+    EXPECT_RUNS(other);
+    EXPECT_PENDING(independent);
   }
   Gate gate{null};
-  EXPECT_TRUE(runs(independent));
+  EXPECT_RUNS(independent);
   EXPECT_BEHIND(gate, null);
 }
 
 TEST_F(DefaultStreams, ADefaultStreamWaitsForAllBlockingStreams) {
-  const StreamRef null = device().default_stream();
+  const StreamRef null = default_stream();
   Log log;
   std::vector<Stream> streams;
   for (int i = 0; i < 4; ++i) streams.emplace_back(StreamOptions{.blocking = true});
@@ -244,7 +244,7 @@ TEST_F(DefaultStreamsTwo, EachDeviceHasItsOwn) {
   EXPECT_NE(StreamRef::per_thread_default(first), StreamRef::per_thread_default(second));
   const StreamRef held = second.default_stream();
   Gate gate{held};
-  EXPECT_TRUE(runs(first.default_stream()));
+  EXPECT_RUNS(first.default_stream());
   EXPECT_BEHIND(gate, held);
 }
 

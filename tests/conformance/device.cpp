@@ -43,17 +43,17 @@ TEST_F(Devices, UseMakesADeviceCurrent) {
   const DeviceGuard with{device()};
   for (int i = Device::count() - 1; i >= 0; --i) {
     Device{i}.use();
-    EXPECT_EQ(Device::current(), Device{i});
+    EXPECT_CURRENT_DEVICE(Device{i});
   }
 }
 
 TEST_F(DevicesTwo, TheCurrentDeviceIsPerThread) {
   const DeviceGuard with{second};
   on_thread([] {
-    EXPECT_EQ(Device::current(), first);
+    EXPECT_CURRENT_DEVICE(first);
     first.use();
   });
-  EXPECT_EQ(Device::current(), second);
+  EXPECT_CURRENT_DEVICE(second);
 }
 
 TEST_F(DevicesTwo, GuardsNestAndRestoreAfterUseAndExceptions) {
@@ -62,14 +62,14 @@ TEST_F(DevicesTwo, GuardsNestAndRestoreAfterUseAndExceptions) {
     const DeviceGuard outer{second};
     {
       const DeviceGuard inner{first};
-      EXPECT_EQ(Device::current(), first);
+      EXPECT_CURRENT_DEVICE(first);
     }
-    EXPECT_EQ(Device::current(), second);
+    EXPECT_CURRENT_DEVICE(second);
     first.use();
     throw 1;
   } catch (int) {
   }
-  EXPECT_EQ(Device::current(), second);
+  EXPECT_CURRENT_DEVICE(second);
 }
 
 TEST_F(Devices, EqualDevicesHaveEqualHashes) {
@@ -112,7 +112,7 @@ TEST_F(Devices, ADevicePrintsItsOrdinal) {
 
 TEST_F(Devices, SynchronizingAnIdleDeviceReturns) {
   for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
-  EXPECT_TRUE(device().default_stream().query());
+  EXPECT_DONE(default_stream());
 }
 
 TEST_F(Devices, SynchronizeWaitsForEveryStreamOfTheDevice) {
@@ -133,7 +133,7 @@ TEST_F(DevicesTwo, SynchronizeDoesNotWaitForOtherDevices) {
   Stream there{second};
   Gate gate{there};
   first.synchronize();
-  EXPECT_FALSE(there.query());
+  EXPECT_PENDING(there);
 }
 
 TEST_F(Devices, AComputeCapabilityIsGiven) {
@@ -185,7 +185,7 @@ TEST_F(Devices, ADeviceSaysHowTheHostWaits) {
     device().set_host_wait(wait);
     EXPECT_EQ(device().host_wait(), wait);
     Stream stream;
-    EXPECT_TRUE(runs(stream));
+    EXPECT_RUNS(stream);
     stream.synchronize();
   }
   device().set_host_wait(before);
@@ -199,7 +199,7 @@ TEST_F(DevicesTwo, EachHasItsOwnWayToWait) {
   second.set_host_wait(HostWait::block);
   EXPECT_EQ(second.host_wait(), HostWait::block);
   EXPECT_EQ(first.host_wait(), before);
-  EXPECT_EQ(Device::current(), first);
+  EXPECT_CURRENT_DEVICE(first);
   second.set_host_wait(before_second);
 }
 

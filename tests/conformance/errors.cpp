@@ -8,8 +8,6 @@
 namespace conformance::errors_cases {
 using Errors = Conformance;
 
-constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
-
 TEST_F(Errors, EveryCodeHasItsOwnText) {
   std::set<std::string> texts;
   for (int code = static_cast<int>(errc::no_device); code <= static_cast<int>(errc::unknown);
@@ -99,7 +97,7 @@ TEST_F(Errors, OutOfMemoryIsABadAllocAndARunnelError) {
   }
   PinnedInts pinned_works(16);
   DeviceInts device_works(16);
-  EXPECT_TRUE(runs(device_works.stream()));
+  EXPECT_RUNS(device_works.stream());
 }
 
 TEST_F(Errors, TheRuntimesNameOfAnErrorIsItsOwn) {
@@ -129,8 +127,8 @@ TEST_F(Errors, AThrownErrorLeavesNoStateBehind) {
   Stream stream;
   EXPECT_TRUE(throws<std::bad_alloc>([&] { DeviceBytes buffer(huge / 2, stream); }));
   EXPECT_TRUE(throws<runnel::Error>([] { Device{INT_MAX}.use(); }));
-  EXPECT_TRUE(stream.query());
-  EXPECT_TRUE(runs(stream));
+  EXPECT_DONE(stream);
+  EXPECT_RUNS(stream);
   EXPECT_NO_THROW(device().synchronize());
 }
 
@@ -365,11 +363,11 @@ TEST_P(BadArguments, AreRefusedWithoutSideEffects) {
   const StreamRef stream_before = current_stream();
   const std::string objects_before = owned_objects();
   EXPECT_EQ(code_of([&] { GetParam().call(on); }), GetParam().expected);
-  EXPECT_EQ(Device::current(), device_before);
-  EXPECT_EQ(current_stream(), stream_before);
+  EXPECT_CURRENT_DEVICE(device_before);
+  EXPECT_CURRENT(stream_before);
   EXPECT_EQ(owned_objects(), objects_before);
-  EXPECT_TRUE(on.stream.query()) << "a refused call enqueued work";
-  EXPECT_TRUE(runs(on.stream));
+  EXPECT_DONE(on.stream) << "a refused call enqueued work";
+  EXPECT_RUNS(on.stream);
   EXPECT_EQ(on.host, Ints(16, 5));
   EXPECT_EQ(on.pinned[0], 7);
 }

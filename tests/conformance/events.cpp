@@ -16,8 +16,8 @@ TEST_F(Events, AnEventIsCreatedWithEachOption) {
     timed.record(stream);
     event.synchronize();
     timed.synchronize();
-    EXPECT_TRUE(event.query());
-    EXPECT_TRUE(timed.query());
+    EXPECT_DONE(event);
+    EXPECT_DONE(timed);
   }
   Event shared{EventOptions{.interprocess = true}};
   const auto code = code_of([&] { shared.record(stream); });
@@ -32,8 +32,8 @@ TEST_F(Events, ATimedEventCannotBeInterprocess) {
 TEST_F(Events, ANewEventIsComplete) {
   Event event;
   TimedEvent timed;
-  EXPECT_TRUE(event.query());
-  EXPECT_TRUE(timed.query());
+  EXPECT_DONE(event);
+  EXPECT_DONE(timed);
   event.synchronize();
   timed.synchronize();
   EXPECT_TRUE(event.synchronize_for(std::chrono::nanoseconds{0}));
@@ -45,7 +45,7 @@ TEST_F(Events, WaitingForANewEventIsANoOp) {
   Stream stream;
   stream.wait_event(Event{});
   stream.wait_event(TimedEvent{});
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
 }
 
 TEST_F(Events, AnEventIsNotReadyUntilTheWorkBeforeItIsDone) {
@@ -60,12 +60,12 @@ TEST_F(Events, AnEventIsNotReadyUntilTheWorkBeforeItIsDone) {
   current_timed.record();
   Event made{stream};
   TimedEvent made_timed{stream};
-  for (const Event* each : {&event, &current, &made}) EXPECT_FALSE(each->query());
-  for (const TimedEvent* each : {&timed, &current_timed, &made_timed}) EXPECT_FALSE(each->query());
+  for (const Event* each : {&event, &current, &made}) EXPECT_PENDING(*each);
+  for (const TimedEvent* each : {&timed, &current_timed, &made_timed}) EXPECT_PENDING(*each);
   EXPECT_FALSE(event.synchronize_for(1ms));
   EXPECT_FALSE(event.synchronize_for(std::chrono::hours{-1}));
-  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
-  EXPECT_TRUE(event.query());
+  EXPECT_HELD(gate, event.synchronize());
+  EXPECT_DONE(event);
   EXPECT_TRUE(timed.synchronize_for(std::chrono::hours::max()));
   current.synchronize();
   current_timed.synchronize();
@@ -88,8 +88,8 @@ TEST_F(Events, WorkAfterTheRecordIsNotCovered) {
     else
       event.synchronize();
     EXPECT_LOG(log, "before");
-    EXPECT_FALSE(later.query());
-    EXPECT_FALSE(stream.query());
+    EXPECT_PENDING(later);
+    EXPECT_PENDING(stream);
   }
 }
 
@@ -99,7 +99,7 @@ TEST_F(Events, LaterWaitsUseTheLatestRecord) {
   event.synchronize();
   expect_waits(held, waiter, [&] {
     event.record(held);
-    EXPECT_FALSE(event.query());
+    EXPECT_PENDING(event);
     waiter.wait_event(event);
   });
 }
@@ -110,8 +110,8 @@ TEST_F(Events, AWaitUsesTheRecordAtTheTimeOfTheCall) {
   Gate gate{held};
   waiter.wait_event(event);
   event.record(held);  // a later record, which the waiter does not wait for
-  EXPECT_TRUE(runs(waiter));
-  EXPECT_FALSE(event.query());
+  EXPECT_RUNS(waiter);
+  EXPECT_PENDING(event);
 }
 
 TEST_F(Events, ALaterRecordDoesNotReleaseAWaiter) {
@@ -132,9 +132,9 @@ TEST_F(Events, ARecordOnAnotherStreamCoversThatStreamOnly) {
   event.record(a);
   event.record(b);
   waiter.wait_event(event);
-  EXPECT_TRUE(runs(waiter));
-  EXPECT_TRUE(event.query());
-  EXPECT_FALSE(a.query());
+  EXPECT_RUNS(waiter);
+  EXPECT_DONE(event);
+  EXPECT_PENDING(a);
 }
 
 TEST_F(Events, TwoStreamsWaitForOneEvent) {
@@ -146,7 +146,7 @@ TEST_F(Events, TwoStreamsWaitForOneEvent) {
   for (const Stream* stream : {&b, &c}) {
     stream->wait_event(event);
     log.write(*stream, "waiter");
-    EXPECT_FALSE(stream->query());
+    EXPECT_PENDING(*stream);
   }
   gate.open_and_wait(b);
   c.synchronize();
@@ -172,8 +172,8 @@ TEST_F(Events, OnlyTheWaitingStreamWaits) {
   const Event event{source};
   waiter.wait_event(event);
   log.write(waiter, "waiter");
-  EXPECT_TRUE(runs(other));
-  EXPECT_FALSE(waiter.query());
+  EXPECT_RUNS(other);
+  EXPECT_PENDING(waiter);
   EXPECT_EQ(log.size(), 0U);
   gate.open_and_wait(waiter);
   EXPECT_EQ(log.size(), 1U);
@@ -254,7 +254,7 @@ TEST_F(Events, ANewEventAtTheSameAddressIsAnotherEvent) {
     event->record(held);
     waiter.wait_event(*event);
     event.emplace();
-    EXPECT_TRUE(event->query());
+    EXPECT_DONE(*event);
     event->record(idle);
     EXPECT_COMPLETES(*event);
   });
@@ -271,7 +271,7 @@ TEST_F(Events, AnEventOutlivesTheStreamItWasRecordedOn) {
     log.write(stream, "gone");
     event.record(stream);
   }
-  EXPECT_FALSE(event.query());
+  EXPECT_PENDING(event);
   waiter.wait_event(event);
   log.write(waiter, "waiter");
   gate.open_and_wait(event);
@@ -293,7 +293,7 @@ TEST_F(Events, OtherThreadsSynchronizeAnEvent) {
     on_threads(20, [&](int) {
       event.synchronize();
       EXPECT_EQ(log.size(), 1U);
-      EXPECT_TRUE(event.query());
+      EXPECT_DONE(event);
     });
   }));
 }
@@ -306,7 +306,7 @@ TEST_F(Events, ConcurrentRecordsLeaveAValidEvent) {
       for (int k = 0; k < 20; ++k) event.record(streams[i]);
     });
     event.synchronize();
-    EXPECT_TRUE(event.query());
+    EXPECT_DONE(event);
     EXPECT_EQ(event.device(), device());
   }
 }
@@ -341,7 +341,7 @@ TEST_F(Events, HostWaitsOnTwoThreadsAreIndependent) {
   waiting.wait();
   const Event free_event{free};
   EXPECT_COMPLETES(free_event);
-  EXPECT_FALSE(held_event.query());
+  EXPECT_PENDING(held_event);
   gate.open();
   waiter.join();
 }

@@ -43,13 +43,12 @@ constinit std::optional<Stream> early_stream;
 constinit std::optional<Event> early_event;
 constinit std::optional<StreamPool> early_pool;
 
-int use_once() {
+void use_once() {
   Stream stream;
   expect(works(stream), "a stream works");
-  return finish();
 }
 
-int first_use_from_many_threads() {
+void first_use_from_many_threads() {
   constexpr int count = 16;
   std::latch start{count};
   std::atomic_int good{0};
@@ -77,10 +76,9 @@ int first_use_from_many_threads() {
     });
   for (std::thread& thread : threads) thread.join();
   expect(good == count, std::to_string(good) + " of 16 threads could use the library");
-  return finish();
 }
 
-int static_objects() {
+void static_objects() {
   static Stream stream;
   static StreamPool pool{Device::current(), {.size = 3}};
   static StreamLease lease = pool.acquire();
@@ -94,7 +92,6 @@ int static_objects() {
   early_stream->use();
   expect(works(stream) && works(lease) && works(*early_stream), "static streams work");
   early_stream->launch_host_func([] {});
-  return finish();
 }
 
 /// Counts what it is given back.
@@ -111,7 +108,7 @@ struct CountingResource {
 
 /// Neither while static objects are destroyed nor in a forked child is the runtime called, and so
 /// no resource is.
-int static_buffers_of_a_resource() {
+void static_buffers_of_a_resource() {
   struct Check {
     ~Check() {
       if (CountingResource::returned != 1) std::_Exit(9);
@@ -128,10 +125,9 @@ int static_buffers_of_a_resource() {
          "a forked child calls no resource");
   delete inherited;
   expect(CountingResource::returned == 1, "the parent does");
-  return finish();
 }
 
-int thread_local_objects() {
+void thread_local_objects() {
   const auto use = [] {
     static thread_local Stream stream;
     static thread_local StreamPool pool{Device::current(), {.size = 2}};
@@ -146,10 +142,9 @@ int thread_local_objects() {
   expect(left.streams == 0 && left.events == 0 && left.device_blocks == 0,
          "the thread's objects were destroyed with the thread");
   use();
-  return finish();
 }
 
-int exit_from_a_host_function() {
+void exit_from_a_host_function() {
   // Never destroyed, because this thread uses the streams while another thread calls exit().
   // Volatile, so that a leak checker sees the pointers.
   static Stream* volatile const kept[2] = {new Stream, new Stream};
@@ -163,11 +158,10 @@ int exit_from_a_host_function() {
     std::exit(7);
   });
   stream.synchronize();
-  std::puts("failed: synchronize() returned, although the function calls exit()");
-  return 1;
+  expect(false, "synchronize() returned, although the function calls exit()");
 }
 
-int exit_with_a_closed_gate() {
+void exit_with_a_closed_gate() {
   static Stream stream;
   static Event event;
   hold(stream);
@@ -177,19 +171,17 @@ int exit_with_a_closed_gate() {
   waiter.launch_host_func(
       [] { std::puts("failed: a function ran that is behind the closed gate"); });
   expect(!stream.query(), "the gate is closed");
-  return finish();
 }
 
-int exit_with_a_value_that_never_comes() {
+void exit_with_a_value_that_never_comes() {
   static Stream stream;
   static PinnedBuffer<std::uint32_t> number{1};
   number[0] = 0;
   if (stream.device().has_stream_memory_operations()) stream.wait_value(number.data(), 1);
   stream.launch_host_func([] {});
-  return finish();
 }
 
-int exit_with_a_release_under_way() {
+void exit_with_a_release_under_way() {
   static Stream stream;
   {
     const PinnedBuffer<char> cached{1000}, another{1 << 20};
@@ -197,11 +189,10 @@ int exit_with_a_release_under_way() {
   hold(stream);
   PinnedPool::trim();
   expect(PinnedPool::statistics().cached == 0, "the pool gives its blocks up");
-  return finish();
 }
 
 /// Without a thread, memory goes back in place.
-int releases_without_a_thread() {
+void releases_without_a_thread() {
   {
     const PinnedBuffer<char> cached{1000};
   }
@@ -218,10 +209,9 @@ int releases_without_a_thread() {
   registration.reset();
   registration.emplace(values);
   shared = {};
-  return finish();
 }
 
-int exit_on_another_thread_with_a_closed_gate() {
+void exit_on_another_thread_with_a_closed_gate() {
   static Stream stream;
   static std::vector<unsigned char> ordinary(100'000);
   static SharedBuffer<int> shared{100};
@@ -234,7 +224,6 @@ int exit_on_another_thread_with_a_closed_gate() {
   }
   hold(stream);
   std::thread{[] { std::exit(finish() + 7); }}.join();
-  return 1;
 }
 
 /// Its memory is gone when the process has ended it.
@@ -246,7 +235,7 @@ struct Pages {
   [[nodiscard]] std::span<std::byte> all() const { return {begin, bytes}; }
 };
 
-int exit_with_copies_of_static_memory() {
+void exit_with_copies_of_static_memory() {
   // Destroyed last: copies have the time to fail.
   static const struct Linger {
     ~Linger() { std::this_thread::sleep_for(50ms); }
@@ -260,10 +249,9 @@ int exit_with_copies_of_static_memory() {
     copy(stream, to.all(), from.all());
     fill(stream, to.all(), std::byte{1});
   }
-  return finish();
 }
 
-int exit_with_pending_completions() {
+void exit_with_pending_completions() {
   static Stream stream;
   static Event event;
   hold(stream);
@@ -274,12 +262,11 @@ int exit_with_pending_completions() {
   event.on_complete([](const Outcome&) { std::puts("failed: the event has not happened"); });
   static const Future future = stream.future();
   expect(!future.wait_for(1ms), "the gate is closed");
-  return finish();
 }
 
 /// quiesce_for() says that functions are pending; the process ends all the same, and destroys
 /// nothing that is kept.
-int quiesce_then_exit_with_a_closed_gate() {
+void quiesce_then_exit_with_a_closed_gate() {
   struct Kept {
     Kept() = default;
     Kept(Kept&& other) noexcept : is_real{std::exchange(other.is_real, false)} {}
@@ -304,19 +291,17 @@ int quiesce_then_exit_with_a_closed_gate() {
            return 1;
          }) == 0,
          "a forked child is refused");
-  return finish();
 }
 
-int exit_from_a_completion_function() {
+void exit_from_a_completion_function() {
   static Stream stream;
   std::promise<void>& never = *new std::promise<void>;  // never set, and never destroyed
   stream.on_complete([](const Outcome&) { std::exit(finish() + 7); });
   never.get_future().wait();
-  return 1;
 }
 
 /// The exit begins in the first of two functions whose streams were found complete together.
-int exit_between_two_completions() {
+void exit_between_two_completions() {
   static std::atomic_bool is_exiting{false}, is_in_first{false};
   // Before the first call of the library: so it runs after the library has stopped its thread.
   std::atexit([] {
@@ -336,10 +321,9 @@ int exit_between_two_completions() {
   stream.synchronize();
   are_both_there.set_value();
   for (test_support::Pauses pause; !is_in_first;) pause();
-  return finish();
 }
 
-int exit_beside_busy_completions() {
+void exit_beside_busy_completions() {
   const Stream& stream = *new Stream;  // never destroyed: the thread uses it until the process ends
   static std::atomic_long told{0};
   std::thread{[&stream] {
@@ -349,7 +333,6 @@ int exit_beside_busy_completions() {
     }
   }}.detach();
   for (test_support::Pauses pause; told < 100;) pause();
-  return finish();
 }
 
 /// Whether a child may not evaluate the expression.
@@ -392,7 +375,7 @@ int use_what_the_parent_made(Stream& stream, Event& event) {
   return failures;
 }
 
-int fork_then_use_in_the_child() {
+void fork_then_use_in_the_child() {
   Stream stream;
   Event event;
   auto& gate = hold(stream);
@@ -404,10 +387,9 @@ int fork_then_use_in_the_child() {
   gate.set_value();
   event.synchronize();
   expect(works(stream) && works(Stream{}), "the parent's streams work after the child ended");
-  return finish();
 }
 
-int fork_then_exit_in_the_child() {
+void fork_then_exit_in_the_child() {
   static Stream stream;
   static Event event;
   std::promise<void>& gate = hold(stream);
@@ -419,10 +401,9 @@ int fork_then_exit_in_the_child() {
   expect(wait_for_child(child) == 3, "the child exits with its own status");
   gate.set_value();
   expect(works(stream), "the parent's stream works after the child ended");
-  return finish();
 }
 
-int fork_then_exec() {
+void fork_then_exec() {
   Stream stream;
   auto& gate = hold(stream);
   const int status = in_child([] {
@@ -432,12 +413,15 @@ int fork_then_exec() {
   expect(status == 0, "the program that the child executed ended with " + std::to_string(status));
   gate.set_value();
   expect(works(stream), "the parent's stream works after the child ended");
-  return finish();
 }
 
-int fork_before_first_use() {
-  expect(in_child(use_once) == 0, "the child can use the library");
-  return use_once();
+void fork_before_first_use() {
+  expect(in_child([] {
+           use_once();
+           return finish();
+         }) == 0,
+         "the child can use the library");
+  use_once();
 }
 
 /// Creates and destroys objects that take locks, until `stop` is set.
@@ -505,7 +489,7 @@ int destroy_what_the_parent_made(std::optional<Inherited>& inherited) {
   return failures;
 }
 
-int fork_beside_busy_threads() {
+void fork_beside_busy_threads() {
   StreamPool pool{Device::current(), {.size = 4}};
   std::atomic_bool stop{false};
   std::vector<std::thread> threads;
@@ -518,7 +502,6 @@ int fork_beside_busy_threads() {
   stop = true;
   for (std::thread& thread : threads) thread.join();
   expect(works(Stream{}), "the parent's streams work after the children ended");
-  return finish();
 }
 
 int use_completions_in_the_child(const Stream& stream, const Event& event,
@@ -534,7 +517,7 @@ int use_completions_in_the_child(const Stream& stream, const Event& event,
   return failures;
 }
 
-int fork_beside_completions() {
+void fork_beside_completions() {
   Stream blocked, busy;
   std::promise<void>& gate = hold(blocked);
   std::optional<Future> future = blocked.future();
@@ -556,7 +539,6 @@ int fork_beside_completions() {
   thread.join();
   gate.set_value();
   future->get();
-  return finish();
 }
 
 /// What the process writes to stderr from now on.
@@ -583,7 +565,7 @@ class CapturedErrors {
   std::FILE* file_;
 };
 
-int hang_report() {
+void hang_report() {
   setenv("RUNNEL_HANG_REPORT", "0.05", 1);
   const CapturedErrors errors;
   Stream holder{StreamOptions{.name = "holder"}}, waiter{StreamOptions{.name = "waiter"}},
@@ -609,10 +591,9 @@ int hang_report() {
   waiter.synchronize();
   expect(errors.count("a wait lasts long") == 1, "a wait is reported once");
   if (failures > 0) std::puts(errors.text().c_str());
-  return finish();
 }
 
-int hang_report_of_an_event() {
+void hang_report_of_an_event() {
   setenv("RUNNEL_HANG_REPORT", "0.05", 1);
   const CapturedErrors errors;
   Stream holder;
@@ -625,7 +606,6 @@ int hang_report_of_an_event() {
   gate.set_value();
   thread.join();
   if (failures > 0) std::puts(errors.text().c_str());
-  return finish();
 }
 
 /// Behind a gate, `f()` waits, and is reported by those words. It is called until it is, since some
@@ -693,17 +673,16 @@ void expect_reports_of_releases(const CapturedErrors& errors) {
                 [&](StreamRef) { managed.reset(); });
 }
 
-int hang_report_of_memory() {
+void hang_report_of_memory() {
   setenv("RUNNEL_HANG_REPORT", "0.002", 1);
   const CapturedErrors errors;
   std::optional<SharedBuffer<int>> shared{1000};
   expect_report(errors, "to free shared memory (device 0)", [&] { shared.reset(); });
   expect_reports_of_allocations(errors);
   if (Device::current().hardware_queues() != 0) expect_reports_of_releases(errors);
-  return finish();
 }
 
-int hang_report_of_a_copy() {
+void hang_report_of_a_copy() {
   setenv("RUNNEL_HANG_REPORT", "0.002", 1);
   const CapturedErrors errors;
   Stream stream;
@@ -714,20 +693,18 @@ int hang_report_of_a_copy() {
   expect_report(
       errors, "to copy (stream id ", [&] { copy(*held, values, buffer, {Pageable::block}); },
       [&](StreamRef holder) { held = holder; });
-  return finish();
 }
 
-int no_hang_report() {
+void no_hang_report() {
   setenv("RUNNEL_HANG_REPORT", "soon", 1);
   setenv("RUNNEL_HANG_REPORTS", "1", 1);
   const CapturedErrors errors;
   expect(works(Stream{}) && works(Stream{}), "a stream works");
   expect(errors.count("there is no variable RUNNEL_HANG_REPORTS, so") == 1, "a misspelt variable");
   expect(errors.count("RUNNEL_HANG_REPORT=soon is not understood") == 1, "the value is refused");
-  return finish();
 }
 
-int settings_not_understood() {
+void settings_not_understood() {
   setenv("RUNNEL_STAGING_CHUNK", "4 MB", 1);
   setenv("RUNNEL_STAGING_MEMORY", "0", 1);
   setenv("RUNNEL_STAGING_WORKERS", "0", 1);
@@ -751,7 +728,6 @@ int settings_not_understood() {
   expect(errors.count("RUNNEL_CHECK=yes is not understood, and the checker stays off") == 1,
          "the value is refused");
   expect(errors.count("RUNNEL_TRACE_CUPTI=off is not understood") == 1, "the value is refused");
-  return finish();
 }
 
 int use_a_current_stream_in_the_child(const Stream& stream, std::optional<StreamGuard>& guard,
@@ -777,7 +753,7 @@ int use_a_current_stream_in_the_child(const Stream& stream, std::optional<Stream
   return failures;
 }
 
-int fork_inside_a_guard() {
+void fork_inside_a_guard() {
   const Device last{Device::count() - 1};
   Stream outer, inner{last};
   outer.use();
@@ -792,10 +768,9 @@ int fork_inside_a_guard() {
   guard.reset();
   device_guard.reset();
   expect(current_stream() == outer, "the parent's guards restore what they found");
-  return finish();
 }
 
-int fork_in_a_host_function() {
+void fork_in_a_host_function() {
   Stream stream;
   int status = -1;
   stream.launch_host_func([&] {
@@ -809,17 +784,15 @@ int fork_in_a_host_function() {
   });
   stream.synchronize();
   expect(status == 0, "every call in the child was refused");
-  return finish();
 }
 
-int static_guard() {
+void static_guard() {
   static Stream inner{Device{Device::count() - 1}};
   static const StreamGuard with{inner};
   expect(current_stream() == inner, "the guarded stream is current");
-  return finish();
 }
 
-int thread_local_guard() {
+void thread_local_guard() {
   static Stream inner{Device{Device::count() - 1}};
   // Made before everything that the library keeps for this thread, and therefore destroyed after
   // it.
@@ -827,10 +800,9 @@ int thread_local_guard() {
   with.emplace(inner);
   static_cast<void>(StreamRef::per_thread_default(inner.device()));
   expect(current_stream() == inner, "the guarded stream is current");
-  return finish();
 }
 
-constexpr std::pair<const char*, int (*)()> cases[] = {
+constexpr std::pair<const char*, void (*)()> cases[] = {
     {"exit_beside_busy_completions", exit_beside_busy_completions},
     {"exit_between_two_completions", exit_between_two_completions},
     {"exit_from_a_completion_function", exit_from_a_completion_function},
@@ -874,7 +846,10 @@ extern "C" const char* __lsan_default_options() { return "detect_leaks=0"; }
 
 int main(int argc, char** argv) try {
   for (const auto& [name, run] : cases)
-    if (argc == 2 && std::strcmp(argv[1], name) == 0) return run();
+    if (argc == 2 && std::strcmp(argv[1], name) == 0) {
+      run();
+      return finish();
+    }
   if (const int result = run_shared_case(argc, argv); result >= 0) return result;
   std::fprintf(stderr, "usage: exit_cases <case>\n");
   return 97;

@@ -53,7 +53,7 @@ TEST_F(External, AReleasedHandleCanBeAdopted) {
     EXPECT_EQ(adopted.native(), handle);
     EXPECT_EQ(adopted.priority(), priority);
     EXPECT_TRUE(adopted.is_blocking());
-    EXPECT_FALSE(adopted.query());
+    EXPECT_PENDING(adopted);
     log.write(adopted, "adopted");
     gate.open_and_wait(adopted);
   }
@@ -101,7 +101,7 @@ TEST_F(External, WrappersOfOneHandleAreTheSameStream) {
     EXPECT_STREQ(wrapper->name(), "owner");
   }
   const StreamGuard with{one};
-  EXPECT_EQ(current_stream(), owner);
+  EXPECT_CURRENT(owner);
   EXPECT_NE(Stream{}, owner);
 }
 
@@ -122,7 +122,7 @@ TEST_F(External, WaitingForAWrapperOfTheSameStreamIsANoOp) {
   Gate gate{owner};
   owner.wait_stream(wrapper);
   wrapper.wait_stream(owner);
-  EXPECT_FALSE(wrapper.query());
+  EXPECT_PENDING(wrapper);
 }
 
 TEST_F(External, AnExceptionReachesTheFirstWaitThroughAnyWrapper) {
@@ -229,7 +229,7 @@ TEST_F(External, ASecondOwnerIsRefused) {
   EXPECT_ERROR(invalid_argument, take(owner.native()));
   const Stream wrapper = borrow(owner);
   EXPECT_ERROR(invalid_argument, Stream::from_native(wrapper.native(), Ownership::take));
-  EXPECT_TRUE(runs(owner));
+  EXPECT_RUNS(owner);
   EXPECT_EQ(wrapper, owner);
 }
 
@@ -239,7 +239,7 @@ TEST_F(External, ABorrowedHandleCanBeAdopted) {
   {
     const Stream owner = take(std::exchange(foreign.handle, {}));
     EXPECT_EQ(owner, borrowed);
-    EXPECT_TRUE(runs(borrowed));
+    EXPECT_RUNS(borrowed);
   }
   EXPECT_FALSE(borrowed.is_valid());
 }
@@ -251,7 +251,7 @@ TEST_F(External, DestroyingTheLastWrapperInvalidatesItsViews) {
   const StreamRef view = *one;
   one.reset();
   EXPECT_TRUE(view.is_valid());
-  EXPECT_TRUE(runs(view));
+  EXPECT_RUNS(view);
   two.reset();
   EXPECT_FALSE(view.is_valid());
   const Stream again = foreign.wrap();
@@ -276,7 +276,7 @@ TEST_F(External, ReleasingAWrapperLeavesTheOwnerUnchanged) {
   Stream wrapper = borrow(owner);
   EXPECT_EQ(wrapper.release(), owner.native());
   EXPECT_FALSE(wrapper.is_valid());
-  EXPECT_TRUE(runs(owner));
+  EXPECT_RUNS(owner);
   EXPECT_ERROR(invalid_argument, take(owner.native()));
 }
 
@@ -286,7 +286,7 @@ TEST_F(External, ReleaseGivesTheOwnHandleAfterAnAssignmentToTheBase) {
   const native::stream handle = stream.native();
   static_cast<StreamRef&>(stream) = other;
   EXPECT_EQ(stream.release(), handle);
-  EXPECT_TRUE(runs(other));
+  EXPECT_RUNS(other);
   const Stream adopted = take(handle);
 }
 
@@ -362,11 +362,11 @@ TEST_F(External, EventHandlesCanBeBorrowedReleasedAndAdopted) {
     Event borrowed = Event::from_native(handle, device(), Ownership::borrow);
     EXPECT_EQ(borrowed.native(), handle);
     EXPECT_EQ(borrowed.device(), device());
-    EXPECT_FALSE(borrowed.query());
+    EXPECT_PENDING(borrowed);
     waiter.wait_event(borrowed);
-    EXPECT_FALSE(waiter.query());
+    EXPECT_PENDING(waiter);
   }
-  EXPECT_FALSE(event.query());
+  EXPECT_PENDING(event);
   EXPECT_EQ(event.release(), handle);
   EXPECT_FALSE(event.is_valid());
   const Event adopted = Event::from_native(handle, device(), Ownership::take);
@@ -379,10 +379,10 @@ TEST_F(External, WorkEnqueuedThroughTheOwnerIsSeenByAWrapper) {
   const Stream wrapper = borrow(owner);
   Stream waiter;
   Gate gate{owner};
-  EXPECT_FALSE(wrapper.query());
+  EXPECT_PENDING(wrapper);
   waiter.wait_stream(wrapper);
-  EXPECT_FALSE(waiter.query());
-  EXPECT_TRUE(held_by(gate, [&] { wrapper.synchronize(); }));
+  EXPECT_PENDING(waiter);
+  EXPECT_HELD(gate, wrapper.synchronize());
   waiter.synchronize();
 }
 

@@ -113,16 +113,16 @@ TEST_F(Faults, RecordingAndWaiting) {
           second.wait_event(timed);
           second.launch_host_func([&value, &wrong, i] { wrong += value >= i + 1 ? 0 : 1; });
           blocking.wait_stream(second);
-          blocking.launch_host_func([] {});
-          device().default_stream().wait_stream(blocking);
+          enqueue_nothing(blocking);
+          default_stream().wait_stream(blocking);
         }));
       happened = fault.happened();
     }
     device().synchronize();
     EXPECT_EQ(wrong, 0);
-    const StreamRef null = device().default_stream();
+    const StreamRef null = default_stream();
     for (const StreamRef stream : {StreamRef{first}, StreamRef{second}, StreamRef{blocking}, null})
-      EXPECT_TRUE(runs(stream));
+      EXPECT_RUNS(stream);
     return happened;
   });
 }
@@ -132,7 +132,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
   const auto used = [&] {
     device().synchronize();
     {
-      const DeviceBytes any{4096, device().default_stream()};
+      const DeviceBytes any{4096, default_stream()};
     }  // its allocation frees blocks whose free could not be enqueued
     device().synchronize();
     return device().memory_info().total - device().memory_info().free;
@@ -153,7 +153,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
         });
       happened = fault.happened();
     }
-    EXPECT_TRUE(runs(stream));
+    EXPECT_RUNS(stream);
     stream.synchronize();
     for (std::size_t i = 0; i < result.size(); ++i)
       EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
@@ -243,7 +243,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
 [[nodiscard]] int use_streams() {
   std::atomic_int ran{0};
   const Stream stream;
-  const StreamRef null = Device::current().default_stream();
+  const StreamRef null = default_stream();
   for (int i = 0; i < 100; ++i) {
     stream.launch_host_func([&ran] { ++ran; });
     null.launch_host_func([&ran] { ++ran; });
@@ -259,7 +259,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
     const ThreadFault fault{spared};
     for (int i = 0; i < 3; ++i) try {
         const Stream stream;
-        stream.launch_host_func([] {});
+        enqueue_nothing(stream);
       } catch (const Error& error) {
         refused += error.code() == errc::out_of_memory ? 1 : 0;
       }
@@ -273,7 +273,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
     const ThreadFault fault{1};
     return succeeds([] {
       const Stream stream;
-      stream.launch_host_func([] {});
+      enqueue_nothing(stream);
     });
   };
   const bool first = attempt();
@@ -322,8 +322,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
           ++ran;
         });
       });
-    launched +=
-        succeeds([&] { Device::current().default_stream().launch_host_func([&ran] { ++ran; }); });
+    launched += succeeds([&] { default_stream().launch_host_func([&ran] { ++ran; }); });
     happened = fault.happened();
   }
   latch.count_down();

@@ -24,25 +24,33 @@ class GraphEvents : public GraphTest {
     fill_bytes(on, memory->data(), value, count);
   }
 
+  /// Graphs that record an event, behind a fill or alone.
+  [[nodiscard]] Graph filling(unsigned char value, auto& event) {
+    return graph_of([&] {
+      fill_memory(*stream, value);
+      event.record(*stream);
+    });
+  }
+  [[nodiscard]] Graph recording(auto& event) {
+    return graph_of([&] { event.record(*stream); });
+  }
+
   static constexpr std::size_t count = 4096;
   std::optional<PinnedBytes> memory;
 };
 
 TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
   Event event{external};
-  const Graph graph = graph_of([&] {
-    fill_memory(*stream, 7);
-    event.record(*stream);
-  });
+  const Graph graph = filling(7, event);
   EXPECT_EQ(graph.node_count(), 2U);
-  EXPECT_TRUE(event.query()) << "nothing was launched yet";
+  EXPECT_DONE(event) << "nothing was launched yet";
   for (int i = 0; i < 3; ++i) {
     set(0);
     Gate gate{*stream};
     graph.launch(*stream);
-    EXPECT_FALSE(event.query()) << "the launch is behind the gate";
+    EXPECT_PENDING(event) << "the launch is behind the gate";
     gate.open_and_wait(event);
-    EXPECT_TRUE(event.query());
+    EXPECT_DONE(event);
     EXPECT_EQ(found(), 7);
   }
   stream->synchronize();
@@ -59,16 +67,13 @@ TEST_F(GraphEvents, AnEventHappensAtItsPlaceWithinTheGraph) {
   graph.launch(*stream);
   event.synchronize();
   EXPECT_EQ(found(), 7);
-  EXPECT_FALSE(stream->query()) << "the graph is behind its own gate";
+  EXPECT_PENDING(*stream) << "the graph is behind its own gate";
   gate.open_and_wait(*stream);
 }
 
 TEST_F(GraphEvents, OtherStreamsWaitForTheLaunch) {
   Event event{external};
-  const Graph graph = graph_of([&] {
-    fill_memory(*stream, 5);
-    event.record(*stream);
-  });
+  const Graph graph = filling(5, event);
   unsigned char seen = 0;
   Gate gate{*stream};
   graph.launch(*stream);
@@ -136,8 +141,8 @@ TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarke
     fill_memory(*stream, 2);
     recorded.record(*stream);
   });
-  EXPECT_TRUE(recorded.query());
-  EXPECT_TRUE(awaited.query());
+  EXPECT_DONE(recorded);
+  EXPECT_DONE(awaited);
   graph.launch(*stream);
   EXPECT_COMPLETES(*stream);
   EXPECT_EQ(found(), 2);
@@ -146,10 +151,7 @@ TEST_F(GraphEvents, AnEventThatWasNeverRecordedIsCompleteWhateverOthersHaveMarke
 
 TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
   Event event{external};
-  const Graph first = graph_of([&] {
-    fill_memory(*stream, 3);
-    event.record(*stream);
-  });
+  const Graph first = filling(3, event);
   unsigned char seen = 0;
   const Graph second = capture(*side, [&] {
     side->wait_event(event);
@@ -183,7 +185,7 @@ TEST_F(GraphEvents, BranchesRecordAndWait) {
   graph.launch(*stream);
   early.synchronize();
   EXPECT_EQ(memory->data()[0], 1);
-  EXPECT_FALSE(stream->query()) << "one branch waits for the other stream";
+  EXPECT_PENDING(*stream) << "one branch waits for the other stream";
   gate.open_and_wait(*stream);
   EXPECT_EQ(found(), 2);
 }
@@ -193,18 +195,18 @@ TEST_F(GraphEvents, OutsideOfACaptureAnEventIsAsOthers) {
   Gate gate{*stream};
   event.record(*stream);
   side->wait_event(event);
-  EXPECT_FALSE(event.query());
-  EXPECT_FALSE(side->query());
+  EXPECT_PENDING(event);
+  EXPECT_PENDING(*side);
   EXPECT_FALSE(event.synchronize_for(1ms));
   gate.open_and_wait(*side);
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
 }
 
 TEST_F(GraphEvents, TheCaptureAsksNothingOfTheEvent) {
   Event event{external};
   begin_capture(*stream);
   event.record(*stream);
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
   event.synchronize();
   EXPECT_TRUE(event.synchronize_for(1s));
   fill_memory(*stream, 1);
@@ -215,16 +217,16 @@ TEST_F(GraphEvents, TheCaptureAsksNothingOfTheEvent) {
 
 TEST_F(GraphEvents, APlainRecordTakesThePlaceOfALaunchsAndBack) {
   Event event{external};
-  const Graph graph = graph_of([&] { event.record(*stream); });
+  const Graph graph = recording(event);
   {
     Gate gate{*side};
     graph.launch(*stream);
     event.record(*side);
     stream->synchronize();
-    EXPECT_FALSE(event.query()) << "the record on the other stream is the last one";
+    EXPECT_PENDING(event) << "the record on the other stream is the last one";
     graph.launch(*stream);
     event.synchronize();
-    EXPECT_TRUE(event.query()) << "the launch is the last record";
+    EXPECT_DONE(event) << "the launch is the last record";
     gate.open();
   }
   side->synchronize();
@@ -251,18 +253,14 @@ TEST_F(GraphEvents, AnEventMayBeDroppedBeforeTheGraph) {
   Gate gate{*stream};
   graph.launch(*stream);
   graph = Graph{};
-  for (const Event& other : others)
-    EXPECT_TRUE(other.query()) << "the launch has recorded another event";
+  for (const Event& other : others) EXPECT_DONE(other) << "the launch has recorded another event";
   gate.open_and_wait(*stream);
 }
 
 TEST_F(GraphEvents, AGraphMayBeDroppedBeforeTheEvent) {
   Event event{external};
   {
-    const Graph graph = graph_of([&] {
-      fill_memory(*stream, 6);
-      event.record(*stream);
-    });
+    const Graph graph = filling(6, event);
     graph.launch(*stream);
   }
   event.synchronize();
@@ -274,7 +272,7 @@ TEST_F(GraphEvents, AGraphMayBeDroppedBeforeTheEvent) {
 
 TEST_F(GraphEvents, AMovedEventIsTheSame) {
   Event event{external};
-  const Graph graph = graph_of([&] { event.record(*stream); });
+  const Graph graph = recording(event);
   Event moved{std::move(event)};
   Gate gate{*stream};
   graph.launch(*stream);
@@ -284,32 +282,29 @@ TEST_F(GraphEvents, AMovedEventIsTheSame) {
 
 TEST_F(GraphEvents, CompletionFunctionsFollowTheLaunch) {
   Event event{external};
-  const Graph graph = graph_of([&] {
-    fill_memory(*stream, 8);
-    event.record(*stream);
-  });
+  const Graph graph = filling(8, event);
   std::atomic_int seen{0};
   Gate gate{*stream};
   graph.launch(*stream);
   event.on_complete([&](const Outcome& outcome) { seen = outcome.is_ok() ? found() : -1; });
   EXPECT_EQ(seen, 0);
   gate.open();
-  EXPECT_TRUE(eventually([&] { return seen == 8; }));
+  EXPECT_EVENTUALLY(seen == 8);
   run(graph);
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
 }
 
 TEST_F(GraphEvents, ACompletionOutlivesTheEvent) {
   std::atomic_bool called{false};
   {
     Event event{external};
-    const Graph graph = graph_of([&] { event.record(*stream); });
+    const Graph graph = recording(event);
     Gate gate{*stream};
     graph.launch(*stream);
     event.on_complete([&](const Outcome&) { called = true; });
     gate.open();
   }
-  EXPECT_TRUE(eventually([&] { return called.load(); }));
+  EXPECT_EVENTUALLY(called.load());
   stream->synchronize();
 }
 
@@ -318,18 +313,18 @@ TEST_F(GraphEvents, ABorrowedHandleIsRecordedToo) {
   owner.record(*stream);
   stream->synchronize();
   Event event = Event::from_native(owner.native(), stream->device(), Ownership::borrow, external);
-  const Graph graph = graph_of([&] { event.record(*stream); });
+  const Graph graph = recording(event);
   Gate gate{*stream};
   graph.launch(*stream);
-  EXPECT_FALSE(owner.query());
-  EXPECT_FALSE(event.query());
+  EXPECT_PENDING(owner);
+  EXPECT_PENDING(event);
   gate.open_and_wait(owner);
   stream->synchronize();
 }
 
 TEST_F(GraphEvents, AReleasedHandleIsTheCallers) {
   Event event{external};
-  Graph graph = graph_of([&] { event.record(*stream); });
+  Graph graph = recording(event);
   Event taken = Event::from_native(event.release(), stream->device(), Ownership::take);
   graph.launch(*stream);
   taken.synchronize();
@@ -351,11 +346,11 @@ TEST_F(GraphEvents, WhatCannotBeANodeIsRefusedByName) {
 
 TEST_F(GraphEvents, AnUpdateMayRecordOtherEvents) {
   Event first{external}, second{external};
-  Graph graph = graph_of([&] { first.record(*stream); });
+  Graph graph = recording(first);
   drop(graph.update(*stream, [&] { second.record(*stream); }));
   Gate gate{*stream};
   graph.launch(*stream);
-  EXPECT_TRUE(first.query());
+  EXPECT_DONE(first);
   EXPECT_BEHIND(gate, second);
   stream->synchronize();
 }
@@ -373,10 +368,7 @@ TEST_F(GraphEvents, TheDrawingNamesEvents) {
 
 TEST_F(GraphEvents, ThreadsLaunchAndQueryAtOnce) {
   Event event{external};
-  const Graph graph = graph_of([&] {
-    fill_memory(*stream, 1);
-    event.record(*stream);
-  });
+  const Graph graph = filling(1, event);
   on_threads(3, [&](int i) {
     for (int n = 0; n < 50; ++n) {
       if (i == 0) graph.launch(*stream);
@@ -386,15 +378,15 @@ TEST_F(GraphEvents, ThreadsLaunchAndQueryAtOnce) {
   });
   stream->synchronize();
   side->synchronize();
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
 }
 
 class GraphEventsOnDefaultStreams : public GraphEvents, public testing::WithParamInterface<int> {
  protected:
   /// The device's default stream, the thread's own, or a blocking stream.
   [[nodiscard]] StreamRef launching() {
-    if (GetParam() == 0) return device().default_stream();
-    if (GetParam() == 1) return StreamRef::per_thread_default(device());
+    if (GetParam() == 0) return default_stream();
+    if (GetParam() == 1) return thread_default();
     blocking.emplace(StreamOptions{.blocking = true});
     return *blocking;
   }

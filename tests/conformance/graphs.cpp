@@ -286,7 +286,7 @@ TEST_F(Graphs, ASecondObjectOfACapturedEventIsRefusedToo) {
   const Stream outside;
   event.record(outside);
   second.synchronize();
-  EXPECT_TRUE(second.query()) << "it was recorded outside of the capture meanwhile";
+  EXPECT_DONE(second) << "it was recorded outside of the capture meanwhile";
   const Graph graph = end_capture(*stream);
   EXPECT_EQ(graph.node_count(), 1U);
   expect_usable(*stream);
@@ -332,7 +332,7 @@ TEST_F(Graphs, OtherStreamsAndThreadsGoOn) {
 TEST_F(Graphs, AnExceptionAbandonsTheCapture) {
   const std::size_t functions = live_objects().host_functions;
   EXPECT_THROW(drop(graph_of([&] {
-                 stream->launch_host_func([] {});
+                 enqueue_nothing(*stream);
                  side->wait_stream(*stream);
                  copy(*side, *on_device, *source);
                  throw std::runtime_error{"no"};
@@ -349,7 +349,7 @@ TEST_F(Graphs, ADestroyedStreamLeavesNoCapture) {
   {
     const Stream captured;
     begin_capture(captured);
-    captured.launch_host_func([] {});
+    enqueue_nothing(captured);
     side->wait_stream(captured);
   }
   EXPECT_FALSE(side->is_capturing());
@@ -378,7 +378,7 @@ TEST_F(Graphs, ACaptureEndsWithTheLastWrapperOfItsStream) {
     {
       const Stream borrowed = borrow(handle);
       begin_capture(borrowed);
-      borrowed.launch_host_func([] {});
+      enqueue_nothing(borrowed);
       EXPECT_ERROR(capture, device().synchronize());
     }
     EXPECT_EQ(live_objects().host_functions, 0U);
@@ -394,7 +394,7 @@ TEST_F(Graphs, ACaptureEndsWithTheThreadWhoseDefaultStreamItIsOf) {
   on_thread([&] {
     const StreamRef captured = StreamRef::per_thread_default(stream->device());
     begin_capture(captured);
-    captured.launch_host_func([] {});
+    enqueue_nothing(captured);
   });
   EXPECT_EQ(live_objects().host_functions, 0U);
   device().synchronize();
@@ -459,8 +459,7 @@ TEST_F(Graphs, WithAHandleGivenOutALaunchIsOverBeforeTheNextOneElsewhere) {
 TEST_F(Graphs, AQuiesceFindsTheFunctionsOfADroppedGraphDestroyed) {
   const Stream other;
   const auto kept = std::make_shared<std::atomic_int>(0);
-  const StreamRef standard = device().default_stream(),
-                  own = StreamRef::per_thread_default(device());
+  const StreamRef standard = default_stream(), own = thread_default();
   const auto function = [&](StreamRef on) {
     return [kept, on] { on.launch_host_func([kept] { ++*kept; }); };
   };
@@ -552,7 +551,7 @@ TEST_F(Graphs, AnUpdateGivesNewArguments) {
   EXPECT_FALSE(graph.update(*stream, [&] {
     fill(*stream, *on_device, 0);
     copy(*stream, *result, *on_device);
-    stream->launch_host_func([] {});
+    enqueue_nothing(*stream);
   })) << "another shape";
   run(graph);
   EXPECT_EQ((*result)[5], 0);
@@ -683,7 +682,7 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
     const Stream other;
     graph.launch(other);
     graph.launch(*stream);
-    EXPECT_FALSE(other.query());
+    EXPECT_PENDING(other);
     gate.open_and_wait(*stream);
     may_end.set_value();
     thread.join();
@@ -851,7 +850,7 @@ TEST_F(Graphs, CopiesBetweenHostMemoriesAreNodes) {
   EXPECT_EQ(graph.node_count(), 3U);
   for (int i = 1; i <= 3; ++i) {
     expect_copies(graph, i);
-    EXPECT_TRUE(std::ranges::equal(other, *source));
+    EXPECT_SAME(other, *source);
   }
 }
 
@@ -865,7 +864,7 @@ TEST_F(Graphs, ABatchMayHaveCopiesBetweenHostMemories) {
   });
   run(graph);
   EXPECT_TRUE(result_is_numbered(5));
-  EXPECT_TRUE(std::ranges::equal(pageable, *source));
+  EXPECT_SAME(pageable, *source);
 }
 
 TEST_F(Graphs, FillsOfPageableMemoryAreNodes) {
@@ -948,7 +947,7 @@ TEST_F(Graphs, CallsInABrokenCaptureNameTheCallThatHasBrokenIt) {
 
 TEST_F(Graphs, AWaitForAnOutsideStreamSaysWhatBreaksTheCapture) {
   const Stream other;
-  other.launch_host_func([] {});
+  enqueue_nothing(other);
   std::vector<std::string> texts;
   try {
     drop(graph_of([&] { texts.push_back(TEXT_OF(stream->wait_stream(other))); }));
@@ -968,14 +967,14 @@ TEST_F(Graphs, TheCapturingThreadMayWaitForWhatIsNotCaptured) {
   begin_capture(*stream);
   copy_through(*stream);
   other.synchronize();
-  EXPECT_TRUE(other.query());
+  EXPECT_DONE(other);
   EXPECT_COMPLETES(other);
   outside.synchronize();
-  EXPECT_TRUE(outside.query());
+  EXPECT_DONE(outside);
   EXPECT_COMPLETES(outside);
   Gate gate{other};
   const Event later = other.record_event();
-  EXPECT_FALSE(other.query());
+  EXPECT_PENDING(other);
   EXPECT_FALSE(other.synchronize_for(1ms));
   EXPECT_FALSE(later.synchronize_for(1ms));
   gate.open_and_wait(later);
@@ -986,7 +985,7 @@ TEST_F(Graphs, TheCapturingThreadMayWaitForWhatIsNotCaptured) {
 
 TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   const Stream blocking{device(), {.blocking = true}}, other;
-  const StreamRef standard = device().default_stream();
+  const StreamRef standard = default_stream();
   Event event = other.record_event();
   DeviceInts memory{count, other};
   other.synchronize();
@@ -1072,7 +1071,7 @@ TEST_F(Graphs, TheDrawingNamesTheNodes) {
   const Graph graph = graph_of([&] {
     fill(*stream, *on_device, 1);
     copy(*stream, *result, *on_device);
-    stream->launch_host_func([] {});
+    enqueue_nothing(*stream);
   });
   const std::string text = graph.dot();
   for (const char* const part :
@@ -1217,12 +1216,12 @@ TEST_F(ForeignGraphs, AnExternalEventAndAKeptObjectLiveAsLongAsTheGraph) {
     EXPECT_EQ(kept.use_count(), 3);
     EXPECT_TRUE(captured.replay());
     EXPECT_TRUE(captured.replay());
-    EXPECT_TRUE(external.query());
+    EXPECT_DONE(external);
     external = Event{};  // the graph still owns the native event
     EXPECT_TRUE(captured.replay());
     EXPECT_EQ(kept.use_count(), 3);
   }
-  EXPECT_TRUE(eventually([&] { return kept.use_count() == 1; }));
+  EXPECT_EVENTUALLY(kept.use_count() == 1);
 }
 
 TEST_F(ForeignGraphs, AnExceptionReachesTheStreamOfTheCapture) {
@@ -1328,7 +1327,7 @@ TEST_F(Graphs, ACaptureIsNotBrokenByWaitsOfTheLibrary) {
     const Stream captured;
     const auto capture = [&] {
       begin_capture(captured);
-      captured.launch_host_func([] {});
+      enqueue_nothing(captured);
       drop(end_capture(captured));
     };
     if (code_of(capture)) ++broken;

@@ -140,7 +140,7 @@ TEST_F(HostFunctions, AnExceptionIsDeliveredByTheNextSynchronize) {
   }
   EXPECT_EQ(log.entries(), Entries{"later"});
   EXPECT_NO_THROW(stream.synchronize());
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
 }
 
 TEST_F(HostFunctions, AnExceptionStaysWithItsStream) {
@@ -232,8 +232,8 @@ TEST_F(HostFunctions, UsingStreamsInsideAHostFunctionIsRefused) {
   });
   own.synchronize();
   EXPECT_EQ(tried, 2);
-  EXPECT_TRUE(runs(own));
-  EXPECT_TRUE(runs(other));
+  EXPECT_RUNS(own);
+  EXPECT_RUNS(other);
 }
 
 TEST_F(HostFunctions, AnUncaughtRefusalReachesSynchronize) {
@@ -271,7 +271,7 @@ TEST_F(HostFunctions, AFunctionCanDestroyOtherObjects) {
       d.reset();
     });
     EXPECT_NO_THROW(stream.synchronize());
-    EXPECT_TRUE(runs(stream));
+    EXPECT_RUNS(stream);
   }
   device().synchronize();
   EXPECT_EVENTUALLY(owned_objects() == before) << owned_objects();

@@ -69,7 +69,7 @@ TEST_F(Keep, ASlowDestructorHoldsUpNoLaterWork) {
   };
   keep(stream, Watched{seen});
   EXPECT_EVENTUALLY(inside.load());
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
   stream.synchronize();
   EXPECT_FALSE(seen.ended);
   gate.open();

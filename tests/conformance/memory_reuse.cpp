@@ -66,7 +66,7 @@ TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
   Buffer next{percent(60), other};       // does not block the caller
   fill(other, next, static_cast<unsigned char>(2));
   copy_bytes(other, &result[1], next.data(), 1);
-  EXPECT_FALSE(other.query());
+  EXPECT_PENDING(other);
   fill(unrelated, small, static_cast<unsigned char>(3));
   EXPECT_COMPLETES(unrelated);
   EXPECT_FALSE(gate.is_open());
@@ -105,7 +105,7 @@ TEST_F(MemoryReuse, APendingFreeIsReusedOnlyOnce) {
   const Buffer next{percent(60), stream};
   EXPECT_ERROR(out_of_memory, Buffer{percent(60), stream});
   EXPECT_ERROR(out_of_memory, Buffer{percent(60), other});
-  EXPECT_TRUE(runs(other)) << "a refused allocation made the stream wait for a free";
+  EXPECT_RUNS(other) << "a refused allocation made the stream wait for a free";
   gate.open_and_wait(stream);
 }
 
@@ -136,7 +136,7 @@ TEST_F(MemoryReuse, TheRestOfAPendingFreeIsReusedOnlyOnce) {
 TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
   const Stream stream, unrelated;
   for (int i = 0; i < 20; ++i) {
-    const StreamRef own = StreamRef::per_thread_default(device());
+    const StreamRef own = thread_default();
     std::optional<Buffer> buffer{std::in_place, percent(60), own};
     fill_bytes(own, buffer->data(), 1, percent(5));
     std::thread{[&] { buffer.reset(); }}.join();
@@ -151,7 +151,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocation
   std::optional<Buffer> buffer;
   std::promise<void> used, over;
   std::thread user{[&] {
-    const StreamRef own = StreamRef::per_thread_default(device());
+    const StreamRef own = thread_default();
     buffer.emplace(percent(60), own);
     fill_bytes(own, buffer->data(), 1, percent(5));
     used.set_value();
@@ -175,7 +175,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatTh
   Gate gate;
   std::promise<void> used, over;
   std::thread user{[&] {
-    const StreamRef own = StreamRef::per_thread_default(device());
+    const StreamRef own = thread_default();
     buffer.emplace(percent(60), own);
     gate.close_on(own);
     used.set_value();
@@ -265,7 +265,7 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
     {
       const Buffer buffer{percent(60), owner};
     }
-    for (int tasks = 0; tasks < i / 3; ++tasks) other.launch_host_func([] {});
+    for (int tasks = 0; tasks < i / 3; ++tasks) enqueue_nothing(other);
     std::optional<Buffer> next;
     try {
       const AllocationFault fault{1 + i % 3};

@@ -53,7 +53,7 @@ TEST_F(Moves, MovedFromObjectsAreInvalid) {
   EXPECT_FALSE(stream.is_valid());  // NOLINT: this file tests moved-from objects
   EXPECT_EQ(stream.id(), 0U);
   EXPECT_NE(stream, moved);
-  EXPECT_NE(stream, device().default_stream());
+  EXPECT_NE(stream, default_stream());
   EXPECT_FALSE(to_string(stream).empty());
 
   Event event{moved};
@@ -101,7 +101,7 @@ void expect_all_throw(StreamRef dead, StreamRef alive) {
   EXPECT_ERROR(invalid_handle, there.record_stream(dead));
   EXPECT_ERROR(invalid_handle, record_stream(dead, there));
   EXPECT_ERROR(invalid_handle, pinned.record_stream(dead));
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
   EXPECT_EQ(event.native(), nullptr) << "a refused record made a native event";
 }
 
@@ -110,7 +110,7 @@ TEST_F(Moves, EveryMemberOfAMovedFromStreamThrows) {
   Stream moved{std::move(stream)};
   expect_all_throw(stream, moved);
   EXPECT_ERROR(invalid_handle, stream.release());
-  EXPECT_TRUE(runs(moved));
+  EXPECT_RUNS(moved);
 }
 
 TEST_F(Moves, EveryMemberOfAStaleViewThrows) {
@@ -130,7 +130,7 @@ TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
   EXPECT_FALSE(stale.is_valid());
   for (const Stream& other : others) EXPECT_NE(stale, other);
   expect_all_throw(stale, others.front());
-  EXPECT_TRUE(runs(others.back()));
+  EXPECT_RUNS(others.back());
 }
 
 template <class E>
@@ -164,7 +164,7 @@ TEST_F(Moves, AMovedFromObjectCanBeAssignedTo) {
   Stream stream;
   Stream moved{std::move(stream)};
   stream = Stream{};
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
   Event event{stream};
   Event moved_event{std::move(event)};
   event = Event{stream};
@@ -177,7 +177,7 @@ TEST_F(Moves, SelfMoveLeavesAnObjectUsable) {
   const auto id = stream.id();
   stream = std::move(same);
   EXPECT_EQ(stream.id(), id);
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
   Event event{stream};
   Event& same_event = event;
   event = std::move(same_event);
@@ -203,7 +203,7 @@ TEST_F(Moves, AssigningOverALiveStreamDestroysItOnce) {
     a = std::move(b);
     EXPECT_EQ(live_objects().streams, before + 1);
     EXPECT_FALSE(old.is_valid());
-    EXPECT_TRUE(runs(a));
+    EXPECT_RUNS(a);
   }
   EXPECT_EQ(live_objects().streams, before);
   EXPECT_EVENTUALLY(log.has("of the old one"));
@@ -229,7 +229,7 @@ TEST_F(Moves, AssigningToTheBaseViewStillDestroysTheOwnStream) {
     static_cast<StreamRef&>(stream) = other;
   }
   EXPECT_EQ(live_objects().streams, before + 1);
-  EXPECT_TRUE(runs(other));
+  EXPECT_RUNS(other);
 }
 
 TEST_F(Moves, AStreamMovesToAnotherThread) {
@@ -251,12 +251,12 @@ TEST_F(Moves, AnEventMovesWhileAStreamWaits) {
     Event event{held};
     waiter.wait_event(event);
     Event moved{std::move(event)};
-    EXPECT_FALSE(moved.query());
+    EXPECT_PENDING(moved);
     elsewhere = std::move(moved);
-    EXPECT_FALSE(elsewhere.query());
+    EXPECT_PENDING(elsewhere);
   });
   elsewhere.synchronize();
-  EXPECT_TRUE(elsewhere.query());
+  EXPECT_DONE(elsewhere);
 }
 
 TEST_F(Moves, BuffersMoveWithTheirContents) {

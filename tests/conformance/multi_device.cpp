@@ -12,8 +12,8 @@ TEST_F(MultiDevice, StreamsAndBuffersCanBeMadeOnADeviceThatIsNotCurrent) {
   EXPECT_EQ(stream.device(), second);
   EXPECT_EQ(buffer.device(), second);
   EXPECT_EQ(pointer_info(buffer.data()).device, second);
-  EXPECT_EQ(Device::current(), first);
-  EXPECT_TRUE(runs(stream));
+  EXPECT_CURRENT_DEVICE(first);
+  EXPECT_RUNS(stream);
 }
 
 TEST_F(MultiDevice, SynchronizeAndQueryWhileAnotherDeviceIsCurrent) {
@@ -21,9 +21,9 @@ TEST_F(MultiDevice, SynchronizeAndQueryWhileAnotherDeviceIsCurrent) {
   Gate gate;
   const DeviceGuard with{first};
   gate.close_on(stream);
-  EXPECT_FALSE(stream.query());
-  EXPECT_TRUE(held_by(gate, [&] { stream.synchronize(); }));
-  EXPECT_TRUE(stream.query());
+  EXPECT_PENDING(stream);
+  EXPECT_HELD(gate, stream.synchronize());
+  EXPECT_DONE(stream);
   EXPECT_EQ(stream.priority(), second.priority_range().clamp(0));
 }
 
@@ -41,10 +41,10 @@ TEST_F(MultiDevice, AnEventCanBeRecordedOnStreamsOfDifferentDevices) {
   }
   Gate gate{b};
   event.record(b);
-  EXPECT_FALSE(event.query());
+  EXPECT_PENDING(event);
   event.record(a);  // replaces the record on b
   EXPECT_COMPLETES(event);
-  EXPECT_FALSE(b.query());
+  EXPECT_PENDING(b);
 }
 
 TEST_F(MultiDevice, AWaitIsUnaffectedWhenTheEventChangesDevice) {
@@ -64,7 +64,7 @@ TEST_F(MultiDevice, AStreamWaitsForAnEventOfAnotherDevice) {
     b.wait_event(event);
     on_thread([&] {
       second.use();
-      EXPECT_FALSE(event.query());
+      EXPECT_PENDING(event);
     });
   });
 }
@@ -91,7 +91,7 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
   stream.wait_stream(here);
   stream.wait_event(event);
   EXPECT_TRUE(same()) << "waits";
-  stream.launch_host_func([] {});
+  enqueue_nothing(stream);
   drop(stream.query());
   drop(stream.priority());
   stream.synchronize();
@@ -146,7 +146,7 @@ TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
   });
   graph.launch(stream);
   stream.synchronize();
-  EXPECT_TRUE(std::ranges::equal(flat, source));
+  EXPECT_SAME(flat, source);
   EXPECT_EQ(pitched[0], source[25]);
   EXPECT_EQ(pitched[244], source[269]);
   EXPECT_EQ(pitched[245], source[245]);

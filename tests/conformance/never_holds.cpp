@@ -16,7 +16,6 @@
 namespace conformance::never_holds_cases {
 
 constexpr std::size_t size = 256;
-constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
 /// What the operations use. It is made before the gate closes.
 struct World {
@@ -115,6 +114,22 @@ void make_lease(World& w) { w.lease.emplace(w.pool.acquire()); }
 void make_buffer(World& w) { w.buffer.emplace(size, w.third); }
 void make_foreign(World& w) { w.foreign.emplace(w.other.native(), w.device, nullptr); }
 void make_stream(World& w) { w.stream.emplace(); }
+template <auto resource>
+void use(World& w) {
+  (w.*resource).deallocate(w.s, (w.*resource).allocate(w.s, size), size);
+}
+void use_logged(World& w) {
+  LoggingResource logged{w.memory, [](const ResourceCall&) {}};
+  logged.deallocate(w.s, logged.allocate(w.s, size), size);
+}
+void use_async(World& w) {
+  const NativeDeviceResource resource{w.device};
+  void* const block = resource.allocate_async(size, 256, w.s.native());
+  resource.deallocate_async(block, size, 256, w.s.native());
+}
+void use_by_functions(World& w) {
+  deallocate_to(w.counted, w.s, allocate_from(w.counted, w.s, size, 256), size, 256);
+}
 void make_shared_event(World& w) { w.lone_event.emplace(EventOptions{.interprocess = true}); }
 
 /// One expression as a step. Its value says nothing here.
@@ -344,7 +359,7 @@ const Operation operations[] = {
     OF(DeviceBuffer, a., device),
     {"record_stream", RUN(record_stream(w.s, w.a), record_stream(w.s, w.pinned))},
     {"pointer_info", RUN(drop(pointer_info(w.a.data()), pointer_info(w.pageable.data()), pointer_info(w.pinned.data())))},
-    {"DeviceResource::allocate", RUN(w.memory.deallocate(w.s, w.memory.allocate(w.s, size), size))},
+    {"DeviceResource::allocate", use<&World::memory>},
     {"DeviceResource::deallocate", RUN(w.memory.deallocate(w.s, w.memory_block, size)), make_block},
     OF(DeviceResource, memory., statistics),
     OF(DeviceResource, memory., reset_peak),
@@ -354,38 +369,22 @@ const Operation operations[] = {
     {"DeviceResource::set_release_threshold", RUN(w.memory.set_release_threshold(0))},
     OF(DeviceResource, memory., trim),
     {"DeviceResource::DeviceResource", RUN(DeviceResource{})},
-    {"allocate_from", RUN(deallocate_to(w.counted, w.s, allocate_from(w.counted, w.s, size, 256), size, 256))},
-    {"deallocate_to", RUN(deallocate_to(w.counted, w.s, allocate_from(w.counted, w.s, size, 256), size, 256))},
-    {"LimitResource::allocate", RUN(w.limited.deallocate(w.s, w.limited.allocate(w.s, size), size))},
-    {"LimitResource::deallocate", RUN(w.limited.deallocate(w.s, w.limited.allocate(w.s, size), size))},
-    {"StatisticsResource::allocate", RUN(w.counted.deallocate(w.s, w.counted.allocate(w.s, size), size))},
-    {"StatisticsResource::deallocate", RUN(w.counted.deallocate(w.s, w.counted.allocate(w.s, size), size))},
-    {"LoggingResource::allocate",
-     [](World& w) {
-       LoggingResource logged{w.memory, [](const ResourceCall&) {}};
-       logged.deallocate(w.s, logged.allocate(w.s, size), size);
-     }},
-    {"LoggingResource::deallocate",
-     [](World& w) {
-       LoggingResource logged{w.memory, [](const ResourceCall&) {}};
-       logged.deallocate(w.s, logged.allocate(w.s, size), size);
-     }},
+    {"allocate_from", use_by_functions},
+    {"deallocate_to", use_by_functions},
+    {"LimitResource::allocate", use<&World::limited>},
+    {"LimitResource::deallocate", use<&World::limited>},
+    {"StatisticsResource::allocate", use<&World::counted>},
+    {"StatisticsResource::deallocate", use<&World::counted>},
+    {"LoggingResource::allocate", use_logged},
+    {"LoggingResource::deallocate", use_logged},
     {"NativeDeviceResource::allocate",
      [](World& w) {
        const NativeDeviceResource resource{w.device};
        resource.deallocate(w.s.native(), resource.allocate(w.s.native(), size), size);
      }},
     {"NativeDeviceResource::deallocate", RUN(NativeDeviceResource{w.device}.deallocate(w.memory_block, size)), make_block},
-    {"NativeDeviceResource::allocate_async",
-     [](World& w) {
-       const NativeDeviceResource resource{w.device};
-       resource.deallocate_async(resource.allocate_async(size, 256, w.s.native()), size, 256, w.s.native());
-     }},
-    {"NativeDeviceResource::deallocate_async",
-     [](World& w) {
-       const NativeDeviceResource resource{w.device};
-       resource.deallocate_async(resource.allocate_async(size, 256, w.s.native()), size, 256, w.s.native());
-     }},
+    {"NativeDeviceResource::allocate_async", use_async},
+    {"NativeDeviceResource::deallocate_async", use_async},
     {"NativeDeviceResource::deallocate_sync", RUN(NativeDeviceResource{w.device}.deallocate_sync(w.memory_block, size)), make_block},
     // memory.hpp, pinned_pool.hpp, pinned_resource.hpp: pinned memory
     {"PinnedBuffer::PinnedBuffer", [](World&) { const PinnedInts fresh{size}, fresh_too{size, {.write_combined = true}}; }},
@@ -622,7 +621,7 @@ class NeverHoldsBase : public Conformance {
   }
 
  private:
-  std::size_t limit_ = unlimited;
+  std::size_t limit_ = huge;
 };
 
 [[nodiscard]] std::string name_of(const char* text) {

@@ -101,7 +101,7 @@ TEST_P(OverlapStrategies, AcceptPinnedMemory) {
   PinnedInts in(10'007), out(in.size());
   count_from(in, 0);
   overlap(in, out, by(1000), same);
-  EXPECT_TRUE(std::ranges::equal(in, out));
+  EXPECT_SAME(in, out);
 }
 
 TEST_P(OverlapStrategies, WorkInPlace) {
@@ -626,13 +626,13 @@ TEST_P(OverlapStrategies, RunTheFunctionWithItsStreamCurrent) {
   const Numbers in = numbered(300);
   Numbers out(in.size());
   overlap(in, out, by(100), [&](StreamRef stream, In x, Out y, const OverlapChunk& chunk) {
-    EXPECT_EQ(current_stream(), stream);
+    EXPECT_CURRENT(stream);
     EXPECT_EQ(stream.device(), chunk.device);
     EXPECT_EQ(std::this_thread::get_id(), here);
     copy(y, x);
   });
   EXPECT_EQ(out, in);
-  EXPECT_EQ(current_stream(), found);
+  EXPECT_CURRENT(found);
 }
 
 TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
@@ -648,7 +648,7 @@ TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
             gate.open();
           });
   EXPECT_TRUE(moved);
-  EXPECT_TRUE(std::ranges::equal(in, out));
+  EXPECT_SAME(in, out);
 }
 
 TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
@@ -698,7 +698,6 @@ TEST_F(Overlap, RefusesInvalidArgumentsBeforeTheFunctionIsCalled) {
   EXPECT_TRUE(refused(out, filtered(out)));
   EXPECT_TRUE(refused(from_source<int>([](std::span<int> to) { return to.size(); }, 0), no_output));
   EXPECT_ERROR(invalid_device, overlap(in, out, {.devices = {Device{1000}}}, never));
-  constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
   EXPECT_ERROR(out_of_memory, overlap(counting(1), no_output, {.chunk = huge / 8}, never));
   EXPECT_ERROR(out_of_memory, overlap(counting(1), no_output, {.chunk = huge}, never));
   EXPECT_THROW(overlap(counting(1), no_output, {.chunk = 1000, .in_flight = huge}, never),
@@ -747,9 +746,7 @@ TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
   const auto failing = [&](auto fail) {
     overlap(in, no_output, [&](StreamRef stream, In) { fail(stream); });
   };
-  const auto used_up = [](StreamRef stream) {
-    const DeviceBuffer<char> all(std::numeric_limits<std::size_t>::max() / 4, stream);
-  };
+  const auto used_up = [](StreamRef stream) { const DeviceBuffer<char> all(huge / 4, stream); };
   const auto on_the_host = [](StreamRef) { throw std::bad_alloc{}; };
   EXPECT_THROW(failing(used_up), std::bad_alloc);
   EXPECT_THROW(failing(used_up), OverlapError);
@@ -866,7 +863,7 @@ TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
   overlap(all, all, [](StreamRef stream, DeviceSpan<const char>, DeviceSpan<char> out) {
     fill(stream, out, 'x');
   });
-  EXPECT_EQ(others(all, 'x'), 0);
+  EXPECT_ALL(all, 'x');
 
   std::size_t left = 3 * memory, written = 0;
   bool right = true;
@@ -910,7 +907,7 @@ TEST_F(OverlapInLittleMemory, WaitsForAPendingFree) {
   other.synchronize();
   Gate gate{other};
   dropped.reset();
-  EXPECT_TRUE(held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
+  EXPECT_HELD(gate, overlap(in, out, most_of_it(), same_bytes));
   EXPECT_EQ(out, in);
 }
 
@@ -922,7 +919,7 @@ TEST_F(OverlapInLittleMemory, WaitsForMemoryThatAHostFunctionFrees) {
   other.synchronize();
   Gate gate{other};
   other.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
-  EXPECT_TRUE(held_by(gate, [&] { overlap(in, out, most_of_it(), same_bytes); }));
+  EXPECT_HELD(gate, overlap(in, out, most_of_it(), same_bytes));
   EXPECT_EQ(out, in);
 }
 
@@ -1000,7 +997,7 @@ TEST_F(OverlapTwo, TwoDevicesShareTheChunks) {
       const OverlapResult result =
           overlap(in, out, options, [&](StreamRef stream, In x, Out y, const OverlapChunk& chunk) {
             EXPECT_EQ(chunk.device, Device{static_cast<int>(chunk.index % 2)});
-            EXPECT_EQ(Device::current(), chunk.device);
+            EXPECT_CURRENT_DEVICE(chunk.device);
             ++chunks[chunk.index % 2];
             copy(stream, y, x);
           });

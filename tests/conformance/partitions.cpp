@@ -25,7 +25,7 @@ TEST_F(NoPartitions, ADeviceWithoutPartitionsRefuses) {
 TEST_F(NoPartitions, AStreamWithoutAPartHasAllMultiprocessors) {
   Stream stream;
   EXPECT_EQ(stream.multiprocessors(), device().multiprocessor_count());
-  EXPECT_EQ(device().default_stream().multiprocessors(), device().multiprocessor_count());
+  EXPECT_EQ(default_stream().multiprocessors(), device().multiprocessor_count());
   EXPECT_FALSE(Partition{});
   Stream moved{std::move(stream)};
   EXPECT_ERROR(invalid_handle, stream.multiprocessors());

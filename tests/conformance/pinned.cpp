@@ -9,8 +9,6 @@
 
 namespace conformance::pinned_cases {
 
-constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
-
 constexpr std::size_t size = 10000;  // a block of 16 KiB
 constexpr std::size_t block = 16 * kib;
 using Buffer = PinnedBytes;
@@ -91,7 +89,7 @@ TEST_F(PinnedMemory, BuffersCanBeWrittenAndCopied) {
   copy(stream, there, source);
   copy(stream, result, there);
   stream.synchronize();
-  EXPECT_TRUE(std::ranges::equal(source, result));
+  EXPECT_SAME(source, result);
 }
 
 TEST_F(PinnedMemory, WriteCombinedMemoryIsPooledApart) {
@@ -376,7 +374,7 @@ TEST_F(PinnedMemoryTwo, ABlockUsedOnAnotherDeviceIsReusedAfterItsStream) {
     held = buffer.data();
     copy(stream, there, buffer);
   }
-  EXPECT_EQ(Device::current(), Device{0});
+  EXPECT_CURRENT_DEVICE(Device{0});
   expect_kept_behind(gate, stream, held);
 }
 
@@ -558,7 +556,7 @@ TEST_F(PinnedMemory, ABlockOutlivesThePerThreadStreamThatUsedIt) {
   {
     Buffer buffer{size};
     held = buffer.data();
-    on_thread([&] { fill_bytes(StreamRef::per_thread_default(device()), buffer.data(), 1, size); });
+    on_thread([&] { fill_bytes(thread_default(), buffer.data(), 1, size); });
   }
   device().synchronize();
   EXPECT_TRUE(can_get(held));
@@ -571,7 +569,7 @@ TEST_F(PinnedMemory, ABlockUsedByAnotherThreadsDefaultStreamIsReusedAfterIt) {
   auto buffer = std::make_unique<Buffer>(size);
   held = buffer->data();
   std::thread owner{[&] {
-    const StreamRef stream = StreamRef::per_thread_default(device());
+    const StreamRef stream = thread_default();
     fill_bytes(stream, buffer->data(), 1, size);
     used.count_down();
     freed.wait();
@@ -598,7 +596,7 @@ TEST_F(PinnedMemory, TrimFreesIdleBlocksOnly) {
   EXPECT_EQ(since().cached_blocks, 0U);
   EXPECT_EQ(since().cached, 0U);
   EXPECT_EQ(since().blocks, 1U);
-  EXPECT_EQ(others(stays, 5), 0);
+  EXPECT_ALL(stays, 5);
 }
 
 TEST_F(PinnedMemory, TrimKeepsABlockWithAPendingCopy) {
@@ -891,7 +889,7 @@ TEST_F(PinnedMemory, ThreadsExchangeBlocks) {
       Buffer mine{size};
       std::memset(mine.data(), index + 1, size);
       if (i % 8 == 0) copy(stream, there, mine);
-      EXPECT_EQ(others(mine, index + 1), 0) << "two owners of one block";
+      EXPECT_ALL(mine, index + 1) << "two owners of one block";
       const std::lock_guard lock{mutex};
       exchanged.push_back(std::move(mine));
       if (exchanged.size() > 8) exchanged.erase(exchanged.begin());
@@ -926,7 +924,7 @@ TEST_F(PinnedMemory, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
       std::memset(mine.data(), index + 1, size);
       if (i % 2 == 0) copy(stream, there, mine);
       PinnedPool::trim();
-      EXPECT_EQ(others(mine, index + 1), 0);
+      EXPECT_ALL(mine, index + 1);
     }
   });
   stream.synchronize();
@@ -996,15 +994,15 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
         copy(stream, there, all, {policy});
         copy(stream, back, there);
         stream.synchronize();
-        EXPECT_EQ(others(back, 7), 0);
+        EXPECT_ALL(back, 7);
         fill_bytes(stream, there.data(), 5, bytes);
         copy(stream, all, there, {policy});
         stream.synchronize();
-        EXPECT_EQ(others(all, 5), 0);
+        EXPECT_ALL(all, 5);
         fill_bytes(stream, memory, 3, bytes);
         copy(stream, back, all, {policy});  // between two host memories
         stream.synchronize();
-        EXPECT_EQ(others(back, 3), 0);
+        EXPECT_ALL(back, 3);
       }
 }
 
@@ -1049,7 +1047,7 @@ TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
   std::fill(memory, memory + 8 * page, static_cast<unsigned char>(6));
   DeviceBytes there{8 * page, stream};
   copy(stream, there, std::span{memory, 8 * page});
-  EXPECT_EQ(others(read_back(stream, there), 6), 0);
+  EXPECT_ALL(read_back(stream, there), 6);
 }
 
 /// Where a registration ends within a page, the rest of that page stays as it is: the runtimes pin
@@ -1113,7 +1111,7 @@ TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
     // its pages are writable
     EXPECT_EQ(copy(stream, memory, there, {Pageable::refuse}), CopyResult::direct);
     stream.synchronize();
-    EXPECT_EQ(others(memory, 4), 0);
+    EXPECT_ALL(memory, 4);
   }
   EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
 }
@@ -1165,13 +1163,13 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
       EXPECT_EQ(copy(stream, there, content, {Pageable::refuse}), CopyResult::direct);
       copy(stream, back, there);
       stream.synchronize();
-      EXPECT_EQ(others(back, 6), 0);
+      EXPECT_ALL(back, 6);
     }
     EXPECT_EQ(pointer_info(file.data()).kind, MemoryKind::pageable);
     copy(stream, there, content);  // nothing is left of either
     copy(stream, back, there);
     stream.synchronize();
-    EXPECT_EQ(others(back, 6), 0);
+    EXPECT_ALL(back, 6);
   }
 }
 

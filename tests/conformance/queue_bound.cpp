@@ -63,9 +63,9 @@ TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   };
   EXPECT_TRUE(eventually(is_held));
   EXPECT_LT(enqueued, functions);
-  EXPECT_TRUE(runs(other));
-  EXPECT_FALSE(full.query());
-  EXPECT_FALSE(device().default_stream().query());
+  EXPECT_RUNS(other);
+  EXPECT_PENDING(full);
+  EXPECT_PENDING(default_stream());
   {
     const Stream created{StreamOptions{.blocking = true}};
   }
@@ -131,7 +131,7 @@ class FullStream {
       std::this_thread::sleep_for(30ms);
     }
     first.open();
-    EXPECT_TRUE(eventually([&] { return has_dropped.load(); }));
+    EXPECT_EVENTUALLY(has_dropped.load());
     std::this_thread::sleep_for(20ms);  // Then the filler has taken the room again.
   }
   ~FullStream() {
@@ -159,7 +159,7 @@ TEST_F(FullStreams, CompletionsOfOtherStreamsWaitForNoRoom) {
   const FullStream<DeviceBytes> full{[&] { return DeviceBytes{4096, other}; }};
   std::atomic_bool is_called{false};
   other.on_complete([&](const Outcome&) { is_called = true; });
-  EXPECT_TRUE(eventually([&] { return is_called.load(); }));
+  EXPECT_EVENTUALLY(is_called.load());
 }
 
 }  // namespace conformance::queue_bound_cases

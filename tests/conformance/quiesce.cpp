@@ -17,7 +17,7 @@ TEST_F(Quiesce, WaitsForHostFunctionsThatRunOrAreEnqueued) {
   stream.launch_host_func([&] { ended = true; });
   ASSERT_TRUE(gate.reached());
   EXPECT_FALSE(quiesce_for(1ms));
-  EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(quiesce_for(patience)); }));
+  EXPECT_HELD(gate, EXPECT_TRUE(quiesce_for(patience)));
   EXPECT_TRUE(ended);
 }
 
@@ -33,7 +33,7 @@ TEST_F(Quiesce, WaitsForCompletionFunctions) {
   });
   EXPECT_EVENTUALLY(inside.load());
   EXPECT_FALSE(quiesce_for(0s));
-  EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(quiesce_for(patience)); }));
+  EXPECT_HELD(gate, EXPECT_TRUE(quiesce_for(patience)));
   EXPECT_TRUE(ended);
 }
 

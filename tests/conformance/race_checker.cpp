@@ -111,7 +111,7 @@ TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
   fill(a, device, 1);
   fill(b, device, 2);
   EXPECT_SAYS(tried.text, "must not use the library");
-  EXPECT_EQ(current_stream(), before);
+  EXPECT_CURRENT(before);
   EXPECT_EQ(default_pageable(), Pageable::stage);
   device.record_stream(b);
 }
@@ -153,7 +153,7 @@ TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
   auto device = ready_buffer(stream);
   const auto wait = [&] {
     for (test_support::Pauses pause; !stream.query();) pause();
-    EXPECT_TRUE(stream.query());
+    EXPECT_DONE(stream);
   };
   for (int i = 0; i < 2; ++i) {
     wait();
@@ -452,7 +452,7 @@ TEST_F(MissingWait, AFunctionSaysThatItWritesWhatAnotherStreamReads) {
   const auto device = ready_buffer(b);
   a.launch_host_func([&] { RaceChecker::host_writes(shared); });
   a.synchronize();
-  a.launch_host_func([] {});
+  enqueue_nothing(a);
   copy(b, shared, device);
   a.launch_host_func([&] { RaceChecker::host_writes(shared); });
   a.synchronize();
@@ -496,9 +496,9 @@ TEST_F(MissingWait, TheDefaultStreamDoesNotOrderWithAStreamThatIsNotBlocking) {
   Stream a;
   auto device = ready_buffer(a);
   fill(a, device, 1);
-  fill_bytes(Device::current().default_stream(), device.data(), 2, size);
+  fill_bytes(default_stream(), device.data(), 2, size);
   expect_report(missing_wait);
-  device.record_stream(Device::current().default_stream());
+  device.record_stream(default_stream());
 }
 
 TEST_F(MissingWait, StreamsOfTwoThreads) {
@@ -574,7 +574,7 @@ TEST_F(EnoughWaits, EachWayOfTheHost) {
 TEST_F(EnoughWaits, BlockingStreamsOrderWithTheDefaultStream) {
   Stream a{StreamOptions{.blocking = true}};
   Stream b{StreamOptions{.blocking = true}};
-  const StreamRef middle = Device::current().default_stream();
+  const StreamRef middle = default_stream();
   auto device = ready_buffer(a);
   fill(a, device, 1);
   fill(middle, device, 2);
@@ -770,7 +770,7 @@ TEST_F(EnoughWaits, AThreadsDefaultStreamAndAnEvent) {
   Event event;
   auto device = ready_buffer(b);
   on_thread([&] {
-    const StreamRef mine = StreamRef::per_thread_default(Device::current());
+    const StreamRef mine = thread_default();
     fill(mine, device, 1);
     event.record(mine);
   });

@@ -33,7 +33,7 @@ void expect_kept(StreamRef owner, StreamRef user, unsigned char* block, bool poo
   churn(owner, size);
   owner.synchronize();
   gate.open_and_wait(user);
-  EXPECT_EQ(others(result, 5), 0);
+  EXPECT_ALL(result, 5);
 }
 
 /// A buffer of another stream, used by a copy behind a gate, then dropped. Its memory must not be
@@ -54,7 +54,7 @@ void expect_recorded(Use use) {
   DeviceInts next(count, own);
   fill(own, next, 7);
   own.synchronize();
-  EXPECT_FALSE(other.query()) << "the drop waited";
+  EXPECT_PENDING(other) << "the drop waited";
   gate.open_and_wait(other);
   EXPECT_EQ(there[0], 1);
   EXPECT_EQ(get(own, next, 0), 7);
@@ -122,7 +122,7 @@ TEST_F(RecordedUses, AStreamAndTheHostWaitForTheUsesOfABuffer) {
   first.reset();  // The uses of a stream that has ended count, too.
   later.wait_for_uses(buffer);
   for (Gate& each : gates) {
-    EXPECT_FALSE(later.query());
+    EXPECT_PENDING(later);
     each.open();
   }
   EXPECT_COMPLETES(later);
@@ -135,7 +135,7 @@ TEST_F(RecordedUses, AStreamAndTheHostWaitForTheUsesOfABuffer) {
   EXPECT_FALSE(has_waited);
   last.open();
   waiting.join();
-  EXPECT_TRUE(second->query());
+  EXPECT_DONE(*second);
   DeviceInts{}.wait_for_uses();
 }
 
@@ -214,7 +214,7 @@ TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
   owner.synchronize();
   gate.open();
   for (const Stream& user : users) user.synchronize();
-  EXPECT_EQ(others(result, 5), 0);
+  EXPECT_ALL(result, 5);
 }
 
 TEST_F(RecordedUses, EndedStreamsLeaveNoUses) {
@@ -244,7 +244,7 @@ TEST_F(RecordedUses, ADeferredFreeDoesNotWaitForWorkAfterIt) {
   std::optional<Buffer> buffer;
   std::promise<void> is_made, is_over;
   std::thread owner{[&] {
-    const StreamRef own = StreamRef::per_thread_default(device());
+    const StreamRef own = thread_default();
     buffer.emplace(size, std::ref(counted), own);
     own.synchronize();
     is_made.set_value();

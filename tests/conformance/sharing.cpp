@@ -37,8 +37,8 @@ TEST_F(Sharing, EmptyAndImpossibleSizes) {
   const SharedBuffer<int> none{0}, empty;
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_ERROR(invalid_argument, none.ipc_handle());
-  EXPECT_ERROR(out_of_memory, SharedBuffer<char>{std::numeric_limits<std::size_t>::max()});
-  EXPECT_ERROR(out_of_memory, SharedBuffer<int>{std::numeric_limits<std::size_t>::max()});
+  EXPECT_ERROR(out_of_memory, SharedBuffer<char>{huge});
+  EXPECT_ERROR(out_of_memory, SharedBuffer<int>{huge});
   EXPECT_ERROR(out_of_memory, SharedBuffer<int>{gib * gib});
   EXPECT_ERROR(invalid_device, SharedBuffer<int>{4, Device{99}});
 }
@@ -50,7 +50,7 @@ TEST_F(Sharing, ADestructorWaitsForTheWork) {
   Gate gate{stream};
   fill(stream, *memory, 7);
   copy(stream, out, *memory);
-  EXPECT_TRUE(held_by(gate, [&] { memory.reset(); }));
+  EXPECT_HELD(gate, memory.reset());
   stream.synchronize();
   EXPECT_EQ(out, Ints(1000, 7));
 }
@@ -92,16 +92,16 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
   Event event{interprocess};
   const IpcEventHandle handle = event.ipc_handle();
   EXPECT_EQ(event.ipc_handle(), handle);
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
   Log log;
   Gate gate{stream};
   log.write(stream, "first");
   event.record(stream);
   waiter.wait_event(event);
   log.write(waiter, "second");
-  EXPECT_FALSE(event.query());
-  EXPECT_FALSE(waiter.query());
-  EXPECT_TRUE(held_by(gate, [&] { event.synchronize(); }));
+  EXPECT_PENDING(event);
+  EXPECT_PENDING(waiter);
+  EXPECT_HELD(gate, event.synchronize());
   waiter.synchronize();
   EXPECT_LOG(log, "first", "second");
   for (int i = 0; i < 2000; ++i) event.record(i % 2 == 0 ? stream : waiter);
@@ -117,10 +117,10 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
   drop(event.ipc_handle());
   Gate gate{other};
   event.record(other);
-  EXPECT_FALSE(event.query());
+  EXPECT_PENDING(event);
   for (int i = 0; i < 2000; ++i) event.record(stream);
   EXPECT_COMPLETES(stream);
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
   EXPECT_FALSE(gate.is_open());
 }
 
@@ -159,7 +159,7 @@ TEST_F(SharingTwo, ASharedEventStaysOnItsDevice) {
   there.wait_event(event);
   there.synchronize();
   EXPECT_EQ(event.device(), first);
-  EXPECT_EQ(Device::current(), first);
+  EXPECT_CURRENT_DEVICE(first);
 }
 
 TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
@@ -185,7 +185,7 @@ TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
     EXPECT_LOG(log, "first", "second");
     next.open();
     here.synchronize();
-    EXPECT_EQ(Device::current(), first);
+    EXPECT_CURRENT_DEVICE(first);
   }
   EXPECT_EQ(live_objects(), before);
 }
@@ -197,15 +197,15 @@ TEST_F(SharingTwo, TheDefaultStreamsOfAnotherDeviceWaitForASharedEvent) {
     waiter.wait_event(event);
     EXPECT_COMPLETES(waiter);
   }
-  EXPECT_EQ(Device::current(), first);
+  EXPECT_CURRENT_DEVICE(first);
 }
 
 TEST_F(SharingTwo, ACapturedStreamRefusesASharedEventAndGoesOn) {
   Stream here{first}, there{second};
   const Event event{here, interprocess};
   EXPECT_ERROR(capture, capture(there, [&] { there.wait_event(event); }));
-  EXPECT_TRUE(runs(there));
-  EXPECT_TRUE(runs(here));
+  EXPECT_RUNS(there);
+  EXPECT_RUNS(here);
 }
 
 TEST_F(SharingTwo, WaitsGoOnWhileASharedEventMovesAndIsShared) {
@@ -233,7 +233,7 @@ TEST_F(SharingTwo, MemoryIsOnTheNamedDevice) {
   const SharedBuffer<int> memory{10, second};
   EXPECT_EQ(memory.device(), second);
   EXPECT_EQ(pointer_info(memory.data()).device, second);
-  EXPECT_EQ(Device::current(), first);
+  EXPECT_CURRENT_DEVICE(first);
 }
 
 }  // namespace conformance::sharing_cases

@@ -76,10 +76,17 @@ class Peer {
   [[nodiscard]] SharedBuffer<int> receive_memory() const {
     return SharedBuffer<int>::from_ipc_handle(receive<IpcMemoryHandle>());
   }
+  /// Sends the handles of memory and events.
+  template <class... Shared>
+  void share(Shared&&... objects) const {
+    (send(objects.ipc_handle()), ...);
+  }
   void tell() const { send('x'); }
   void await() const { static_cast<void>(receive<char>()); }
-  /// The other process ends by itself. Returns how.
-  [[nodiscard]] int end() const { return test_support::wait_for_child(child_); }
+  /// Expects the other process to end by itself.
+  void expect_end() const {
+    expect(test_support::wait_for_child(child_) == 0, "the other process failed");
+  }
 
  private:
   pid_t child_ = -1;
@@ -99,14 +106,12 @@ constexpr std::chrono::seconds patience{15};
 // One process writes memory behind a gate, and the other's stream waits for that by an event. Then
 // the other way round.
 
-int memory_and_events() {
+void memory_and_events() {
   Stream stream;
   SharedBuffer<int> memory{count};
   Event written{interprocess}, answered{interprocess};
   const Peer peer{"other_memory_and_events"};
-  peer.send(memory.ipc_handle());
-  peer.send(written.ipc_handle());
-  peer.send(answered.ipc_handle());
+  peer.share(memory, written, answered);
   expect(written.query(), "an event that was never recorded is complete");
   auto gate = std::make_shared<std::promise<void>>();
   stream.launch_host_func([gate] { gate->get_future().wait(); });
@@ -123,11 +128,10 @@ int memory_and_events() {
   expect(stream.synchronize_for(patience), "the other process's record completes");
   expect(are_all(seen, 9), "the other process's numbers are here");
   expect(answered.query(), "the other process's record is complete");
-  expect(peer.end() == 0, "the other process failed");
-  return finish();
+  peer.expect_end();
 }
 
-int other_memory_and_events(const Peer& peer) {
+void other_memory_and_events(const Peer& peer) {
   SharedBuffer<int> memory = peer.receive_memory();
   const Event written = peer.receive_event();
   Event answered = peer.receive_event();
@@ -153,23 +157,20 @@ int other_memory_and_events(const Peer& peer) {
   memory = {};  // to wait for the device would break the capture
   expect(end_capture(stream).node_count() == 1,
          "a buffer that ends in a capture leaves it as it is");
-  return failures;
 }
 
 // Two processes take turns, by events alone.
 
 constexpr int rounds = 12;
 
-int take_turns() {
+void take_turns() {
   Stream stream;
   SharedBuffer<int> memory{1};
   Event mine{interprocess}, yours{interprocess};
   fill(stream, memory, 0);
   mine.record(stream);
   const Peer peer{"other_take_turns"};
-  peer.send(memory.ipc_handle());
-  peer.send(mine.ipc_handle());
-  peer.send(yours.ipc_handle());
+  peer.share(memory, mine, yours);
   for (int i = 0; i < rounds; ++i) {
     peer.tell();
     peer.await();
@@ -179,11 +180,10 @@ int take_turns() {
     set(stream, memory, 0, seen + 1);
     mine.record(stream);
   }
-  expect(peer.end() == 0, "the other process failed");
-  return finish();
+  peer.expect_end();
 }
 
-int other_take_turns(const Peer& peer) {
+void other_take_turns(const Peer& peer) {
   auto memory = peer.receive_memory();
   const Event yours = peer.receive_event();
   Event mine = peer.receive_event();
@@ -198,28 +198,26 @@ int other_take_turns(const Peer& peer) {
     peer.tell();
   }
   stream.synchronize();
-  return failures;
 }
 
 // A stream of another device than the event's waits for it.
 
-int other_device() {
-  if (Device::count() < 2) return finish();
+void other_device() {
+  if (Device::count() < 2) return;
   Stream stream;
   Event written{interprocess};
   const Peer peer{"other_other_device"};
-  peer.send(written.ipc_handle());
+  peer.share(written);
   auto gate = std::make_shared<std::promise<void>>();
   stream.launch_host_func([gate] { gate->get_future().wait(); });
   written.record(stream);
   peer.tell();
   peer.await();
   gate->set_value();
-  expect(peer.end() == 0, "the other process failed");
-  return finish();
+  peer.expect_end();
 }
 
-int other_other_device(const Peer& peer) {
+void other_other_device(const Peer& peer) {
   const Event written = peer.receive_event();
   Stream stream{Device{1}};
   peer.await();
@@ -228,7 +226,6 @@ int other_other_device(const Peer& peer) {
   peer.tell();
   expect(stream.synchronize_for(patience), "the other process's record completes");
   expect(test_support::works(stream), "the stream goes on");
-  return failures;
 }
 
 // Handles that cannot be opened.
@@ -239,7 +236,7 @@ Handle changed(Handle handle, std::size_t at) {
   return handle;
 }
 
-int wrong_handles() {
+void wrong_handles() {
   Stream stream;
   const SharedBuffer<char> memory{1001};
   Event event{interprocess};
@@ -250,12 +247,11 @@ int wrong_handles() {
   const Peer peer{"other_wrong_handles"};
   peer.send(memory_handle);
   peer.send(event_handle);
-  expect(peer.end() == 0, "the other process failed");
+  peer.expect_end();
   expect(test_support::works(stream), "this process goes on");
-  return finish();
 }
 
-int other_wrong_handles(const Peer& peer) {
+void other_wrong_handles(const Peer& peer) {
   const auto memory = peer.receive<IpcMemoryHandle>();
   const auto event = peer.receive<IpcEventHandle>();
   EXPECT_REFUSED(errc::invalid_argument, SharedBuffer<char>::from_ipc_handle({}));
@@ -273,25 +269,22 @@ int other_wrong_handles(const Peer& peer) {
   EXPECT_REFUSED(errc::invalid_argument, opened.ipc_handle());
   Event shared = Event::from_ipc_handle(event);
   EXPECT_REFUSED(errc::invalid_argument, shared.ipc_handle());
-  return failures;
 }
 
 // The same handle twice; objects that are never destroyed; the memory of a handle that is gone.
 
-int opened_twice() {
+void opened_twice() {
   SharedBuffer<int> memory{10};
   Event event{interprocess};
   const Peer peer{"other_opened_twice"};
-  peer.send(memory.ipc_handle());
-  peer.send(event.ipc_handle());
-  expect(peer.end() == 0, "the other process failed");
+  peer.share(memory, event);
+  peer.expect_end();
   expect(event.query(), "the other process's record is complete");
   Stream stream;
   expect(get(stream, memory, 9) == 4, "the other process's number is here");
-  return finish();
 }
 
-int other_opened_twice(const Peer& peer) {
+void other_opened_twice(const Peer& peer) {
   const auto memory = peer.receive<IpcMemoryHandle>();
   const auto handle = peer.receive<IpcEventHandle>();
   Stream stream;
@@ -307,7 +300,6 @@ int other_opened_twice(const Peer& peer) {
   fill(stream, two, 4);
   event.record(stream);
   stream.synchronize();
-  return failures;
 }
 
 /// CUDA may open an event that is gone. Then it has happened.
@@ -319,7 +311,7 @@ void expect_gone(const char* what, const IpcEventHandle& handle) {
   }
 }
 
-int gone_before() {
+void gone_before() {
   std::optional<SharedBuffer<int>> memory{10U};
   std::optional<Event> event{interprocess};
   const IpcMemoryHandle memory_handle = memory->ipc_handle();
@@ -332,16 +324,15 @@ int gone_before() {
   // Handles of the other process, which has ended when they are opened.
   const auto its_memory = peer.receive<IpcMemoryHandle>();
   const auto its_event = peer.receive<IpcEventHandle>();
-  expect(peer.end() == 0, "the other process failed");
+  peer.expect_end();
   std::optional<errc> code;
   if (Device::current().hardware_queues() == 0) code = errc::invalid_handle;  // streams are threads
   EXPECT_REFUSED(code, SharedBuffer<int>::from_ipc_handle(its_memory));
   expect_gone("an event of a process that has ended", its_event);
   expect(live_objects().device_blocks == 0 && live_objects().events == 0, "nothing is left behind");
-  return finish();
 }
 
-int other_gone_before(const Peer& peer) {
+void other_gone_before(const Peer& peer) {
   const auto memory = peer.receive<IpcMemoryHandle>();
   const auto event = peer.receive<IpcEventHandle>();
   EXPECT_REFUSED({}, SharedBuffer<int>::from_ipc_handle(memory));
@@ -349,57 +340,56 @@ int other_gone_before(const Peer& peer) {
   const SharedBuffer<int> mine{10};
   Event recorded{interprocess};
   recorded.record(Device{0}.default_stream());
-  peer.send(mine.ipc_handle());
-  peer.send(recorded.ipc_handle());
-  return failures;
+  peer.share(mine, recorded);
 }
 
 // The process that opens does not see the device.
 
-int unseen_device() {
-  if (Device::count() < 2) return finish();
+void unseen_device() {
+  if (Device::count() < 2) return;
   const SharedBuffer<int> memory{10, Device{1}};
   // A vendor's own runtime reads neither variable: there the other process sees all devices.
   const Peer peer{"other_unseen_device", {{"RUNNEL_HOST_DEVICES", "1"}, {"STANDIN_DEVICES", "1"}}};
-  peer.send(memory.ipc_handle());
-  expect(peer.end() == 0, "the other process failed");
-  return finish();
+  peer.share(memory);
+  peer.expect_end();
 }
 
-int other_unseen_device(const Peer& peer) {
+void other_unseen_device(const Peer& peer) {
   const auto memory = peer.receive<IpcMemoryHandle>();
   if (Device::count() > 1) {
     expect(SharedBuffer<int>::from_ipc_handle(memory).device() == Device{1},
            "the memory is on its device");
-    return failures;
+    return;
   }
   EXPECT_REFUSED(errc::invalid_device, SharedBuffer<int>::from_ipc_handle(memory));
-  return failures;
 }
 
-constexpr std::pair<const char*, int (*)()> cases[] = {
-    {"gone_before", gone_before},     {"memory_and_events", memory_and_events},
-    {"opened_twice", opened_twice},   {"other_device", other_device},
-    {"take_turns", take_turns},       {"unseen_device", unseen_device},
-    {"wrong_handles", wrong_handles},
-};
-constexpr std::pair<const char*, int (*)(const Peer&)> other_sides[] = {
-    {"other_gone_before", other_gone_before},
-    {"other_memory_and_events", other_memory_and_events},
-    {"other_opened_twice", other_opened_twice},
-    {"other_other_device", other_other_device},
-    {"other_take_turns", other_take_turns},
-    {"other_unseen_device", other_unseen_device},
-    {"other_wrong_handles", other_wrong_handles},
+constexpr struct {
+  const char* name;
+  void (*run)();
+  void (*run_other)(const Peer&);
+} cases[] = {
+    {"gone_before", gone_before, other_gone_before},
+    {"memory_and_events", memory_and_events, other_memory_and_events},
+    {"opened_twice", opened_twice, other_opened_twice},
+    {"other_device", other_device, other_other_device},
+    {"take_turns", take_turns, other_take_turns},
+    {"unseen_device", unseen_device, other_unseen_device},
+    {"wrong_handles", wrong_handles, other_wrong_handles},
 };
 
 }  // namespace
 
 int process_cases::run_shared_case(int argc, char** argv) {
-  for (const auto& [name, run] : cases)
-    if (argc == 2 && std::strcmp(argv[1], name) == 0) return run();
-  for (const auto& [name, run] : other_sides)
-    if (argc == 4 && std::strcmp(argv[1], name) == 0)
-      return run(Peer{std::atoi(argv[2]), std::atoi(argv[3])});
+  for (const auto& [name, run, run_other] : cases) {
+    if (argc == 2 && std::strcmp(argv[1], name) == 0) {
+      run();
+      return finish();
+    }
+    if (argc == 4 && argv[1] == "other_" + std::string{name}) {
+      run_other(Peer{std::atoi(argv[2]), std::atoi(argv[3])});
+      return failures;
+    }
+  }
   return -1;
 }

@@ -31,7 +31,7 @@ TEST_F(StoppableWaits, AStopEndsTheWaitForAStream) {
   Gate gate{stream};
   expect_stopped(gate, [&](const std::stop_token& stop) { return synchronize(stream, stop); });
   EXPECT_TRUE(synchronize(stream, std::stop_source{}.get_token()));
-  EXPECT_TRUE(stream.query());
+  EXPECT_DONE(stream);
 }
 
 TEST_F(StoppableWaits, AStopEndsTheWaitForAnEvent) {
@@ -63,7 +63,7 @@ TEST_F(StoppableWaits, WithoutARequestTheWaitLasts) {
   const Stream stream;
   Gate gate{stream};
   std::stop_source source;
-  EXPECT_TRUE(held_by(gate, [&] { EXPECT_TRUE(synchronize(stream, source.get_token())); }));
+  EXPECT_HELD(gate, EXPECT_TRUE(synchronize(stream, source.get_token())));
 }
 
 TEST_F(StoppableWaits, ExceptionsAndRefusalsAreThrown) {

@@ -15,7 +15,7 @@ TEST_F(Streams, AStreamIsCreatedAndDestroyed) {
     Stream stream;
     EXPECT_TRUE(stream.is_valid());
     EXPECT_EQ(live_objects().streams, before + 1);
-    EXPECT_TRUE(runs(stream));
+    EXPECT_RUNS(stream);
   }
   EXPECT_EQ(live_objects().streams, before);
 }
@@ -120,7 +120,7 @@ TEST_F(Streams, NoPriorityIsStarvedAndEachStreamKeepsItsOrder) {
 TEST_F(Streams, NativeHandleIsNeitherNullNorTheDefaultStreams) {
   Stream stream;
   EXPECT_NE(stream.native(), nullptr);
-  EXPECT_NE(stream.native(), device().default_stream().native());
+  EXPECT_NE(stream.native(), default_stream().native());
 }
 
 TEST_F(Streams, IdsDifferAndAreNeverReused) {
@@ -130,7 +130,7 @@ TEST_F(Streams, IdsDifferAndAreNeverReused) {
     const auto id = a.id();
     EXPECT_NE(a, b);
     EXPECT_NE(a.native(), b.native());
-    EXPECT_TRUE(runs(a));
+    EXPECT_RUNS(a);
     EXPECT_EQ(a.id(), id);
     ids.insert({a.id(), b.id()});
   }

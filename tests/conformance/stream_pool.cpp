@@ -39,7 +39,7 @@ TEST_F(StreamPools, StreamsAreDistinctAndNotTheDefault) {
   std::set<std::uint64_t> ids;
   for (int i = 0; i < 8; ++i) {
     leases.push_back(pool.acquire());
-    EXPECT_NE(StreamRef{leases.back()}, device().default_stream());
+    EXPECT_NE(StreamRef{leases.back()}, default_stream());
     EXPECT_EQ(leases.back().device(), pool.device());
     ids.insert(leases.back().id());
   }
@@ -79,7 +79,7 @@ TEST_F(StreamPools, AStreamNeverHasTwoHolders) {
         const std::lock_guard lock{mutex};
         EXPECT_TRUE(held.insert(lease.id()).second) << "two holders of one stream";
       }
-      lease.launch_host_func([] {});
+      enqueue_nothing(lease);
       const std::lock_guard lock{mutex};
       held.erase(lease.id());
     }
@@ -110,11 +110,11 @@ TEST_F(StreamPools, LeasesMoveAndOutliveThePool) {
     std::optional<StreamPool> pool{std::in_place, device(), StreamPoolOptions{.size = 2}};
     auto lease = pool->acquire();
     pool.reset();
-    EXPECT_TRUE(runs(lease));
+    EXPECT_RUNS(lease);
     StreamLease moved{std::move(lease)};
     EXPECT_FALSE(lease.is_valid());  // NOLINT: this test uses moved-from objects
     EXPECT_ERROR(invalid_handle, lease.synchronize());
-    EXPECT_TRUE(runs(moved));
+    EXPECT_RUNS(moved);
   }
   EXPECT_EQ(live_objects().streams, before);
 }
@@ -129,7 +129,7 @@ TEST_F(StreamPools, ALeaseThatEndsInACaptureLeavesNoneToTheNextHolder) {
   const auto next = pool.acquire();
   EXPECT_FALSE(next.is_capturing());
   EXPECT_ERROR(capture, end_capture(next));
-  EXPECT_TRUE(runs(next));
+  EXPECT_RUNS(next);
 }
 
 TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
@@ -144,7 +144,7 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
   const auto next = pool.acquire_for(10ms);
   ASSERT_TRUE(next.has_value());
   EXPECT_FALSE(next->is_capturing());
-  EXPECT_TRUE(runs(*next));
+  EXPECT_RUNS(*next);
   // the thread that began the capture is in none any more
   const DeviceInts memory{100, StreamRef{*next}};
   const PinnedInts pinned{1 << 20};
@@ -168,7 +168,7 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
       const auto other = pool.acquire();
       EXPECT_NE(other.id(), used);
       EXPECT_FALSE(other.is_capturing());
-      EXPECT_TRUE(runs(other));
+      EXPECT_RUNS(other);
       EXPECT_ERROR(pool_exhausted, pool.acquire());
       EXPECT_EQ(pool.leased(), 1U);
     }}.join();
@@ -184,7 +184,7 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
   graph.launch(captured);
   captured.synchronize();
   EXPECT_EQ(runs_of_graph, 2);
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(runs(pool.acquire()));
+  for (int i = 0; i < 2; ++i) EXPECT_RUNS(pool.acquire());
 }
 
 TEST_F(StreamPools, AMovedFromPoolThrows) {
@@ -192,7 +192,7 @@ TEST_F(StreamPools, AMovedFromPoolThrows) {
   StreamPool moved{std::move(pool)};
   EXPECT_ERROR(invalid_handle, pool.acquire());  // NOLINT
   EXPECT_ERROR(invalid_handle, pool.size());     // NOLINT
-  EXPECT_TRUE(runs(moved.acquire()));
+  EXPECT_RUNS(moved.acquire());
 }
 
 }  // namespace conformance::stream_pool_cases

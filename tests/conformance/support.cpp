@@ -158,14 +158,14 @@ void Conformance::SetUp() {
   scratch_.emplace(4096UL);
   // The first fill may load code onto the device, which waits for the device. So fill once before a
   // test closes a gate.
-  EXPECT_TRUE(runs(Device::current().default_stream()));
+  EXPECT_RUNS(default_stream());
   found_.emplace(Found{Device::current(), current_stream(), owned_objects()});
 }
 
 void Conformance::TearDown() {
   if (!found_) return;
-  EXPECT_EQ(Device::current(), found_->device) << "the test changed the current device";
-  EXPECT_EQ(current_stream(), found_->stream) << "the test changed the current stream";
+  EXPECT_CURRENT_DEVICE(found_->device) << "the test changed the current device";
+  EXPECT_CURRENT(found_->stream) << "the test changed the current stream";
   for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
   // Objects that a host function destroys are released a little later.
   static_cast<void>(eventually([&] { return owned_objects() == found_->objects; }));

@@ -39,7 +39,8 @@ using namespace runnel;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-inline constexpr std::size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
+inline constexpr std::size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib,
+                             huge = std::numeric_limits<std::size_t>::max();
 using Bytes = std::vector<unsigned char>;
 using DeviceBytes = DeviceBuffer<unsigned char>;
 using PinnedBytes = PinnedBuffer<unsigned char>;
@@ -54,6 +55,16 @@ using PinnedInts = PinnedBuffer<int>;
 /// For values that a call returns and that say nothing here.
 template <class... T>
 void drop(T&&...) {}
+
+/// The default streams of the current device, and of the calling thread on it.
+[[nodiscard]] inline StreamRef default_stream() { return Device::current().default_stream(); }
+[[nodiscard]] inline StreamRef thread_default() {
+  return StreamRef::per_thread_default(Device::current());
+}
+/// Enqueues a host function that does nothing.
+inline void enqueue_nothing(StreamRef stream) {
+  stream.launch_host_func([] {});
+}
 
 /// The longest time that a test waits for anything. A test that waits longer fails.
 inline constexpr std::chrono::seconds patience = 30s;
@@ -96,11 +107,14 @@ class Gate : public test_support::Gate {
   }
 };
 
+/// Expects a stream or an event to be complete, or not to be.
+#define EXPECT_DONE(...) EXPECT_TRUE((__VA_ARGS__).query())
+#define EXPECT_PENDING(...) EXPECT_FALSE((__VA_ARGS__).query())
 /// Expects the stream to wait at the gate, opens that and waits for the stream.
-#define EXPECT_BEHIND(gate, ...)         \
-  do {                                   \
-    EXPECT_FALSE((__VA_ARGS__).query()); \
-    (gate).open_and_wait(__VA_ARGS__);   \
+#define EXPECT_BEHIND(gate, ...)       \
+  do {                                 \
+    EXPECT_PENDING(__VA_ARGS__);       \
+    (gate).open_and_wait(__VA_ARGS__); \
   } while (false)
 /// Expects the stream to complete its work in time.
 #define EXPECT_COMPLETES(...) EXPECT_TRUE((__VA_ARGS__).synchronize_for(patience))
@@ -182,6 +196,9 @@ template <class F>
 [[nodiscard]] inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
+/// Expects the current stream, or device, to be this one.
+#define EXPECT_CURRENT(...) EXPECT_EQ(current_stream(), __VA_ARGS__)
+#define EXPECT_CURRENT_DEVICE(...) EXPECT_EQ(Device::current(), __VA_ARGS__)
 /// Expects the log to have these entries, in this order.
 #define EXPECT_LOG(log, ...) EXPECT_EQ((log).entries(), (Entries{__VA_ARGS__}))
 
@@ -203,6 +220,10 @@ template <class Range, class T>
 [[nodiscard]] std::ptrdiff_t others(const Range& range, const T& value) {
   return std::ssize(range) - std::count(std::begin(range), std::end(range), value);
 }
+
+/// Expects the elements of a range to be this value, and two ranges to have the same ones.
+#define EXPECT_ALL(...) EXPECT_EQ(others(__VA_ARGS__), 0)
+#define EXPECT_SAME(...) EXPECT_TRUE(std::ranges::equal(__VA_ARGS__))
 
 /// Writes `first` and the numbers after it.
 template <class Range, class T>
@@ -297,6 +318,9 @@ template <class F>
   return was_open;
 }
 
+/// Expects the statement to return only once the gate is open.
+#define EXPECT_HELD(gate, ...) EXPECT_TRUE(held_by(gate, [&] { __VA_ARGS__; }))
+
 /// Bytes that depend on their index and on the seed.
 [[nodiscard]] Bytes pattern(std::size_t size, unsigned seed = 1);
 
@@ -389,6 +413,9 @@ class Conformance : public testing::Test {
   std::atomic<std::size_t> next_{0};
   std::optional<Found> found_;
 };
+
+/// Expects the stream to run such a fill in time.
+#define EXPECT_RUNS(...) EXPECT_TRUE(runs(__VA_ARGS__))
 
 /// Skips the test if there is only one device.
 class TwoDevices : public Conformance {

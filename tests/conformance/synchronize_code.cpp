@@ -19,9 +19,9 @@ void expect_waits(StreamRef stream, Wait&& wait) {
   Gate gate{stream};
   Event event{stream};
   std::error_code code = stale;
-  EXPECT_TRUE(held_by(gate, [&] { wait(event, code); }));
+  EXPECT_HELD(gate, wait(event, code));
   EXPECT_EQ(code, std::error_code{});
-  EXPECT_TRUE(event.query());
+  EXPECT_DONE(event);
 }
 
 TEST_F(SynchronizeCode, WaitsAndClearsTheCode) {

@@ -65,8 +65,8 @@ TEST_F(ThreadSafety, OneStreamTakesAllOperationsAtOnce) {
     for (int round = 0; round < rounds; ++round) visitor.visit(other, round);
     visitor.expect_all(rounds);
   });
-  EXPECT_TRUE(runs(stream));
-  EXPECT_TRUE(runs(other));
+  EXPECT_RUNS(stream);
+  EXPECT_RUNS(other);
 }
 
 TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
@@ -194,7 +194,7 @@ class Recorded {
     EXPECT_EVENTUALLY(told_ == told_expected_) << told_;
     EXPECT_EQ(late_, 0);
     event_.synchronize();
-    EXPECT_TRUE(event_.query());
+    EXPECT_DONE(event_);
   }
 
  private:
@@ -290,7 +290,7 @@ TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
   on_threads(threads, [&](int) {
     for (int round = 0; round < 100; ++round) {
       EXPECT_EQ(stop - start, took);
-      EXPECT_TRUE(start.query());
+      EXPECT_DONE(start);
     }
   });
 }
@@ -372,7 +372,7 @@ TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
   EXPECT_GT(taken, 0);
   device().synchronize();
   EXPECT_EVENTUALLY(ran == taken) << ran << " of " << taken;
-  EXPECT_TRUE(runs(pool.acquire()));
+  EXPECT_RUNS(pool.acquire());
 }
 
 TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
@@ -527,11 +527,11 @@ TEST_F(ThreadSafety, OneContextGuardsFourThreads) {
         const StreamContext::Guard with{*context};
         const HookLocation here{"file", "function", static_cast<unsigned>(i)};
         const ProfilerRange range{"range"};
-        EXPECT_EQ(current_stream(), stream);
+        EXPECT_CURRENT(stream);
         const StreamGuard inner{own};
-        EXPECT_EQ(current_stream(), own);
+        EXPECT_CURRENT(own);
       }
-      EXPECT_EQ(current_stream(), device().default_stream());
+      EXPECT_CURRENT(default_stream());
       set_default_pageable(i % 2 == 0 ? Pageable::block : Pageable::refuse);
       EXPECT_EQ(default_pageable(), i % 2 == 0 ? Pageable::block : Pageable::refuse);
     }
@@ -591,7 +591,7 @@ TEST_F(ThreadSafety, PartsOfADeviceAreTheSameForFourThreads) {
     for (int round = 0; round < 20; ++round) {
       const auto [small, rest] = partition(device(), 1);
       parts[static_cast<std::size_t>(i)] = small;
-      EXPECT_TRUE(runs(Stream{StreamOptions{.partition = rest}}));
+      EXPECT_RUNS(Stream{StreamOptions{.partition = rest}});
     }
   });
   for (const auto& part : parts) EXPECT_EQ(*part, *parts[0]);
@@ -622,12 +622,12 @@ TEST_F(ThreadSafetyTwo, GuardsOfFourThreadsAreIndependent) {
   on_threads(threads, [&](int i) {
     for (int round = 0; round < 100; ++round) {
       const DeviceGuard guard{Device{i % 2}};
-      EXPECT_EQ(Device::current(), Device{i % 2});
+      EXPECT_CURRENT_DEVICE(Device{i % 2});
       const StreamGuard with{on_second};
-      EXPECT_EQ(Device::current(), second);
-      EXPECT_EQ(current_stream(), on_second);
+      EXPECT_CURRENT_DEVICE(second);
+      EXPECT_CURRENT(on_second);
     }
-    EXPECT_EQ(Device::current(), first);
+    EXPECT_CURRENT_DEVICE(first);
   });
 }
 

@@ -40,7 +40,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
     }
   });
   buffer.reset();
-  EXPECT_TRUE(runs(owner));
+  EXPECT_RUNS(owner);
 }
 
 /// No thread but its own reaches a thread's default stream, so each free is deferred.
@@ -48,7 +48,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
   std::array<std::optional<DeviceBytes>, threads> buffers;
   std::barrier all{threads};
   on_threads(threads, [&](int i) {
-    const StreamRef own = StreamRef::per_thread_default(device());
+    const StreamRef own = thread_default();
     const auto mine = static_cast<std::size_t>(i), others = (mine + 1) % threads;
     for (int round = 0; round < 300; ++round) {
       fill(own, buffers[mine].emplace(1000U, own), static_cast<unsigned char>(1));
@@ -77,7 +77,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
       EXPECT_NE(buffer->device_pointer(), nullptr);
       copy(own, back, there);
       own.synchronize();
-      EXPECT_TRUE(std::ranges::equal(back, *buffer));
+      EXPECT_SAME(back, *buffer);
     }
   });
   const std::size_t blocks = PinnedPool::statistics().blocks;
@@ -220,7 +220,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
       copy_bytes(own, there.data(), shared.data(), shared.size_bytes());
       copy_bytes(own, mine.data(), there.data(), mine.size());
       own.synchronize();
-      EXPECT_TRUE(std::ranges::equal(mine, common));
+      EXPECT_SAME(mine, common);
     }
   });
 }

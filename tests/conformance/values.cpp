@@ -97,7 +97,7 @@ TEST_F(Values, OneStreamWaitsForWhatAnotherWrites) {
   writes.write_value(place(1), 9);
   waits.wait_value(place(1), 9);
   log.write(waits, "second");
-  EXPECT_FALSE(waits.query());
+  EXPECT_PENDING(waits);
   gate.open();
   EXPECT_COMPLETES(writes);
   EXPECT_COMPLETES(waits);
@@ -125,8 +125,7 @@ TEST_F(Values, TheNumberMayBeInRegisteredMemory) {
 
 TEST_F(Values, DefaultStreamsWaitAndWrite) {
   number().store(1, std::memory_order_release);
-  for (const StreamRef stream :
-       {device().default_stream(), StreamRef::per_thread_default(device())}) {
+  for (const StreamRef stream : {default_stream(), thread_default()}) {
     stream.wait_value(place(), 1);
     stream.write_value(place(2), 8);
     EXPECT_COMPLETES(stream);
@@ -138,7 +137,7 @@ TEST_F(Values, ABorrowedStreamWaits) {
   Stream owner;
   const Stream wrapper = borrow(owner);
   wrapper.wait_value(place(), 1);
-  EXPECT_FALSE(owner.query());
+  EXPECT_PENDING(owner);
   number().store(1, std::memory_order_release);
   EXPECT_COMPLETES(owner);
 }
@@ -151,7 +150,7 @@ TEST_F(Values, AStreamThatWaitsMayBeDestroyed) {
     stream.write_value(place(1), 2);
     stream.record_event(done);
   }
-  EXPECT_FALSE(done.query());
+  EXPECT_PENDING(done);
   number().store(1, std::memory_order_release);
   EXPECT_COMPLETES(done);
   EXPECT_EQ(number(1).load(std::memory_order_acquire), 2U);
@@ -202,7 +201,7 @@ TEST_F(Values, WrongLocationsAreRefused) {
       errc::invalid_argument);
   EXPECT_EQ(both(&pageable), errc::invalid_argument);
   EXPECT_EQ(both(managed.data()), errc::invalid_argument);
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
 }
 
 TEST_F(Values, ACaptureRefusesValuesAndGoesOn) {
@@ -238,7 +237,7 @@ TEST_F(ValuesTwo, StreamsOfTwoDevicesMeetInPinnedMemory) {
   there.wait_value(place(1), 1);
   EXPECT_COMPLETES(there);
   EXPECT_COMPLETES(here);
-  EXPECT_EQ(Device::current(), Device{0});
+  EXPECT_CURRENT_DEVICE(Device{0});
 }
 
 using NoValues = Conformance;
@@ -249,7 +248,7 @@ TEST_F(NoValues, ADeviceWithoutValuesRefuses) {
   PinnedBuffer<std::uint32_t> number{1};
   EXPECT_ERROR(not_supported, stream.wait_value(number.data(), 0));
   EXPECT_ERROR(not_supported, stream.write_value(number.data(), 0));
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
 }
 
 }  // namespace conformance::values_cases

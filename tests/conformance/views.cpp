@@ -11,15 +11,15 @@ using ViewsTwo = TwoDevices;
 native::stream numbered(std::uintptr_t number) { return reinterpret_cast<native::stream>(number); }
 
 TEST_F(Views, DefaultHandlesMeanDefaultStreams) {
-  EXPECT_EQ(StreamRef::from_native(numbered(0), device()), device().default_stream());
-  EXPECT_EQ(StreamRef::from_native(nullptr, device()), device().default_stream());
-  EXPECT_EQ(StreamRef::from_native(numbered(1), device()), device().default_stream());
-  EXPECT_EQ(StreamRef::from_native(numbered(2), device()), StreamRef::per_thread_default(device()));
-  EXPECT_EQ(StreamRef::from_native(device().default_stream().native()), device().default_stream());
-  const StreamRef own = StreamRef::per_thread_default(device());
+  EXPECT_EQ(StreamRef::from_native(numbered(0), device()), default_stream());
+  EXPECT_EQ(StreamRef::from_native(nullptr, device()), default_stream());
+  EXPECT_EQ(StreamRef::from_native(numbered(1), device()), default_stream());
+  EXPECT_EQ(StreamRef::from_native(numbered(2), device()), thread_default());
+  EXPECT_EQ(StreamRef::from_native(default_stream().native()), default_stream());
+  const StreamRef own = thread_default();
   EXPECT_EQ(StreamRef::from_native(own.native()), own);
   for (const std::uintptr_t number : {0U, 1U, 2U}) {
-    EXPECT_TRUE(runs(StreamRef::from_native(numbered(number), device())));
+    EXPECT_RUNS(StreamRef::from_native(numbered(number), device()));
     EXPECT_ERROR(invalid_argument, borrow(numbered(number)));
     EXPECT_ERROR(invalid_argument, take(numbered(number)));
   }
@@ -47,7 +47,7 @@ TEST_F(Views, AViewOfAStreamIsThatStreamAndEndsWithIt) {
   std::optional<Stream> owner{std::in_place};
   const StreamRef view = StreamRef::from_native(owner->native(), device());
   EXPECT_EQ(view, *owner);
-  EXPECT_TRUE(runs(view));
+  EXPECT_RUNS(view);
   owner.reset();
   EXPECT_FALSE(view.is_valid());
 }
@@ -59,7 +59,7 @@ TEST_F(Views, AViewOfAForeignHandleNeedsNoStreamObject) {
   EXPECT_EQ(live_objects().streams, before);
   EXPECT_EQ(view, StreamRef::from_native(foreign.handle, device()));
   EXPECT_EQ(view.native(), foreign.handle);
-  EXPECT_TRUE(runs(view));
+  EXPECT_RUNS(view);
   // ends at once
   drop(foreign.wrap());
   EXPECT_TRUE(view.is_valid());
@@ -111,11 +111,11 @@ TEST_F(Views, AForeignStreamKeepsItsOwner) {
     const ForeignStream copied = *stream;
     EXPECT_EQ(copied, *stream);
     EXPECT_EQ(copied.owner(), stream->owner());
-    EXPECT_TRUE(runs(copied));
+    EXPECT_RUNS(copied);
     stream.reset();
     EXPECT_FALSE(watched.expired());
     EXPECT_TRUE(copied.is_valid());
-    EXPECT_TRUE(runs(copied));
+    EXPECT_RUNS(copied);
     const StreamRef view = copied;
     EXPECT_TRUE(view.is_valid());
   }
@@ -128,7 +128,7 @@ TEST_F(Views, AForeignStreamThatWasMovedFromKeepsItsOwner) {
   const ForeignStream moved{std::move(stream)};
   EXPECT_EQ(stream.owner(), owner);
   EXPECT_EQ(moved.owner(), owner);
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
 }
 
 TEST_F(Views, AForeignStreamMayBeADefaultStream) {
@@ -136,10 +136,10 @@ TEST_F(Views, AForeignStreamMayBeADefaultStream) {
   for (const std::uintptr_t number : {0U, 2U}) {
     const ForeignStream stream{numbered(number), device(), owner};
     EXPECT_EQ(owner.use_count(), 2);
-    EXPECT_TRUE(runs(stream));
+    EXPECT_RUNS(stream);
   }
   EXPECT_EQ(owner.use_count(), 1);
-  EXPECT_TRUE(device().default_stream().is_valid());
+  EXPECT_TRUE(default_stream().is_valid());
 }
 
 }  // namespace conformance::views_cases

@@ -13,11 +13,11 @@ TEST_F(WaitStream, LaterWorkRunsAfterTheOtherStream) {
 TEST_F(WaitStream, DoesNotWaitForWorkEnqueuedAfterTheCall) {
   Stream a, b;
   Gate gate;
-  EXPECT_TRUE(runs(a));
+  EXPECT_RUNS(a);
   b.wait_stream(a);
   gate.close_on(a);
-  EXPECT_TRUE(runs(b));
-  EXPECT_FALSE(a.query());
+  EXPECT_RUNS(b);
+  EXPECT_PENDING(a);
 }
 
 TEST_F(WaitStream, MakesNoEventPerCall) {
@@ -25,7 +25,7 @@ TEST_F(WaitStream, MakesNoEventPerCall) {
   expect_no_growth(
       10'000,
       [&] {
-        b.launch_host_func([] {});
+        enqueue_nothing(b);
         a.wait_stream(b);
       },
       [&] { a.synchronize(); });
@@ -40,7 +40,7 @@ TEST_F(WaitStreamTwo, WaitsAcrossDevices) {
   log.write(b, "second device");
   a.wait_stream(b);
   log.write(a, "first device again");
-  EXPECT_FALSE(b.query());
+  EXPECT_PENDING(b);
   gate.open_and_wait(a);
   EXPECT_LOG(log, "first device", "second device", "first device again");
 }
@@ -48,9 +48,9 @@ TEST_F(WaitStreamTwo, WaitsAcrossDevices) {
 TEST_F(WaitStream, WaitingForAnIdleStreamIsANoOp) {
   Stream idle, stream;
   stream.wait_stream(idle);
-  EXPECT_TRUE(runs(stream));
-  stream.wait_stream(device().default_stream());
-  EXPECT_TRUE(runs(stream));
+  EXPECT_RUNS(stream);
+  stream.wait_stream(default_stream());
+  EXPECT_RUNS(stream);
 }
 
 TEST_F(WaitStream, OneStreamWaitsForMany) {

@@ -28,6 +28,9 @@ inline void increment(runnel::StreamRef stream, int* values, std::size_t n = cou
     for (std::size_t i = 0; i < n; ++i) ++values[i];
   });
 }
+inline void increment(runnel::StreamRef stream, Values& values) {
+  increment(stream, values.data());
+}
 inline void increment(runnel::StreamRef stream, runnel::DeviceSpan<int> values) {
   increment(stream, values.data(), values.size());
 }

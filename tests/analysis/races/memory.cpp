@@ -84,7 +84,7 @@ void batch_and_kernel() {  // race
   const std::array<CopyOperation, 2> operations{copy_operation(a, values),
                                                 copy_operation(b, values)};
   copy_batch(first, operations);  // one
-  increment(second, b.data());    // other
+  increment(second, b);           // other
   Device::current().synchronize();
 }
 
@@ -168,8 +168,8 @@ void two_leases() {  // race
   Values values(count, 1);
   StreamPool pool{Device::current(), {.size = 2}};
   const StreamLease first = pool.acquire(), second = pool.acquire();
-  increment(first, values.data());   // one
-  increment(second, values.data());  // other
+  increment(first, values);   // one
+  increment(second, values);  // other
   Device::current().synchronize();
 }
 
@@ -179,7 +179,7 @@ void one_stream_leased_twice() {  // no race
   StreamPool pool{Device::current(), {.size = 1}};
   for (int i = 0; i < 5; ++i) {
     const StreamLease stream = pool.acquire();
-    increment(stream, values.data());
+    increment(stream, values);
   }
   pool.acquire().synchronize();
   ++values[0];

@@ -39,10 +39,10 @@ void wait_stream() {  // no race
 void waits_for_the_wrong_stream() {  // race
   Values values(count, 1), others(count, 1);
   const Stream up, another, down;
-  increment(up, values.data());  // one
-  increment(another, others.data());
+  increment(up, values);  // one
+  increment(another, others);
   down.wait_stream(another);
-  increment(down, values.data());  // other
+  increment(down, values);  // other
   Device::current().synchronize();
 }
 
@@ -51,8 +51,8 @@ void waits_too_early() {  // race
   Values values(count, 1);
   const Stream first, second;
   second.wait_stream(first);
-  increment(first, values.data());   // one
-  increment(second, values.data());  // other
+  increment(first, values);   // one
+  increment(second, values);  // other
   Device::current().synchronize();
 }
 
@@ -61,9 +61,9 @@ void recorded_too_early() {  // race
   Values values(count, 1);
   const Stream first, second;
   const Event done = first.record_event();
-  increment(first, values.data());  // one
+  increment(first, values);  // one
   second.wait_event(done);
-  increment(second, values.data());  // other
+  increment(second, values);  // other
   Device::current().synchronize();
 }
 
@@ -72,11 +72,11 @@ void recorded_again_elsewhere() {  // race
   Values values(count, 1);
   const Stream first, another, last;
   Event done;
-  increment(first, values.data());  // one
+  increment(first, values);  // one
   first.record_event(done);
   another.record_event(done);
   last.wait_event(done);
-  increment(last, values.data());  // other
+  increment(last, values);  // other
   Device::current().synchronize();
 }
 
@@ -85,11 +85,11 @@ void recorded_again_later() {  // no race
   Values values(count, 1);
   const Stream first, another, last;
   Event done;
-  increment(first, values.data());
+  increment(first, values);
   first.record_event(done);
   last.wait_event(done);
   another.record_event(done);
-  increment(last, values.data());
+  increment(last, values);
   last.synchronize();
   ++values[0];
 }
@@ -100,9 +100,9 @@ void waits_before_the_record() {  // race
   const Stream first, second;
   Event done;
   second.wait_event(done);
-  increment(first, values.data());  // one
+  increment(first, values);  // one
   first.record_event(done);
-  increment(second, values.data());  // other
+  increment(second, values);  // other
   Device::current().synchronize();
 }
 
@@ -122,10 +122,10 @@ void missing_wait_back() {  // race
 void through_a_third_stream() {  // no race
   Values values(count, 1);
   const Stream first, between, last;
-  increment(first, values.data());
+  increment(first, values);
   between.wait_event(first.record_event());
   last.wait_event(between.record_event());
-  increment(last, values.data());
+  increment(last, values);
   last.synchronize();
   ++values[0];
 }
@@ -133,10 +133,10 @@ void through_a_third_stream() {  // no race
 void with_a_timed_event() {  // no race
   Values values(count, 1);
   const Stream first, last;
-  increment(first, values.data());
+  increment(first, values);
   const TimedEvent done{first};
   last.wait_event(done);
-  increment(last, values.data());
+  increment(last, values);
   const TimedEvent end{last};
   end.synchronize();
   ++values[0];
@@ -177,7 +177,7 @@ void host_waits_for_an_early_event() {  // race
   Values values(count, 1);
   const Stream stream;
   const Event early = stream.record_event();
-  increment(stream, values.data());  // one
+  increment(stream, values);  // one
   early.synchronize();
   ++values[0];  // other
   stream.synchronize();
@@ -186,7 +186,7 @@ void host_waits_for_an_early_event() {  // race
 void host_waits_for_another_stream() {  // race
   Values values(count, 1);
   const Stream first, second;
-  increment(first, values.data());  // one
+  increment(first, values);  // one
   second.synchronize();
   ++values[0];  // other
   first.synchronize();
@@ -195,7 +195,7 @@ void host_waits_for_another_stream() {  // race
 void polls_a_stream() {  // no race
   Values values(count, 1);
   const Stream stream;
-  increment(stream, values.data());
+  increment(stream, values);
   while (!stream.query()) std::this_thread::yield();
   ++values[0];
 }
@@ -203,7 +203,7 @@ void polls_a_stream() {  // no race
 void polls_an_event() {  // no race
   Values values(count, 1);
   const Stream stream;
-  increment(stream, values.data());
+  increment(stream, values);
   const Event done = stream.record_event();
   while (!done.query()) std::this_thread::yield();
   ++values[0];
@@ -212,7 +212,7 @@ void polls_an_event() {  // no race
 void waits_with_a_limit() {  // no race
   Values values(count, 1);
   const Stream stream;
-  increment(stream, values.data());
+  increment(stream, values);
   if (stream.synchronize_for(std::chrono::minutes{1})) ++values[0];
 }
 
@@ -220,10 +220,10 @@ void default_and_blocking() {  // no race
   Values values(count, 1);
   const Stream blocking{StreamOptions{.blocking = true}}, another{StreamOptions{.blocking = true}};
   const StreamRef null = Device::current().default_stream();
-  increment(blocking, values.data());
-  increment(null, values.data());
-  increment(another, values.data());
-  increment(null, values.data());
+  increment(blocking, values);
+  increment(null, values);
+  increment(another, values);
+  increment(null, values);
   null.synchronize();
   ++values[0];
 }
@@ -232,12 +232,12 @@ void default_and_blocking() {  // no race
 void default_and_destroyed() {  // no race
   Values values(count, 1);
   const StreamRef null = Device::current().default_stream();
-  increment(null, values.data());
+  increment(null, values);
   {
     const Stream blocking{StreamOptions{.blocking = true}};
-    increment(blocking, values.data());
+    increment(blocking, values);
   }
-  increment(null, values.data());
+  increment(null, values);
   null.synchronize();
   ++values[0];
 }
@@ -246,8 +246,8 @@ void default_and_destroyed() {  // no race
 void default_and_not_blocking() {  // race
   Values values(count, 1);
   const Stream stream;
-  increment(stream, values.data());                              // one
-  increment(Device::current().default_stream(), values.data());  // other
+  increment(stream, values);                              // one
+  increment(Device::current().default_stream(), values);  // other
   Device::current().synchronize();
 }
 
@@ -255,8 +255,8 @@ void default_and_not_blocking() {  // race
 void blocking_and_blocking() {  // race
   Values values(count, 1);
   const Stream first{StreamOptions{.blocking = true}}, second{StreamOptions{.blocking = true}};
-  increment(first, values.data());   // one
-  increment(second, values.data());  // other
+  increment(first, values);   // one
+  increment(second, values);  // other
   Device::current().synchronize();
 }
 
@@ -281,7 +281,7 @@ void captured_by_value() {  // no race
 void host_reads_after_the_end_of_a_stream() {  // race
   Values values(count, 1);
   std::optional<Stream> stream{std::in_place};
-  increment(*stream, values.data());  // one
+  increment(*stream, values);  // one
   stream.reset();
   ++values[0];  // other
   Device::current().synchronize();
@@ -290,7 +290,7 @@ void host_reads_after_the_end_of_a_stream() {  // race
 void device_synchronize_after_the_end() {  // no race
   Values values(count, 1);
   std::optional<Stream> stream{std::in_place};
-  increment(*stream, values.data());
+  increment(*stream, values);
   stream.reset();
   Device::current().synchronize();
   ++values[0];
@@ -300,11 +300,11 @@ void event_outlives_its_stream() {  // no race
   Values values(count, 1);
   std::optional<Stream> first{std::in_place};
   const Stream second;
-  increment(*first, values.data());
+  increment(*first, values);
   const Event done = first->record_event();
   first.reset();
   second.wait_event(done);
-  increment(second, values.data());
+  increment(second, values);
   second.synchronize();
   ++values[0];
 }
@@ -313,8 +313,8 @@ void event_outlives_its_stream() {  // no race
 void two_threads() {  // race
   Values values(count, 1);
   const Stream first, second;
-  std::thread{[&] { increment(first, values.data()); }}.join();   // one
-  std::thread{[&] { increment(second, values.data()); }}.join();  // other
+  std::thread{[&] { increment(first, values); }}.join();   // one
+  std::thread{[&] { increment(second, values); }}.join();  // other
   Device::current().synchronize();
 }
 
@@ -323,12 +323,12 @@ void two_threads_with_an_event() {  // no race
   const Stream first, second;
   Event done;
   std::thread{[&] {
-    increment(first, values.data());
+    increment(first, values);
     done.record(first);
   }}.join();
   std::thread{[&] {
     second.wait_event(done);
-    increment(second, values.data());
+    increment(second, values);
     second.synchronize();
   }}.join();
   ++values[0];
@@ -339,7 +339,7 @@ void two_threads_one_stream() {  // no race
   Values values(count, 1);
   const Stream stream;
   const auto work = [&] {
-    for (int i = 0; i < 20; ++i) increment(stream, values.data());
+    for (int i = 0; i < 20; ++i) increment(stream, values);
   };
   std::thread first{work}, second{work};
   first.join();
@@ -350,9 +350,7 @@ void two_threads_one_stream() {  // no race
 
 void thread_default_stream() {  // no race
   Values values(count, 1);
-  std::thread{[&] {
-    increment(StreamRef::per_thread_default(Device::current()), values.data());
-  }}.join();
+  std::thread{[&] { increment(StreamRef::per_thread_default(Device::current()), values); }}.join();
   Device::current().synchronize();
   ++values[0];
 }
@@ -362,9 +360,9 @@ void thread_default_stream() {  // no race
 void touches_the_stream_again() {  // race
   Values values(count, 1), others(count, 1);
   const Stream first, second;
-  increment(first, values.data());  // one
-  for (int i = 0; i < 20; ++i) increment(first, others.data());
-  increment(second, values.data());  // other
+  increment(first, values);  // one
+  for (int i = 0; i < 20; ++i) increment(first, others);
+  increment(second, values);  // other
   Device::current().synchronize();
 }
 

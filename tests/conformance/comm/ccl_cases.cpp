@@ -121,7 +121,7 @@ TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
     EXPECT_ERROR(communicator_broken, all.check());
     EXPECT_ERROR(timed_out, limited.check());
     EXPECT_ERROR(timed_out, limited.split(0));
-    EXPECT_TRUE(eventually([&] { return all.ccl_communicator() == nullptr; }));
+    EXPECT_EVENTUALLY(all.ccl_communicator() == nullptr);
     second.synchronize();
   }
   meet();

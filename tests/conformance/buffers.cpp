@@ -105,7 +105,7 @@ TEST_F(Buffers, AnElementIsNotReadInACapture) {
     EXPECT_ERROR(capture, get(stream, buffer, 1));
     fill(stream, buffer, 5);
   });
-  EXPECT_EQ(graph.node_count(), 1U) << "the copy of the element is in the graph";
+  EXPECT_NODES(graph, 1U) << "the copy of the element is in the graph";
   graph.launch(stream);
   EXPECT_EQ(get(stream, buffer, 1), 5);
 }

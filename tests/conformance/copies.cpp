@@ -102,10 +102,10 @@ TEST_F(Copies, InteriorDevicePointersAreRecognised) {
 TEST_F(Copies, PointerInfoTellsPinnedFromPageableMemory) {
   int pageable = 0;
   PinnedInts pinned(100);
-  EXPECT_EQ(pointer_info(pinned.data()).kind, MemoryKind::pinned);
-  EXPECT_EQ(pointer_info(pinned.data() + 99).kind, MemoryKind::pinned);
-  EXPECT_EQ(pointer_info(&pageable).kind, MemoryKind::pageable);
-  EXPECT_EQ(pointer_info(nullptr).kind, MemoryKind::pageable);
+  EXPECT_KIND(pinned.data(), pinned);
+  EXPECT_KIND(pinned.data() + 99, pinned);
+  EXPECT_KIND(&pageable, pageable);
+  EXPECT_KIND(nullptr, pageable);
 }
 
 TEST_F(Copies, PinnedCopiesReturnAtOnceBothWays) {
@@ -521,7 +521,7 @@ TEST_F(CopiesTwo, PeerAccessIsChangedWithoutHarmToACapture) {
     first.disable_peer_access(second);
     enqueue_nothing(stream);
   });
-  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NODES(graph, 2U);
 }
 
 TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {

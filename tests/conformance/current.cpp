@@ -10,8 +10,7 @@ using CurrentTwo = TwoDevices;
 TEST_F(Current, TheDefaultStreamIsCurrentUntilOneIsSet) {
   on_thread([] {
     EXPECT_CURRENT(default_stream());
-    for (int i = 0; i < Device::count(); ++i)
-      EXPECT_EQ(current_stream(Device{i}), Device{i}.default_stream());
+    for (const Device each : all_devices()) EXPECT_EQ(current_stream(each), each.default_stream());
   });
 }
 
@@ -123,7 +122,7 @@ TEST_F(Current, NestedGuardsRestoreWhenAnExceptionIsThrown) {
 
 TEST_F(Current, AGuardRestoresWhatItFoundAfterUseAndReset) {
   Stream a, b, c;
-  std::optional<Stream> gone{std::in_place};
+  std::optional gone{Stream{}};
   const StreamRef stale = *gone;
   gone.reset();
   const StreamGuard outer{a};
@@ -185,7 +184,7 @@ TEST_F(Current, ADestroyedCurrentStreamIsReplacedByTheDefault) {
 
 TEST_F(Current, AGuardRestoresTheDefaultIfThePreviousStreamIsDestroyed) {
   const StreamGuard with{default_stream()};
-  std::optional<Stream> found{std::in_place};
+  std::optional found{Stream{}};
   found->use();
   {
     Stream stream;
@@ -279,7 +278,7 @@ TEST_F(CurrentTwo, AThreadLocalGuardOnAnotherDeviceMayEndWithItsThread) {
 
 TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
   std::vector<Stream> streams;
-  for (int i = 0; i < Device::count(); ++i) streams.emplace_back(Device{i});
+  for (const Device each : all_devices()) streams.emplace_back(each);
   bool ended = false;
   on_ending_thread([&](std::function<void()>& at_end) {
     for (const Stream& stream : streams) stream.use();
@@ -287,8 +286,7 @@ TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
       for (const Stream& stream : streams) {
         const StreamGuard with{stream};
         EXPECT_CURRENT(stream);
-        for (int i = 0; i < Device::count(); ++i)
-          EXPECT_EQ(current_stream(Device{i}).device(), Device{i});
+        for (const Device each : all_devices()) EXPECT_EQ(current_stream(each).device(), each);
       }
       streams.front().use();
       EXPECT_CURRENT(streams.front());

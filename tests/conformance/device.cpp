@@ -111,7 +111,7 @@ TEST_F(Devices, ADevicePrintsItsOrdinal) {
 }
 
 TEST_F(Devices, SynchronizingAnIdleDeviceReturns) {
-  for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
+  for (const Device each : all_devices()) each.synchronize();
   EXPECT_DONE(default_stream());
 }
 
@@ -145,30 +145,30 @@ TEST_F(Devices, AComputeCapabilityIsGiven) {
 
 TEST_F(Devices, ADeviceIsFoundByItsUuid) {
   std::set<std::string> seen;
-  for (int i = 0; i < Device::count(); ++i) {
-    const std::string uuid = Device{i}.uuid();
+  for (const Device each : all_devices()) {
+    const std::string uuid = each.uuid();
     EXPECT_EQ(uuid.size(), 36U);
     EXPECT_EQ(std::ranges::count(uuid, '-'), 4);
     EXPECT_TRUE(seen.insert(uuid).second) << "two devices have one uuid";
-    EXPECT_EQ(Device::from_uuid(uuid), Device{i});
-    EXPECT_EQ(Device::from_uuid("GPU-" + uuid), Device{i});
+    EXPECT_EQ(Device::from_uuid(uuid), each);
+    EXPECT_EQ(Device::from_uuid("GPU-" + uuid), each);
   }
   for (const char* const unknown : {"", "GPU-", "ffffffff-ffff-ffff-ffff-ffffffffffff"})
     EXPECT_ERROR(invalid_device, Device::from_uuid(unknown));
 }
 
 TEST_F(Devices, ADeviceIsFoundByItsPlaceOnTheBus) {
-  for (int i = 0; i < Device::count(); ++i) {
-    const std::string id = Device{i}.pci_bus_id();
+  for (const Device each : all_devices()) {
+    const std::string id = each.pci_bus_id();
     EXPECT_EQ(id.empty(), streams_are_threads());
     if (id.empty()) continue;
-    EXPECT_EQ(Device::from_pci_bus_id(id), Device{i});
+    EXPECT_EQ(Device::from_pci_bus_id(id), each);
     std::string capitals = id;
     std::ranges::transform(id, capitals.begin(),
                            [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    EXPECT_EQ(Device::from_pci_bus_id(capitals), Device{i});
+    EXPECT_EQ(Device::from_pci_bus_id(capitals), each);
     if (id.rfind("0000:", 0) == 0) {
-      EXPECT_EQ(Device::from_pci_bus_id(id.substr(5)), Device{i});
+      EXPECT_EQ(Device::from_pci_bus_id(id.substr(5)), each);
     }
   }
   for (const char* const unknown : {"", "0000:", "ffff:ff:1f.7"})

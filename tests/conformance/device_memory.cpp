@@ -166,7 +166,7 @@ TEST_F(DeviceMemory, AnotherThreadsFreeWaitsForTheOwnersStream) {
         buffer.reset();  // on this thread, the work is behind the gate
         enqueue_nothing(mine);
       });
-      EXPECT_EQ(graph.node_count(), 2U);
+      EXPECT_NODES(graph, 2U);
     }
     for (int i = 0; i < 20; ++i) {
       const Stream user;
@@ -217,7 +217,7 @@ TEST_F(DeviceMemory, ResourceAllocatesAndFreesOnAnyOfTheDevicesStreams) {
   Stream first, second;
   PinnedBytes result{size};
   void* const memory = resource.allocate(first, size);
-  EXPECT_EQ(pointer_info(memory).kind, MemoryKind::device);
+  EXPECT_KIND(memory, device);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % DeviceResource::max_alignment, 0U);
   fill_bytes(first, memory, 6, size);
   second.wait_stream(first);
@@ -253,7 +253,7 @@ TEST_F(DeviceMemory, ManagedMemoryIsSharedByHostAndDevice) {
       code_of([&] { memory = std::make_unique<ManagedBuffer<int>>(1000); });
   SKIP_IF(code == errc::not_supported, "the device has no managed memory");
   ASSERT_EQ(code, std::error_code{});
-  EXPECT_EQ(pointer_info(memory->data()).kind, MemoryKind::managed);
+  EXPECT_KIND(memory->data(), managed);
   fill(stream, *memory, 7);
   stream.synchronize();
   EXPECT_EQ((*memory)[999], 7);

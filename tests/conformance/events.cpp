@@ -36,7 +36,7 @@ TEST_F(Events, ANewEventIsComplete) {
   EXPECT_DONE(timed);
   event.synchronize();
   timed.synchronize();
-  EXPECT_TRUE(event.synchronize_for(std::chrono::nanoseconds{0}));
+  EXPECT_TRUE(event.synchronize_for(0ns));
   EXPECT_EQ(event.native(), nullptr);
   EXPECT_ERROR(invalid_argument, event.device());
 }
@@ -249,7 +249,7 @@ TEST_F(Events, AnEventMayBeDestroyedWhileAStreamWaits) {
 
 TEST_F(Events, ANewEventAtTheSameAddressIsAnotherEvent) {
   Stream held, waiter, idle;
-  std::optional<Event> event{std::in_place};
+  std::optional event{Event{}};
   expect_waits(held, waiter, [&] {
     event->record(held);
     waiter.wait_event(*event);

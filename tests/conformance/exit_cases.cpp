@@ -521,7 +521,7 @@ void fork_beside_completions() {
   Stream blocked, busy;
   std::promise<void>& gate = hold(blocked);
   std::optional<Future> future = blocked.future();
-  std::optional<Event> event{std::in_place, blocked};
+  std::optional event{Event{blocked}};
   event->on_complete([](const Outcome&) {});
   std::atomic_bool stop{false};
   std::thread thread{[&] {

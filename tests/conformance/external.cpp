@@ -62,14 +62,14 @@ TEST_F(External, AReleasedHandleCanBeAdopted) {
 }
 
 TEST_F(External, TheDeviceOfAHandleIsFound) {
-  for (int i = 0; i < Device::count(); ++i) {
-    Stream owner{Device{i}};
+  for (const Device each : all_devices()) {
+    Stream owner{each};
     std::optional<Stream> wrapper;
     const auto code =
         code_of([&] { wrapper = Stream::from_native(owner.native(), Ownership::borrow); });
     SKIP_IF(code == errc::not_supported, "the runtime cannot tell the device of a handle");
     EXPECT_EQ(code, nothing_thrown);
-    EXPECT_EQ(wrapper->device(), Device{i});
+    EXPECT_EQ(wrapper->device(), each);
   }
 }
 
@@ -204,7 +204,7 @@ TEST_F(External, ANewStreamNeverHasAnExceptionOfAnEarlierOne) {
 }
 
 TEST_F(External, DestroyingTheOwnerInvalidatesItsWrappers) {
-  std::optional<Stream> owner{std::in_place};
+  std::optional owner{Stream{}};
   Stream wrapper = borrow(owner->native());
   const StreamRef view = wrapper;
   owner.reset();

@@ -38,7 +38,7 @@ TEST_F(GraphChildren, AGraphIsANodeOfAnother) {
   const Graph inner = copies();
   const Graph outer = graph_of([&] { inner.launch(*stream); });
   EXPECT_EQ(result->data()[0], 0) << "captured work ran";
-  EXPECT_EQ(outer.node_count(), 1U);
+  EXPECT_NODES(outer, 1U);
   EXPECT_SAYS(outer.dot(), "graph\"");
   for (const auto value : std::to_array<unsigned char>({3, 4})) {
     std::ranges::fill(*source, value);
@@ -196,7 +196,7 @@ TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
   }
   copy(*stream, *result, *source);
   const Graph graph = end_capture(*stream);
-  EXPECT_EQ(graph.node_count(), 1U);
+  EXPECT_NODES(graph, 1U);
   run(graph);
   EXPECT_EQ(result->data()[0], 1) << "the refusals have left the capture as it was";
 }

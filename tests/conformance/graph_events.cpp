@@ -42,7 +42,7 @@ class GraphEvents : public GraphTest {
 TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
   Event event{external};
   const Graph graph = filling(7, event);
-  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NODES(graph, 2U);
   EXPECT_DONE(event) << "nothing was launched yet";
   for (int i = 0; i < 3; ++i) {
     set(0);
@@ -102,8 +102,7 @@ TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
   TimedEvent later;
   later.record(*stream);
   later.synchronize();
-  EXPECT_GE(later - stop, std::chrono::nanoseconds{0})
-      << "a plain record and one of a graph compare";
+  EXPECT_GE(later - stop, 0ns) << "a plain record and one of a graph compare";
 }
 
 TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {

@@ -44,10 +44,11 @@ class Graphs : public GraphTest {
     EXPECT_TRUE(!code || code == errc::capture) << code.message();
     return graph;
   }
-  /// There and back.
+  void copy_there(StreamRef on) { copy(on, *on_device, *source); }
+  void copy_back(StreamRef on) { copy(on, *result, *on_device); }
   void copy_through(StreamRef on) {
-    copy(on, *on_device, *source);
-    copy(on, *result, *on_device);
+    copy_there(on);
+    copy_back(on);
   }
   /// Copies on the stream, and checks the result.
   void expect_usable(StreamRef on) {
@@ -79,7 +80,7 @@ TEST_F(Graphs, BeginAndEndCaptureDoAsCapture) {
   copy_through(*stream);
   const Graph graph = end_capture(*stream);
   EXPECT_FALSE(stream->is_capturing());
-  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NODES(graph, 2U);
   EXPECT_EQ(graph.device(), stream->device());
   run(graph);
   EXPECT_TRUE(result_is_numbered(3));
@@ -139,14 +140,14 @@ TEST_F(Graphs, LaunchesOfOneGraphRunOneAfterTheOther) {
 TEST_F(Graphs, StreamsThatWaitJoinTheCapture) {
   number_source(4);
   const Graph graph = graph_of([&] {
-    copy(*stream, *on_device, *source);
+    copy_there(*stream);
     side->wait_stream(*stream);
     EXPECT_TRUE(side->is_capturing());
-    copy(*side, *result, *on_device);
+    copy_back(*side);
     stream->wait_stream(*side);
   });
   EXPECT_FALSE(side->is_capturing());
-  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NODES(graph, 2U);
   EXPECT_SAYS(graph.dot(), "n0 -> n1");
   run(graph);
   EXPECT_TRUE(result_is_numbered(4));
@@ -212,7 +213,7 @@ TEST_F(Graphs, ADiamondKeepsItsOrder) {
     stream->wait_stream(right);
     stream->launch_host_func([&] { sums.push_back(a[2] + b[2]); });
   });
-  EXPECT_EQ(graph.node_count(), 8U);
+  EXPECT_NODES(graph, 8U);
   for (int i = 0; i < 10; ++i) run(graph);
   Ints expected;
   for (int r = 1; r <= 10; ++r) expected.push_back(r * (r * (r + 1) + 1) + r + 2);
@@ -222,7 +223,7 @@ TEST_F(Graphs, ADiamondKeepsItsOrder) {
 TEST_F(Graphs, AnUnjoinedForkIsRefusedByNameAndAllStreamsGoOn) {
   const auto fork = [&] {
     side->wait_stream(*stream);
-    copy(*side, *on_device, *source);
+    copy_there(*side);
   };
   EXPECT_SAYS(TEXT_OF(graph_of(fork)), "not joined");
   EXPECT_ERROR(capture, graph_of(fork));
@@ -242,17 +243,17 @@ TEST_F(Graphs, ACaptureEndsOnlyWhereItBegan) {
   EXPECT_EQ(elsewhere, errc::capture);
   EXPECT_TRUE(stream->is_capturing()) << "a refused end changed the capture";
   copy_through(*stream);
-  EXPECT_EQ(end_capture(*stream).node_count(), 2U);
+  EXPECT_NODES(end_capture(*stream), 2U);
 }
 
 TEST_F(Graphs, TheHostCannotWaitForACapturedStream) {
   number_source(6);
   const Graph graph = graph_of([&] {
-    copy(*stream, *on_device, *source);
+    copy_there(*stream);
     EXPECT_ERROR(capture, stream->synchronize());
     EXPECT_ERROR(capture, stream->query());
     EXPECT_ERROR(capture, stream->synchronize_for(1s));
-    copy(*stream, *result, *on_device);
+    copy_back(*stream);
   });
   run(graph);
   EXPECT_TRUE(result_is_numbered(6));
@@ -266,7 +267,7 @@ TEST_F(Graphs, TheHostCannotWaitForACapturedEvent) {
     EXPECT_ERROR(capture, event->query());
     copy_through(*stream);
   });
-  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NODES(graph, 2U);
   EXPECT_ERROR(capture, event->synchronize());
   event->record(*stream);
   event->synchronize();
@@ -282,13 +283,13 @@ TEST_F(Graphs, ASecondObjectOfACapturedEventIsRefusedToo) {
   EXPECT_ERROR(capture, second.synchronize());
   EXPECT_ERROR(capture, second.synchronize_for(1ms));
   EXPECT_ERROR(capture, second.on_complete([](const Outcome&) {}));
-  copy(*stream, *on_device, *source);
+  copy_there(*stream);
   const Stream outside;
   event.record(outside);
   second.synchronize();
   EXPECT_DONE(second) << "it was recorded outside of the capture meanwhile";
   const Graph graph = end_capture(*stream);
-  EXPECT_EQ(graph.node_count(), 1U);
+  EXPECT_NODES(graph, 1U);
   expect_usable(*stream);
 }
 
@@ -305,8 +306,8 @@ TEST_F(Graphs, AnotherThreadQueriesTheStreamAsCapturesBeginAndEnd) {
   }};
   for (int i = 0; i < 200; ++i) {
     begin_capture(*stream);
-    copy(*stream, *on_device, *source);
-    EXPECT_EQ(end_capture(*stream).node_count(), 1U);
+    copy_there(*stream);
+    EXPECT_NODES(end_capture(*stream), 1U);
   }
   over = true;
   asks.join();
@@ -326,7 +327,7 @@ TEST_F(Graphs, OtherStreamsAndThreadsGoOn) {
   std::thread{[&] { other.synchronize(); }}.join();
   EXPECT_TRUE(result_is_numbered(5));
   EXPECT_TRUE(stream->is_capturing());
-  EXPECT_EQ(end_capture(*stream).node_count(), 0U);
+  EXPECT_NODES(end_capture(*stream), 0U);
 }
 
 TEST_F(Graphs, AnExceptionAbandonsTheCapture) {
@@ -334,7 +335,7 @@ TEST_F(Graphs, AnExceptionAbandonsTheCapture) {
   EXPECT_THROW(drop(graph_of([&] {
                  enqueue_nothing(*stream);
                  side->wait_stream(*stream);
-                 copy(*side, *on_device, *source);
+                 copy_there(*side);
                  throw std::runtime_error{"no"};
                })),
                std::runtime_error);
@@ -544,18 +545,18 @@ TEST_F(Graphs, AnUpdateGivesNewArguments) {
   count_from(another, 100);
   graph.update(*stream, [&] {
     copy(*stream, *on_device, another);
-    copy(*stream, *result, *on_device);
+    copy_back(*stream);
   });
   run(graph);
   EXPECT_TRUE(result_is_numbered(100));
   EXPECT_FALSE(graph.update(*stream, [&] {
     fill(*stream, *on_device, 0);
-    copy(*stream, *result, *on_device);
+    copy_back(*stream);
     enqueue_nothing(*stream);
   })) << "another shape";
   run(graph);
   EXPECT_EQ((*result)[5], 0);
-  EXPECT_EQ(graph.node_count(), 3U);
+  EXPECT_NODES(graph, 3U);
 }
 
 TEST_F(Graphs, ACaptureOutlivesAWaitForTheDevice) {
@@ -818,7 +819,7 @@ TEST_F(Graphs, PageableCopiesAreRefusedOrRight) {
   std::error_code refused;
   const Graph graph = graph_of([&] {
     refused = code_of([&] { copy(*stream, *on_device, pageable); });
-    copy(*stream, *result, *on_device);
+    copy_back(*stream);
   });
   EXPECT_TRUE(refused == errc::capture || refused == nothing_thrown) << refused.message();
   if (!refused) pageable.assign(count, 4);
@@ -834,7 +835,7 @@ TEST_F(Graphs, BlockingCopiesOfPageableMemoryAreNodes) {
     EXPECT_EQ(copy(*stream, *on_device, pageable, Pageable::block), CopyResult::blocked);
     copy(*stream, back, *on_device, Pageable::block);
   });
-  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NODES(graph, 2U);
   pageable.assign(count, 4);
   run(graph);
   EXPECT_EQ(back, pageable);
@@ -847,7 +848,7 @@ TEST_F(Graphs, CopiesBetweenHostMemoriesAreNodes) {
     copy(*stream, pageable, *source);
     copy(*stream, other, pageable);
   });
-  EXPECT_EQ(graph.node_count(), 3U);
+  EXPECT_NODES(graph, 3U);
   for (int i = 1; i <= 3; ++i) {
     expect_copies(graph, i);
     EXPECT_SAME(other, *source);
@@ -860,7 +861,7 @@ TEST_F(Graphs, ABatchMayHaveCopiesBetweenHostMemories) {
   const Graph graph = graph_of([&] {
     copy_batch(*stream,
                std::vector{copy_operation(*on_device, *source), copy_operation(pageable, *source)});
-    copy(*stream, *result, *on_device);
+    copy_back(*stream);
   });
   run(graph);
   EXPECT_TRUE(result_is_numbered(5));
@@ -870,7 +871,7 @@ TEST_F(Graphs, ABatchMayHaveCopiesBetweenHostMemories) {
 TEST_F(Graphs, FillsOfPageableMemoryAreNodes) {
   Ints pageable(count);
   const Graph graph = graph_of([&] { fill(*stream, pageable, 7); });
-  EXPECT_EQ(graph.node_count(), 1U);
+  EXPECT_NODES(graph, 1U);
   for (int i = 0; i < 2; ++i) {
     pageable.assign(count, 1);
     run(graph);
@@ -880,7 +881,7 @@ TEST_F(Graphs, FillsOfPageableMemoryAreNodes) {
 
 TEST_F(Graphs, AnEmptyGraphAndAMovedFromOneSaySo) {
   Graph graph = graph_of([] {});
-  EXPECT_EQ(graph.node_count(), 0U);
+  EXPECT_NODES(graph, 0U);
   run(graph);
   const Graph moved{std::move(graph)};
   EXPECT_FALSE(graph.is_valid());
@@ -895,7 +896,7 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
   const Event outside = other.record_event();
   other.synchronize();
   begin_capture(*stream);
-  copy(*stream, *on_device, *source);
+  copy_there(*stream);
   EXPECT_ERROR(capture, stream->wait_event(outside));
   EXPECT_SAYS(TEXT_OF(end_capture(*stream)),
               "a call that could not make a stream wait for an event has broken it");
@@ -921,7 +922,7 @@ TEST_F(Graphs, CallsInABrokenCaptureNameTheCallThatHasBrokenIt) {
   expect_all_say({first}, "what it waits for is no part of the capture, which is broken now");
   for (const StreamRef on : {StreamRef{*stream}, StreamRef{joined}}) {
     const std::vector<std::string> texts{
-        TEXT_OF(copy(on, *on_device, *source)),
+        TEXT_OF(copy_there(on)),
         TEXT_OF(copy(on, third, *source)),
         TEXT_OF(copy(on, *on_device, pageable)),
         TEXT_OF(fill(on, *on_device, 1)),
@@ -989,7 +990,7 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   Event event = other.record_event();
   DeviceInts memory{count, other};
   other.synchronize();
-  std::optional<DeviceInts> of_standard{std::in_place, count, standard};
+  std::optional of_standard{DeviceInts{count, standard}};
   standard.synchronize();
   begin_capture(blocking);
   fill(blocking, *on_device, 1);
@@ -1017,7 +1018,7 @@ TEST_F(Graphs, WorkOnTheDefaultStreamBreaksNoCaptureOfABlockingStream) {
   may_be_refused([&] { drop(standard.query()); });
   may_be_refused([&] { drop(standard.priority()); });
   may_be_refused([&] { standard.synchronize(); });
-  EXPECT_EQ(end_capture(blocking).node_count(), 1U);
+  EXPECT_NODES(end_capture(blocking), 1U);
   fill(standard, memory, 1);
   standard.synchronize();
   expect_usable(blocking);
@@ -1070,7 +1071,7 @@ TEST_F(Graphs, TwoCapturesThatMeetAreBothBroken) {
 TEST_F(Graphs, TheDrawingNamesTheNodes) {
   const Graph graph = graph_of([&] {
     fill(*stream, *on_device, 1);
-    copy(*stream, *result, *on_device);
+    copy_back(*stream);
     enqueue_nothing(*stream);
   });
   const std::string text = graph.dot();
@@ -1104,7 +1105,7 @@ TEST_F(GraphsTwo, ADeviceWhoseStreamHasJoinedACaptureIsProtected) {
   graph.reset();
   apart.synchronize();
   captured.wait_stream(joined);
-  EXPECT_EQ(end_capture(captured).node_count(), 1U);
+  EXPECT_NODES(end_capture(captured), 1U);
   second.synchronize();
 }
 
@@ -1158,7 +1159,7 @@ TEST_F(ForeignGraphs, WhatIsCapturedRunsAtEachLaunch) {
             {on_device->data(), source->data(), half},
             {on_device->data() + count / 2, source->data() + count / 2, half}};
         copy_batch(s, up);
-        copy(s, *result, *on_device);
+        copy_back(s);
       },
       arrived);
   expect_replay(

@@ -187,7 +187,7 @@ TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
     EXPECT_NO_ERROR(advise(*memory, MemoryAdvice::mostly_read, device()));
     enqueue_nothing(stream);
   });
-  EXPECT_EQ(graph.node_count(), 2U);
+  EXPECT_NODES(graph, 2U);
 }
 
 /// A box in a larger array of bytes, on the host.

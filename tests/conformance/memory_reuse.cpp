@@ -79,7 +79,7 @@ TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
 /// for the gate.
 TEST_F(MemoryReuse, WhatAHostFunctionDropsComesBackBesideALongCompletion) {
   const Stream stream, held, unrelated;
-  std::optional<Buffer> buffer{std::in_place, percent(60), stream};
+  std::optional buffer{Buffer{percent(60), stream}};
   std::latch is_held{1};
   const auto is_over = std::make_shared<std::latch>(1);
   held.on_complete([&is_held, is_over](const Outcome&) {
@@ -137,7 +137,7 @@ TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
   const Stream stream, unrelated;
   for (int i = 0; i < 20; ++i) {
     const StreamRef own = thread_default();
-    std::optional<Buffer> buffer{std::in_place, percent(60), own};
+    std::optional buffer{Buffer{percent(60), own}};
     fill_bytes(own, buffer->data(), 1, percent(5));
     std::thread{[&] { buffer.reset(); }}.join();
     Gate gate{unrelated};

@@ -114,7 +114,7 @@ TEST_F(Moves, EveryMemberOfAMovedFromStreamThrows) {
 }
 
 TEST_F(Moves, EveryMemberOfAStaleViewThrows) {
-  std::optional<Stream> stream{std::in_place};
+  std::optional stream{Stream{}};
   const StreamRef stale = *stream;
   stream.reset();
   Stream alive;
@@ -123,7 +123,7 @@ TEST_F(Moves, EveryMemberOfAStaleViewThrows) {
 }
 
 TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
-  std::optional<Stream> stream{std::in_place};
+  std::optional stream{Stream{}};
   const StreamRef stale = *stream;
   stream.reset();
   const std::vector<Stream> others(64);  // one of them reuses the slot of the destroyed stream

@@ -903,7 +903,7 @@ TEST_F(OverlapInLittleMemory, WaitsForAPendingFree) {
   const Bytes in = bytes(memory / 2);
   Bytes out(in.size());
   const Stream other;
-  std::optional<DeviceBuffer<char>> dropped{std::in_place, memory / 2, other};
+  std::optional dropped{DeviceBuffer<char>{memory / 2, other}};
   other.synchronize();
   Gate gate{other};
   dropped.reset();

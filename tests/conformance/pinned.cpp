@@ -24,7 +24,7 @@ class PinnedMemory : public Conformance {
     // Another thread may have freed a block that this thread's default stream has used. The first
     // call only records an event there.
     PinnedPool::trim();
-    for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
+    for (const Device each : all_devices()) each.synchronize();
     PinnedPool::trim();
     found_ = PinnedPool::statistics();
   }
@@ -171,12 +171,12 @@ TEST_F(PinnedMemory, TheResourceKeepsEachAlignment) {
 
 TEST_F(PinnedMemory, PointersAreReportedAsPinned) {
   const Buffer buffer{size};
-  EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::pinned);
-  EXPECT_EQ(pointer_info(buffer.data() + size - 1).kind, MemoryKind::pinned);
+  EXPECT_KIND(buffer.data(), pinned);
+  EXPECT_KIND(buffer.data() + size - 1, pinned);
   std::pmr::vector<int> numbers(100, pinned_resource());
-  EXPECT_EQ(pointer_info(numbers.data()).kind, MemoryKind::pinned);
+  EXPECT_KIND(numbers.data(), pinned);
   std::vector<int, PinnedAllocator<int>> others(100);
-  EXPECT_EQ(pointer_info(others.data()).kind, MemoryKind::pinned);
+  EXPECT_KIND(others.data(), pinned);
 }
 
 TEST_F(PinnedMemory, AFreedBlockIsReused) {
@@ -477,7 +477,7 @@ TEST_F(PinnedMemory, ABlockIsReusedAfterIdleDevicesIfTheEndOfItsStreamWasNotMark
 TEST_F(PinnedMemory, ACopyMarksWhatAnotherThreadDroppedOfAThreadsDefaultStream) {
   DeviceBytes there{size};
   device().default_stream().synchronize();
-  std::optional<Buffer> dropped{std::in_place, size};
+  std::optional dropped{Buffer{size}};
   const void* const held = dropped->data();
   const Buffer other{size};
   allow(0);
@@ -940,7 +940,7 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
     const HostRegistration pin{memory};
     EXPECT_EQ(pin.data(), memory.data());
     EXPECT_EQ(pin.size_bytes(), size);
-    EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pinned);
+    EXPECT_KIND(memory.data(), pinned);
     EXPECT_NE(pin.device_pointer(), nullptr);
     DeviceBytes there{size, stream};
     EXPECT_EQ(copy(stream, there, memory, {Pageable::refuse}), CopyResult::direct);
@@ -948,7 +948,7 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
     stream.synchronize();
   }
   EXPECT_EQ(result, memory);
-  EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
+  EXPECT_KIND(memory.data(), pageable);
 }
 
 TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
@@ -1065,7 +1065,7 @@ TEST_F(Registration, BesideAPartOfAPageOtherPagesArePinned) {
   }
   EXPECT_EQ(pinned_pages(memory, 3, page), "...");
   EXPECT_EQ(pinned_pages(memory + 5 * page, 3, page), "...");
-  EXPECT_EQ(pointer_info(part.data()).kind, MemoryKind::pinned);
+  EXPECT_KIND(part.data(), pinned);
 }
 
 TEST_F(Registration, PinnedMemoryIsNotPinnedAgain) {
@@ -1074,7 +1074,7 @@ TEST_F(Registration, PinnedMemoryIsNotPinnedAgain) {
     const HostRegistration twice{pinned.data() + 100, 40000};
     EXPECT_EQ(twice.data(), pinned.data() + 100);
   }
-  EXPECT_EQ(pointer_info(pinned.data() + 100).kind, MemoryKind::pinned);
+  EXPECT_KIND(pinned.data() + 100, pinned);
 }
 
 TEST_F(Registration, InvalidRangesAreRefused) {
@@ -1113,7 +1113,7 @@ TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
     stream.synchronize();
     EXPECT_ALL(memory, 4);
   }
-  EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
+  EXPECT_KIND(memory.data(), pageable);
 }
 
 /// Pages of a file that the process may only read; the last ones of them may be written if
@@ -1159,13 +1159,13 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
     } else {
       const HostRegistration pin{content};
       EXPECT_EQ(pin.data(), file.data());
-      EXPECT_EQ(pointer_info(file.data() + bytes - 1).kind, MemoryKind::pinned);
+      EXPECT_KIND(file.data() + bytes - 1, pinned);
       EXPECT_EQ(copy(stream, there, content, {Pageable::refuse}), CopyResult::direct);
       copy(stream, back, there);
       stream.synchronize();
       EXPECT_ALL(back, 6);
     }
-    EXPECT_EQ(pointer_info(file.data()).kind, MemoryKind::pageable);
+    EXPECT_KIND(file.data(), pageable);
     copy(stream, there, content);  // nothing is left of either
     copy(stream, back, there);
     stream.synchronize();
@@ -1185,7 +1185,7 @@ TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
   EXPECT_ERROR(invalid_argument, HostRegistration(begin + page - 8, 9));
   {
     const HostRegistration there{begin + 8, page - 8};  // nothing of the refused ones is left
-    EXPECT_EQ(pointer_info(begin + 8).kind, MemoryKind::pinned);
+    EXPECT_KIND(begin + 8, pinned);
   }
   munmap(begin, page);
   munmap(begin + 2 * page, page);
@@ -1202,9 +1202,9 @@ TEST_F(Registration, MovesLikeAnOwner) {
   HostRegistration c{second, size};
   c = std::move(b);
   EXPECT_EQ(c.data(), memory.data());
-  EXPECT_EQ(pointer_info(second).kind, MemoryKind::pageable);
+  EXPECT_KIND(second, pageable);
   c = HostRegistration{};
-  EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::pageable);
+  EXPECT_KIND(memory.data(), pageable);
 }
 
 TEST_F(PinnedMemory, DevicePointersReachTheSameMemory) {

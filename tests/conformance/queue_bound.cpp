@@ -17,7 +17,7 @@ class QueueBound : public Conformance {
 };
 
 void spin_a_little() {
-  const auto end = Clock::now() + std::chrono::microseconds{3};
+  const auto end = Clock::now() + 3us;
   while (Clock::now() < end) {
   }
 }

@@ -219,7 +219,7 @@ TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
 
 TEST_F(RecordedUses, EndedStreamsLeaveNoUses) {
   const Stream owner;
-  std::optional<Buffer> buffer{std::in_place, size, owner};
+  std::optional buffer{Buffer{size, owner}};
   owner.synchronize();
   std::size_t events = 0;
   for (std::size_t i = 0; i < 4000; ++i) {

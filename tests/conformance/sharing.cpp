@@ -18,7 +18,7 @@ TEST_F(Sharing, ASharedBufferIsDeviceMemory) {
     SharedBuffer<int> memory{1000};
     EXPECT_EQ(memory.device(), device());
     EXPECT_FALSE(memory.is_opened());
-    EXPECT_EQ(pointer_info(memory.data()).kind, MemoryKind::device);
+    EXPECT_KIND(memory.data(), device);
     EXPECT_EQ(live_objects().device_blocks, before.device_blocks + 1);
     Ints in(1000, 4), out(1000);
     copy(stream, memory, in);

@@ -150,7 +150,7 @@ TEST_F(Streams, EqualityAndHashAgree) {
 }
 
 TEST_F(Streams, PrintingCallsNoRuntime) {
-  std::optional<Stream> stream{std::in_place};
+  std::optional stream{Stream{}};
   const StreamRef view = *stream;
   const std::string expected = "Stream(id " + std::to_string(view.id()) + ", device " +
                                std::to_string(device().ordinal()) + ")";
@@ -169,9 +169,9 @@ TEST_F(Streams, PrintingCallsNoRuntime) {
 }
 
 TEST_F(Streams, AStreamKnowsItsDevice) {
-  for (int i = 0; i < Device::count(); ++i) {
-    Stream stream{Device{i}};
-    EXPECT_EQ(stream.device(), Device{i});
+  for (const Device each : all_devices()) {
+    Stream stream{each};
+    EXPECT_EQ(stream.device(), each);
   }
   EXPECT_EQ(Stream{}.device(), device());
 }

@@ -124,6 +124,12 @@ void occupy(StreamRef stream, std::chrono::milliseconds time) {
   stream.launch_host_func([time] { std::this_thread::sleep_for(time); });
 }
 
+std::vector<Device> all_devices() {
+  std::vector<Device> all;
+  while (std::ssize(all) < Device::count()) all.emplace_back(static_cast<int>(all.size()));
+  return all;
+}
+
 bool long_tests() {
   const char* value = std::getenv("RUNNEL_LONG_TESTS");
   return value != nullptr && std::strcmp(value, "1") == 0;
@@ -166,7 +172,7 @@ void Conformance::TearDown() {
   if (!found_) return;
   EXPECT_CURRENT_DEVICE(found_->device) << "the test changed the current device";
   EXPECT_CURRENT(found_->stream) << "the test changed the current stream";
-  for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
+  for (const Device each : all_devices()) each.synchronize();
   // Objects that a host function destroys are released a little later.
   static_cast<void>(eventually([&] { return owned_objects() == found_->objects; }));
   EXPECT_EQ(owned_objects(), found_->objects) << "the test left objects alive";

@@ -56,6 +56,7 @@ using PinnedInts = PinnedBuffer<int>;
 template <class... T>
 void drop(T&&...) {}
 
+[[nodiscard]] std::vector<Device> all_devices();
 /// The default streams of the current device, and of the calling thread on it.
 [[nodiscard]] inline StreamRef default_stream() { return Device::current().default_stream(); }
 [[nodiscard]] inline StreamRef thread_default() {
@@ -199,6 +200,9 @@ template <class F>
 /// Expects the current stream, or device, to be this one.
 #define EXPECT_CURRENT(...) EXPECT_EQ(current_stream(), __VA_ARGS__)
 #define EXPECT_CURRENT_DEVICE(...) EXPECT_EQ(Device::current(), __VA_ARGS__)
+/// Expects a graph to have so many nodes, and an address to be of this kind of memory.
+#define EXPECT_NODES(graph, count) EXPECT_EQ((graph).node_count(), count)
+#define EXPECT_KIND(address, expected) EXPECT_EQ(pointer_info(address).kind, MemoryKind::expected)
 /// Expects the log to have these entries, in this order.
 #define EXPECT_LOG(log, ...) EXPECT_EQ((log).entries(), (Entries{__VA_ARGS__}))
 

@@ -392,7 +392,7 @@ TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
     const Stream own;
     for (int round = 0; round < rounds; ++round) {
       graph.launch(own);
-      EXPECT_EQ(graph.node_count(), 2U);
+      EXPECT_NODES(graph, 2U);
       EXPECT_EQ(graph.dot(), drawing);
       EXPECT_EQ(graph.device(), device());
     }
@@ -415,7 +415,7 @@ TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
     const Stream own;
     for (std::size_t round = 0; round < rounds; ++round) {
       graph.launch(own);  // these may still be under way at the update, and keep the old work
-      EXPECT_EQ(graph.node_count(), 1U);
+      EXPECT_NODES(graph, 1U);
       step.arrive_and_wait();
       if (i == static_cast<int>(round) % threads && round + 1 < rounds)
         drop(graph.update(captured, work_of(round + 1)));
@@ -502,7 +502,7 @@ TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
       });
       own.synchronize();
       EXPECT_EQ(back, in);
-      EXPECT_EQ(graph.node_count(), 2U);
+      EXPECT_NODES(graph, 2U);
       graph.launch(own);
       own.synchronize();
       EXPECT_EQ(host[size - 1], i);

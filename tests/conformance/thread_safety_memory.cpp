@@ -194,13 +194,12 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinMemoryThatOverlaps) {
       EXPECT_EQ(pin.data(), mine.data());
       step.arrive_and_wait();
       for (const std::size_t place : {0UL, Pages::size(), mine.size() - 1})
-        EXPECT_EQ(pointer_info(mine.data() + place).kind, MemoryKind::pinned);
+        EXPECT_KIND(mine.data() + place, pinned);
       step.arrive_and_wait();
     }
     step.arrive_and_wait();
   });
-  for (std::size_t i = 0; i <= threads; ++i)
-    EXPECT_EQ(pointer_info(pages.part(i, 1).data()).kind, MemoryKind::pageable);
+  for (std::size_t i = 0; i <= threads; ++i) EXPECT_KIND(pages.part(i, 1).data(), pageable);
 }
 
 TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
@@ -214,7 +213,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
     DeviceBytes there{mine.size(), own};
     for (int round = 0; round < 40; ++round) {
       const HostRegistration pin{mine.data(), mine.size()};
-      EXPECT_EQ(pointer_info(mine.data()).kind, MemoryKind::pinned);
+      EXPECT_KIND(mine.data(), pinned);
       EXPECT_EQ(shared.data(), common.data());
       EXPECT_NE(shared.device_pointer(), nullptr);
       copy_bytes(own, there.data(), shared.data(), shared.size_bytes());
@@ -250,7 +249,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsAdviseOnOneManagedBuffer) {
     for (int round = 0; round < 40; ++round) {
       EXPECT_NO_ERROR(advise(buffer, MemoryAdvice::mostly_read, device()));
       EXPECT_NO_ERROR(prefetch(own, buffer, MemoryPlace::host()));
-      EXPECT_EQ(pointer_info(buffer.data()).kind, MemoryKind::managed);
+      EXPECT_KIND(buffer.data(), managed);
     }
     own.synchronize();
   });

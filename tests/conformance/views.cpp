@@ -44,7 +44,7 @@ TEST_F(ViewsTwo, AnotherDevicesHandleIsRefused) {
 }
 
 TEST_F(Views, AViewOfAStreamIsThatStreamAndEndsWithIt) {
-  std::optional<Stream> owner{std::in_place};
+  std::optional owner{Stream{}};
   const StreamRef view = StreamRef::from_native(owner->native(), device());
   EXPECT_EQ(view, *owner);
   EXPECT_RUNS(view);

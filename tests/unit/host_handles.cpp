@@ -48,7 +48,7 @@ TEST(HostHandles, AnyOtherNumberIsRefused) {
 }
 
 TEST(HostHandles, ADestroyedStreamIsRefused) {
-  std::optional<Stream> stream{std::in_place};
+  std::optional stream{Stream{}};
   const native::stream handle = stream->native();
   stream->synchronize();
   stream.reset();

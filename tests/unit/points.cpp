@@ -58,7 +58,7 @@ TEST_F(Points, AnOpenPointStandsForWorkThatCameLater) {
 }
 
 TEST_F(Points, AStreamThatEndsLeavesItsLastEventInItsSlot) {
-  std::optional<Stream> stream{std::in_place};
+  std::optional stream{Stream{}};
   Slot* const slot = key_of(*stream).slot;
   Gate gate{*stream};
   Point point = point_of(*stream);
@@ -92,7 +92,7 @@ TEST_F(Points, AStreamWithoutPointsEndsWithoutAnEvent) {
 }
 
 TEST_F(Points, APointOfAnEndedStreamIsEmpty) {
-  std::optional<Stream> stream{std::in_place};
+  std::optional stream{Stream{}};
   const StreamKey use = key_of(*stream);
   stream.reset();
   EXPECT_FALSE(Point{use});
@@ -160,7 +160,7 @@ TEST_F(Points, ARecordedPointMakesAStreamWait) {
 }
 
 TEST_F(Points, APointOfAnEndingStreamMakesAStreamWait) {
-  std::optional<Stream> stream{std::in_place};
+  std::optional stream{Stream{}};
   const Point point = point_of(*stream);
   Gate gate{*stream};
   stream.reset();

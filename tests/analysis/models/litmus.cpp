@@ -18,6 +18,7 @@ struct Shared {
   int plain = 0;
   int a = 0, b = 0, c = 0, d = 0;
 };
+constinit Shared s;  // as at the program's start in each run
 
 /// Runs the functions in a thread each, and waits for them.
 template <class... F>
@@ -33,14 +34,12 @@ void outcome(Digits... digits) {
 
 template <Order to, Order from>
 void message_passing() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, relaxed), s.y.store(1, to); },
            [&] { s.a = s.y.load(from), s.b = s.x.load(relaxed); });
   outcome(s.a, s.b);
 }
 
 void message_passing_by_fences() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, relaxed), model::fence(release), s.y.store(1, relaxed); },
            [&] { s.a = s.y.load(relaxed), model::fence(acquire), s.b = s.x.load(relaxed); });
   outcome(s.a, s.b);
@@ -48,7 +47,6 @@ void message_passing_by_fences() {
 
 template <Order order>
 void store_buffering() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, order), s.a = s.y.load(order); },
            [&] { s.y.store(1, order), s.b = s.x.load(order); });
   outcome(s.a, s.b);
@@ -56,7 +54,6 @@ void store_buffering() {
 
 /// `seq_cst` on the stores alone does not suffice.
 void store_buffering_weak_loads() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, seq_cst), s.a = s.y.load(acquire); },
            [&] { s.y.store(1, seq_cst), s.b = s.x.load(seq_cst); });
   outcome(s.a, s.b);
@@ -64,7 +61,6 @@ void store_buffering_weak_loads() {
 
 template <Order order>
 void store_buffering_by_fences() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, relaxed), model::fence(order), s.a = s.y.load(relaxed); },
            [&] { s.y.store(1, relaxed), model::fence(order), s.b = s.x.load(relaxed); });
   outcome(s.a, s.b);
@@ -72,7 +68,6 @@ void store_buffering_by_fences() {
 
 /// One side with a fence, the other with a seq_cst exchange, which is both.
 void store_buffering_by_exchange() {
-  Shared& s = *new Shared;
   together([&] { s.x.exchange(1, seq_cst), s.a = s.y.load(seq_cst); },
            [&] { s.y.store(1, relaxed), model::fence(seq_cst), s.b = s.x.load(relaxed); });
   outcome(s.a, s.b);
@@ -81,7 +76,6 @@ void store_buffering_by_exchange() {
 /// 1 1 is allowed by the standard for relaxed operations, and not explored: a load returns what was
 /// stored before it ran.
 void load_buffering() {
-  Shared& s = *new Shared;
   together([&] { s.a = s.x.load(relaxed), s.y.store(1, relaxed); },
            [&] { s.b = s.y.load(relaxed), s.x.store(1, relaxed); });
   outcome(s.a, s.b);
@@ -89,7 +83,6 @@ void load_buffering() {
 
 template <Order to, Order from>
 void independent_reads() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, to); }, [&] { s.y.store(1, to); },
            [&] { s.a = s.x.load(from), s.b = s.y.load(from); },
            [&] { s.c = s.y.load(from), s.d = s.x.load(from); });
@@ -99,7 +92,6 @@ void independent_reads() {
 
 /// Two loads of one object never go backwards, and two threads see its stores in one order.
 void coherence() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, relaxed); }, [&] { s.x.store(2, relaxed); },
            [&] { s.a = s.x.load(relaxed), s.b = s.x.load(relaxed); },
            [&] { s.c = s.x.load(relaxed), s.d = s.x.load(relaxed); });
@@ -108,14 +100,12 @@ void coherence() {
 
 /// A later store of another thread may come first in modification order.
 void two_writers_each() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, relaxed), s.y.store(2, relaxed); },
            [&] { s.y.store(1, relaxed), s.x.store(2, relaxed); });
   outcome(s.x.load(relaxed), s.y.load(relaxed));
 }
 
 void write_to_read_causality() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, relaxed); },
            [&] {
              s.a = s.x.load(relaxed);
@@ -128,7 +118,6 @@ void write_to_read_causality() {
 /// A read-modify-write of another thread continues a release sequence. A plain store does not.
 template <bool modifies>
 void release_sequence() {
-  Shared& s = *new Shared;
   together([&] { s.x.store(1, relaxed), s.y.store(1, release); },
            [&] {
              if (modifies)
@@ -141,14 +130,12 @@ void release_sequence() {
 }
 
 void additions_are_not_lost() {
-  Shared& s = *new Shared;
   const auto add = [&] { s.x.fetch_add(1, relaxed); };
   together(add, add, add);
   outcome(s.x.load(relaxed));
 }
 
 void one_of_two_changes_it() {
-  Shared& s = *new Shared;
   const auto change = [&](int& won) {
     int expected = 0;
     won = s.x.compare_exchange_strong(expected, 1, acq_rel, acquire);
@@ -161,14 +148,12 @@ void one_of_two_changes_it() {
 
 template <Order to, Order from>
 void handed_over() {
-  Shared& s = *new Shared;
   together([&] { s.plain = 1, s.x.store(1, to); },
            [&] { s.a = s.x.load(from) == 1 ? s.plain : 2; });
   outcome(s.a);
 }
 
 void under_a_mutex() {
-  Shared& s = *new Shared;
   auto& mutex = *new sync::Mutex;
   const auto add = [&] {
     const std::lock_guard lock{mutex};
@@ -180,7 +165,6 @@ void under_a_mutex() {
 
 template <bool notifies>
 void condition() {
-  Shared& s = *new Shared;
   auto& mutex = *new sync::Mutex;
   auto& changed = *new sync::ConditionVariable;
   together(
@@ -207,8 +191,8 @@ void opposite_locks() {
 }
 
 void freed_too_early() {
-  auto* const s = new Shared;
-  together([&] { s->x.store(1, relaxed); }, [&] { delete s; });
+  auto* const freed = new Shared;
+  together([&] { freed->x.store(1, relaxed); }, [&] { delete freed; });
 }
 
 constexpr model::Check checks[] = {

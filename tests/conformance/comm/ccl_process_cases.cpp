@@ -71,7 +71,7 @@ void destroy() {
   const World all_of_them = world();
   const Stream stream;
   DeviceBuffer<int> values{10, stream};
-  std::optional<Communicator> all{std::in_place, all_of_them, options()};
+  std::optional all{Communicator{all_of_them, options()}};
   if (all->rank() == 0) {
     all->all_reduce(stream, values);
     const auto begin = std::chrono::steady_clock::now();

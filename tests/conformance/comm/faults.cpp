@@ -25,7 +25,7 @@ class CommFaults : public Communicators {
     bool happened = true;
     for (long number = 1; happened && number < 100; ++number) {
       SCOPED_TRACE(number);
-      const Communicator brief = make({.timeout = std::chrono::milliseconds{300}});
+      const Communicator brief = make({.timeout = 300ms});
       bool found = false;
       {
         const AllocationFault fault{number};

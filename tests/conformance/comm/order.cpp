@@ -42,7 +42,7 @@ TEST_F(Order, CommunicatorsOfSkewedStreamsDoNotCross) {
     fill(stream, a, 1);
     fill(second, b, 1000);
     const auto late = [&](StreamRef s) {
-      s.launch_host_func([] { std::this_thread::sleep_for(std::chrono::microseconds{200}); });
+      s.launch_host_func([] { std::this_thread::sleep_for(200us); });
     };
     late((rank + round) % 2 == 0 ? StreamRef{stream} : StreamRef{second});
     all.all_reduce(stream, a);

@@ -142,8 +142,7 @@ class Program {
     const std::size_t s = own_() % (own_streams + 2);
     switch (own_() % 10) {
       case 0:
-        stream(s).launch_host_func(
-            [] { std::this_thread::sleep_for(std::chrono::microseconds{100}); });
+        stream(s).launch_host_func([] { std::this_thread::sleep_for(100us); });
         break;
       case 1:
         stream(s).synchronize();

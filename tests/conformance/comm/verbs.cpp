@@ -190,7 +190,7 @@ TEST_F(Verbs, AStreamGoesOnAfterABarrierOfAll) {
   if (rank == 0) gate.close_on(stream);
   all.barrier(stream);
   if (size > 1 && rank != 0) {
-    EXPECT_FALSE(stream.synchronize_for(std::chrono::milliseconds{20}));
+    EXPECT_FALSE(stream.synchronize_for(20ms));
   }
   meet();
   gate.open();

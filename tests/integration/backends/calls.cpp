@@ -181,7 +181,7 @@ TEST_F(Calls, TheEndOfABorrowedStreamIsNotThatOfAnotherWithItsHandle) {
   cudaStream_t foreign = nullptr, next = nullptr;
   ASSERT_EQ(cudaStreamCreateWithPriority(&foreign, cudaStreamNonBlocking, 0), cudaSuccess);
   const Stream own;
-  std::optional<DeviceBuffer<int>> used{std::in_place, 1000, own};
+  std::optional used{DeviceBuffer<int>{1000, own}};
   std::optional<Stream> borrowed{Stream::from_native(foreign, Ownership::borrow)};
   std::atomic_bool is_open{false};
   borrowed->launch_host_func([&is_open] { is_open.wait(false); });

@@ -649,7 +649,7 @@ class Interpreter {
     fill_bytes(stream(step), place_of(step), step.byte(), step.bytes);
     stop.record(stream(step));
     stop.synchronize();
-    if (stop - start < std::chrono::nanoseconds{0}) fail("a fill took a negative time");
+    if (stop - start < 0ns) fail("a fill took a negative time");
   }
 
   void overlap_buffers(const Step& step) {

@@ -223,7 +223,7 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   // Host functions of earlier calls may finish meanwhile, so their number may be smaller.
   const auto counts = [&] { return live_objects(); };
   LiveObjects after = counts();
-  const bool is_discarded_later = enqueues_several_ && !sound();
+  const bool is_discarded_later = enqueues_several && !sound();
   // While one runs of which the trace is told, the library counts its own call of it, too: the
   // gate's may have begun meanwhile.
   const std::size_t allowed = before.live.host_functions + (traces_ ? 1 : 0);
@@ -280,7 +280,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
     // for errors of operations.
     const bool is_later = name == "an operation" || name == "ncclCommDestroy" ||
                           name == "ncclCommAbort" || name == "ncclCommGetAsyncError";
-    if (!is_later && !(aborts_ && name.find("ncclGroup") == 0))
+    if (!is_later && !(aborts && name.find("ncclGroup") == 0))
       violation("%s: succeeded although the library returned %d", what, fault_.code);
     return;
   }
@@ -298,7 +298,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       // The pinned pool looks for blocks that streams no longer use. It skips a block that it
       // cannot query, and takes another one.
       {is_in("Pinned") || is_in("fill, 12 bytes") || is_in("overlap, ") ||
-           (copies_through_pool_ && (is_in("copy") || is_in("get("))),
+           (copies_through_pool && (is_in("copy") || is_in("get("))),
        {"EventQuery", "GetDevice", "EventRecord", "EventCreateWithFlags", "StreamIsCapturing",
         "StreamQuery"}},
       // Out of memory: retried after freeing what is kept for reuse. overlap() retries, with less
@@ -334,7 +334,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       {now.fault_elsewhere,
        {"StreamQuery", "StreamIsCapturing", "EventQuery", "EventCreateWithFlags", "EventRecord",
         "StreamCreateWithPriority"}},
-      {watches_ || communicates_, {"EventQuery"}},
+      {watches || communicates_, {"EventQuery"}},
       {waits_outside_ && is_in("wait_"),
        {"StreamIsCapturing", "EventCreateWithFlags", "EventRecord", "EventQuery"}},
       // trim() frees what streams no longer use, as far as it can ask them, on a stream for that.
@@ -406,7 +406,7 @@ void Checker::check_device_memory() {
 }
 
 std::size_t Checker::kept_communicators() const {
-  return communicates_ && (!sound() || exhaustion::is_planned()) ? kept_streams_ : 0;
+  return communicates_ && (!sound() || exhaustion::is_planned()) ? kept_streams : 0;
 }
 
 void Checker::check_communicators() {
@@ -415,7 +415,7 @@ void Checker::check_communicators() {
   const std::size_t allowed = std::string_view{now.fault_call} == "ncclCommDestroy" ? 1 : 0;
   if (!eventually([&] { return ccl_view().communicators <= allowed; }))
     violation("the library still has %zu communicators", ccl_view().communicators);
-  if (fails_ccl_ && std::string_view{now.fault_call} == "an operation" && thrown_ == 0 && !is_told_)
+  if (fails_ccl_ && std::string_view{now.fault_call} == "an operation" && thrown_ == 0 && !is_told)
     violation("an operation has failed, and nobody was told");
 }
 
@@ -444,15 +444,15 @@ void Checker::finish() {
   const StandinView now = view();
   check_device_memory();
   // What a graph keeps is kept for ever if its launches may not be complete and never will be.
-  const int kept_objects = now.sticky ? kept_objects_ : 0;
+  const int callables = now.sticky ? kept_objects : 0;
   if (!eventually(
-          [&] { return live_objects().host_functions == 0 && Callable::alive() <= kept_objects; }))
+          [&] { return live_objects().host_functions == 0 && Callable::alive() <= callables; }))
     violation("%d callables were never destroyed, the library counts %zu", Callable::alive().load(),
               live_objects().host_functions);
   const LiveObjects live = live_objects();
   const std::size_t kept = kept_communicators();
   const std::size_t counted_blocks =
-      now.sticky || expected(fault_.code) == errc::capture ? kept_blocks_ : 0;
+      now.sticky || expected(fault_.code) == errc::capture ? kept_blocks : 0;
   if (live.streams > kept || live.events > batons_ + 2 * kept || live.pinned_blocks != 0 ||
       live.device_blocks > counted_blocks + kept)
     violation("still alive: %zu streams, %zu events, %zu pinned, %zu device blocks", live.streams,
@@ -477,7 +477,7 @@ void Checker::finish() {
     violation("the runtime still has %zu device blocks", view().device_blocks);
   // a runtime without a context for good
   const bool releases_nothing = now.sticky && fault_.code == 201;
-  if (!releases_nothing && now.streams > kept_streams_ + allowed)
+  if (!releases_nothing && now.streams > kept_streams + allowed)
     violation("the runtime still has %zu streams", now.streams);
   // A graph that is dropped in a host function is destroyed later; without memory to note that, it
   // is leaked.
@@ -491,7 +491,7 @@ void Checker::finish() {
               view().executable_graphs);
   // Blocks whose use can no longer be queried keep the events of up to two streams.
   const auto known = [&] {
-    return live_objects().pooled_events + batons_ + kept_events_ +
+    return live_objects().pooled_events + batons_ + kept_events +
            2 * PinnedPool::statistics().cached_blocks;
   };
   // The trace keeps events until it is written after the work behind them is complete.
@@ -511,7 +511,7 @@ int Checker::report(const char* scenario) const {
       "allocations, %ld thread starts, "
       "keeps %zu streams, fault in %s (%s, %d), %d thrown, %d absorbed%s%s\n",
       scenario, violations_ == 0 ? "sound" : "UNSOUND", now.calls, ccl.calls, ccl.queries,
-      ccl.operations, made.allocations, made.threads, kept_streams_,
+      ccl.operations, made.allocations, made.threads, kept_streams,
       now.faulted ? now.fault_call : "none", fault_.form.c_str(), fault_.code, thrown_, absorbed_,
       seen_.empty() ? "" : ": ", seen_.c_str());
   return violations_ == 0 ? 0 : 1;

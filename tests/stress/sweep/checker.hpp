@@ -108,35 +108,35 @@ class Checker {
   }
   /// How many calls have thrown.
   int thrown() const { return thrown_; }
-  /// Allows that `count` default streams, which are never destroyed, keep an event.
-  void keeps_events(std::size_t count) { kept_events_ = count; }
-  /// Allows that the library keeps `count` streams of its own, for memory that outlives its stream
-  /// or for overlap().
-  void keeps_streams(std::size_t count) { kept_streams_ = count; }
-  /// Allows that `count` blocks of a resource are not given back if the runtime is lost, or if a
-  /// capture may use them: they stay counted.
-  void keeps_resource_blocks(std::size_t count) { kept_blocks_ = count; }
-  /// Allows that `count` callables that a graph keeps are never destroyed if the runtime is lost:
-  /// it can then never be known that its launches are complete.
-  void keeps_objects(int count) { kept_objects_ = count; }
+  /// So many default streams, which are never destroyed, may keep an event.
+  std::size_t kept_events = 0;
+  /// The library may keep so many streams of its own, for memory that outlives its stream or for
+  /// overlap().
+  std::size_t kept_streams = 0;
+  /// So many blocks of a resource need not be given back if the runtime is lost, or if a capture
+  /// may use them: they stay counted.
+  std::size_t kept_blocks = 0;
+  /// So many callables that a graph keeps need not be destroyed if the runtime is lost: it can then
+  /// never be known that its launches are complete.
+  int kept_objects = 0;
   /// Operations enqueue several functions from now on. If the device is lost in between, those that
   /// its streams have taken are discarded with the streams.
-  void enqueues_several() { enqueues_several_ = true; }
+  bool enqueues_several = false;
   /// Completions are watched for from now on.
-  void watches() { watches_ = true; }
+  bool watches = false;
   /// Small copies of pageable memory from now on: their rings are blocks of the pinned pool.
-  void copies_through_pool() { copies_through_pool_ = true; }
+  bool copies_through_pool = false;
   /// `count` streams wait for something outside. The position behind the wait is recorded at once,
   /// and kept until a later wait or pageable copy asks it. Without it, copies wait longer.
   void waits_outside(std::size_t count) {
     waits_outside_ = true;
-    kept_events_ = count;
+    kept_events = count;
   }
   /// The trace is on from now on. Requires: the scenario itself makes no event and queries no
   /// stream.
   void traces() {
     traces_ = true;
-    kept_events_ += 1;  // the clock of the device
+    kept_events += 1;  // the clock of the device
   }
   /// Communicators are in use from now on. Their threads query events and give up objects later,
   /// and `batons` events stay with devices or communicators for the order of operations.
@@ -145,9 +145,9 @@ class Checker {
     batons_ = batons;
   }
   /// A communicator says that it is broken, which is an answer to a failed operation.
-  void is_told() { is_told_ = true; }
+  bool is_told = false;
   /// From now on the library's own threads abort communicators, and drop what NCCL returns.
-  void aborts() { aborts_ = true; }
+  bool aborts = false;
   /// Final checks. Requires: the scenario has destroyed all its objects, and exhaustion::recover()
   /// was called.
   void finish();
@@ -187,19 +187,10 @@ class Checker {
   void (*inspect_ccl_)(StandinCclView*);
   Fault fault_;
   bool fails_ccl_ = false;  // the fault is one of the library of collective operations
-  std::size_t kept_events_ = 0;
-  std::size_t kept_streams_ = 0;
-  std::size_t kept_blocks_ = 0;
-  int kept_objects_ = 0;
-  bool enqueues_several_ = false;
-  bool watches_ = false;
-  bool copies_through_pool_ = false;
   bool waits_outside_ = false;
   bool traces_ = false;
   bool communicates_ = false;
   std::size_t batons_ = 0;
-  bool is_told_ = false;
-  bool aborts_ = false;
   int violations_ = 0;
   int thrown_ = 0;
   bool told_lost_ = false;

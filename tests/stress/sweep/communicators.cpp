@@ -98,8 +98,8 @@ class Alone : public Member {
       : c_{checker}, make_{make}, options_{options} {}
   void start(std::size_t count = few) {
     c_.communicates(1);
-    c_.keeps_streams(4);    // on which memory and graphs are freed that may be in use
-    c_.enqueues_several();  // a gate's function, and then the operation
+    c_.kept_streams = 4;         // on which memory and graphs are freed that may be in use
+    c_.enqueues_several = true;  // a gate's function, and then the operation
     c_.attempt("current_stream", [] { return current_stream(); });
     Member::start(c_, Device{0}, count);
     attempt("Communicator", [] {});
@@ -112,7 +112,7 @@ class Alone : public Member {
     c_.attempt(what, [&] {
       if (!std::exchange(is_first, false)) forget_errors();
       if (!all || is_broken(*all)) {
-        if (all) c_.is_told();
+        if (all) c_.is_told = true;
         all.reset();
         all.emplace(make_(options_));
       }
@@ -163,7 +163,7 @@ void operations(Checker& c, const Make& make, CommunicatorOptions options, std::
   one.has(c, 1);
   one.attempt("check", [&] { one.all->check(); });
   bool is_told = false;
-  c.aborts();
+  c.aborts = true;
   one.attempt("abort", [&] {
     Gate gate;
     gate.close_on(*one.a);
@@ -242,7 +242,7 @@ class Pair {
   Pair(Checker& checker, CommunicatorOptions options) : c_{checker}, options_{options} {}
   void start() {
     c_.communicates(2);
-    c_.keeps_streams(4);
+    c_.kept_streams = 4;
     c_.attempt("current_stream", [] { return current_stream(); });
     for (std::size_t i = 0; i < 2; ++i) members[i].start(c_, devices_[i], few);
     attempt("of_devices", [] {});
@@ -254,7 +254,7 @@ class Pair {
     c_.attempt(what, [&] {
       if (!std::exchange(is_first, false)) forget_errors();
       if (is_any_broken()) {
-        if (members.front().all) c_.is_told();
+        if (members.front().all) c_.is_told = true;
         for (Member& each : members)
           if (each.all) each.all->abort();
         for (Member& each : members) each.all.reset();
@@ -395,7 +395,7 @@ void ccl_timeout(Checker& c) {
   Pair two{c, {.timeout = 1s}};
   two.start();
   bool is_told = false;
-  c.aborts();
+  c.aborts = true;
   two.attempt("a timeout", [&] {
     two.members[0].all->all_reduce(*two.members[0].a, *two.members[0].x);
     if (two.members[0].tells(errc::timed_out)) is_told = true;
@@ -425,7 +425,7 @@ void ccl_error(Checker& c) {
     } catch (const Error& error) {
       if (error.code() != errc::peer_lost) throw;
       is_told = true;
-      c.is_told();
+      c.is_told = true;
     }
   });
   c.require(is_told || c.faulted(), "the stream does not say what an operation has met");

@@ -99,7 +99,7 @@ void streams(Checker& c) {
 }
 
 void wait_stream(Checker& c) {
-  c.keeps_streams(4);
+  c.kept_streams = 4;
   Bystander b{c};
   MAKE(Stream, other);
   MAKE(PinnedInts, result, 64U);
@@ -118,7 +118,7 @@ void wait_stream(Checker& c) {
 void wait_default_streams(Checker& c) {
   Bystander b{c};
   std::optional<StreamRef> far, near;
-  c.keeps_events(2);
+  c.kept_events = 2;
   ATTEMPT(far = second.default_stream());
   ATTEMPT(near = first.default_stream());
   ATTEMPT(far->wait_stream(*b.stream));
@@ -237,7 +237,7 @@ void copies_pinned(Checker& c) {
 }
 
 void copies_small(Checker& c) {
-  c.copies_through_pool();
+  c.copies_through_pool = true;
   Bystander b{c};
   const auto& in = *new Ints(numbers(1000));  // never freed, as in copies_staged
   auto& out = *new Ints(1000);
@@ -260,7 +260,7 @@ constexpr std::size_t large = (std::size_t{5} << 20) / sizeof(int);
 void require_untouched(Checker& c, std::vector<Ints>& memory) {
   if (!c.told_lost() || std::getenv("STANDIN_MEMORY_OPERATIONS") != nullptr) return;
   for (Ints& each : memory) std::ranges::fill(each, -1);
-  std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  std::this_thread::sleep_for(5ms);
   for (const Ints& each : memory) c.require(has_only(each, -1), "a worker wrote to memory");
 }
 
@@ -324,7 +324,7 @@ struct RowMemory {
 /// ones travel.
 template <bool to_device, std::size_t count, std::size_t size>
 void row(Checker& c) {
-  if (size <= 10'000) c.copies_through_pool();
+  if (size <= 10'000) c.copies_through_pool = true;
   Bystander b{c};
   MAKE(Stream, stream);
   MAKE(DeviceInts, on_device, count * size, *stream);
@@ -405,7 +405,7 @@ void lists(Checker& c) {
 }
 
 void copies_2d(Checker& c) {
-  c.copies_through_pool();
+  c.copies_through_pool = true;
   Bystander b{c};
   constexpr std::size_t width = 300, height = 400, pitch = 512;
   auto& in = *new std::vector<unsigned char>(pitch * height);  // never freed, as in copies_staged
@@ -565,7 +565,7 @@ void guards_on_two_devices(Checker& c) {
 void buffers(Checker& c) {
   Bystander b{c};
   std::optional<Stream> other;
-  c.keeps_streams(4);  // streams that free memory after other streams have used it
+  c.kept_streams = 4;  // streams that free memory after other streams have used it
   c.make("Stream", other);
   MAKE(Stream, shortlived);
   for (int i = 0; i < 2; ++i) {
@@ -586,9 +586,9 @@ void buffers(Checker& c) {
 /// What containers do: the buffer is as it was after each failure, so that the call can be
 /// repeated. Without pools, resize() and deallocate() free a block once the device is done.
 void buffers_changed(Checker& c) {
-  c.copies_through_pool();
+  c.copies_through_pool = true;
   Bystander b{c};
-  c.keeps_streams(4);
+  c.kept_streams = 4;
   MAKE(DeviceInts, buffer, 256U, *b.stream);
   std::optional<DeviceInts> copied;
   ATTEMPT(set(*b.stream, *buffer, 255, 7));
@@ -607,7 +607,7 @@ void buffers_changed(Checker& c) {
 /// A use that is recorded by an address within the block. The block is freed behind it.
 void recorded_uses(Checker& c) {
   Bystander b{c};
-  c.keeps_streams(4);
+  c.kept_streams = 4;
   MAKE(Stream, user);
   MAKE(DeviceInts, buffer, 256U, *b.stream);
   ATTEMPT(user->wait_stream(*b.stream));
@@ -658,8 +658,8 @@ struct CountingResource {
 /// one, and after their stream.
 void resources(Checker& c) {
   Bystander b{c};
-  c.keeps_streams(4);
-  c.keeps_resource_blocks(3);
+  c.kept_streams = 4;
+  c.kept_blocks = 3;
   auto& resource = *new CountingResource;
   MAKE(Stream, user);
   MAKE(Stream, ended);
@@ -732,7 +732,7 @@ class HalfReadOnly {
 /// The runtime refuses pages that cannot be written at first. Then the library finds out why, and
 /// registers them for reading.
 void read_only_registration(Checker& c) {
-  c.copies_through_pool();
+  c.copies_through_pool = true;
   Bystander b{c};
   bool can = false;
   ATTEMPT(can = first.can_pin_read_only_memory());
@@ -767,7 +767,7 @@ void native_handles(Checker& c) {
       wrapped.emplace(Stream::from_native(handle, first, Ownership::take));
     } catch (const std::exception&) {
       std::printf("the handle stays with its caller\n");
-      c.keeps_streams(1);
+      c.kept_streams = 1;
     }
     return;
   }
@@ -787,7 +787,7 @@ void native_handles(Checker& c) {
 template <bool stream_ends>
 void pinned_given_back(Checker& c) {
   Bystander b{c};
-  c.keeps_streams(1);                 // a stream that frees memory after another stream has used it
+  c.kept_streams = 1;                 // a stream that frees memory after another stream has used it
   constexpr std::size_t size = 4096;  // a size class of its own
   MAKE(Stream, stream);
   MAKE(DeviceInts, there, size, *b.stream);
@@ -877,7 +877,7 @@ void captures(Checker& c) {
 
 /// A capture that fails leaves no stream captured, and works when it is repeated.
 void graphs(Checker& c) {
-  c.keeps_streams(4);  // on which graphs are destroyed that may be under way
+  c.kept_streams = 4;  // on which graphs are destroyed that may be under way
   Bystander b{c};
   MAKE(Stream, stream);
   MAKE(Stream, side);
@@ -912,8 +912,8 @@ void graphs(Checker& c) {
 
 /// Nodes of events, changed and disabled nodes, and a graph within a graph.
 void graph_nodes(Checker& c) {
-  c.keeps_streams(4);
-  c.keeps_objects(1);
+  c.kept_streams = 4;
+  c.kept_objects = 1;
   Bystander b{c};
   MAKE(Stream, stream);
   std::optional<PinnedInts> source, other, result;
@@ -963,8 +963,8 @@ void graph_nodes(Checker& c) {
 /// them, or a part of them.
 template <bool handle_is_given_out>
 void graph_dropped(Checker& c) {
-  c.keeps_streams(4);
-  c.keeps_objects(1);
+  c.kept_streams = 4;
+  c.kept_objects = 1;
   Bystander b{c};
   MAKE(Stream, stream);
   MAKE(Stream, side);
@@ -1034,7 +1034,7 @@ void completions(Checker& c) {
   Bystander b{c};
   std::optional<Event> event;
   std::optional<Future> future;
-  c.watches();
+  c.watches = true;
   Told told{c};
   Gate gate{c, *b.stream};
   told.submit("on_complete", *b.stream);
@@ -1140,8 +1140,8 @@ void device_properties(Checker& c) {
 }
 
 void two_devices(Checker& c) {
-  c.copies_through_pool();
-  c.keeps_streams(4);
+  c.copies_through_pool = true;
+  c.kept_streams = 4;
   Bystander b{c};
   auto& out = *new Ints(64);  // never freed, as in copies_staged
   MAKE(Stream, far, second);
@@ -1203,20 +1203,20 @@ void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
   // If the runtime is lost, pending work cannot be waited for. The library's threads leave pageable
   // memory alone all the same.
   if (c.sound() || !std::is_same_v<Memory, Ints>) return;
-  std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  std::this_thread::sleep_for(5ms);
   first_time->check_abandoned(c);
   second_time->check_abandoned(c);
   new std::optional{std::move(first_time)};
   new std::optional{std::move(second_time)};
 }
 void overlap_a(Checker& c) {
-  c.keeps_streams(2);
+  c.kept_streams = 2;
   overlaps<Ints>(c,
                  {.chunk = 200'000, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk},
                  500'000);
 }
 void overlap_b(Checker& c) {
-  c.keeps_streams(3);
+  c.kept_streams = 3;
   overlaps<PinnedInts>(c,
                        {.chunk = 100,
                         .in_flight = 2,
@@ -1226,7 +1226,7 @@ void overlap_b(Checker& c) {
 }
 /// The first copy is enqueued while the buffers are allocated.
 void overlap_untimed(Checker& c) {
-  c.keeps_streams(2);
+  c.kept_streams = 2;
   overlaps<PinnedInts>(
       c, {.chunk = 100, .in_flight = 2, .strategy = OverlapStrategy::stream_per_chunk}, 301);
 }
@@ -1234,7 +1234,7 @@ void overlap_untimed(Checker& c) {
 /// From a source through a filter to a sink. The function throws at a chunk in the middle, while
 /// other chunks are in flight.
 void overlap_streamed(Checker& c) {
-  c.keeps_streams(4);  // one of them frees a buffer that two streams have used
+  c.kept_streams = 4;  // one of them frees a buffer that two streams have used
   Bystander b{c};
   struct Mine : std::runtime_error {
     using std::runtime_error::runtime_error;

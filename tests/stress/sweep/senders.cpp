@@ -29,8 +29,8 @@ void senders(Checker& c) {
   std::optional<Stream> a, b;
   c.make("Stream", a);
   c.make("Stream", b);
-  c.watches();
-  c.enqueues_several();
+  c.watches = true;
+  c.enqueues_several = true;
   std::optional<std::tuple<int>> got;
   const auto sends = [&](int value) {
     c.require(got == std::tuple{value}, "a chain sends another value");

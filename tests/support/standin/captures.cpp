@@ -30,7 +30,7 @@ GraphPtr end(Capture& capture) {
   return std::exchange(capture.graph, nullptr);
 }
 
-int end_capture(const StreamPtr& stream, vendor::Graph* graph) {
+int end_capture(const StreamPtr& stream, GraphHandle* graph) {
   if (!stream->capturing()) return illegal_state;
   const CapturePtr capture = stream->capture;
   const bool elsewhere =
@@ -54,13 +54,13 @@ int end_capture(const StreamPtr& stream, vendor::Graph* graph) {
 }
 
 /// For the pointer that describe() returns: valid until the next call for the stream.
-std::vector<vendor::GraphNode>& listed(const Stream& stream) {
-  static auto& lists = *new std::map<std::uint64_t, std::vector<vendor::GraphNode>>;
+std::vector<NodeHandle>& listed(const Stream& stream) {
+  static auto& lists = *new std::map<std::uint64_t, std::vector<NodeHandle>>;
   return lists[stream.id];
 }
 
 int describe(StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number,
-             vendor::Graph* graph, const vendor::GraphNode** before, std::size_t* count) {
+             GraphHandle* graph, const NodeHandle** before, std::size_t* count) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return invalid_handle;
   if (status == nullptr) return invalid_value;
@@ -73,7 +73,7 @@ int describe(StreamHandle handle, vendor::CaptureStatus* status, unsigned long l
   if (graph != nullptr) *graph = capture.handle;
   if (count != nullptr) *count = stream->position.size();
   if (before == nullptr) return ok;
-  std::vector<vendor::GraphNode>& nodes = listed(*stream);
+  std::vector<NodeHandle>& nodes = listed(*stream);
   nodes.clear();
   for (const std::size_t node : stream->position)
     nodes.push_back(capture.graph->nodes[node].handle);
@@ -81,7 +81,7 @@ int describe(StreamHandle handle, vendor::CaptureStatus* status, unsigned long l
   return ok;
 }
 
-int update_position(StreamHandle handle, const vendor::GraphNode* nodes, std::size_t count,
+int update_position(StreamHandle handle, const NodeHandle* nodes, std::size_t count,
                     unsigned int flags) {
   State& now = state();
   const StreamPtr stream = now.stream(handle);
@@ -160,8 +160,8 @@ Error API(StreamBeginCapture)(StreamHandle handle, vendor::CaptureMode mode) {
 }
 
 // A fault of the form `executed` ends the capture, and gives no graph.
-Error API(StreamEndCapture)(StreamHandle handle, vendor::Graph* graph) {
-  vendor::Graph made{};
+Error API(StreamEndCapture)(StreamHandle handle, GraphHandle* graph) {
+  GraphHandle made{};
   Queried::refuse(handle);
   const Error e = call([&] {
     const StreamPtr stream = state().stream(handle);

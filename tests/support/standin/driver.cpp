@@ -232,10 +232,13 @@ int context_device(int* device) {
   return ok;
 }
 
-template <class Function>
-void* address(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
+struct Known {
+  template <class Function>
+  Known(std::string_view known, Function* of)
+      : name{known}, function{reinterpret_cast<void*>(of)} {}
+  std::string_view name;
+  void* function;
+};
 
 bool needs_context(cudaStream_t stream) {
   const Lock lock{engine().mutex};
@@ -260,8 +263,8 @@ struct TwinOf {
   }
 };
 template <auto function, class... Arguments>
-void* twin(cudaError_t (*)(Arguments...)) {
-  return address(&TwinOf<Arguments...>::template call<function>);
+auto* twin(cudaError_t (*)(Arguments...)) {
+  return &TwinOf<Arguments...>::template call<function>;
 }
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
@@ -289,25 +292,25 @@ void* find(std::string_view name) {
   {                                            \
     "cu" #name, twin<&cuda##name>(&cuda##name) \
   }
-  const std::pair<std::string_view, void*> functions[] = {
-      {"cuMemsetD8Async", address(&fill<unsigned char>)},
-      {"cuMemsetD16Async", address(&fill<unsigned short>)},
-      {"cuMemsetD32Async", address(&fill<unsigned int>)},
-      {"cuStreamWaitValue32", address(&wait_value)},
-      {"cuStreamWriteValue32", address(&write_value)},
-      {"cuDeviceGetDevResource", address(&get_resource)},
-      {"cuDevSmResourceSplitByCount", address(&split)},
-      {"cuDevResourceGenerateDesc", address(&describe_resources)},
-      {"cuGreenCtxCreate", address(&create_green_context)},
-      {"cuGreenCtxStreamCreate", address(&create_green_stream)},
-      {"cuStreamGetCtx", address(&context_of)},
-      {"cuCtxPushCurrent", address(&push)},
-      {"cuCtxPopCurrent", address(&pop)},
-      {"cuCtxGetDevice", address(&context_device)},
-      {"cuCtxGetCurrent", address(&current_context)},
-      {"cuDevicePrimaryCtxGetState", address(&state_of_primary)},
-      {"cuDevicePrimaryCtxRetain", address(&retain_primary)},
-      {"cuDevicePrimaryCtxRelease", address(&release_primary)},
+  const Known functions[] = {
+      {"cuMemsetD8Async", &fill<unsigned char>},
+      {"cuMemsetD16Async", &fill<unsigned short>},
+      {"cuMemsetD32Async", &fill<unsigned int>},
+      {"cuStreamWaitValue32", &wait_value},
+      {"cuStreamWriteValue32", &write_value},
+      {"cuDeviceGetDevResource", &get_resource},
+      {"cuDevSmResourceSplitByCount", &split},
+      {"cuDevResourceGenerateDesc", &describe_resources},
+      {"cuGreenCtxCreate", &create_green_context},
+      {"cuGreenCtxStreamCreate", &create_green_stream},
+      {"cuStreamGetCtx", &context_of},
+      {"cuCtxPushCurrent", &push},
+      {"cuCtxPopCurrent", &pop},
+      {"cuCtxGetDevice", &context_device},
+      {"cuCtxGetCurrent", &current_context},
+      {"cuDevicePrimaryCtxGetState", &state_of_primary},
+      {"cuDevicePrimaryCtxRetain", &retain_primary},
+      {"cuDevicePrimaryCtxRelease", &release_primary},
       TWIN(StreamQuery),
       TWIN(StreamSynchronize),
       TWIN(StreamWaitEvent),
@@ -320,7 +323,7 @@ void* find(std::string_view name) {
       {"cuMemcpyAsync", twin<&copy>(&copy)},
       {"cuMemAllocAsync", twin<&cudaMallocAsync>(&cudaMallocAsync)},
       {"cuMemFreeAsync", twin<&cudaFreeAsync>(&cudaFreeAsync)},
-      {"cuPointerGetAttributes", address(&pointer_attributes)},
+      {"cuPointerGetAttributes", &pointer_attributes},
   };
 #undef TWIN
   for (const auto& [known, function] : functions)

@@ -11,9 +11,9 @@ using namespace standin;
 
 namespace {
 
-GraphPtr graph_of(vendor::Graph handle) { return state().graphs.find(handle); }
+GraphPtr graph_of(GraphHandle handle) { return state().graphs.find(handle); }
 
-ExecutablePtr executable_of(vendor::Executable handle) { return state().executables.find(handle); }
+ExecutablePtr executable_of(ExecutableHandle handle) { return state().executables.find(handle); }
 
 vendor::NodeType type_of(Kind kind) {
   switch (kind) {
@@ -63,7 +63,7 @@ void store(const std::vector<Value>& values, Value* to, std::size_t& count) {
 /// program ends where that happens.
 class OneThread {
  public:
-  explicit OneThread(vendor::Graph graph) : graph_{graph} {
+  explicit OneThread(GraphHandle graph) : graph_{graph} {
     {
       const std::lock_guard lock{mutex};
       const bool is_alone = std::ranges::find(used, graph_) == used.end();
@@ -85,18 +85,18 @@ class OneThread {
  private:
   static inline std::mutex mutex;
   // never destroyed: threads may call while the process exits
-  static inline auto& used = *new std::vector<vendor::Graph>;
-  vendor::Graph graph_;
+  static inline auto& used = *new std::vector<GraphHandle>;
+  GraphHandle graph_;
 };
 
-Error list_edges(const char* name, vendor::Graph handle, vendor::GraphNode* from,
-                 vendor::GraphNode* to, std::size_t* count) {
+Error list_edges(const char* name, GraphHandle handle, NodeHandle* from, NodeHandle* to,
+                 std::size_t* count) {
   const OneThread alone{handle};
   const auto body = [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr))
       return invalid_value;
-    std::vector<vendor::GraphNode> earlier, later;
+    std::vector<NodeHandle> earlier, later;
     for (const GraphNode& node : graph->nodes)
       for (const std::size_t before : node.before) {
         earlier.push_back(graph->nodes[before].handle);
@@ -111,8 +111,8 @@ Error list_edges(const char* name, vendor::Graph handle, vendor::GraphNode* from
 }
 
 /// Adds a node after the nodes `before`.
-int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode* before,
-        std::size_t count, GraphNode made) {
+int add(NodeHandle* node, const GraphPtr& graph, const NodeHandle* before, std::size_t count,
+        GraphNode made) {
   for (std::size_t i = 0; i < count; ++i) {
     const auto place = state().nodes.find(before[i]);
     if (place == nullptr || place->graph != graph) return invalid_value;
@@ -122,7 +122,7 @@ int add(vendor::GraphNode* node, const GraphPtr& graph, const vendor::GraphNode*
   return ok;
 }
 
-int add_event_node(vendor::GraphNode* node, vendor::Graph handle, const vendor::GraphNode* before,
+int add_event_node(NodeHandle* node, GraphHandle handle, const NodeHandle* before,
                    std::size_t count, EventHandle event, Kind kind) {
   const GraphPtr graph = graph_of(handle);
   const auto found = state().events.find(event);
@@ -145,7 +145,7 @@ bool same_shape(const Graph& one, const Graph& other) {
          });
 }
 
-int update(vendor::Executable executable, vendor::Graph graph) {
+int update(ExecutableHandle executable, GraphHandle graph) {
   const ExecutablePtr changed = executable_of(executable);
   const GraphPtr from = graph_of(graph);
   if (changed == nullptr || from == nullptr) return invalid_value;
@@ -158,7 +158,7 @@ bool is_running(const ExecutableGraph& executable) {
   return executable.last != nullptr && !executable.last->done;
 }
 
-int destroy(vendor::Executable handle) {
+int destroy(ExecutableHandle handle) {
   State& now = state();
   std::erase_if(now.dying,
                 [](const ExecutablePtr& executable) { return !is_running(*executable); });
@@ -181,7 +181,7 @@ void set_function(Work& work, const API(HostNodeParams) & given) {
   work.run = [function = given.fn, data = given.userData] { function(data); };
 }
 
-GraphNode* node_of(vendor::GraphNode handle) {
+GraphNode* node_of(NodeHandle handle) {
   const auto place = state().nodes.find(handle);
   return place == nullptr ? nullptr : &place->graph->nodes[place->number];
 }
@@ -190,19 +190,19 @@ GraphNode* node_of(vendor::GraphNode handle) {
 
 extern "C" {
 
-Error API(GraphGetNodes)(vendor::Graph handle, vendor::GraphNode* nodes, std::size_t* count) {
+Error API(GraphGetNodes)(GraphHandle handle, NodeHandle* nodes, std::size_t* count) {
   const OneThread alone{handle};
   return call([&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr || count == nullptr) return invalid_value;
-    std::vector<vendor::GraphNode> all;
+    std::vector<NodeHandle> all;
     for (const GraphNode& node : graph->nodes) all.push_back(node.handle);
     store(all, nodes, *count);
     return ok;
   });
 }
 
-Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
+Error API(GraphNodeGetType)(NodeHandle handle, vendor::NodeType* type) {
   return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || type == nullptr) return invalid_value;
@@ -211,7 +211,7 @@ Error API(GraphNodeGetType)(vendor::GraphNode handle, vendor::NodeType* type) {
   });
 }
 
-Error API(GraphDestroy)(vendor::Graph handle) {
+Error API(GraphDestroy)(GraphHandle handle) {
   return call(Call::releases, [&] {
     const GraphPtr graph = graph_of(handle);
     if (graph == nullptr) return invalid_value;
@@ -220,7 +220,7 @@ Error API(GraphDestroy)(vendor::Graph handle) {
   });
 }
 
-Error API(GraphInstantiateWithFlags)(vendor::Executable* executable, vendor::Graph handle,
+Error API(GraphInstantiateWithFlags)(ExecutableHandle* executable, GraphHandle handle,
                                      unsigned long long flags) {
   return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
@@ -262,7 +262,7 @@ Error API(UserObjectRelease)(API(UserObject_t) object, unsigned int references) 
   });
 }
 
-Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t) object,
+Error API(GraphRetainUserObject)(GraphHandle handle, API(UserObject_t) object,
                                  unsigned int references, unsigned int flags) {
   return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
@@ -276,19 +276,19 @@ Error API(GraphRetainUserObject)(vendor::Graph handle, API(UserObject_t) object,
 }
 #endif
 
-Error API(GraphLaunch)(vendor::Executable handle, StreamHandle on) {
+Error API(GraphLaunch)(ExecutableHandle handle, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream) {
     const ExecutablePtr executable = executable_of(handle);
     return executable == nullptr ? invalid_value : launch(*executable, stream);
   }));
 }
 
-Error API(GraphExecDestroy)(vendor::Executable handle) {
+Error API(GraphExecDestroy)(ExecutableHandle handle) {
   return call(Call::releases, [&] { return destroy(handle); });
 }
 
 // Only the newest node of a graph can be destroyed here.
-Error API(GraphDestroyNode)(vendor::GraphNode handle) {
+Error API(GraphDestroyNode)(NodeHandle handle) {
   return call(Call::releases, [&] {
     State& now = state();
     const auto place = now.nodes.find(handle);
@@ -300,24 +300,21 @@ Error API(GraphDestroyNode)(vendor::GraphNode handle) {
   });
 }
 
-Error API(GraphAddEventRecordNode)(vendor::GraphNode* node, vendor::Graph graph,
-                                   const vendor::GraphNode* before, std::size_t count,
-                                   EventHandle event) {
+Error API(GraphAddEventRecordNode)(NodeHandle* node, GraphHandle graph, const NodeHandle* before,
+                                   std::size_t count, EventHandle event) {
   return call(Call::makes, [&] {
     return add_event_node(node, graph, before, count, event, Kind::event_record);
   });
 }
 
-Error API(GraphAddEventWaitNode)(vendor::GraphNode* node, vendor::Graph graph,
-                                 const vendor::GraphNode* before, std::size_t count,
-                                 EventHandle event) {
+Error API(GraphAddEventWaitNode)(NodeHandle* node, GraphHandle graph, const NodeHandle* before,
+                                 std::size_t count, EventHandle event) {
   return call(Call::makes,
               [&] { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
 }
 
-Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle,
-                                  const vendor::GraphNode* before, std::size_t count,
-                                  vendor::Graph child) {
+Error API(GraphAddChildGraphNode)(NodeHandle* node, GraphHandle handle, const NodeHandle* before,
+                                  std::size_t count, GraphHandle child) {
   return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     const GraphPtr added = graph_of(child);
@@ -332,7 +329,7 @@ Error API(GraphAddChildGraphNode)(vendor::GraphNode* node, vendor::Graph handle,
   });
 }
 
-Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* found) {
+Error API(GraphChildGraphNodeGetGraph)(NodeHandle handle, GraphHandle* found) {
   return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || node->child == nullptr || found == nullptr) return invalid_value;
@@ -341,7 +338,7 @@ Error API(GraphChildGraphNodeGetGraph)(vendor::GraphNode handle, vendor::Graph* 
   });
 }
 
-Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodeParams) * given) {
+Error API(GraphHostNodeSetParams)(NodeHandle handle, const API(HostNodeParams) * given) {
   return call([&] {
     GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || given == nullptr)
@@ -351,7 +348,7 @@ Error API(GraphHostNodeSetParams)(vendor::GraphNode handle, const API(HostNodePa
   });
 }
 
-Error API(GraphHostNodeGetParams)(vendor::GraphNode handle, API(HostNodeParams) * found) {
+Error API(GraphHostNodeGetParams)(NodeHandle handle, API(HostNodeParams) * found) {
   return call([&] {
     const GraphNode* const node = node_of(handle);
     if (node == nullptr || node->work.kind != Kind::host_function || found == nullptr)

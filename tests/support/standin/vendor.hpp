@@ -21,9 +21,9 @@ using EventHandle = API(Event_t);
 using CopyKind = API(MemcpyKind);
 using CaptureStatus = API(StreamCaptureStatus);
 using CaptureMode = API(StreamCaptureMode);
-using Graph = API(Graph_t);
-using GraphNode = API(GraphNode_t);
-using Executable = API(GraphExec_t);
+using GraphHandle = API(Graph_t);
+using NodeHandle = API(GraphNode_t);
+using ExecutableHandle = API(GraphExec_t);
 using NodeType = API(GraphNodeType);
 using IpcEventHandle = API(IpcEventHandle_t);
 using IpcMemoryHandle = API(IpcMemHandle_t);
@@ -65,7 +65,8 @@ using MemoryPoolAttribute = hipMemPoolAttr;
 }  // namespace standin::vendor
 
 namespace standin {
-using vendor::Error, vendor::EventHandle, vendor::StreamHandle;
+using vendor::Error, vendor::EventHandle, vendor::ExecutableHandle, vendor::GraphHandle,
+    vendor::NodeHandle, vendor::StreamHandle;
 
 using Code = int;
 // Both vendors use the same numbers.

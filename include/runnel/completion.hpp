@@ -50,14 +50,19 @@ class Outcome {
 
 namespace detail {
 
-/// What waits for a mark of a stream (src/timeline/timeline.hpp).
-struct MarkHook {
-  MarkHook* next = nullptr;  // in a queue of the service thread
+/// What a thread of the library does later (src/base/deferred.hpp). Embedded in what is deferred,
+/// so that deferring allocates nothing.
+struct Deferred {
+  void (*run)(Deferred&) noexcept = nullptr;  // May destroy the object.
+  Deferred* next = nullptr;                   // in the list of the thread
+  // It may call functions of the program, which may take long. Only the service thread runs it.
+  // Everything else is run first, also by a thread that needs memory.
+  bool calls_program = false;
 };
 
 /// A function that waits for completion. The service thread of the library
 /// (src/slot/reclaimer.hpp) calls it and owns it once it is submitted.
-struct Completion : MarkHook {
+struct Completion : Deferred {
   Completion(void (*f)(Completion&, const Outcome&), void (*d)(Completion*) noexcept) noexcept
       : call{f}, destroy{d} {}
   void (*call)(Completion&, const Outcome&);  // May throw.

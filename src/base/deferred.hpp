@@ -5,7 +5,7 @@
 #include "base/process.hpp"
 #include "base/sync.hpp"
 
-#include <runnel/config.hpp>
+#include <runnel/completion.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -13,14 +13,6 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-/// Embedded in what is deferred, so that deferring allocates nothing.
-struct Deferred {
-  void (*run)(Deferred&) noexcept = nullptr;  // May destroy the object.
-  Deferred* next = nullptr;                   // in the list of the thread
-  // It may call functions of the program, which may take long. Only the service thread runs it.
-  // Everything else is run first, also by a thread that needs memory.
-  bool calls_program = false;
-};
 /// A first-in, first-out queue of objects with a member `next`.
 template <class T>
 class Fifo {

@@ -68,7 +68,6 @@ void reset_thread() noexcept {
 /// Calls the function and destroys it. A function without a stream must not throw: no slot could
 /// store its exception.
 void deliver(OwnedCompletion completion) noexcept {
-  sync::happens_after(completion.get());
   if (EventRef event = EventRef::adopt(std::exchange(completion->event, nullptr)))
     emit_complete(event.get());
   StreamSlot* const slot = completion->slot;
@@ -95,13 +94,6 @@ void deliver(OwnedCompletion completion) noexcept {
   for (int device = 0; device < device_count(); ++device)
     worst = std::max(worst, wait_for_device(device));
   return worst == Progress::complete;
-}
-
-/// Takes the next of the objects that the thread has taken before, or of those that have arrived.
-template <class T, auto Link>
-[[nodiscard]] T* take_next(T*& taken, Arrivals<Link>& arrived) noexcept {
-  if (taken == nullptr) taken = arrived.take();
-  return taken == nullptr ? nullptr : std::exchange(taken, taken->next);
 }
 
 void run(Deferred& object) noexcept {
@@ -160,7 +152,7 @@ void Reclaimer::wake() noexcept {
 
 void Reclaimer::note_failure(Slot& slot, std::uint64_t stream_id, const Failure& failure) noexcept {
   if (failure.epoch == after_all_completions) return;
-  slot.timeline.for_each_hook([&](MarkHook& hook) {
+  slot.timeline.for_each_hook([&](Deferred& hook) {
     auto& each = static_cast<Completion&>(hook);
     if (each.stream_id != stream_id || each.number <= failure.epoch || each.failure != nullptr)
       return;
@@ -193,12 +185,17 @@ void Reclaimer::make_due(Completion& completion, backend::status status) noexcep
     const std::lock_guard lock{failures_};
     std::swap(completion.failure, failure);
   }
-  due_.add(completion);
+  completion.run = [](Deferred& due) noexcept {
+    // The exit of the process does not wait for the program's function.
+    reclaimer().calling_.store(false, std::memory_order_seq_cst);
+    deliver(OwnedCompletion{static_cast<Completion*>(&due)});
+  };
+  calls_program_.add(completion);
   if (!on_service_thread) wake();
 }
 
 void Reclaimer::advance(Slot& slot) noexcept {
-  slot.timeline.advance(query, [this](MarkHook& hook, EventRef event, backend::status s) {
+  slot.timeline.advance(query, [this](Deferred& hook, EventRef event, backend::status s) {
     auto& completion = static_cast<Completion&>(hook);
     completion.event = event.release();
     make_due(completion, s);
@@ -229,7 +226,7 @@ void Reclaimer::watch_timelines() noexcept {
 
 /// Appends new completions of events to the lines of their streams.
 void Reclaimer::sort_events() noexcept {
-  for (MarkHook *added = new_events_.take(), *hook; (hook = added) != nullptr;) {
+  for (Deferred *added = new_events_.take(), *hook; (hook = added) != nullptr;) {
     added = std::exchange(hook->next, nullptr);
     const EventNode* const event = static_cast<Completion*>(hook)->event;
     Slot* const slot =
@@ -241,7 +238,7 @@ void Reclaimer::sort_events() noexcept {
 }
 
 /// Asks the events of a line from there, until some are found pending. Returns where it stopped.
-MarkHook** Reclaimer::ask(EventLine& line, MarkHook** link) noexcept {
+Deferred** Reclaimer::ask(EventLine& line, Deferred** link) noexcept {
   for (int pending = 0; *link != nullptr && pending < 2;) {
     auto& completion = static_cast<Completion&>(**link);
     const backend::status s =
@@ -252,7 +249,7 @@ MarkHook** Reclaimer::ask(EventLine& line, MarkHook** link) noexcept {
       continue;
     }
     *link = completion.next;
-    for (MarkHook*** place : {&line.end, &line.in_turn})
+    for (Deferred*** place : {&line.end, &line.in_turn})
       if (*place == &completion.next) *place = link;
     make_due(completion, s);
   }
@@ -264,9 +261,9 @@ MarkHook** Reclaimer::ask(EventLine& line, MarkHook** link) noexcept {
 void Reclaimer::ask_events() noexcept {
   for (EventLine** link = &lines_; *link != nullptr;) {
     EventLine& line = **link;
-    MarkHook** const behind_oldest = ask(line, &line.first);
+    Deferred** const behind_oldest = ask(line, &line.first);
     if (line.in_turn == &line.first) line.in_turn = behind_oldest;
-    MarkHook** const stopped = ask(line, line.in_turn);
+    Deferred** const stopped = ask(line, line.in_turn);
     line.in_turn = *stopped == nullptr ? &line.first : stopped;
     if (line.first == nullptr)
       *link = line.next;
@@ -343,26 +340,19 @@ void Reclaimer::pause(sync::Clock::duration unsuccessful) noexcept {
 /// false if it has stopped for that.
 bool Reclaimer::call_due() noexcept {
   const auto begun = sync::Clock::now();
-  const auto must_stop = [&] {
-    return is_waiting_.load(std::memory_order_relaxed) && sync::Clock::now() - begun > 1ms;
-  };
-  bool is_done = true;
-  while (Deferred* const call = is_done ? take_next(calls_, calls_program_) : nullptr) {
-    run(*call);
-    reset_thread();
-    is_done = !must_stop();
-  }
-  calling_.store(false, std::memory_order_seq_cst);
-  // Nothing is called or destroyed once the process exits.
-  while (!stopped_.load(std::memory_order_seq_cst)) {
-    MarkHook* const hook = take_next(functions_, due_);
-    if (hook == nullptr) return is_done;
+  for (;;) {
+    // Nothing is called or destroyed once the process exits.
+    calling_.store(true, std::memory_order_seq_cst);
+    if (stopped_.load(std::memory_order_seq_cst)) break;
+    if (calls_ == nullptr) calls_ = calls_program_.take();
+    if (calls_ == nullptr) return calling_.store(false, std::memory_order_seq_cst), true;
     // Resetting may destroy user objects, too.
     const CountedCall until_reset{Count::made_completions};
-    deliver(OwnedCompletion{static_cast<Completion*>(hook)});
+    run(*std::exchange(calls_, calls_->next));
     reset_thread();
-    if (must_stop()) return false;
+    if (is_waiting_.load(std::memory_order_relaxed) && sync::Clock::now() - begun > 1ms) break;
   }
+  calling_.store(false, std::memory_order_seq_cst);
   return false;
 }
 

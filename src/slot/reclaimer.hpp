@@ -86,12 +86,14 @@ class Reclaimer {
   void watch_timelines() noexcept;
   void sort_events() noexcept;
   void ask_events() noexcept;
-  [[nodiscard]] MarkHook** ask(EventLine& line, MarkHook** link) noexcept;
+  [[nodiscard]] Deferred** ask(EventLine& line, Deferred** link) noexcept;
   void make_due(Completion& completion, backend::status status) noexcept;
   [[nodiscard]] bool is_over(const Point& point, DeferredWork& object) noexcept;
   [[nodiscard]] bool is_due(DeferredWork& object) noexcept;
   [[nodiscard]] DeferredQueue take_due() noexcept;
-  [[nodiscard]] bool has_due() const noexcept { return functions_ != nullptr || !due_.is_empty(); }
+  [[nodiscard]] bool has_due() const noexcept {
+    return calls_ != nullptr || !calls_program_.is_empty();
+  }
   [[nodiscard]] bool call_due() noexcept;
   void pause(sync::Clock::duration unsuccessful) noexcept;
 
@@ -101,17 +103,15 @@ class Reclaimer {
   sync::Atomic<bool> stopped_{false};
   // What other threads add.
   Arrivals<&Slot::next_watched> new_watched_;
-  Arrivals<&MarkHook::next> new_events_;
-  Arrivals<&MarkHook::next> due_;  // completions to be called
+  Arrivals<&Deferred::next> new_events_;
   Arrivals<&Deferred::next> new_due_;
   Arrivals<&Deferred::next> new_work_;       // DeferredWork
-  Arrivals<&Deferred::next> calls_program_;  // can be run now, by the thread
+  Arrivals<&Deferred::next> calls_program_;  // can be run now, by the thread: completions, too
   // Only the thread uses the following members, up to `calls_`.
   EventLine* lines_ = nullptr;  // those that are not empty
   EventLine of_unknown_stream_{};
-  MarkHook* functions_ = nullptr;  // what it has taken of `due_`, the oldest first
-  Deferred* calls_ = nullptr;      // the same of `calls_program_`
-  SpinLock failures_;              // protects the failures of completions that are due
+  Deferred* calls_ = nullptr;  // what it has taken of `calls_program_`, the oldest first
+  SpinLock failures_;          // protects the failures of completions that are due
   // A thread uses the following members, up to `rounds_`.
   sync::Atomic<bool> is_looking_{false};
   Slot* watched_ = nullptr;

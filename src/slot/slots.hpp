@@ -51,9 +51,9 @@ struct OperationNotes {
 /// Completions of events that were recorded on one stream, as far as the library knows, in the
 /// order in which they were submitted.
 struct EventLine {
-  MarkHook* first = nullptr;
-  MarkHook** end = &first;      // where the next one is added
-  MarkHook** in_turn = &first;  // the first one to be asked next, behind the oldest ones
+  Deferred* first = nullptr;
+  Deferred** end = &first;      // where the next one is added
+  Deferred** in_turn = &first;  // the first one to be asked next, behind the oldest ones
   EventLine* next = nullptr;
 };
 

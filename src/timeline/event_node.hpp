@@ -18,7 +18,6 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-struct MarkHook;
 struct Slot;
 
 struct EventNode : Deferred {
@@ -47,7 +46,7 @@ struct EventNode : Deferred {
 
   // For a mark of a stream (timeline/timeline.hpp).
   std::uint64_t number = 0;
-  MarkHook* hook = nullptr;
+  Deferred* hook = nullptr;
 };
 
 /// A reference to a node, or none.

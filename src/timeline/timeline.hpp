@@ -69,7 +69,7 @@ class Timeline : NotCopied {
     /// The same, and hangs the hook at it. Calls `at_number(number)` before the hook can become
     /// due. Returns whether the timeline has to be watched from now on.
     template <class F>
-    [[nodiscard]] bool mark(EventRef event, MarkHook& hook, bool is_in_order,
+    [[nodiscard]] bool mark(EventRef event, Deferred& hook, bool is_in_order,
                             F at_number) noexcept {
       return of_.add(event.release(), &hook, asked_, is_in_order, at_number).is_new_watch;
     }
@@ -236,7 +236,7 @@ class Timeline : NotCopied {
     bool is_new_watch;
   };
   template <class F>
-  Added add(EventNode* node, MarkHook* hook, std::uint64_t asked, bool is_in_order,
+  Added add(EventNode* node, Deferred* hook, std::uint64_t asked, bool is_in_order,
             F at_number) noexcept {
     node->next = nullptr;
     node->hook = hook;
@@ -313,7 +313,7 @@ class Timeline : NotCopied {
     for (EventNode* node = first;;) {
       EventNode* const next = next_of(*node);
       const bool is_last = node == last;
-      MarkHook* const hook = std::exchange(node->hook, nullptr);
+      Deferred* const hook = std::exchange(node->hook, nullptr);
       EventRef event = EventRef::adopt(node);
       if (hook != nullptr)
         due(*hook, std::move(event), s);

@@ -15,9 +15,9 @@
 namespace {
 
 using namespace runnel;
+using detail::Deferred;
 using detail::EventNode;
 using detail::EventRef;
-using detail::MarkHook;
 using detail::Progress;
 using detail::Timeline;
 
@@ -25,7 +25,7 @@ constexpr backend::status not_ready = static_cast<backend::status>(errc::not_rea
 constexpr backend::status failed = not_ready + 1'000;
 
 /// Something that waits for a mark.
-struct Waiting : MarkHook {
+struct Waiting : Deferred {
   std::uint64_t number = 0;
   backend::status status = not_ready;
 };
@@ -57,7 +57,7 @@ class Timelines : public testing::Test {
   std::vector<Waiting*> advance() {
     std::vector<Waiting*> due;
     timeline_.advance([&](native::event event) { return query(event); },
-                      [&](MarkHook& hook, const EventRef&, backend::status s) {
+                      [&](Deferred& hook, const EventRef&, backend::status s) {
                         due.push_back(static_cast<Waiting*>(&hook));
                         due.back()->status = s;
                       });
@@ -67,7 +67,7 @@ class Timelines : public testing::Test {
   /// The events of what is still pending are freed with it.
   void TearDown() override {
     timeline_.advance([](native::event) { return backend::ok; },
-                      [](MarkHook&, const EventRef&, backend::status) {});
+                      [](Deferred&, const EventRef&, backend::status) {});
   }
 
   Timeline timeline_;
@@ -296,7 +296,7 @@ TEST_F(Timelines, ThreadsThatRecordAndAdvanceAtOnceLoseNothing) {
     run.emplace_back([&, this] {
       while (recording > 0 || !timeline_.is_idle())
         timeline_.advance([](native::event) { return backend::ok; },
-                          [&](MarkHook& hook, const EventRef&, backend::status) {
+                          [&](Deferred& hook, const EventRef&, backend::status) {
                             const std::uint64_t number = static_cast<Waiting&>(hook).number;
                             if (last.exchange(number) + 1 != number) is_in_order = false;
                             ++due;

@@ -227,7 +227,7 @@ void close_capture(std::uint64_t) noexcept {}
 std::unique_lock<sync::Mutex> block_captures() noexcept { return {}; }
 [[gnu::weak]] void advance(Slot& slot) noexcept {  // likewise
   slot.timeline.advance([](native::event event) { return backend::event_query(event); },
-                        [](MarkHook&, const EventRef&, backend::status) {});
+                        [](Deferred&, const EventRef&, backend::status) {});
 }
 std::exception_ptr finish_slot(Slot& slot) noexcept {
   const std::lock_guard lock{checks::free_slots().mutex};

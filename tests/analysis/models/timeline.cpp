@@ -16,14 +16,14 @@ namespace {
 
 using namespace checks;
 using model::expect;
+using runnel::detail::Deferred;
 using runnel::detail::EventRef;
-using runnel::detail::MarkHook;
 using runnel::detail::Progress;
 using runnel::detail::Slot;
 using runnel::detail::Timeline;
 
 /// Waits for a mark behind work that writes.
-struct Waiting : MarkHook {
+struct Waiting : Deferred {
   int written = 0;
   std::uint64_t number = 0;
   int times_due = 0;
@@ -50,7 +50,7 @@ bool mark(World& w, Waiting& waiting) {
 }
 void advance(World& w) {
   w.a.timeline.advance([](native::event event) { return backend::event_query(event); },
-                       [&w](MarkHook& hook, const EventRef&, backend::status s) {
+                       [&w](Deferred& hook, const EventRef&, backend::status s) {
                          auto& waiting = static_cast<Waiting&>(hook);
                          expect(s == backend::ok, "a mark has failed");
                          expect(waiting.written == 1, "it is due too early");

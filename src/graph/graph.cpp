@@ -29,6 +29,7 @@
 namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 
+/// `own` is open, or directly behind the last launch, see needs_end(); empty before the first.
 struct GraphState : DeferredWork {
   int device = 0;
   native::graph graph{};
@@ -37,8 +38,6 @@ struct GraphState : DeferredWork {
   std::vector<EventUse> events{};  // moved here before the destruction of the graph
   sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
   sync::Mutex graph_mutex{};       // A native graph is not thread-safe, not even for queries.
-  // `own` is open, or directly behind the last launch, see needs_end(); empty before the first.
-  StreamKey launched_on{};  // the last launch's stream
   // The runtime does not order the next launch after the last one if their streams differ.
   bool is_unordered = false;
 };
@@ -67,13 +66,11 @@ void destroy(GraphState* state) noexcept {
 [[nodiscard]] bool is_complete(GraphState& state) noexcept {
   if (state.is_unknown || (!state.others.empty() && advance(state.others) != Progress::complete))
     return false;
-  if (!state.own) return true;
-  if (const HandleLock locked{state.launched_on}) {
-    const StreamQueryLock beside_captures{*state.launched_on.slot};
-    return !locked.is_default() && beside_captures.capture_state() == CaptureState::none &&
-           call_quietly(locked.device(), [&] { return beside_captures.query(); });
-  }
-  return internal_call([&] { return state.own.ask(); }) == Progress::complete;
+  return internal_call([&] {
+    if (state.own.ask() == Progress::complete) return true;
+    const HandleLock locked{*state.own.slot()};
+    return locked && !locked.is_default() && is_known_idle(*state.own.slot());
+  });
 }
 
 /// Destroys the graph on the service thread. If the completion of its launches can never be known,
@@ -146,7 +143,6 @@ void note_launch(GraphState& state, StreamKey stream) noexcept {
   const bool is_marked = needs_end(state, *stream.slot);
   if (state.own.stream() == stream && !is_marked) [[likely]]
     return;
-  state.launched_on = stream;
   state.own = Point{stream};
   if (is_marked) internal_call([&] { state.own.record(); }, any_capture_seen());
 }
@@ -182,7 +178,7 @@ void become_node(GraphState& state, const StreamCall& call) {
 /// Makes the stream wait for the last launch, if that was on another stream and the runtime does
 /// not order the two.
 void wait_for_last_launch(GraphState& state, const StreamCall& call, StreamKey stream) {
-  if (!state.is_unordered || !state.own || state.launched_on == stream) [[likely]]
+  if (!state.is_unordered || !state.own || state.own.slot() == stream.slot) [[likely]]
     return;
   refuse_in_capture(call.slot(), launching, refusal::unordered_graph);
   if (state.own.make_wait(call.handle(), InCapture::never)) return;
@@ -371,7 +367,6 @@ bool Graph::take(Graph fresh) {
   } else {
     instantiate(now, operation);
   }
-  now.launched_on = old.launched_on;
   now.own = old.own;
   now.is_unordered = !is_same || old.is_unordered;
   std::swap(state_, fresh.state_);

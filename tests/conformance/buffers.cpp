@@ -14,13 +14,6 @@ Ints numbers(std::size_t count) {
   return values;
 }
 
-Ints read(StreamRef stream, const DeviceInts& buffer) {
-  Ints values(buffer.size());
-  copy(stream, values, buffer);
-  stream.synchronize();
-  return values;
-}
-
 /// Whether a buffer has no elements, no stream and no device.
 template <class Buffer>
 void expect_empty(const Buffer& buffer) {
@@ -41,7 +34,7 @@ TEST_F(Buffers, AnEmptyBufferIsFilledLater) {
   there.record_stream(stream);
   there = DeviceInts{3, stream};
   fill(stream, there, 1);
-  EXPECT_EQ(read(stream, there), Ints(3, 1));
+  EXPECT_EQ(read_back(stream, there), Ints(3, 1));
   EXPECT_EQ(there.stream(), stream);
   EXPECT_EQ(there.device(), stream.device());
 }
@@ -71,9 +64,9 @@ TEST_F(Buffers, ResizingKeepsTheFirstElements) {
   fill(stream, buffer.span().subspan(1000), 7);
   Ints expected = values;
   expected.resize(5000, 7);
-  EXPECT_EQ(read(stream, buffer), expected);
+  EXPECT_EQ(read_back(stream, buffer), expected);
   buffer.resize(10);
-  EXPECT_EQ(read(stream, buffer), numbers(10));
+  EXPECT_EQ(read_back(stream, buffer), numbers(10));
   const int* const place = buffer.data();
   buffer.resize(10);
   EXPECT_EQ(buffer.data(), place) << "nothing changes if the size is the same";
@@ -126,7 +119,7 @@ TEST_F(Buffers, ARefusedResizeChangesNothing) {
   const int* const place = buffer.data();
   EXPECT_ERROR(out_of_memory, buffer.resize(SIZE_MAX / 2));
   EXPECT_EQ(buffer.data(), place);
-  EXPECT_EQ(read(stream, buffer), Ints(3, 9));
+  EXPECT_EQ(read_back(stream, buffer), Ints(3, 9));
 }
 
 TEST_F(Buffers, ABufferIsCopiedOnAStream) {
@@ -140,7 +133,7 @@ TEST_F(Buffers, ABufferIsCopiedOnAStream) {
   EXPECT_NE(copied.data(), original.data());
   owner.wait_stream(user);
   fill(owner, original, 0);
-  EXPECT_EQ(read(user, copied), values);
+  EXPECT_EQ(read_back(user, copied), values);
   EXPECT_TRUE((DeviceInts{DeviceInts{}, user}.empty()));
 }
 
@@ -151,7 +144,7 @@ TEST_F(BuffersTwo, ABufferIsCopiedToAnotherDevice) {
   there.wait_stream(here);
   const DeviceInts copied{original, there};
   EXPECT_EQ(copied.device(), Device{1});
-  EXPECT_EQ(read(there, copied), Ints(100, 4));
+  EXPECT_EQ(read_back(there, copied), Ints(100, 4));
 }
 
 TEST_F(Buffers, SingleElementsAreSetAndRead) {

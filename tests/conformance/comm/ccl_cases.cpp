@@ -91,10 +91,7 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
     });
   for (std::size_t i = 0; i < each.size(); ++i) {
     EXPECT_EQ(each[i].rank(), static_cast<int>(i));
-    Ints found(1000);
-    copy(streams[i], found, values[i]);
-    streams[i].synchronize();
-    EXPECT_EQ(found, Ints(1000, 1));
+    EXPECT_EQ(read_back(streams[i], values[i]), Ints(1000, 1));
   }
   EXPECT_ERROR(invalid_argument, each[0].barrier(streams[1]));
   EXPECT_ERROR(invalid_argument, Communicator::of_devices(std::vector{devices[0], devices[0]}));

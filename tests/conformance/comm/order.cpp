@@ -102,10 +102,7 @@ TEST_F(Order, DefaultStreamsTakeOperationsToo) {
     DeviceInts values{100, each};
     fill(each, values, 1);
     all.all_reduce(each, values);
-    Ints seen(100);
-    copy(each, seen, values);
-    each.synchronize();
-    EXPECT_EQ(seen, Ints(100, size));
+    EXPECT_EQ(read_back(each, values), Ints(100, size));
   }
 }
 

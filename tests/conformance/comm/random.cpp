@@ -83,10 +83,8 @@ class Program {
       operate(parties_[below(parties_.size())], a, b, stream(s));
     }
     for (std::size_t b = 0; b < buffer_count; ++b) {
-      std::vector<Number> seen(length_);
-      copy(stream(last_[b]), seen, buffers_[b]);
-      stream(last_[b]).synchronize();
-      EXPECT_TRUE(seen == expected_[static_cast<std::size_t>(rank_)][b])
+      EXPECT_TRUE(read_back(stream(last_[b]), buffers_[b]) ==
+                  expected_[static_cast<std::size_t>(rank_)][b])
           << "buffer " << b << ": " << story_;
     }
   }

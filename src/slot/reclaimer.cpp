@@ -188,7 +188,10 @@ void Reclaimer::make_due(Completion& completion, backend::status status) noexcep
   completion.run = [](Deferred& due) noexcept {
     // The exit of the process does not wait for the program's function.
     reclaimer().calling_.store(false, std::memory_order_seq_cst);
+    // Resetting may destroy user objects, too.
+    const CountedCall until_reset{Count::made_completions};
     deliver(OwnedCompletion{static_cast<Completion*>(&due)});
+    reset_thread();
   };
   calls_program_.add(completion);
   if (!on_service_thread) wake();
@@ -346,8 +349,6 @@ bool Reclaimer::call_due() noexcept {
     if (stopped_.load(std::memory_order_seq_cst)) break;
     if (calls_ == nullptr) calls_ = calls_program_.take();
     if (calls_ == nullptr) return calling_.store(false, std::memory_order_seq_cst), true;
-    // Resetting may destroy user objects, too.
-    const CountedCall until_reset{Count::made_completions};
     run(*std::exchange(calls_, calls_->next));
     reset_thread();
     if (is_waiting_.load(std::memory_order_relaxed) && sync::Clock::now() - begun > 1ms) break;

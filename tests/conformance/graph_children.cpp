@@ -191,7 +191,7 @@ TEST_F(GraphChildren, WhatCannotBePartIsRefusedByName) {
     EXPECT_EQ(error.code(), errc::capture);
   }
   begin_capture(*stream);
-  if (allocates) {
+  if (allocates && device().has_memory_pools()) {  // else the graph is empty
     EXPECT_ERROR(not_supported, allocates->launch(*stream));
   }
   copy(*stream, *result, *source);

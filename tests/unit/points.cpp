@@ -58,7 +58,7 @@ TEST_F(Points, AnOpenPointStandsForWorkThatCameLater) {
 }
 
 TEST_F(Points, AStreamThatEndsLeavesItsLastEventInItsSlot) {
-  std::optional stream{Stream{}};
+  std::optional<Stream> stream{std::in_place};
   Slot* const slot = key_of(*stream).slot;
   Gate gate{*stream};
   Point point = point_of(*stream);
@@ -92,7 +92,7 @@ TEST_F(Points, AStreamWithoutPointsEndsWithoutAnEvent) {
 }
 
 TEST_F(Points, APointOfAnEndedStreamIsEmpty) {
-  std::optional stream{Stream{}};
+  std::optional<Stream> stream{std::in_place};
   const StreamKey use = key_of(*stream);
   stream.reset();
   EXPECT_FALSE(Point{use});
@@ -160,7 +160,7 @@ TEST_F(Points, ARecordedPointMakesAStreamWait) {
 }
 
 TEST_F(Points, APointOfAnEndingStreamMakesAStreamWait) {
-  std::optional stream{Stream{}};
+  std::optional<Stream> stream{std::in_place};
   const Point point = point_of(*stream);
   Gate gate{*stream};
   stream.reset();

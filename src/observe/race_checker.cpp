@@ -325,7 +325,8 @@ struct Hooks {
       }
       std::vector<std::uint32_t> awaited{number_of(s, info_of(operation.stream))};
       for (const detail::Point& user : *operation.users)
-        awaited.push_back(number_of(s, info_of(user.stream())));
+        if (const detail::StreamKey stream = user.stream(); stream.slot != nullptr)
+          awaited.push_back(number_of(s, info_of(stream)));
       const auto is_done = [&](const Use& use) {
         return std::any_of(awaited.begin(), awaited.end(),
                            [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "settings.hpp"
 
@@ -60,8 +61,9 @@ void first_use() {
 }  // namespace
 
 Verdict begin_call(Call kind, const char* name) {
-  // A forked child does not have the parent's threads, and one of them may have held the mutex.
-  if (forked) return {not_initialized, false};
+  // No one may call in a forked child: it does not have the parent's threads, and one of them may
+  // have held the mutex.
+  if (forked) std::abort();
   first_use();
   Lock lock{engine().mutex};
   State& now = state();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What every entry point does around its body: it counts the call, makes it fail if STANDIN_FAULT
-/// says so, refuses it inside host functions and in forked children, and sets the thread's last
-/// error.
+/// says so, refuses it inside host functions, ends a forked child that makes it, and sets the
+/// thread's last error.
 #pragma once
 
 #include <type_traits>

@@ -241,9 +241,9 @@ struct Known {
 };
 
 bool needs_context(cudaStream_t stream) {
+  if (stream != nullptr) return false;  // It has a context of its own.
   const Lock lock{engine().mutex};
-  // other streams have a context of their own
-  return stream == nullptr && !this_thread().has_context;
+  return !this_thread().has_context;
 }
 template <class Argument>
 bool needs_context(const Argument&) {

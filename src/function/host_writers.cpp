@@ -3,7 +3,6 @@
 
 #include "backend.hpp"
 #include "base/never_destroyed.hpp"
-#include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 
 #include <algorithm>
@@ -109,9 +108,8 @@ void RangeWriter::end() noexcept {
 OutsideWait::OutsideWait(StreamRef stream, HostWriters& of) : of_{of} {
   const StreamKey key = key_of(stream);
   if (!is_needed() || key.slot == nullptr) return;
-  if (is_forked_child()) return;  // The wait will be refused, as below.
   Point point{key};
-  if (!point) return;
+  if (!point) return;  // The wait will be refused.
   wait_.push_back(point);
   of_.begin_functions(1);
 }

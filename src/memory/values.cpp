@@ -60,13 +60,18 @@ void require_kind(MemoryKind kind, const char* operation) {
   return static_cast<std::uint32_t*>(on_device);
 }
 
-}  // namespace
+constexpr const char* waiting = "make a stream wait for a value";
 
-void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::uint32_t value) {
-  const StreamCall call{stream, "make a stream wait for a value"};
+void enqueue_wait(const StreamCall& call, const std::uint32_t* location, std::uint32_t value) {
   const BlockingEnqueue enqueued;
   call.check(backend::stream_wait_value(call.handle(), location_on_device(call, location), value));
   emit([&] { return call.about(OperationKind::value_awaited); });
+}
+
+}  // namespace
+
+void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::uint32_t value) {
+  enqueue_wait(StreamCall{stream, waiting}, location, value);
 }
 
 }  // namespace detail
@@ -74,8 +79,9 @@ void wait_for_own_value(StreamRef stream, const std::uint32_t* location, std::ui
 using namespace detail;
 
 void StreamRef::wait_value(const std::uint32_t* location, std::uint32_t value) const {
-  const OutsideWait counted{*this};
-  wait_for_own_value(*this, location, value);
+  const StreamCall call{*this, waiting};
+  const OutsideWait counted{*this};  // Only now: a refused wait does not count.
+  enqueue_wait(call, location, value);
 }
 
 void StreamRef::write_value(std::uint32_t* location, std::uint32_t value) const {

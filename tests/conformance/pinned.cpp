@@ -63,10 +63,13 @@ class PinnedMemory : public Conformance {
     return std::ranges::any_of(all, [&](const Buffer& buffer) { return buffer.data() == address; });
   }
 
-  /// Whether the pool can hand out a block now. By the limit: a block may go back to the runtime,
-  /// and come as another one.
-  [[nodiscard]] static bool has_room() {
-    return code_of([] { const Buffer buffer{size}; }) == nothing_thrown;
+  /// Whether the pool can hand out so many blocks now. By the limit: a block may go back to the
+  /// runtime, and come as another one.
+  [[nodiscard]] static bool has_room(std::size_t count = 1) {
+    std::vector<Buffer> all;
+    return code_of([&] {
+             while (all.size() < count) all.emplace_back(size);
+           }) == nothing_thrown;
   }
 
   /// Expects the block to stay until the gate opens and `user` is complete.
@@ -470,13 +473,9 @@ TEST_F(PinnedMemory, ABlockIsReusedAfterIdleDevicesIfTheEndOfItsStreamWasNotMark
     other.synchronize();
   }
   Gate gate{busy};
-  // By the limit: the block may go back to the runtime, and come as another one.
-  const auto has_room_for_two = [] {
-    return code_of([] { const Buffer first{size}, second{size}; }) == nothing_thrown;
-  };
-  EXPECT_FALSE(has_room_for_two()) << "the end of its stream is not known";
+  EXPECT_FALSE(has_room(2)) << "the end of its stream is not known";
   gate.open();
-  EXPECT_TRUE(eventually(has_room_for_two));
+  EXPECT_TRUE(eventually([] { return has_room(2); }));
   drop(take(foreign));
 }
 
@@ -501,7 +500,7 @@ TEST_F(PinnedMemory, ACopyMarksWhatAnotherThreadDroppedOfAThreadsDefaultStream) 
   dropped.reset();
   is_dropped.count_down();
   marked.wait();
-  EXPECT_TRUE(eventually(has_room));
+  EXPECT_TRUE(eventually([] { return has_room(); }));
   may_end.count_down();
   thread.join();
 }
@@ -527,7 +526,7 @@ TEST_F(PinnedMemory, ABoundedWaitFreesWhatAnotherThreadDropsMeanwhile) {
   dropped.reset();
   gate.open();
   waited.wait();
-  EXPECT_TRUE(eventually(has_room));
+  EXPECT_TRUE(eventually([] { return has_room(); }));
   may_end.count_down();
   thread.join();
 }

@@ -37,8 +37,9 @@ void announce_capture(OpenCapture capture);
 /// open when the wait begins. So a capture that is announced in the next millisecond begins after
 /// that.
 void note_device_wait() noexcept;
-/// While the lock is held, no capture begins through the library. Not locked if one is open. For
-/// queries of default streams, which break the capture of a blocking stream in each capture mode.
+/// Returns a lock: while the caller holds it, no capture begins through the library. If a capture
+/// is open already, the lock is returned unlocked. For the library's queries of default streams,
+/// which would break the capture of a blocking stream in each capture mode.
 [[nodiscard]] std::unique_lock<sync::Mutex> block_captures() noexcept;
 /// Stores the runtime's number of a capture that has begun on the stream.
 void number_capture(std::uint64_t stream, std::uint64_t number) noexcept;

@@ -24,8 +24,8 @@ struct IdleStreams {
 constinit sync::Mutex mutex;
 constinit std::array<IdleStreams, max_devices> all_idle{};
 
-/// Calls `f` with the device's streams, under the lock, which is not held while a stream begins or
-/// ends: a hook may wait for another thread that calls overlap().
+/// Calls `f` with the device's streams under the lock. No stream begins or ends under it, because
+/// that calls hooks, and a hook may wait for another thread that calls overlap().
 template <class F>
 auto with_idle(Device device, F f) noexcept {
   const std::lock_guard lock{mutex};
@@ -59,8 +59,11 @@ Stream acquire_overlap_stream(Device device) {
 void release_overlap_stream(Stream stream) noexcept try {
   const Device device = stream.device();
   live_slot(stream).idle_at_end = true;
-  const bool has_place = with_idle(
-      device, [](IdleStreams& idle) { return idle.places < max_idle && ++idle.places > 0; });
+  const bool has_place = with_idle(device, [](IdleStreams& idle) {
+    if (idle.places == max_idle) return false;
+    ++idle.places;
+    return true;
+  });
   if (has_place) store(device, stream.release());
 } catch (...) {  // The stream is destroyed.
 }

@@ -53,7 +53,7 @@ struct OperationNotes {
 struct EventLine {
   Deferred* first = nullptr;
   Deferred** end = &first;      // where the next one is added
-  Deferred** in_turn = &first;  // the first one to be asked next, behind the oldest ones
+  Deferred** in_turn = &first;  // from here the thread queries next, besides the oldest
   EventLine* next = nullptr;
 };
 

@@ -593,7 +593,7 @@ TEST_F(Graphs, CapturesBeginWhileAWaitForTheDeviceWaitsForOne) {
   drop(end_capture(*stream));
 }
 
-/// Captures again and again while a thread of the library asks whether `asked` is idle.
+/// Captures again and again while the service thread queries the stream `asked`.
 template <class Capture>
 void capture_beside_questions(StreamRef asked, Capture capture_once) {
   const Stream dropper;
@@ -601,7 +601,7 @@ void capture_beside_questions(StreamRef asked, Capture capture_once) {
   const auto until = std::chrono::steady_clock::now() + 1s;
   for (; round < 20'000 && !testing::Test::HasFailure() && std::chrono::steady_clock::now() < until;
        ++round) {
-    // It asks from the drop on.
+    // From this drop on, the service thread queries the stream.
     auto dropped = std::make_shared<std::optional<DeviceBytes>>(std::in_place, 16, asked);
     asked.launch_host_func([end = std::chrono::steady_clock::now() + 30us] {
       while (std::chrono::steady_clock::now() < end) {

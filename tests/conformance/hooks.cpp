@@ -629,7 +629,7 @@ TEST_F(Hooks, AHookDoesNotRedirectItsCallersWork) {
   EXPECT_EQ(pool.leased(), 0U);
 }
 
-// A hook may wait for a thread that makes the call which the hook is told of.
+// A hook that is called for a call may wait for another thread that makes the same call.
 HookKind kind_to_wait_at;
 std::atomic<bool> is_hook_called, is_other_done, has_hook_met_other;
 void wait_for_the_other_thread(const HookEvent& event) noexcept {

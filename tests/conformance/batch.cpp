@@ -5,16 +5,16 @@
 namespace conformance::batch_cases {
 using Batch = Conformance;
 
-constexpr std::size_t count = 64;
-constexpr std::size_t piece = 3000;
+constexpr size_t count = 64;
+constexpr size_t piece = 3000;
 
 TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
   Stream stream;
   PinnedInts source{count * piece}, result{count * piece};
   DeviceInts there{count * piece, stream};
   std::vector<CopyOperation> up, down;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t other = (count - 1 - i) * piece;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t other = (count - 1 - i) * piece;
     up.push_back(copy_operation(there.span().subspan(other, piece),
                                 std::span{source.data() + i * piece, piece}));
     down.push_back({result.data() + i * piece, there.data() + other, piece * sizeof(int)});
@@ -34,14 +34,14 @@ TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
 /// The blocks may be neighbours on the device, but no copy of a runtime may reach over the end of a
 /// block.
 TEST_F(Batch, FillsBlocksThatAreNeighbours) {
-  constexpr std::size_t blocks = 12, size = 64 * kib;
+  constexpr size_t blocks = 12, size = 64 * kib;
   Stream stream;
   std::vector<DeviceBytes> there;
-  for (std::size_t i = 0; i < blocks; ++i) there.emplace_back(size, stream);
+  for (size_t i = 0; i < blocks; ++i) there.emplace_back(size, stream);
   const Bytes source = pattern(blocks * size, 3);
   Bytes back(blocks * size);
   std::vector<CopyOperation> up, down;
-  for (std::size_t i = 0; i < blocks; ++i) {
+  for (size_t i = 0; i < blocks; ++i) {
     up.push_back({there[i].data(), source.data() + i * size, size});
     down.push_back({back.data() + i * size, there[i].data(), size});
   }
@@ -105,13 +105,13 @@ TEST_F(Batch, ValidatesAllOperationsBeforeEnqueueingAny) {
 }
 
 TEST_F(Batch, LargeAndSmallCopiesOnAnIdleStreamDoNotHoldTheCaller) {
-  constexpr std::size_t large = 32 * mib, small = 1000, all = large + 3 * small;
+  constexpr size_t large = 32 * mib, small = 1000, all = large + 3 * small;
   Stream stream;
   PinnedBytes source{all}, back{all};
   std::ranges::copy(pattern(all, 3), source.begin());
   DeviceBytes there{all, stream};
   std::vector<CopyOperation> up;
-  for (std::size_t at = 0; at < all; at += up.back().bytes)
+  for (size_t at = 0; at < all; at += up.back().bytes)
     up.push_back({there.data() + at, source.data() + at, at == small ? large : small});
   bool is_held = true;  // unless the call is short once: this thread may lose its core
   for (int round = 0; round < 20 && is_held; ++round) {

@@ -19,14 +19,14 @@ class BlockedFunctions : public Conformance {
 /// Flags that host functions set and wait for.
 class Flags {
  public:
-  explicit Flags(std::size_t count) : raised_(count) {}
-  void raise(std::size_t i) {
+  explicit Flags(size_t count) : raised_(count) {}
+  void raise(size_t i) {
     const std::lock_guard lock{mutex_};
     raised_[i] = true;
     changed_.notify_all();
   }
   /// Returns false if the flag was not raised within `limit`.
-  bool wait(std::size_t i, std::chrono::seconds limit = patience) {
+  bool wait(size_t i, std::chrono::seconds limit = patience) {
     std::unique_lock lock{mutex_};
     return changed_.wait_for(lock, limit, [&] { return raised_[i]; });
   }
@@ -47,11 +47,11 @@ void spin(milliseconds time) {
 /// them, so that function must run although the first one was blocked. The number of streams
 /// varies, and so does the number of those that have a core.
 TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
-  const std::size_t most = 2 * std::max(4U, std::thread::hardware_concurrency()) + 1;
-  for (std::size_t count = 1; count <= std::min<std::size_t>(most, 33); ++count) {
+  const size_t most = 2 * std::max(4U, std::thread::hardware_concurrency()) + 1;
+  for (size_t count = 1; count <= std::min<size_t>(most, 33); ++count) {
     const auto flags = std::make_shared<Flags>(count + 2);
     const auto late = std::make_shared<std::atomic_int>(0);
-    const auto block = [=](std::size_t announce, std::size_t until) {
+    const auto block = [=](size_t announce, size_t until) {
       flags->raise(announce);
       if (!flags->wait(until, 5s)) ++*late;
     };
@@ -59,8 +59,7 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
     streams[count].launch_host_func([=] { block(count, count - 1); });
     ASSERT_TRUE(flags->wait(count));
     streams[count].launch_host_func([=] { flags->raise(count + 1); });
-    for (std::size_t i = 0; i < count; ++i)
-      streams[i].launch_host_func([=] { block(i, count + 1); });
+    for (size_t i = 0; i < count; ++i) streams[i].launch_host_func([=] { block(i, count + 1); });
     for (const Stream& stream : streams) stream.synchronize();
     ASSERT_EQ(late->load(), 0) << count << " streams waited for a stream that could have continued";
   }
@@ -70,12 +69,12 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
 /// some keep a core busy for long.
 class Graph {
  public:
-  explicit Graph(std::uint32_t seed) : random_{seed} {
+  explicit Graph(uint32_t seed) : random_{seed} {
     const PriorityRange range = Device::current().priority_range();
-    const std::size_t lines = 3 + pick(10);
-    for (std::size_t i = 0; i < lines; ++i)
+    const size_t lines = 3 + pick(10);
+    for (size_t i = 0; i < lines; ++i)
       streams_.emplace_back(StreamOptions{.priority = pick(2) == 0 ? range.greatest : range.least});
-    for (std::size_t i = 0; i < functions; ++i) launch(i);
+    for (size_t i = 0; i < functions; ++i) launch(i);
   }
 
   [[nodiscard]] bool finishes() {
@@ -84,16 +83,16 @@ class Graph {
   }
 
  private:
-  static constexpr std::size_t functions = 40;
+  static constexpr size_t functions = 40;
 
-  std::size_t pick(std::size_t n) { return random_() % n; }
-  void launch(std::size_t i) {
-    std::vector<std::size_t> earlier;
+  size_t pick(size_t n) { return random_() % n; }
+  void launch(size_t i) {
+    std::vector<size_t> earlier;
     if (i > 0 && pick(3) > 0)
-      for (std::size_t k = 0; k < 2; ++k) earlier.push_back(pick(i));
+      for (size_t k = 0; k < 2; ++k) earlier.push_back(pick(i));
     const milliseconds busy{pick(12) == 0 ? 12 : 0};
     streams_[pick(streams_.size())].launch_host_func([=, flags = flags_, late = late_] {
-      for (const std::size_t other : earlier)
+      for (const size_t other : earlier)
         if (!flags->wait(other, 10s)) ++*late;
       spin(busy);
       flags->raise(i);
@@ -108,22 +107,22 @@ class Graph {
 
 TEST_F(BlockedFunctions, RandomGraphsAlwaysFinish) {
   const char* given = std::getenv("RUNNEL_SEED");
-  const std::uint32_t start =
-      given != nullptr ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
-  const std::uint32_t graphs = long_tests() ? 3000 : 200;
-  for (std::uint32_t seed = start; seed < start + graphs; ++seed)
+  const uint32_t start =
+      given != nullptr ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : 1;
+  const uint32_t graphs = long_tests() ? 3000 : 200;
+  for (uint32_t seed = start; seed < start + graphs; ++seed)
     ASSERT_TRUE(Graph{seed}.finishes()) << "RUNNEL_SEED=" << seed;
 }
 
 TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
-  constexpr std::size_t blocked = 12;
+  constexpr size_t blocked = 12;
   std::atomic_bool stop{false};
   std::vector<Stream> streams(blocked);
   const Stream quick;
   std::vector<std::thread> threads;
   // The functions of these streams block for longer than the library keeps a core for a blocked
   // function.
-  for (std::size_t i = 0; i < blocked; ++i)
+  for (size_t i = 0; i < blocked; ++i)
     threads.emplace_back([&, i] {
       while (!stop) {
         for (int k = 0; k < 3; ++k)

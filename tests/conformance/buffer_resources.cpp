@@ -16,10 +16,10 @@ struct Refused : std::runtime_error {
 /// What was asked of the copies of a Recording.
 struct Asked {
   struct Block {
-    std::uint64_t stream;
+    uint64_t stream;
     void* pointer;
-    std::size_t bytes;
-    std::size_t alignment;
+    size_t bytes;
+    size_t alignment;
   };
   std::mutex mutex;  // held while runnel is called, as other libraries' pools do it
   std::vector<Block> taken, returned;
@@ -31,25 +31,25 @@ struct Asked {
 class Recording {
  public:
   explicit Recording(DeviceResource upstream = DeviceResource{}) : upstream_{upstream} {}
-  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
+  void* allocate(StreamRef stream, size_t bytes, size_t alignment) {
     const std::lock_guard lock{asked_->mutex};
     asked_->on_take(stream);
     void* const block = upstream_.allocate(stream, bytes, alignment);
     asked_->taken.push_back({stream.id(), block, bytes, alignment});
     return block;
   }
-  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+  void deallocate(StreamRef stream, void* pointer, size_t bytes, size_t alignment) {
     const std::lock_guard lock{asked_->mutex};
     asked_->returned.push_back({stream.id(), pointer, bytes, alignment});
     asked_->on_return(stream);
     upstream_.deallocate(stream, pointer, bytes, alignment);
   }
   [[nodiscard]] Asked& asked() const { return *asked_; }
-  [[nodiscard]] std::size_t taken() const {
+  [[nodiscard]] size_t taken() const {
     const std::lock_guard lock{asked_->mutex};
     return asked_->taken.size();
   }
-  [[nodiscard]] std::size_t returned() const {
+  [[nodiscard]] size_t returned() const {
     const std::lock_guard lock{asked_->mutex};
     return asked_->returned.size();
   }
@@ -63,29 +63,27 @@ class Recording {
 /// In the older form, with native streams.
 struct Older {
   NativeDeviceResource upstream;
-  void* allocate(std::size_t, std::size_t) { throw std::logic_error{"not in stream order"}; }
-  void deallocate(void*, std::size_t, std::size_t) {}
-  void* allocate_async(std::size_t bytes, std::size_t alignment, native::stream stream) {
+  void* allocate(size_t, size_t) { throw std::logic_error{"not in stream order"}; }
+  void deallocate(void*, size_t, size_t) {}
+  void* allocate_async(size_t bytes, size_t alignment, native::stream stream) {
     return upstream.allocate(stream, bytes, alignment);
   }
-  void deallocate_async(void* pointer, std::size_t bytes, std::size_t alignment,
-                        native::stream stream) {
+  void deallocate_async(void* pointer, size_t bytes, size_t alignment, native::stream stream) {
     upstream.deallocate(stream, pointer, bytes, alignment);
   }
 };
 struct NoResource {
-  void* allocate(std::size_t bytes);
+  void* allocate(size_t bytes);
 };
 static_assert(StreamOrderedResource<Recording> && StreamOrderedResource<Older> &&
               StreamOrderedResource<NativeDeviceResource>);
-static_assert(
-    std::is_constructible_v<DeviceInts, std::size_t, std::shared_ptr<Recording>, StreamRef>);
-static_assert(std::is_constructible_v<DeviceInts, std::size_t, std::reference_wrapper<Recording>>);
+static_assert(std::is_constructible_v<DeviceInts, size_t, std::shared_ptr<Recording>, StreamRef>);
+static_assert(std::is_constructible_v<DeviceInts, size_t, std::reference_wrapper<Recording>>);
 static_assert(!StreamOrderedResource<NoResource> &&
-              !std::is_constructible_v<DeviceInts, std::size_t, NoResource>);
+              !std::is_constructible_v<DeviceInts, size_t, NoResource>);
 
-constexpr std::size_t count = 1000;
-constexpr std::size_t bytes_of_all = count * sizeof(int);
+constexpr size_t count = 1000;
+constexpr size_t bytes_of_all = count * sizeof(int);
 
 Ints numbers() {
   Ints v(count);
@@ -134,7 +132,7 @@ TEST_F(BufferResources, ValuesReferencesAndSharedPointersAreAccepted) {
     DeviceInts buffer{count, std::move(resource), stream};
     EXPECT_TRUE(holds_numbers(stream, buffer));
   };
-  const std::size_t before = DeviceResource{}.statistics().blocks;
+  const size_t before = DeviceResource{}.statistics().blocks;
   Recording recording;
   works(recording);
   works(std::ref(recording));
@@ -198,10 +196,8 @@ TEST_F(BufferResources, AnExceptionLeavesTheBufferAsItWas) {
 
 TEST_F(BufferResources, NullIsOutOfMemory) {
   struct Empty {
-    void* allocate(StreamRef, std::size_t, std::size_t) { return nullptr; }
-    void deallocate(StreamRef, void*, std::size_t, std::size_t) {
-      ADD_FAILURE() << "null was given back";
-    }
+    void* allocate(StreamRef, size_t, size_t) { return nullptr; }
+    void deallocate(StreamRef, void*, size_t, size_t) { ADD_FAILURE() << "null was given back"; }
   };
   const Stream stream;
   EXPECT_ERROR(out_of_memory, DeviceInts{count, Empty{}, stream});
@@ -319,16 +315,16 @@ TEST_F(BufferResources, ABlockIsGivenBackAfterItsStreamHasEnded) {
 TEST_F(BufferResources, ADeallocationMayEndTheStreamOfItsBuffer) {
   struct Ending {
     std::optional<Stream> stream{std::in_place};
-    void* allocate(StreamRef on, std::size_t bytes, std::size_t alignment) {
+    void* allocate(StreamRef on, size_t bytes, size_t alignment) {
       return DeviceResource{}.allocate(on, bytes, alignment);
     }
-    void deallocate(StreamRef on, void* block, std::size_t bytes, std::size_t alignment) {
+    void deallocate(StreamRef on, void* block, size_t bytes, size_t alignment) {
       DeviceResource{}.deallocate(on, block, bytes, alignment);
       on_thread([&] { stream.reset(); });  // The program's code may wait for another thread.
     }
     bool operator==(const Ending& other) const { return this == &other; }
   } resource;
-  const std::size_t streams = live_objects().streams;
+  const size_t streams = live_objects().streams;
   std::optional<DeviceInts> buffer{std::in_place, count, std::ref(resource), *resource.stream};
   buffer.reset();
   EXPECT_EQ(live_objects().streams, streams - 1);
@@ -361,7 +357,7 @@ TEST_F(BufferResources, AWaitOfTheOwnerGivesBackWhatAHostFunctionDropped) {
   const Stream stream;
   const StreamRef own = thread_default();
   const Recording resource;
-  for (std::size_t round = 1; round <= 100; ++round) {
+  for (size_t round = 1; round <= 100; ++round) {
     auto buffer = std::make_shared<DeviceInts>(count, resource, stream);
     buffer->record_stream(own);
     own.wait_stream(stream);
@@ -472,9 +468,9 @@ TEST_F(BufferResources, EightThreadsShareAResource) {
   shared.synchronize();
   EXPECT_TRUE(eventually([&] {
     DeviceResource{}.trim();
-    return resource.returned() == std::size_t{threads} * rounds;
+    return resource.returned() == size_t{threads} * rounds;
   }));
-  EXPECT_EQ(resource.taken(), std::size_t{threads} * rounds);
+  EXPECT_EQ(resource.taken(), size_t{threads} * rounds);
   EXPECT_EVENTUALLY(resource.copies() == 1);
 }
 

@@ -8,7 +8,7 @@ namespace conformance::buffers_cases {
 using Buffers = Conformance;
 using BuffersTwo = TwoDevices;
 
-Ints numbers(std::size_t count) {
+Ints numbers(size_t count) {
   Ints values(count);
   count_from(values, 1);
   return values;
@@ -156,7 +156,7 @@ TEST_F(Buffers, SingleElementsAreSetAndRead) {
   DeviceInts buffer{3, stream};
   fill(stream, buffer, 1);
   // each value ends before it is written
-  for (int i = 0; i < 3; ++i) set(stream, buffer, static_cast<std::size_t>(i), 10 * i);
+  for (int i = 0; i < 3; ++i) set(stream, buffer, static_cast<size_t>(i), 10 * i);
   EXPECT_EQ(get(stream, buffer, 0), 0);
   EXPECT_EQ(get(stream, buffer, 1), 10);
   EXPECT_EQ(get(stream, std::as_const(buffer), 2), 20);
@@ -246,7 +246,7 @@ TEST_F(BuffersTwo, AStreamOfAnotherDeviceIsRefused) {
 TEST_F(Buffers, ReleasedMemoryIsTheCallersToFree) {
   Stream stream, user;
   const DeviceResource resource{stream.device()};
-  const std::size_t before = resource.statistics().blocks;
+  const size_t before = resource.statistics().blocks;
   DeviceInts buffer{4, stream};
   fill(stream, buffer, 2);
   user.wait_stream(stream);
@@ -262,7 +262,7 @@ TEST_F(Buffers, ReleasedMemoryIsTheCallersToFree) {
 }
 
 template <class T>
-bool is_part(DeviceSpan<T> part, const int* begin, std::size_t size) {
+bool is_part(DeviceSpan<T> part, const int* begin, size_t size) {
   return part.data() == begin && part.size() == size;
 }
 

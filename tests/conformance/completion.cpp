@@ -20,14 +20,14 @@ class Outcomes {
       state->told.emplace_back(name, outcome);
     };
   }
-  [[nodiscard]] std::size_t count() const {
+  [[nodiscard]] size_t count() const {
     const std::lock_guard lock{state_->mutex};
     return state_->told.size();
   }
-  [[nodiscard]] bool wait_for(std::size_t count_expected) const {
+  [[nodiscard]] bool wait_for(size_t count_expected) const {
     return eventually([&] { return count() >= count_expected; });
   }
-  [[nodiscard]] std::pair<int, Outcome> operator[](std::size_t i) const {
+  [[nodiscard]] std::pair<int, Outcome> operator[](size_t i) const {
     const std::lock_guard lock{state_->mutex};
     return state_->told.at(i);
   }
@@ -88,7 +88,7 @@ TEST_F(Completions, FunctionsOfOneStreamAreCalledInOrder) {
     stream.on_complete(outcomes.function(i));
   }
   ASSERT_TRUE(outcomes.wait_for(count));
-  for (int i = 0; i < count; ++i) ASSERT_EQ(outcomes[static_cast<std::size_t>(i)].first, i);
+  for (int i = 0; i < count; ++i) ASSERT_EQ(outcomes[static_cast<size_t>(i)].first, i);
 }
 
 TEST_F(Completions, ABlockedStreamHoldsUpNoOtherStreamsFunction) {
@@ -105,7 +105,7 @@ TEST_F(Completions, ABlockedStreamHoldsUpNoOtherStreamsFunction) {
 }
 
 TEST_F(Completions, AFunctionSeesWhatTheWorkWrote) {
-  constexpr std::size_t size = 256 * kib;
+  constexpr size_t size = 256 * kib;
   Stream stream;
   const auto sent = pattern(size);
   Bytes back(size);
@@ -128,7 +128,7 @@ TEST_F(Completions, AFunctionGetsAHostFunctionsException) {
   stream.on_complete(outcomes.function(2));
   ASSERT_TRUE(outcomes.wait_for(3));
   EXPECT_TRUE(outcomes[0].second.is_ok()) << "an exception of later work was told";
-  for (std::size_t i : {1U, 2U}) {
+  for (size_t i : {1U, 2U}) {
     EXPECT_EQ(outcomes[i].second.code(), errc::function_failed);
     EXPECT_THROW(outcomes[i].second.throw_if_failed(), Mine);
   }

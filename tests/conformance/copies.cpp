@@ -10,20 +10,20 @@ namespace conformance::copies_cases {
 using Copies = Conformance;
 using CopiesTwo = TwoDevices;
 
-constexpr std::size_t page = 4096;
-constexpr std::size_t large = mib + 1;  // too large to be copied within the call
+constexpr size_t page = 4096;
+constexpr size_t large = mib + 1;  // too large to be copied within the call
 
 /// Bytes in pageable, pinned or device memory.
 class Block {
  public:
-  Block(MemoryKind kind, std::size_t size, StreamRef stream) : memory_{make(kind, size, stream)} {}
+  Block(MemoryKind kind, size_t size, StreamRef stream) : memory_{make(kind, size, stream)} {}
   [[nodiscard]] unsigned char* data() {
     return std::visit([](auto& memory) { return memory.data(); }, memory_);
   }
 
  private:
   using Memory = std::variant<Bytes, PinnedBytes, DeviceBytes>;
-  static Memory make(MemoryKind kind, std::size_t size, StreamRef stream) {
+  static Memory make(MemoryKind kind, size_t size, StreamRef stream) {
     if (kind == MemoryKind::pinned) return Memory{std::in_place_type<PinnedBytes>, size};
     if (kind == MemoryKind::device) return Memory{std::in_place_type<DeviceBytes>, size, stream};
     return Memory{std::in_place_type<Bytes>, size};
@@ -33,7 +33,7 @@ class Block {
 
 constexpr MemoryKind kinds[] = {MemoryKind::pageable, MemoryKind::pinned, MemoryKind::device};
 
-void expect_round_trip(StreamRef stream, std::size_t size) {
+void expect_round_trip(StreamRef stream, size_t size) {
   const Bytes source = pattern(size);
   for (const MemoryKind first : kinds)
     for (const MemoryKind second : kinds) {
@@ -50,14 +50,14 @@ void expect_round_trip(StreamRef stream, std::size_t size) {
 
 TEST_F(Copies, RoundTripBetweenAllKindsOfMemoryAtAllSizes) {
   Stream stream;
-  for (const std::size_t size : {0UL, 1UL, 3UL, page / 2, page - 1, page, page + 1, 2 * page,
-                                 (64 * kib) - 1, 64 * kib, (64 * kib) + 1, large, (9 * mib) + 3})
+  for (const size_t size : {0UL, 1UL, 3UL, page / 2, page - 1, page, page + 1, 2 * page,
+                            (64 * kib) - 1, 64 * kib, (64 * kib) + 1, large, (9 * mib) + 3})
     expect_round_trip(stream, size);
 }
 
 TEST_F(Copies, RoundTripOfMoreThan2GiB) {
   SKIP_IF(!long_tests(), "RUNNEL_LONG_TESTS is not set");
-  constexpr std::size_t size = (1UL << 31) + 1;
+  constexpr size_t size = (1UL << 31) + 1;
   Stream stream;
   const Bytes source = pattern(size);
   DeviceBytes there{size, stream};
@@ -126,7 +126,7 @@ TEST_F(Copies, PinnedCopiesReturnAtOnceBothWays) {
 }
 
 TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
-  for (const std::size_t size : {100UL, 64 * kib, large, 9 * mib}) {
+  for (const size_t size : {100UL, 64 * kib, large, 9 * mib}) {
     Stream stream;
     DeviceBytes there{size, stream};
     const Bytes source = pattern(size);
@@ -146,7 +146,7 @@ TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
 }
 
 TEST_F(Copies, HostToHostCopiesReturnAtOnce) {
-  for (const std::size_t size : {100UL, large})
+  for (const size_t size : {100UL, large})
     for (const MemoryKind first : {MemoryKind::pageable, MemoryKind::pinned})
       for (const MemoryKind second : {MemoryKind::pageable, MemoryKind::pinned}) {
         Stream stream;
@@ -264,7 +264,7 @@ TEST_F(Copies, ElementsThatAreNotAlignedAreFilled) {
   };
   static_assert(alignof(Pixel) == 1 && alignof(Pair) == 1);
   Stream stream;
-  constexpr std::size_t count = 3000;
+  constexpr size_t count = 3000;
   DeviceBytes there{4 * count + 2, stream};
   PinnedBytes pinned{4 * count + 2};
   Bytes result(4 * count + 2), here(4 * count + 2);
@@ -275,11 +275,11 @@ TEST_F(Copies, ElementsThatAreNotAlignedAreFilled) {
     stream.synchronize();
     EXPECT_EQ(result[0], 9);
     EXPECT_EQ(result.back(), 9);
-    for (std::size_t i = 0; i < 4 * count; ++i) ASSERT_EQ(result[1 + i], i % 4 + 1) << i;
+    for (size_t i = 0; i < 4 * count; ++i) ASSERT_EQ(result[1 + i], i % 4 + 1) << i;
     fill(stream, std::span{reinterpret_cast<Pair*>(to + 1), count}, Pair{{5, 6}});
     copy_bytes(stream, result.data(), to, result.size());
     stream.synchronize();
-    for (std::size_t i = 0; i < 2 * count; ++i) ASSERT_EQ(result[1 + i], i % 2 + 5) << i;
+    for (size_t i = 0; i < 2 * count; ++i) ASSERT_EQ(result[1 + i], i % 2 + 5) << i;
   }
 }
 
@@ -340,7 +340,7 @@ TEST_F(Copies, RangesBesideEachOtherAreCopied) {
 }
 
 TEST_F(Copies, RowsWithDifferentPitchesAreCopied) {
-  constexpr std::size_t width = 5, height = 7, host_pitch = 11, device_pitch = 16;
+  constexpr size_t width = 5, height = 7, host_pitch = 11, device_pitch = 16;
   Stream stream;
   const Bytes source = pattern(host_pitch * height);
   for (const MemoryKind kind : kinds) {
@@ -349,13 +349,13 @@ TEST_F(Copies, RowsWithDifferentPitchesAreCopied) {
     copy_2d(stream, there.data(), device_pitch, source.data(), host_pitch, width, height);
     copy_2d(stream, result.data(), host_pitch, there.data(), device_pitch, width, height);
     stream.synchronize();
-    for (std::size_t i = 0; i < result.size(); ++i)
+    for (size_t i = 0; i < result.size(); ++i)
       EXPECT_EQ(result[i], i % host_pitch < width ? source[i] : 0xee) << i;
   }
 }
 
 TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
-  constexpr std::size_t width = 2000, height = 600, pitch = 2048;
+  constexpr size_t width = 2000, height = 600, pitch = 2048;
   Stream stream;
   const Bytes source = pattern(pitch * height);
   Bytes result(pitch * height);
@@ -366,24 +366,23 @@ TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
   EXPECT_PENDING(stream);
   EXPECT_FALSE(gate.is_open());
   gate.open_and_wait(stream);
-  for (std::size_t row = 0; row < height; ++row)
+  for (size_t row = 0; row < height; ++row)
     ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0)
         << "row " << row;
 }
 
 TEST_F(Copies, RowsMayBeFurtherApartThanARuntimeTakes) {
-  constexpr std::size_t pitch = 1UL << 31, height = 3;
+  constexpr size_t pitch = 1UL << 31, height = 3;
   void* const mapped = mmap(nullptr, pitch * height, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   auto* const rows = static_cast<unsigned char*>(mapped);
-  for (std::size_t row = 0; row < height; ++row)
-    rows[row * pitch] = static_cast<unsigned char>(row + 1);
+  for (size_t row = 0; row < height; ++row) rows[row * pitch] = static_cast<unsigned char>(row + 1);
   const Stream stream;
   DeviceBytes packed{height, stream};
   EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, Pageable::block),
             CopyResult::blocked);
-  for (std::size_t row = 0; row < height; ++row) EXPECT_EQ(get(stream, packed, row), row + 1);
+  for (size_t row = 0; row < height; ++row) EXPECT_EQ(get(stream, packed, row), row + 1);
   set(stream, packed, 2, 9);
   EXPECT_EQ(copy_3d(stream, rows, {pitch, pitch * height}, packed.data(), {1, height},
                     {1, height, 1}, Pageable::block),
@@ -403,18 +402,18 @@ TEST_F(Copies, ZeroWidthOrHeightIsANoOp) {
 }
 
 TEST_F(Copies, FillsByteRangesOfAnySize) {
-  constexpr std::size_t size = 300;
+  constexpr size_t size = 300;
   Stream stream;
   for (const MemoryKind kind : kinds) {
     Block block{kind, size, stream};
     for (const auto& [offset, count] :
-         {std::pair<std::size_t, std::size_t>{0, size}, {1, 3}, {17, 64}, {3, 255}, {299, 1}}) {
+         {std::pair<size_t, size_t>{0, size}, {1, 3}, {17, 64}, {3, 255}, {299, 1}}) {
       Bytes result(size);
       fill_bytes(stream, block.data(), 0, size);
       fill_bytes(stream, block.data() + offset, 0xab, count);
       copy_bytes(stream, result.data(), block.data(), size);
       stream.synchronize();
-      for (std::size_t i = 0; i < size; ++i)
+      for (size_t i = 0; i < size; ++i)
         ASSERT_EQ(result[i], i >= offset && i < offset + count ? 0xab : 0) << i;
     }
   }
@@ -422,7 +421,7 @@ TEST_F(Copies, FillsByteRangesOfAnySize) {
 
 template <class T>
 void expect_fill(StreamRef stream, const T& value) {
-  for (const std::size_t count : {1UL, 2UL, 1001UL}) {
+  for (const size_t count : {1UL, 2UL, 1001UL}) {
     DeviceBuffer<T> there{count, stream};
     std::vector<T> result(count);
     fill(stream, there, value);
@@ -445,7 +444,7 @@ TEST_F(Copies, FillsElementsOfAnySize) {
 }
 
 TEST_F(Copies, FillsRows) {
-  constexpr std::size_t pitch = 10, width = 7, height = 4;
+  constexpr size_t pitch = 10, width = 7, height = 4;
   Stream stream;
   DeviceBytes there{pitch * height, stream};
   Bytes result(pitch * height);
@@ -453,8 +452,7 @@ TEST_F(Copies, FillsRows) {
   fill_2d(stream, there.data(), pitch, 2, width, height);
   copy(stream, result, there);
   stream.synchronize();
-  for (std::size_t i = 0; i < result.size(); ++i)
-    EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
+  for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
 }
 
 TEST_F(Copies, FillsReturnAtOnce) {
@@ -470,7 +468,7 @@ TEST_F(Copies, FillsReturnAtOnce) {
 
 // A blocked copy must not delay a copy on another stream, however much of the shared staging memory
 // the blocked copy uses.
-void expect_independent(std::size_t size) {
+void expect_independent(size_t size) {
   SKIP_IF(!Device::current().has_stream_memory_operations() && !host_functions_overlap(),
           "copies use host functions here, and the runtime runs one at a time");
   Stream held, other;
@@ -495,7 +493,7 @@ TEST_F(Copies, LargeCopiesOnTwoStreamsAreIndependent) { expect_independent(96 * 
 
 TEST_F(Copies, TwoStreamsCopyConcurrently) {
   SKIP_IF(!host_functions_overlap(), "the runtime runs one host function at a time");
-  constexpr std::size_t size = large;
+  constexpr size_t size = large;
   std::latch both{2};  // each stream waits until the other stream has started
   const Bytes source = pattern(size);
   Bytes results[2] = {Bytes(size), Bytes(size)};
@@ -553,10 +551,10 @@ TEST_F(CopiesTwo, BetweenDevicesWithAndWithoutPeerAccess) {
 
 TEST_F(Copies, SpansLargerThanTheAddressSpaceAreRefused) {
   Stream stream;
-  std::uint64_t number = 1;
-  const std::size_t count = (1UL << 61) + 1;  // times 8 this overflows to 8 bytes
-  const std::span<std::uint64_t> to{&number, count};
-  const DeviceSpan<std::uint64_t> from{&number + 1, count};
+  uint64_t number = 1;
+  const size_t count = (1UL << 61) + 1;  // times 8 this overflows to 8 bytes
+  const std::span<uint64_t> to{&number, count};
+  const DeviceSpan<uint64_t> from{&number + 1, count};
   EXPECT_ERROR(invalid_argument, copy(stream, to, from));
   EXPECT_ERROR(invalid_argument, copy_operation(to, from));
   EXPECT_ERROR(invalid_argument, HostRegistration{to}.data());

@@ -14,7 +14,7 @@ using CopyOptionsCases = Conformance;
 }
 
 /// Copies to a device behind a gate; returns the copies' result. All bytes have to arrive.
-[[nodiscard]] CopyResult copied_behind_gate(std::size_t bytes, const CopyOptions& options) {
+[[nodiscard]] CopyResult copied_behind_gate(size_t bytes, const CopyOptions& options) {
   const Stream stream;
   DeviceBytes there{bytes, stream};
   const Bytes source = pattern(bytes, 3);
@@ -35,14 +35,14 @@ TEST_F(CopyOptionsCases, SmallSourcesAreReadAtTheCallOnABusyStream) {
   // Without stream values nothing tells which part of its ring a busy stream has passed.
   const CopyResult early =
       device().has_stream_memory_operations() ? CopyResult::inlined : CopyResult::staged;
-  for (const std::size_t bytes : {1UL, 4 * kib, 32 * kib}) {
+  for (const size_t bytes : {1UL, 4 * kib, 32 * kib}) {
     EXPECT_EQ(copied_behind_gate(bytes, {}), CopyResult::staged) << bytes;
     EXPECT_EQ(copied_behind_gate(bytes, any_time()), early) << bytes;
   }
 }
 
 TEST_F(CopyOptionsCases, CopiesOfAnySizeArriveBehindAGate) {
-  for (const std::size_t bytes : {33 * kib, 256 * kib, 257 * kib, 5000 * kib, 80 * kib * kib}) {
+  for (const size_t bytes : {33 * kib, 256 * kib, 257 * kib, 5000 * kib, 80 * kib * kib}) {
     drop(copied_behind_gate(bytes, any_time()));
     drop(copied_behind_gate(bytes, {.from_kind = MemoryKind::pageable}));
   }
@@ -51,7 +51,7 @@ TEST_F(CopyOptionsCases, CopiesOfAnySizeArriveBehindAGate) {
 /// Zeros that nobody has read yet, so that the system has no page for them.
 class UnreadMemory {
  public:
-  explicit UnreadMemory(std::size_t bytes)
+  explicit UnreadMemory(size_t bytes)
       : bytes_{bytes},
         at_{mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)} {
     EXPECT_EQ(madvise(at_, bytes, MADV_NOHUGEPAGE), 0);
@@ -67,7 +67,7 @@ class UnreadMemory {
   }
 
  private:
-  std::size_t bytes_;
+  size_t bytes_;
   void* at_;
 };
 
@@ -75,7 +75,7 @@ TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
   SKIP_IF(reads_pageable_itself(device()), "the stream reads pageable memory itself");
   SKIP_IF(!device().has_stream_memory_operations(),
           "a host function moves the bytes, in stream order");
-  constexpr std::size_t bytes = 1024 * kib;
+  constexpr size_t bytes = 1024 * kib;
   const UnreadMemory in_order{bytes}, early{bytes};
   const Stream stream, other;
   DeviceBytes there{2 * bytes, stream};
@@ -96,7 +96,7 @@ TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
 }
 
 TEST_F(CopyOptionsCases, TheDefaultReadsInStreamOrder) {
-  constexpr std::size_t bytes = 20 * kib;
+  constexpr size_t bytes = 20 * kib;
   const Stream stream;
   DeviceBytes there{bytes, stream};
   Bytes source(bytes, 1), back(bytes);

@@ -11,11 +11,11 @@ using CopyLists = Conformance;
 
 /// Sizes on both sides of each limit: read by the driver, moved by the caller, one piece, several
 /// pieces.
-constexpr std::size_t sizes[] = {64, 20 * kib, 40 * kib, 200 * kib, 700 * kib, 5 * mib};
+constexpr size_t sizes[] = {64, 20 * kib, 40 * kib, 200 * kib, 700 * kib, 5 * mib};
 
 /// A row of copies to the device, then work that writes a source, then the copy of that source.
 struct WrittenSource {
-  explicit WrittenSource(std::size_t bytes)
+  explicit WrittenSource(size_t bytes)
       : source(bytes, 2), back(bytes), there{bytes, stream}, scratch{bytes, stream} {
     stream.synchronize();
   }
@@ -34,7 +34,7 @@ struct WrittenSource {
 /// `prepare(row)`: returns a function that enqueues what sets the source to 7 behind the gate.
 template <class Prepare>
 void expect_that_the_copy_waits_after(Prepare prepare) {
-  for (const std::size_t bytes : sizes) {
+  for (const size_t bytes : sizes) {
     const Bytes first(bytes, 1);
     WrittenSource row{bytes};
     const auto write = prepare(row);
@@ -111,25 +111,25 @@ TEST_F(CopyRows, ASourceWrittenThroughAViewIsReadAfterIt) {
 
 TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
   std::mt19937 random{7};
-  const std::size_t all = 24 * mib;
+  const size_t all = 24 * mib;
   Stream stream;
   Bytes source(all), back(all);
-  for (std::size_t i = 0; i < all; ++i) source[i] = static_cast<unsigned char>(random());
+  for (size_t i = 0; i < all; ++i) source[i] = static_cast<unsigned char>(random());
   DeviceBytes there{all, stream};
   stream.synchronize();
   const auto copy_all = [&](auto&& copy_part) {
-    for (std::size_t at = 0, bytes = 0; at < all; at += bytes) {
-      bytes = std::min<std::size_t>(all - at, 1 + random() % sizes[random() % std::size(sizes)]);
+    for (size_t at = 0, bytes = 0; at < all; at += bytes) {
+      bytes = std::min<size_t>(all - at, 1 + random() % sizes[random() % std::size(sizes)]);
       copy_part(at, bytes);
     }
   };
   const int rounds = long_tests() ? 20 : 2;
   for (int round = 0; round < rounds; ++round) {
     std::ranges::fill(back, static_cast<unsigned char>(0));
-    copy_all([&](std::size_t at, std::size_t bytes) {
+    copy_all([&](size_t at, size_t bytes) {
       copy_bytes(stream, there.data() + at, source.data() + at, bytes);
     });
-    copy_all([&](std::size_t at, std::size_t bytes) {
+    copy_all([&](size_t at, size_t bytes) {
       copy_bytes(stream, back.data() + at, there.data() + at, bytes);
     });
     ASSERT_TRUE(stream.synchronize_for(2 * patience));
@@ -145,24 +145,24 @@ TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
 
 TEST_F(CopyRows, ThreadsOnOneStreamKeepEveryByte) {
   constexpr int threads = 4;
-  constexpr std::size_t each = 2 * mib;
+  constexpr size_t each = 2 * mib;
   Stream stream;
   DeviceBytes there{threads * each, stream};
   stream.synchronize();
   on_threads(threads, [&](int i) {
-    std::mt19937 random{static_cast<std::uint32_t>(i)};
+    std::mt19937 random{static_cast<uint32_t>(i)};
     Bytes source(each), back(each);
-    unsigned char* const own = there.data() + static_cast<std::size_t>(i) * each;
+    unsigned char* const own = there.data() + static_cast<size_t>(i) * each;
     for (int round = 0; round < 10; ++round) {
-      const std::size_t bytes = 1 + random() % sizes[random() % (std::size(sizes) - 1)];
+      const size_t bytes = 1 + random() % sizes[random() % (std::size(sizes) - 1)];
       std::ranges::fill(source, static_cast<unsigned char>(random()));
       if (random() % 2 == 0) stream.launch_host_func([&] { ++source[0]; });
-      for (std::size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8)) {
+      for (size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8)) {
         copy_bytes(stream, own + at, source.data() + at, bytes);
         copy_bytes(stream, back.data() + at, own + at, bytes);
       }
       stream.synchronize();
-      for (std::size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8))
+      for (size_t at = 0; at + bytes <= each; at += std::max(bytes, each / 8))
         ASSERT_EQ(std::memcmp(back.data() + at, source.data() + at, bytes), 0)
             << "thread " << i << ", round " << round;
     }
@@ -171,19 +171,19 @@ TEST_F(CopyRows, ThreadsOnOneStreamKeepEveryByte) {
 
 /// Blocks in any order on either side, some of them next to each other on the device.
 struct Blocks {
-  Blocks(std::size_t block, std::size_t count, std::uint32_t seed, std::size_t stride)
+  Blocks(size_t block, size_t count, uint32_t seed, size_t stride)
       : host(block * count), back(host.size()) {
     std::mt19937 random{seed};
     for (unsigned char& byte : host) byte = static_cast<unsigned char>(random());
-    std::vector<std::size_t> order(count);
+    std::vector<size_t> order(count);
     count_from(order, 0UL);
     std::ranges::shuffle(order, random);
-    for (std::size_t i = 0; i < count; ++i) places.push_back({i * block, order[i] * stride, block});
+    for (size_t i = 0; i < count; ++i) places.push_back({i * block, order[i] * stride, block});
     device_bytes = count * stride;
     std::ranges::shuffle(places, random);
   }
   struct Place {
-    std::size_t host, device, bytes;
+    size_t host, device, bytes;
   };
   [[nodiscard]] std::vector<CopyOperation> up(unsigned char* device) const {
     std::vector<CopyOperation> all;
@@ -197,13 +197,13 @@ struct Blocks {
   }
   Bytes host, back;
   std::vector<Place> places;
-  std::size_t device_bytes = 0;
+  size_t device_bytes = 0;
 };
 
 TEST_F(CopyLists, PageableBlocksInAnyOrderKeepEveryByte) {
   Stream stream;
   struct {
-    std::size_t block, count, stride;
+    size_t block, count, stride;
   } const lists[] = {{100, 3000, 100},
                      {4 * kib, 2000, 4 * kib},
                      {4 * kib, 700, 5000},

@@ -48,7 +48,7 @@ class Executor {
   }
 
  private:
-  [[nodiscard]] std::size_t size() const {
+  [[nodiscard]] size_t size() const {
     const std::lock_guard lock{state_->mutex};
     return state_->functions.size();
   }
@@ -189,7 +189,7 @@ TEST_F(Coroutines, ManyWaitAtOnce) {
   std::vector<Stream> streams(16);
   std::vector<Task> tasks;
   Gate gate{streams[0]};
-  for (std::size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);
+  for (size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);
   for (int round = 0; round < 20; ++round)
     for (const Stream& stream : streams) tasks.push_back(wait_for(stream));
   EXPECT_TRUE(std::ranges::none_of(tasks, [](const Task& task) { return task.has_ended(); }));
@@ -225,7 +225,7 @@ TEST_F(Coroutines, FourThreadsAwaitOneStream) {
   std::array<int, 4> counts{};
   on_threads(4, [&](int i) {
     const Executor executor;
-    Task task = count_along(stream, executor, counts[static_cast<std::size_t>(i)], rounds);
+    Task task = count_along(stream, executor, counts[static_cast<size_t>(i)], rounds);
     for (int round = 2; round <= rounds; round += 3) ASSERT_TRUE(executor.run_one());
     task.get();
   });

@@ -102,7 +102,7 @@ TEST_F(CurrentTwo, AGuardOnAnotherDeviceRestoresDeviceAndStream) {
   second.default_stream().use();
 }
 
-void nest(const std::vector<Stream>& streams, std::size_t depth) {
+void nest(const std::vector<Stream>& streams, size_t depth) {
   if (depth == streams.size()) throw std::runtime_error{"innermost"};
   const StreamRef found = current_stream();
   try {

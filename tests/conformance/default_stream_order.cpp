@@ -130,10 +130,10 @@ TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
       on_thread([&, here = device()] { enqueue_on(StreamRef::per_thread_default(here)); });
     else
       enqueue_on(make_blocking());
-    copy_bytes(null, &seen[static_cast<std::size_t>(i)], value.data(), sizeof(int));
+    copy_bytes(null, &seen[static_cast<size_t>(i)], value.data(), sizeof(int));
   }
   null.synchronize();
-  for (int i = 0; i < 200; ++i) ASSERT_EQ(seen[static_cast<std::size_t>(i)], i);
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(seen[static_cast<size_t>(i)], i);
 }
 
 }  // namespace conformance::default_stream_order_cases

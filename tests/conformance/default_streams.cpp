@@ -22,11 +22,10 @@ TEST_F(DefaultStreams, ADefaultStreamIsThePlatformsNullStream) {
 
 /// A copy on a stream that orders with the default stream. Its source is written by pending work of
 /// the default stream.
-class CopyBehindTheDefaultStream : public Conformance,
-                                   public testing::WithParamInterface<std::size_t> {
+class CopyBehindTheDefaultStream : public Conformance, public testing::WithParamInterface<size_t> {
  protected:
   void expect_new_bytes(StreamRef stream) {
-    const std::size_t size = GetParam();
+    const size_t size = GetParam();
     const auto fresh = pattern(size, 2);
     Bytes between = pattern(size, 1);
     DeviceBytes first{size, stream}, second{size, stream};
@@ -67,10 +66,10 @@ TEST_F(DefaultStreams, PerThreadDefaultStreamsAreIndependent) {
 /// A host function on one stream writes the pinned source of a copy on another stream. Only the
 /// rule of the default stream orders the copy after the function.
 class SmallCopyBehindTheDefaultStream : public Conformance,
-                                        public testing::WithParamInterface<std::size_t> {
+                                        public testing::WithParamInterface<size_t> {
  protected:
   void expect_new_bytes(StreamRef writer, StreamRef copier, bool batch) {
-    const std::size_t size = GetParam();
+    const size_t size = GetParam();
     PinnedBytes source{size};
     DeviceBytes there{size, copier};
     std::ranges::fill(source, 1);
@@ -103,15 +102,15 @@ TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
 /// wait for the functions of other streams.
 TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
   SKIP_IF(!device().has_stream_memory_operations(), "needs wait_value()");
-  constexpr std::size_t count = 400, size = 1000;
+  constexpr size_t count = 400, size = 1000;
   const StreamRef legacy = default_stream();
   const Stream other{StreamOptions{.blocking = false}};
   PinnedBytes source{count * size};
   DeviceBytes there{count * size, legacy};
-  PinnedBuffer<std::uint32_t> number{1};
+  PinnedBuffer<uint32_t> number{1};
   std::ranges::fill(source, 3);
   std::vector<CopyOperation> operations;
-  for (std::size_t i = 1; i < count; ++i)
+  for (size_t i = 1; i < count; ++i)
     operations.push_back({there.data() + i * size, source.data() + i * size, size, {}, {}});
   number[0] = 0;
   legacy.synchronize();

@@ -121,7 +121,7 @@ TEST_F(Devices, SynchronizeWaitsForEveryStreamOfTheDevice) {
   Gate gate{a};
   b.wait_stream(a);
   for (const Stream* stream : {&a, &b, &c}) log.write(*stream, "done");
-  std::size_t seen = 0;
+  size_t seen = 0;
   EXPECT_TRUE(held_by(gate, [&, here = device()] {
     here.synchronize();
     seen = log.size();

@@ -9,7 +9,7 @@ namespace conformance::device_memory_cases {
 using DeviceMemory = Conformance;
 using DeviceMemoryTwo = TwoDevices;
 
-constexpr std::size_t size = mib;
+constexpr size_t size = mib;
 using Buffer = DeviceBytes;
 
 TEST_F(DeviceMemory, TheOtherStreamMayBeDestroyedFirst) {
@@ -56,7 +56,7 @@ TEST_F(DeviceMemory, APerThreadStreamMayEndWithPendingWork) {
   constexpr int threads = 3;
   std::vector<Bytes> sources, results(threads, Bytes(size));
   for (unsigned i = 0; i < threads; ++i) sources.push_back(pattern(size, i + 1));
-  for (std::size_t i = 0; i < threads; ++i)
+  for (size_t i = 0; i < threads; ++i)
     on_thread([&, here = device()] {
       const StreamRef stream = StreamRef::per_thread_default(here);
       Buffer buffer{size, stream};
@@ -218,7 +218,7 @@ TEST_F(DeviceMemory, ResourceAllocatesAndFreesOnAnyOfTheDevicesStreams) {
   PinnedBytes result{size};
   void* const memory = resource.allocate(first, size);
   EXPECT_KIND(memory, device);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % DeviceResource::max_alignment, 0U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % DeviceResource::max_alignment, 0U);
   fill_bytes(first, memory, 6, size);
   second.wait_stream(first);
   copy_bytes(second, result.data(), memory, size);

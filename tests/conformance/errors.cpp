@@ -32,7 +32,7 @@ TEST_F(Errors, EveryCodeHasItsNameAsAnIdentifier) {
   std::set<std::string> names;
   for (int number = 1; number <= static_cast<int>(errc::unknown); ++number)
     names.insert(name(static_cast<errc>(number)));
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(errc::unknown));
+  EXPECT_EQ(names.size(), static_cast<size_t>(errc::unknown));
 }
 
 TEST_F(Errors, CompareWithTheStandardConditions) {
@@ -151,7 +151,7 @@ TEST_F(Errors, TextsOfSizesHaveTheNumbersAndTheStream) {
   const std::string mismatch = TEXT_OF(copy(stream, six, five));
   EXPECT_SAYS(mismatch, "the source has 5 elements, the destination 6");
   EXPECT_SAYS(mismatch, to_string(stream));
-  const std::size_t more = device().memory_info().total + 4096;
+  const size_t more = device().memory_info().total + 4096;
   const std::string device_text = text_of([&] { DeviceBytes buffer(more, stream); });
   EXPECT_SAYS(device_text, std::to_string(more) + " bytes were asked for");
   const std::string pinned_text = text_of([] { PinnedBytes buffer(1UL << 46); });
@@ -247,7 +247,7 @@ const std::pair<const char*, void (*)(Device)> of_devices[] = {
 struct BadRange {
   const char* name;
   std::pair<int*, const int*> (*pointers)(Things&);
-  std::size_t bytes = 8;
+  size_t bytes = 8;
 };
 #define RANGE(name, to, from) \
   {#name, []([[maybe_unused]] Things& on) { return std::pair<int*, const int*>{to, from}; }}

@@ -184,7 +184,7 @@ TEST_F(Events, AChainOfTenStreamsKeepsOrder) {
   std::vector<Stream> streams(10);
   Gate gate{streams.front()};
   Entries expected;
-  for (std::size_t i = 0; i < streams.size(); ++i) {
+  for (size_t i = 0; i < streams.size(); ++i) {
     if (i > 0) streams[i].wait_event(streams[i - 1].record_event());
     log.write(streams[i], std::to_string(i));
     expected.push_back(std::to_string(i));
@@ -216,7 +216,7 @@ TEST_F(Events, TwoStreamsAlternateAThousandTimes) {
   Stream streams[2];
   Event event;
   Entries expected;
-  for (std::size_t i = 0; i < 1000; ++i) {
+  for (size_t i = 0; i < 1000; ++i) {
     const Stream& stream = streams[i % 2];
     stream.wait_event(event);
     log.write(stream, std::to_string(i));

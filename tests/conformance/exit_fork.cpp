@@ -56,7 +56,7 @@ Ended run_case(const char* program, const char* name) {
     char text[4096];
     const ssize_t count = read(ends[0], text, sizeof text);
     if (count > 0)
-      outcome.output.append(text, static_cast<std::size_t>(count));
+      outcome.output.append(text, static_cast<size_t>(count));
     else
       outcome.in_time = true;
   }

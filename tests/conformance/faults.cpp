@@ -137,7 +137,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
     device().synchronize();
     return device().memory_info().total - device().memory_info().free;
   };
-  const std::size_t before = used();
+  const size_t before = used();
   with_each_fault([&](long number) {
     const Stream stream;
     std::ranges::fill(result, static_cast<unsigned char>(0));
@@ -145,7 +145,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
     bool happened = false;
     {
       const AllocationFault fault{number};
-      for (std::size_t i = 0; i < result.size(); ++i)
+      for (size_t i = 0; i < result.size(); ++i)
         copied[i] = succeeds([&] {
           DeviceBytes buffer{4096, stream};
           fill(stream, buffer, static_cast<unsigned char>(i + 1));
@@ -155,8 +155,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
     }
     EXPECT_RUNS(stream);
     stream.synchronize();
-    for (std::size_t i = 0; i < result.size(); ++i)
-      EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
+    for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
     EXPECT_EQ(used(), before);
     return happened;
   });
@@ -210,7 +209,7 @@ TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
 TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
   const Ints in(100, 7);
   Ints out(100);
-  std::size_t chunks = 0;
+  size_t chunks = 0;
   // a call between ranges needs no thread, but a report of the progress does
   const auto run = [&] {
     const OverlapOptions options{
@@ -285,16 +284,16 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
 /// is the least urgent.
 [[noreturn]] void exchange_values_with_threads(long spared) {
   if (!Device::current().has_stream_memory_operations()) std::_Exit(right);
-  constexpr std::uint32_t rounds = 20;
-  PinnedBuffer<std::uint32_t> numbers{4U};
+  constexpr uint32_t rounds = 20;
+  PinnedBuffer<uint32_t> numbers{4U};
   std::ranges::fill(numbers, 0U);
   const ThreadFault fault{spared};
   const PriorityRange range = Device::current().priority_range();
   std::vector<Stream> ring(3);
   ring.emplace_back(StreamOptions{.priority = range.greatest});
   const Stream begins{StreamOptions{.priority = range.least}};
-  for (std::uint32_t round = 1; round <= rounds; ++round)
-    for (std::size_t i = 0; i < ring.size(); ++i) {
+  for (uint32_t round = 1; round <= rounds; ++round)
+    for (size_t i = 0; i < ring.size(); ++i) {
       ring[i].wait_value(&numbers[i], round);
       ring[i].write_value(&numbers[(i + 1) % ring.size()], i + 1 < ring.size() ? round : round + 1);
     }
@@ -306,7 +305,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
 
 /// Uses several streams whose functions block, so that each stream needs a thread of its own.
 [[noreturn]] void use_with_fault(long number) {
-  constexpr std::size_t count = 6;
+  constexpr size_t count = 6;
   std::array<std::optional<Stream>, count> streams;
   std::atomic_int ran{0};
   int launched = 0;
@@ -371,7 +370,7 @@ class FirstStagedCopyDeathTest : public testing::Test {
 
 /// At the first copy only `spared` threads can be started; at later copies every thread can.
 [[noreturn]] void stage_with_threads(long spared, std::error_code expected) {
-  constexpr std::size_t size = mib;
+  constexpr size_t size = mib;
   const Stream stream;
   DeviceBytes there{size, stream};
   const auto source = pattern(size, 4);

@@ -29,7 +29,7 @@ class GraphChildren : public GraphTest {
     });
   }
 
-  static constexpr std::size_t count = 1000;
+  static constexpr size_t count = 1000;
   std::optional<PinnedBytes> source, result;
   std::optional<DeviceBytes> memory;
 };

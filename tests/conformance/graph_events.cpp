@@ -35,7 +35,7 @@ class GraphEvents : public GraphTest {
     return graph_of([&] { event.record(*stream); });
   }
 
-  static constexpr std::size_t count = 4096;
+  static constexpr size_t count = 4096;
   std::optional<PinnedBytes> memory;
 };
 

@@ -26,7 +26,7 @@ class Graphs : public GraphTest {
   /// Fills the source with successive numbers.
   void number_source(int first) { count_from(*source, first); }
   [[nodiscard]] bool result_is_numbered(int first) const {
-    for (std::size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count; ++i)
       if ((*result)[i] != first + static_cast<int>(i)) return false;
     return true;
   }
@@ -59,7 +59,7 @@ class Graphs : public GraphTest {
   }
 
   static constexpr const char* cannot_allocate = "this runtime cannot capture allocations";
-  static constexpr std::size_t count = 1000;
+  static constexpr size_t count = 1000;
   std::optional<PinnedInts> source, result;
   std::optional<DeviceInts> on_device;
 };
@@ -175,17 +175,17 @@ TEST_F(Graphs, EventsForkAndJoin) {
 }
 
 TEST_F(Graphs, ManyForksAndJoinsKeepTheirOrder) {
-  constexpr std::size_t rounds = 200;
-  std::vector<std::size_t> order;
+  constexpr size_t rounds = 200;
+  std::vector<size_t> order;
   const Graph graph = graph_of([&] {
-    for (std::size_t i = 0; i < rounds; ++i) {
+    for (size_t i = 0; i < rounds; ++i) {
       stream->launch_host_func([&order, i] { order.push_back(2 * i); });
       side->wait_stream(*stream);
       side->launch_host_func([&order, i] { order.push_back(2 * i + 1); });
       stream->wait_stream(*side);
     }
   });
-  std::vector<std::size_t> expected(2 * rounds);
+  std::vector<size_t> expected(2 * rounds);
   count_from(expected, 0UL);
   for (int launch = 0; launch < 2; ++launch) {
     order.clear();
@@ -204,10 +204,9 @@ TEST_F(Graphs, ADiamondKeepsItsOrder) {
     right.wait_stream(*stream);
     for (int i = 0; i < 3; ++i) {
       left.launch_host_func([&a, &round, i] {
-        a[static_cast<std::size_t>(i)] =
-            round * (i == 0 ? 1 : a[static_cast<std::size_t>(i) - 1] + 1);
+        a[static_cast<size_t>(i)] = round * (i == 0 ? 1 : a[static_cast<size_t>(i) - 1] + 1);
       });
-      right.launch_host_func([&b, &round, i] { b[static_cast<std::size_t>(i)] = round + i; });
+      right.launch_host_func([&b, &round, i] { b[static_cast<size_t>(i)] = round + i; });
     }
     stream->wait_stream(left);
     stream->wait_stream(right);
@@ -331,7 +330,7 @@ TEST_F(Graphs, OtherStreamsAndThreadsGoOn) {
 }
 
 TEST_F(Graphs, AnExceptionAbandonsTheCapture) {
-  const std::size_t functions = live_objects().host_functions;
+  const size_t functions = live_objects().host_functions;
   EXPECT_THROW(drop(graph_of([&] {
                  enqueue_nothing(*stream);
                  side->wait_stream(*stream);
@@ -404,7 +403,7 @@ TEST_F(Graphs, ACaptureEndsWithTheThreadWhoseDefaultStreamItIsOf) {
 TEST_F(Graphs, PinnedMemoryOfAStreamThatEndsInACaptureIsNotLost) {
   device().synchronize();
   PinnedPool::trim();
-  const std::size_t cached = PinnedPool::statistics().cached_blocks;
+  const size_t cached = PinnedPool::statistics().cached_blocks;
   {
     const Stream captured;
     const PinnedInts memory(count);
@@ -765,7 +764,7 @@ TEST_F(Graphs, MemoryOfACaptureIsCopiedAndFilledByItsAddress) {
 
 TEST_F(Graphs, MemoryThatOutlivesItsGraphIsFreedWithItsBuffer) {
   SKIP_IF(!streams_are_threads(), "a device keeps freed memory in its pool");
-  const std::size_t before = device().memory_info().free;
+  const size_t before = device().memory_info().free;
   {
     std::optional<DeviceInts> buffer;
     {
@@ -1154,7 +1153,7 @@ TEST_F(ForeignGraphs, WhatIsCapturedRunsAtEachLaunch) {
   expect_replay(
       "a batch", false,
       [&](StreamRef s) {
-        const std::size_t half = count / 2 * sizeof(int);
+        const size_t half = count / 2 * sizeof(int);
         const CopyOperation up[] = {
             {on_device->data(), source->data(), half},
             {on_device->data() + count / 2, source->data() + count / 2, half}};

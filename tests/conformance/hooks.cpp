@@ -74,7 +74,7 @@ TEST_F(Hooks, EachKindHasItsOwnName) {
   std::set<std::string> names;
   const int kinds = static_cast<int>(HookKind::lost_exception) + 1;
   for (int kind = 0; kind < kinds; ++kind) names.insert(to_string(static_cast<HookKind>(kind)));
-  EXPECT_EQ(names.size(), static_cast<std::size_t>(kinds));
+  EXPECT_EQ(names.size(), static_cast<size_t>(kinds));
   EXPECT_FALSE(names.contains(""));
 }
 
@@ -90,7 +90,7 @@ TEST_F(Hooks, WithoutAHookNothingIsReported) {
 TEST_F(Hooks, StreamsAreReported) {
   Stream earlier;
   set_hook(remember);
-  std::uint64_t id = 0;
+  uint64_t id = 0;
   {
     const Stream stream{{.name = "upload"}};
     id = stream.id();
@@ -276,7 +276,7 @@ TEST_F(Hooks, HostFunctionsAndTheirRunsAreReported) {
   const std::vector<ReceivedEvent> ran = all(HookKind::host_function_run);
   ASSERT_EQ(launched.size(), 4U);
   ASSERT_EQ(ran.size(), 4U);
-  for (const std::size_t i : {0U, 2U}) {
+  for (const size_t i : {0U, 2U}) {
     EXPECT_EQ(ran[i].number, launched[i].number);
     EXPECT_EQ(ran[i].stream, stream.id());
     EXPECT_EQ(ran[i].phase, HookPhase::before);
@@ -297,7 +297,7 @@ std::string what_of(const std::exception_ptr& exception) {
 
 TEST_F(Hooks, UncollectedExceptionsAreReported) {
   set_hook(remember);
-  std::uint64_t id = 0;
+  uint64_t id = 0;
   {
     const Stream stream, collected;
     id = stream.id();
@@ -317,7 +317,7 @@ TEST_F(Hooks, UncollectedExceptionsAreReported) {
 TEST_F(Hooks, ExceptionsAfterTheStreamsEndAreReported) {
   set_hook(remember);
   Gate gate;
-  std::uint64_t id = 0;
+  uint64_t id = 0;
   {
     const Stream stream;
     id = stream.id();
@@ -335,7 +335,7 @@ TEST_F(Hooks, TheDeviceOfAnEndedStreamIsReported) {
   SKIP_IF(Device::count() < 2, "there is one device");
   set_hook(remember);
   Gate gate;
-  std::uint64_t id = 0;
+  uint64_t id = 0;
   {
     const Stream stream{Device{1}};
     id = stream.id();
@@ -397,9 +397,9 @@ TEST_F(Hooks, MemoryIsReported) {
   const std::vector<ReceivedEvent> freed = all(HookKind::deallocation);
   ASSERT_EQ(made.size(), 6U);
   ASSERT_EQ(freed.size(), 3U);
-  constexpr std::size_t bytes[] = {1000, 2000, 3000};
+  constexpr size_t bytes[] = {1000, 2000, 3000};
   constexpr MemoryKind kinds[] = {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed};
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(made[2 * i].to, nullptr);
     EXPECT_EQ(made[2 * i + 1].to, places[i]);
     EXPECT_EQ(made[2 * i + 1].to_kind, kinds[i]);
@@ -446,7 +446,7 @@ TEST_F(Hooks, AResourcesMemoryIsReportedOnce) {
 
 /// What a hook sees of work on that stream.
 void expect_told_of(StreamRef stream) {
-  const std::uint64_t id = stream.id();
+  const uint64_t id = stream.id();
   received.clear();
   set_hook(remember);
   Event event;
@@ -493,7 +493,7 @@ TEST_F(Hooks, DefaultStreamsAreReported) {
 TEST_F(Hooks, BorrowedStreamsAreReportedAsOneStream) {
   Stream owner;
   set_hook(remember);
-  std::uint64_t id = 0;
+  uint64_t id = 0;
   {
     const Stream borrowed = borrow(owner);
     id = borrowed.id();
@@ -676,14 +676,14 @@ TEST_F(Hooks, OverlapsEventBehindEachCopyInIsReported) {
   overlap(in, out, {.chunk = 1024, .in_flight = 4, .strategy = OverlapStrategy::copy_compute_copy},
           [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> to) { fill(stream, to, 1); });
   set_hook(nullptr);
-  const std::uint64_t first = all(HookKind::copy).front().stream;
+  const uint64_t first = all(HookKind::copy).front().stream;
   std::vector<HookKind> calls;  // of the stream that copies in
   for (const ReceivedEvent& each : received)
     if (each.stream == first && each.phase == HookPhase::after &&
         (each.kind == HookKind::copy || each.kind == HookKind::event_recorded))
       calls.push_back(each.kind);
   ASSERT_EQ(calls.size(), 16U);
-  for (std::size_t i = 0; i < calls.size(); ++i)
+  for (size_t i = 0; i < calls.size(); ++i)
     EXPECT_EQ(calls[i], i % 2 == 0 ? HookKind::copy : HookKind::event_recorded) << i;
 }
 
@@ -692,7 +692,7 @@ TEST_F(Hooks, FourThreadsCallOneHook) {
   set_hook(remember);
   on_threads(threads, [](int i) {
     Stream stream;
-    PinnedBuffer<char> pinned(static_cast<std::size_t>(100 + i));
+    PinnedBuffer<char> pinned(static_cast<size_t>(100 + i));
     DeviceBuffer<char> buffer{pinned.size(), stream};
     for (int n = 0; n < copies; ++n) copy(stream, buffer, pinned);
     stream.synchronize();
@@ -700,14 +700,14 @@ TEST_F(Hooks, FourThreadsCallOneHook) {
   set_hook(nullptr);
   const std::vector<ReceivedEvent> all_copies = all(HookKind::copy);
   ASSERT_EQ(all_copies.size(), 2U * threads * copies);
-  std::set<std::uint64_t> numbers, streams;
+  std::set<uint64_t> numbers, streams;
   for (int i = 0; i < threads; ++i) {
-    const auto bytes = static_cast<std::size_t>(100 + i);
+    const auto bytes = static_cast<size_t>(100 + i);
     std::vector<ReceivedEvent> own;
     for (const ReceivedEvent& each : all_copies)
       if (each.bytes == bytes) own.push_back(each);
     ASSERT_EQ(own.size(), 2U * copies);
-    for (std::size_t n = 0; n < own.size(); ++n) {
+    for (size_t n = 0; n < own.size(); ++n) {
       EXPECT_EQ(own[n].phase, n % 2 == 0 ? HookPhase::before : HookPhase::after);
       EXPECT_EQ(own[n].thread, own[0].thread);
       EXPECT_EQ(own[n].stream, own[0].stream);
@@ -715,8 +715,8 @@ TEST_F(Hooks, FourThreadsCallOneHook) {
     }
     streams.insert(own[0].stream);
   }
-  EXPECT_EQ(numbers.size(), std::size_t{threads} * copies);
-  EXPECT_EQ(streams.size(), std::size_t{threads});
+  EXPECT_EQ(numbers.size(), size_t{threads} * copies);
+  EXPECT_EQ(streams.size(), size_t{threads});
 }
 
 }  // namespace

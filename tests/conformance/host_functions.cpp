@@ -26,7 +26,7 @@ class MoveOnly {
 };
 
 TEST_F(HostFunctions, AFunctionRunsOnceBetweenEarlierAndLaterWork) {
-  constexpr std::size_t size = mib;
+  constexpr size_t size = mib;
   Stream stream;
   PinnedBytes memory{size};
   auto seen = std::make_shared<Ints>();
@@ -51,7 +51,7 @@ TEST_F(HostFunctions, FunctionsAreCountedUntilTheyAreDestroyed) {
   const Stream stream;
   device().synchronize();
   Gate gate{stream};
-  const std::size_t before = live_objects().host_functions;
+  const size_t before = live_objects().host_functions;
   for (int i = 0; i < 3; ++i) stream.launch_host_func([] {});
   EXPECT_EQ(live_objects().host_functions, before + 3);
   gate.open_and_wait(stream);

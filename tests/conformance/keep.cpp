@@ -6,7 +6,7 @@
 namespace conformance::keep_cases {
 using Keep = Conformance;
 
-constexpr std::size_t much = 3 * mib;
+constexpr size_t much = 3 * mib;
 
 /// Tells where and when it ends.
 struct Watched {
@@ -210,7 +210,7 @@ TEST_F(Keep, AnAbandonedCaptureKeepsNothing) {
 
 TEST_F(Keep, MovedVectorsAreCopiedBehindAGate) {
   const Stream stream;
-  for (const std::size_t size : {1UL, 5000UL, much}) {
+  for (const size_t size : {1UL, 5000UL, much}) {
     DeviceInts there{size, stream};
     Ints source(size), back(size);
     count_from(source, 1);

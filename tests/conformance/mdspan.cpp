@@ -13,17 +13,17 @@
 namespace conformance::mdspan_cases {
 
 /// The members of an mdspan that a copy asks for.
-template <class T, std::size_t N>
+template <class T, size_t N>
 struct View {
   using element_type = T;
   using layout_type = void;
   T* data;
-  std::array<std::size_t, N> extents, strides;
+  std::array<size_t, N> extents, strides;
   bool strided = true;
 
-  static constexpr std::size_t rank() { return N; }
-  [[nodiscard]] std::size_t extent(std::size_t i) const { return extents[i]; }
-  [[nodiscard]] std::size_t stride(std::size_t i) const { return strides[i]; }
+  static constexpr size_t rank() { return N; }
+  [[nodiscard]] size_t extent(size_t i) const { return extents[i]; }
+  [[nodiscard]] size_t stride(size_t i) const { return strides[i]; }
   [[nodiscard]] bool is_strided() const { return strided; }
   [[nodiscard]] T* data_handle() const { return data; }
 };
@@ -34,14 +34,13 @@ static_assert(!detail::MdspanCopiedTo<View<float, 1>, View<int, 1>>);
 static_assert(!detail::MdspanCopiedTo<View<int, 2>, View<int, 1>>);
 
 /// The offset of each element, the last index first.
-template <class T, std::size_t N>
-[[nodiscard]] std::vector<std::size_t> offsets_of(const View<T, N>& view) {
-  std::vector<std::size_t> offsets{0};
-  for (std::size_t i = 0; i < N; ++i) {
-    std::vector<std::size_t> next;
-    for (const std::size_t offset : offsets)
-      for (std::size_t k = 0; k < view.extents[i]; ++k)
-        next.push_back(offset + k * view.strides[i]);
+template <class T, size_t N>
+[[nodiscard]] std::vector<size_t> offsets_of(const View<T, N>& view) {
+  std::vector<size_t> offsets{0};
+  for (size_t i = 0; i < N; ++i) {
+    std::vector<size_t> next;
+    for (const size_t offset : offsets)
+      for (size_t k = 0; k < view.extents[i]; ++k) next.push_back(offset + k * view.strides[i]);
     offsets = next;
   }
   return offsets;
@@ -49,33 +48,33 @@ template <class T, std::size_t N>
 
 /// Strides of a layout in which the dimensions follow each other in the given order, the innermost
 /// first, with gaps between them.
-template <std::size_t N>
-[[nodiscard]] std::array<std::size_t, N> strides_of(const std::array<std::size_t, N>& extents,
-                                                    const std::array<std::size_t, N>& order,
-                                                    const std::array<std::size_t, N>& gaps) {
-  std::array<std::size_t, N> strides{};
-  std::size_t span = 1;
-  for (std::size_t i = 0; i < N; ++i) {
+template <size_t N>
+[[nodiscard]] std::array<size_t, N> strides_of(const std::array<size_t, N>& extents,
+                                               const std::array<size_t, N>& order,
+                                               const std::array<size_t, N>& gaps) {
+  std::array<size_t, N> strides{};
+  size_t span = 1;
+  for (size_t i = 0; i < N; ++i) {
     strides[order[i]] = span + gaps[i];
     span = strides[order[i]] * (extents[order[i]] - 1) + span;
     if (gaps[i] == 0) span = strides[order[i]] * extents[order[i]];
   }
   return strides;
 }
-template <std::size_t N>
-[[nodiscard]] std::size_t span_of(const std::array<std::size_t, N>& extents,
-                                  const std::array<std::size_t, N>& strides) {
-  std::size_t span = 1;
-  for (std::size_t i = 0; i < N; ++i) span += strides[i] * (extents[i] - 1);
+template <size_t N>
+[[nodiscard]] size_t span_of(const std::array<size_t, N>& extents,
+                             const std::array<size_t, N>& strides) {
+  size_t span = 1;
+  for (size_t i = 0; i < N; ++i) span += strides[i] * (extents[i] - 1);
   return span;
 }
 
 class Mdspan : public Conformance {
  protected:
   /// Host to device and back, through three layouts of the same order.
-  template <std::size_t N>
-  static void round_trip(const std::array<std::size_t, N>& extents,
-                         const std::array<std::array<std::size_t, N>, 3>& strides) {
+  template <size_t N>
+  static void round_trip(const std::array<size_t, N>& extents,
+                         const std::array<std::array<size_t, N>, 3>& strides) {
     Stream stream;
     Ints source(span_of(extents, strides[0])), back(span_of(extents, strides[2]), -1);
     count_from(source, 0);
@@ -90,22 +89,22 @@ class Mdspan : public Conformance {
     Ints expected(back.size(), -1);
     const auto from_at = offsets_of(from);
     const auto to_at = offsets_of(to);
-    for (std::size_t i = 0; i < from_at.size(); ++i) expected[to_at[i]] = source[from_at[i]];
+    for (size_t i = 0; i < from_at.size(); ++i) expected[to_at[i]] = source[from_at[i]];
     ASSERT_EQ(back, expected);
   }
 };
 
 TEST_F(Mdspan, RandomLayoutsOfOneOrderKeepEveryElement) {
   std::mt19937 random{11};
-  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
   for (int round = 0; round < 60; ++round) {
-    std::array<std::size_t, 4> extents{1 + below(5), 1 + below(6), 1 + below(4), 1 + below(7)},
+    std::array<size_t, 4> extents{1 + below(5), 1 + below(6), 1 + below(4), 1 + below(7)},
         order{0, 1, 2, 3};
     std::ranges::shuffle(order, random);
-    std::array<std::array<std::size_t, 4>, 3> strides;
+    std::array<std::array<size_t, 4>, 3> strides;
     for (auto& each : strides) {
-      std::array<std::size_t, 4> gaps{};
-      for (std::size_t& gap : gaps) gap = below(2) == 0 ? 0 : below(4);
+      std::array<size_t, 4> gaps{};
+      for (size_t& gap : gaps) gap = below(2) == 0 ? 0 : below(4);
       each = strides_of(extents, order, gaps);
     }
     ASSERT_NO_FATAL_FAILURE(round_trip(extents, strides)) << "round " << round;
@@ -168,7 +167,7 @@ TEST_F(Mdspan, InterleavedSidesDoNotOverlap) {
       odd{both.data() + 1, {2, 3, 4}, {24, 8, 2}};
   copy(stream, odd, even);
   stream.synchronize();
-  for (std::size_t i = 0; i < both.size(); ++i) ASSERT_EQ(both[i], static_cast<int>(i / 2 * 2));
+  for (size_t i = 0; i < both.size(); ++i) ASSERT_EQ(both[i], static_cast<int>(i / 2 * 2));
 }
 
 TEST_F(Mdspan, InACaptureEachCopyIsANode) {
@@ -187,7 +186,7 @@ TEST_F(Mdspan, InACaptureEachCopyIsANode) {
   });
   graph.launch(stream);
   stream.synchronize();
-  for (std::size_t i = 0; i < back.size(); ++i) {
+  for (size_t i = 0; i < back.size(); ++i) {
     const bool is_in = i / 5 % 4 < 2 && i % 5 < 3;
     ASSERT_EQ(back[i], is_in ? static_cast<int>(i) + 1 : 0);
   }
@@ -198,13 +197,13 @@ TEST_F(Mdspan, AStandardMdspanIsCopied) {
   Stream stream;
   Ints host(6 * 8), back(4 * 5);
   count_from(host, 0);
-  using Strided = std::mdspan<int, std::dextents<std::size_t, 2>, std::layout_stride>;
+  using Strided = std::mdspan<int, std::dextents<size_t, 2>, std::layout_stride>;
   const Strided part{host.data() + 9,
-                     {std::dextents<std::size_t, 2>{4, 5}, std::array<std::size_t, 2>{8, 1}}};
+                     {std::dextents<size_t, 2>{4, 5}, std::array<size_t, 2>{8, 1}}};
   copy(stream, std::mdspan{back.data(), 4, 5}, part);
   stream.synchronize();
-  for (std::size_t i = 0; i < 4; ++i)
-    for (std::size_t j = 0; j < 5; ++j) EXPECT_EQ(back[i * 5 + j], host[9 + i * 8 + j]);
+  for (size_t i = 0; i < 4; ++i)
+    for (size_t j = 0; j < 5; ++j) EXPECT_EQ(back[i * 5 + j], host[9 + i * 8 + j]);
 }
 #endif
 

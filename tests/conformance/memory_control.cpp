@@ -8,12 +8,12 @@ namespace conformance::memory_control_cases {
 using MemoryControl = Conformance;
 using MemoryControlTwo = TwoDevices;
 
-constexpr std::size_t size = mib;
+constexpr size_t size = mib;
 using Buffer = DeviceBytes;
 
 /// Takes the limit away again.
 struct Limit {
-  Limit(DeviceResource of, std::size_t bytes) : resource{of} { resource.set_limit(bytes); }
+  Limit(DeviceResource of, size_t bytes) : resource{of} { resource.set_limit(bytes); }
   Limit(const Limit&) = delete;
   Limit& operator=(const Limit&) = delete;
   ~Limit() { resource.set_limit(huge); }
@@ -24,7 +24,7 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
   const Stream stream;
   const DeviceResource resource{device()};
   EXPECT_EQ(resource.limit(), huge);
-  const std::size_t used = resource.statistics().in_use;
+  const size_t used = resource.statistics().in_use;
   const Limit limit{resource, used + size};
   EXPECT_EQ(resource.limit(), used + size);
   {
@@ -81,7 +81,7 @@ TEST_F(MemoryControl, WithoutALimitNoErrorNamesOne) {
 
 TEST_F(MemoryControl, ThreadsTogetherStayWithinTheLimit) {
   const DeviceResource resource{device()};
-  const std::size_t used = resource.statistics().in_use;
+  const size_t used = resource.statistics().in_use;
   const Limit limit{resource, used + 4 * size};
   std::atomic_int fit{0};
   std::latch all{8};
@@ -111,7 +111,7 @@ TEST_F(MemoryControl, PeaksCanBeReset) {
     const PinnedBuffer<char> buffer{size};
   }
   PinnedPool::reset_peak();
-  const std::size_t in_use = PinnedPool::statistics().in_use;
+  const size_t in_use = PinnedPool::statistics().in_use;
   EXPECT_EQ(PinnedPool::statistics().peak, in_use);
   {
     const PinnedBuffer<char> buffer{4096};
@@ -131,7 +131,7 @@ TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
 }
 
 /// Managed memory, or nothing if the device has none.
-[[nodiscard]] std::optional<ManagedBuffer<int>> managed(std::size_t count) {
+[[nodiscard]] std::optional<ManagedBuffer<int>> managed(size_t count) {
   std::optional<ManagedBuffer<int>> made;
   if (const std::error_code code = code_of([&] { made.emplace(count); })) {
     EXPECT_EQ(code, errc::not_supported);
@@ -193,8 +193,8 @@ TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
 /// A box in a larger array of bytes, on the host.
 struct Box {
   Pitches pitches;
-  std::size_t begin;
-  [[nodiscard]] std::size_t at(std::size_t x, std::size_t y, std::size_t z) const {
+  size_t begin;
+  [[nodiscard]] size_t at(size_t x, size_t y, size_t z) const {
     return begin + z * pitches.slice + y * pitches.row + x;
   }
 };
@@ -211,10 +211,9 @@ void expect_box(const Box& from, const Box& on_device, const Box& to, const Exte
   copy_3d(stream, result.data() + to.begin, to.pitches, between.data() + on_device.begin,
           on_device.pitches, extent);
   stream.synchronize();
-  for (std::size_t z = 0; z < extent.depth; ++z)
-    for (std::size_t y = 0; y < extent.height; ++y)
-      for (std::size_t x = 0; x < extent.width; ++x)
-        expected[to.at(x, y, z)] = source[from.at(x, y, z)];
+  for (size_t z = 0; z < extent.depth; ++z)
+    for (size_t y = 0; y < extent.height; ++y)
+      for (size_t x = 0; x < extent.width; ++x) expected[to.at(x, y, z)] = source[from.at(x, y, z)];
   EXPECT_TRUE(result == expected) << extent.width << " x " << extent.height << " x "
                                   << extent.depth;
 }

@@ -18,9 +18,9 @@ class MemoryReuse : public Conformance {
     SKIP_IF(total_ > gib, "the device has too much memory: see RUNNEL_HOST_MEMORY");
   }
   /// `share` percent of the device's memory, in bytes.
-  [[nodiscard]] std::size_t percent(std::size_t share) const { return total_ / 100 * share; }
+  [[nodiscard]] size_t percent(size_t share) const { return total_ / 100 * share; }
 
-  std::size_t total_ = 0;
+  size_t total_ = 0;
 };
 
 TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
@@ -30,11 +30,11 @@ TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
   for (int i = 0; i < rounds; ++i) {
     Buffer buffer{percent(10), stream};
     fill(stream, buffer, static_cast<unsigned char>(i));
-    copy_bytes(stream, &last[static_cast<std::size_t>(i)], buffer.data() + buffer.size() - 1, 1);
+    copy_bytes(stream, &last[static_cast<size_t>(i)], buffer.data() + buffer.size() - 1, 1);
   }
   stream.synchronize();
   for (int i = 0; i < rounds; ++i)
-    ASSERT_EQ(last[static_cast<std::size_t>(i)], static_cast<unsigned char>(i));
+    ASSERT_EQ(last[static_cast<size_t>(i)], static_cast<unsigned char>(i));
 }
 
 TEST_F(MemoryReuse, APendingFreeIsReusedOnTheSameStream) {
@@ -196,7 +196,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatTh
 }
 
 /// A buffer that two streams have used.
-void use_on_two_streams(StreamRef owner, StreamRef other, std::size_t bytes) {
+void use_on_two_streams(StreamRef owner, StreamRef other, size_t bytes) {
   Buffer buffer{bytes, owner};
   buffer.record_stream(other);
   other.wait_stream(owner);
@@ -296,7 +296,7 @@ TEST_F(MemoryReuse, MoreThanTheDeviceHasIsOutOfMemory) {
 TEST_F(MemoryReuse, AllMemoryIsFreeAgainInTheEnd) {
   const Stream stream, other;
   device().synchronize();
-  const std::size_t before = device().memory_info().free;
+  const size_t before = device().memory_info().free;
   {
     Gate gate{stream};
     for (int i = 0; i < 20; ++i) {
@@ -314,12 +314,12 @@ TEST_F(MemoryReuse, ManyThreadsShareALittleMemory) {
     const Stream stream;
     PinnedBytes last{100};
     for (int i = 0; i < 100; ++i) {
-      Buffer buffer{percent(static_cast<std::size_t>(5 + (i * 7 + thread) % 20)), stream};
+      Buffer buffer{percent(static_cast<size_t>(5 + (i * 7 + thread) % 20)), stream};
       fill_bytes(stream, buffer.data() + buffer.size() - 4096, static_cast<unsigned char>(i), 4096);
-      copy_bytes(stream, &last[static_cast<std::size_t>(i)], buffer.data() + buffer.size() - 1, 1);
+      copy_bytes(stream, &last[static_cast<size_t>(i)], buffer.data() + buffer.size() - 1, 1);
     }
     stream.synchronize();
-    for (int i = 0; i < 100; ++i) wrong += last[static_cast<std::size_t>(i)] == i ? 0 : 1;
+    for (int i = 0; i < 100; ++i) wrong += last[static_cast<size_t>(i)] == i ? 0 : 1;
   });
   EXPECT_EQ(wrong, 0);
 }

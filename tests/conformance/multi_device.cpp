@@ -129,7 +129,7 @@ TEST_F(MultiDevice, NoCallOnAnotherDeviceChangesTheCurrentDevice) {
 // The copies in the capture are the first ones that reach the other device's memory.
 TEST_F(MultiDevice, ACaptureCopiesMemoryOfTheOtherDevice) {
   SKIP_IF(!first.can_access_peer(second), "the devices cannot reach each other's memory");
-  constexpr std::size_t count = 1000;
+  constexpr size_t count = 1000;
   const Stream stream{first}, other{second};
   PinnedInts source(count), flat(count), pitched(count);
   count_from(source, 1);

@@ -15,7 +15,7 @@
 
 namespace conformance::never_holds_cases {
 
-constexpr std::size_t size = 256;
+constexpr size_t size = 256;
 
 /// What the operations use. It is made before the gate closes.
 struct World {
@@ -26,7 +26,7 @@ struct World {
   Device device = Device::current();
   DeviceInts a{size, other}, b{size, other};
   PinnedInts pinned{size};
-  PinnedBuffer<std::uint32_t> number{64};
+  PinnedBuffer<uint32_t> number{64};
   Ints pageable = Ints(size, 1), large = Ints(512 * kib, 1);
   DeviceInts room{large.size(), other};
   ManagedBuffer<int> managed = managed_or_none(device);
@@ -63,7 +63,7 @@ struct World {
   }
 };
 
-constexpr std::size_t many_ints = (256 * mib) + 1;  // more than the pool keeps
+constexpr size_t many_ints = (256 * mib) + 1;  // more than the pool keeps
 
 using Step = void (*)(World&);
 void nothing(World&) {}
@@ -88,7 +88,7 @@ void make_graph(World& w) {
 }
 void make_block(World& w) { w.memory_block = w.memory.allocate(w.other, size); }
 void fill_cache(World&) {
-  for (std::size_t bytes = 4096; bytes <= mib; bytes *= 4) const PinnedBytes cached{bytes};
+  for (size_t bytes = 4096; bytes <= mib; bytes *= 4) const PinnedBytes cached{bytes};
 }
 void set_tight_limit(World& w) {
   // What an earlier test has dropped counts against the limit until it is released.
@@ -621,7 +621,7 @@ class NeverHoldsBase : public Conformance {
   }
 
  private:
-  std::size_t limit_ = huge;
+  size_t limit_ = huge;
 };
 
 [[nodiscard]] std::string name_of(const char* text) {
@@ -630,7 +630,7 @@ class NeverHoldsBase : public Conformance {
                                    {"operator=", "assign"},
                                    {"operator-", "minus"},
                                    {"~", "no_"}})
-    if (const std::size_t at = name.find(sign); at != name.npos)
+    if (const size_t at = name.find(sign); at != name.npos)
       name.replace(at, std::string{sign}.size(), word);
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';

@@ -89,7 +89,7 @@ TEST_F(ObservedThreads, TheHookThatStaysIsTold) {
 }
 
 TEST_F(ObservedThreads, TheCheckerIsStartedAndStoppedBesideOperations) {
-  const std::size_t before = RaceChecker::reports();
+  const size_t before = RaceChecker::reports();
   work_beside([](int round) {
     RaceChecker::set_handler([](const char* report, void*) { ADD_FAILURE() << report; }, nullptr);
     round % 2 == 0 ? RaceChecker::start() : RaceChecker::stop();

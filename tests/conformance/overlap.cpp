@@ -17,17 +17,17 @@ constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic,
 
 const auto same = [](StreamRef stream, In in, Out out) { copy(stream, out, in); };
 
-[[nodiscard]] Numbers numbered(std::size_t size) {
+[[nodiscard]] Numbers numbered(size_t size) {
   Numbers numbers(size);
   count_from(numbers, 1);
   return numbers;
 }
 
 /// A source of the numbers 1 to `size`, and a sink that appends all numbers to `all`.
-[[nodiscard]] auto counting(std::size_t size) {
+[[nodiscard]] auto counting(size_t size) {
   return from_source<int>([next = 0, left = size](std::span<int> to) mutable {
-    const std::size_t count = std::min(left, to.size());
-    for (std::size_t i = 0; i < count; ++i) to[i] = ++next;
+    const size_t count = std::min(left, to.size());
+    for (size_t i = 0; i < count; ++i) to[i] = ++next;
     left -= count;
     return count;
   });
@@ -41,29 +41,28 @@ const auto same = [](StreamRef stream, In in, Out out) { copy(stream, out, in); 
 class Overlap : public Conformance {};
 class OverlapStrategies : public Conformance, public testing::WithParamInterface<OverlapStrategy> {
  protected:
-  [[nodiscard]] static OverlapOptions by(std::size_t chunk, std::size_t in_flight = 0) {
+  [[nodiscard]] static OverlapOptions by(size_t chunk, size_t in_flight = 0) {
     return {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()};
   }
 };
 std::string name_of(const testing::TestParamInfo<OverlapStrategy>& tested) {
   constexpr const char* names[] = {"Automatic", "StreamPerChunk", "CopyComputeCopy"};
-  return names[static_cast<std::size_t>(tested.param)];
+  return names[static_cast<size_t>(tested.param)];
 }
 INSTANTIATE_TEST_SUITE_P(All, OverlapStrategies, testing::ValuesIn(strategies), name_of);
 
 TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
   std::mt19937 random{7};
-  for (const auto& [size, chunk, in_flight] :
-       std::vector<std::array<std::size_t, 3>>{{1, 1, 1},
-                                               {1, 100, 4},
-                                               {1000, 1000, 3},
-                                               {1000, 1001, 2},
-                                               {1001, 1000, 2},
-                                               {999, 1000, 1},
-                                               {5000, 7, 5},
-                                               {5000, 64, 1},
-                                               {0, 10, 3},
-                                               {100'000, 0, 0}}) {
+  for (const auto& [size, chunk, in_flight] : std::vector<std::array<size_t, 3>>{{1, 1, 1},
+                                                                                 {1, 100, 4},
+                                                                                 {1000, 1000, 3},
+                                                                                 {1000, 1001, 2},
+                                                                                 {1001, 1000, 2},
+                                                                                 {999, 1000, 1},
+                                                                                 {5000, 7, 5},
+                                                                                 {5000, 64, 1},
+                                                                                 {0, 10, 3},
+                                                                                 {100'000, 0, 0}}) {
     const Numbers in = numbered(size);
     Numbers out(size, -1);
     const OverlapResult result = overlap(in, out, by(chunk, in_flight), same);
@@ -75,7 +74,7 @@ TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
     EXPECT_NE(result.strategy, OverlapStrategy::automatic);
   }
   for (int round = 0; round < 20; ++round) {
-    const std::size_t size = random() % 30'000;
+    const size_t size = random() % 30'000;
     const Numbers in = numbered(size);
     Numbers out(size, -1);
     overlap(in, out,
@@ -109,11 +108,11 @@ TEST_P(OverlapStrategies, WorkInPlace) {
   overlap(all, all, by(1000), [](StreamRef stream, In, Out out, const OverlapChunk& chunk) {
     fill(stream, out, static_cast<int>(chunk.index));
   });
-  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int>(i / 1000));
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int>(i / 1000));
 }
 
 TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
-  const std::size_t rows_there = 1003;
+  const size_t rows_there = 1003;
   const Numbers a = numbered(rows_there);
   std::vector<std::int64_t> b(2 * rows_there);
   count_from(b, 5'000'000'000);
@@ -128,7 +127,7 @@ TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
                     z.size());
             copy_2d(stream, &z.data()->at(1), sizeof(z.data()[0]), y.data(), 16, 16, z.size());
           });
-  for (std::size_t i = 0; i < rows_there; ++i) {
+  for (size_t i = 0; i < rows_there; ++i) {
     std::int64_t back[2];
     std::memcpy(back, &out[i][1], sizeof back);
     ASSERT_EQ(out[i][0], a[i]);
@@ -144,7 +143,7 @@ TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
     EXPECT_EQ(in.size(), 3 * out.size());
     copy_2d(stream, out.data(), sizeof(int), in.data(), 3 * sizeof(int), sizeof(int), out.size());
   });
-  for (std::size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], table[3 * i]);
+  for (size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], table[3 * i]);
 
   Numbers of_chunks(20, -1);
   const OverlapResult result =
@@ -153,7 +152,7 @@ TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
         copy(stream, out, in.subspan(0, 2));
       });
   EXPECT_EQ(result.written, 16U);
-  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(of_chunks[2 * i + 1], table[400 * i + 1]);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(of_chunks[2 * i + 1], table[400 * i + 1]);
   EXPECT_EQ(of_chunks[16], -1);
 }
 
@@ -179,36 +178,35 @@ const auto with_neighbours = [](StreamRef stream, In in, Out out, const OverlapC
   fill(stream, out, -1);
   for (int side = -2; side <= 2; ++side) {
     const auto missing_before =
-        static_cast<std::size_t>(std::max(0, -side - static_cast<int>(chunk.before)));
+        static_cast<size_t>(std::max(0, -side - static_cast<int>(chunk.before)));
     const auto missing_after =
-        static_cast<std::size_t>(std::max(0, side - static_cast<int>(chunk.after)));
+        static_cast<size_t>(std::max(0, side - static_cast<int>(chunk.after)));
     if (missing_before + missing_after >= chunk.count) continue;
     copy_2d(stream, out.data() + 5 * missing_before + (side + 2), 5 * sizeof(int),
             in.data() + chunk.before + missing_before + side, sizeof(int), sizeof(int),
             chunk.count - missing_before - missing_after);
   }
 };
-void expect_neighbours(const Numbers& out, std::size_t size) {
+void expect_neighbours(const Numbers& out, size_t size) {
   ASSERT_EQ(out.size(), 5 * size);
-  for (std::size_t i = 0; i < size; ++i)
+  for (size_t i = 0; i < size; ++i)
     for (int side = -2; side <= 2; ++side) {
       const int number = static_cast<int>(i) + 1 + side;
-      ASSERT_EQ(out[5 * i + static_cast<std::size_t>(side + 2)],
+      ASSERT_EQ(out[5 * i + static_cast<size_t>(side + 2)],
                 number >= 1 && number <= static_cast<int>(size) ? number : -1)
           << i << " of " << size;
     }
 }
 
 TEST_P(OverlapStrategies, PassNeighboursToStencils) {
-  for (const auto& [size, chunk, in_flight] :
-       std::vector<std::array<std::size_t, 3>>{{1000, 100, 4},
-                                               {1001, 100, 2},
-                                               {101, 100, 3},
-                                               {7, 1, 2},
-                                               {3, 100, 1},
-                                               {1, 1, 1},
-                                               {200, 100, 1},
-                                               {0, 5, 2}}) {
+  for (const auto& [size, chunk, in_flight] : std::vector<std::array<size_t, 3>>{{1000, 100, 4},
+                                                                                 {1001, 100, 2},
+                                                                                 {101, 100, 3},
+                                                                                 {7, 1, 2},
+                                                                                 {3, 100, 1},
+                                                                                 {1, 1, 1},
+                                                                                 {200, 100, 1},
+                                                                                 {0, 5, 2}}) {
     const OverlapOptions options{
         .chunk = chunk, .in_flight = in_flight, .strategy = GetParam(), .halo = 2};
     const Numbers in = numbered(size);
@@ -228,8 +226,8 @@ TEST_P(OverlapStrategies, PassNeighboursToStencils) {
 }
 
 TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
-  for (const std::size_t size : {0UL, 1UL, 999UL, 1000UL, 1001UL, 12'345UL}) {
-    for (const std::size_t in_flight : {1UL, 3UL}) {
+  for (const size_t size : {0UL, 1UL, 999UL, 1000UL, 1001UL, 12'345UL}) {
+    for (const size_t in_flight : {1UL, 3UL}) {
       Numbers out;
       const OverlapResult result = overlap(counting(size), keeping(out), by(1000, in_flight), same);
       EXPECT_EQ(out, numbered(size));
@@ -258,21 +256,20 @@ TEST_P(OverlapStrategies, StreamFromSourcesToSinks) {
 TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
   // Keeps the first i % 7 numbers of chunk i. The counts come from a table, because the
   // computations here are only copies.
-  constexpr std::size_t chunk = 100;
-  PinnedBuffer<std::size_t> table(100);
-  for (std::size_t i = 0; i < table.size(); ++i) table[i] = i % 7;
-  const auto first_few = [&](StreamRef stream, In in, Out out, DeviceSpan<std::size_t> count,
+  constexpr size_t chunk = 100;
+  PinnedBuffer<size_t> table(100);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = i % 7;
+  const auto first_few = [&](StreamRef stream, In in, Out out, DeviceSpan<size_t> count,
                              const OverlapChunk& here) {
     EXPECT_EQ(out.size(), in.size());
     copy(stream, out, in);
-    if (here.index % 7 != 0)
-      copy_bytes(stream, count.data(), &table[here.index], sizeof(std::size_t));
+    if (here.index % 7 != 0) copy_bytes(stream, count.data(), &table[here.index], sizeof(size_t));
   };
   const Numbers in = numbered(5050);
   Numbers expected;
-  for (std::size_t i = 0; i < in.size(); ++i)
+  for (size_t i = 0; i < in.size(); ++i)
     if (i % chunk < i / chunk % 7) expected.push_back(in[i]);
-  for (const std::size_t in_flight : {1UL, 2UL, 5UL}) {
+  for (const size_t in_flight : {1UL, 2UL, 5UL}) {
     const OverlapOptions options = by(chunk, in_flight);
     Numbers out(in.size());
     const OverlapResult result = overlap(in, filtered(out), options, first_few);
@@ -294,13 +291,13 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
 }
 
 TEST_P(OverlapStrategies, HoldNoMoreMemoryThanChunksInFlight) {
-  constexpr std::size_t chunk = 50'000;
-  const std::size_t before = DeviceResource{device()}.statistics().in_use;
-  for (const std::size_t in_flight : {1UL, 3UL, 6UL}) {
+  constexpr size_t chunk = 50'000;
+  const size_t before = DeviceResource{device()}.statistics().in_use;
+  for (const size_t in_flight : {1UL, 3UL, 6UL}) {
     const Numbers in = numbered(20 * chunk);
     Numbers out(in.size());
     std::set<const void*> seen;
-    std::size_t most = 0;
+    size_t most = 0;
     overlap(in, out, by(chunk, in_flight),
             [&](StreamRef stream, In x, Out y, const OverlapChunk& here) {
               most = std::max(most, DeviceResource{device()}.statistics().in_use - before);
@@ -327,7 +324,7 @@ struct Mine : std::runtime_error {
 
 /// The chunk that the OverlapError names. Checks that the nested exception is Mine.
 template <class F>
-[[nodiscard]] std::size_t failed_chunk(F f) {
+[[nodiscard]] size_t failed_chunk(F f) {
   try {
     f();
   } catch (const OverlapError& error) {
@@ -402,9 +399,9 @@ TEST_F(Overlap, ACompletionFunctionThatThrowsLaterHarmsNoLaterRun) {
 TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
   const Numbers in = numbered(10'000);
   const OverlapOptions options = by(100, 3);
-  for (const std::size_t bad : {0UL, 5UL, 99UL}) {
+  for (const size_t bad : {0UL, 5UL, 99UL}) {
     Numbers out(in.size(), -1);
-    std::size_t calls = 0;
+    size_t calls = 0;
     EXPECT_EQ(failed_chunk([&] {
                 overlap(in, out, options,
                         [&](StreamRef stream, In x, Out y, const OverlapChunk& chunk) {
@@ -415,7 +412,7 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
               }),
               bad);
     EXPECT_EQ(calls, bad + 1);
-    for (std::size_t i = 0; i < in.size(); ++i)
+    for (size_t i = 0; i < in.size(); ++i)
       ASSERT_EQ(out[i], i < bad * 100 ? in[i] : -1)
           << "exactly the chunks before the failed one must be complete";
 
@@ -430,7 +427,7 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
               }),
               bad);
 
-    std::size_t read = 0;
+    size_t read = 0;
     EXPECT_EQ(failed_chunk([&] {
                 overlap(from_source<int>([&](std::span<int> to) {
                           if (read++ == bad) throw Mine{"too bad"};
@@ -440,7 +437,7 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
               }),
               bad);
 
-    std::size_t written = 0;
+    size_t written = 0;
     EXPECT_EQ(failed_chunk([&] {
                 overlap(in, to_sink<int>([&](std::span<const int>) {
                           if (written++ == bad) throw Mine{"too bad"};
@@ -467,7 +464,7 @@ TEST_P(OverlapStrategies, GoOnWhereAFunctionReadsOrWritesAPart) {
     const auto count = std::min({std::ptrdiff_t{7}, std::ssize(to), in.end() - at});
     std::copy_n(at, count, to.begin());
     at += count;
-    return static_cast<std::size_t>(count);
+    return static_cast<size_t>(count);
   });
   const OverlapOptions options = by(64, 3);
   const OverlapResult result = overlap(source, sink(5), options, same);
@@ -494,7 +491,7 @@ TEST_P(OverlapStrategies, ReportErrorsOfTheLibrary) {
 class Pages {
  public:
   // large, because a runtime may do small copies within the call
-  static constexpr std::size_t count = 8, bytes = 256 * kib;
+  static constexpr size_t count = 8, bytes = 256 * kib;
   Pages()
       : begin_{mmap(nullptr, count * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                     0)} {
@@ -505,7 +502,7 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
   ~Pages() { munmap(begin_, count * bytes); }
   [[nodiscard]] std::span<char> span() const { return {static_cast<char*>(begin_), count * bytes}; }
-  void forbid(std::size_t page, int protection) const {
+  void forbid(size_t page, int protection) const {
     ASSERT_EQ(mprotect(span().data() + page * bytes, 4096, protection), 0);
   }
 
@@ -516,7 +513,7 @@ class Pages {
 TEST_P(OverlapStrategies, ReportPagesThatCannotBeAccessed) {
   SKIP_IF(!pages_can_be_asked_about(),
           "copies are not staged here, or the system is older than Linux 6.11");
-  constexpr std::size_t bad = 5;
+  constexpr size_t bad = 5;
   std::vector<char> ordinary(Pages::count * Pages::bytes);
   const OverlapOptions options = by(Pages::bytes, 2);
   const auto same_bytes = [](StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) {
@@ -540,11 +537,11 @@ TEST_P(OverlapStrategies, ReportPagesThatCannotBeAccessed) {
 
 TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
   const Numbers in = numbered(10'000);
-  for (const std::size_t enough : {0UL, 1UL, 20UL}) {
+  for (const size_t enough : {0UL, 1UL, 20UL}) {
     std::stop_source stopping;
     if (enough == 0) stopping.request_stop();
     Numbers out(in.size(), -1);
-    std::vector<std::size_t> reported;
+    std::vector<size_t> reported;
     const OverlapResult result = overlap(in, out,
                                          {.chunk = 100,
                                           .in_flight = 2,
@@ -565,7 +562,7 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
         << "at most the chunks in flight, and those enqueued behind them, may follow";
     EXPECT_EQ(reported.size(), result.chunks);
     EXPECT_TRUE(std::ranges::is_sorted(reported));
-    for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
+    for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
   }
   // A request after the source has ended does not count as a stop.
   std::stop_source at_end;
@@ -604,7 +601,7 @@ TEST_P(OverlapStrategies, RecordTimes) {
   ASSERT_EQ(result.times.size(), 10U);
   // times of the host and of the device are compared
   const std::chrono::nanoseconds slack = 5ms;
-  for (std::size_t i = 0; i < result.times.size(); ++i) {
+  for (size_t i = 0; i < result.times.size(); ++i) {
     const OverlapChunkTimes& t = result.times[i];
     EXPECT_EQ(t.chunk, i);
     EXPECT_EQ(t.buffer, i % result.in_flight);
@@ -652,7 +649,7 @@ TEST_F(Overlap, TheNextChunkContinuesWhileOneIsBlocked) {
 }
 
 TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
-  constexpr std::size_t large = 16 * mib;
+  constexpr size_t large = 16 * mib;
   constexpr OverlapStrategy a = OverlapStrategy::stream_per_chunk;
   const OverlapStrategy b =
       device().async_engine_count() > 1 ? OverlapStrategy::copy_compute_copy : a;
@@ -666,7 +663,7 @@ TEST_F(Overlap, ChoosesByCopyEnginesSizesAndMemory) {
   const auto chosen = [&](const auto& in) {
     return overlap(in, no_output, [](StreamRef, DeviceSpan<const char>) {}).strategy;
   };
-  constexpr std::size_t chunk = large / 16;
+  constexpr size_t chunk = large / 16;
   EXPECT_EQ(chosen(ordinary),
             choose_overlap_strategy(device(), chunk, 4, !device().can_use_host_page_tables()));
   EXPECT_EQ(chosen(pinned), choose_overlap_strategy(device(), chunk, 4, false));
@@ -846,16 +843,16 @@ class OverlapInLittleMemory : public Conformance {
   }
   /// Sizes that need three quarters of the device's memory, for input and output together.
   [[nodiscard]] OverlapOptions most_of_it() const { return {.chunk = memory / 16, .in_flight = 6}; }
-  [[nodiscard]] Bytes bytes(std::size_t size) const {
+  [[nodiscard]] Bytes bytes(size_t size) const {
     Bytes all(size);
-    for (std::size_t i = 0; i < size; ++i) all[i] = static_cast<char>(i % 251);
+    for (size_t i = 0; i < size; ++i) all[i] = static_cast<char>(i % 251);
     return all;
   }
   static void same_bytes(StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) {
     copy(stream, out, in);
   }
 
-  std::size_t memory = 0;
+  size_t memory = 0;
 };
 
 TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
@@ -865,11 +862,11 @@ TEST_F(OverlapInLittleMemory, TakesDataLargerThanTheDevice) {
   });
   EXPECT_ALL(all, 'x');
 
-  std::size_t left = 3 * memory, written = 0;
+  size_t left = 3 * memory, written = 0;
   bool right = true;
   const OverlapResult result =
       overlap(from_source<char>([&](std::span<char> to) {
-                const std::size_t count = std::min(left, to.size());
+                const size_t count = std::min(left, to.size());
                 std::fill_n(to.begin(), count, 'y');
                 left -= count;
                 return count;
@@ -928,7 +925,7 @@ TEST_F(OverlapInLittleMemory, ReducesSizesThatTheCallerLeftOpen) {
   const Bytes in = bytes(memory);
   for (const OverlapStrategy strategy : strategies)
     for (const auto& [chunk, in_flight] :
-         std::vector<std::array<std::size_t, 2>>{{0, 0}, {memory / 32, 0}, {0, 2}}) {
+         std::vector<std::array<size_t, 2>>{{0, 0}, {memory / 32, 0}, {0, 2}}) {
       Bytes out(in.size());
       const OverlapResult result = overlap(
           in, out, {.chunk = chunk, .in_flight = in_flight, .strategy = strategy}, same_bytes);
@@ -959,7 +956,7 @@ TEST_F(OverlapInLittleMemory, KeepsTheNumberOfChunksThatTheResultsHaveRoomFor) {
   };
   const OverlapResult result = overlap(in, per_chunk(results), first_byte);
   EXPECT_EQ(result.chunks, 16U);
-  for (std::size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], in[i * result.chunk]);
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], in[i * result.chunk]);
 }
 
 TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {
@@ -986,7 +983,7 @@ class OverlapTwo : public TwoDevices {};
 TEST_F(OverlapTwo, TwoDevicesShareTheChunks) {
   for (const OverlapStrategy strategy : strategies) {
     const Numbers in = numbered(10'001);
-    for (const std::size_t in_flight : {1UL, 3UL}) {
+    for (const size_t in_flight : {1UL, 3UL}) {
       const OverlapOptions options{.chunk = 100,
                                    .in_flight = in_flight,
                                    .strategy = strategy,

@@ -59,7 +59,7 @@ TEST_F(Partitions, StreamsOfPartsWork) {
   EXPECT_EQ(large.multiprocessors(), rest.multiprocessors());
   EXPECT_EQ(whole.multiprocessors(), all);
   EXPECT_STREQ(small.name(), "small");
-  constexpr std::size_t count = 1000;
+  constexpr size_t count = 1000;
   const PinnedInts in{count};
   Ints out(count), expected(count, 6);
   DeviceInts memory{count, small};

@@ -9,8 +9,8 @@
 
 namespace conformance::pinned_cases {
 
-constexpr std::size_t size = 10000;  // a block of 16 KiB
-constexpr std::size_t block = 16 * kib;
+constexpr size_t size = 10000;  // a block of 16 KiB
+constexpr size_t block = 16 * kib;
 using Buffer = PinnedBytes;
 
 /// Each test begins and ends with an empty cache, so that no test gets blocks of another one. While
@@ -48,7 +48,7 @@ class PinnedMemory : public Conformance {
 
   /// Fills the pool with `count` idle blocks of `size` bytes, and sets the limit so that the pool
   /// cannot allocate more.
-  static void allow(std::size_t count) {
+  static void allow(size_t count) {
     std::vector<Buffer> all;
     while (all.size() < count) all.emplace_back(size);
     all.clear();
@@ -65,7 +65,7 @@ class PinnedMemory : public Conformance {
 
   /// Whether the pool can hand out so many blocks now. By the limit: a block may go back to the
   /// runtime, and come as another one.
-  [[nodiscard]] static bool has_room(std::size_t count = 1) {
+  [[nodiscard]] static bool has_room(size_t count = 1) {
     std::vector<Buffer> all;
     return code_of([&] {
              while (all.size() < count) all.emplace_back(size);
@@ -85,7 +85,7 @@ class PinnedMemory : public Conformance {
 };
 
 /// The block that an allocation of that size gets now. The block is freed again.
-const void* next_block(std::size_t bytes = size) {
+const void* next_block(size_t bytes = size) {
   const Buffer buffer(bytes);
   return buffer.data();
 }
@@ -154,21 +154,21 @@ TEST_F(PinnedMemory, AfterOutOfMemoryAnAllocationWorks) {
 }
 
 TEST_F(PinnedMemory, BlocksAreAlignedAtSizesUpTo4097) {
-  for (std::size_t bytes = 1; bytes <= 4097; bytes += bytes < 64 ? 1 : 61) {
+  for (size_t bytes = 1; bytes <= 4097; bytes += bytes < 64 ? 1 : 61) {
     const Buffer one(bytes), two(bytes);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(one.data()) % 256, 0U) << bytes;
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(two.data()) % 256, 0U) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(one.data()) % 256, 0U) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(two.data()) % 256, 0U) << bytes;
   }
   void* const aligned = pinned_resource()->allocate(100, 256);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 256, 0U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % 256, 0U);
   pinned_resource()->deallocate(aligned, 100, 256);
 }
 
 /// The standard's pools ask for chunks that are aligned to their blocks.
 TEST_F(PinnedMemory, TheResourceKeepsEachAlignment) {
-  for (std::size_t alignment = 1; alignment <= mib; alignment *= 2) {
+  for (size_t alignment = 1; alignment <= mib; alignment *= 2) {
     void* const aligned = pinned_resource()->allocate(300, alignment);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % alignment, 0U);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(aligned) % alignment, 0U);
     pinned_resource()->deallocate(aligned, 300, alignment);
     std::pmr::synchronized_pool_resource pool{{.largest_required_pool_block = mib},
                                               pinned_resource()};
@@ -220,7 +220,7 @@ class PinnedMemoryWays : public PinnedMemory, public testing::WithParamInterface
         fill_bytes(stream, buffer.data(), 3, size);
         break;
       case Way::pattern:
-        fill(stream, std::span{reinterpret_cast<std::uint32_t*>(buffer.data()), 16}, 0x01020304U);
+        fill(stream, std::span{reinterpret_cast<uint32_t*>(buffer.data()), 16}, 0x01020304U);
         break;
       case Way::batch: {
         const std::array operations{
@@ -259,8 +259,8 @@ INSTANTIATE_TEST_SUITE_P(Uses, PinnedMemoryWays,
                                          Way::pattern, Way::batch, Way::between_two, Way::by_hand));
 
 TEST_F(PinnedMemory, BlocksOfAnotherThreadsStreamDoNotPileUp) {
-  constexpr std::size_t bytes = 128 * kib;
-  const std::size_t before = PinnedPool::statistics().cached;
+  constexpr size_t bytes = 128 * kib;
+  const size_t before = PinnedPool::statistics().cached;
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<PinnedBytes> handed;
@@ -339,7 +339,7 @@ TEST_F(PinnedMemory, ABlockUsedByTwoStreamsIsReusedAfterBoth) {
 }
 
 TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
-  constexpr std::size_t count = 20;
+  constexpr size_t count = 20;
   Stream held_up, runs_on;
   DeviceBytes there{size, held_up}, too{size, runs_on};
   held_up.synchronize();
@@ -348,7 +348,7 @@ TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
   Gate gate{held_up};
   {
     std::vector<Buffer> buffers;
-    for (std::size_t i = 0; i < count; ++i) copy(held_up, there, buffers.emplace_back(size));
+    for (size_t i = 0; i < count; ++i) copy(held_up, there, buffers.emplace_back(size));
   }
   const void* passed = nullptr;
   {
@@ -540,10 +540,10 @@ TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
       if (i % 50 == 49) device().synchronize();
     }
   };
-  const std::size_t pooled = live_objects().pooled_events;
+  const size_t pooled = live_objects().pooled_events;
   // A leak makes each 2,000 rounds grow. The race checker, if it is on, grows until it forgets,
   // after as many operations as it knew then.
-  std::size_t before = 0, after = 0;
+  size_t before = 0, after = 0;
   for (int attempt = 0; attempt < 6 && (attempt == 0 || after >= before + heap_slack); ++attempt) {
     before = heap_in_use();
     rounds(2000);
@@ -647,7 +647,7 @@ TEST_F(PinnedMemory, StatisticsAreExact) {
 }
 
 TEST_F(PinnedMemory, ABlockTooLargeToBeKeptIsCountedUntilItsUseIsComplete) {
-  constexpr std::size_t large = gib + 1;
+  constexpr size_t large = gib + 1;
   Stream stream;
   Buffer buffer;
   if (code_of([&] { buffer = Buffer(large); }) == errc::out_of_memory)
@@ -675,7 +675,7 @@ TEST_F(PinnedMemory, ABlockIsReusedForItsSizeClassOnly) {
 }
 
 TEST_F(PinnedMemory, AboveAMebibyteABlockIsAtMostAQuarterLargerThanAsked) {
-  const auto takes = [&](std::size_t bytes) {
+  const auto takes = [&](size_t bytes) {
     const Buffer one{bytes};
     return since().in_use;
   };
@@ -814,7 +814,7 @@ TEST_F(PinnedMemory, WhatGoesBackCountsUntilItIsThere) {
 TEST_F(PinnedMemory, ALimitThatIsRefusedChangesNothing) {
   const Stream stream;
   std::error_code code;
-  const std::size_t before = PinnedPool::limit();
+  const size_t before = PinnedPool::limit();
   stream.launch_host_func([&] { code = code_of([] { PinnedPool::set_limit(0); }); });
   stream.synchronize();
   EXPECT_EQ(code, errc::not_permitted);
@@ -846,11 +846,11 @@ TEST_F(PinnedMemory, ABlockFreedOnAnotherThreadIsReused) {
 }
 
 TEST_F(PinnedMemory, BlocksThatHostFunctionsDropDoNotPileUp) {
-  constexpr std::size_t depth = 4;
+  constexpr size_t depth = 4;
   Stream stream;
   DeviceBytes there{size, stream};
   std::array<Event, depth> ends;
-  for (std::size_t i = 0; i < 1000; ++i) {
+  for (size_t i = 0; i < 1000; ++i) {
     ends[i % depth].synchronize();
     auto buffer = std::make_shared<Buffer>(size);
     copy(stream, there, *buffer);
@@ -862,7 +862,7 @@ TEST_F(PinnedMemory, BlocksThatHostFunctionsDropDoNotPileUp) {
 }
 
 TEST_F(PinnedMemory, ACompleteBlockIsFoundBehindPendingOnes) {
-  constexpr std::size_t count = 30;
+  constexpr size_t count = 30;
   const Stream blocked, runs_on;
   allow(count + 1);
   PinnedPool::set_limit(huge);
@@ -955,14 +955,14 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
 }
 
 TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
-  constexpr std::size_t part = 64 * kib;
+  constexpr size_t part = 64 * kib;
   const Stream stream;
   const std::unique_ptr<void, decltype(&std::free)> ordinary{std::aligned_alloc(part, 4 * part),
                                                              &std::free};
   const std::span memory{static_cast<unsigned char*>(ordinary.get()), 4 * part};
   const HostRegistration first{memory.data(), part}, second{memory.data() + part, part},
       last{memory.data() + 3 * part, part};
-  for (const std::size_t bytes : {2 * part, 4 * part}) {
+  for (const size_t bytes : {2 * part, 4 * part}) {
     fill_bytes(stream, memory.data(), 7, bytes);
     stream.synchronize();
     EXPECT_EQ(std::count(memory.data(), memory.data() + bytes, 7),
@@ -980,17 +980,17 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsFilled) {
 
 /// A runtime refuses such memory where it begins in a registration and ends outside it.
 TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
-  constexpr std::size_t part = 64 * kib;
+  constexpr size_t part = 64 * kib;
   const Stream stream;
   for (const auto& [begin, registered] : {std::pair{0 * part, 1 * part},
                                           {1 * part, 1 * part},
                                           {3 * part, 1 * part},
                                           {0 * part, 3 * part}})
     for (const Pageable policy : {Pageable::stage, Pageable::block})
-      for (const std::size_t bytes : {4UL, part, 4 * part, 16 * part}) {
+      for (const size_t bytes : {4UL, part, 4 * part, 16 * part}) {
         Bytes ordinary(17 * part, 7), back(bytes);
         auto* const memory =
-            ordinary.data() + (part - reinterpret_cast<std::uintptr_t>(ordinary.data()) % part);
+            ordinary.data() + (part - reinterpret_cast<uintptr_t>(ordinary.data()) % part);
         const HostRegistration pin{memory + begin, registered};
         const std::span all{memory, bytes};
         DeviceBytes there{bytes, stream};
@@ -1010,9 +1010,9 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
 }
 
 /// Whether the pages are pinned: one character for each, with its first and its last byte.
-std::string pinned_pages(const unsigned char* memory, std::size_t pages, std::size_t page) {
+std::string pinned_pages(const unsigned char* memory, size_t pages, size_t page) {
   std::string kinds;
-  for (std::size_t i = 0; i < pages; ++i) {
+  for (size_t i = 0; i < pages; ++i) {
     const bool first = pointer_info(memory + i * page).kind == MemoryKind::pinned;
     const bool last = pointer_info(memory + (i + 1) * page - 1).kind == MemoryKind::pinned;
     kinds += first && last ? 'p' : first || last ? '?' : '.';
@@ -1021,10 +1021,10 @@ std::string pinned_pages(const unsigned char* memory, std::size_t pages, std::si
 }
 
 TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   Bytes ordinary(9 * page);
   auto* const memory =
-      ordinary.data() + (page - reinterpret_cast<std::uintptr_t>(ordinary.data()) % page);
+      ordinary.data() + (page - reinterpret_cast<uintptr_t>(ordinary.data()) % page);
   const auto pages = [&] { return pinned_pages(memory, 8, page); };
   const HostRegistration part{memory + 2 * page, 2 * page};
   {
@@ -1056,10 +1056,10 @@ TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
 /// Where a registration ends within a page, the rest of that page stays as it is: the runtimes pin
 /// pages.
 TEST_F(Registration, BesideAPartOfAPageOtherPagesArePinned) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   Bytes ordinary(9 * page);
   auto* const memory =
-      ordinary.data() + (page - reinterpret_cast<std::uintptr_t>(ordinary.data()) % page);
+      ordinary.data() + (page - reinterpret_cast<uintptr_t>(ordinary.data()) % page);
   const HostRegistration part{memory + 3 * page + 100, page};
   {
     const HostRegistration all{memory, 8 * page};
@@ -1123,7 +1123,7 @@ TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
 /// `writable` is not 0.
 class MappedFile {
  public:
-  explicit MappedFile(std::size_t bytes, std::size_t writable = 0) : bytes_{bytes} {
+  explicit MappedFile(size_t bytes, size_t writable = 0) : bytes_{bytes} {
     const Bytes content(bytes, 6);
     std::FILE* const file = std::tmpfile();
     if (file == nullptr || std::fwrite(content.data(), 1, bytes, file) != bytes ||
@@ -1139,17 +1139,17 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() { munmap(mapped_, bytes_); }
   [[nodiscard]] unsigned char* data() const { return static_cast<unsigned char*>(mapped_); }
-  [[nodiscard]] std::size_t size() const { return bytes_; }
+  [[nodiscard]] size_t size() const { return bytes_; }
 
  private:
   void* mapped_ = nullptr;
-  std::size_t bytes_;
+  size_t bytes_;
 };
 
 TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t bytes = 16 * page;
-  for (const std::size_t writable : {0 * page, 4 * page}) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t bytes = 16 * page;
+  for (const size_t writable : {0 * page, 4 * page}) {
     const MappedFile file{bytes, writable};
     const std::span<const unsigned char> content{file.data(), bytes};
     Stream stream;
@@ -1177,7 +1177,7 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
 }
 
 TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* const mapped =
       mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);

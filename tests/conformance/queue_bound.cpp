@@ -27,8 +27,8 @@ TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
   const Stream stream;
   std::atomic_int done{0};
   int most = 0;
-  const std::size_t before = heap_in_use();
-  std::size_t heap = before;
+  const size_t before = heap_in_use();
+  size_t heap = before;
   for (int i = 0; i < functions; ++i) {
     stream.launch_host_func([&done] {
       spin_a_little();

@@ -60,7 +60,7 @@ TEST_F(Quiesce, AGraphLaunchThatIsHeldUpCounts) {
   const Stream stream, other;
   std::atomic_int calls{0};
   const Graph graph = capture(stream, [&] { stream.launch_host_func([&] { ++calls; }); });
-  PinnedBuffer<std::uint32_t> location{1};
+  PinnedBuffer<uint32_t> location{1};
   location[0] = 0;
   SKIP_IF(!device().has_stream_memory_operations(),
           "nothing but a function could hold the stream up");

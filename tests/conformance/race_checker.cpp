@@ -69,7 +69,7 @@ class MissingWait : public CheckerTest {
 };
 using EnoughWaits = CheckerTest;
 
-constexpr std::size_t size = 4096;
+constexpr size_t size = 4096;
 
 /// A device buffer that every stream may use: its allocation is complete.
 [[nodiscard]] DeviceBytes ready_buffer(StreamRef stream) {
@@ -269,8 +269,8 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
   }
   ASSERT_EQ(reports_.size(), 1U);
   // record_stream() orders nothing but the free, so that a wait comes first.
-  const std::size_t wait = reports_[0].find("has to wait for"),
-                    record = reports_[0].find("record_stream(");
+  const size_t wait = reports_[0].find("has to wait for"),
+               record = reports_[0].find("record_stream(");
   EXPECT_LT(wait, record) << reports_[0];
   EXPECT_SAYS(reports_[0], "only by declare_reads() and declare_writes()");
   expect_report("record_stream(");
@@ -364,10 +364,10 @@ class OneBatch : public MissingWait {
     stream_.reset();
     MissingWait::TearDown();
   }
-  [[nodiscard]] CopyOperation in(std::size_t to, std::size_t from, std::size_t bytes) {
+  [[nodiscard]] CopyOperation in(size_t to, size_t from, size_t bytes) {
     return {device_->data() + to, host_->data() + from, bytes};
   }
-  [[nodiscard]] CopyOperation out(std::size_t to, std::size_t from, std::size_t bytes) {
+  [[nodiscard]] CopyOperation out(size_t to, size_t from, size_t bytes) {
     return {host_->data() + to, device_->data() + from, bytes};
   }
   void run(std::initializer_list<CopyOperation> operations) { copy_batch(*stream_, operations); }
@@ -421,11 +421,11 @@ TEST_F(OneBatch, TheNextBatchIsInOrder) {
 }
 
 TEST_F(OneBatch, TheTwoOfManyOperationsAreFound) {
-  constexpr std::size_t count = 100'000;
+  constexpr size_t count = 100'000;
   PinnedBytes host(count);
   DeviceBytes device(count, *stream_);
   std::vector<CopyOperation> operations;
-  for (std::size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i)
     operations.push_back(
         {device.data() + i, host.data() + i, 1, MemoryKind::device, MemoryKind::pinned});
   copy_batch(*stream_, operations);
@@ -588,7 +588,7 @@ TEST_F(EnoughWaits, WorkThatUsesNoMemoryOrdersBlockingStreams) {
   const Stream first{{.blocking = true}}, second{{.blocking = true}};
   const StreamRef middle = first.device().default_stream();
   DeviceBytes buffer = ready_buffer(first);
-  PinnedBuffer<std::uint32_t> number(1);
+  PinnedBuffer<uint32_t> number(1);
   const auto through = [&](auto work) {
     fill(first, buffer, 1);
     work();
@@ -650,11 +650,11 @@ TEST_F(EnoughWaits, MemoryThatIsAllocatedAgain) {
 struct OneBlock {
   void* block;
   Event* last;
-  void* allocate(StreamRef stream, std::size_t, std::size_t) {
+  void* allocate(StreamRef stream, size_t, size_t) {
     stream.wait_event(*last);
     return block;
   }
-  void deallocate(StreamRef stream, void*, std::size_t, std::size_t) { stream.record_event(*last); }
+  void deallocate(StreamRef stream, void*, size_t, size_t) { stream.record_event(*last); }
 };
 TEST_F(EnoughWaits, AResourceUsesItsMemoryForSomethingElse) {
   Stream a, b;
@@ -833,8 +833,8 @@ TEST_F(MissingWait, AnotherStreamOverwritesAnInputOfOverlap) {
 TEST_F(EnoughWaits, ALongRunOfOverlap) {
   SKIP_IF(Device::current().can_use_host_page_tables(),
           "copies of pageable memory are not staged here");
-  constexpr std::size_t chunk = 512 * kib;  // 1 MiB, in and out
-  constexpr std::size_t in_flight = 2, period = 2 * in_flight;
+  constexpr size_t chunk = 512 * kib;  // 1 MiB, in and out
+  constexpr size_t in_flight = 2, period = 2 * in_flight;
   std::vector<char> in(32 * period * chunk, 1), out(in.size());
   overlap(in, out, {.chunk = chunk, .in_flight = in_flight},
           [](StreamRef stream, DeviceSpan<const char> from, DeviceSpan<char> to,

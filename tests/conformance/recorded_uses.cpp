@@ -11,8 +11,8 @@ namespace conformance::recorded_uses_cases {
 using RecordedUses = Conformance;
 using RecordedUsesTwo = TwoDevices;
 
-constexpr std::size_t size = mib;
-constexpr std::size_t count = 1000;
+constexpr size_t size = mib;
+constexpr size_t count = 1000;
 using Buffer = DeviceBytes;
 
 /// `record(user, block)` records a use of the middle of the block, which `free(owner)` frees while
@@ -192,7 +192,7 @@ TEST_F(RecordedUses, BlocksOfAResourceAndReleasedBlocksAreKept) {
 
 TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
   constexpr int threads = 8;
-  constexpr std::size_t part = size / threads;
+  constexpr size_t part = size / threads;
   const Stream owner;
   auto buffer = std::make_unique<Buffer>(size, owner);
   fill_bytes(owner, buffer->data(), 5, size);
@@ -204,10 +204,10 @@ TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
     if (device().has_memory_pools()) gate.close_on(user);
   const DeviceSpan<unsigned char> all = *buffer;
   on_threads(threads, [&](int i) {
-    const Stream& user = users[static_cast<std::size_t>(i)];
-    const std::size_t first = static_cast<std::size_t>(i) * part;
+    const Stream& user = users[static_cast<size_t>(i)];
+    const size_t first = static_cast<size_t>(i) * part;
     copy(user, std::span{result.data() + first, part}, all.subspan(first, part));
-    for (std::size_t at = 0; at < 100; ++at) record_stream(user, all.subspan(at * 1000));
+    for (size_t at = 0; at < 100; ++at) record_stream(user, all.subspan(at * 1000));
   });
   buffer.reset();
   churn(owner, size);
@@ -221,8 +221,8 @@ TEST_F(RecordedUses, EndedStreamsLeaveNoUses) {
   const Stream owner;
   std::optional buffer{Buffer{size, owner}};
   owner.synchronize();
-  std::size_t events = 0;
-  for (std::size_t i = 0; i < 4000; ++i) {
+  size_t events = 0;
+  for (size_t i = 0; i < 4000; ++i) {
     // Events of earlier work have come back to the pool by then.
     if (i == 2000) events = live_objects().pooled_events;
     const Stream user;

@@ -8,20 +8,20 @@
 namespace conformance::resource_adaptors_cases {
 using ResourceAdaptors = Conformance;
 
-constexpr std::size_t size = mib;
+constexpr size_t size = mib;
 
 /// As another library's resource: it takes native streams.
 struct NativeResource {
   DeviceResource device;
-  void* allocate(native::stream stream, std::size_t bytes, std::size_t alignment) {
+  void* allocate(native::stream stream, size_t bytes, size_t alignment) {
     return device.allocate(StreamRef::from_native(stream, device.device()), bytes, alignment);
   }
-  void deallocate(native::stream stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+  void deallocate(native::stream stream, void* pointer, size_t bytes, size_t alignment) {
     device.deallocate(StreamRef::from_native(stream, device.device()), pointer, bytes, alignment);
   }
 };
 struct Synchronous {
-  void* allocate(std::size_t bytes);
+  void* allocate(size_t bytes);
   void deallocate(void* pointer);
 };
 static_assert(StreamOrderedResource<DeviceResource> && StreamOrderedResource<NativeResource>);

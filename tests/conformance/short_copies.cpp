@@ -7,14 +7,14 @@
 namespace conformance::short_copies_cases {
 using ShortCopies = Conformance;
 
-constexpr std::size_t most = 257 * kib;
+constexpr size_t most = 257 * kib;
 
 TEST_F(ShortCopies, SizesUpTo257KiBKeepEveryByte) {
   Stream stream;
   DeviceBytes there{most, stream};
   unsigned seed = 0;
-  for (const std::size_t size : {1UL, 100UL, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib, 100'001UL,
-                                 128 * kib, 128 * kib + 1, 200 * kib, 256 * kib, 256 * kib + 1}) {
+  for (const size_t size : {1UL, 100UL, 4 * kib, 32 * kib, 32 * kib + 1, 64 * kib, 100'001UL,
+                            128 * kib, 128 * kib + 1, 200 * kib, 256 * kib, 256 * kib + 1}) {
     const Bytes expected = pattern(size, ++seed);
     Bytes source = expected, back(size);
     stream.synchronize();
@@ -32,7 +32,7 @@ TEST_F(ShortCopies, OnAnIdleStreamTheyAreInlined) {
           "the stream reads pageable memory itself");
   const Stream stream;
   DeviceBytes there{256 * kib, stream};
-  for (const std::size_t size : {1UL, 32 * kib, 33 * kib, 100 * kib, 256 * kib}) {
+  for (const size_t size : {1UL, 32 * kib, 33 * kib, 100 * kib, 256 * kib}) {
     const Bytes source = pattern(size, 1);
     stream.synchronize();
     EXPECT_EQ(copy_bytes(stream, there.data(), source.data(), size), CopyResult::inlined) << size;
@@ -41,7 +41,7 @@ TEST_F(ShortCopies, OnAnIdleStreamTheyAreInlined) {
 
 /// Each goes through the stream's pinned block, which the one before has used.
 TEST_F(ShortCopies, SixteenToManagedMemoryArrive) {
-  constexpr std::size_t count = 16, size = 64 * kib;
+  constexpr size_t count = 16, size = 64 * kib;
   const Stream stream;
   std::optional<ManagedBuffer<unsigned char>> there;
   const std::error_code code = code_of([&] { there.emplace(count * size); });
@@ -49,7 +49,7 @@ TEST_F(ShortCopies, SixteenToManagedMemoryArrive) {
   ASSERT_EQ(code, std::error_code{});
   const Bytes source = pattern(count * size, 5);
   stream.synchronize();
-  for (std::size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i)
     copy_bytes(stream, there->data() + i * size, source.data() + i * size, size);
   stream.synchronize();
   EXPECT_TRUE(std::equal(source.begin(), source.end(), there->data()));
@@ -57,7 +57,7 @@ TEST_F(ShortCopies, SixteenToManagedMemoryArrive) {
 
 TEST_F(ShortCopies, RowsOfFiveShapesKeepEveryByte) {
   struct Shape {
-    std::size_t width, height, host_pitch, device_pitch;
+    size_t width, height, host_pitch, device_pitch;
   };
   // The last shape is slow on a device: each row has one byte.
   for (const Shape s : {Shape{1, 1, 3, 2}, Shape{100, 50, 128, 100}, Shape{1000, 200, 1000, 1024},
@@ -66,7 +66,7 @@ TEST_F(ShortCopies, RowsOfFiveShapesKeepEveryByte) {
     DeviceBytes there{s.device_pitch * s.height, stream};
     const Bytes source = pattern(s.host_pitch * s.height, 3);
     Bytes back(source.size(), 0xEE), expected = back;
-    for (std::size_t row = 0; row < s.height; ++row)
+    for (size_t row = 0; row < s.height; ++row)
       std::copy_n(source.data() + row * s.host_pitch, s.width, &expected[row * s.host_pitch]);
     stream.synchronize();
     copy_2d(stream, there.data(), s.device_pitch, source.data(), s.host_pitch, s.width, s.height);
@@ -78,7 +78,7 @@ TEST_F(ShortCopies, RowsOfFiveShapesKeepEveryByte) {
 }
 
 TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
-  constexpr std::size_t much = 64 * mib;
+  constexpr size_t much = 64 * mib;
   Stream stream, other;
   DeviceBytes there{much, stream};
   PinnedBytes block{much};
@@ -104,12 +104,12 @@ TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
 
 TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
   constexpr int threads = 4, rounds = 200;
-  constexpr std::size_t size = 60 * kib;
+  constexpr size_t size = 60 * kib;
   Stream stream;
   DeviceBytes there{threads * size, stream};
   stream.synchronize();
   on_threads(threads, [&](int thread) {
-    unsigned char* const own = there.data() + static_cast<std::size_t>(thread) * size;
+    unsigned char* const own = there.data() + static_cast<size_t>(thread) * size;
     Bytes back(size);
     for (int round = 0; round < rounds; ++round) {
       const Bytes source = pattern(size, static_cast<unsigned>(threads * round + thread));
@@ -121,7 +121,7 @@ TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
   });
 }
 
-[[nodiscard]] std::size_t pinned_now() {
+[[nodiscard]] size_t pinned_now() {
   const PinnedStatistics now = PinnedPool::statistics();
   return now.in_use + now.cached;
 }
@@ -129,13 +129,13 @@ TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
 TEST_F(ShortCopies, ManyStreamsPinLittle) {
   PinnedPool::trim();
   Staging::trim();
-  const std::size_t before = pinned_now();
+  const size_t before = pinned_now();
   std::vector<Stream> streams(64);
   const Bytes source = pattern(64, 1);
   DeviceBytes there{streams.size() * source.size(), streams[0]};
   streams[0].synchronize();
   for (int i = 0; i < 20; ++i)
-    for (std::size_t s = 0; s < streams.size(); ++s)
+    for (size_t s = 0; s < streams.size(); ++s)
       copy_bytes(streams[s], there.data() + s * source.size(), source.data(), source.size());
   EXPECT_LE(pinned_now(), before + 64 * 4 * 64 * kib);
   for (const Stream& each : streams) each.synchronize();
@@ -146,17 +146,17 @@ TEST_F(ShortCopies, ManyStreamsPinLittle) {
 TEST_F(ShortCopies, AtALimitTheyNeitherWaitNorHoldMemory) {
   Staging::trim();
   PinnedPool::trim();
-  const std::size_t before = pinned_now();
+  const size_t before = pinned_now();
   PinnedPool::set_limit(before + mib);
   std::array<Stream, 6> streams;
   Bytes source = pattern(64 * kib, 1);
   DeviceBytes there{streams.size() * source.size(), streams[0]};
   streams[0].synchronize();
-  const auto copy_there = [&](std::size_t s) {
+  const auto copy_there = [&](size_t s) {
     copy_bytes(streams[s], there.data() + s * source.size(), source.data(), source.size());
   };
   for (int i = 0; i < 10; ++i)
-    for (std::size_t s = 0; s < streams.size(); ++s) copy_there(s);
+    for (size_t s = 0; s < streams.size(); ++s) copy_there(s);
   for (const Stream& each : streams) each.synchronize();
   EXPECT_NO_ERROR(const PinnedBytes own{mib});
   {
@@ -174,7 +174,7 @@ TEST_F(ShortCopies, AtALimitTheyNeitherWaitNorHoldMemory) {
 }
 
 TEST_F(ShortCopies, StreamsThatComeAndGoKeepEveryByte) {
-  constexpr std::size_t size = 90 * kib;
+  constexpr size_t size = 90 * kib;
   struct Line {
     Stream stream;
     DeviceBytes there{size, stream};
@@ -203,7 +203,7 @@ TEST_F(ShortCopies, StreamsThatComeAndGoKeepEveryByte) {
 TEST_F(ShortCopies, WithoutPinnedMemoryTheyArrive) {
   Staging::trim();
   PinnedPool::trim();
-  const std::size_t limit = PinnedPool::limit();
+  const size_t limit = PinnedPool::limit();
   PinnedPool::set_limit(0);
   Stream stream;
   DeviceBytes there{most, stream};
@@ -220,7 +220,7 @@ TEST_F(ShortCopies, WithoutPinnedMemoryTheyArrive) {
 
 TEST_F(ShortCopies, PinnedMemoryIsReportedAsDirect) {
   Stream stream;
-  for (const std::size_t size : {1000UL, 4 * kib, 32 * kib, 100 * kib}) {
+  for (const size_t size : {1000UL, 4 * kib, 32 * kib, 100 * kib}) {
     DeviceBytes there{size, stream};
     Bytes registered = pattern(size, 3);
     const HostRegistration pinned{registered};

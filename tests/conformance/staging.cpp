@@ -17,8 +17,8 @@ const Bytes& noise() {
   static const Bytes bytes = [] {
     std::mt19937_64 random{1};
     Bytes made(8 * mib);
-    for (std::size_t i = 0; i < made.size(); i += 8) {
-      const std::uint64_t next = random();
+    for (size_t i = 0; i < made.size(); i += 8) {
+      const uint64_t next = random();
       std::memcpy(made.data() + i, &next, 8);
     }
     return made;
@@ -30,15 +30,15 @@ const Bytes& noise() {
 /// between the rows included.
 class RoundTrip {
  public:
-  static constexpr std::size_t largest = 6 * mib;
+  static constexpr size_t largest = 6 * mib;
   explicit RoundTrip(StreamRef stream) : there_(largest, stream) {}
 
   void enqueue(StreamRef up, StreamRef down, std::mt19937& random) {
-    const auto upto = [&](std::size_t most) { return 1 + random() % most; };
+    const auto upto = [&](size_t most) { return 1 + random() % most; };
     const bool flat = random() % 2 == 0;
-    const std::size_t size = upto(random() % 8 == 0 ? largest : random() % 2 == 0 ? mib : 100'000);
-    width_ = flat ? size : upto(std::min<std::size_t>(size, 20'000));
-    height_ = flat ? 1 : std::max<std::size_t>(1, size / (width_ + 64));
+    const size_t size = upto(random() % 8 == 0 ? largest : random() % 2 == 0 ? mib : 100'000);
+    width_ = flat ? size : upto(std::min<size_t>(size, 20'000));
+    height_ = flat ? 1 : std::max<size_t>(1, size / (width_ + 64));
     from_pitch_ = width_ + (flat ? 0 : random() % 64);
     to_pitch_ = width_ + (flat ? 0 : random() % 64);
     source_ = noise().data() + random() % mib;
@@ -50,7 +50,7 @@ class RoundTrip {
     up.wait_stream(down);
   }
   [[nodiscard]] bool arrived() const {
-    for (std::size_t row = 0; row < height_; ++row) {
+    for (size_t row = 0; row < height_; ++row) {
       const unsigned char* const begin = back_.data() + row * to_pitch_;
       if (std::memcmp(begin, source_ + row * from_pitch_, width_) != 0) return false;
       if (row + 1 < height_ && std::any_of(begin + width_, begin + to_pitch_,
@@ -64,7 +64,7 @@ class RoundTrip {
   DeviceBytes there_;
   Bytes back_ = Bytes(largest);
   const unsigned char* source_ = nullptr;
-  std::size_t width_ = 0, height_ = 0, from_pitch_ = 0, to_pitch_ = 0;
+  size_t width_ = 0, height_ = 0, from_pitch_ = 0, to_pitch_ = 0;
 };
 
 TEST_F(Staging, SixteenThreadsOn32StreamsKeepEveryByte) {
@@ -74,8 +74,8 @@ TEST_F(Staging, SixteenThreadsOn32StreamsKeepEveryByte) {
   for (int i = 0; i < 16; ++i) trips.push_back(std::make_unique<RoundTrip>(streams[0]));
   streams[0].synchronize();
   on_threads(16, [&](int i) {
-    std::mt19937 random{static_cast<std::uint32_t>(i)};
-    RoundTrip& trip = *trips[static_cast<std::size_t>(i)];
+    std::mt19937 random{static_cast<uint32_t>(i)};
+    RoundTrip& trip = *trips[static_cast<size_t>(i)];
     for (int round = 0; round < rounds && !HasFailure(); ++round) {
       const Stream& up = streams[random() % 32];
       trip.enqueue(up, streams[random() % 32], random);
@@ -87,7 +87,7 @@ TEST_F(Staging, SixteenThreadsOn32StreamsKeepEveryByte) {
 
 /// A stream with a staged copy to the device and one back.
 struct Line {
-  explicit Line(std::size_t bytes) : size{bytes}, there{bytes, stream}, back(bytes) {}
+  explicit Line(size_t bytes) : size{bytes}, there{bytes, stream}, back(bytes) {}
   void enqueue() {
     copy_bytes(stream, there.data(), noise().data(), size, {Pageable::stage});
     copy_bytes(stream, back.data(), there.data(), size, {Pageable::stage});
@@ -97,15 +97,15 @@ struct Line {
         << "a stream waits for work that is behind it in the same channel";
     ASSERT_EQ(std::memcmp(back.data(), noise().data(), size), 0);
   }
-  std::size_t size;
+  size_t size;
   Stream stream;
   DeviceBytes there;
   Bytes back;
 };
 
-std::vector<std::unique_ptr<Line>> lines(std::size_t count, std::size_t bytes) {
+std::vector<std::unique_ptr<Line>> lines(size_t count, size_t bytes) {
   std::vector<std::unique_ptr<Line>> all;
-  for (std::size_t i = 0; i < count; ++i) all.push_back(std::make_unique<Line>(bytes));
+  for (size_t i = 0; i < count; ++i) all.push_back(std::make_unique<Line>(bytes));
   for (const auto& line : all) line->stream.synchronize();
   return all;
 }
@@ -126,12 +126,12 @@ TEST_F(Staging, MoreBlockedStreamsThanChannels) {
 }
 
 TEST_F(Staging, ThreadsThatFillAllChannelsFinish) {
-  constexpr std::size_t threads = 8, each = 4;
+  constexpr size_t threads = 8, each = 4;
   const int rounds = long_tests() ? 20 : 2;
   const auto all = lines(threads * each, 5 * mib);
   on_threads(threads, [&](int i) {
     for (int round = 0; round < rounds; ++round)
-      for (std::size_t k = 0; k < each; ++k) all[static_cast<std::size_t>(i) * each + k]->enqueue();
+      for (size_t k = 0; k < each; ++k) all[static_cast<size_t>(i) * each + k]->enqueue();
   });
   for (const auto& line : all) line->expect_arrived();
 }
@@ -139,7 +139,7 @@ TEST_F(Staging, ThreadsThatFillAllChannelsFinish) {
 // A stream accepts only some thousand pending commands. With RUNNEL_STAGING_CHUNK=512K this copy
 // would be 800 pieces.
 TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
-  const std::size_t much = 400 * mib;
+  const size_t much = 400 * mib;
   const Bytes source(much, 6);
   Bytes back(much);
   Stream stream;
@@ -161,7 +161,7 @@ TEST_F(Staging, ALargeCopyIsEnqueuedWholeOnABlockedStream) {
 /// Memory from mmap().
 class Mapping {
  public:
-  Mapping(std::size_t bytes, int protection, int flags, int file = -1)
+  Mapping(size_t bytes, int protection, int flags, int file = -1)
       : bytes_{bytes}, begin_{mmap(nullptr, bytes, protection, flags, file, 0)} {}
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -173,14 +173,14 @@ class Mapping {
   [[nodiscard]] std::span<unsigned char> span() const { return {data(), bytes_}; }
 
  private:
-  std::size_t bytes_;
+  size_t bytes_;
   void* begin_;
 };
 
 /// A temporary file without a name, filled with random bytes.
 class File {
  public:
-  explicit File(std::size_t bytes) : file_{std::tmpfile()} {
+  explicit File(size_t bytes) : file_{std::tmpfile()} {
     EXPECT_EQ(std::fwrite(noise().data(), 1, bytes, file_), bytes);
     EXPECT_EQ(std::fflush(file_), 0);
   }
@@ -193,7 +193,7 @@ class File {
   std::FILE* file_;
 };
 
-constexpr std::size_t size = 3 * mib + 5;
+constexpr size_t size = 3 * mib + 5;
 
 void expect_carried_up(std::span<const unsigned char> source) {
   const Bytes expected(source.begin(), source.end());
@@ -220,7 +220,7 @@ TEST_F(Staging, StackMemory) {
   on_thread([] {
     std::array<unsigned char, 300'000> block;
     std::memcpy(block.data(), noise().data() + 7, block.size());
-    for (const std::size_t bytes : {100UL, block.size()}) {
+    for (const size_t bytes : {100UL, block.size()}) {
       expect_carried_up(std::span{block}.first(bytes));
       expect_carried_down(std::span{block}.first(bytes));
     }
@@ -261,12 +261,12 @@ TEST_F(Staging, HugePages) {
 }
 
 TEST_F(Staging, PartlyRegisteredMemory) {
-  constexpr std::size_t page = 4096;
+  constexpr size_t page = 4096;
   const Mapping pages{size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
   ASSERT_TRUE(pages);
   std::memcpy(pages.data(), noise().data(), size);
   struct Part {
-    std::size_t first, count;
+    size_t first, count;
   };
   for (const Part part : {Part{0, 8}, Part{500, 8}, Part{700, 8}}) {
     const HostRegistration registered{pages.data() + part.first * page, part.count * page};
@@ -285,14 +285,14 @@ TEST_F(Staging, PartlyRegisteredMemory) {
 /// Pageable memory of which some ranges of pages are registered.
 class PartlyRegistered {
  public:
-  using Pages = std::vector<std::pair<std::size_t, std::size_t>>;  // the first page, and how many
+  using Pages = std::vector<std::pair<size_t, size_t>>;  // the first page, and how many
   explicit PartlyRegistered(const Pages& registered) {
     for (const auto& [first, count] : registered)
       registrations_.emplace_back(begin() + first * page, count * page);
   }
   [[nodiscard]] unsigned char* begin() const { return memory_.get(); }
-  static constexpr std::size_t page = 4096;
-  static constexpr std::size_t size = 512 * page;
+  static constexpr size_t page = 4096;
+  static constexpr size_t size = 512 * page;
 
  private:
   struct Free {
@@ -304,13 +304,13 @@ class PartlyRegistered {
 };
 
 TEST_F(Staging, MemoryRegisteredInSeveralPieces) {
-  constexpr std::size_t page = PartlyRegistered::page;
+  constexpr size_t page = PartlyRegistered::page;
   const PartlyRegistered::Pages layouts[] = {
       {{0, 1}, {511, 1}}, {{0, 256}, {256, 256}}, {{0, 4}, {100, 4}, {508, 4}}};
   Stream stream;
   DeviceBytes there{PartlyRegistered::size, stream};
   for (const auto& layout : layouts)
-    for (const std::size_t bytes : {PartlyRegistered::size, 257 * page}) {
+    for (const size_t bytes : {PartlyRegistered::size, 257 * page}) {
       PartlyRegistered memory{layout};
       const std::span<unsigned char> host{memory.begin() + (PartlyRegistered::size - bytes), bytes};
       const Bytes expected = pattern(bytes, 5);
@@ -357,7 +357,7 @@ TEST_F(Staging, MemoryThatIsPinnedAtOneEndCountsAsPageable) {
 TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   SKIP_IF(!device().has_stream_memory_operations() && !host_functions_overlap(),
           "host functions copy the bytes, and the runtime runs only the gate's function");
-  constexpr std::size_t bytes = 4 * mib;  // a ring holds all of it, so the workers can finish
+  constexpr size_t bytes = 4 * mib;  // a ring holds all of it, so the workers can finish
   Stream held;
   std::vector<Stream> streams(9);
   std::vector<DeviceBytes> there;
@@ -365,10 +365,10 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   const Bytes source{noise().begin(), noise().begin() + bytes};
   for (const Stream& stream : streams) stream.synchronize();
   // Find the streams that share a channel with `held`.
-  std::vector<std::size_t> beside, free;
+  std::vector<size_t> beside, free;
   {
     Gate gate{held};
-    for (std::size_t i = 0; i < streams.size(); ++i) {
+    for (size_t i = 0; i < streams.size(); ++i) {
       fill_bytes(streams[i], there[i].data(), 0, 1);
       (streams[i].synchronize_for(100ms) ? free : beside).push_back(i);
     }
@@ -377,13 +377,13 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
   Gate gate{held};
   // The streams beside `held` are blocked too, so they do not read what the workers write to their
   // rings.
-  for (const std::size_t i : beside) copy(streams[i], there[i], source);
-  for (const std::size_t i : free) {
+  for (const size_t i : beside) copy(streams[i], there[i], source);
+  for (const size_t i : free) {
     copy(streams[i], there[i], source);
     EXPECT_TRUE(streams[i].synchronize_for(patience));
   }
   gate.open();
-  for (std::size_t i = 0; i < streams.size(); ++i) {
+  for (size_t i = 0; i < streams.size(); ++i) {
     EXPECT_TRUE(read_back(streams[i], there[i]) == source);
   }
 }
@@ -403,7 +403,7 @@ TEST_F(StagingTwo, PinnedMemoryOfAnotherDevice) {
 template <class Spoil>
 void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool idle, Spoil spoil) {
   Stream stream;
-  DeviceBytes there{std::max<std::size_t>(memory.size(), 1000), stream};
+  DeviceBytes there{std::max<size_t>(memory.size(), 1000), stream};
   stream.synchronize();
   bool went_on = false;
   {
@@ -431,7 +431,7 @@ void expect_error(errc expected, std::span<unsigned char> memory, bool up, bool 
 
 struct Spoilt {
   bool up, idle;
-  std::size_t bytes;
+  size_t bytes;
 };
 // Copies of 3000 bytes to the device are left out: a driver reads so few bytes itself.
 constexpr std::array spoilt_copies{Spoilt{true, false, size},   Spoilt{false, false, size},
@@ -473,7 +473,7 @@ TEST_F(Staging, PagesWithoutPermissionAreAnError) {
 TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
   SKIP_IF(!pages_can_be_asked_about(),
           "copies are not staged here, or the system is older than Linux 6.11");
-  constexpr std::size_t page = 4096, count = 16;
+  constexpr size_t page = 4096, count = 16;
   for (const bool up : {true, false}) {
     const Mapping pages{count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS};
     ASSERT_TRUE(pages);
@@ -482,7 +482,7 @@ TEST_F(Staging, APageOfAListWithoutPermissionIsAnError) {
     DeviceBytes there{count * page, stream};
     fill(stream, there, 3);
     std::vector<CopyOperation> list;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i) {
       unsigned char *const device = there.data() + (count - 1 - i) * page, *const host =
                                                                                pages.data() +
                                                                                i * page;
@@ -519,7 +519,7 @@ TEST_F(StagingInLittleMemory, TakesASmallerRing) {
   const Stream stream;
   DeviceBytes there{20 * mib, stream};
   Bytes in(there.size()), out(there.size());
-  for (std::size_t at = 0; at < in.size(); ++at) in[at] = noise()[at * 7 % noise().size()];
+  for (size_t at = 0; at < in.size(); ++at) in[at] = noise()[at * 7 % noise().size()];
   copy(stream, there, in);
   copy(stream, out, there);
   stream.synchronize();

@@ -124,7 +124,7 @@ TEST_F(Streams, NativeHandleIsNeitherNullNorTheDefaultStreams) {
 }
 
 TEST_F(Streams, IdsDifferAndAreNeverReused) {
-  std::set<std::uint64_t> ids;
+  std::set<uint64_t> ids;
   for (int i = 0; i < 100; ++i) {
     Stream a, b;
     const auto id = a.id();

@@ -8,10 +8,10 @@ using StreamPools = Conformance;
 
 TEST_F(StreamPools, ReturnedStreamsAreReusedOldestFirst) {
   StreamPool pool{device(), {.size = 4}};
-  std::vector<std::uint64_t> ids;
+  std::vector<uint64_t> ids;
   for (int i = 0; i < 200; ++i) ids.push_back(pool.acquire().id());
-  EXPECT_EQ((std::set<std::uint64_t>{ids.begin(), ids.end()}.size()), 4U);
-  for (std::size_t i = 4; i < ids.size(); ++i) EXPECT_EQ(ids[i], ids[i - 4]) << i;
+  EXPECT_EQ((std::set<uint64_t>{ids.begin(), ids.end()}.size()), 4U);
+  for (size_t i = 4; i < ids.size(); ++i) EXPECT_EQ(ids[i], ids[i - 4]) << i;
   EXPECT_EQ(pool.growth(), 0U);
   EXPECT_EQ(pool.size(), 4U);
   EXPECT_EQ(pool.leased(), 0U);
@@ -36,7 +36,7 @@ TEST_F(StreamPools, APoolGrowsToItsMaximumWhenAllAreLeased) {
 TEST_F(StreamPools, StreamsAreDistinctAndNotTheDefault) {
   StreamPool pool{device(), {.size = 8}};
   std::vector<StreamLease> leases;
-  std::set<std::uint64_t> ids;
+  std::set<uint64_t> ids;
   for (int i = 0; i < 8; ++i) {
     leases.push_back(pool.acquire());
     EXPECT_NE(StreamRef{leases.back()}, default_stream());
@@ -71,7 +71,7 @@ TEST_F(StreamPools, StreamsMadeLaterHaveTheNameAlthoughTheTextIsGone) {
 TEST_F(StreamPools, AStreamNeverHasTwoHolders) {
   StreamPool pool{device(), {.size = 4}};
   std::mutex mutex;
-  std::set<std::uint64_t> held;
+  std::set<uint64_t> held;
   on_threads(16, [&](int) {
     for (int i = 0; i < 200; ++i) {
       const StreamLease lease = pool.acquire();
@@ -154,7 +154,7 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
 TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBeforeItsEnd) {
   StreamPool pool{device(), {.size = 1, .max = 2}};
   const Stream captured;
-  std::uint64_t used = 0, again = 0;
+  uint64_t used = 0, again = 0;
   std::atomic_int runs_of_graph = 0;
   const Graph graph = capture(captured, [&] {
     {

@@ -11,12 +11,12 @@ TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
   const int threads = static_cast<int>(std::max(4U, std::thread::hardware_concurrency()));
   constexpr int each = 10'000;
   Stream stream;
-  Ints last(static_cast<std::size_t>(threads), -1);
+  Ints last(static_cast<size_t>(threads), -1);
   int count = 0;
   bool in_order = true;
   on_threads(threads, [&](int i) {
     for (int k = 0; k < each; ++k)
-      stream.launch_host_func([&, k, &mine = last[static_cast<std::size_t>(i)]] {
+      stream.launch_host_func([&, k, &mine = last[static_cast<size_t>(i)]] {
         in_order = in_order && k == mine + 1;
         mine = k;
         ++count;
@@ -32,7 +32,7 @@ TEST_F(Stress, CreateMoveAndDestroyFrom16Threads) {
   auto ran = std::make_shared<std::atomic_int>(0);
   Stream shared;
   on_threads(16, [&](int i) {
-    std::mt19937 random{static_cast<std::uint32_t>(i)};
+    std::mt19937 random{static_cast<uint32_t>(i)};
     std::vector<Stream> streams(4);
     std::vector<Event> events(4);
     for (int k = 0; k < rounds; ++k) {

@@ -102,9 +102,9 @@ ThreadFault::~ThreadFault() { threads_until_fault = never; }
 
 bool streams_are_threads() { return Device::current().hardware_queues() == 0; }
 
-std::size_t allocations() noexcept { return allocation_count; }
+size_t allocations() noexcept { return allocation_count; }
 
-std::size_t heap_in_use() noexcept {
+size_t heap_in_use() noexcept {
 #if defined __GLIBC__ && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
   const auto info = mallinfo2();
   return info.uordblks + info.hblkhd;
@@ -113,9 +113,9 @@ std::size_t heap_in_use() noexcept {
 #endif
 }
 
-Bytes pattern(std::size_t size, unsigned seed) {
+Bytes pattern(size_t size, unsigned seed) {
   Bytes bytes(size);
-  for (std::size_t i = 0; i < size; ++i)
+  for (size_t i = 0; i < size; ++i)
     bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
   return bytes;
 }

@@ -37,10 +37,11 @@
 namespace conformance {
 using namespace runnel;
 using namespace std::chrono_literals;
+using std::size_t, std::uint32_t, std::uint64_t, std::uintptr_t;
 using Clock = std::chrono::steady_clock;
 
-inline constexpr std::size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib,
-                             huge = std::numeric_limits<std::size_t>::max();
+inline constexpr size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib,
+                        huge = std::numeric_limits<size_t>::max();
 using Bytes = std::vector<unsigned char>;
 using DeviceBytes = DeviceBuffer<unsigned char>;
 using PinnedBytes = PinnedBuffer<unsigned char>;
@@ -72,7 +73,7 @@ inline constexpr std::chrono::seconds patience = 30s;
 
 /// Allocates and overwrites so much device memory that it would reuse a block that was freed too
 /// early.
-inline void churn(StreamRef stream, std::size_t bytes) {
+inline void churn(StreamRef stream, size_t bytes) {
   for (int i = 0; i < 8; ++i) {
     DeviceBytes other{bytes, stream};
     fill_bytes(stream, other.data(), 0xEE, bytes);
@@ -134,7 +135,7 @@ class Log {
     const std::lock_guard lock{state_->mutex};
     return state_->entries;
   }
-  [[nodiscard]] std::size_t size() const { return entries().size(); }
+  [[nodiscard]] size_t size() const { return entries().size(); }
   [[nodiscard]] bool has(const std::string& entry) const {
     const auto all = entries();
     return std::ranges::find(all, entry) != all.end();
@@ -326,7 +327,7 @@ template <class F>
 #define EXPECT_HELD(gate, ...) EXPECT_TRUE(held_by(gate, [&] { __VA_ARGS__; }))
 
 /// Bytes that depend on their index and on the seed.
-[[nodiscard]] Bytes pattern(std::size_t size, unsigned seed = 1);
+[[nodiscard]] Bytes pattern(size_t size, unsigned seed = 1);
 
 /// Enqueues a host function that runs for `time`.
 void occupy(StreamRef stream, std::chrono::milliseconds time);
@@ -354,12 +355,12 @@ class ThreadFault {
 };
 
 /// The number of calls of operator new that this thread has made, those in the library included.
-[[nodiscard]] std::size_t allocations() noexcept;
+[[nodiscard]] size_t allocations() noexcept;
 /// Bytes of the heap in use; 0 if the C library does not tell.
-[[nodiscard]] std::size_t heap_in_use() noexcept;
+[[nodiscard]] size_t heap_in_use() noexcept;
 /// Above what allocators keep for themselves, and below a leak of a few bytes in each of 10,000
 /// rounds.
-inline constexpr std::size_t heap_slack = std::size_t{512} << 10;
+inline constexpr size_t heap_slack = size_t{512} << 10;
 
 /// Expects many rounds to leave nothing behind. `settle` waits for each hundred of them.
 template <class Round, class Settle = void (*)()>
@@ -414,7 +415,7 @@ class Conformance : public testing::Test {
     std::string objects;
   };
   std::optional<PinnedBytes> scratch_;
-  std::atomic<std::size_t> next_{0};
+  std::atomic<size_t> next_{0};
   std::optional<Found> found_;
 };
 

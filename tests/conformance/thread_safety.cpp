@@ -48,7 +48,7 @@ class Visitor {
   }
 
  private:
-  static constexpr std::size_t size = 3000;
+  static constexpr size_t size = 3000;
   StreamRef stream_;
   Bytes first_, back_ = Bytes(size);
   DeviceBytes there_{size, stream_};
@@ -70,7 +70,7 @@ TEST_F(ThreadSafety, OneStreamTakesAllOperationsAtOnce) {
 }
 
 TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
-  constexpr std::size_t size = 512;
+  constexpr size_t size = 512;
   const Stream stream;
   on_threads(threads, [&](int i) {
     Ints in(size, i), out(size), filled(size);
@@ -314,8 +314,8 @@ TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
     Event event{EventOptions{.interprocess = true}};
     std::vector<IpcEventHandle> handles(threads);
     on_threads(threads, [&](int i) {
-      handles[static_cast<std::size_t>(i)] = event.ipc_handle();
-      EXPECT_ERROR(invalid_argument, Event::from_ipc_handle(handles[static_cast<std::size_t>(i)]));
+      handles[static_cast<size_t>(i)] = event.ipc_handle();
+      EXPECT_ERROR(invalid_argument, Event::from_ipc_handle(handles[static_cast<size_t>(i)]));
       event.synchronize();
       stream.wait_event(event);
     });
@@ -376,7 +376,7 @@ TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
 }
 
 TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
-  constexpr std::size_t size = 256;
+  constexpr size_t size = 256;
   constexpr int rounds = 60;
   const Stream stream;
   DeviceInts there{size, stream}, other{size, stream};
@@ -406,14 +406,14 @@ TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
   constexpr int rounds = 40;
   const Stream captured;
   std::array<std::atomic_int, rounds> ran{};
-  const auto work_of = [&](std::size_t round) {
+  const auto work_of = [&](size_t round) {
     return [&, round] { captured.launch_host_func([&ran, round] { ++ran[round]; }); };
   };
   Graph graph = capture(captured, work_of(0));
   Rounds step{threads};
   on_threads(threads, [&](int i) {
     const Stream own;
-    for (std::size_t round = 0; round < rounds; ++round) {
+    for (size_t round = 0; round < rounds; ++round) {
       graph.launch(own);  // these may still be under way at the update, and keep the old work
       EXPECT_NODES(graph, 1U);
       step.arrive_and_wait();
@@ -483,7 +483,7 @@ TEST_F(ThreadSafety, AGraphEndsBesideCapturesOfTheStreamOfItsLaunch) {
 }
 
 TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
-  constexpr std::size_t size = 1000;
+  constexpr size_t size = 1000;
   const Stream shared;
   std::atomic_int ran{0}, launched{0};
   on_threads(threads, [&](int i) {
@@ -544,8 +544,8 @@ TEST_F(ThreadSafety, OverlapRunsOnFourThreads) {
   on_threads(threads, [&](int i) {
     Ints out(in.size());
     std::thread::id ran_on;
-    std::size_t finished = 0;
-    OverlapOptions options{.chunk = 1500, .in_flight = static_cast<std::size_t>(1 + i)};
+    size_t finished = 0;
+    OverlapOptions options{.chunk = 1500, .in_flight = static_cast<size_t>(1 + i)};
     options.progress = [&](const OverlapProgress& progress) { finished = progress.items; };
     const OverlapResult result = overlap(
         in, out, options, [&](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
@@ -562,7 +562,7 @@ TEST_F(ThreadSafety, OverlapRunsOnFourThreads) {
 TEST_F(ThreadSafety, DevicesAnswerFourThreads) {
   const Device here = device();
   const std::string name = here.name(), uuid = here.uuid();
-  const std::size_t total = here.memory_info().total;
+  const size_t total = here.memory_info().total;
   on_threads(threads, [&](int i) {
     const Stream own;
     for (int round = 0; round < 50; ++round) {
@@ -590,7 +590,7 @@ TEST_F(ThreadSafety, PartsOfADeviceAreTheSameForFourThreads) {
   on_threads(threads, [&](int i) {
     for (int round = 0; round < 20; ++round) {
       const auto [small, rest] = partition(device(), 1);
-      parts[static_cast<std::size_t>(i)] = small;
+      parts[static_cast<size_t>(i)] = small;
       EXPECT_RUNS(Stream{StreamOptions{.partition = rest}});
     }
   });
@@ -598,7 +598,7 @@ TEST_F(ThreadSafety, PartsOfADeviceAreTheSameForFourThreads) {
 }
 
 TEST_F(ThreadSafetyTwo, StreamsOfTwoDevicesWaitForEachOtherOnFourThreads) {
-  constexpr std::size_t size = 500;
+  constexpr size_t size = 500;
   const Stream on_first{first}, on_second{second};
   on_threads(threads, [&](int i) {
     const Bytes in = pattern(size, static_cast<unsigned>(i));

@@ -23,7 +23,7 @@ using ThreadSafetyMemory = Conformance;
 }
 
 TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
-  constexpr std::size_t part = 1000;
+  constexpr size_t part = 1000;
   const Stream owner;
   auto buffer = std::make_unique<DeviceBytes>(threads * part, owner);
   owner.synchronize();
@@ -33,7 +33,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
       EXPECT_EQ(buffer->stream(), owner);
       EXPECT_EQ(buffer->size(), threads * part);
       const DeviceSpan<unsigned char> mine =
-          buffer->span().subspan(static_cast<std::size_t>(i) * part, part);
+          buffer->span().subspan(static_cast<size_t>(i) * part, part);
       EXPECT_TRUE(keeps_bytes(round % 2 == 0 ? StreamRef{own} : StreamRef{owner}, mine,
                               round + static_cast<unsigned>(i)));
       record_stream(own, mine);
@@ -49,7 +49,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
   std::barrier all{threads};
   on_threads(threads, [&](int i) {
     const StreamRef own = thread_default();
-    const auto mine = static_cast<std::size_t>(i), others = (mine + 1) % threads;
+    const auto mine = static_cast<size_t>(i), others = (mine + 1) % threads;
     for (int round = 0; round < 300; ++round) {
       fill(own, buffers[mine].emplace(1000U, own), static_cast<unsigned char>(1));
       all.arrive_and_wait();
@@ -61,7 +61,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
 }
 
 TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
-  constexpr std::size_t size = 2000;
+  constexpr size_t size = 2000;
   const Bytes expected = pattern(size);
   auto buffer = std::make_unique<PinnedBytes>(size);
   std::ranges::copy(expected, buffer->begin());
@@ -80,7 +80,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
       EXPECT_SAME(back, *buffer);
     }
   });
-  const std::size_t blocks = PinnedPool::statistics().blocks;
+  const size_t blocks = PinnedPool::statistics().blocks;
   buffer.reset();
   EXPECT_EQ(PinnedPool::statistics().blocks, blocks - 1);
 }
@@ -88,14 +88,14 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
 TEST_F(ThreadSafetyMemory, AResourceIsSetBesideAllocations) {
   const DeviceResource resource{device()};
   const DeviceStatistics before = resource.statistics();
-  const std::size_t limit = resource.limit();
+  const size_t limit = resource.limit();
   const bool has_pools = device().has_memory_pools();
   const Stream shared;
   std::atomic_int left{threads - 1};
   on_threads(threads, [&](int i) {
     if (i > 0) {
       for (unsigned round = 0; round < 100; ++round) {
-        const std::size_t size = 300 * (1 + round % 5);
+        const size_t size = 300 * (1 + round % 5);
         auto* const block = static_cast<unsigned char*>(resource.allocate(shared, size));
         EXPECT_TRUE(keeps_bytes(shared, {block, size}, round));
         resource.deallocate(shared, block, size);
@@ -127,7 +127,7 @@ TEST_F(ThreadSafetyMemory, AResourceIsSetBesideAllocations) {
 
 TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
   const PinnedStatistics before = PinnedPool::statistics();
-  const std::size_t limit = PinnedPool::limit();
+  const size_t limit = PinnedPool::limit();
   std::atomic_int left{threads - 1};
   std::pmr::memory_resource* const pinned = pinned_resource();
   on_threads(threads, [&](int i) {
@@ -164,15 +164,13 @@ TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
 /// Memory that begins with a page, so that two parts of whole pages have no page in common.
 class Pages {
  public:
-  explicit Pages(std::size_t count) : memory_((count + 1) * size()) {
+  explicit Pages(size_t count) : memory_((count + 1) * size()) {
     void* begin = memory_.data();
-    std::size_t space = memory_.size();
+    size_t space = memory_.size();
     begin_ = static_cast<unsigned char*>(std::align(size(), count * size(), begin, space));
   }
-  [[nodiscard]] static std::size_t size() {
-    return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  }
-  [[nodiscard]] std::span<unsigned char> part(std::size_t first, std::size_t count) const {
+  [[nodiscard]] static size_t size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+  [[nodiscard]] std::span<unsigned char> part(size_t first, size_t count) const {
     return {begin_ + first * size(), count * size()};
   }
 
@@ -186,20 +184,20 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinMemoryThatOverlaps) {
   std::barrier<> step{threads};
   on_threads(threads, [&](int i) {
     // all have one page in common
-    const auto mine = pages.part(static_cast<std::size_t>(i) / 2, 3);
+    const auto mine = pages.part(static_cast<size_t>(i) / 2, 3);
     for (int round = 0; round < 20; ++round) {
       HostRegistration pin;
       step.arrive_and_wait();
       pin = HostRegistration{mine.data(), mine.size()};
       EXPECT_EQ(pin.data(), mine.data());
       step.arrive_and_wait();
-      for (const std::size_t place : {0UL, Pages::size(), mine.size() - 1})
+      for (const size_t place : {0UL, Pages::size(), mine.size() - 1})
         EXPECT_KIND(mine.data() + place, pinned);
       step.arrive_and_wait();
     }
     step.arrive_and_wait();
   });
-  for (std::size_t i = 0; i <= threads; ++i) EXPECT_KIND(pages.part(i, 1).data(), pageable);
+  for (size_t i = 0; i <= threads; ++i) EXPECT_KIND(pages.part(i, 1).data(), pageable);
 }
 
 TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
@@ -209,7 +207,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
   std::ranges::fill(common, static_cast<unsigned char>(0x5a));
   on_threads(threads, [&](int i) {
     const Stream own;
-    const auto mine = pages.part(static_cast<std::size_t>(i), 1);
+    const auto mine = pages.part(static_cast<size_t>(i), 1);
     DeviceBytes there{mine.size(), own};
     for (int round = 0; round < 40; ++round) {
       const HostRegistration pin{mine.data(), mine.size()};
@@ -225,7 +223,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
 }
 
 TEST_F(ThreadSafetyMemory, ASharedBufferGivesItsHandleToFourThreads) {
-  constexpr std::size_t part = 1000;
+  constexpr size_t part = 1000;
   const Stream stream;
   SharedBuffer<unsigned char> buffer{threads * part};
   const IpcMemoryHandle handle = buffer.ipc_handle();
@@ -233,8 +231,8 @@ TEST_F(ThreadSafetyMemory, ASharedBufferGivesItsHandleToFourThreads) {
     for (unsigned round = 0; round < 40; ++round) {
       EXPECT_EQ(buffer.ipc_handle(), handle);
       EXPECT_ERROR(invalid_argument, SharedBuffer<unsigned char>::from_ipc_handle(handle));
-      EXPECT_TRUE(keeps_bytes(
-          stream, buffer.span().subspan(static_cast<std::size_t>(i) * part, part), round));
+      EXPECT_TRUE(
+          keeps_bytes(stream, buffer.span().subspan(static_cast<size_t>(i) * part, part), round));
     }
   });
 }

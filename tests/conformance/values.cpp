@@ -5,7 +5,7 @@
 
 namespace conformance::values_cases {
 
-using Number = std::atomic_ref<std::uint32_t>;
+using Number = std::atomic_ref<uint32_t>;
 
 class Values : public Conformance {
  protected:
@@ -21,11 +21,11 @@ class Values : public Conformance {
     Conformance::TearDown();
   }
   /// A location in pinned memory, which is 0 at first.
-  [[nodiscard]] std::uint32_t* place(std::size_t i = 0) { return numbers_->data() + i; }
-  [[nodiscard]] Number number(std::size_t i = 0) { return Number{(*numbers_)[i]}; }
+  [[nodiscard]] uint32_t* place(size_t i = 0) { return numbers_->data() + i; }
+  [[nodiscard]] Number number(size_t i = 0) { return Number{(*numbers_)[i]}; }
 
  private:
-  std::optional<PinnedBuffer<std::uint32_t>> numbers_;
+  std::optional<PinnedBuffer<uint32_t>> numbers_;
 };
 
 class ValuesTwo : public Values {
@@ -70,7 +70,7 @@ TEST_F(Values, TheDifferenceIsCyclic) {
 }
 
 TEST_F(Values, AWriteComesAfterEarlierWorkAndItsBytes) {
-  constexpr std::size_t count = 100'000;
+  constexpr size_t count = 100'000;
   Stream stream;
   const PinnedInts out{count};
   DeviceInts on_device{count, stream};
@@ -106,14 +106,14 @@ TEST_F(Values, OneStreamWaitsForWhatAnotherWrites) {
 
 TEST_F(Values, DeviceMemoryIsRefused) {
   const Stream stream;
-  DeviceBuffer<std::uint32_t> numbers{4, stream};
+  DeviceBuffer<uint32_t> numbers{4, stream};
   EXPECT_ERROR(invalid_argument, stream.wait_value(numbers.data(), 1));
   EXPECT_ERROR(invalid_argument, stream.write_value(numbers.data(), 1));
   EXPECT_COMPLETES(stream);
 }
 
 TEST_F(Values, TheNumberMayBeInRegisteredMemory) {
-  alignas(4096) static std::uint32_t numbers[1024];
+  alignas(4096) static uint32_t numbers[1024];
   numbers[3] = 0;
   const HostRegistration pinned{numbers, sizeof numbers};
   Stream stream;
@@ -158,12 +158,12 @@ TEST_F(Values, AStreamThatWaitsMayBeDestroyed) {
 
 TEST_F(Values, ABlockThatAStreamWaitsOnIsNotHandedOutAgain) {
   Stream stream;
-  auto block = std::make_unique<PinnedBuffer<std::uint32_t>>(1024U);
-  std::uint32_t* const location = block->data();
+  auto block = std::make_unique<PinnedBuffer<uint32_t>>(1024U);
+  uint32_t* const location = block->data();
   *location = 0;
   stream.wait_value(location, 1);
   block.reset();
-  const PinnedBuffer<std::uint32_t> next{1024U};
+  const PinnedBuffer<uint32_t> next{1024U};
   EXPECT_NE(next.data(), location);
   Number{*location}.store(1, std::memory_order_release);  // the pool still has the block pinned
   EXPECT_COMPLETES(stream);
@@ -171,7 +171,7 @@ TEST_F(Values, ABlockThatAStreamWaitsOnIsNotHandedOutAgain) {
 
 TEST_F(Values, ManyRoundsBetweenTwoStreamsAndTheHost) {
   Stream there, back;
-  for (std::uint32_t i = 1; i <= 200; ++i) {
+  for (uint32_t i = 1; i <= 200; ++i) {
     there.wait_value(place(0), i);
     there.write_value(place(1), i);
     back.wait_value(place(1), i);
@@ -187,17 +187,16 @@ TEST_F(Values, ManyRoundsBetweenTwoStreamsAndTheHost) {
 
 TEST_F(Values, WrongLocationsAreRefused) {
   Stream stream;
-  std::uint32_t pageable = 0;
-  const ManagedBuffer<std::uint32_t> managed{4};
-  const auto both = [&](const std::uint32_t* location) {
+  uint32_t pageable = 0;
+  const ManagedBuffer<uint32_t> managed{4};
+  const auto both = [&](const uint32_t* location) {
     const auto waiting = code_of([&] { stream.wait_value(location, 0); });
-    EXPECT_EQ(code_of([&] { stream.write_value(const_cast<std::uint32_t*>(location), 0); }),
-              waiting);
+    EXPECT_EQ(code_of([&] { stream.write_value(const_cast<uint32_t*>(location), 0); }), waiting);
     return waiting;
   };
   EXPECT_EQ(both(nullptr), errc::invalid_argument);
   EXPECT_EQ(
-      both(reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::byte*>(place()) + 2)),
+      both(reinterpret_cast<const uint32_t*>(reinterpret_cast<const std::byte*>(place()) + 2)),
       errc::invalid_argument);
   EXPECT_EQ(both(&pageable), errc::invalid_argument);
   EXPECT_EQ(both(managed.data()), errc::invalid_argument);
@@ -245,7 +244,7 @@ using NoValues = Conformance;
 TEST_F(NoValues, ADeviceWithoutValuesRefuses) {
   SKIP_IF(device().has_stream_memory_operations(), "the device has stream memory operations");
   Stream stream;
-  PinnedBuffer<std::uint32_t> number{1};
+  PinnedBuffer<uint32_t> number{1};
   EXPECT_ERROR(not_supported, stream.wait_value(number.data(), 0));
   EXPECT_ERROR(not_supported, stream.write_value(number.data(), 0));
   EXPECT_RUNS(stream);

@@ -8,7 +8,7 @@ namespace conformance::views_cases {
 using Views = Conformance;
 using ViewsTwo = TwoDevices;
 
-native::stream numbered(std::uintptr_t number) { return reinterpret_cast<native::stream>(number); }
+native::stream numbered(uintptr_t number) { return reinterpret_cast<native::stream>(number); }
 
 TEST_F(Views, DefaultHandlesMeanDefaultStreams) {
   EXPECT_EQ(StreamRef::from_native(numbered(0), device()), default_stream());
@@ -18,7 +18,7 @@ TEST_F(Views, DefaultHandlesMeanDefaultStreams) {
   EXPECT_EQ(StreamRef::from_native(default_stream().native()), default_stream());
   const StreamRef own = thread_default();
   EXPECT_EQ(StreamRef::from_native(own.native()), own);
-  for (const std::uintptr_t number : {0U, 1U, 2U}) {
+  for (const uintptr_t number : {0U, 1U, 2U}) {
     EXPECT_RUNS(StreamRef::from_native(numbered(number), device()));
     EXPECT_ERROR(invalid_argument, borrow(numbered(number)));
     EXPECT_ERROR(invalid_argument, take(numbered(number)));
@@ -133,7 +133,7 @@ TEST_F(Views, AForeignStreamThatWasMovedFromKeepsItsOwner) {
 
 TEST_F(Views, AForeignStreamMayBeADefaultStream) {
   auto owner = std::make_shared<int>(1);
-  for (const std::uintptr_t number : {0U, 2U}) {
+  for (const uintptr_t number : {0U, 2U}) {
     const ForeignStream stream{numbered(number), device(), owner};
     EXPECT_EQ(owner.use_count(), 2);
     EXPECT_RUNS(stream);

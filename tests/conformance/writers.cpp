@@ -10,7 +10,7 @@ namespace conformance::writers_cases {
 using Writers = Conformance;
 
 // One for each way: short, short in a row, staged.
-constexpr std::size_t sizes[] = {4 * kib, 200 * kib, 600 * kib};
+constexpr size_t sizes[] = {4 * kib, 200 * kib, 600 * kib};
 
 /// The function is seen to run before the copy begins, and writes the source after that. `launch`
 /// enqueues it from another thread, whose call may not have returned.
@@ -21,7 +21,7 @@ void expect_new_bytes(StreamRef stream, int rounds, Launch launch) {
   stream.synchronize();
   int stale = 0;
   for (int round = 1; round <= rounds; ++round) {
-    const std::size_t bytes = sizes[static_cast<std::size_t>(round) % std::size(sizes)];
+    const size_t bytes = sizes[static_cast<size_t>(round) % std::size(sizes)];
     const auto fresh = static_cast<unsigned char>(round);
     std::atomic_int stage{0};
     std::thread other{[&] {
@@ -65,7 +65,7 @@ template <class Write>
 void expect_order(Write write) {
   const Stream writer, reader;
   DeviceBytes there{sizes[2], reader};
-  for (const std::size_t bytes : sizes) {
+  for (const size_t bytes : sizes) {
     Bytes source(bytes, 1), back(bytes);
     reader.synchronize();
     Gate gate{writer, {.writes_host_memory = false}};
@@ -89,7 +89,7 @@ TEST_F(Writers, AStagedCopyComesFirst) {
   });
   expect_order([&](StreamRef stream, Bytes& source) {  // as one list
     std::vector<CopyOperation> parts;
-    for (std::size_t at = 0; at < source.size(); at += 512)
+    for (size_t at = 0; at < source.size(); at += 512)
       parts.push_back({source.data() + at, twos.data() + at, 512});
     copy_batch(stream, parts);
   });
@@ -111,10 +111,10 @@ TEST_F(Writers, AFillComesFirst) {
 TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
   SKIP_IF(!device().has_stream_memory_operations(), "the device has no stream values");
   const Stream stream;
-  PinnedBuffer<std::uint32_t> value(1);
+  PinnedBuffer<uint32_t> value(1);
   DeviceBytes there{sizes[2], stream};
-  std::uint32_t number = value[0] = 0;
-  for (const std::size_t bytes : sizes) {
+  uint32_t number = value[0] = 0;
+  for (const size_t bytes : sizes) {
     Bytes source(bytes, 1), back(bytes);
     stream.synchronize();
     stream.wait_value(value.data(), ++number);
@@ -128,7 +128,7 @@ TEST_F(Writers, WhoeverOpensAnAwaitedValueComesFirst) {
 }
 
 /// The result of copying behind a host function. What is inlined may be overwritten at once.
-[[nodiscard]] CopyResult copied_behind(StreamRef stream, std::size_t bytes,
+[[nodiscard]] CopyResult copied_behind(StreamRef stream, size_t bytes,
                                        HostFunctionOptions of_function,
                                        const CopyOptions& options = {}) {
   DeviceBytes there{bytes, stream};
@@ -160,7 +160,7 @@ TEST_F(Writers, OnlyAFunctionThatMayWriteDelaysTheReading) {
 TEST_F(Writers, AWaitThatIsPassedDelaysNoReading) {
   SKIP_IF(!device().has_stream_memory_operations(), "the device has no stream values");
   const Stream stream, other;
-  PinnedBuffer<std::uint32_t> value(1);
+  PinnedBuffer<uint32_t> value(1);
   value[0] = 1;
   const auto copied = [&] { return copied_behind(stream, 4 * kib, {.writes_host_memory = false}); };
   const CopyResult before = copied();
@@ -219,7 +219,7 @@ TEST_F(Writers, ARefusedFunctionEndsNoOther) {
 TEST_F(Writers, NeitherTheHandleNorAHookChangesTheWay) {
   const Stream own, given;
   EXPECT_NE(given.native(), nullptr);
-  for (const std::size_t bytes : sizes)
+  for (const size_t bytes : sizes)
     for (const bool writes : {false, true}) {
       const CopyResult expected = copied_behind(own, bytes, {.writes_host_memory = writes});
       EXPECT_EQ(copied_behind(given, bytes, {.writes_host_memory = writes}), expected) << bytes;

@@ -20,26 +20,27 @@ using detail::EventNode;
 using detail::EventRef;
 using detail::Progress;
 using detail::Timeline;
+using std::uint64_t, std::uintptr_t;
 
 constexpr backend::status not_ready = static_cast<backend::status>(errc::not_ready);
 constexpr backend::status failed = not_ready + 1'000;
 
 /// Something that waits for a mark.
 struct Waiting : Deferred {
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   backend::status status = not_ready;
 };
 
 class Timelines : public testing::Test {
  protected:
-  static native::event event_of(std::uintptr_t number) {
+  static native::event event_of(uintptr_t number) {
     return reinterpret_cast<native::event>(number);
   }
   EventRef event() {
     return detail::wrap_event(event_of(++recorded_), 0, EventNode::Origin::borrowed);
   }
   /// Records a mark at which nothing hangs. Returns its number.
-  std::uint64_t record(bool is_in_order = true) {
+  uint64_t record(bool is_in_order = true) {
     Timeline::Recorder recorder{timeline_};
     return recorder.mark(event(), is_in_order);
   }
@@ -47,11 +48,11 @@ class Timelines : public testing::Test {
   bool mark(Waiting& waiting, bool is_in_order = true) {
     Timeline::Recorder recorder{timeline_};
     return recorder.mark(event(), waiting, is_in_order,
-                         [&](std::uint64_t number) { waiting.number = number; });
+                         [&](uint64_t number) { waiting.number = number; });
   }
   backend::status query(native::event event) {
     ++queries_;
-    const auto number = reinterpret_cast<std::uintptr_t>(event);
+    const auto number = reinterpret_cast<uintptr_t>(event);
     return failed_.contains(number) ? failed : number <= complete_ ? backend::ok : not_ready;
   }
   std::vector<Waiting*> advance() {
@@ -71,9 +72,9 @@ class Timelines : public testing::Test {
   }
 
   Timeline timeline_;
-  std::uintptr_t recorded_ = 0;
-  std::uintptr_t complete_ = 0;
-  std::set<std::uintptr_t> failed_;
+  uintptr_t recorded_ = 0;
+  uintptr_t complete_ = 0;
+  std::set<uintptr_t> failed_;
   int queries_ = 0;
 };
 
@@ -83,7 +84,7 @@ TEST_F(Timelines, WhatWaitsBecomesDueInTheOrderOfTheNumbers) {
   EXPECT_EQ(timeline_.recorded(), 20U);
   EXPECT_TRUE(advance().empty());
   std::size_t next = 0;
-  for (std::uintptr_t complete : {1U, 2U, 7U, 19U, 20U}) {
+  for (uintptr_t complete : {1U, 2U, 7U, 19U, 20U}) {
     EXPECT_FALSE(timeline_.is_idle());
     complete_ = complete;
     const std::vector<Waiting*> due = advance();
@@ -135,7 +136,7 @@ TEST_F(Timelines, OnABorrowedStreamALaterMarkDoesNotCompleteAFailedOne) {
   advance();
   EXPECT_EQ(timeline_.progress(1), Progress::unknown);
   EXPECT_EQ(timeline_.progress(3), Progress::unknown);
-  const std::uint64_t last = timeline_.begin_wait();
+  const uint64_t last = timeline_.begin_wait();
   EXPECT_EQ(timeline_.progress(1), Progress::pending);
   timeline_.end_wait(last, Progress::complete);
   EXPECT_EQ(timeline_.progress(3), Progress::complete);
@@ -146,11 +147,11 @@ TEST_F(Timelines, OnABorrowedStreamALaterMarkDoesNotCompleteAFailedOne) {
 }
 
 TEST_F(Timelines, TheNextMarkThatBeginsTakesWhatWasAskedFor) {
-  const std::uint64_t first = timeline_.ask();
+  const uint64_t first = timeline_.ask();
   EXPECT_TRUE(timeline_.is_asked());
   EXPECT_FALSE(timeline_.is_idle());
   EXPECT_EQ(timeline_.progress(first), Progress::stalled);
-  std::uint64_t beside = 0;
+  uint64_t beside = 0;
   {
     Timeline::Recorder recorder{timeline_};
     EXPECT_FALSE((Timeline::Recorder{timeline_, std::try_to_lock}));
@@ -169,7 +170,7 @@ TEST_F(Timelines, TheNextMarkThatBeginsTakesWhatWasAskedFor) {
 }
 
 TEST_F(Timelines, AMarkThatWasNotMadeLeavesWhatWasAskedForBesideIt) {
-  std::uint64_t beside = 0;
+  uint64_t beside = 0;
   {
     const Timeline::Recorder recorder{timeline_};
     beside = timeline_.ask();
@@ -178,7 +179,7 @@ TEST_F(Timelines, AMarkThatWasNotMadeLeavesWhatWasAskedForBesideIt) {
 }
 
 TEST_F(Timelines, AMarkLeavesWhatWasAskedForBesideItThoughAnEarlierOneWasNotMade) {
-  std::uint64_t earlier = 0, beside = 0;
+  uint64_t earlier = 0, beside = 0;
   {
     const Timeline::Recorder recorder{timeline_};
     earlier = timeline_.ask();
@@ -193,8 +194,8 @@ TEST_F(Timelines, AMarkLeavesWhatWasAskedForBesideItThoughAnEarlierOneWasNotMade
 }
 
 TEST_F(Timelines, AnIdleStreamCompletesWhatWasAskedForBeforeTheQuestion) {
-  const std::uint64_t before = timeline_.ask();
-  std::uint64_t beside = 0;
+  const uint64_t before = timeline_.ask();
+  uint64_t beside = 0;
   {
     Timeline::Recorder recorder{timeline_};
     beside = timeline_.ask();
@@ -206,11 +207,11 @@ TEST_F(Timelines, AnIdleStreamCompletesWhatWasAskedForBeforeTheQuestion) {
 }
 
 TEST_F(Timelines, AWaitThatBeginsBesideARecordLeavesWhatWasAskedFor) {
-  std::uint64_t beside = 0;
+  uint64_t beside = 0;
   {
     Timeline::Recorder recorder{timeline_};
     beside = timeline_.ask();
-    const std::uint64_t last = timeline_.begin_wait();
+    const uint64_t last = timeline_.begin_wait();
     static_cast<void>(recorder.mark(event(), true));
     timeline_.end_wait(last, Progress::complete);
   }
@@ -221,7 +222,7 @@ TEST_F(Timelines, AWaitThatBeginsBesideARecordLeavesWhatWasAskedFor) {
 }
 
 TEST_F(Timelines, ANumberWithoutAnEventIsUnknownUntilAWaitForTheDevices) {
-  const std::uint64_t asked = timeline_.ask(), end = timeline_.skip();
+  const uint64_t asked = timeline_.ask(), end = timeline_.skip();
   EXPECT_GE(end, asked);
   EXPECT_EQ(timeline_.progress(end), Progress::unknown);
   timeline_.end_wait(timeline_.begin_wait(), Progress::lost);
@@ -234,7 +235,7 @@ TEST_F(Timelines, ANumberWithoutAnEventIsUnknownUntilAWaitForTheDevices) {
 
 TEST_F(Timelines, AllIsCompleteForTheOwnerWhoHasWaited) {
   record();
-  const std::uint64_t asked = timeline_.ask();
+  const uint64_t asked = timeline_.ask();
   EXPECT_GE(timeline_.complete_all(), asked);
   EXPECT_EQ(timeline_.progress(asked), Progress::complete);
   EXPECT_FALSE(timeline_.is_asked());
@@ -253,7 +254,7 @@ TEST_F(Timelines, AStreamWaitsForTheOldestEventBehindANumber) {
 }
 
 TEST_F(Timelines, AMarkWithoutAHookIsWatchedIfItIsAwaited) {
-  const std::uint64_t first = record();
+  const uint64_t first = record();
   EXPECT_TRUE(timeline_.watch_to(first));
   EXPECT_FALSE(timeline_.watch_to(first));
   record();
@@ -284,7 +285,7 @@ TEST_F(Timelines, ThreadsThatRecordAndAdvanceAtOnceLoseNothing) {
   std::vector<std::vector<Waiting>> all(threads);
   for (std::vector<Waiting>& of : all) of.resize(count);
   std::atomic<std::size_t> due{0}, recording{threads};
-  std::atomic<std::uint64_t> last{0};
+  std::atomic<uint64_t> last{0};
   std::atomic_bool is_in_order{true};
   std::vector<std::thread> run;
   for (std::vector<Waiting>& of : all)
@@ -297,7 +298,7 @@ TEST_F(Timelines, ThreadsThatRecordAndAdvanceAtOnceLoseNothing) {
       while (recording > 0 || !timeline_.is_idle())
         timeline_.advance([](native::event) { return backend::ok; },
                           [&](Deferred& hook, const EventRef&, backend::status) {
-                            const std::uint64_t number = static_cast<Waiting&>(hook).number;
+                            const uint64_t number = static_cast<Waiting&>(hook).number;
                             if (last.exchange(number) + 1 != number) is_in_order = false;
                             ++due;
                           });

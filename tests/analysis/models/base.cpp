@@ -44,7 +44,7 @@ void take_and_give() {
   }
 }
 /// Requires: a batch may be so large.
-Node* batch_of(std::size_t size) {
+Node* batch_of(size_t size) {
   Node* const first = new Node{};
   for (first->count = 0; first->count + 1 < size; ++first->count)
     first->others[first->count] = new Node{};

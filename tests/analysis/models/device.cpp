@@ -46,9 +46,7 @@ void run_stream(native::host_stream& stream) {
   }
 }
 
-sync::AtomicRef<std::uint32_t> value_at(std::uint32_t* place) {
-  return sync::AtomicRef<std::uint32_t>{*place};
-}
+sync::AtomicRef<uint32_t> value_at(uint32_t* place) { return sync::AtomicRef<uint32_t>{*place}; }
 
 }  // namespace
 
@@ -73,7 +71,7 @@ bool is_idle(native::stream stream) {
 FreeSlots& free_slots() { return runnel::detail::never_destroyed<FreeSlots>(); }
 AllSlots& all_slots() { return runnel::detail::never_destroyed<AllSlots>(); }
 
-runnel::detail::Slot* reuse_slot(std::uint64_t id) {
+runnel::detail::Slot* reuse_slot(uint64_t id) {
   runnel::detail::Slot* slot = nullptr;
   {
     const std::lock_guard lock{free_slots().mutex};
@@ -87,14 +85,14 @@ runnel::detail::Slot* reuse_slot(std::uint64_t id) {
   return slot;
 }
 
-runnel::detail::Slot& make_slot(std::uint64_t id) {
+runnel::detail::Slot& make_slot(uint64_t id) {
   auto& slot = lasting<runnel::detail::Slot>();
   all_slots().all[all_slots().count++] = &slot;
   begin_stream(slot, id);
   return slot;
 }
 
-void begin_stream(runnel::detail::Slot& slot, std::uint64_t id) {
+void begin_stream(runnel::detail::Slot& slot, uint64_t id) {
   auto& stream = lasting<native::host_stream>();
   slot.handle = &stream;
   slot.id.store(id, std::memory_order_release);

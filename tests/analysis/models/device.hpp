@@ -43,9 +43,9 @@ void synchronize(native::stream stream);
 bool is_idle(native::stream stream);
 
 /// Makes the slot live with a stream of its own.
-void begin_stream(runnel::detail::Slot& slot, std::uint64_t id);
+void begin_stream(runnel::detail::Slot& slot, uint64_t id);
 /// A live slot with a stream of its own.
-runnel::detail::Slot& make_slot(std::uint64_t id);
+runnel::detail::Slot& make_slot(uint64_t id);
 /// The slots whose streams have ended.
 struct FreeSlots {
   sync::Mutex mutex;
@@ -54,7 +54,7 @@ struct FreeSlots {
 };
 FreeSlots& free_slots();
 /// The same with a slot whose stream has ended and is complete; null if there is none.
-runnel::detail::Slot* reuse_slot(std::uint64_t id);
+runnel::detail::Slot* reuse_slot(uint64_t id);
 /// All slots of the run.
 struct AllSlots {
   sync::Mutex mutex;

@@ -53,7 +53,7 @@ void drop(EventNodes& event) {
 void expect_pool() {
   const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
   const int made = events_made.load(std::memory_order_relaxed);
-  expect(pooled == static_cast<std::size_t>(made), "an event was lost, or came back twice");
+  expect(pooled == static_cast<size_t>(made), "an event was lost, or came back twice");
   EventRef all[8];
   for (int i = 0; i < made; ++i) {
     all[i] = runnel::detail::take_event(0, {}, "count");

@@ -25,7 +25,7 @@ struct World {
   int data[4] = {};
 };
 
-void wait_for(const TaskQueuePtr& queue, std::uint64_t number) {
+void wait_for(const TaskQueuePtr& queue, uint64_t number) {
   queue->wait_until(number, false);
   expect(queue->completed() >= number, "a wait returned too early");
 }
@@ -47,7 +47,7 @@ void submit_and_rest(World& w) {
 /// A thread waits for the end of what it submits, again and again: the queue rests, and its worker
 /// may sleep.
 void submit_and_wait(World& w) {
-  for (std::uint64_t i = 1; i <= 3; ++i) {
+  for (uint64_t i = 1; i <= 3; ++i) {
     w.a->submit([&] { ++w.data[0]; });
     w.a->wait_until(i, i == 2);
     expect(w.data[0] == static_cast<int>(i), "a wait returned before the task was complete");
@@ -56,7 +56,7 @@ void submit_and_wait(World& w) {
 
 /// Threads wait for different numbers of one queue, while its tasks complete.
 void wait_and_wake(World& w) {
-  const auto wait = [&](std::uint64_t number) {
+  const auto wait = [&](uint64_t number) {
     wait_for(w.a, number);
     expect(w.data[number] == 1, "the task's writes are not visible");
   };
@@ -146,7 +146,7 @@ void retire(World& w) {
 void change_block(World& w) {
   {
     const model::Calm calm;
-    for (std::size_t i = 0; i + 1 < runnel::host::TaskBlock::size; ++i) w.a->submit([] {});
+    for (size_t i = 0; i + 1 < runnel::host::TaskBlock::size; ++i) w.a->submit([] {});
     wait_for(w.a, w.a->submitted());
   }
   const auto submit = [&] { w.a->submit([&] { ++w.data[0]; }); };

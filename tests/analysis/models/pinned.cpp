@@ -13,7 +13,7 @@ using model::expect;
 using runnel::detail::PinnedBlock;
 using runnel::detail::Slot;
 
-constexpr std::size_t bytes = runnel::detail::smallest_block;
+constexpr size_t bytes = runnel::detail::smallest_block;
 
 runnel::detail::PinnedShelves& shelves() { return runnel::detail::pinned_shelves(); }
 runnel::detail::PinnedShelf& shelf() { return shelves().shelves_for(bytes, false).front(); }
@@ -30,7 +30,7 @@ struct World {
 };
 
 /// The user of a block lets a stream write a number of it.
-void write_in(World& w, Slot& slot, std::uint64_t id, int place = 0) {
+void write_in(World& w, Slot& slot, uint64_t id, int place = 0) {
   expect(shelves().note_use(w.block, sizeof(int), {&slot, id}), "the pool does not know its block");
   submit(slot.handle, [number = w.block + place] { *number = 1; });
 }

@@ -61,7 +61,7 @@ void expect_slot(World& w) {
   expect(reuse_slot(7) == &w.a, "the slot was not freed");
   expect(free_slots().count == 1, "the slot was freed twice");
   const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
-  expect(pooled == static_cast<std::size_t>(events_made.load(std::memory_order_relaxed)),
+  expect(pooled == static_cast<size_t>(events_made.load(std::memory_order_relaxed)),
          "an event was lost");
 }
 

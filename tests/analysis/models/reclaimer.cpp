@@ -143,7 +143,7 @@ void submit_function(World& w, Called& called) {
     runnel::detail::Timeline::Recorder recorder{w.a.timeline};
     runnel::detail::EventRef event = runnel::detail::take_event(0, {}, "");
     static_cast<void>(runnel::backend::event_record(event.get(), w.a.handle));
-    is_new = recorder.mark(std::move(event), called, true, [](std::uint64_t) {});
+    is_new = recorder.mark(std::move(event), called, true, [](uint64_t) {});
   }
   if (is_new) runnel::detail::reclaimer().watch(w.a);
   runnel::detail::reclaimer().wake();

@@ -41,15 +41,15 @@ using runnel::detail::Ring;
 using runnel::detail::Slot;
 using runnel::detail::Transfer;
 
-constexpr std::size_t part = std::size_t{64} << 10;
+constexpr size_t part = size_t{64} << 10;
 
 /// A stream with its ring, and memory to copy.
 struct Lane {
-  Lane(std::uint64_t id, std::size_t piece, std::size_t all) : bytes{all}, slot{make_slot(id)} {
-    const std::size_t size = piece * runnel::detail::pieces_per_ring;
+  Lane(uint64_t id, size_t piece, size_t all) : bytes{all}, slot{make_slot(id)} {
+    const size_t size = piece * runnel::detail::pieces_per_ring;
     ring.set_memory(new unsigned char[size], size);
     rings_of[id] = &ring;
-    for (const std::size_t at : {std::size_t{0}, bytes - 1}) user[at] = 1, device[at] = 2;
+    for (const size_t at : {size_t{0}, bytes - 1}) user[at] = 1, device[at] = 2;
   }
   void copy(Direction direction, bool may_read_now = false) {
     const bool to_device = direction == Direction::to_device;
@@ -59,7 +59,7 @@ struct Lane {
   }
   /// Both halves as a list, the second one first.
   void copy_list(Direction direction) {
-    const std::size_t half = bytes / 2;
+    const size_t half = bytes / 2;
     runnel::detail::Segments segments{{device + half, user + half, half}, {device, user, half}};
     runnel::detail::sort_segments(segments);
     stage(slot, {direction, {}, std::move(segments)}, direction == Direction::to_device, "copy");
@@ -89,15 +89,15 @@ struct Lane {
     while (ring.active.load(std::memory_order_acquire) != 1) sync::yield();
   }
 
-  std::size_t bytes;
+  size_t bytes;
   unsigned char* user = new unsigned char[bytes];
   unsigned char* device = new unsigned char[bytes];
-  std::uint32_t* values = new std::uint32_t[Ring::values_bytes / sizeof(std::uint32_t)]{};
+  uint32_t* values = new uint32_t[Ring::values_bytes / sizeof(uint32_t)]{};
   Ring ring{values};
   Slot& slot;
 };
 
-Lane& make_lane(std::uint64_t id, std::size_t buffer, std::size_t bytes) {
+Lane& make_lane(uint64_t id, size_t buffer, size_t bytes) {
   const model::Calm calm;
   return *new Lane{id, buffer, bytes};
 }
@@ -106,12 +106,12 @@ void start_workers() {
   expect(runnel::detail::staging_workers().start(2), "there are no workers");
 }
 
-Lane& start(std::size_t buffer = part, std::size_t bytes = part) {
+Lane& start(size_t buffer = part, size_t bytes = part) {
   start_workers();
   return make_lane(1, buffer, bytes);
 }
 
-void copy_there(std::size_t buffer, std::size_t bytes, bool may_read_now) {
+void copy_there(size_t buffer, size_t bytes, bool may_read_now) {
   Lane& lane = start(buffer, bytes);
   lane.copy(Direction::to_device, may_read_now);
   lane.finish();
@@ -120,7 +120,7 @@ void to_device() { copy_there(part, 2 * part, model::any_of(2) == 0); }
 void to_device_in_parts() { copy_there(2 * part, 2 * part, model::any_of(2) == 0); }
 void to_device_around_the_ring() { copy_there(part, 10 * part, false); }
 
-void copy_back(std::size_t buffer, std::size_t bytes) {
+void copy_back(size_t buffer, size_t bytes) {
   Lane& lane = start(buffer, bytes);
   lane.copy(Direction::to_host);
   lane.finish();
@@ -146,22 +146,22 @@ void after_a_pause() {
 /// ring can count their parts.
 void places() {
   const model::Calm calm;
-  constexpr std::size_t most = 256, bytes = part * runnel::detail::pieces_per_ring;
+  constexpr size_t most = 256, bytes = part * runnel::detail::pieces_per_ring;
   Ring ring{nullptr};
   ring.set_memory(nullptr, bytes);
   struct Range {
-    std::size_t begin, end;
+    size_t begin, end;
   };
   std::vector<Range> all;
-  for (std::size_t i = 0; i < most + 40; ++i) {
+  for (size_t i = 0; i < most + 40; ++i) {
     const bool is_tiny = i < most + 4;
-    const std::size_t size = is_tiny ? 1 + i % 3 : i % 5 == 0 ? part : 1 + i * 9973 % part;
+    const size_t size = is_tiny ? 1 + i % 3 : i % 5 == 0 ? part : 1 + i * 9973 % part;
     const Ring::Allocation allocation = ring.allocate(size);
     all.push_back({allocation.offset, allocation.offset + size});
     expect(all[i].end <= bytes, "a piece reaches over the end of the ring");
     expect(allocation.emptied <= i && i - allocation.emptied < most,
            "too many pieces at the same time");
-    for (std::size_t other = is_tiny && i > 0 ? i - 1 : allocation.emptied; other < i; ++other)
+    for (size_t other = is_tiny && i > 0 ? i - 1 : allocation.emptied; other < i; ++other)
       expect(all[i].end <= all[other].begin || all[other].end <= all[i].begin,
              "two pieces share bytes of the ring");
   }

@@ -9,6 +9,7 @@
 
 namespace checks {
 
+using std::size_t, std::uint32_t, std::uint64_t, std::uint8_t;
 namespace sync = runnel::sync;
 
 /// Runs the functions in a thread each, and waits for them.

@@ -25,7 +25,7 @@ using runnel::detail::Timeline;
 /// Waits for a mark behind work that writes.
 struct Waiting : Deferred {
   int written = 0;
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   int times_due = 0;
 };
 
@@ -33,8 +33,8 @@ struct World {
   World() { a.owned = true; }
   Slot& a = make_slot(1);
   Waiting all[5];
-  std::uint64_t last_position = 0;  // of the last mark in the stream
-  std::uint64_t last_due = 0;
+  uint64_t last_position = 0;  // of the last mark in the stream
+  uint64_t last_due = 0;
 };
 
 bool mark(World& w, Waiting& waiting) {
@@ -42,8 +42,8 @@ bool mark(World& w, Waiting& waiting) {
   Timeline::Recorder recorder{w.a.timeline};
   EventRef event = runnel::detail::take_event(0, {}, "mark");
   static_cast<void>(backend::event_record(event.get(), w.a.handle));
-  const std::uint64_t position = event.get()->number;
-  return recorder.mark(std::move(event), waiting, true, [&](std::uint64_t number) {
+  const uint64_t position = event.get()->number;
+  return recorder.mark(std::move(event), waiting, true, [&](uint64_t number) {
     waiting.number = number;
     expect(std::exchange(w.last_position, position) <= position, "it is not the stream's order");
   });
@@ -66,7 +66,7 @@ void expect_all_due(World& w, int count) {
   for (int i = 0; i < count; ++i) expect(w.all[i].times_due == 1, "it was not due once");
   expect(w.a.timeline.is_idle(), "a mark is pending");
   const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
-  expect(pooled == static_cast<std::size_t>(events_made.load(std::memory_order_relaxed)),
+  expect(pooled == static_cast<size_t>(events_made.load(std::memory_order_relaxed)),
          "an event was lost");
 }
 
@@ -126,7 +126,7 @@ void asked(World& w) {
   together(
       [&] {
         submit(w.a.handle, [&written] { written = 1; });
-        const std::uint64_t number = w.a.timeline.ask();
+        const uint64_t number = w.a.timeline.ask();
         for (int i = 0; i < 4; ++i) {
           if (w.a.timeline.progress(number) == Progress::complete) written = 2;
           sync::yield();
@@ -142,10 +142,10 @@ void asked(World& w) {
 void a_wait(World& w) {
   int& written = lasting<int>();
   submit(w.a.handle, [&written] { written = 1; });
-  const std::uint64_t end = w.a.timeline.skip();
+  const uint64_t end = w.a.timeline.skip();
   together(
       [&] {
-        const std::uint64_t last = w.a.timeline.begin_wait();
+        const uint64_t last = w.a.timeline.begin_wait();
         synchronize(w.a.handle);
         w.a.timeline.end_wait(last, Progress::complete);
       },

@@ -44,7 +44,7 @@ class Communicators : public testing::Test {
   }
   /// Elements of this process: `first`, `first + step`, ...
   template <class T>
-  static std::vector<T> numbers(std::size_t count, double first, double step = 1) {
+  static std::vector<T> numbers(size_t count, double first, double step = 1) {
     std::vector<T> made(count);
     const auto number = [](double value) {
       if constexpr (requires { typename T::value_type; })
@@ -52,7 +52,7 @@ class Communicators : public testing::Test {
       else
         return static_cast<T>(value);
     };
-    for (std::size_t i = 0; i < count; ++i) made[i] = number(first + step * static_cast<double>(i));
+    for (size_t i = 0; i < count; ++i) made[i] = number(first + step * static_cast<double>(i));
     return made;
   }
   template <class T>
@@ -69,7 +69,7 @@ class Communicators : public testing::Test {
 
   const Communicator all = make();
   const int rank = all.rank(), size = all.size();
-  const std::size_t n = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
+  const size_t n = static_cast<size_t>(size), r = static_cast<size_t>(rank);
   const Stream stream;
 };
 

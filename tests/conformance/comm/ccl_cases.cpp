@@ -80,16 +80,16 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
   std::vector<Stream> streams;
   std::vector<DeviceInts> values;
   for (int i = 0; i < count; ++i) {
-    streams.emplace_back(devices[static_cast<std::size_t>(i)]);
+    streams.emplace_back(devices[static_cast<size_t>(i)]);
     values.emplace_back(1000, streams.back());
     fill(streams.back(), values.back(), i + 1);
   }
   for (int round = 0; round < 20; ++round)
     Communicator::together([&] {
-      for (std::size_t i = 0; i < each.size(); ++i)
+      for (size_t i = 0; i < each.size(); ++i)
         each[i].broadcast(streams[i], values[i], round % count);
     });
-  for (std::size_t i = 0; i < each.size(); ++i) {
+  for (size_t i = 0; i < each.size(); ++i) {
     EXPECT_EQ(each[i].rank(), static_cast<int>(i));
     EXPECT_EQ(read_back(streams[i], values[i]), Ints(1000, 1));
   }
@@ -193,7 +193,7 @@ TEST_F(OverCcl, EnvironmentsThatMakeNoSenseAreNamed) {
   expect("WORLD_SIZE is not set");
   unsetenv("RANK");
   expect("no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
-  for (std::size_t i = 0; i < before.size(); ++i) setenv(names[i], before[i].c_str(), 1);
+  for (size_t i = 0; i < before.size(); ++i) setenv(names[i], before[i].c_str(), 1);
 }
 
 }}  // namespace comm

@@ -157,7 +157,7 @@ TEST_F(OverMpi, IsTheAutomaticEngineOfProcessesThatShareADevice) {
 /// communicator in the order of the calls.
 TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
   if (Device::count() < 2) GTEST_SKIP() << "needs two devices";
-  constexpr std::size_t elements = 1'000'000;  // takes several turns of the ring
+  constexpr size_t elements = 1'000'000;  // takes several turns of the ring
   const Stream second{Device{1}};
   DeviceInts a{elements, stream}, b{elements, second};
   for (const bool concurrent : {false, true}) {

@@ -62,7 +62,7 @@ TEST_F(Order, OneCommunicatorInSeveralStreams) {
   std::vector<DeviceInts> values;
   for (const Stream& each : streams) values.emplace_back(1000, each);
   for (int round = 0; round < 40; ++round)
-    for (std::size_t i = 0; i < streams.size(); ++i) {
+    for (size_t i = 0; i < streams.size(); ++i) {
       fill(streams[i], values[i], static_cast<int>(i));
       all.all_reduce(streams[i], values[i]);
       all.broadcast(streams[(i + 1) % 5], values[(i + 1) % 5], round % size);

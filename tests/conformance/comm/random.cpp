@@ -10,7 +10,7 @@ namespace comm { namespace {
 // not unsigned, of which MPICH 4.0's MPI_Reduce() takes the wrong minimum and maximum
 using Number = std::int32_t;
 using Group = Ints;  // processes, in the order of their ranks in a communicator
-constexpr std::size_t buffer_count = 4, own_streams = 3, none = ~std::size_t{0};
+constexpr size_t buffer_count = 4, own_streams = 3, none = ~size_t{0};
 
 /// A communicator, and how it divides all processes.
 struct Party {
@@ -19,12 +19,12 @@ struct Party {
 };
 
 std::vector<Party> parties(const Communicator& all) {
-  Group everybody(static_cast<std::size_t>(all.size()));
+  Group everybody(static_cast<size_t>(all.size()));
   std::iota(everybody.begin(), everybody.end(), 0);
-  std::vector<Group> halves(std::min<std::size_t>(2, everybody.size())), single;
+  std::vector<Group> halves(std::min<size_t>(2, everybody.size())), single;
   for (const int process : everybody) {
-    halves[static_cast<std::size_t>(process % 2)].insert(
-        halves[static_cast<std::size_t>(process % 2)].begin(), process);
+    halves[static_cast<size_t>(process % 2)].insert(
+        halves[static_cast<size_t>(process % 2)].begin(), process);
     single.push_back({process});
   }
   std::vector<Party> made;
@@ -38,7 +38,7 @@ std::vector<Party> parties(const Communicator& all) {
 Number reduced(Number a, Number b, Reduce how) {
   switch (how) {
     case Reduce::product:
-      return static_cast<Number>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
+      return static_cast<Number>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
     case Reduce::min:
       return std::min(a, b);
     case Reduce::max:
@@ -46,7 +46,7 @@ Number reduced(Number a, Number b, Reduce how) {
     case Reduce::sum:
       break;
   }
-  return static_cast<Number>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+  return static_cast<Number>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
 
 class Program {
@@ -56,20 +56,19 @@ class Program {
         rank_{rank},
         common_{seed},
         own_{1000 * seed + static_cast<unsigned>(rank)} {
-    constexpr std::size_t widths[]{1, 7, 7, 1000, 1000, 1000, 20'000};
-    length_ = static_cast<std::size_t>(size) * widths[common_() % std::size(widths)];
-    for (std::size_t b = 0; b < buffer_count; ++b) buffers_.emplace_back(length_, streams_.front());
-    expected_.assign(static_cast<std::size_t>(size),
+    constexpr size_t widths[]{1, 7, 7, 1000, 1000, 1000, 20'000};
+    length_ = static_cast<size_t>(size) * widths[common_() % std::size(widths)];
+    for (size_t b = 0; b < buffer_count; ++b) buffers_.emplace_back(length_, streams_.front());
+    expected_.assign(static_cast<size_t>(size),
                      std::vector<std::vector<Number>>(buffer_count, std::vector<Number>(length_)));
-    for (std::size_t b = 0; b < buffer_count; ++b) fill_one(b, 0);
+    for (size_t b = 0; b < buffer_count; ++b) fill_one(b, 0);
   }
 
   void run(int steps) {
     for (int i = 0; i < steps; ++i) {
       disturb();
-      const std::size_t a = below(buffer_count),
-                        b = (a + 1 + below(buffer_count - 1)) % buffer_count,
-                        s = below(own_streams + 2);
+      const size_t a = below(buffer_count), b = (a + 1 + below(buffer_count - 1)) % buffer_count,
+                   s = below(own_streams + 2);
       if (chance(5)) {
         fill_one(a, s);
         continue;
@@ -82,53 +81,52 @@ class Program {
       use(s, b);
       operate(parties_[below(parties_.size())], a, b, stream(s));
     }
-    for (std::size_t b = 0; b < buffer_count; ++b) {
+    for (size_t b = 0; b < buffer_count; ++b) {
       EXPECT_TRUE(read_back(stream(last_[b]), buffers_[b]) ==
-                  expected_[static_cast<std::size_t>(rank_)][b])
+                  expected_[static_cast<size_t>(rank_)][b])
           << "buffer " << b << ": " << story_;
     }
   }
 
  private:
-  std::size_t below(std::size_t n) { return common_() % n; }
-  bool chance(std::size_t one_in) { return below(one_in) == 0; }
-  StreamRef stream(std::size_t s) const {
+  size_t below(size_t n) { return common_() % n; }
+  bool chance(size_t one_in) { return below(one_in) == 0; }
+  StreamRef stream(size_t s) const {
     if (s < own_streams) return streams_[s];
     return s == own_streams ? Device::current().default_stream()
                             : StreamRef::per_thread_default(Device::current());
   }
-  std::vector<Number>& expected(int process, std::size_t buffer) {
-    return expected_[static_cast<std::size_t>(process)][buffer];
+  std::vector<Number>& expected(int process, size_t buffer) {
+    return expected_[static_cast<size_t>(process)][buffer];
   }
-  DeviceSpan<Number> part(std::size_t buffer, std::size_t count) {
+  DeviceSpan<Number> part(size_t buffer, size_t count) {
     return buffers_[buffer].span().subspan(0, count);
   }
 
   /// What comes next in stream `s` comes after what was done with the buffer.
-  void use(std::size_t s, std::size_t buffer) {
+  void use(size_t s, size_t buffer) {
     if (last_[buffer] != s) stream(s).wait_stream(stream(last_[buffer]));
     last_[buffer] = s;
   }
 
-  void fill_one(std::size_t buffer, std::size_t s) {
+  void fill_one(size_t buffer, size_t s) {
     use(s, buffer);
-    const auto value = static_cast<std::uint32_t>(common_());
-    fill(stream(s), buffers_[buffer],
-         static_cast<Number>(value + static_cast<std::uint32_t>(rank_)));
-    for (std::size_t process = 0; process < expected_.size(); ++process)
+    const auto value = static_cast<uint32_t>(common_());
+    fill(stream(s), buffers_[buffer], static_cast<Number>(value + static_cast<uint32_t>(rank_)));
+    for (size_t process = 0; process < expected_.size(); ++process)
       std::fill(expected_[process][buffer].begin(), expected_[process][buffer].end(),
-                static_cast<Number>(value + static_cast<std::uint32_t>(process)));
+                static_cast<Number>(value + static_cast<uint32_t>(process)));
     story_ += " fill";
   }
 
   /// Two operations at once, which share no buffer.
-  void both(std::size_t a, std::size_t b) {
-    std::vector<std::size_t> others;
-    for (std::size_t i = 0; i < buffer_count; ++i)
+  void both(size_t a, size_t b) {
+    std::vector<size_t> others;
+    for (size_t i = 0; i < buffer_count; ++i)
       if (i != a && i != b) others.push_back(i);
-    const std::size_t first = below(own_streams + 2), second = below(own_streams + 2);
-    for (const std::size_t buffer : {a, b}) use(first, buffer);
-    for (const std::size_t buffer : others) use(second, buffer);
+    const size_t first = below(own_streams + 2), second = below(own_streams + 2);
+    for (const size_t buffer : {a, b}) use(first, buffer);
+    for (const size_t buffer : others) use(second, buffer);
     Communicator::together([&] {
       operate(parties_[below(parties_.size())], a, b, stream(first));
       operate(parties_[below(parties_.size())], others[0], others[1], stream(second));
@@ -137,7 +135,7 @@ class Program {
 
   /// What this process alone does: nothing that changes a result.
   void disturb() {
-    const std::size_t s = own_() % (own_streams + 2);
+    const size_t s = own_() % (own_streams + 2);
     switch (own_() % 10) {
       case 0:
         stream(s).launch_host_func([] { std::this_thread::sleep_for(100us); });
@@ -164,11 +162,11 @@ class Program {
     }
   }
 
-  void operate(const Party& party, std::size_t a, std::size_t b, StreamRef on) {
+  void operate(const Party& party, size_t a, size_t b, StreamRef on) {
     const Communicator& c = party.communicator;
     // The groups of a party may differ in size by one.
-    const std::size_t most = party.groups.front().size(), each = below(length_ / most + 1),
-                      root = below(party.groups.back().size());
+    const size_t most = party.groups.front().size(), each = below(length_ / most + 1),
+                 root = below(party.groups.back().size());
     const auto how = static_cast<Reduce>(below(4));
     const auto verb = below(8);
     story_.append(" ")
@@ -178,32 +176,30 @@ class Program {
     switch (verb) {
       case 0:
         c.all_reduce(on, part(a, each), part(b, each), how);
-        return expect_reduction(party, a, b, each, how, [](std::size_t) { return 0; });
+        return expect_reduction(party, a, b, each, how, [](size_t) { return 0; });
       case 1:
         c.all_reduce(on, part(a, each), how);
-        return expect_reduction(party, a, a, each, how, [](std::size_t) { return 0; });
+        return expect_reduction(party, a, a, each, how, [](size_t) { return 0; });
       case 2:
         c.reduce(on, part(a, each), part(b, each), how, static_cast<int>(root));
         return expect_reduction(party, a, b, each, how,
-                                [root](std::size_t member) { return member == root ? 0 : none; });
+                                [root](size_t member) { return member == root ? 0 : none; });
       case 3:
         c.broadcast(on, part(a, each), static_cast<int>(root));
-        return expect_copies(party, a, a, [&](std::size_t, std::size_t, std::size_t i) {
+        return expect_copies(party, a, a, [&](size_t, size_t, size_t i) {
           return i < each ? Source{root, i} : Source{none, 0};
         });
       case 4:
-        c.all_gather(on, part(a, each), part(b, each * static_cast<std::size_t>(c.size())));
-        return expect_copies(party, a, b, [&](std::size_t members, std::size_t, std::size_t i) {
+        c.all_gather(on, part(a, each), part(b, each * static_cast<size_t>(c.size())));
+        return expect_copies(party, a, b, [&](size_t members, size_t, size_t i) {
           return i < each * members ? Source{i / each, i % each} : Source{none, 0};
         });
       case 5:
-        c.all_to_all(on, part(a, each * static_cast<std::size_t>(c.size())),
-                     part(b, each * static_cast<std::size_t>(c.size())));
-        return expect_copies(
-            party, a, b, [&](std::size_t members, std::size_t member, std::size_t i) {
-              return i < each * members ? Source{i / each, member * each + i % each}
-                                        : Source{none, 0};
-            });
+        c.all_to_all(on, part(a, each * static_cast<size_t>(c.size())),
+                     part(b, each * static_cast<size_t>(c.size())));
+        return expect_copies(party, a, b, [&](size_t members, size_t member, size_t i) {
+          return i < each * members ? Source{i / each, member * each + i % each} : Source{none, 0};
+        });
       case 6: {
         const int next = (c.rank() + 1) % c.size(), before = (c.rank() + c.size() - 1) % c.size();
         if (c.size() == 1)  // a process cannot send to itself
@@ -213,36 +209,34 @@ class Program {
             group.send(part(a, each), next);
             group.receive(part(b, each), before);
           });
-        return expect_copies(
-            party, a, b, [&](std::size_t members, std::size_t member, std::size_t i) {
-              return i < each ? Source{(member + members - 1) % members, i} : Source{none, 0};
-            });
+        return expect_copies(party, a, b, [&](size_t members, size_t member, size_t i) {
+          return i < each ? Source{(member + members - 1) % members, i} : Source{none, 0};
+        });
       }
       default:
-        c.reduce_scatter(on, part(a, each * static_cast<std::size_t>(c.size())), part(b, each),
-                         how);
+        c.reduce_scatter(on, part(a, each * static_cast<size_t>(c.size())), part(b, each), how);
         return expect_reduction(party, a, b, each, how,
-                                [each](std::size_t member) { return member * each; });
+                                [each](size_t member) { return member * each; });
     }
   }
 
   /// What the members of a group have in `a`, before an operation.
-  std::vector<std::vector<Number>> members_of(const Group& group, std::size_t a) {
+  std::vector<std::vector<Number>> members_of(const Group& group, size_t a) {
     std::vector<std::vector<Number>> all;
     for (const int process : group) all.push_back(expected(process, a));
     return all;
   }
 
   /// `first(member)` is the place in `a` where a member's result begins; or `none`.
-  void expect_reduction(const Party& party, std::size_t a, std::size_t b, std::size_t count,
-                        Reduce how, const std::function<std::size_t(std::size_t)>& first) {
+  void expect_reduction(const Party& party, size_t a, size_t b, size_t count, Reduce how,
+                        const std::function<size_t(size_t)>& first) {
     for (const Group& group : party.groups) {
       const auto before = members_of(group, a);
-      for (std::size_t m = 0; m < group.size(); ++m)
-        for (std::size_t i = 0; first(m) != none && i < count; ++i) {
+      for (size_t m = 0; m < group.size(); ++m)
+        for (size_t i = 0; first(m) != none && i < count; ++i) {
           Number& all = expected(group[m], b)[i];
           all = before.front()[first(m) + i];
-          for (std::size_t k = 1; k < group.size(); ++k)
+          for (size_t k = 1; k < group.size(); ++k)
             all = reduced(all, before[k][first(m) + i], how);
         }
     }
@@ -251,15 +245,14 @@ class Program {
   /// Where an element comes from: a member of the group, and the place in its `a`. Or it stays as
   /// it is.
   struct Source {
-    std::size_t member, place;
+    size_t member, place;
   };
-  void expect_copies(
-      const Party& party, std::size_t a, std::size_t b,
-      const std::function<Source(std::size_t members, std::size_t member, std::size_t i)>& source) {
+  void expect_copies(const Party& party, size_t a, size_t b,
+                     const std::function<Source(size_t members, size_t member, size_t i)>& source) {
     for (const Group& group : party.groups) {
       const auto before = members_of(group, a);
-      for (std::size_t m = 0; m < group.size(); ++m)
-        for (std::size_t i = 0; i < length_; ++i)
+      for (size_t m = 0; m < group.size(); ++m)
+        for (size_t i = 0; i < length_; ++i)
           if (const Source from = source(group.size(), m, i); from.member != none)
             expected(group[m], b)[i] = before[from.member][from.place];
     }
@@ -268,11 +261,11 @@ class Program {
   const std::vector<Party>& parties_;
   const int rank_;
   std::mt19937 common_, own_;
-  std::size_t length_;
+  size_t length_;
   std::vector<Stream> streams_ = std::vector<Stream>(own_streams);
   std::vector<DeviceBuffer<Number>> buffers_;
   // the stream that used a buffer last
-  std::vector<std::size_t> last_ = std::vector<std::size_t>(buffer_count);
+  std::vector<size_t> last_ = std::vector<size_t>(buffer_count);
   std::vector<std::vector<std::vector<Number>>> expected_;  // by process and buffer
   std::string story_;
 };

@@ -38,7 +38,7 @@ TEST_F(Refusals, WrongArgumentsAreNamed) {
 TEST_F(Refusals, NullWithElementsAndRangesBeyondAllAddresses) {
   DeviceInts values{10, stream};
   const DeviceSpan<int> null{static_cast<int*>(nullptr), 10},
-      endless{values.data(), ~std::size_t{0} / sizeof(int)};
+      endless{values.data(), ~size_t{0} / sizeof(int)};
   EXPECT_EQ(TEXT_OF(all.all_reduce(stream, null)),
             "runnel: could not run all_reduce: the input is null, and has elements");
   EXPECT_EQ(TEXT_OF(all.all_reduce(stream, values, null)),

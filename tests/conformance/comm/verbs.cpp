@@ -7,13 +7,13 @@
 namespace comm { namespace {
 
 /// Small, odd, and more than a piece of what is staged.
-const std::vector<std::size_t> counts{0, 1, 1000, 300'007, 1'500'000};
+const std::vector<size_t> counts{0, 1, 1000, 300'007, 1'500'000};
 
 class Verbs : public Communicators {
  protected:
   template <class T>
   void expect_sums() {
-    for (const std::size_t count : counts) {
+    for (const size_t count : counts) {
       SCOPED_TRACE(count);
       const auto in = on_device(numbers<T>(count, rank + 1, 0));
       DeviceBuffer<T> out{count, stream};
@@ -28,7 +28,7 @@ TEST_F(Verbs, AllReduceAddsEveryType) {
   expect_sums<std::int8_t>();
   if (engine() == Engine::mpi) expect_sums<std::uint16_t>();
   expect_sums<std::int32_t>();
-  expect_sums<std::uint64_t>();
+  expect_sums<uint64_t>();
   expect_sums<long long>();
   expect_sums<float>();
   expect_sums<double>();
@@ -51,7 +51,7 @@ TEST_F(Verbs, AllReduceInPlaceWithEveryReduction) {
 }
 
 TEST_F(Verbs, ReduceGivesTheResultToTheRootOnly) {
-  for (const std::size_t count : counts)
+  for (const size_t count : counts)
     for (int root = 0; root < size; ++root) {
       const auto in = on_device(numbers<double>(count, rank + 1));
       DeviceBuffer<double> out{root == rank ? count : 0, stream};
@@ -66,7 +66,7 @@ TEST_F(Verbs, ReduceGivesTheResultToTheRootOnly) {
 }
 
 TEST_F(Verbs, ReduceScatterGivesEachItsPart) {
-  for (const std::size_t count : counts) {
+  for (const size_t count : counts) {
     const auto in = on_device(numbers<int>(count * n, rank));
     DeviceInts out{count, stream};
     all.reduce_scatter(stream, in, out);
@@ -83,7 +83,7 @@ TEST_F(Verbs, BroadcastCopiesTheRootsElements) {
       return x == other.x && std::equal(y, y + 3, other.y);
     }
   };
-  for (const std::size_t count : counts)
+  for (const size_t count : counts)
     for (int root = 0; root < size; ++root) {
       const auto of = [&](int process) {
         return std::vector<Place>(count, Place{0.5 * process, {process, 2, 3}});
@@ -95,7 +95,7 @@ TEST_F(Verbs, BroadcastCopiesTheRootsElements) {
 }
 
 TEST_F(Verbs, AllGatherPutsAllOneAfterTheOther) {
-  for (const std::size_t count : counts) {
+  for (const size_t count : counts) {
     const auto in = on_device(numbers<short>(count, 100 * rank, 0));
     DeviceBuffer<short> out{count * n, stream};
     all.all_gather(stream, in, out);
@@ -110,23 +110,23 @@ TEST_F(Verbs, AllGatherPutsAllOneAfterTheOther) {
 }
 
 TEST_F(Verbs, AllToAllExchangesParts) {
-  for (const std::size_t count : counts) {
-    std::vector<std::uint32_t> values;
+  for (const size_t count : counts) {
+    std::vector<uint32_t> values;
     for (int to = 0; to < size; ++to)
-      values.insert(values.end(), count, static_cast<std::uint32_t>(100 * rank + to));
+      values.insert(values.end(), count, static_cast<uint32_t>(100 * rank + to));
     const auto in = on_device(values);
-    DeviceBuffer<std::uint32_t> out{values.size(), stream};
+    DeviceBuffer<uint32_t> out{values.size(), stream};
     all.all_to_all(stream, in, out);
-    std::vector<std::uint32_t> expected;
+    std::vector<uint32_t> expected;
     for (int from = 0; from < size; ++from)
-      expected.insert(expected.end(), count, static_cast<std::uint32_t>(100 * from + rank));
+      expected.insert(expected.end(), count, static_cast<uint32_t>(100 * from + rank));
     EXPECT_EQ(on_host(out), expected);
   }
 }
 
 TEST_F(Verbs, SendAndReceiveRoundARing) {
   NEEDS_TWO_PROCESSES;
-  for (const std::size_t count : counts) {
+  for (const size_t count : counts) {
     auto values = on_device(numbers<float>(count, rank));
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
     if (rank == 0) all.send(stream, values, next);
@@ -138,7 +138,7 @@ TEST_F(Verbs, SendAndReceiveRoundARing) {
 
 TEST_F(Verbs, AGroupMaySendFirstEverywhere) {
   NEEDS_TWO_PROCESSES;
-  for (const std::size_t count : counts) {
+  for (const size_t count : counts) {
     const auto own = on_device(numbers<int>(count, rank));
     std::vector<DeviceInts> others;
     for (int i = 0; i < size; ++i) others.emplace_back(count, stream);
@@ -146,11 +146,11 @@ TEST_F(Verbs, AGroupMaySendFirstEverywhere) {
       for (int to = 0; to < size; ++to)
         if (to != rank) group.send(own, to);
       for (int from = 0; from < size; ++from)
-        if (from != rank) group.receive(others[static_cast<std::size_t>(from)], from);
+        if (from != rank) group.receive(others[static_cast<size_t>(from)], from);
     });
     for (int from = 0; from < size; ++from)
       if (from != rank) {
-        EXPECT_EQ(on_host(others[static_cast<std::size_t>(from)]), numbers<int>(count, from));
+        EXPECT_EQ(on_host(others[static_cast<size_t>(from)]), numbers<int>(count, from));
       }
   }
 }

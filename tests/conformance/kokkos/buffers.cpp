@@ -26,7 +26,7 @@ TEST(KokkosBuffers, ViewsOfSpansAndConstBuffers) {
 TEST(KokkosBuffers, ViewsOverBuffers) {
   Stream s;
   PinnedBuffer<int> pinned{1000};
-  for (int i = 0; i < 1000; ++i) pinned[static_cast<std::size_t>(i)] = i;
+  for (int i = 0; i < 1000; ++i) pinned[static_cast<size_t>(i)] = i;
   DeviceBuffer<int> buffer{1000, s};
   const Data<int*> x = kokkos::view<Space>(buffer);
   const kokkos::pinned_view<int*> host = kokkos::view(pinned);

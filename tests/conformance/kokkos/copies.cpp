@@ -10,26 +10,25 @@ using kokkos::copy_async;
 template <class View>
 void number(const View& view, int from = 0) {
   int next = from;
-  for (std::size_t i = 0; i < view.extent(0); ++i)
-    for (std::size_t j = 0; j < view.extent(1); ++j) view(i, j) = next++;
+  for (size_t i = 0; i < view.extent(0); ++i)
+    for (size_t j = 0; j < view.extent(1); ++j) view(i, j) = next++;
 }
 template <class A, class B>
 void expect_equal(const A& a, const B& b) {
-  for (std::size_t i = 0; i < a.extent(0); ++i)
-    for (std::size_t j = 0; j < a.extent(1); ++j)
-      ASSERT_EQ(a(i, j), b(i, j)) << "at " << i << ", " << j;
+  for (size_t i = 0; i < a.extent(0); ++i)
+    for (size_t j = 0; j < a.extent(1); ++j) ASSERT_EQ(a(i, j), b(i, j)) << "at " << i << ", " << j;
 }
 
 TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
   Stream s;
-  const std::size_t n = std::size_t{4} << 20;
+  const size_t n = size_t{4} << 20;
   const Host<int*> from("from", n), to("to", n);
   const Data<int*> x("x", n);
-  for (std::size_t i = 0; i < n; ++i) from(i) = static_cast<int>(i);
+  for (size_t i = 0; i < n; ++i) from(i) = static_cast<int>(i);
   copy_async(s, x, from);  // the first copies make the stream's staging ring
   copy_async(s, to, x);
   s.synchronize();
-  for (std::size_t i = 0; i < n; ++i) from(i) = static_cast<int>(n - i);
+  for (size_t i = 0; i < n; ++i) from(i) = static_cast<int>(n - i);
   {
     KernelGate gate;
     gate.close_on(s);
@@ -38,7 +37,7 @@ TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
     EXPECT_FALSE(s.query());
   }
   s.synchronize();
-  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(to(i), static_cast<int>(n - i)) << "at " << i;
+  for (size_t i = 0; i < n; ++i) ASSERT_EQ(to(i), static_cast<int>(n - i)) << "at " << i;
 }
 
 TEST(KokkosCopies, BothLayoutsAsAWhole) {
@@ -117,14 +116,13 @@ void copy_blocks_and_faces() {
     s.synchronize();
     const auto to = part(back), from = part(cube);
     ASSERT_GT(from.size(), 0U);
-    for (std::size_t i = 0; i < from.extent(0); ++i)
-      for (std::size_t j = 0; j < from.extent(1); ++j)
-        for (std::size_t k = 0; k < from.extent(2); ++k)
+    for (size_t i = 0; i < from.extent(0); ++i)
+      for (size_t j = 0; j < from.extent(1); ++j)
+        for (size_t k = 0; k < from.extent(2); ++k)
           ASSERT_EQ(to.access(i, j, k), from.access(i, j, k)) << i << ", " << j << ", " << k;
     int copied = 0;
-    for (std::size_t i = 0; i < back.size(); ++i) copied += back.data()[i] != 0;
-    EXPECT_EQ(static_cast<std::size_t>(copied), from.size())
-        << "something beside the part was written";
+    for (size_t i = 0; i < back.size(); ++i) copied += back.data()[i] != 0;
+    EXPECT_EQ(static_cast<size_t>(copied), from.size()) << "something beside the part was written";
   };
   check([&](const auto& view) { return Kokkos::subview(view, a, b, c); });
   check([&](const auto& view) { return Kokkos::subview(view, std::pair{0, 1}, b, c); });
@@ -138,7 +136,7 @@ TEST(KokkosCopies, ABlockOfFourDimensions) {
   Stream s;
   const Host<int****> host("host", 4, 5, 6, 7), back("back", 4, 5, 6, 7);
   const Data<int****> device("device", 4, 5, 6, 7);
-  for (std::size_t i = 0; i < host.size(); ++i) host.data()[i] = static_cast<int>(i) + 1;
+  for (size_t i = 0; i < host.size(); ++i) host.data()[i] = static_cast<int>(i) + 1;
   const auto block = [](const auto& view) {
     return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, std::pair{2, 4}, std::pair{1, 5});
   };

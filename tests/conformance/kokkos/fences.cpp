@@ -293,12 +293,12 @@ TEST(KokkosFences, ThreadsLaunchWhileOthersFence) {
 namespace tools = Kokkos::Tools::Experimental;
 std::atomic<int> fences_of_tool{0}, copies_of_tool{0};
 decltype(tools::EventSet::begin_fence) fence_before_tool = nullptr;
-void tool_fence(const char* name, std::uint32_t device, std::uint64_t* handle) {
+void tool_fence(const char* name, std::uint32_t device, uint64_t* handle) {
   ++fences_of_tool;
   if (fence_before_tool != nullptr) fence_before_tool(name, device, handle);
 }
 void tool_copy(Kokkos::Tools::SpaceHandle, const char*, const void*, Kokkos::Tools::SpaceHandle,
-               const char*, const void*, std::uint64_t) {
+               const char*, const void*, uint64_t) {
   ++copies_of_tool;
 }
 

@@ -26,7 +26,7 @@ TEST(KokkosInstances, ConcurrentThreadsGetTheSameInstance) {
   Stream s;
   std::array<std::optional<Space>, 8> got;
   conformance::on_threads(
-      8, [&](int i) { got[static_cast<std::size_t>(i)] = fenced_exec_space<Space>(s); });
+      8, [&](int i) { got[static_cast<size_t>(i)] = fenced_exec_space<Space>(s); });
   for (const auto& each : got) EXPECT_EQ(*each, fenced_exec_space<Space>(s));
 }
 
@@ -59,8 +59,8 @@ TEST(KokkosInstances, MovesWithItsStream) {
 }
 
 /// The depth of the calling thread's stack of CUDA contexts; 0 without CUDA.
-std::size_t contexts() {
-  std::size_t count = 0;
+size_t contexts() {
+  size_t count = 0;
 #ifdef KOKKOS_ENABLE_CUDA
   std::vector<CUcontext> stack;
   for (CUcontext top{}; cuCtxPopCurrent(&top) == CUDA_SUCCESS && top != nullptr;)
@@ -73,7 +73,7 @@ std::size_t contexts() {
 
 TEST(KokkosInstances, LeavesDeviceAndContextsAsTheyWere) {
   const Device before = Device::current();
-  const std::size_t found = contexts();
+  const size_t found = contexts();
   {
     const Stream s{Device{Device::count() - 1}};
     static_cast<void>(fenced_exec_space<Space>(s));
@@ -135,7 +135,7 @@ TEST(KokkosInstances, CurrentStream) {
 /// The number of threads that run a kernel of that instance. In Kokkos 4.7, concurrency() returns
 /// the default instance's number.
 template <class E>
-std::size_t threads_of(const E& exec) {
+size_t threads_of(const E& exec) {
   std::mutex mutex;
   std::set<std::thread::id> seen;
   Kokkos::parallel_for(Kokkos::RangePolicy<E>(exec, 0, 1000), [&](int) {
@@ -145,8 +145,8 @@ std::size_t threads_of(const E& exec) {
   return seen.size();
 }
 template <class E>
-std::size_t threads_in_a_graph(StreamRef stream) {
-  std::size_t threads = 0;
+size_t threads_in_a_graph(StreamRef stream) {
+  size_t threads = 0;
   const Graph graph = capture(stream, [&] {
     kokkos::launch<E>(stream, [&](const E& exec) { threads = threads_of(exec); });
   });

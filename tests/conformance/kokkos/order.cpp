@@ -222,10 +222,10 @@ TEST(KokkosOrder, StreamsWithPoolsOfTheirOwnDrawTheSameAsAlone) {
   const Pool pools[] = {Pool(1), Pool(2)}, alone[] = {Pool(1), Pool(2)};
   const Data<int*> drawn[] = {Data<int*>("first", n), Data<int*>("second", n)},
                    expected("expected", n);
-  for (std::size_t i = 0; i < 2; ++i)
+  for (size_t i = 0; i < 2; ++i)
     kokkos::launch<Space>(
         streams[i], [=, pool = pools[i], x = drawn[i]](const Space& exec) { draw(exec, pool, x); });
-  for (std::size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < 2; ++i) {
     Stream s;
     kokkos::launch<Space>(s,
                           [=, pool = alone[i]](const Space& exec) { draw(exec, pool, expected); });

@@ -14,6 +14,7 @@ using namespace runnel;
 using conformance::code_of;
 using conformance::Gate;
 using conformance::nothing_thrown;
+using std::size_t, std::uint64_t;
 
 using Space = RUNNEL_TEST_SPACE;
 using Policy = Kokkos::RangePolicy<Space>;
@@ -83,7 +84,7 @@ inline std::vector<int> values(StreamRef stream, const Data<int*>& x) {
   const Host<int*> host("values", x.extent(0));
   kokkos::copy_async(stream, host, x);
   stream.synchronize();
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = host(i);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = host(i);
   return all;
 }
 

@@ -51,12 +51,12 @@ class Capture : public testing::Test {
     ASSERT_EQ(CALL(StreamBeginCapture)(stream().native(), mode), API(Success));
   }
   /// Ends the capture and expects that it is valid. Returns the number of captured operations.
-  std::size_t end() const { return end(stream()); }
-  static std::size_t end(StreamRef captured) {
+  size_t end() const { return end(stream()); }
+  static size_t end(StreamRef captured) {
     EXPECT_TRUE(captured.is_capturing());
     API(Graph_t) graph{};
     EXPECT_EQ(CALL(StreamEndCapture)(captured.native(), &graph), API(Success));
-    std::size_t count = 0;
+    size_t count = 0;
     if (graph == nullptr) return count;
     EXPECT_EQ(CALL(GraphGetNodes)(graph, nullptr, &count), API(Success));
     EXPECT_EQ(CALL(GraphDestroy)(graph), API(Success));
@@ -84,7 +84,7 @@ TEST_F(Capture, WaitingForACapturedStreamIsRefusedAndKeepsTheCapture) {
 }
 
 TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
-  constexpr std::size_t size = mib;
+  constexpr size_t size = mib;
   const Stream outside;
   DeviceBytes there{size, outside};
   PinnedBytes pinned{size};
@@ -101,7 +101,7 @@ TEST_F(Capture, ABatchThatCannotBeCapturedIsRefusedAsAWhole) {
 }
 
 TEST_F(Capture, ABlockingStreamsCaptureSurvivesCopiesOnAnother) {
-  constexpr std::size_t size = mib;
+  constexpr size_t size = mib;
   const Stream captured{StreamOptions{.blocking = true}}, other{StreamOptions{.blocking = true}};
   DeviceBytes there{size, other};
   const Bytes source(size, 7);
@@ -109,7 +109,7 @@ TEST_F(Capture, ABlockingStreamsCaptureSurvivesCopiesOnAnother) {
   other.synchronize();
   for (const Mode mode : strict_modes) {
     ASSERT_EQ(CALL(StreamBeginCapture)(captured.native(), mode), API(Success));
-    for (const std::size_t bytes : {1000UL, 100'000UL, size}) {
+    for (const size_t bytes : {1000UL, 100'000UL, size}) {
       copy_bytes(other, there.data(), source.data(), bytes);
       copy_bytes(other, back.data(), there.data(), bytes);
     }
@@ -173,7 +173,7 @@ TEST_F(Capture, QueriesAreRefusedAndKeepTheCapture) {
 }
 
 TEST_F(Capture, PageableCopiesAreRefusedAndKeepTheCapture) {
-  for (const std::size_t size : {10UL, 100'000UL, mib}) {
+  for (const size_t size : {10UL, 100'000UL, mib}) {
     DeviceBytes there{size, stream()};
     PinnedBytes pinned{size};
     Bytes source(size, 5);
@@ -203,8 +203,8 @@ TEST_F(Capture, PageableCopiesAreRefusedAndKeepTheCapture) {
 // The cases after this one show that the library avoids this refusal. Without the refusal they
 // would show nothing.
 TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
-  const auto allocate = reinterpret_cast<API(Error_t) (*)(void**, std::size_t)>(
-      dlsym(RTLD_DEFAULT, NAME_OF(API(Malloc))));
+  const auto allocate =
+      reinterpret_cast<API(Error_t) (*)(void**, size_t)>(dlsym(RTLD_DEFAULT, NAME_OF(API(Malloc))));
   void* memory = nullptr;
   for (const Mode mode : strict_modes) {
     begin(mode);
@@ -218,11 +218,11 @@ TEST_F(Capture, TheRuntimeRefusesToAllocateUnlessTheCaptureIsRelaxed) {
 }
 
 TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
-  constexpr std::size_t size = 3 * mib;
+  constexpr size_t size = 3 * mib;
   DeviceBytes there{size, stream()};
   for (const Mode mode : strict_modes) {
     PinnedPool::trim();
-    const std::size_t before = PinnedPool::statistics().cached_blocks;
+    const size_t before = PinnedPool::statistics().cached_blocks;
     {
       const PinnedBytes cached{size};
     }
@@ -251,7 +251,7 @@ TEST_F(Capture, ThePinnedPoolNeverQueriesACapturedStream) {
 }
 
 TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
-  constexpr std::size_t size = 7 * mib;
+  constexpr size_t size = 7 * mib;
   Bytes ordinary(size);
   for (const Mode mode : strict_modes) {
     PinnedPool::trim();
@@ -288,7 +288,7 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
 }
 
 TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
-  constexpr std::size_t size = 6 * mib;
+  constexpr size_t size = 6 * mib;
   const Stream other;
   const Bytes ordinary(size, 4);
   Bytes result(size), small_result(size);
@@ -312,7 +312,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
       }
       PinnedPool::trim();
       // small copies on idle streams
-      for (const std::size_t few : {4 * kib, 100 * kib}) {
+      for (const size_t few : {4 * kib, 100 * kib}) {
         const Stream& idle = idle_streams.emplace_back();
         copy_bytes(idle, small_there.data() + few, ordinary.data(), few);
         copy_bytes(idle, small_result.data() + few, small_there.data() + few, few);
@@ -326,12 +326,12 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   for (const Stream& idle : idle_streams) idle.synchronize();
   other.synchronize();
   EXPECT_EQ(result, ordinary);
-  for (const std::size_t few : {4 * kib, 100 * kib})
+  for (const size_t few : {4 * kib, 100 * kib})
     EXPECT_EQ(std::memcmp(small_result.data() + few, ordinary.data(), few), 0);
 }
 
 /// How much memory is allocated in stream order: in bytes, or on a stand-in in blocks.
-std::size_t device_memory_in_use() {
+size_t device_memory_in_use() {
   if (const auto inspect =
           reinterpret_cast<decltype(&standin_inspect)>(dlsym(RTLD_DEFAULT, "standin_inspect"))) {
     StandinView view{};
@@ -340,7 +340,7 @@ std::size_t device_memory_in_use() {
   }
   API(MemPool_t) pool{};
   EXPECT_EQ(CALL(DeviceGetDefaultMemPool)(&pool, 0), API(Success));
-  std::uint64_t bytes = 0;
+  uint64_t bytes = 0;
   EXPECT_EQ(CALL(MemPoolGetAttribute)(pool, API(MemPoolAttrUsedMemCurrent), &bytes), API(Success));
   return bytes;
 }
@@ -351,7 +351,7 @@ TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
           "no memory pools: freeing waits for the device, which a capture forbids");
   const Stream other;
   other.device().synchronize();
-  const std::size_t before = device_memory_in_use();
+  const size_t before = device_memory_in_use();
   const auto make = [&] { return std::make_unique<DeviceBytes>(mib, other); };
   auto block = make();
   other.synchronize();
@@ -369,7 +369,7 @@ TEST_F(Capture, DeviceMemoryOfOtherStreamsIsFreedDuringACapture) {
 }
 
 TEST_F(Capture, TheCaptureModeOfTheThreadIsRestored) {
-  constexpr std::size_t size = 2 * mib;
+  constexpr size_t size = 2 * mib;
   for (const Mode mode : {API(StreamCaptureModeRelaxed), API(StreamCaptureModeThreadLocal),
                           API(StreamCaptureModeGlobal)}) {
     Mode swapped = mode;
@@ -395,7 +395,7 @@ TEST_F(Capture, WaitsForTheDeviceAreRefusedAndBreakNothing) {
 }
 
 TEST_F(Capture, AStreamDestroyedDuringACaptureIsNotQueriedLater) {
-  constexpr std::size_t size = 5 * mib;
+  constexpr size_t size = 5 * mib;
   {
     const PinnedBytes cached{size};
   }

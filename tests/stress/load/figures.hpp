@@ -11,6 +11,8 @@
 
 namespace load {
 
+using std::size_t, std::uint32_t, std::uint64_t;
+
 struct Figures {
   long resident_kib = 0;  ///< memory that the process has touched
   long threads = 0;

@@ -45,8 +45,8 @@ void watch(const std::atomic_long& done, const std::atomic_int& at_work, Clock::
 
 void enqueue(int thread_count, long each, int stream_count, Verdict& verdict) {
   std::printf("%d threads x %ld host functions on %d streams\n", thread_count, each, stream_count);
-  std::vector<Stream> streams(static_cast<std::size_t>(stream_count));
-  std::vector<Line> lines(static_cast<std::size_t>(thread_count));
+  std::vector<Stream> streams(static_cast<size_t>(stream_count));
+  std::vector<Line> lines(static_cast<size_t>(thread_count));
   std::atomic_long done{0};
   std::atomic_int at_work{thread_count};
   Figures most;
@@ -54,7 +54,7 @@ void enqueue(int thread_count, long each, int stream_count, Verdict& verdict) {
   const auto start = Clock::now();
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < lines.size(); ++i)
+    for (size_t i = 0; i < lines.size(); ++i)
       threads.emplace_back([&, &line = lines[i], &stream = streams[i % streams.size()]] {
         for (; line.enqueued < each; ++line.enqueued) {
           stream.launch_host_func([&line, k = line.enqueued] {
@@ -83,13 +83,13 @@ void live_streams(int stream_count, int rounds, Verdict& verdict) {
       stream_count, rounds);
   print_heading();
   const auto start = Clock::now();
-  std::vector<Stream> streams(static_cast<std::size_t>(stream_count));
+  std::vector<Stream> streams(static_cast<size_t>(stream_count));
   // each function must see what the function before has left, so that no two touch it at once
   long value = 0;
   bool in_order = true;
   long expected = 0;
   for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < streams.size(); ++i) {
+    for (size_t i = 0; i < streams.size(); ++i) {
       streams[i].wait_stream(streams[i == 0 ? streams.size() - 1 : i - 1]);
       streams[i].launch_host_func([&, mine = expected++] {
         in_order = in_order && value == mine;

@@ -16,22 +16,22 @@ namespace load {
 namespace {
 using namespace runnel;
 
-constexpr std::size_t count = 1024;         // numbers in each buffer of a lane
-constexpr std::size_t large = 128 * count;  // a pageable copy that a GPU's backend stages
+constexpr size_t count = 1024;         // numbers in each buffer of a lane
+constexpr size_t large = 128 * count;  // a pageable copy that a GPU's backend stages
 
 /// A stream that lives long, and memory that only this stream touches.
 struct Lane {
   Stream stream;
   Event event{stream};
-  DeviceBuffer<std::uint32_t> device{count, stream}, other{count, stream};
-  PinnedBuffer<std::uint32_t> pinned{count};
-  std::vector<std::uint32_t> pageable = std::vector<std::uint32_t>(count);
-  DeviceBuffer<std::uint32_t> large_device{large, stream};
-  std::vector<std::uint32_t> large_in = std::vector<std::uint32_t>(large, 11U),
-                             large_out = std::vector<std::uint32_t>(large, 11U);
-  std::uint32_t value = 0;     // what `device` holds once the stream is done
-  std::uint64_t enqueued = 0;  // host functions
-  std::atomic<std::uint64_t> ran{0};
+  DeviceBuffer<uint32_t> device{count, stream}, other{count, stream};
+  PinnedBuffer<uint32_t> pinned{count};
+  std::vector<uint32_t> pageable = std::vector<uint32_t>(count);
+  DeviceBuffer<uint32_t> large_device{large, stream};
+  std::vector<uint32_t> large_in = std::vector<uint32_t>(large, 11U),
+                        large_out = std::vector<uint32_t>(large, 11U);
+  uint32_t value = 0;     // what `device` holds once the stream is done
+  uint64_t enqueued = 0;  // host functions
+  std::atomic<uint64_t> ran{0};
   bool has_thrown = false;  // a host function threw since the last synchronize()
 };
 
@@ -44,7 +44,7 @@ class Hand {
  public:
   Hand(const SoakOptions& options, int number, StreamPool& pool, Verdict& verdict,
        std::mutex& verdict_mutex)
-      : random_{options.seed * 1000 + static_cast<std::uint64_t>(number)},
+      : random_{options.seed * 1000 + static_cast<uint64_t>(number)},
         pool_{pool},
         verdict_{verdict},
         verdict_mutex_{verdict_mutex} {
@@ -118,11 +118,11 @@ class Hand {
       stream.wait_stream(lane.stream);
       lane.stream.wait_stream(stream);
     } else if (kind < 980) {
-      DeviceBuffer<std::uint32_t> buffer{count, lane.stream};
+      DeviceBuffer<uint32_t> buffer{count, lane.stream};
       fill(lane.stream, buffer, 7U);
       if (pick(2) == 0) buffer.record_stream(any().stream);
     } else if (kind < 990) {
-      PinnedBuffer<std::uint32_t> buffer{count};
+      PinnedBuffer<uint32_t> buffer{count};
       copy(lane.stream, buffer, lane.device);
     } else if (kind < 991) {
       copy(lane.stream, lane.large_device, lane.large_in);
@@ -147,7 +147,7 @@ class Hand {
     } catch (const Mine&) {
       delivered = true;
     }
-    const auto is_right = [&](std::uint32_t x) { return x == lane.value; };
+    const auto is_right = [&](uint32_t x) { return x == lane.value; };
     const bool bytes = std::all_of(lane.pinned.begin(), lane.pinned.end(), is_right) &&
                        std::all_of(lane.pageable.begin(), lane.pageable.end(), is_right) &&
                        lane.large_in == lane.large_out;
@@ -210,15 +210,15 @@ std::vector<Figures> watch(const SoakOptions& options, Progress& progress) {
 
 /// The largest of a figure among those of a part of the run.
 template <class Read>
-long most(const std::vector<Figures>& all, std::size_t from, std::size_t to, Read read) {
+long most(const std::vector<Figures>& all, size_t from, size_t to, Read read) {
   long found = 0;
-  for (std::size_t i = from; i < std::max(to, from + 1) && i < all.size(); ++i)
+  for (size_t i = from; i < std::max(to, from + 1) && i < all.size(); ++i)
     found = std::max(found, read(all[i]));
   return found;
 }
 
 void judge(const SoakOptions& options, const std::vector<Figures>& all, Verdict& verdict) {
-  const std::size_t fifth = std::max<std::size_t>(all.size() / 5, 1);
+  const size_t fifth = std::max<size_t>(all.size() / 5, 1);
   const auto grown = [&](auto read) {
     return most(all, fifth, all.size(), read) - most(all, 0, fifth + 1, read);
   };
@@ -243,7 +243,7 @@ void judge(const SoakOptions& options, const std::vector<Figures>& all, Verdict&
 
 void soak(const SoakOptions& options, Verdict& verdict) {
   // Staged copies take up to 512 MiB over time, which would look like a leak.
-  Staging::set_options({.memory = std::size_t{32} << 20U});
+  Staging::set_options({.memory = size_t{32} << 20U});
   Progress progress;
   std::mutex verdict_mutex;
   std::vector<Figures> all;

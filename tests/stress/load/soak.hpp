@@ -15,7 +15,7 @@ struct SoakOptions {
   int lanes = 4;         ///< streams of each thread that live long
   double seconds = 1e9;  ///< end after this time, even if operations are left
   double interval = 10;  ///< seconds between two lines of figures
-  std::uint64_t seed = 1;
+  uint64_t seed = 1;
   long growth_mib = 64;  ///< by how much memory may grow after the first fifth of the run
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 /// Memory that parent and child share.
 struct Page {
-  std::atomic<std::uint64_t> number{0};
+  std::atomic<uint64_t> number{0};
   std::atomic_bool claimed{false};  // by the thread that reports a failure
   char why[4096] = {};
 };
@@ -43,11 +43,11 @@ Page* make_page() {
 /// Waits for the child's end. Kills it if the number has not changed for `patience`.
 std::string watch(pid_t child, std::chrono::seconds patience) {
   using Clock = std::chrono::steady_clock;
-  std::uint64_t seen = page->number;
+  uint64_t seen = page->number;
   for (auto since = Clock::now();;) {
     int status = 0;
     if (waitpid(child, &status, WNOHANG) == child) return status == 0 ? "" : describe(status);
-    if (const std::uint64_t now = page->number; now != seen) {
+    if (const uint64_t now = page->number; now != seen) {
       seen = now;
       since = Clock::now();
     }
@@ -70,15 +70,15 @@ void fail(const std::string& why) {
   for (;;) pause();  // another thread is about to end the process
 }
 
-Ended run_in_child(std::uint64_t first, std::uint64_t end, std::chrono::seconds patience,
-                   const std::function<void(std::uint64_t)>& run) {
+Ended run_in_child(uint64_t first, uint64_t end, std::chrono::seconds patience,
+                   const std::function<void(uint64_t)>& run) {
   page = make_page();
   page->number = first;
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0) return {false, "no process could be started", first};
   if (child == 0) {
-    for (std::uint64_t number = first; number < end; ++number) {
+    for (uint64_t number = first; number < end; ++number) {
       page->number = number;
       run(number);
     }

@@ -14,13 +14,13 @@ namespace random_programs {
 /// How a child has ended.
 struct Ended {
   bool well = false;
-  std::string why;           ///< if not well: wrong bytes, an exception, a signal, or a hang
-  std::uint64_t number = 0;  ///< of the program that was running
+  std::string why;      ///< if not well: wrong bytes, an exception, a signal, or a hang
+  uint64_t number = 0;  ///< of the program that was running
 };
 
 /// Runs the programs first, first + 1, ... before `end` in a child process, as many as it can. If a
 /// program takes longer than `patience`, the child is killed.
-Ended run_in_child(std::uint64_t first, std::uint64_t end, std::chrono::seconds patience,
-                   const std::function<void(std::uint64_t number)>& run);
+Ended run_in_child(uint64_t first, uint64_t end, std::chrono::seconds patience,
+                   const std::function<void(uint64_t number)>& run);
 
 }  // namespace random_programs

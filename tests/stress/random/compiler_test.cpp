@@ -16,7 +16,7 @@
 namespace {
 using namespace random_programs;
 
-constexpr std::size_t size = 1000;
+constexpr size_t size = 1000;
 constexpr int first_pinned = 0, second_pinned = 1, on_device = 2;
 
 /// A program of two streams, two pinned buffers and one of device memory, which are there after its
@@ -52,12 +52,12 @@ class Writer {
 };
 
 /// The calls of the operation with this number, and of nothing else.
-std::vector<Step> steps_of(const Calls& calls, std::size_t place) {
+std::vector<Step> steps_of(const Calls& calls, size_t place) {
   return calls.operations.at(place).steps;
 }
 
-std::size_t count(const std::vector<Step>& steps, const std::set<Call>& wanted) {
-  return static_cast<std::size_t>(
+size_t count(const std::vector<Step>& steps, const std::set<Call>& wanted) {
+  return static_cast<size_t>(
       std::ranges::count_if(steps, [&](const Step& step) { return wanted.contains(step.call); }));
 }
 
@@ -160,8 +160,8 @@ Writer there_and_back() {
 /// What interpret() says of these calls, or "" if it finds nothing wrong. In a child process, as
 /// failures end the process.
 std::string complaint(const Program& program, const Calls& calls) {
-  const Ended ended = run_in_child(0, 1, std::chrono::seconds{30},
-                                   [&](std::uint64_t) { interpret(program, calls); });
+  const Ended ended =
+      run_in_child(0, 1, std::chrono::seconds{30}, [&](uint64_t) { interpret(program, calls); });
   return ended.well ? "" : ended.why;
 }
 

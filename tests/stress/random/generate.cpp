@@ -8,11 +8,11 @@
 namespace random_programs {
 namespace {
 
-constexpr std::size_t kibibyte = 1024;
+constexpr size_t kibibyte = 1024;
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, const Limits& limits) : limits_{limits}, random_{seed} {
+  Generator(uint64_t seed, const Limits& limits) : limits_{limits}, random_{seed} {
     program_.seed = seed;
   }
 
@@ -24,7 +24,7 @@ class Generator {
     graph_ = random_.chance(4);
     choose_streams();
     choose_buffers();
-    for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
       Operation& renew = add(Verb::renew_buffer);
       renew.buffer = static_cast<int>(i);
       renew.visit = 0;
@@ -39,7 +39,7 @@ class Generator {
 
  private:
   int device() { return static_cast<int>(random_.below(static_cast<unsigned>(limits_.devices))); }
-  int pick(std::size_t count) { return static_cast<int>(random_.below(count)); }
+  int pick(size_t count) { return static_cast<int>(random_.below(count)); }
 
   void choose_streams() {
     program_.streams = {{device_default, 0, -1}, {thread_default, 0, -1}};
@@ -60,7 +60,7 @@ class Generator {
   }
 
   /// The sizes on which the route of a copy depends lie on both sides of 32 KiB and of 256 KiB.
-  std::size_t choose_size() {
+  size_t choose_size() {
     // Of six buffers, four in slots and the two of scratch_device, each fits into 16 MiB.
     if (limits_.staged) return 2048 * kibibyte + random_.below(640 * kibibyte);
     const unsigned what = random_.below(100);
@@ -83,8 +83,8 @@ class Generator {
                                     BufferKind::device,
                                     pageable,
                                     managed};
-    const std::size_t count_of_kinds = limits_.staged ? 4 : std::size(kinds);
-    const std::size_t size = choose_size();
+    const size_t count_of_kinds = limits_.staged ? 4 : std::size(kinds);
+    const size_t size = choose_size();
     const int count = 3 + pick(limits_.staged ? 2 : 5);
     if (limits_.rows)
       program_.buffers = {{BufferKind::device, device(), size}, {pageable, 0, size}};
@@ -164,7 +164,7 @@ class Generator {
   /// Some operations run on a thread that ends soon: then most of them use that thread's default
   /// stream.
   void choose_thread(Operation& o) {
-    o.thread = pick(static_cast<std::size_t>(program_.threads));
+    o.thread = pick(static_cast<size_t>(program_.threads));
     const bool goes_on = visit_left_ > 0;
     if (!goes_on && !random_.chance(6)) return;
     if (!goes_on) {
@@ -179,7 +179,7 @@ class Generator {
   }
 
   void choose_range(Operation& o) {
-    const std::size_t size = program_.buffers.front().size;
+    const size_t size = program_.buffers.front().size;
     o.bytes = random_.chance(2) ? 0 : random_.chance(50) ? size : 1 + random_.below(size);
     o.at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
     o.source_at = random_.chance(50) ? 0 : random_.below(size - o.bytes + 1);
@@ -202,7 +202,7 @@ class Generator {
     for (int i = 0, at = pick(program_.buffers.size()); i < count; ++i, at = (at + 1) % count)
       if (nth(program_.buffers, at).kind == wanted) buffer = at;
   }
-  void choose_rows(Operation& o, std::size_t size) {
+  void choose_rows(Operation& o, size_t size) {
     o.height = 1 + random_.below(8);
     o.pitch = size / o.height;
     o.source_pitch = o.pitch;
@@ -222,7 +222,7 @@ class Generator {
     o.source = pick(program_.buffers.size());
     o.event = pick(event_slots);
     if (verb == Verb::row || verb == Verb::list) choose_sides(o);
-    o.partner = 1 + pick(static_cast<std::size_t>(last_id_));
+    o.partner = 1 + pick(static_cast<size_t>(last_id_));
     o.value = random_.below(256);
     o.choice = static_cast<unsigned>(random_.next());
     if (verb == Verb::graph) o.parts = random_.below(all_parts + 1) & random_.below(all_parts + 1);
@@ -244,8 +244,6 @@ class Generator {
 
 }  // namespace
 
-Program generate(std::uint64_t seed, const Limits& limits) {
-  return Generator{seed, limits}.make();
-}
+Program generate(uint64_t seed, const Limits& limits) { return Generator{seed, limits}.make(); }
 
 }  // namespace random_programs

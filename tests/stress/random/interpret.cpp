@@ -68,7 +68,7 @@ struct GraphOf {
   int launched = 0;
 
   bool has(GraphPart part) const { return (step.parts & part) != 0; }
-  std::size_t half() const { return step.bytes / 2; }
+  size_t half() const { return step.bytes / 2; }
   /// Two halves are copied on two streams, one of them through memory of the graph.
   void submit() {
     if (has(waits_for_event))
@@ -126,11 +126,11 @@ class Interpreter {
     events_.emplace();
     values_.emplace(max_values);
     std::ranges::fill(*values_, 0);
-    for (std::size_t i = 0; i < streams_.size(); ++i) make_stream(static_cast<int>(i));
-    std::vector<Operations> by_thread(static_cast<std::size_t>(program_.threads));
+    for (size_t i = 0; i < streams_.size(); ++i) make_stream(static_cast<int>(i));
+    std::vector<Operations> by_thread(static_cast<size_t>(program_.threads));
     for (const Lowered& each : calls_.operations) nth(by_thread, each.thread).push_back(&each);
     std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < by_thread.size(); ++i)
+    for (size_t i = 1; i < by_thread.size(); ++i)
       threads.emplace_back([this, &by_thread, i] { run_thread(by_thread[i]); });
     run_thread(by_thread.front());
     for (std::thread& thread : threads) thread.join();
@@ -154,8 +154,8 @@ class Interpreter {
 
   /// Neighbours with the same visit run on a thread of their own.
   void run_thread(const Operations& operations) {
-    for (std::size_t first = 0; first < operations.size();) {
-      std::size_t last = first + 1;
+    for (size_t first = 0; first < operations.size();) {
+      size_t last = first + 1;
       while (last < operations.size() && operations[last]->visit == operations[first]->visit)
         ++last;
       const auto run = [&] { run_operations(operations.data() + first, operations.data() + last); };
@@ -250,7 +250,7 @@ class Interpreter {
           buffer(step.buffer).pinned->record_stream(stream(step));
         return;
       case Call::resize_buffer:
-        for (const std::size_t size : {step.bytes + 4096, step.bytes})
+        for (const size_t size : {step.bytes + 4096, step.bytes})
           buffer(step.buffer).device->resize(size);
         return;
       case Call::set_stream:
@@ -313,7 +313,7 @@ class Interpreter {
     events_.reset();
     values_.reset();
     for (auto& mark : marks_) mark.reset();
-    for (std::size_t i = streams_.size(); i-- > 0;) streams_[i] = {};
+    for (size_t i = streams_.size(); i-- > 0;) streams_[i] = {};
     pools_.clear();
   }
 
@@ -444,7 +444,7 @@ class Interpreter {
       return copy_bytes(target, source, step.bytes);
     }
     if (step.form == 3) {
-      const std::size_t half = step.bytes / 2;
+      const size_t half = step.bytes / 2;
       const CopyOperation operations[] = {{target, source, half},
                                           {target + half, source + half, step.bytes - half}};
       const CopyBatchResult result = copy_batch(on, operations);
@@ -479,7 +479,7 @@ class Interpreter {
   void copy_rows(const Step& step) {
     unsigned char* const to = buffer(step.buffer).data();
     const unsigned char* const from = buffer(step.source).data();
-    const std::size_t rows = step.height / 2;
+    const size_t rows = step.height / 2;
     if (step.form == 0)
       copy_2d(stream(step), to, step.pitch, from, step.source_pitch, step.bytes, step.height);
     else
@@ -492,7 +492,7 @@ class Interpreter {
     const StreamRef on = stream(step);
     unsigned char* const buffer_bytes = buffer(step.buffer).data();
     unsigned char* const source_bytes = buffer(step.source).data();
-    std::size_t done = 0;
+    size_t done = 0;
     for (const RowCopy& each : row_copies(step.value, step.height, step.bytes)) {
       if (const bool comes_between = ++done % 7 == 0; comes_between) {
         if (step.form == 1) static_cast<void>(on.query());
@@ -534,7 +534,7 @@ class Interpreter {
     write_pattern(reinterpret_cast<unsigned char*>(&value), sizeof value, step.value);
     BufferObject& object = buffer(step.buffer);
     T* const target = reinterpret_cast<T*>(object.data() + step.at);
-    const std::size_t count = step.bytes / sizeof(T);
+    const size_t count = step.bytes / sizeof(T);
     if (object.device)
       runnel::fill(stream(step), DeviceSpan<T>{target, count}, value);
     else
@@ -550,7 +550,7 @@ class Interpreter {
       case 4:
         return fill_elements<std::uint32_t>(step);
       case 8:
-        return fill_elements<std::uint64_t>(step);
+        return fill_elements<uint64_t>(step);
       case 12:
         return fill_elements<Wide>(step);
       default:
@@ -579,7 +579,7 @@ class Interpreter {
 
   void launch(const Step& step) {
     const StreamRef on = stream(step);
-    const auto at = static_cast<std::size_t>(step.mark);
+    const auto at = static_cast<size_t>(step.mark);
     const auto launch_with = [&](auto body) {
       on.launch_host_func([shared = shared_, at, body]() mutable {
         body();
@@ -602,7 +602,7 @@ class Interpreter {
           throw Thrown{static_cast<int>(at)};
         });
       case Call::wait_function:
-        return launch_with([shared = shared_, other = static_cast<std::size_t>(step.buffer)] {
+        return launch_with([shared = shared_, other = static_cast<size_t>(step.buffer)] {
           shared->ran[other].wait(0);
         });
       case Call::busy_function:
@@ -664,7 +664,7 @@ class Interpreter {
                             DeviceSpan<unsigned char> out) {
       copy_bytes(on, out.data(), in.data(), in.size());
     };
-    const std::size_t size = nth(program_.buffers, step.buffer).size;
+    const size_t size = nth(program_.buffers, step.buffer).size;
     const std::span<unsigned char> host_in{from.data(), size}, host_out{to.data(), size};
     if (from.device)
       to.device ? runnel::overlap(*from.device, *to.device, options, compute)
@@ -696,7 +696,7 @@ class Interpreter {
     const StreamRef on = stream(step);
     unsigned char* const there = untouched_.data();
     unsigned char bytes[32] = {1};
-    constexpr std::size_t huge = std::numeric_limits<std::size_t>::max();
+    constexpr size_t huge = std::numeric_limits<size_t>::max();
     using enum errc;
     const std::pair<errc, std::function<void()>> calls[] = {
         {invalid_argument, [&] { copy_bytes(on, nullptr, bytes, 8); }},
@@ -706,7 +706,7 @@ class Interpreter {
         {invalid_argument, [&] { fill_bytes(on, nullptr, 1, 8); }},
         {invalid_argument,
          [&] {
-           const std::size_t count = huge / 4 + 3;  // in bytes: 8, after an overflow
+           const size_t count = huge / 4 + 3;  // in bytes: 8, after an overflow
            runnel::copy(on, std::span{reinterpret_cast<std::uint32_t*>(there), count},
                         std::span{reinterpret_cast<const std::uint32_t*>(bytes), count});
          }},

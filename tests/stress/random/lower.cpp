@@ -28,7 +28,7 @@ struct Place {
   Places held;              // see Line::held
   int line = -1;            // -1: it enqueued nothing
   bool is_function = false;
-  std::size_t opens_at = 0;
+  size_t opens_at = 0;
   Places known;
   int thread = 0;
 };
@@ -39,15 +39,15 @@ class Lowering {
       : program_{program},
         machine_{machine},
         buffers_(program.buffers.size()),
-        known_(static_cast<std::size_t>(program.threads)) {
-    for (std::size_t i = 0; i < program.buffers.size(); ++i)
+        known_(static_cast<size_t>(program.threads)) {
+    for (size_t i = 0; i < program.buffers.size(); ++i)
       buffers_[i].bytes.resize(program.buffers[i].size);
     for (int slot = 0; slot < static_cast<int>(program.streams.size()); ++slot)
       lines_of_slots_.push_back(new_line(slot, -1));
   }
 
   Calls lower() {
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
+    for (size_t i = 0; i < program_.operations.size(); ++i) {
       const Operation& o = program_.operations[i];
       begin(o, static_cast<int>(i));
       dispatch(o);
@@ -77,8 +77,8 @@ class Lowering {
     current_.thread = o.thread;
     current_.visit = visit_;
     Places due;
-    for (std::size_t gate = 0; gate < static_cast<std::size_t>(place); ++gate)
-      if (closed_[gate] && at(gate).opens_at <= static_cast<std::size_t>(place)) due.set(gate);
+    for (size_t gate = 0; gate < static_cast<size_t>(place); ++gate)
+      if (closed_[gate] && at(gate).opens_at <= static_cast<size_t>(place)) due.set(gate);
     open_gates(due);
     if (visit_ != 0) open_gates_if_calls_may_wait();
   }
@@ -221,7 +221,7 @@ class Lowering {
       return o;
     };
     next(Verb::synchronize);
-    std::vector<int> last(static_cast<std::size_t>(program_.threads), -1);
+    std::vector<int> last(static_cast<size_t>(program_.threads), -1);
     for (const Lowered& each : calls_.operations) nth(last, each.thread) = each.place;
     for (const int other : last)
       if (other >= 0) join(other);
@@ -446,7 +446,7 @@ class Lowering {
     lines_[line].held |= event.held;
   }
   void open_gates(const Places& gates) {
-    for (std::size_t gate = 0; gate < max_places; ++gate)
+    for (size_t gate = 0; gate < max_places; ++gate)
       if (gates[gate]) {
         emit(Call::open_gate).mark = static_cast<int>(gate);
         closed_.reset(gate);
@@ -484,7 +484,7 @@ class Lowering {
     touch_buffer(o.buffer);
     touch_buffer(o.source);
   }
-  void note(int number, std::size_t begin, std::size_t end, bool writes) {
+  void note(int number, size_t begin, size_t end, bool writes) {
     if (begin < end) buffer(number).accesses.push_back({place_, begin, end, writes});
   }
   /// The library frees device memory after the work of the streams that were passed to
@@ -507,7 +507,7 @@ class Lowering {
     return buffer(o.buffer).conflicts(o.at, o.end(), writes);
   }
   bool can_use(const Operation& o) { return can_use(o, o.buffer, o.end()); }
-  bool can_use(const Operation& o, int number, std::size_t end) {
+  bool can_use(const Operation& o, int number, size_t end) {
     return buffer(number).alive && end <= buffer_slot(number).size && end >= o.bytes;
   }
   /// The runtimes refuse to fill another device's memory.
@@ -515,14 +515,14 @@ class Lowering {
     return is_host(o.buffer) || buffer_slot(o.buffer).device == slot(o.stream).device;
   }
   /// Whether the operation can use both buffers, up to these ends. Then it does.
-  bool take_pair(const Operation& o, std::size_t end, std::size_t source_end) {
+  bool take_pair(const Operation& o, size_t end, size_t source_end) {
     if (!can_use(o, o.buffer, end) || !can_use(o, o.source, source_end) || o.buffer == o.source)
       return false;
     touch_pair(o);
     return true;
   }
 
-  unsigned char* bytes_at(int number, std::size_t at) { return buffer(number).bytes.data() + at; }
+  unsigned char* bytes_at(int number, size_t at) { return buffer(number).bytes.data() + at; }
   void resize_buffer(const Operation& o) {
     BufferState& state = buffer(o.buffer);
     if (!state.alive || buffer_slot(o.buffer).kind != BufferKind::device ||
@@ -576,7 +576,7 @@ class Lowering {
         const int line = at(access.place).line;
         if (line >= 0 && line != state.home &&
             std::ranges::find(state.recorded, line) == state.recorded.end())
-          unknown.set(static_cast<std::size_t>(access.place));
+          unknown.set(static_cast<size_t>(access.place));
       }
       if (unknown.any() && is_reachable(state.home))
         order(state.home_slot, unknown);
@@ -638,14 +638,14 @@ class Lowering {
   }
 
   /// After the calls of an operation that writes were emitted.
-  void commit_write(const Operation& o, std::size_t end) {
+  void commit_write(const Operation& o, size_t end) {
     commit(o.stream);
     note(o.buffer, o.at, end, true);
     note_use_on(o.stream, o.buffer);
   }
 
   /// The same of a copy.
-  void commit_copy(const Operation& o, std::size_t end, std::size_t source_end) {
+  void commit_copy(const Operation& o, size_t end, size_t source_end) {
     commit(o.stream);
     note(o.buffer, o.at, end, true);
     note(o.source, o.source_at, source_end, false);
@@ -675,14 +675,14 @@ class Lowering {
   }
 
   void copy_2d(const Operation& o) {
-    const std::size_t to_end = (o.height - 1) * o.pitch + o.bytes,
-                      from_end = (o.height - 1) * o.source_pitch + o.bytes;
+    const size_t to_end = (o.height - 1) * o.pitch + o.bytes,
+                 from_end = (o.height - 1) * o.source_pitch + o.bytes;
     if (!take_pair(o, to_end, from_end)) return;
     order(o.stream, buffer(o.buffer).conflicts(0, to_end, true) |
                         buffer(o.source).conflicts(0, from_end, false));
     emit_access(make(Call::copy_2d, o.stream), o);
     current_.steps.back().form = o.height % 2 == 0 ? random_.below(2) : 0;
-    for (std::size_t row = 0; row < o.height; ++row)
+    for (size_t row = 0; row < o.height; ++row)
       std::memcpy(bytes_at(o.buffer, row * o.pitch), bytes_at(o.source, row * o.source_pitch),
                   o.bytes);
     commit_copy(o, to_end, from_end);
@@ -691,7 +691,7 @@ class Lowering {
   void row(const Operation& o) {
     BufferState& to = buffer(o.buffer);
     BufferState& from = buffer(o.source);
-    const std::size_t size = buffer_slot(o.buffer).size;
+    const size_t size = buffer_slot(o.buffer).size;
     if (!to.alive || !from.alive || o.buffer == o.source || o.height == 0) return;
     touch_pair(o);
     const std::vector<RowCopy> copies = row_copies(o.choice, o.height, size);
@@ -707,7 +707,7 @@ class Lowering {
 
   void list(const Operation& o) {
     BufferState& to = buffer(o.buffer);
-    const std::size_t size = buffer_slot(o.buffer).size;
+    const size_t size = buffer_slot(o.buffer).size;
     if (!to.alive || !buffer(o.source).alive || o.buffer == o.source || o.height == 0) return;
     Step step = make(Call::list, o.stream);
     if (o.third != o.buffer && o.third != o.source && buffer(o.third).alive) step.third = o.third;
@@ -732,7 +732,7 @@ class Lowering {
   /// A channel takes a bounded number of calls: a full one holds this thread, and a closed gate
   /// would hold it for ever.
   void begin_many(const Operation& o, const Places& required) {
-    constexpr std::size_t many = 40;
+    constexpr size_t many = 40;
     if (o.height > many || o.bytes > 256 * 1024) open_gates(closed_);
     order(o.stream, required);
   }
@@ -757,13 +757,13 @@ class Lowering {
   }
 
   void fill(const Operation& o) {
-    const std::size_t end = o.at + (o.height - 1) * o.pitch + o.bytes;
+    const size_t end = o.at + (o.height - 1) * o.pitch + o.bytes;
     if (!can_use(o, o.buffer, end) || !is_near(o)) return;
     touch_buffer(o.buffer);
-    constexpr std::size_t widths[] = {0, 1, 2, 4, 8, 12};
+    constexpr size_t widths[] = {0, 1, 2, 4, 8, 12};
     const bool flat = o.verb == Verb::fill;
-    const std::size_t width = flat ? widths[random_.below(std::size(widths))] : 0;
-    const bool is_empty = o.bytes < std::max<std::size_t>(width, 1);  // then nothing is enqueued
+    const size_t width = flat ? widths[random_.below(std::size(widths))] : 0;
+    const bool is_empty = o.bytes < std::max<size_t>(width, 1);  // then nothing is enqueued
     touch_line(line_of(o.stream));
     if (!is_empty) order(o.stream, buffer(o.buffer).conflicts(o.at, end, true));
     emit_access(make(flat ? Call::fill : Call::fill_2d, o.stream), o);
@@ -772,9 +772,9 @@ class Lowering {
     unsigned char* const bytes = bytes_at(o.buffer, o.at);
     unsigned char element[16] = {o.byte()};
     if (width > 0) write_pattern(element, width, o.value);
-    const std::size_t step = std::max<std::size_t>(width, 1);
-    for (std::size_t row = 0; row < o.height; ++row)
-      for (std::size_t i = 0; i + step <= o.bytes; i += step)
+    const size_t step = std::max<size_t>(width, 1);
+    for (size_t row = 0; row < o.height; ++row)
+      for (size_t i = 0; i + step <= o.bytes; i += step)
         std::memcpy(bytes + row * o.pitch + i, element, step);
     commit_write(o, end);
   }
@@ -812,7 +812,7 @@ class Lowering {
     if (o.verb == Verb::gate && is_single()) {
       step.call = Call::gate;
       nth(closed_, place_) = true;
-      here().opens_at = static_cast<std::size_t>(place_) + o.bytes;
+      here().opens_at = static_cast<size_t>(place_) + o.bytes;
     } else if (o.verb == Verb::busy_function) {
       step.call = Call::busy_function;
     } else if (o.verb == Verb::throw_function && slot(o.stream).kind != leased &&
@@ -976,7 +976,7 @@ class Lowering {
     };
     if (!fits(o.buffer) || !fits(o.source) || o.buffer == o.source) return;
     touch_pair(o);
-    const std::size_t size = buffer_slot(o.buffer).size;
+    const size_t size = buffer_slot(o.buffer).size;
     host_wait(buffer(o.buffer).conflicts(0, size, true) |
               buffer(o.source).conflicts(0, size, false));
     open_gates(closed_);

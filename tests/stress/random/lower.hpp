@@ -75,12 +75,12 @@ struct Step {
   int event = -1;
   int mark = -1;  ///< an operation's place in the program
   int device = 0;
-  std::size_t at = 0;
-  std::size_t source_at = 0;
-  std::size_t bytes = 0;
-  std::size_t height = 1;
-  std::size_t pitch = 0;
-  std::size_t source_pitch = 0;
+  size_t at = 0;
+  size_t source_at = 0;
+  size_t bytes = 0;
+  size_t height = 1;
+  size_t pitch = 0;
+  size_t source_pitch = 0;
   unsigned value = 0;
   unsigned form = 0;   ///< which of several spellings
   unsigned parts = 0;  ///< graph: of GraphPart
@@ -89,7 +89,7 @@ struct Step {
   Answer answer = Answer::any;
   bool source_is_free = false;  ///< copy: nothing else uses the source, so that it may be
                                 ///< overwritten if the copy is done at the call
-  std::uint64_t digest = 0;     ///< of the bytes that must be found
+  uint64_t digest = 0;          ///< of the bytes that must be found
 
   unsigned char byte() const { return static_cast<unsigned char>(value); }
 };
@@ -112,8 +112,8 @@ struct Calls {
 Calls lower(const Program& program, const Machine& machine);
 
 /// Checks of all buffers and the release of streams and buffers come on top.
-inline constexpr std::size_t max_places = 256;
-inline constexpr std::size_t max_operations = 200;
+inline constexpr size_t max_places = 256;
+inline constexpr size_t max_operations = 200;
 /// Numbers in memory that streams wait for.
 inline constexpr unsigned max_values = 64;
 

@@ -18,9 +18,9 @@ namespace {
 using namespace random_programs;
 
 struct Options {
-  std::uint64_t seed = 1;
-  std::uint64_t count = 100;
-  std::uint64_t failures = 1;
+  uint64_t seed = 1;
+  uint64_t count = 100;
+  uint64_t failures = 1;
   int patience = 30;
   int repeats = 1;
   bool shrinks = false;
@@ -67,9 +67,9 @@ void run_one(const Program& program, const Options& options) {
 /// Whether the program fails, in a child process of its own. A failure may need luck, so it is
 /// tried several times.
 bool fails(const Program& program, const Options& options) {
-  const auto times = static_cast<std::uint64_t>(options.repeats);
+  const auto times = static_cast<uint64_t>(options.repeats);
   return !run_in_child(0, times, std::chrono::seconds{std::min(options.patience, 5)},
-                       [&](std::uint64_t) { run_one(program, options); })
+                       [&](uint64_t) { run_one(program, options); })
               .well;
 }
 
@@ -93,15 +93,15 @@ void report(const Ended& ended, const Options& options) {
 int run_all(const Options& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  const std::uint64_t end = options.seed + options.count;
-  std::uint64_t failed = 0, at = options.seed;
+  const uint64_t end = options.seed + options.count;
+  uint64_t failed = 0, at = options.seed;
   while (at < end && failed < options.failures) {
     // A child runs a few thousand programs, so that what they leave behind in a process does not
     // add up.
-    const std::uint64_t until = std::min<std::uint64_t>(end, at + 5000);
+    const uint64_t until = std::min<uint64_t>(end, at + 5000);
     const Ended ended =
         run_in_child(at, until, std::chrono::seconds{options.patience},
-                     [&](std::uint64_t seed) { run_one(generate(seed, options.limits), options); });
+                     [&](uint64_t seed) { run_one(generate(seed, options.limits), options); });
     at = ended.well ? until : ended.number + 1;
     if (ended.well) continue;
     ++failed;

@@ -33,7 +33,7 @@ struct BufferObject {
   std::optional<runnel::ManagedBuffer<unsigned char>> managed;
   // A source that was overwritten after its copy was done at the call. The next use of the buffer
   // puts the bytes back.
-  std::size_t spoiled_at = 0;
+  size_t spoiled_at = 0;
   std::vector<unsigned char> spoiled;
 
   unsigned char* data() {
@@ -62,7 +62,7 @@ struct EventObjects {
 
   template <class F>
   decltype(auto) with(int event, F&& f) {
-    const auto at = static_cast<std::size_t>(event / 2);
+    const auto at = static_cast<size_t>(event / 2);
     return event % 2 == 0 ? f(plain[at]) : f(timed[at]);
   }
 };

@@ -15,7 +15,7 @@ using Places = std::bitset<max_places>;
 
 /// The last place in a set. Requires: the set is not empty.
 inline int last_of(const Places& places) {
-  for (std::size_t i = max_places; i-- > 0;)
+  for (size_t i = max_places; i-- > 0;)
     if (places[i]) return static_cast<int>(i);
   return -1;
 }
@@ -89,8 +89,8 @@ class Lines {
 /// An access to a part of a buffer.
 struct Access {
   int place;
-  std::size_t begin;
-  std::size_t end;
+  size_t begin;
+  size_t end;
   bool writes;
 };
 
@@ -105,14 +105,14 @@ struct BufferState {
   int last_operation = -1;
 
   /// The accesses that one to this range must come after.
-  Places conflicts(std::size_t begin, std::size_t end, bool writes) const {
+  Places conflicts(size_t begin, size_t end, bool writes) const {
     Places places;
     for (const Access& access : accesses)
       if ((writes || access.writes) && access.begin < end && begin < access.end)
-        places.set(static_cast<std::size_t>(access.place));
+        places.set(static_cast<size_t>(access.place));
     return places;
   }
-  Places all_accesses() const { return conflicts(0, static_cast<std::size_t>(-1), true); }
+  Places all_accesses() const { return conflicts(0, static_cast<size_t>(-1), true); }
 };
 
 struct EventState {

@@ -10,10 +10,12 @@
 
 namespace random_programs {
 
+using std::size_t, std::uint64_t;
+
 /// An element by a number as programs have them.
 template <class All>
 decltype(auto) nth(All&& all, auto number) {
-  return all[static_cast<std::size_t>(number)];
+  return all[static_cast<size_t>(number)];
 }
 
 enum class StreamKind : unsigned char {
@@ -36,7 +38,7 @@ using BufferKind::pageable, BufferKind::pinned, BufferKind::registered, BufferKi
 struct BufferSlot {
   BufferKind kind = BufferKind::pageable;
   int device = 0;
-  std::size_t size = 0;
+  size_t size = 0;
 };
 
 /// Even events are `Event`, odd ones are `TimedEvent`. Those from `first_external` on may be nodes
@@ -109,23 +111,23 @@ struct Operation {
   int third = 0;  ///< list: another buffer on the side of `source`
   int event = 0;
   int partner = 0;
-  std::size_t at = 0;         ///< offset in `buffer`
-  std::size_t source_at = 0;  ///< offset in `source`
-  std::size_t bytes = 0;      ///< or the width of a row
-  std::size_t height = 1;
-  std::size_t pitch = 0;
-  std::size_t source_pitch = 0;
+  size_t at = 0;         ///< offset in `buffer`
+  size_t source_at = 0;  ///< offset in `source`
+  size_t bytes = 0;      ///< or the width of a row
+  size_t height = 1;
+  size_t pitch = 0;
+  size_t source_pitch = 0;
   unsigned value = 0;   ///< what is written
   unsigned parts = 0;   ///< graph: of GraphPart
   unsigned choice = 0;  ///< seed of the choices between forms of calls and means of ordering
 
-  std::size_t end() const { return at + bytes; }
-  std::size_t source_end() const { return source_at + bytes; }
+  size_t end() const { return at + bytes; }
+  size_t source_end() const { return source_at + bytes; }
   unsigned char byte() const { return static_cast<unsigned char>(value); }
 };
 
 struct Program {
-  std::uint64_t seed = 0;
+  uint64_t seed = 0;
   int threads = 1;
   std::vector<StreamSlot> streams;
   std::vector<BufferSlot> buffers;
@@ -157,24 +159,24 @@ struct Limits {
 };
 
 /// The program of this seed: the same on every machine.
-Program generate(std::uint64_t seed, const Limits& limits);
+Program generate(uint64_t seed, const Limits& limits);
 
 /// A small generator of random numbers that is the same everywhere.
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_{seed * 0x9E3779B97F4A7C15U + 0x1234567U} {}
+  explicit Random(uint64_t seed) : state_{seed * 0x9E3779B97F4A7C15U + 0x1234567U} {}
   /// A number below `n`. Requires: n > 0.
-  unsigned below(std::size_t n) { return static_cast<unsigned>(next() % n); }
+  unsigned below(size_t n) { return static_cast<unsigned>(next() % n); }
   bool chance(unsigned percent) { return below(100) < percent; }
-  std::uint64_t next() {
-    std::uint64_t x = state_ += 0x9E3779B97F4A7C15U;
+  uint64_t next() {
+    uint64_t x = state_ += 0x9E3779B97F4A7C15U;
     x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
     x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
     return x ^ (x >> 31U);
   }
 
  private:
-  std::uint64_t state_;
+  uint64_t state_;
 };
 
 }  // namespace random_programs

@@ -14,25 +14,25 @@ namespace random_programs {
 /// A copy from the operation's `source` to its `buffer`, or back.
 struct RowCopy {
   bool back;
-  std::size_t at;         ///< in `buffer`
-  std::size_t source_at;  ///< in `source`
-  std::size_t bytes;
+  size_t at;         ///< in `buffer`
+  size_t source_at;  ///< in `source`
+  size_t bytes;
 };
 
 /// Copies in stream order, some of which read what earlier ones have written. Requires: size > 0.
-inline std::vector<RowCopy> row_copies(unsigned seed, std::size_t count, std::size_t size) {
+inline std::vector<RowCopy> row_copies(unsigned seed, size_t count, size_t size) {
   Random random{seed};
   // bytes of the whole row: many copies of megabytes take long
-  std::size_t budget = std::size_t{6} << 20;
+  size_t budget = size_t{6} << 20;
   const unsigned directions = random.below(5), sizes = random.below(4);
   std::vector<RowCopy> copies;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     // 3 and 4: all in one direction
     const bool turns = directions < 2 ? random.chance(4) : directions == 2 && random.chance(40);
     const bool back = directions < 3 ? (turns != (directions == 1)) : directions == 3;
-    const std::size_t most =
-        std::max<std::size_t>(1, std::min({size, budget, sizes == 0 ? size : size >> (3 * sizes)}));
-    const std::size_t bytes = random.chance(25) ? most : 1 + random.below(most);
+    const size_t most =
+        std::max<size_t>(1, std::min({size, budget, sizes == 0 ? size : size >> (3 * sizes)}));
+    const size_t bytes = random.chance(25) ? most : 1 + random.below(most);
     budget -= std::min(budget, bytes);
     copies.push_back({back, random.below(size - bytes + 1), random.below(size - bytes + 1), bytes});
   }
@@ -43,24 +43,24 @@ inline std::vector<RowCopy> row_copies(unsigned seed, std::size_t count, std::si
 struct ListedCopy {
   bool back;
   bool of_third;
-  std::size_t at;        ///< in `buffer`
-  std::size_t other_at;  ///< in `source` or `third`
-  std::size_t bytes;
+  size_t at;        ///< in `buffer`
+  size_t other_at;  ///< in `source` or `third`
+  size_t bytes;
 };
 
 /// A list without order among its copies: up to `count` blocks, most of them neighbours in
 /// `buffer`, in shuffled places of the other side. Requires: size > 0.
-inline std::vector<ListedCopy> listed_copies(unsigned seed, std::size_t count, std::size_t size) {
+inline std::vector<ListedCopy> listed_copies(unsigned seed, size_t count, size_t size) {
   Random random{seed};
   const auto shuffle = [&random](auto& all) {
-    for (std::size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.below(i)]);
+    for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random.below(i)]);
   };
   const unsigned directions = random.below(4);
-  const std::size_t equal = std::max<std::size_t>(1, size / std::max<std::size_t>(1, count));
+  const size_t equal = std::max<size_t>(1, size / std::max<size_t>(1, count));
   const bool are_equal = random.chance(50);
   std::vector<ListedCopy> blocks;
-  for (std::size_t at = 0; at < size && blocks.size() < count;) {
-    const std::size_t bytes = std::min(size - at, are_equal ? equal : 1 + random.below(2 * equal));
+  for (size_t at = 0; at < size && blocks.size() < count;) {
+    const size_t bytes = std::min(size - at, are_equal ? equal : 1 + random.below(2 * equal));
     const bool back = directions < 3 ? directions == 1 : random.chance(50);
     blocks.push_back({back, random.chance(40), at, 0, bytes});
     at += bytes;
@@ -68,7 +68,7 @@ inline std::vector<ListedCopy> listed_copies(unsigned seed, std::size_t count, s
   std::vector<ListedCopy*> places;
   for (ListedCopy& each : blocks) places.push_back(&each);
   if (random.chance(70)) shuffle(places);
-  std::size_t other_at = 0;
+  size_t other_at = 0;
   for (ListedCopy* const each : places)
     each->other_at = std::exchange(other_at, other_at + each->bytes);
   if (random.chance(70)) shuffle(blocks);

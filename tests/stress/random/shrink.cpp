@@ -9,11 +9,11 @@ namespace {
 
 /// Removes groups of `size` neighbours where the rest still fails. Returns whether something was
 /// removed.
-bool remove_groups(Program& program, std::size_t size,
+bool remove_groups(Program& program, size_t size,
                    const std::function<bool(const Program&)>& fails) {
   bool removed = false;
-  for (std::size_t end = program.operations.size(); end > 0;) {
-    const std::size_t begin = end > size ? end - size : 0;
+  for (size_t end = program.operations.size(); end > 0;) {
+    const size_t begin = end > size ? end - size : 0;
     Program candidate = program;
     candidate.operations.erase(candidate.operations.begin() + static_cast<long>(begin),
                                candidate.operations.begin() + static_cast<long>(end));
@@ -29,7 +29,7 @@ bool remove_groups(Program& program, std::size_t size,
 /// Applies a change to each operation where the program still fails.
 template <class Change>
 void simplify(Program& program, const std::function<bool(const Program&)>& fails, Change change) {
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+  for (size_t i = 0; i < program.operations.size(); ++i) {
     Program candidate = program;
     if (!change(candidate.operations[i]) || !fails(candidate)) continue;
     program = std::move(candidate);
@@ -39,7 +39,7 @@ void simplify(Program& program, const std::function<bool(const Program&)>& fails
 }  // namespace
 
 Program shrink(Program program, const std::function<bool(const Program&)>& fails) {
-  for (std::size_t size = program.operations.size() / 2; size > 1; size /= 2)
+  for (size_t size = program.operations.size() / 2; size > 1; size /= 2)
     remove_groups(program, size, fails);
   while (remove_groups(program, 1, fails)) {
   }
@@ -60,15 +60,15 @@ Program shrink(Program program, const std::function<bool(const Program&)>& fails
       o.parts &= ~part;
       return has_part;
     });
-  const auto shorten = [&](std::size_t divisor) {
+  const auto shorten = [&](size_t divisor) {
     simplify(program, fails, [divisor](Operation& o) {
       if ((o.verb != Verb::row && o.verb != Verb::list) || o.height < 2) return false;
-      o.height -= std::max<std::size_t>(1, o.height / divisor);
+      o.height -= std::max<size_t>(1, o.height / divisor);
       return true;
     });
   };
-  const std::initializer_list<std::size_t> divisors{2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 16, 32};
-  for (const std::size_t divisor : divisors) shorten(divisor);
+  const std::initializer_list<size_t> divisors{2, 2, 2, 2, 2, 2, 2, 4, 4, 4, 8, 8, 16, 32};
+  for (const size_t divisor : divisors) shorten(divisor);
   return program;
 }
 

@@ -58,7 +58,7 @@ constexpr std::array calls_by_name{"wait_stream",
                                    "refuse",
                                    "starve",
                                    "fork_child"};
-static_assert(calls_by_name.size() == static_cast<std::size_t>(Call::fork_child) + 1);
+static_assert(calls_by_name.size() == static_cast<size_t>(Call::fork_child) + 1);
 
 constexpr std::pair<const char*, int Step::*> places[] = {
     {"stream", &Step::stream},     {"other_stream", &Step::other_stream},
@@ -66,7 +66,7 @@ constexpr std::pair<const char*, int Step::*> places[] = {
     {"third", &Step::third},       {"event", &Step::event},
     {"mark", &Step::mark},         {"device", &Step::device},
     {"function", &Step::function}, {"exception", &Step::exception}};
-constexpr std::pair<const char*, std::size_t Step::*> sizes[] = {
+constexpr std::pair<const char*, size_t Step::*> sizes[] = {
     {"at", &Step::at},       {"source_at", &Step::source_at},
     {"bytes", &Step::bytes}, {"height", &Step::height},
     {"pitch", &Step::pitch}, {"source_pitch", &Step::source_pitch}};
@@ -96,13 +96,13 @@ std::string line_of(const Step& step) {
 
 std::string to_text(const Program& program, const Calls& calls) {
   std::string text = "program " + std::to_string(program.seed) + "\n";
-  for (std::size_t i = 0; i < program.streams.size(); ++i) {
+  for (size_t i = 0; i < program.streams.size(); ++i) {
     const StreamSlot& slot = program.streams[i];
     text += "stream " + std::to_string(i) + ": " + nth(stream_kinds, slot.kind) + ", device " +
             std::to_string(slot.device) +
             (slot.owner >= 0 ? ", of stream " + std::to_string(slot.owner) : "") + "\n";
   }
-  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
     const BufferSlot& slot = program.buffers[i];
     text += "buffer " + std::to_string(i) + ": " + nth(buffer_kinds, slot.kind) + ", device " +
             std::to_string(slot.device) + ", " + std::to_string(slot.size) + " bytes\n";

@@ -206,7 +206,7 @@ bool Checker::goes_on(const char* what, const Snapshot& before, const StandinVie
 }
 
 void Checker::watch_blocks(const char* what) {
-  const std::size_t blocks = exhaustion::view().blocks;
+  const size_t blocks = exhaustion::view().blocks;
   if (repeated_ > 1) blocks_always_grew_ = blocks_always_grew_ && blocks > blocks_;
   if (repeated_ == 0) first_blocks_ = blocks;
   blocks_ = blocks;
@@ -226,7 +226,7 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   const bool is_discarded_later = enqueues_several && !sound();
   // While one runs of which the trace is told, the library counts its own call of it, too: the
   // gate's may have begun meanwhile.
-  const std::size_t allowed = before.live.host_functions + (traces_ ? 1 : 0);
+  const size_t allowed = before.live.host_functions + (traces_ ? 1 : 0);
   if (!is_discarded_later &&
       !eventually([&] { return (after = counts()).host_functions <= allowed; }))
     violation("%s: a host function that the stream did not take is alive", what);
@@ -237,7 +237,7 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
              after.device_blocks <= before.live.device_blocks &&
              after.events <= before.live.events + batons_;
     }));
-  const auto same = [&](const char* name, std::size_t found, std::size_t now) {
+  const auto same = [&](const char* name, size_t found, size_t now) {
     const bool is_less =
         communicates_ &&
         now <= found + kept_communicators() + (std::string_view{name} == "events" ? batons_ : 0);
@@ -249,7 +249,7 @@ void Checker::compare(const char* what, const Snapshot& before, const StandinVie
   if (!communicates_) same("pinned blocks", before.live.pinned_blocks, after.pinned_blocks);
   same("device blocks", before.live.device_blocks, after.device_blocks);
   // Graphs that were dropped earlier are destroyed by any later call.
-  const auto no_more = [&](const char* name, std::size_t found, std::size_t later) {
+  const auto no_more = [&](const char* name, size_t found, size_t later) {
     if (later > found && !view().fault_in_release && sound())
       violation("%s: %zu %s before, %zu after", what, found, name, later);
   };
@@ -405,14 +405,14 @@ void Checker::check_device_memory() {
   }
 }
 
-std::size_t Checker::kept_communicators() const {
+size_t Checker::kept_communicators() const {
   return communicates_ && (!sound() || exhaustion::is_planned()) ? kept_streams : 0;
 }
 
 void Checker::check_communicators() {
   if (exhaustion::is_planned() || (fault_.form != "none" && !fails_ccl_)) return;
   const StandinCclView now = ccl_view();
-  const std::size_t allowed = std::string_view{now.fault_call} == "ncclCommDestroy" ? 1 : 0;
+  const size_t allowed = std::string_view{now.fault_call} == "ncclCommDestroy" ? 1 : 0;
   if (!eventually([&] { return ccl_view().communicators <= allowed; }))
     violation("the library still has %zu communicators", ccl_view().communicators);
   if (fails_ccl_ && std::string_view{now.fault_call} == "an operation" && thrown_ == 0 && !is_told)
@@ -450,8 +450,8 @@ void Checker::finish() {
     violation("%d callables were never destroyed, the library counts %zu", Callable::alive().load(),
               live_objects().host_functions);
   const LiveObjects live = live_objects();
-  const std::size_t kept = kept_communicators();
-  const std::size_t counted_blocks =
+  const size_t kept = kept_communicators();
+  const size_t counted_blocks =
       now.sticky || expected(fault_.code) == errc::capture ? kept_blocks : 0;
   if (live.streams > kept || live.events > batons_ + 2 * kept || live.pinned_blocks != 0 ||
       live.device_blocks > counted_blocks + kept)
@@ -460,13 +460,13 @@ void Checker::finish() {
   // After a refused destruction the object stays with the runtime. Repeating the call could destroy
   // a new object with the same handle. Without a context (201) the stand-in destroys nothing,
   // whatever the form.
-  const auto allowed_by = [&](const StandinView& seen) -> std::size_t {
+  const auto allowed_by = [&](const StandinView& seen) -> size_t {
     return seen.fault_in_release && (fault_.form == "refused" || fault_.code == 201) ? 1 : 0;
   };
-  const std::size_t allowed = allowed_by(now);
+  const size_t allowed = allowed_by(now);
   // An error of a capture shows the library that the process captures streams, so that it must wait
   // for no device. Then it leaks a block if it cannot know when the block's streams are complete.
-  const std::size_t of_capture = expected(fault_.code) == errc::capture ? 1 : 0;
+  const size_t of_capture = expected(fault_.code) == errc::capture ? 1 : 0;
   // Memory freed in stream order is released when the stream reaches the free, and a thread of the
   // library may release a block, and meet the fault, only now.
   const auto are_released = [&] {
@@ -483,7 +483,7 @@ void Checker::finish() {
   // is leaked.
   const auto are_graphs_destroyed = [&] {
     const StandinView last = view();
-    const std::size_t left = exhaustion::is_planned() ? 1 : allowed_by(last);
+    const size_t left = exhaustion::is_planned() ? 1 : allowed_by(last);
     return last.graphs <= left && last.executable_graphs <= left;
   };
   if (!now.sticky && !eventually(are_graphs_destroyed))

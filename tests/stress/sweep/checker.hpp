@@ -25,6 +25,8 @@
 
 namespace sweep {
 
+using std::size_t;
+
 /// A wait that takes longer is a hang.
 inline constexpr std::chrono::seconds patience{5};
 
@@ -109,13 +111,13 @@ class Checker {
   /// How many calls have thrown.
   int thrown() const { return thrown_; }
   /// So many default streams, which are never destroyed, may keep an event.
-  std::size_t kept_events = 0;
+  size_t kept_events = 0;
   /// The library may keep so many streams of its own, for memory that outlives its stream or for
   /// overlap().
-  std::size_t kept_streams = 0;
+  size_t kept_streams = 0;
   /// So many blocks of a resource need not be given back if the runtime is lost, or if a capture
   /// may use them: they stay counted.
-  std::size_t kept_blocks = 0;
+  size_t kept_blocks = 0;
   /// So many callables that a graph keeps need not be destroyed if the runtime is lost: it can then
   /// never be known that its launches are complete.
   int kept_objects = 0;
@@ -128,7 +130,7 @@ class Checker {
   bool copies_through_pool = false;
   /// `count` streams wait for something outside. The position behind the wait is recorded at once,
   /// and kept until a later wait or pageable copy asks it. Without it, copies wait longer.
-  void waits_outside(std::size_t count) {
+  void waits_outside(size_t count) {
     waits_outside_ = true;
     kept_events = count;
   }
@@ -140,7 +142,7 @@ class Checker {
   }
   /// Communicators are in use from now on. Their threads query events and give up objects later,
   /// and `batons` events stay with devices or communicators for the order of operations.
-  void communicates(std::size_t batons) {
+  void communicates(size_t batons) {
     communicates_ = true;
     batons_ = batons;
   }
@@ -181,7 +183,7 @@ class Checker {
   void check_communicators();
   /// How many communicators may stay: without an answer, or without a thread, the library cannot
   /// destroy them.
-  std::size_t kept_communicators() const;
+  size_t kept_communicators() const;
 
   void (*inspect_)(StandinView*);
   void (*inspect_ccl_)(StandinCclView*);
@@ -190,7 +192,7 @@ class Checker {
   bool waits_outside_ = false;
   bool traces_ = false;
   bool communicates_ = false;
-  std::size_t batons_ = 0;
+  size_t batons_ = 0;
   int violations_ = 0;
   int thrown_ = 0;
   bool told_lost_ = false;
@@ -202,7 +204,7 @@ class Checker {
   static constexpr int repeated_faults = 48, repeated_faults_while_growing = 192;
   int repeated_ = 0;
   bool blocks_always_grew_ = true;
-  std::size_t first_blocks_ = 0, blocks_ = 0;  // after the first failure, and after the last
+  size_t first_blocks_ = 0, blocks_ = 0;  // after the first failure, and after the last
 };
 
 /// Attempts a call, which is its own name. Requires: the Checker is called `c`.

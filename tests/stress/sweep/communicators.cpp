@@ -20,9 +20,9 @@ namespace {
 using namespace runnel;
 using namespace std::chrono_literals;
 
-constexpr std::size_t few = 1000;
+constexpr size_t few = 1000;
 // two pieces of what goes through pinned memory
-constexpr std::size_t many = (std::size_t{5} << 20) / sizeof(int);
+constexpr size_t many = (size_t{5} << 20) / sizeof(int);
 
 bool is_broken(const Communicator& communicator) {
   try {
@@ -50,7 +50,7 @@ struct Member {
   std::optional<PinnedBuffer<int>> result;
   std::optional<Communicator> all;
 
-  void start(Checker& c, Device device, std::size_t count) {
+  void start(Checker& c, Device device, size_t count) {
     c.make("Stream", a, device);
     c.make("Stream", b, device);
     c.make("DeviceBuffer", x, count, *a);
@@ -96,7 +96,7 @@ class Alone : public Member {
  public:
   Alone(Checker& checker, const Make& make, CommunicatorOptions options)
       : c_{checker}, make_{make}, options_{options} {}
-  void start(std::size_t count = few) {
+  void start(size_t count = few) {
     c_.communicates(1);
     c_.kept_streams = 4;         // on which memory and graphs are freed that may be in use
     c_.enqueues_several = true;  // a gate's function, and then the operation
@@ -135,7 +135,7 @@ class Alone : public Member {
   CommunicatorOptions options_;
 };
 
-void operations(Checker& c, const Make& make, CommunicatorOptions options, std::size_t count) {
+void operations(Checker& c, const Make& make, CommunicatorOptions options, size_t count) {
   Alone one{c, make, options};
   one.start(count);
   std::optional<Communicator> part;
@@ -244,7 +244,7 @@ class Pair {
     c_.communicates(2);
     c_.kept_streams = 4;
     c_.attempt("current_stream", [] { return current_stream(); });
-    for (std::size_t i = 0; i < 2; ++i) members[i].start(c_, devices_[i], few);
+    for (size_t i = 0; i < 2; ++i) members[i].start(c_, devices_[i], few);
     attempt("of_devices", [] {});
   }
   /// As Checker::attempt(), with communicators that are whole.
@@ -259,7 +259,7 @@ class Pair {
           if (each.all) each.all->abort();
         for (Member& each : members) each.all.reset();
         auto made = Communicator::of_devices(devices_, options_);
-        for (std::size_t i = 0; i < 2; ++i) members[i].all.emplace(std::move(made[i]));
+        for (size_t i = 0; i < 2; ++i) members[i].all.emplace(std::move(made[i]));
       }
       f();
     });
@@ -349,7 +349,7 @@ void ccl_parts(Checker& c) {
   // Each rank waits for the other one.
   const auto split = [&] {
     std::exception_ptr failures[2];
-    const auto split_one = [&](std::size_t i) {
+    const auto split_one = [&](size_t i) {
       try {
         // the vendor's library joins ranks without a timeout
         parts[i].emplace(two.members[i].all->split(static_cast<int>(i)));
@@ -377,10 +377,9 @@ void ccl_parts(Checker& c) {
     try {
       split();
       Gate gates[2];
-      for (std::size_t i = 0; i < 2; ++i) gates[i].close_on(*two.members[i].a);
+      for (size_t i = 0; i < 2; ++i) gates[i].close_on(*two.members[i].a);
       Communicator::together([&] {
-        for (std::size_t i = 0; i < 2; ++i)
-          parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
+        for (size_t i = 0; i < 2; ++i) parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
       });
       forget_parts();
     } catch (const Error&) {

@@ -43,7 +43,7 @@ bool has_only(const auto& all, const auto& number) {
 
 void count_up(auto& all, int from) { std::iota(all.begin(), all.end(), from); }
 
-Ints numbers(std::size_t n, int from = 1) {
+Ints numbers(size_t n, int from = 1) {
   Ints v(n);
   count_up(v, from);
   return v;
@@ -253,7 +253,7 @@ void copies_small(Checker& c) {
 }
 
 /// A copy that needs more pieces than a ring has slots.
-constexpr std::size_t large = (std::size_t{5} << 20) / sizeof(int);
+constexpr size_t large = (size_t{5} << 20) / sizeof(int);
 
 /// After synchronize() has reported a lost device, no thread of the library writes to the memory
 /// any more. (A host function that is being called goes on.)
@@ -266,7 +266,7 @@ void require_untouched(Checker& c, std::vector<Ints>& memory) {
 
 /// A copy that throws no longer uses the caller's memory, so the caller may free the memory at
 /// once.
-template <bool busy, std::size_t size = large>
+template <bool busy, size_t size = large>
 void copies_staged(Checker& c) {
   Bystander b{c};
   MAKE(Stream, stream);
@@ -295,7 +295,7 @@ void copies_staged(Checker& c) {
     require_untouched(c, out);
     return;
   }
-  for (std::size_t i = 0; i < in.size(); ++i) c.require(in[i] == out[i], "wrong bytes");
+  for (size_t i = 0; i < in.size(); ++i) c.require(in[i] == out[i], "wrong bytes");
   b.check();
 }
 
@@ -322,7 +322,7 @@ struct RowMemory {
 
 /// Copies of `size` numbers in a row. To the device, the later ones are filled while the earlier
 /// ones travel.
-template <bool to_device, std::size_t count, std::size_t size>
+template <bool to_device, size_t count, size_t size>
 void row(Checker& c) {
   if (size <= 10'000) c.copies_through_pool = true;
   Bystander b{c};
@@ -336,7 +336,7 @@ void row(Checker& c) {
     ATTEMPT(copy(*stream, *on_device, *pinned));
   }
   auto& memory = *new RowMemory;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const auto there = on_device->span().subspan(i * size, size);
     if constexpr (to_device)
       ATTEMPT(memory.with(numbers(size, static_cast<int>(i)),
@@ -349,7 +349,7 @@ void row(Checker& c) {
     if (!to_device) require_untouched(c, memory.used);
     return;
   }
-  for (std::size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i)
     c.require(std::ranges::equal(memory.used[i], std::span{*pinned}.subspan(i * size, size)),
               "wrong bytes");
   memory.check_given_up(c);
@@ -359,7 +359,7 @@ void row(Checker& c) {
 /// Lists of blocks in shuffled order: all of them to the device, all of them to the host, and both
 /// in one list beside pinned memory.
 void lists(Checker& c) {
-  constexpr std::size_t blocks = 12, size = 15'000, all = blocks * size;
+  constexpr size_t blocks = 12, size = 15'000, all = blocks * size;
   Bystander b{c};
   MAKE(Stream, stream);
   MAKE(DeviceInts, one, all, *stream);
@@ -367,8 +367,8 @@ void lists(Checker& c) {
   MAKE(PinnedInts, pinned, 2 * size);
   const auto list = [&](int* to, const int* from) {
     std::vector<CopyOperation> operations;
-    for (std::size_t i = 0; i < blocks; ++i) {
-      const std::size_t at = i * 5 % blocks * size;
+    for (size_t i = 0; i < blocks; ++i) {
+      const size_t at = i * 5 % blocks * size;
       operations.push_back({to + at, from + at, size * sizeof(int)});
     }
     return operations;
@@ -386,7 +386,7 @@ void lists(Checker& c) {
   c.attempt("list in both directions", [&] {
     std::vector<CopyOperation> operations = list(two->data(), in.data());
     for (const CopyOperation& each : list(out.data(), one->data())) operations.push_back(each);
-    for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+    for (const size_t i : {size_t{0}, size_t{1}})
       operations.push_back({pinned->data() + i * size, one->data() + i * size, size * sizeof(int)});
     copy_batch(*stream, operations);
   });
@@ -407,17 +407,17 @@ void lists(Checker& c) {
 void copies_2d(Checker& c) {
   c.copies_through_pool = true;
   Bystander b{c};
-  constexpr std::size_t width = 300, height = 400, pitch = 512;
+  constexpr size_t width = 300, height = 400, pitch = 512;
   auto& in = *new std::vector<unsigned char>(pitch * height);  // never freed, as in copies_staged
   auto& out = *new std::vector<unsigned char>(pitch * height);
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 7);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 7);
   MAKE(DeviceBuffer<unsigned char>, one, pitch * height, *b.stream);
   MAKE(DeviceBuffer<unsigned char>, two, pitch * height, *b.stream);
   ATTEMPT(copy_2d(*b.stream, one->data(), width, in.data(), pitch, width, height));
   ATTEMPT(copy_2d(*b.stream, two->data(), pitch, one->data(), width, width, height));
   ATTEMPT(copy_2d(*b.stream, out.data(), pitch, two->data(), pitch, width, height));
   c.synchronize(*b.stream);
-  for (std::size_t row = 0; row < height; ++row)
+  for (size_t row = 0; row < height; ++row)
     if (std::memcmp(&in[row * pitch], &out[row * pitch], width) != 0)
       return c.violation("wrong bytes in row %zu", row);
   b.check();
@@ -626,13 +626,13 @@ struct CountingResource {
   std::atomic_int blocks{0};
   bool refuses = false;
 
-  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
+  void* allocate(StreamRef stream, size_t bytes, size_t alignment) {
     if (refuses) throw Refused{};
     void* const block = upstream.allocate(stream, bytes, alignment);
     ++blocks;
     return block;
   }
-  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+  void deallocate(StreamRef stream, void* pointer, size_t bytes, size_t alignment) {
     upstream.deallocate(stream, pointer, bytes, alignment);
     --blocks;
   }
@@ -725,7 +725,7 @@ class HalfReadOnly {
   std::span<const char> bytes() const { return {static_cast<const char*>(all_), 2 * page}; }
 
  private:
-  static constexpr std::size_t page = 4096;
+  static constexpr size_t page = 4096;
   void* all_;
 };
 
@@ -787,8 +787,8 @@ void native_handles(Checker& c) {
 template <bool stream_ends>
 void pinned_given_back(Checker& c) {
   Bystander b{c};
-  c.kept_streams = 1;                 // a stream that frees memory after another stream has used it
-  constexpr std::size_t size = 4096;  // a size class of its own
+  c.kept_streams = 1;            // a stream that frees memory after another stream has used it
+  constexpr size_t size = 4096;  // a size class of its own
   MAKE(Stream, stream);
   MAKE(DeviceInts, there, size, *b.stream);
   c.synchronize(*b.stream);
@@ -833,7 +833,7 @@ struct CaptureEnd {
 /// calls fails.
 void captures(Checker& c) {
   Bystander b{c};
-  constexpr std::size_t size = 4096;
+  constexpr size_t size = 4096;
   auto& source = *new Ints(numbers(large));  // never freed, as in copies_staged
   std::vector<unsigned char> mine(10000);
   MAKE(Stream, other);
@@ -1162,7 +1162,7 @@ template <class Memory>
 struct Overlapped {
   Memory in, out, abandoned;
 
-  explicit Overlapped(std::size_t size) : in(size), out(size), abandoned(size) {
+  explicit Overlapped(size_t size) : in(size), out(size), abandoned(size) {
     count_up(in, 1);
     std::ranges::fill(abandoned, -1);
   }
@@ -1186,7 +1186,7 @@ struct Overlapped {
 
 /// Calls overlap() twice. The second call uses the streams that the first call left.
 template <class Memory>
-void overlaps(Checker& c, const OverlapOptions& options, std::size_t size) {
+void overlaps(Checker& c, const OverlapOptions& options, size_t size) {
   Bystander b{c};
   MAKE(Overlapped<Memory>, first_time, size);
   MAKE(Overlapped<Memory>, second_time, size);
@@ -1239,9 +1239,9 @@ void overlap_streamed(Checker& c) {
   struct Mine : std::runtime_error {
     using std::runtime_error::runtime_error;
   };
-  MAKE(PinnedBuffer<std::size_t>, kept, 1U);
+  MAKE(PinnedBuffer<size_t>, kept, 1U);
   (*kept)[0] = 7;
-  for (const std::size_t bad : {std::size_t{2}, std::size_t{1000}}) {
+  for (const size_t bad : {size_t{2}, size_t{1000}}) {
     Ints out;
     bool threw = false;
     c.attempt(bad == 2 ? "overlap, the function fails" : "overlap, streamed", [&] {
@@ -1249,7 +1249,7 @@ void overlap_streamed(Checker& c) {
       threw = false;
       int next = 0;
       const auto read = [&](std::span<int> to) {
-        const std::size_t count = std::min(to.size(), static_cast<std::size_t>(350 - next));
+        const size_t count = std::min(to.size(), static_cast<size_t>(350 - next));
         for (int& number : to.first(count)) number = ++next;
         return count;
       };
@@ -1260,7 +1260,7 @@ void overlap_streamed(Checker& c) {
         overlap(from_source<int>(read), filtered(to_sink<int>(write)),
                 {.chunk = 100, .in_flight = 3, .strategy = OverlapStrategy::copy_compute_copy},
                 [&](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y,
-                    DeviceSpan<std::size_t> count, const OverlapChunk& chunk) {
+                    DeviceSpan<size_t> count, const OverlapChunk& chunk) {
                   copy(stream, y, x);
                   copy(stream, count, *kept);
                   if (chunk.index == bad) throw Mine{"mine"};
@@ -1278,7 +1278,7 @@ void overlap_streamed(Checker& c) {
       }
     });
     c.require(threw == (bad == 2), "the function's exception is lost");
-    const std::size_t chunks = threw ? bad : 4;
+    const size_t chunks = threw ? bad : 4;
     c.require(out.size() == chunks * 7 && out[7] == 101, "wrong numbers");
   }
   b.check();

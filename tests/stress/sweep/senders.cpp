@@ -47,11 +47,11 @@ void senders(Checker& c) {
                           then([alive = Callable{}](int x, int y) { return 10 * x + y; })));
   sends(12);
   std::vector<int> squares(4);
-  ATTEMPT(got = sync_wait(
-              schedule(scheduler(*a)) | enqueue([&](StreamRef stream) { stream.wait_stream(*b); }) |
-              stdexec::bulk(stdexec::par, 4,
-                            [&](int i) { squares[static_cast<std::size_t>(i)] = i * i; }) |
-              then([&] { return squares[3]; })));
+  ATTEMPT(got = sync_wait(schedule(scheduler(*a)) |
+                          enqueue([&](StreamRef stream) { stream.wait_stream(*b); }) |
+                          stdexec::bulk(stdexec::par, 4,
+                                        [&](int i) { squares[static_cast<size_t>(i)] = i * i; }) |
+                          then([&] { return squares[3]; })));
   sends(9);
 
   bool is_thrown = false;

@@ -110,7 +110,6 @@ void break_capture_without(const Stream& stream);
 /// Overwrites the destination of a copy or a fill, but for bytes that pending work may still use.
 void poison_if_unused(const Work& work);
 /// Enqueues a fill of `count` elements of `width` bytes with the bytes at `value`.
-int fill_elements(Stream& stream, void* to, const void* value, std::size_t width,
-                  std::size_t count);
+int fill_elements(Stream& stream, void* to, const void* value, size_t width, size_t count);
 
 }  // namespace standin

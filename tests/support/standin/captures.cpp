@@ -18,7 +18,7 @@ vendor::CaptureStatus status_of(const Stream& stream) {
 /// Whether nothing of the graph is left that the stream does not wait for.
 bool is_joined(const Stream& stream) {
   const Graph& graph = *stream.capture->graph;
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
     if (!has_successor(graph, i) && std::ranges::find(stream.position, i) == stream.position.end())
       return false;
   return true;
@@ -55,12 +55,12 @@ int end_capture(const StreamPtr& stream, GraphHandle* graph) {
 
 /// For the pointer that describe() returns: valid until the next call for the stream.
 std::vector<NodeHandle>& listed(const Stream& stream) {
-  static auto& lists = *new std::map<std::uint64_t, std::vector<NodeHandle>>;
+  static auto& lists = *new std::map<uint64_t, std::vector<NodeHandle>>;
   return lists[stream.id];
 }
 
 int describe(StreamHandle handle, vendor::CaptureStatus* status, unsigned long long* number,
-             GraphHandle* graph, const NodeHandle** before, std::size_t* count) {
+             GraphHandle* graph, const NodeHandle** before, size_t* count) {
   const StreamPtr stream = state().stream(handle);
   if (stream == nullptr) return invalid_handle;
   if (status == nullptr) return invalid_value;
@@ -75,20 +75,19 @@ int describe(StreamHandle handle, vendor::CaptureStatus* status, unsigned long l
   if (before == nullptr) return ok;
   std::vector<NodeHandle>& nodes = listed(*stream);
   nodes.clear();
-  for (const std::size_t node : stream->position)
-    nodes.push_back(capture.graph->nodes[node].handle);
+  for (const size_t node : stream->position) nodes.push_back(capture.graph->nodes[node].handle);
   *before = nodes.data();
   return ok;
 }
 
-int update_position(StreamHandle handle, const NodeHandle* nodes, std::size_t count,
+int update_position(StreamHandle handle, const NodeHandle* nodes, size_t count,
                     unsigned int flags) {
   State& now = state();
   const StreamPtr stream = now.stream(handle);
   if (stream == nullptr) return invalid_handle;
   if (!stream->capturing()) return illegal_state;
   Position position;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const auto place = now.nodes.find(nodes[i]);
     if (place == nullptr || place->graph != stream->capture->graph) return invalid_value;
     position.push_back(place->number);
@@ -108,7 +107,7 @@ void standin::break_capture_without(const Stream& stream) {
     forget(capture.handle, *end(capture));
     return;
   }
-  for (const std::size_t node : stream.position)
+  for (const size_t node : stream.position)
     if (vendor::destroyed_fork_breaks_capture && !has_successor(*capture.graph, node) &&
         !capture.waited_for.contains(node))
       capture.broken = true;
@@ -201,7 +200,7 @@ Error API(StreamWaitEvent)(StreamHandle handle, EventHandle event, unsigned int 
     }
     if (stream->capturing()) return break_capture(*stream->capture, capture_isolation);
     if (capture != nullptr) return captured_event;
-    if (const std::uint64_t number = found->foreign_number()) {
+    if (const uint64_t number = found->foreign_number()) {
       engine().submit(
           *stream,
           operation_of({.run = [shared = found->shared, number] { shared->wait(number); }}));
@@ -218,22 +217,22 @@ Error API(StreamWaitEvent)(StreamHandle handle, EventHandle event, unsigned int 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
                                      unsigned long long* number, cudaGraph_t* graph,
                                      const cudaGraphNode_t** before, const cudaGraphEdgeData**,
-                                     std::size_t* count) {
+                                     size_t* count) {
 #else
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
                                      unsigned long long* number, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** before, std::size_t* count) {
+                                     const cudaGraphNode_t** before, size_t* count) {
 #endif
   return call([&] { return describe(handle, status, number, graph, before, count); });
 }
 
 #if CUDART_VERSION >= 13000
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes,
-                                                const cudaGraphEdgeData*, std::size_t count,
+                                                const cudaGraphEdgeData*, size_t count,
                                                 unsigned int flags) {
 #else
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* nodes,
-                                                std::size_t count, unsigned int flags) {
+                                                size_t count, unsigned int flags) {
 #endif
   return call([&] { return update_position(handle, nodes, count, flags); });
 }
@@ -247,12 +246,12 @@ hipError_t hipStreamGetCaptureInfo(hipStream_t handle, hipStreamCaptureStatus* s
 
 hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus* status,
                                       unsigned long long* number, hipGraph_t* graph,
-                                      const hipGraphNode_t** before, std::size_t* count) {
+                                      const hipGraphNode_t** before, size_t* count) {
   return call([&] { return describe(handle, status, number, graph, before, count); });
 }
 
 hipError_t hipStreamUpdateCaptureDependencies(hipStream_t handle, hipGraphNode_t* nodes,
-                                              std::size_t count, unsigned int flags) {
+                                              size_t count, unsigned int flags) {
   return call([&] { return update_position(handle, nodes, count, flags); });
 }
 

@@ -9,16 +9,16 @@ using namespace standin;
 
 namespace {
 
-constexpr std::size_t staged_at_the_call = std::size_t{64} << 10U;
+constexpr size_t staged_at_the_call = size_t{64} << 10U;
 
 /// Of the vendors' devices ("memPitch").
-constexpr std::size_t largest_pitch = (std::size_t{1} << 31) - 1;
+constexpr size_t largest_pitch = (size_t{1} << 31) - 1;
 
-Rows row(const void* begin, std::size_t width) {
-  return {static_cast<std::byte*>(const_cast<void*>(begin)), width, width, 1};
+Rows row(const void* begin, size_t width) {
+  return {static_cast<byte*>(const_cast<void*>(begin)), width, width, 1};
 }
-Rows rows(const void* begin, std::size_t pitch, std::size_t width, std::size_t height) {
-  return {static_cast<std::byte*>(const_cast<void*>(begin)), pitch, width, height};
+Rows rows(const void* begin, size_t pitch, size_t width, size_t height) {
+  return {static_cast<byte*>(const_cast<void*>(begin)), pitch, width, height};
 }
 
 // Returns false for freed memory, which it counts as misuse, and for bytes beyond the end of a
@@ -34,10 +34,10 @@ Memory kind_of(const Rows& side) { return state().blocks.of(side.begin).kind; }
 
 // Overwrites the destination, so that a program that reads it too early always reads wrong bytes.
 void poison(const Rows& to) {
-  constexpr std::size_t at_most = std::size_t{1} << 20U;
-  std::size_t left = at_most;
-  for (std::size_t i = 0; i < to.height && left > 0; ++i) {
-    const std::size_t bytes = std::min(left, to.width);
+  constexpr size_t at_most = size_t{1} << 20U;
+  size_t left = at_most;
+  for (size_t i = 0; i < to.height && left > 0; ++i) {
+    const size_t bytes = std::min(left, to.width);
     std::memset(to.row(i), 0xDB, bytes);
     left -= bytes;
   }
@@ -59,11 +59,11 @@ void become_copy(Work& work, const Rows& to, const Rows& from) {
   work.shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(kind_of(from));
   work.run = [to, from] {
     if (!still_valid(to, &from)) return;
-    for (std::size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
+    for (size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
   };
 }
 
-void become_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
+void become_fill(Work& work, const Rows& to, std::vector<byte> value) {
   work.kind = Kind::fill;
   work.to = to;
   work.value = value;
@@ -73,8 +73,8 @@ void become_fill(Work& work, const Rows& to, std::vector<std::byte> value) {
   work.shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(value.size());
   work.run = [to, value = std::move(value)] {
     if (!still_valid(to, nullptr)) return;
-    for (std::size_t i = 0; i < to.height; ++i) {
-      for (std::size_t j = 0; j < to.width; j += value.size())
+    for (size_t i = 0; i < to.height; ++i) {
+      for (size_t j = 0; j < to.width; j += value.size())
         std::memcpy(to.row(i) + j, value.data(), value.size());
     }
   };
@@ -109,12 +109,12 @@ int copy(Stream& stream, Lock& lock, const Rows& to, const Rows& from) {
   // bytes, not with 30,000.
   const bool taken_early = is_read_early(from) && is_idle(stream);
   if (((kind_of(from) == Memory::pageable && small) || taken_early) && !to_host && !captured) {
-    std::vector<std::byte> taken(from.width * from.height);
-    for (std::size_t i = 0; i < from.height; ++i)
+    std::vector<byte> taken(from.width * from.height);
+    for (size_t i = 0; i < from.height; ++i)
       std::memcpy(taken.data() + i * from.width, from.row(i), from.width);
     operation->run = [to, taken = std::move(taken)] {
       if (!still_valid(to, nullptr)) return;
-      for (std::size_t i = 0; i < to.height; ++i)
+      for (size_t i = 0; i < to.height; ++i)
         std::memcpy(to.row(i), taken.data() + i * to.width, to.width);
     };
   }
@@ -126,9 +126,9 @@ int copy(Stream& stream, Lock& lock, const Rows& to, const Rows& from) {
 
 // Repeats `value` along each row. A fill of pinned memory does not block the caller either,
 // contrary to CUDA's documentation: seen on an H200 (driver 580, CUDA 13.0).
-int fill(Stream& stream, const Rows& to, std::vector<std::byte> value) {
+int fill(Stream& stream, const Rows& to, std::vector<byte> value) {
   if (to.width == 0 || to.height == 0) return ok;
-  if (reinterpret_cast<std::uintptr_t>(to.begin) % value.size() != 0) return invalid_value;
+  if (reinterpret_cast<uintptr_t>(to.begin) % value.size() != 0) return invalid_value;
   if (to.pitch < to.width || !valid(to, stream.capturing()) || kind_of(to) == Memory::pageable)
     return invalid_value;
   auto operation = operation_of();
@@ -146,29 +146,28 @@ void standin::poison_if_unused(const Work& work) {
   if (!reads_its_destination && engine().untouched_by_pending(work.touches[0])) work.poison();
 }
 
-int standin::fill_elements(Stream& stream, void* to, const void* value, std::size_t width,
-                           std::size_t count) {
-  const auto* const begin = static_cast<const std::byte*>(value);
+int standin::fill_elements(Stream& stream, void* to, const void* value, size_t width,
+                           size_t count) {
+  const auto* const begin = static_cast<const byte*>(value);
   return fill(stream, row(to, width * count), {begin, begin + width});
 }
 
 extern "C" {
 
 // Holds the mutex while it copies, so that no other thread frees the memory meanwhile.
-void standin_move(void* to, const void* from, std::size_t size) {
+void standin_move(void* to, const void* from, size_t size) {
   const Lock lock{engine().mutex};
   if (valid(row(to, size)) && valid(row(from, size))) std::memmove(to, from, size);
 }
 
-Error API(MemcpyAsync)(void* to, const void* from, std::size_t size, vendor::CopyKind,
-                       StreamHandle on) {
+Error API(MemcpyAsync)(void* to, const void* from, size_t size, vendor::CopyKind, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream, Lock& lock) {
     return copy(stream, lock, row(to, size), row(from, size));
   }));
 }
 
-Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                         std::size_t width, std::size_t height, vendor::CopyKind, StreamHandle on) {
+Error API(Memcpy2DAsync)(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                         size_t width, size_t height, vendor::CopyKind, StreamHandle on) {
   return call(work_on(on, [=](Stream& stream, Lock& lock) {
     if (std::max(to_pitch, from_pitch) > largest_pitch) return invalid_value;
     return copy(stream, lock, rows(to, to_pitch, width, height),
@@ -176,8 +175,8 @@ Error API(Memcpy2DAsync)(void* to, std::size_t to_pitch, const void* from, std::
   }));
 }
 
-Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device,
-                           std::size_t size, StreamHandle on) {
+Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_device, size_t size,
+                           StreamHandle on) {
   return call(work_on(on, [=](Stream& stream, Lock& lock) {
     const Block target = state().blocks.of(to);
     const Block source = state().blocks.of(from);
@@ -195,13 +194,13 @@ Error API(MemcpyPeerAsync)(void* to, int to_device, const void* from, int from_d
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 12080
 #if CUDART_VERSION >= 13000
-cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const std::size_t* sizes,
-                                 std::size_t count, cudaMemcpyAttributes* attributes, std::size_t*,
-                                 std::size_t attribute_count, cudaStream_t on) {
+cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const size_t* sizes,
+                                 size_t count, cudaMemcpyAttributes* attributes, size_t*,
+                                 size_t attribute_count, cudaStream_t on) {
 #else
-cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std::size_t count,
-                                 cudaMemcpyAttributes* attributes, std::size_t*,
-                                 std::size_t attribute_count, std::size_t*, cudaStream_t on) {
+cudaError_t cudaMemcpyBatchAsync(void** to, void** from, size_t* sizes, size_t count,
+                                 cudaMemcpyAttributes* attributes, size_t*, size_t attribute_count,
+                                 size_t*, cudaStream_t on) {
 #endif
   return call(work_on(on, [=](Stream& stream, Lock& lock) {
     if (on == nullptr || count == 0 || attribute_count != 1) return invalid_value;
@@ -210,7 +209,7 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
     // Seen on an H200: a capture cannot record this call.
     if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
     const bool reads_early = is_idle(stream);
-    for (std::size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < count; ++i) {
       // Seen on an H200: a source that is read within the call waits for the larger ones before it.
       if (reads_early && i > 0 && is_read_early(row(from[i], sizes[i])) &&
           !is_read_early(row(from[i - 1], sizes[i - 1])))
@@ -223,27 +222,26 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, std::size_t* sizes, std
 }
 #endif
 
-Error API(MemsetAsync)(void* to, int value, std::size_t size, StreamHandle on) {
-  return call(work_on(on, [=](Stream& stream) {
-    return fill(stream, row(to, size), {static_cast<std::byte>(value)});
-  }));
+Error API(MemsetAsync)(void* to, int value, size_t size, StreamHandle on) {
+  return call(work_on(
+      on, [=](Stream& stream) { return fill(stream, row(to, size), {static_cast<byte>(value)}); }));
 }
 
-Error API(Memset2DAsync)(void* to, std::size_t pitch, int value, std::size_t width,
-                         std::size_t height, StreamHandle on) {
+Error API(Memset2DAsync)(void* to, size_t pitch, int value, size_t width, size_t height,
+                         StreamHandle on) {
   return call(work_on(on, [=](Stream& stream) {
-    return fill(stream, rows(to, pitch, width, height), {static_cast<std::byte>(value)});
+    return fill(stream, rows(to, pitch, width, height), {static_cast<byte>(value)});
   }));
 }
 
 #ifdef STANDIN_HIP
-hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, std::size_t count,
+hipError_t hipMemsetD16Async(hipDeviceptr_t to, unsigned short value, size_t count,
                              hipStream_t on) {
   return call(work_on(
       on, [=](Stream& stream) { return fill_elements(stream, to, &value, sizeof value, count); }));
 }
 
-hipError_t hipMemsetD32Async(hipDeviceptr_t to, int value, std::size_t count, hipStream_t on) {
+hipError_t hipMemsetD32Async(hipDeviceptr_t to, int value, size_t count, hipStream_t on) {
   return call(work_on(
       on, [=](Stream& stream) { return fill_elements(stream, to, &value, sizeof value, count); }));
 }

@@ -83,7 +83,7 @@ Error API(DeviceGetPCIBusId)(char* text, int size, int device) {
   return call([&] {
     if (!exists(device)) return invalid_device;
     if (text == nullptr || size < 13) return invalid_value;
-    std::snprintf(text, static_cast<std::size_t>(size), "0000:%02X:00.0", 0xA0 + device);
+    std::snprintf(text, static_cast<size_t>(size), "0000:%02X:00.0", 0xA0 + device);
     return ok;
   });
 }
@@ -123,7 +123,7 @@ Error API(DeviceSynchronize)() {
   });
 }
 
-Error API(MemGetInfo)(std::size_t* free, std::size_t* total) {
+Error API(MemGetInfo)(size_t* free, size_t* total) {
   return call([&] {
     *total = settings().memory;
     *free =
@@ -198,7 +198,7 @@ hipError_t hipDeviceGetName(char* name, int size, hipDevice_t device) {
   return call([&] {
     if (!exists(device)) return invalid_device;
     if (name == nullptr || size <= 0) return invalid_value;
-    std::snprintf(name, static_cast<std::size_t>(size), "Stand-in %d", device);
+    std::snprintf(name, static_cast<size_t>(size), "Stand-in %d", device);
     return ok;
   });
 }

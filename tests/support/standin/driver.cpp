@@ -34,7 +34,7 @@ int driver_call(Body&& body, const char* name) {
 }
 
 template <class Value>
-int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t stream) {
+int fill(unsigned long long to, Value value, size_t count, cudaStream_t stream) {
   const auto body = work_on(stream, [&](Stream& found) {
     return fill_elements(found, reinterpret_cast<void*>(to), &value, sizeof value, count);
   });
@@ -43,10 +43,10 @@ int fill(unsigned long long to, Value value, std::size_t count, cudaStream_t str
 }
 
 int value_operation(cudaStream_t handle, unsigned long long place,
-                    std::function<void(std::atomic_ref<std::uint32_t>)> run, bool waits) {
+                    std::function<void(std::atomic_ref<uint32_t>)> run, bool waits) {
   const auto body = on_stream(handle, [&](Stream& stream) {
     if (!settings().memory_operations) return not_supported;
-    auto* const value = reinterpret_cast<std::uint32_t*>(place);
+    auto* const value = reinterpret_cast<uint32_t*>(place);
     const Memory kind = state().blocks.of(value).kind;
     if (place % sizeof *value != 0 || kind == Memory::pageable || kind == Memory::freed)
       return invalid_value;
@@ -55,28 +55,26 @@ int value_operation(cudaStream_t handle, unsigned long long place,
         stream,
         operation_of({.kind = Kind::value,
                       .run = [run = std::move(run), value] { run(std::atomic_ref{*value}); },
-                      .touches = {{reinterpret_cast<const std::byte*>(value), sizeof *value}},
+                      .touches = {{reinterpret_cast<const byte*>(value), sizeof *value}},
                       .opaque = waits}));
     return ok;
   });
   return driver_call(body, waits ? "cuStreamWaitValue32" : "cuStreamWriteValue32");
 }
 
-int wait_value(cudaStream_t stream, unsigned long long place, std::uint32_t least,
-               unsigned int flags) {
+int wait_value(cudaStream_t stream, unsigned long long place, uint32_t least, unsigned int flags) {
   if (flags != 0) return not_supported;
-  const auto wait = [least](std::atomic_ref<std::uint32_t> value) {
+  const auto wait = [least](std::atomic_ref<uint32_t> value) {
     for (test_support::Pauses pause; static_cast<std::int32_t>(value.load() - least) < 0;) pause();
   };
   return value_operation(stream, place, wait, true);
 }
 
-int write_value(cudaStream_t stream, unsigned long long place, std::uint32_t written,
+int write_value(cudaStream_t stream, unsigned long long place, uint32_t written,
                 unsigned int flags) {
   if (flags != 0) return not_supported;
   return value_operation(
-      stream, place, [written](std::atomic_ref<std::uint32_t> value) { value.store(written); },
-      false);
+      stream, place, [written](std::atomic_ref<uint32_t> value) { value.store(written); }, false);
 }
 
 int context_of(cudaStream_t stream, void** context) {
@@ -155,7 +153,7 @@ int split(Resource* groups, unsigned int* count, const Resource* input, Resource
 
 int describe_resources(void** description, Resource* resources, unsigned int count) {
   const auto body = [&] {
-    std::uintptr_t sum = 0;
+    uintptr_t sum = 0;
     for (unsigned int i = 0; i < count; ++i) {
       if (resources[i].type != 1) return invalid_value;
       sum += resources[i].count;
@@ -267,7 +265,7 @@ auto* twin(cudaError_t (*)(Arguments...)) {
   return &TwinOf<Arguments...>::template call<function>;
 }
 
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaStream_t stream) {
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
 }
 

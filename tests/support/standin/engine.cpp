@@ -94,7 +94,7 @@ void Engine::submit(Stream& stream, OperationPtr operation, const std::vector<Op
   enqueue(std::move(operation));
 }
 
-void Engine::submit_unordered(int device, std::uint64_t stream, OperationPtr operation,
+void Engine::submit_unordered(int device, uint64_t stream, OperationPtr operation,
                               const std::vector<OperationPtr>& before) {
   prepare(*operation, device);
   operation->stream = stream;
@@ -173,16 +173,16 @@ void Engine::wake() {
 }
 
 bool Engine::runnable(const Operation& operation, Clock::time_point now) const {
-  const std::size_t at_a_time = settings().host_functions;
+  const size_t at_a_time = settings().host_functions;
   if (operation.kind == Kind::host_function && at_a_time != 0 && host_functions_ >= at_a_time)
     return false;
   if (operation.due <= now) return true;
   return operation.demanded && scheduler_ != Scheduler::random;
 }
 
-std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < ready_.size(); ++i) {
+size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < ready_.size(); ++i) {
     if (runnable(*ready_[i], now)) {
       found.push_back(i);
     } else if (ready_[i]->due > now) {
@@ -191,9 +191,7 @@ std::size_t Engine::choose(Clock::time_point now, Clock::time_point& next) {
   }
   if (found.empty()) return ready_.size();
   if (scheduler_ == Scheduler::random) return found[random_() % found.size()];
-  const auto older = [&](std::size_t a, std::size_t b) {
-    return ready_[a]->number < ready_[b]->number;
-  };
+  const auto older = [&](size_t a, size_t b) { return ready_[a]->number < ready_[b]->number; };
   return scheduler_ == Scheduler::reverse ? *std::ranges::max_element(found, older)
                                           : *std::ranges::min_element(found, older);
 }
@@ -206,7 +204,7 @@ void Engine::work() {
   starting_ = false;
   for (;;) {
     Clock::time_point next = Clock::now() + std::chrono::hours{1};
-    const std::size_t i = choose(Clock::now(), next);
+    const size_t i = choose(Clock::now(), next);
     if (i == ready_.size()) {
       if (idle_ >= idle_at_most) return;
       ++idle_;
@@ -240,7 +238,7 @@ void Engine::tell_watcher(const Operation& operation, Clock::time_point begin) c
                        operation.kind == Kind::kernel;
   if (told == nullptr || !is_work) return;
   const auto nanoseconds = [](Clock::time_point time) {
-    return static_cast<std::uint64_t>(std::chrono::nanoseconds{time.time_since_epoch()}.count());
+    return static_cast<uint64_t>(std::chrono::nanoseconds{time.time_since_epoch()}.count());
   };
   const StandinWork work{
       operation.kind == Kind::kernel ? 'k' : (operation.kind == Kind::copy ? 'c' : 'f'),

@@ -19,15 +19,16 @@
 
 namespace standin {
 
+using std::byte, std::size_t, std::uint32_t, std::uint64_t, std::uintptr_t;
 using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 
 /// A handle of the vendor's.
 struct Number {
-  std::uintptr_t value;
-  Number(std::uintptr_t number = 0) : value{number} {}
+  uintptr_t value;
+  Number(uintptr_t number = 0) : value{number} {}
   template <class T>
-  Number(T* handle) : value{reinterpret_cast<std::uintptr_t>(handle)} {}
+  Number(T* handle) : value{reinterpret_cast<uintptr_t>(handle)} {}
   template <class T>
   operator T*() const {
     return reinterpret_cast<T*>(value);
@@ -35,8 +36,8 @@ struct Number {
 };
 
 struct Range {
-  const std::byte* begin;
-  std::size_t size;
+  const byte* begin;
+  size_t size;
 };
 inline bool overlap(Range a, Range b) {
   return a.begin < b.begin + b.size && b.begin < a.begin + a.size;
@@ -44,12 +45,12 @@ inline bool overlap(Range a, Range b) {
 
 /// Rows of bytes. A flat copy has one row.
 struct Rows {
-  std::byte* begin = nullptr;
-  std::size_t pitch = 0;
-  std::size_t width = 0;
-  std::size_t height = 0;
+  byte* begin = nullptr;
+  size_t pitch = 0;
+  size_t width = 0;
+  size_t height = 0;
 
-  std::byte* row(std::size_t i) const { return begin + i * pitch; }
+  byte* row(size_t i) const { return begin + i * pitch; }
   Range range() const { return {begin, height == 0 ? 0 : (height - 1) * pitch + width}; }
 };
 
@@ -79,23 +80,23 @@ struct Work {
   bool opaque = false;
   void* memory = nullptr;             // what a node allocates or frees
   const char* name = "";              // of a kernel
-  std::size_t bytes = 0;              // of a copy or a fill
+  size_t bytes = 0;                   // of a copy or a fill
   Rows to{}, from{};                  // the same
-  std::vector<std::byte> value{};     // of a fill: an element
+  std::vector<byte> value{};          // of a fill: an element
   void (*function)(void*) = nullptr;  // of a host function in a graph
   void* data = nullptr;
   int shape = 0;  // an executable graph can take over other arguments only of the same shape
 };
 
 struct Operation : Work {
-  std::uint64_t number = 0;
+  uint64_t number = 0;
   int device = 0;
   // the id of the stream that it was submitted to; 0: none
-  std::uint64_t stream = 0;
+  uint64_t stream = 0;
   std::vector<std::shared_ptr<Operation>> before;  // kept until done, so that a demand reaches them
   std::vector<std::shared_ptr<Operation>> after;
-  std::size_t unmet = 0;
-  std::size_t* counted = nullptr;  // the number of pending operations of its channel
+  size_t unmet = 0;
+  size_t* counted = nullptr;  // the number of pending operations of its channel
   bool demanded = false;
   bool begun = false;
   bool done = false;
@@ -116,24 +117,24 @@ struct Graph;
 /// A capture of a stream. Operations that are submitted to the stream, or to streams that join by
 /// an event, become nodes of a graph.
 struct Capture {
-  std::uint64_t number = 0;
-  std::uint64_t origin = 0;          // the stream's id
-  std::set<int> devices;             // of the streams that take part
-  bool blocking = false;             // whether that stream orders with the legacy default stream
-  int mode = 0;                      // as the vendor numbers them
-  const void* thread = nullptr;      // the ThreadState of the thread that began the capture
-  std::shared_ptr<Graph> graph;      // null once the capture has ended
-  Number handle;                     // of the graph
-  std::set<std::size_t> waited_for;  // nodes that another stream waits for
+  uint64_t number = 0;
+  uint64_t origin = 0;           // the stream's id
+  std::set<int> devices;         // of the streams that take part
+  bool blocking = false;         // whether that stream orders with the legacy default stream
+  int mode = 0;                  // as the vendor numbers them
+  const void* thread = nullptr;  // the ThreadState of the thread that began the capture
+  std::shared_ptr<Graph> graph;  // null once the capture has ended
+  Number handle;                 // of the graph
+  std::set<size_t> waited_for;   // nodes that another stream waits for
   bool broken = false;
   bool ended = false;
 };
 using CapturePtr = std::shared_ptr<Capture>;
 /// The nodes that come before what a captured stream does next: numbers within the graph.
-using Position = std::vector<std::size_t>;
+using Position = std::vector<size_t>;
 
 struct Stream {
-  std::uint64_t id = 0;
+  uint64_t id = 0;
   int device = 0;
   int priority = 0;
   StreamKind kind = StreamKind::independent;
@@ -180,7 +181,7 @@ class Engine {
   /// becomes a node instead.
   void submit(Stream& stream, OperationPtr operation, const std::vector<OperationPtr>& also = {});
   /// Orders the operation only after `before`. It is in no channel.
-  void submit_unordered(int device, std::uint64_t stream, OperationPtr operation,
+  void submit_unordered(int device, uint64_t stream, OperationPtr operation,
                         const std::vector<OperationPtr>& before);
   /// Demands an operation and everything that it depends on, so that they run; does not wait.
   void demand(const OperationPtr& operation);
@@ -198,14 +199,14 @@ class Engine {
   struct DeviceOrder {
     OperationPtr legacy;
     // the last operation of each blocking stream, destroyed streams included
-    std::map<std::uint64_t, OperationPtr> blocking;
+    std::map<uint64_t, OperationPtr> blocking;
   };
 
   /// A channel of a device, if STANDIN_CHANNELS limits them. Its operations run one after the
   /// other, whichever streams they belong to.
   struct Channel {
     OperationPtr last;
-    std::size_t pending = 0;
+    size_t pending = 0;
   };
 
   Channel* enter_channel(const Stream& stream);
@@ -215,7 +216,7 @@ class Engine {
   void work();
   void wake();
   bool runnable(const Operation& operation, Clock::time_point now) const;
-  std::size_t choose(Clock::time_point now, Clock::time_point& next);
+  size_t choose(Clock::time_point now, Clock::time_point& next);
   void complete(Operation& operation);
   void tell_watcher(const Operation& operation, Clock::time_point begin) const;
 
@@ -224,14 +225,14 @@ class Engine {
   std::mt19937 random_;
   std::condition_variable work_;
   std::vector<OperationPtr> ready_;
-  std::map<std::uint64_t, OperationPtr> pending_;
+  std::map<uint64_t, OperationPtr> pending_;
   std::map<int, DeviceOrder> order_;
   // key: device and number of the channel
-  std::map<std::pair<int, std::uint64_t>, Channel> channels_;
-  std::uint64_t next_number_ = 1;
+  std::map<std::pair<int, uint64_t>, Channel> channels_;
+  uint64_t next_number_ = 1;
   int idle_ = 0;
-  bool starting_ = false;           // a new thread has not had the mutex yet
-  std::size_t host_functions_ = 0;  // number of running host functions
+  bool starting_ = false;      // a new thread has not had the mutex yet
+  size_t host_functions_ = 0;  // number of running host functions
 };
 
 /// Never destroyed, because threads may use the engine while the process exits.

@@ -55,7 +55,7 @@ Error API(EventQuery)(EventHandle handle) {
     const auto event = state().events.find(handle);
     if (event == nullptr) return invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, captured_event);
-    if (const std::uint64_t number = event->foreign_number())
+    if (const uint64_t number = event->foreign_number())
       return event->shared->is_done(number) ? ok : not_ready;
     engine().demand(event->record);
     return event->record == nullptr || event->record->done ? ok : not_ready;
@@ -67,7 +67,7 @@ Error API(EventSynchronize)(EventHandle handle) {
     const auto event = state().events.find(handle);
     if (event == nullptr) return invalid_handle;
     if (event->capture != nullptr) return break_capture(*event->capture, captured_event);
-    if (const std::uint64_t number = event->foreign_number()) {
+    if (const uint64_t number = event->foreign_number()) {
       lock.unlock();
       event->shared->wait(number);
       lock.lock();

@@ -8,8 +8,8 @@
 
 namespace standin {
 
-std::size_t append(const GraphPtr& graph, GraphNode node) {
-  const std::size_t number = graph->nodes.size();
+size_t append(const GraphPtr& graph, GraphNode node) {
+  const size_t number = graph->nodes.size();
   if (node.work.kind == Kind::allocation)
     node.reserved = std::shared_ptr<void>{node.work.memory,
                                           [](void* memory) { state().blocks.orphan(memory); }};
@@ -24,7 +24,7 @@ void add_node(Stream& stream, Work work, GraphPtr child) {
 }
 
 void wait_for_nodes(Stream& stream, const Position& nodes) {
-  for (const std::size_t node : nodes)
+  for (const size_t node : nodes)
     if (std::ranges::find(stream.position, node) == stream.position.end())
       stream.position.push_back(node);
 }
@@ -32,7 +32,7 @@ void wait_for_nodes(Stream& stream, const Position& nodes) {
 GraphPtr clone(const Graph& graph, bool named) {
   State& now = state();
   auto copy = std::make_shared<Graph>(graph);
-  for (std::size_t i = 0; i < copy->nodes.size(); ++i) {
+  for (size_t i = 0; i < copy->nodes.size(); ++i) {
     GraphNode& node = copy->nodes[i];
     if (node.child != nullptr) node.child = clone(*node.child, named);
     if (named) node.handle = now.nodes.add(std::make_shared<NodePlace>(NodePlace{copy, i}));
@@ -41,7 +41,7 @@ GraphPtr clone(const Graph& graph, bool named) {
   return copy;
 }
 
-bool has_successor(const Graph& graph, std::size_t node) {
+bool has_successor(const Graph& graph, size_t node) {
   return std::ranges::any_of(graph.nodes, [&](const GraphNode& other) {
     return std::ranges::find(other.before, node) != other.before.end();
   });
@@ -138,13 +138,13 @@ void take_event(const GraphNode& node, const OperationPtr& operation,
 }
 
 /// Submits the graph's work, as the stream's, after `start`. Returns what ends it.
-std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
+std::vector<OperationPtr> submit_nodes(const Graph& graph, uint64_t stream,
                                        const std::vector<OperationPtr>& start) {
   std::vector<OperationPtr> operations;
   std::vector<bool> last(graph.nodes.size(), true);
   for (const GraphNode& node : graph.nodes) {
     std::vector<OperationPtr> before;
-    for (const std::size_t earlier : node.before) {
+    for (const size_t earlier : node.before) {
       before.push_back(operations[earlier]);
       last[earlier] = false;
     }
@@ -156,7 +156,7 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, std::uint64_t stream,
     engine().submit_unordered(node.device, stream, std::move(operation), before);
   }
   std::vector<OperationPtr> ends = start;  // of a graph without nodes
-  for (std::size_t i = 0; i < operations.size(); ++i)
+  for (size_t i = 0; i < operations.size(); ++i)
     if (last[i]) ends.push_back(operations[i]);
   return ends;
 }

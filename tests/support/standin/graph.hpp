@@ -36,11 +36,11 @@ using ExecutablePtr = std::shared_ptr<ExecutableGraph>;
 /// The place of a node, for the calls that are given only the node.
 struct NodePlace {
   GraphPtr graph;
-  std::size_t number = 0;
+  size_t number = 0;
 };
 
 /// Appends a node that comes after `before`, and returns its number.
-std::size_t append(const GraphPtr& graph, GraphNode node);
+size_t append(const GraphPtr& graph, GraphNode node);
 /// Appends a node after all that the captured stream has submitted.
 void add_node(Stream& stream, Work work, GraphPtr child = nullptr);
 /// Adds nodes to what the stream's next operation waits for.
@@ -48,7 +48,7 @@ void wait_for_nodes(Stream& stream, const Position& nodes);
 /// A copy with copies of the graphs within it. `named`: its nodes, and those graphs, have handles.
 GraphPtr clone(const Graph& graph, bool named);
 /// Whether another node waits for this one.
-bool has_successor(const Graph& graph, std::size_t node);
+bool has_successor(const Graph& graph, size_t node);
 ///@{ A graph within a graph has a handle, too, but is no graph of its own.
 void name_child(const GraphPtr& child);
 void forget_child(Graph& child);

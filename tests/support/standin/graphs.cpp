@@ -48,12 +48,12 @@ vendor::NodeType type_of(Kind kind) {
 
 /// Stores at most `count` of the values. Without a place for them: how many there are.
 template <class Value>
-void store(const std::vector<Value>& values, Value* to, std::size_t& count) {
+void store(const std::vector<Value>& values, Value* to, size_t& count) {
   if (to == nullptr) {
     count = values.size();
     return;
   }
-  const std::size_t stored = std::min(count, values.size());
+  const size_t stored = std::min(count, values.size());
   std::copy_n(values.begin(), stored, to);
   std::fill(to + stored, to + count, nullptr);
   count = stored;
@@ -90,7 +90,7 @@ class OneThread {
 };
 
 Error list_edges(const char* name, GraphHandle handle, NodeHandle* from, NodeHandle* to,
-                 std::size_t* count) {
+                 size_t* count) {
   const OneThread alone{handle};
   const auto body = [&] {
     const GraphPtr graph = graph_of(handle);
@@ -98,11 +98,11 @@ Error list_edges(const char* name, GraphHandle handle, NodeHandle* from, NodeHan
       return invalid_value;
     std::vector<NodeHandle> earlier, later;
     for (const GraphNode& node : graph->nodes)
-      for (const std::size_t before : node.before) {
+      for (const size_t before : node.before) {
         earlier.push_back(graph->nodes[before].handle);
         later.push_back(node.handle);
       }
-    std::size_t room = *count;
+    size_t room = *count;
     store(earlier, from, room);
     store(later, to, *count);
     return ok;
@@ -111,9 +111,9 @@ Error list_edges(const char* name, GraphHandle handle, NodeHandle* from, NodeHan
 }
 
 /// Adds a node after the nodes `before`.
-int add(NodeHandle* node, const GraphPtr& graph, const NodeHandle* before, std::size_t count,
+int add(NodeHandle* node, const GraphPtr& graph, const NodeHandle* before, size_t count,
         GraphNode made) {
-  for (std::size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const auto place = state().nodes.find(before[i]);
     if (place == nullptr || place->graph != graph) return invalid_value;
     made.before.push_back(place->number);
@@ -122,8 +122,8 @@ int add(NodeHandle* node, const GraphPtr& graph, const NodeHandle* before, std::
   return ok;
 }
 
-int add_event_node(NodeHandle* node, GraphHandle handle, const NodeHandle* before,
-                   std::size_t count, EventHandle event, Kind kind) {
+int add_event_node(NodeHandle* node, GraphHandle handle, const NodeHandle* before, size_t count,
+                   EventHandle event, Kind kind) {
   const GraphPtr graph = graph_of(handle);
   const auto found = state().events.find(event);
   if (graph == nullptr || node == nullptr || found == nullptr) return invalid_value;
@@ -190,7 +190,7 @@ GraphNode* node_of(NodeHandle handle) {
 
 extern "C" {
 
-Error API(GraphGetNodes)(GraphHandle handle, NodeHandle* nodes, std::size_t* count) {
+Error API(GraphGetNodes)(GraphHandle handle, NodeHandle* nodes, size_t* count) {
   const OneThread alone{handle};
   return call([&] {
     const GraphPtr graph = graph_of(handle);
@@ -301,20 +301,20 @@ Error API(GraphDestroyNode)(NodeHandle handle) {
 }
 
 Error API(GraphAddEventRecordNode)(NodeHandle* node, GraphHandle graph, const NodeHandle* before,
-                                   std::size_t count, EventHandle event) {
+                                   size_t count, EventHandle event) {
   return call(Call::makes, [&] {
     return add_event_node(node, graph, before, count, event, Kind::event_record);
   });
 }
 
 Error API(GraphAddEventWaitNode)(NodeHandle* node, GraphHandle graph, const NodeHandle* before,
-                                 std::size_t count, EventHandle event) {
+                                 size_t count, EventHandle event) {
   return call(Call::makes,
               [&] { return add_event_node(node, graph, before, count, event, Kind::event_wait); });
 }
 
 Error API(GraphAddChildGraphNode)(NodeHandle* node, GraphHandle handle, const NodeHandle* before,
-                                  std::size_t count, GraphHandle child) {
+                                  size_t count, GraphHandle child) {
   return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);
     const GraphPtr added = graph_of(child);
@@ -374,17 +374,17 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
 
 #if CUDART_VERSION >= 13000
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
-                              cudaGraphEdgeData*, std::size_t* count) {
+                              cudaGraphEdgeData*, size_t* count) {
   return list_edges(__func__, graph, from, to, count);
 }
 #else
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
-                              std::size_t* count) {
+                              size_t* count) {
   return list_edges(__func__, graph, from, to, count);
 }
 #if CUDART_VERSION >= 12030
 cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
-                                 cudaGraphEdgeData*, std::size_t* count) {
+                                 cudaGraphEdgeData*, size_t* count) {
   return list_edges(__func__, graph, from, to, count);
 }
 #endif
@@ -402,12 +402,12 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t executable, hipGraph_t graph, hipGr
 }
 
 hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to,
-                            std::size_t* count) {
+                            size_t* count) {
   return list_edges(__func__, graph, from, to, count);
 }
 
 hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* nodes,
-                                         std::size_t* count) {
+                                         size_t* count) {
   return call([&] {
     const auto place = state().nodes.find(handle);
     if (place == nullptr || count == nullptr) return invalid_value;
@@ -421,7 +421,7 @@ hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t handle, hipGraphNode_t* 
 }
 
 hipError_t hipGraphAddHostNode(hipGraphNode_t* node, hipGraph_t handle,
-                               const hipGraphNode_t* before, std::size_t count,
+                               const hipGraphNode_t* before, size_t count,
                                const hipHostNodeParams* what) {
   return call(Call::makes, [&] {
     const GraphPtr graph = graph_of(handle);

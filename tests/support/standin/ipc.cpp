@@ -32,7 +32,7 @@ SharedRecords::~SharedRecords() {
   if (file_.number >= 0) close(static_cast<int>(file_.number));
 }
 
-void SharedRecords::wait(std::uint64_t number) const {
+void SharedRecords::wait(uint64_t number) const {
   for (test_support::Pauses pause; !is_done(number);) pause();
 }
 
@@ -44,7 +44,7 @@ namespace {
 
 /// What a handle consists of. Zeros are no handle.
 struct Content {
-  std::uint64_t kind;  // 1: an event, 2: memory
+  uint64_t kind;  // 1: an event, 2: memory
   std::int64_t device;
   SharedFile file;
 };
@@ -60,7 +60,7 @@ int write_handle(Handle* handle, const Content& content) {
 
 /// Reads a handle that is of the current device and of another process.
 template <class Handle>
-int read_handle(const Handle& handle, std::uint64_t kind, Content& content) {
+int read_handle(const Handle& handle, uint64_t kind, Content& content) {
   std::memcpy(static_cast<void*>(&content), &handle, sizeof content);
   if (content.kind != kind) return invalid_value;
   if (content.file.process == getpid()) return no_context;

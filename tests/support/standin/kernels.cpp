@@ -12,7 +12,7 @@ extern "C" {
 
 void standin_watch(StandinWatcher watcher) { engine().watcher.store(watcher); }
 
-std::uint64_t standin_stream_number(void* stream) {
+uint64_t standin_stream_number(void* stream) {
   const Lock lock{engine().mutex};
   const StreamPtr found = state().stream(static_cast<StreamHandle>(stream));
   return found == nullptr ? 0 : found->id;

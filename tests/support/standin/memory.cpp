@@ -10,7 +10,7 @@ using namespace standin;
 
 namespace {
 
-int allocate(void** memory, std::size_t size, Memory kind, int device) {
+int allocate(void** memory, size_t size, Memory kind, int device) {
   if (memory == nullptr) return invalid_value;
   *memory = nullptr;
   if (size == 0) return ok;
@@ -45,23 +45,23 @@ int release(Lock& lock, void* memory, bool host) {
   return state().blocks.release(memory) ? ok : invalid_value;
 }
 
-int allocate_pinned(void** memory, std::size_t size) {
+int allocate_pinned(void** memory, size_t size) {
   return allocate(memory, size, Memory::pinned, 0);
 }
 
 /// Allocates in stream order. Without enough free memory it reuses memory whose free is pending:
 /// first of its own stream, whose frees run before anyway, then of other streams, whose frees this
 /// stream then waits for. Seen on an H200 (CUDA 13.0).
-int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
+int allocate_in_order(void** memory, size_t size, Stream& stream) {
   if (memory == nullptr) return invalid_value;
   State& now = state();
-  std::size_t counted = 0;
+  size_t counted = 0;
   for (const PendingFree& free : now.pending_frees)
     if (free.device == stream.device) counted += free.counted;
-  const std::size_t used = now.blocks.used(stream.device) - counted;
-  std::size_t missing = used + size > settings().memory ? used + size - settings().memory : 0;
+  const size_t used = now.blocks.used(stream.device) - counted;
+  size_t missing = used + size > settings().memory ? used + size - settings().memory : 0;
   std::vector<PendingFree*> chosen;
-  std::size_t found = 0;
+  size_t found = 0;
   for (const bool own : {true, false})
     for (PendingFree& free : now.pending_frees)
       if (free.device == stream.device && (free.stream == stream.id) == own && free.open > 0 &&
@@ -71,7 +71,7 @@ int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
       }
   if (size > settings().memory || found < missing) return *memory = nullptr, out_of_memory;
   for (PendingFree* const free : chosen) {
-    const std::size_t taken = std::min(free->open, missing);
+    const size_t taken = std::min(free->open, missing);
     free->open -= taken;
     free->counted += taken;
     counted += taken;
@@ -83,7 +83,7 @@ int allocate_in_order(void** memory, std::size_t size, Stream& stream) {
 }
 
 /// Allocates in a capture. The address is known at once, and belongs to the graph.
-int allocate_in_graph(void** memory, std::size_t size, Stream& stream) {
+int allocate_in_graph(void** memory, size_t size, Stream& stream) {
   if (memory == nullptr) return invalid_value;
   *memory = size == 0 ? nullptr : state().blocks.reserve(size, stream.device);
   if (*memory == nullptr) return size == 0 ? ok : out_of_memory;
@@ -102,7 +102,7 @@ OperationPtr make_free(void* memory) {
   return operation_of(
       {.kind = Kind::free,
        .run = run,
-       .touches = {{static_cast<const std::byte*>(memory), state().blocks.of(memory).size}},
+       .touches = {{static_cast<const byte*>(memory), state().blocks.of(memory).size}},
        .memory = memory});
 }
 
@@ -122,18 +122,17 @@ int number_of(cudaMemLocation place) {
 #endif
 
 /// A place is a device or, as -1, the host.
-int require_managed(const void* memory, std::size_t size, int place) {
+int require_managed(const void* memory, size_t size, int place) {
   if (place < -1 || place >= settings().devices) return invalid_device;
   if (memory == nullptr || size == 0) return invalid_value;
-  for (const std::size_t at : {std::size_t{0}, size - 1})
-    if (state().blocks.of(static_cast<const std::byte*>(memory) + at).kind != Memory::managed)
+  for (const size_t at : {size_t{0}, size - 1})
+    if (state().blocks.of(static_cast<const byte*>(memory) + at).kind != Memory::managed)
       return invalid_value;
   return ok;
 }
 
 /// Pages do not move here. In a capture the runtimes refuse the call, and break the capture.
-Error prefetch(const char* name, const void* memory, std::size_t size, int place,
-               StreamHandle handle) {
+Error prefetch(const char* name, const void* memory, size_t size, int place, StreamHandle handle) {
   const auto body = [=](Stream& stream) {
     if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
     const int code = require_managed(memory, size, place);
@@ -153,9 +152,9 @@ bool is_for_reading([[maybe_unused]] unsigned int flags) {
 }
 
 /// Whether the process may write each page, as the system's list of mappings says.
-bool can_all_be_written(const void* memory, std::size_t size) {
-  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t end = at + size;
+bool can_all_be_written(const void* memory, size_t size) {
+  uintptr_t at = reinterpret_cast<uintptr_t>(memory);
+  const uintptr_t end = at + size;
   std::ifstream maps{"/proc/self/maps"};
   for (std::string line; at < end && std::getline(maps, line);) {
     unsigned long first = 0, last = 0;
@@ -173,12 +172,12 @@ bool can_all_be_written(const void* memory, std::size_t size) {
 extern "C" {
 
 #ifdef STANDIN_CUDA
-cudaError_t cudaHostAlloc(void** memory, std::size_t size, unsigned int) {
+cudaError_t cudaHostAlloc(void** memory, size_t size, unsigned int) {
   return call_outside_captures(Call::makes, [&] { return allocate_pinned(memory, size); });
 }
 #define FREE_HOST cudaFreeHost
 #else
-hipError_t hipHostMalloc(void** memory, std::size_t size, unsigned int flags) {
+hipError_t hipHostMalloc(void** memory, size_t size, unsigned int flags) {
   return call_outside_captures(Call::makes, [&] {
     // Without this flag, a host that waits in a loop may read stale values. AMD's runtime allows
     // that, but here it would be a bug.
@@ -194,7 +193,7 @@ Error FREE_HOST(void* memory) {
                                [&](Lock& lock) { return release(lock, memory, true); });
 }
 
-Error API(HostRegister)(void* memory, std::size_t size, unsigned int flags) {
+Error API(HostRegister)(void* memory, size_t size, unsigned int flags) {
   return call_outside_captures(Call::makes, [&] {
     if (memory == nullptr || size == 0) return invalid_value;
     const bool read_only = is_for_reading(flags);
@@ -225,7 +224,7 @@ Error API(HostGetDevicePointer)(void** on_device, void* on_host, unsigned int) {
   });
 }
 
-Error API(Malloc)(void** memory, std::size_t size) {
+Error API(Malloc)(void** memory, size_t size) {
   return call_outside_captures(Call::makes, [&] {
     if (memory == nullptr) return invalid_value;
     *memory = size == 0 ? nullptr : state().blocks.allocate_shared(size, this_thread().device);
@@ -238,7 +237,7 @@ Error API(Free)(void* memory) {
                                [&](Lock& lock) { return release(lock, memory, false); });
 }
 
-Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) {
+Error API(MallocManaged)(void** memory, size_t size, unsigned int) {
   return call_outside_captures(Call::makes, [&](Lock& lock) {
     const int code = allocate(memory, size, Memory::managed, this_thread().device);
     // Seen on an H200: with too little memory, it waits for the device before it says so.
@@ -248,27 +247,27 @@ Error API(MallocManaged)(void** memory, std::size_t size, unsigned int) {
 }
 
 #if defined STANDIN_CUDA && CUDART_VERSION >= 13000
-cudaError_t cudaMemPrefetchAsync(const void* memory, std::size_t size, cudaMemLocation place,
+cudaError_t cudaMemPrefetchAsync(const void* memory, size_t size, cudaMemLocation place,
                                  unsigned int, cudaStream_t stream) {
   return prefetch(__func__, memory, size, number_of(place), stream);
 }
 
-cudaError_t cudaMemAdvise(const void* memory, std::size_t size, cudaMemoryAdvise,
+cudaError_t cudaMemAdvise(const void* memory, size_t size, cudaMemoryAdvise,
                           cudaMemLocation place) {
   return call_outside_captures(Call::plain,
                                [&] { return require_managed(memory, size, number_of(place)); });
 }
 #else
-Error API(MemPrefetchAsync)(const void* memory, std::size_t size, int place, StreamHandle stream) {
+Error API(MemPrefetchAsync)(const void* memory, size_t size, int place, StreamHandle stream) {
   return prefetch(__func__, memory, size, place, stream);
 }
 
-Error API(MemAdvise)(const void* memory, std::size_t size, vendor::MemoryAdvice, int place) {
+Error API(MemAdvise)(const void* memory, size_t size, vendor::MemoryAdvice, int place) {
   return call_outside_captures(Call::plain, [&] { return require_managed(memory, size, place); });
 }
 #endif
 
-Error API(MallocAsync)(void** memory, std::size_t size, StreamHandle handle) {
+Error API(MallocAsync)(void** memory, size_t size, StreamHandle handle) {
   return call(Call::makes, on_stream(handle, [=](Stream& stream) {
                 if (!settings().pools) return not_supported;
                 if (const Code code = refusal(stream)) return code;
@@ -318,12 +317,12 @@ Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttrib
   return call([&] {
     if (pool == nullptr || value == nullptr) return invalid_value;
     const auto device = static_cast<int>(Number{pool}.value) - 1;
-    *static_cast<std::uint64_t*>(value) = state().blocks.used(device);
+    *static_cast<uint64_t*>(value) = state().blocks.used(device);
     return ok;
   });
 }
 
-Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
+Error API(MemPoolTrimTo)(vendor::MemoryPool pool, size_t) {
   return call([&] {
     if (pool == nullptr) return invalid_value;
     // seen on an H100, driver 580, CUDA 13.0
@@ -332,7 +331,7 @@ Error API(MemPoolTrimTo)(vendor::MemoryPool pool, std::size_t) {
 }
 
 Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
-                            std::size_t count) {
+                            size_t count) {
   return call([&] {
     if (pool == nullptr || access == nullptr || count != 1) return invalid_value;
     if (breaks_captures()) return capture_unsupported;

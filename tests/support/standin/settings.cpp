@@ -57,10 +57,10 @@ Settings read() {
   const std::string range = text_of("STANDIN_PRIORITIES", vendor::priorities);
   if (std::sscanf(range.c_str(), "%d,%d", &s.least_priority, &s.greatest_priority) != 2)
     refuse("STANDIN_PRIORITIES", range);
-  s.memory = static_cast<std::size_t>(number_of("STANDIN_MEMORY_MIB", 4096)) << 20U;
-  s.channels = static_cast<std::size_t>(number_of("STANDIN_CHANNELS", 0));
-  s.channel_depth = static_cast<std::size_t>(number_of("STANDIN_CHANNEL_DEPTH", 1024));
-  s.host_functions = static_cast<std::size_t>(number_of("STANDIN_HOST_FUNCTIONS", 0));
+  s.memory = static_cast<size_t>(number_of("STANDIN_MEMORY_MIB", 4096)) << 20U;
+  s.channels = static_cast<size_t>(number_of("STANDIN_CHANNELS", 0));
+  s.channel_depth = static_cast<size_t>(number_of("STANDIN_CHANNEL_DEPTH", 1024));
+  s.host_functions = static_cast<size_t>(number_of("STANDIN_HOST_FUNCTIONS", 0));
   s.pools = number_of("STANDIN_POOLS", 1) != 0;
   s.peers = number_of("STANDIN_PEERS", 1) != 0;
   s.memory_operations = number_of("STANDIN_MEMORY_OPERATIONS", 1) != 0;

@@ -28,10 +28,10 @@ struct Settings {
   int devices;
   int least_priority;
   int greatest_priority;
-  std::size_t memory;    // bytes of each device, and of pinned memory as a whole
-  std::size_t channels;  // 0: each stream has a channel
-  std::size_t channel_depth;
-  std::size_t host_functions;  // how many run at a time; 0: any number
+  size_t memory;    // bytes of each device, and of pinned memory as a whole
+  size_t channels;  // 0: each stream has a channel
+  size_t channel_depth;
+  size_t host_functions;  // how many run at a time; 0: any number
   bool pools;
   bool peers;
   bool memory_operations;

@@ -14,11 +14,11 @@
 
 namespace standin {
 namespace {
-constexpr std::size_t region_size = std::size_t{1} << 40U;
-constexpr std::size_t page = 4096;
-constexpr std::uintptr_t generation = std::uintptr_t{1} << 40U;
-std::size_t pages(std::size_t size) { return (size + page - 1) / page * page; }
-const std::byte* bytes(const void* pointer) { return static_cast<const std::byte*>(pointer); }
+constexpr size_t region_size = size_t{1} << 40U;
+constexpr size_t page = 4096;
+constexpr uintptr_t generation = uintptr_t{1} << 40U;
+size_t pages(size_t size) { return (size + page - 1) / page * page; }
+const byte* bytes(const void* pointer) { return static_cast<const byte*>(pointer); }
 }  // namespace
 
 // A handle has 20 bits of kind, 20 bits of index, and a generation in the remaining bits.
@@ -28,7 +28,7 @@ Number Handles<Object>::add(std::shared_ptr<Object> object) {
     free_.push_back(newest_.size());
     newest_.push_back(base_ | newest_.size() << 20U);
   }
-  std::uintptr_t& handle = newest_[free_.back()];
+  uintptr_t& handle = newest_[free_.back()];
   free_.pop_back();
   if (!settings().reuse_handles) handle += generation;
   live_.emplace(handle, std::move(object));
@@ -37,8 +37,8 @@ Number Handles<Object>::add(std::shared_ptr<Object> object) {
 }
 
 template <class Object>
-bool Handles<Object>::was_live(std::uintptr_t handle) const {
-  const std::size_t index = handle >> 20U & 0xFFFFFU;
+bool Handles<Object>::was_live(uintptr_t handle) const {
+  const size_t index = handle >> 20U & 0xFFFFFU;
   return (handle & 0xFFFFFU) == base_ && index < newest_.size() && handle <= newest_[index];
 }
 
@@ -71,32 +71,32 @@ template class Handles<ExecutableGraph>;
 Blocks::Blocks() {
   void* const region =
       mmap(nullptr, region_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  region_ = next_ = region == MAP_FAILED ? nullptr : static_cast<std::byte*>(region);
+  region_ = next_ = region == MAP_FAILED ? nullptr : static_cast<byte*>(region);
 }
 
-bool Blocks::has_room(std::size_t size, Memory kind, int device, std::size_t counted) const {
-  const std::size_t limit = settings().memory;
+bool Blocks::has_room(size_t size, Memory kind, int device, size_t counted) const {
+  const size_t limit = settings().memory;
   return size <= limit && used(kind == Memory::pinned ? -1 : device) - counted + size <= limit;
 }
 
 /// Blocks of device memory may be neighbours, as on a device, where a copy over the end of a block
 /// is refused all the same. Behind others there is a page that nobody can touch.
-std::byte* Blocks::take_addresses(std::size_t size, bool may_have_neighbour) {
-  const std::size_t taken = pages(size) + (may_have_neighbour ? 0 : page);
-  if (region_ == nullptr || taken > region_size - static_cast<std::size_t>(next_ - region_))
+byte* Blocks::take_addresses(size_t size, bool may_have_neighbour) {
+  const size_t taken = pages(size) + (may_have_neighbour ? 0 : page);
+  if (region_ == nullptr || taken > region_size - static_cast<size_t>(next_ - region_))
     return nullptr;
   return std::exchange(next_, next_ + taken);
 }
 
-bool Blocks::begin(std::byte* block, const Block& as) {
+bool Blocks::begin(byte* block, const Block& as) {
   if (mprotect(block, pages(as.size), PROT_READ | PROT_WRITE) != 0) return false;
   // so that new memory is not zero
-  std::memset(block, 0xCD, std::min(as.size, std::size_t{1} << 20U));
+  std::memset(block, 0xCD, std::min(as.size, size_t{1} << 20U));
   used_[as.kind == Memory::pinned ? -1 : as.device] += as.size;
   return true;
 }
 
-void Blocks::end(std::byte* block, const Block& as) {
+void Blocks::end(byte* block, const Block& as) {
   used_[as.kind == Memory::pinned ? -1 : as.device] -= as.size;
   if (as.file.number >= 0) return unmap(block, as);
   mprotect(block, pages(as.size), PROT_NONE);
@@ -104,15 +104,15 @@ void Blocks::end(std::byte* block, const Block& as) {
 }
 
 /// Puts inaccessible memory in the place of a file's.
-void Blocks::unmap(std::byte* block, const Block& as) {
+void Blocks::unmap(byte* block, const Block& as) {
   mmap(block, pages(as.size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
        -1, 0);
   if (!as.opened) ::close(static_cast<int>(as.file.number));
 }
 
-void* Blocks::allocate_shared(std::size_t size, int device) {
+void* Blocks::allocate_shared(size_t size, int device) {
   if (!has_room(size, Memory::device, device, 0)) return nullptr;
-  std::byte* const block = take_addresses(size);
+  byte* const block = take_addresses(size);
   Block as{size, Memory::device, device};
   if (block == nullptr) return nullptr;
   as.file = make_file(pages(size));
@@ -131,7 +131,7 @@ void* Blocks::open(const SharedFile& file, int device) {
   }
   const int number = open_file(file);
   if (number < 0) return nullptr;
-  std::byte* const block = take_addresses(file.size);
+  byte* const block = take_addresses(file.size);
   const bool is_mapped = block != nullptr && map_file(number, file.size, block) != nullptr;
   ::close(number);
   if (!is_mapped) return nullptr;
@@ -149,22 +149,22 @@ bool Blocks::close(void* pointer) {
   const auto known = opened_.find(found->second.file);
   if (--known->second.second > 0) return true;
   opened_.erase(known);
-  unmap(static_cast<std::byte*>(pointer), found->second);
+  unmap(static_cast<byte*>(pointer), found->second);
   blocks_.erase(found);
   return true;
 }
 
-void* Blocks::allocate(std::size_t size, Memory kind, int device, std::size_t counted) {
+void* Blocks::allocate(size_t size, Memory kind, int device, size_t counted) {
   if (!has_room(size, kind, device, counted)) return nullptr;
-  std::byte* const block = take_addresses(size, kind == Memory::device);
+  byte* const block = take_addresses(size, kind == Memory::device);
   const Block as{size, kind, device};
   if (block == nullptr || !begin(block, as)) return nullptr;
   blocks_.emplace(block, as);
   return block;
 }
 
-void* Blocks::reserve(std::size_t size, int device) {
-  std::byte* const block = take_addresses(size);
+void* Blocks::reserve(size_t size, int device) {
+  byte* const block = take_addresses(size);
   if (block == nullptr) return nullptr;
   Block as{size, Memory::device, device};
   as.of_graph = true;
@@ -175,7 +175,7 @@ void* Blocks::reserve(std::size_t size, int device) {
 bool Blocks::begin_use(void* pointer) {
   Block& block = blocks_.at(bytes(pointer));
   if (block.uses == 0 && !(has_room(block.size, block.kind, block.device, 0) &&
-                           begin(static_cast<std::byte*>(pointer), block)))
+                           begin(static_cast<byte*>(pointer), block)))
     return false;
   ++block.uses;
   return true;
@@ -189,7 +189,7 @@ bool Blocks::release(void* pointer) {
   Block& block = found->second;
   block.kept = false;
   if (block.of_graph && --block.uses > 0) return true;
-  end(static_cast<std::byte*>(pointer), block);
+  end(static_cast<byte*>(pointer), block);
   if (!block.of_graph || block.orphaned) blocks_.erase(found);
   return true;
 }
@@ -205,7 +205,7 @@ void Blocks::orphan(void* pointer) {
   if (!found->second.in_use()) blocks_.erase(found);
 }
 
-bool Blocks::add_registered(void* pointer, std::size_t size) {
+bool Blocks::add_registered(void* pointer, size_t size) {
   const auto after = blocks_.upper_bound(bytes(pointer));
   if (after != blocks_.end() && after->first < bytes(pointer) + size) return false;
   if (after != blocks_.begin() &&
@@ -241,22 +241,22 @@ Block Blocks::of(const void* pointer) const {
   return {0, inside(pointer) ? Memory::freed : Memory::pageable, 0};
 }
 
-bool Blocks::holds(const void* pointer, std::size_t size) const {
+bool Blocks::holds(const void* pointer, size_t size) const {
   auto found = blocks_.upper_bound(bytes(pointer));
   if (found == blocks_.begin()) return !inside(pointer);
   --found;
-  const std::byte* const end = found->first + found->second.size;
+  const byte* const end = found->first + found->second.size;
   if (bytes(pointer) >= end) return !inside(pointer);
-  return size <= static_cast<std::size_t>(end - bytes(pointer));
+  return size <= static_cast<size_t>(end - bytes(pointer));
 }
 
-std::size_t Blocks::used(int device) const {
+size_t Blocks::used(int device) const {
   const auto found = used_.find(device);
   return found == used_.end() ? 0 : found->second;
 }
 
-std::size_t Blocks::live(Memory kind) const {
-  return static_cast<std::size_t>(std::ranges::count_if(
+size_t Blocks::live(Memory kind) const {
+  return static_cast<size_t>(std::ranges::count_if(
       blocks_, [&](const auto& b) { return b.second.kind == kind && b.second.in_use(); }));
 }
 

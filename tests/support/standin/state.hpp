@@ -30,32 +30,32 @@ struct Misuse {
 template <class Object>
 class Handles {
  public:
-  explicit Handles(std::uintptr_t base) : base_{base} {}
+  explicit Handles(uintptr_t base) : base_{base} {}
   Number add(std::shared_ptr<Object> object);
   /// Both count misuse.
   std::shared_ptr<Object> find(Number handle) const;
   bool remove(Number handle);
-  std::size_t live() const { return live_.size(); }
-  std::size_t made() const { return made_; }
+  size_t live() const { return live_.size(); }
+  size_t made() const { return made_; }
 
  private:
-  bool was_live(std::uintptr_t handle) const;
+  bool was_live(uintptr_t handle) const;
 
-  std::uintptr_t base_;
-  std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> live_;
-  std::vector<std::uintptr_t> newest_;  // the latest handle of each index
-  std::vector<std::size_t> free_;
-  std::size_t made_ = 0;
+  uintptr_t base_;
+  std::unordered_map<uintptr_t, std::shared_ptr<Object>> live_;
+  std::vector<uintptr_t> newest_;  // the latest handle of each index
+  std::vector<size_t> free_;
+  size_t made_ = 0;
 };
 
 /// Memory whose free is enqueued. An allocation that finds no free memory may reuse it before the
 /// operation is done.
 struct PendingFree {
   OperationPtr operation;
-  std::uint64_t stream = 0;
+  uint64_t stream = 0;
   int device = 0;
-  std::size_t open = 0;     // bytes that no allocation reuses yet
-  std::size_t counted = 0;  // bytes that an allocation reuses
+  size_t open = 0;     // bytes that no allocation reuses yet
+  size_t counted = 0;  // bytes that an allocation reuses
 };
 
 struct Event {
@@ -65,11 +65,11 @@ struct Event {
   CapturePtr capture;                     // null: recorded outside of a capture
   Position position;                      // in that capture
   std::shared_ptr<SharedRecords> shared;  // of an interprocess event
-  std::uint64_t number = 0;               // of `record` there
+  uint64_t number = 0;                    // of `record` there
 
   /// The number of the last record, if that is another process's. Else 0.
-  std::uint64_t foreign_number() const {
-    const std::uint64_t last = shared == nullptr ? 0 : shared->last();
+  uint64_t foreign_number() const {
+    const uint64_t last = shared == nullptr ? 0 : shared->last();
     return last == number ? 0 : last;
   }
 };
@@ -77,14 +77,14 @@ struct Event {
 enum class Memory { pageable, pinned, device, managed, freed };
 
 struct Block {
-  std::size_t size = 0;
+  size_t size = 0;
   Memory kind = Memory::pageable;
   int device = 0;
   bool registered = false;  // memory of the program, which it has registered
   // memory of an allocation node, whose address is fixed but which is in use only from a launch to
   // the free
   bool of_graph = false;
-  std::size_t uses = 0;   // of memory of a graph: the launches that have not come to the free
+  size_t uses = 0;        // of memory of a graph: the launches that have not come to the free
   bool kept = false;      // of memory of a graph: no free is enqueued
   bool orphaned = false;  // of memory of a graph: the graph is gone
   SharedFile file{};      // the memory itself, if other processes can open it
@@ -100,48 +100,48 @@ class Blocks {
  public:
   Blocks();
   /// Returns null if there is no room. `counted` bytes of pending frees are considered free.
-  void* allocate(std::size_t size, Memory kind, int device, std::size_t counted = 0);
+  void* allocate(size_t size, Memory kind, int device, size_t counted = 0);
   /// The same for device memory that other processes can open.
-  void* allocate_shared(std::size_t size, int device);
+  void* allocate_shared(size_t size, int device);
   /// Another process's memory; null if it is gone. Opened again, it has the same address, and needs
   /// one more close().
   void* open(const SharedFile& file, int device);
   bool close(void* pointer);
   /// Returns an address for an allocation node, or null. begin_use() makes the memory accessible.
-  void* reserve(std::size_t size, int device);
+  void* reserve(size_t size, int device);
   bool begin_use(void* pointer);  // false: no room
   /// Frees a block. Memory of a graph ends one use.
   bool release(void* pointer);
   /// Of memory of a graph: whether no free is enqueued.
   void set_kept(const void* pointer, bool kept);
   void orphan(void* pointer);
-  bool add_registered(void* pointer, std::size_t size);  // false: overlaps a block
+  bool add_registered(void* pointer, size_t size);  // false: overlaps a block
   bool remove_registered(void* pointer);
   Block of(const void* pointer) const;
   /// Whether all the bytes are in one live block, or in pageable memory.
-  bool holds(const void* pointer, std::size_t size) const;
-  std::size_t used(int device) const;  // of pinned memory if `device` is -1
-  std::size_t live(Memory kind) const;
+  bool holds(const void* pointer, size_t size) const;
+  size_t used(int device) const;  // of pinned memory if `device` is -1
+  size_t live(Memory kind) const;
 
  private:
   bool inside(const void* pointer) const;
-  bool has_room(std::size_t size, Memory kind, int device, std::size_t counted) const;
-  std::byte* take_addresses(std::size_t size, bool may_have_neighbour = false);
-  bool begin(std::byte* block, const Block& as);
-  void end(std::byte* block, const Block& as);
-  static void unmap(std::byte* block, const Block& as);
-  std::byte* region_;
-  std::byte* next_;
-  std::map<const std::byte*, Block> blocks_;
-  std::map<int, std::size_t> used_;
-  std::map<SharedFile, std::pair<std::byte*, int>> opened_;  // with how often
+  bool has_room(size_t size, Memory kind, int device, size_t counted) const;
+  byte* take_addresses(size_t size, bool may_have_neighbour = false);
+  bool begin(byte* block, const Block& as);
+  void end(byte* block, const Block& as);
+  static void unmap(byte* block, const Block& as);
+  byte* region_;
+  byte* next_;
+  std::map<const byte*, Block> blocks_;
+  std::map<int, size_t> used_;
+  std::map<SharedFile, std::pair<byte*, int>> opened_;  // with how often
 };
 
 struct State {
   Handles<Stream> streams{0x10000};
   Handles<Event> events{0x20000};
   Handles<Graph> graphs{0x30000};
-  std::size_t children = 0;  // graphs within graphs, which have handles
+  size_t children = 0;  // graphs within graphs, which have handles
   Handles<NodePlace> nodes{0x40000};
   Handles<ExecutableGraph> executables{0x50000};
   std::vector<ExecutablePtr> dying;  // executable graphs that were destroyed while they ran
@@ -152,8 +152,8 @@ struct State {
   std::map<int, StreamPtr> legacy;
   std::vector<CapturePtr> captures;
   std::vector<PendingFree> pending_frees;  // oldest first
-  std::uint64_t next_stream_id = 1;
-  std::uint64_t next_capture = 1;
+  uint64_t next_stream_id = 1;
+  uint64_t next_capture = 1;
   std::thread::id holder;  // of a thread whose call holds other threads' calls
   long calls = 0;
   bool sticky = false;
@@ -170,7 +170,7 @@ struct State {
 State& state();
 
 /// The handle of what each device has one of.
-inline Number number_of_device(int device) { return static_cast<std::uintptr_t>(device) + 1; }
+inline Number number_of_device(int device) { return static_cast<uintptr_t>(device) + 1; }
 
 /// The capture of a blocking stream that a call on `stream` would break, because `stream` is the
 /// legacy default stream and would have to order with it; null if there is none.

@@ -69,12 +69,10 @@ Error API(StreamCreateWithPriority)(StreamHandle* handle, unsigned int flags, in
 
 #ifndef STANDIN_CUDA
 // The stream orders with the default stream, and has normal priority.
-hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, std::uint32_t size,
-                                        const std::uint32_t* mask) {
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t* handle, uint32_t size, const uint32_t* mask) {
   return call(Call::makes, [&] {
-    const bool is_empty = mask == nullptr || std::all_of(mask, mask + size, [](std::uint32_t word) {
-                            return word == 0;
-                          });
+    const bool is_empty =
+        mask == nullptr || std::all_of(mask, mask + size, [](uint32_t word) { return word == 0; });
     if (handle == nullptr || is_empty) return invalid_value;
     State& now = state();
     *handle = now.streams.add(now.make_stream(this_thread().device, StreamKind::blocking, 0));

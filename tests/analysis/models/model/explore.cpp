@@ -14,11 +14,11 @@ namespace model {
 namespace {
 
 constexpr int all_preemptions = 1 << 20;
-constexpr std::size_t max_choices = 4 * max_steps;
+constexpr size_t max_choices = 4 * max_steps;
 
 struct Settings {
-  std::uint64_t schedules = 100000;
-  std::uint64_t seed = 1;
+  uint64_t schedules = 100000;
+  uint64_t seed = 1;
   int bound = 2;
   std::vector<std::string> names;
   std::string replay;
@@ -27,10 +27,10 @@ struct Settings {
 
 /// What was explored of one check.
 struct Result {
-  std::uint64_t schedules = 0, exhaustive = 0, steps = 0, longest = 0;
+  uint64_t schedules = 0, exhaustive = 0, steps = 0, longest = 0;
   bool is_complete = false;  // every schedule within the bound was tried
   std::string failure;       // how to replay it
-  std::map<std::string, std::uint64_t> outcomes;
+  std::map<std::string, uint64_t> outcomes;
 };
 
 void call_body(void*) { state->check->body(); }
@@ -61,7 +61,7 @@ void count(Result& result) {
   ++result.schedules;
   result.steps += state->steps;
   result.longest = std::max(result.longest, state->steps);
-  ++result.outcomes[std::string(state->outcome, static_cast<std::size_t>(state->outcome_length))];
+  ++result.outcomes[std::string(state->outcome, static_cast<size_t>(state->outcome_length))];
 }
 
 /// The next choices in order; false after the last.
@@ -80,7 +80,7 @@ std::string text_of(const std::vector<Choice>& choices) {
 
 /// All schedules with at most `bound` switches that no thread asked for, or the first `most` of
 /// them. False if one failed.
-bool run_exhaustively(const Check& check, int bound, std::uint64_t most, Result& result) {
+bool run_exhaustively(const Check& check, int bound, uint64_t most, Result& result) {
   std::vector<Choice> choices;
   choices.reserve(max_choices);  // it must not grow in a run, whose memory is given up
   state->way = Way::exhaustive;
@@ -102,20 +102,19 @@ bool run_exhaustively(const Check& check, int bound, std::uint64_t most, Result&
 }
 
 /// Prepares a random run, which its seed decides.
-void seed_run(std::uint64_t seed, std::uint64_t usual_steps) {
+void seed_run(uint64_t seed, uint64_t usual_steps) {
   state->random = seed * 0x2545F4914F6CDD1Du + 1;
-  const std::uint64_t way = random_below(10);
+  const uint64_t way = random_below(10);
   state->way = way < 4 ? Way::priorities : way < 7 ? Way::sticky : Way::uniform;
   state->bound = 0;
-  for (std::uint64_t& at : state->lowered_at) at = random_below(usual_steps + 1);
+  for (uint64_t& at : state->lowered_at) at = random_below(usual_steps + 1);
 }
 
-constexpr std::uint64_t usual_steps = 300;
+constexpr uint64_t usual_steps = 300;
 
 /// False if a run failed.
-bool run_randomly(const Check& check, std::uint64_t first_seed, std::uint64_t schedules,
-                  Result& result) {
-  for (std::uint64_t seed = first_seed; seed < first_seed + schedules; ++seed) {
+bool run_randomly(const Check& check, uint64_t first_seed, uint64_t schedules, Result& result) {
+  for (uint64_t seed = first_seed; seed < first_seed + schedules; ++seed) {
     seed_run(seed, usual_steps);
     run(check);
     count(result);
@@ -146,7 +145,7 @@ bool explore_one(const Check& check, const Settings& settings) {
   const auto start = std::chrono::steady_clock::now();
   Result result;
   if (check.outcomes != nullptr)
-    run_exhaustively(check, all_preemptions, ~std::uint64_t{0}, result);
+    run_exhaustively(check, all_preemptions, ~uint64_t{0}, result);
   else if (run_randomly(check, settings.seed, settings.schedules / 4 * 3, result) &&
            run_exhaustively(check, settings.bound, settings.schedules / 4, result) &&
            result.schedules < settings.schedules)
@@ -175,9 +174,9 @@ bool replay(const Check& check, const std::string& text) {
   if (text[0] == 's') {
     seed_run(std::strtoull(text.c_str() + 1, nullptr, 10), usual_steps);
   } else {
-    const std::size_t colon = text.find(':');
+    const size_t colon = text.find(':');
     for (const char digit : text.substr(colon + 1))
-      choices.push_back({any_count, static_cast<std::uint8_t>(digit - '0')});
+      choices.push_back({any_count, static_cast<uint8_t>(digit - '0')});
     state->way = Way::exhaustive;
     state->bound = std::atoi(text.c_str() + 1);
     state->choices = &choices;
@@ -210,12 +209,12 @@ Settings read(int argc, char** argv) {
 
 }  // namespace
 
-int explore(int argc, char** argv, const Check* checks, std::size_t count) {
+int explore(int argc, char** argv, const Check* checks, size_t count) {
   const Settings settings = read(argc, argv);
   prepare_memory();
-  std::size_t known = 0;
+  size_t known = 0;
   bool passed = true;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const bool is_named = std::find(settings.names.begin(), settings.names.end(), checks[i].name) !=
                           settings.names.end();
     if (!settings.names.empty() && !is_named) continue;
@@ -226,7 +225,7 @@ int explore(int argc, char** argv, const Check* checks, std::size_t count) {
   }
   if (known == 0 || known < settings.names.size()) {
     std::printf("there is no such check; these are the checks:\n");
-    for (std::size_t i = 0; i < count; ++i) std::printf("  %s\n", checks[i].name);
+    for (size_t i = 0; i < count; ++i) std::printf("  %s\n", checks[i].name);
     return 2;
   }
   return passed ? 0 : 1;

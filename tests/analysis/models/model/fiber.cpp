@@ -17,17 +17,17 @@
 namespace model {
 namespace {
 
-constexpr std::size_t stack_bytes = std::size_t{256} << 10;
+constexpr size_t stack_bytes = size_t{256} << 10;
 
 /// The program's thread_local variables: where they are in this thread, and what they begin with.
 struct Locals {
   unsigned char* place = nullptr;
-  std::size_t bytes = 0;
+  size_t bytes = 0;
   const unsigned char* initial = nullptr;
-  std::size_t initial_bytes = 0;
+  size_t initial_bytes = 0;
 } own;
 
-int find_locals(dl_phdr_info* info, std::size_t, void*) {
+int find_locals(dl_phdr_info* info, size_t, void*) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& header = info->dlpi_phdr[i];
     if (header.p_type != PT_TLS) continue;

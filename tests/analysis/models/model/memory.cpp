@@ -20,18 +20,18 @@ void copy_as(void* to, const void* from) {
   __builtin_memcpy(to, from, sizeof(T));
 }
 void copy_value(void* to, const void* from, unsigned size) {
-  if (size == 1) return copy_as<std::uint8_t>(to, from);
+  if (size == 1) return copy_as<uint8_t>(to, from);
   if (size == 2) return copy_as<std::uint16_t>(to, from);
-  if (size == 4) return copy_as<std::uint32_t>(to, from);
-  copy_as<std::uint64_t>(to, from);
+  if (size == 4) return copy_as<uint32_t>(to, from);
+  copy_as<uint64_t>(to, from);
 }
 
-std::uint64_t read_memory(const void* at, unsigned size) {
-  std::uint64_t value = 0;
+uint64_t read_memory(const void* at, unsigned size) {
+  uint64_t value = 0;
   copy_value(&value, at, size);
   return value;
 }
-void write_memory(void* at, unsigned size, std::uint64_t value) { copy_value(at, &value, size); }
+void write_memory(void* at, unsigned size, uint64_t value) { copy_value(at, &value, size); }
 
 /// The location with at least its initial value, which every thread knows.
 Location& value_of(const void* at, unsigned size) {
@@ -57,7 +57,7 @@ Clock horizon(Order order) {
 }
 
 bool is_known(const Store& store, const Clock& known) {
-  for (std::size_t i = 0; i < known.at.size(); ++i)
+  for (size_t i = 0; i < known.at.size(); ++i)
     if (store.known_since[i] <= known.at[i]) return true;
   return false;
 }
@@ -70,7 +70,7 @@ int oldest(const Location& location, const Clock& known) {
 }
 
 void note(Store& store, Order order) {
-  const auto me = static_cast<std::size_t>(state->current);
+  const auto me = static_cast<size_t>(state->current);
   store.known_since[me] = std::min(store.known_since[me], self().epoch(state->current));
   if (order == Order::seq_cst)
     store.known_since[sc_entry] = std::min(store.known_since[sc_entry], ++state->sc_time);
@@ -83,7 +83,7 @@ void take(const Store& store, Order order) {
     self().pending.join(store.released);
 }
 
-Store make_store(std::uint64_t value, Order order) {
+Store make_store(uint64_t value, Order order) {
   Store store;
   store.value = value;
   store.known_since.fill(never);
@@ -111,10 +111,10 @@ Store& newest(Location& location) { return nth(location.stores, location.count -
 
 /// How many stores back a load reads. A thread that keeps asking sees the newest value in the end.
 int choose_age(Location& location, Order order) {
-  std::uint8_t& stale = nth(location.stale, state->current);
+  uint8_t& stale = nth(location.stale, state->current);
   const int possible = location.count - oldest(location, horizon(order));
   const int age = possible > 1 && stale < 3 && !self().calm ? choose(possible, 2) : 0;
-  stale = age > 0 ? static_cast<std::uint8_t>(stale + 1) : std::uint8_t{0};
+  stale = age > 0 ? static_cast<uint8_t>(stale + 1) : uint8_t{0};
   return age;
 }
 
@@ -130,15 +130,14 @@ int choose_place(const Location& location, Order order) {
   return nth(places, count > 1 && !self().calm ? choose(count, 8) : 0);
 }
 
-std::uint64_t change(Location& location, void* at, unsigned size, std::uint64_t value,
-                     Order order) {
+uint64_t change(Location& location, void* at, unsigned size, uint64_t value, Order order) {
   Store& before = newest(location);
   note(before, order);
   take(before, order);
   before.is_continued = true;
   Store after = make_store(value, order);
   after.released.join(before.released);
-  const std::uint64_t old = before.value;
+  const uint64_t old = before.value;
   insert(location, location.count, after);
   note(newest(location), order);
   nth(location.stale, state->current) = 0;
@@ -149,27 +148,27 @@ std::uint64_t change(Location& location, void* at, unsigned size, std::uint64_t 
 }  // namespace
 
 void advance() {
-  const auto me = static_cast<std::size_t>(state->current);
+  const auto me = static_cast<size_t>(state->current);
   ++self().knows.happened.at[me];
   ++self().knows.visible.at[me];
 }
 
-void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order,
+void trace_operation(const char* name, const Location& location, uint64_t value, Order order,
                      int age, const void* where) {
   if (state->traced == max_operations) return;
   Operation& operation = trace[state->traced++];
-  operation.where = reinterpret_cast<std::uintptr_t>(where);
+  operation.where = reinterpret_cast<uintptr_t>(where);
   operation.value = value;
   operation.name = name;
   operation.location = location.number;
-  operation.thread = static_cast<std::uint8_t>(state->current);
-  operation.order = static_cast<std::uint8_t>(order);
-  operation.age = static_cast<std::uint8_t>(age);
+  operation.thread = static_cast<uint8_t>(state->current);
+  operation.order = static_cast<uint8_t>(order);
+  operation.age = static_cast<uint8_t>(age);
 }
 
 Location& location_of(const void* at) {
-  const auto address = reinterpret_cast<std::uintptr_t>(at);
-  std::size_t place = (address >> 2) * 0x9E3779B97F4A7C15u >> 52;
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  size_t place = (address >> 2) * 0x9E3779B97F4A7C15u >> 52;
   static_assert(max_locations == 1 << 12);
   while (locations[place].run == state->run && locations[place].address != address)
     place = (place + 1) % max_locations;
@@ -187,7 +186,7 @@ Location& location_of(const void* at) {
   return location;
 }
 
-std::uint64_t newest_value(const void* at, unsigned size) { return read_memory(at, size); }
+uint64_t newest_value(const void* at, unsigned size) { return read_memory(at, size); }
 
 void begin_life(const void* at) {
   if (!state->in_run) return;
@@ -197,7 +196,7 @@ void begin_life(const void* at) {
   location.unlocked = {};
 }
 
-std::uint64_t load(const void* at, unsigned size, Order order) {
+uint64_t load(const void* at, unsigned size, Order order) {
   if (!state->in_run) return read_memory(at, size);
   point();
   check_atomic(at, MODEL_CALLER);
@@ -211,7 +210,7 @@ std::uint64_t load(const void* at, unsigned size, Order order) {
   return found.value;
 }
 
-void store(void* at, unsigned size, std::uint64_t value, Order order) {
+void store(void* at, unsigned size, uint64_t value, Order order) {
   if (!state->in_run) return write_memory(at, size, value);
   point();
   check_atomic(at, MODEL_CALLER);
@@ -225,27 +224,27 @@ void store(void* at, unsigned size, std::uint64_t value, Order order) {
   advance();
 }
 
-std::uint64_t read_modify_write(void* at, unsigned size, Change how, std::uint64_t operand,
-                                Order order, bool is_count) {
+uint64_t read_modify_write(void* at, unsigned size, Change how, uint64_t operand, Order order,
+                           bool is_count) {
   if (!state->in_run) {
-    const std::uint64_t old = read_memory(at, size);
+    const uint64_t old = read_memory(at, size);
     write_memory(at, size, how(old, operand));
     return old;
   }
   if (!is_count) point();
   check_atomic(at, MODEL_CALLER);
   Location& location = value_of(at, size);
-  const std::uint64_t value = how(newest(location).value, operand);
-  const std::uint64_t old = change(location, at, size, value, order);
+  const uint64_t value = how(newest(location).value, operand);
+  const uint64_t old = change(location, at, size, value, order);
   trace_operation("change", location, value, order, 0, MODEL_CALLER);
   advance();
   return old;
 }
 
-bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t value,
-                      Order order, Order failure, bool weak) {
+bool compare_exchange(void* at, unsigned size, uint64_t& expected, uint64_t value, Order order,
+                      Order failure, bool weak) {
   if (!state->in_run) {
-    const std::uint64_t found = read_memory(at, size);
+    const uint64_t found = read_memory(at, size);
     if (found == expected) write_memory(at, size, value);
     return found == expected || (expected = found, false);
   }

@@ -12,6 +12,7 @@
 
 namespace model {
 
+using std::size_t, std::uint32_t, std::uint64_t, std::uint8_t, std::uintptr_t;
 using Order = std::memory_order;
 
 // What checks use.
@@ -46,23 +47,23 @@ struct Check {
   bool needs_time_outs = false;
 };
 /// Explores the checks that the arguments name, or all. Returns the exit status.
-int explore(int argc, char** argv, const Check* checks, std::size_t count);
+int explore(int argc, char** argv, const Check* checks, size_t count);
 
 // What the replaced types (sync.hpp) call. Addresses stand for objects. All of this works only
 // inside a run.
 
 /// A new object is at the address: what was known of an earlier one there no longer holds.
 void begin_life(const void* at);
-std::uint64_t load(const void* at, unsigned size, Order order);
-void store(void* at, unsigned size, std::uint64_t value, Order order);
-using Change = std::uint64_t (*)(std::uint64_t old, std::uint64_t operand);
-std::uint64_t read_modify_write(void* at, unsigned size, Change change, std::uint64_t operand,
-                                Order order, bool is_count = false);
-bool compare_exchange(void* at, unsigned size, std::uint64_t& expected, std::uint64_t value,
-                      Order order, Order failure, bool weak);
+uint64_t load(const void* at, unsigned size, Order order);
+void store(void* at, unsigned size, uint64_t value, Order order);
+using Change = uint64_t (*)(uint64_t old, uint64_t operand);
+uint64_t read_modify_write(void* at, unsigned size, Change change, uint64_t operand, Order order,
+                           bool is_count = false);
+bool compare_exchange(void* at, unsigned size, uint64_t& expected, uint64_t value, Order order,
+                      Order failure, bool weak);
 void fence(Order order);
 /// As std::atomic::wait on a futex: returns once the value differs from `old`.
-void wait(const void* at, unsigned size, std::uint64_t old, Order order);
+void wait(const void* at, unsigned size, uint64_t old, Order order);
 void notify(const void* at, bool all);
 
 void lock(void* mutex);

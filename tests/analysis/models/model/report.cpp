@@ -13,16 +13,16 @@
 namespace model {
 namespace {
 
-constexpr std::size_t max_shown = 300;
+constexpr size_t max_shown = 300;
 constexpr const char* order_names[] = {"relaxed", "consume", "acquire",
                                        "release", "acq_rel", "seq_cst"};
 
 /// How far the program lies from the addresses in its file.
-std::uintptr_t program_base() {
-  std::uintptr_t base = 0;
+uintptr_t program_base() {
+  uintptr_t base = 0;
   dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* result) {
-        *static_cast<std::uintptr_t*>(result) = info->dlpi_addr;
+      [](dl_phdr_info* info, size_t, void* result) {
+        *static_cast<uintptr_t*>(result) = info->dlpi_addr;
         return 1;
       },
       &base);
@@ -39,14 +39,14 @@ bool is_own(const std::string& line) {
 /// "function, file:line" of return addresses, from binutils' addr2line.
 class Lines {
  public:
-  void want(std::uintptr_t where) {
+  void want(uintptr_t where) {
     if (where != 0) lines_[where];
   }
   void find() {
     char text[64];
     std::snprintf(text, sizeof text, "/proc/%d/exe", static_cast<int>(getpid()));
     std::string command = std::string{"addr2line -a -f -C -i -e "} + text;
-    const std::uintptr_t base = program_base();
+    const uintptr_t base = program_base();
     for (const auto& each : lines_) {
       std::snprintf(text, sizeof text, " %#lx",
                     // within the call, which it returns from
@@ -58,7 +58,7 @@ class Lines {
       pclose(answer);
     }
   }
-  const char* operator[](std::uintptr_t where) const {
+  const char* operator[](uintptr_t where) const {
     const auto found = lines_.find(where);
     return found == lines_.end() || found->second.empty() ? "(no line)" : found->second.c_str();
   }
@@ -89,15 +89,15 @@ class Lines {
   }
   static std::string short_name(std::string function) {
     function = function.substr(0, function.find('('));
-    for (std::size_t at; (at = function.rfind("::")) != std::string::npos &&
-                         function.find('<') == std::string::npos;)
+    for (size_t at; (at = function.rfind("::")) != std::string::npos &&
+                    function.find('<') == std::string::npos;)
       function = function.substr(at + 2);
     return function;
   }
-  std::map<std::uintptr_t, std::string> lines_;
+  std::map<uintptr_t, std::string> lines_;
 };
 
-void print_operation(std::size_t number, const Operation& operation, const Lines& lines) {
+void print_operation(size_t number, const Operation& operation, const Lines& lines) {
   char age[32] = "";
   const bool is_store = operation.name[0] == 's' && operation.name[1] == 't';
   if (operation.age > 0)
@@ -113,8 +113,8 @@ void print_threads(const Lines& lines) {
       "ready", "has yielded", "sleeps for a time", "waits for a lock or a thread",
       "waits", "has ended"};
   for (int i = 0; i < state->threads; ++i) {
-    std::uintptr_t last = 0;
-    for (std::size_t k = state->traced; k-- > 0 && last == 0;)
+    uintptr_t last = 0;
+    for (size_t k = state->traced; k-- > 0 && last == 0;)
       if (trace[k].thread == i) last = trace[k].where;
     std::printf("  thread %-2d %s; last at %s\n", i,
                 names[static_cast<int>(nth(state->all, i).status)], lines[last]);
@@ -125,11 +125,11 @@ void print_threads(const Lines& lines) {
 
 void print_failure(const Check& check, const std::string& replay) {
   Lines lines;
-  const std::size_t first = state->traced > max_shown ? state->traced - max_shown : 0;
-  for (std::size_t i = 0; i < state->traced; ++i) lines.want(trace[i].where);
+  const size_t first = state->traced > max_shown ? state->traced - max_shown : 0;
+  for (size_t i = 0; i < state->traced; ++i) lines.want(trace[i].where);
   for (const auto& each : state->blamed) lines.want(each.where);
   lines.find();
-  for (std::size_t i = first; i < state->traced; ++i) print_operation(i, trace[i], lines);
+  for (size_t i = first; i < state->traced; ++i) print_operation(i, trace[i], lines);
   print_threads(lines);
   std::printf("%s: %s\n", check.name, state->failure != nullptr ? state->failure : "nothing found");
   if (state->blamed[1].where != 0) {

@@ -32,7 +32,7 @@ Cell* arena_cells;
 Cell* static_cells;
 unsigned char* initial_data;
 
-void* map(std::size_t bytes) {
+void* map(size_t bytes) {
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
@@ -49,9 +49,7 @@ Cell* cell_of(const void* at) {
   return nullptr;
 }
 
-bool happened(std::uint8_t thread, std::uint32_t when) {
-  return self().knows.happened.at[thread] >= when;
-}
+bool happened(uint8_t thread, uint32_t when) { return self().knows.happened.at[thread] >= when; }
 
 void fresh(Cell& cell) {
   if (cell.run == state->run) return;
@@ -59,20 +57,20 @@ void fresh(Cell& cell) {
   cell.run = state->run;
 }
 
-std::uint32_t offset_of(const void* where) {
-  return static_cast<std::uint32_t>(static_cast<const unsigned char*>(where) - __executable_start);
+uint32_t offset_of(const void* where) {
+  return static_cast<uint32_t>(static_cast<const unsigned char*>(where) - __executable_start);
 }
 
 [[noreturn]] void fail_access(const char* what, const Cell& cell, const void* where) {
   state->blamed = {
       {{cell.writer,
-        cell.where == 0 ? 0 : reinterpret_cast<std::uintptr_t>(__executable_start) + cell.where},
-       {static_cast<std::uint8_t>(state->current), reinterpret_cast<std::uintptr_t>(where)}}};
+        cell.where == 0 ? 0 : reinterpret_cast<uintptr_t>(__executable_start) + cell.where},
+       {static_cast<uint8_t>(state->current), reinterpret_cast<uintptr_t>(where)}}};
   fail(what);
 }
 
-void note_read(Cell& cell, std::uint8_t me, std::uint32_t epoch) {
-  const std::size_t slot =
+void note_read(Cell& cell, uint8_t me, uint32_t epoch) {
+  const size_t slot =
       cell.read[0] == 0 || cell.reader[0] == me || happened(cell.reader[0], cell.read[0]) ? 0 : 1;
   cell.reader[slot] = me;
   cell.read[slot] = epoch;
@@ -80,14 +78,14 @@ void note_read(Cell& cell, std::uint8_t me, std::uint32_t epoch) {
 
 void access(Cell& cell, bool writes, const void* where) {
   fresh(cell);
-  const auto me = static_cast<std::uint8_t>(state->current);
-  const std::uint32_t epoch = state->all[me].epoch(me);
+  const auto me = static_cast<uint8_t>(state->current);
+  const uint32_t epoch = state->all[me].epoch(me);
   if (cell.freed) fail_access("memory is used after it was freed", cell, where);
   if (cell.written != 0 && !happened(cell.writer, cell.written))
     fail_access(writes ? "two threads write at once" : "a thread reads what another writes at once",
                 cell, where);
   if (!writes) return note_read(cell, me, epoch);
-  for (std::size_t slot = 0; slot < 2; ++slot)
+  for (size_t slot = 0; slot < 2; ++slot)
     if (cell.read[slot] != 0 && !happened(cell.reader[slot], cell.read[slot]))
       fail_access("a thread writes what another reads at once", cell, where);
   cell.read = {};
@@ -98,12 +96,12 @@ void access(Cell& cell, bool writes, const void* where) {
 
 }  // namespace
 
-void check_access(const void* at, std::size_t bytes, bool writes, const void* where) {
+void check_access(const void* at, size_t bytes, bool writes, const void* where) {
   if (!state->in_run) return;
   Cell* const cells = cell_of(at);
   if (cells == nullptr) return;
-  constexpr std::size_t looked_at = 32;  // of a large block only the ends
-  for (std::size_t i = 0; i < bytes; ++i) {
+  constexpr size_t looked_at = 32;  // of a large block only the ends
+  for (size_t i = 0; i < bytes; ++i) {
     if (i == looked_at && bytes > 4 * looked_at) i = bytes - looked_at;
     access(cells[i], writes, where);
   }
@@ -118,7 +116,7 @@ void prepare_memory() {
   __libc_single_threaded = 0;  // or reference counts would not be atomic
   arena = static_cast<unsigned char*>(map(arena_bytes));
   arena_cells = static_cast<Cell*>(map(arena_bytes * sizeof(Cell)));
-  const auto data_bytes = static_cast<std::size_t>(_end - __data_start);
+  const auto data_bytes = static_cast<size_t>(_end - __data_start);
   static_cells = static_cast<Cell*>(map(data_bytes * sizeof(Cell)));
   locations = static_cast<Location*>(map(max_locations * sizeof(Location)));
   trace = static_cast<Operation*>(map(max_operations * sizeof(Operation)));
@@ -128,7 +126,7 @@ void prepare_memory() {
 }
 
 void forget_memory() {
-  std::memcpy(__data_start, initial_data, static_cast<std::size_t>(_end - __data_start));
+  std::memcpy(__data_start, initial_data, static_cast<size_t>(_end - __data_start));
   state->allocated = 0;
 }
 
@@ -143,17 +141,17 @@ void call_at_thread_end() {
 
 namespace {
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
+void* allocate(size_t bytes, size_t alignment) {
   if (!state->in_run)
     return alignment > 16
                ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
                : std::malloc(bytes + 1);
   // Some bytes between blocks belong to none, and nothing is used twice: so what was freed is
   // recognised.
-  const std::size_t place = (state->allocated + alignment - 1) / alignment * alignment;
+  const size_t place = (state->allocated + alignment - 1) / alignment * alignment;
   if (place + bytes + 16 > arena_bytes) fail("the run has used up the checker's memory");
   state->allocated = place + bytes + 16;
-  std::memset(arena + place, 0xA5, std::min<std::size_t>(bytes, 8192));
+  std::memset(arena + place, 0xA5, std::min<size_t>(bytes, 8192));
   return arena + place;
 }
 
@@ -166,10 +164,10 @@ void release(void* block, const void* where) {
   cell->freed = true;
 }
 
-void release_sized(void* block, std::size_t bytes, const void* where) {
+void release_sized(void* block, size_t bytes, const void* where) {
   if (!is_in_arena(block) || !state->in_run) return release(block, where);
   Cell* const cells = cell_of(block);
-  for (std::size_t i = 0; i < bytes; i += bytes > 1024 ? 8 : 1) {
+  for (size_t i = 0; i < bytes; i += bytes > 1024 ? 8 : 1) {
     access(cells[i], true, where);
     cells[i].freed = true;
   }
@@ -183,7 +181,7 @@ void release_sized(void* block, std::size_t bytes, const void* where) {
 void* operator new(std::size_t bytes) { return model::allocate(bytes, 16); }
 void* operator new[](std::size_t bytes) { return model::allocate(bytes, 16); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return model::allocate(bytes, static_cast<std::size_t>(alignment));
+  return model::allocate(bytes, static_cast<size_t>(alignment));
 }
 void operator delete(void* block) noexcept { model::release(block, MODEL_CALLER); }
 void operator delete[](void* block) noexcept { model::release(block, MODEL_CALLER); }
@@ -211,8 +209,8 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void** at, void*) { MODEL_WRITE(at, sizeof *at); }
 void __tsan_vptr_read(void** at) { MODEL_READ(at, sizeof *at); }
-void __tsan_read_range(void* at, std::size_t bytes) { MODEL_READ(at, bytes); }
-void __tsan_write_range(void* at, std::size_t bytes) { MODEL_WRITE(at, bytes); }
+void __tsan_read_range(void* at, size_t bytes) { MODEL_READ(at, bytes); }
+void __tsan_write_range(void* at, size_t bytes) { MODEL_WRITE(at, bytes); }
 
 #define MODEL_PLAIN(size)                                                \
   void __tsan_read##size(void* at) { MODEL_READ(at, size); }             \
@@ -231,12 +229,12 @@ MODEL_PLAIN(16)
 
 // Copies of bytes; of a large block only the ends are copied in a run, because only those are
 // looked at.
-void* __real_memcpy(void* to, const void* from, std::size_t bytes);
-void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
+void* __real_memcpy(void* to, const void* from, size_t bytes);
+void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
   if (!model::state->in_run) return __real_memcpy(to, from, bytes);
   MODEL_READ(from, bytes);
   MODEL_WRITE(to, bytes);
-  constexpr std::size_t most = 8192, end = 64;
+  constexpr size_t most = 8192, end = 64;
   if (bytes <= most) return __real_memcpy(to, from, bytes);
   __real_memcpy(to, from, end);
   __real_memcpy(static_cast<unsigned char*>(to) + bytes - end,
@@ -257,29 +255,24 @@ void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
   }                                                                                                \
   type __tsan_atomic##size##_exchange(volatile type* at, type value, int order) {                  \
     return static_cast<type>(model::read_modify_write(                                             \
-        const_cast<type*>(at), sizeof(type),                                                       \
-        [](std::uint64_t, std::uint64_t fresh) { return fresh; }, value,                           \
-        static_cast<model::Order>(order)));                                                        \
+        const_cast<type*>(at), sizeof(type), [](uint64_t, uint64_t fresh) { return fresh; },       \
+        value, static_cast<model::Order>(order)));                                                 \
   }                                                                                                \
   type __tsan_atomic##size##_fetch_add(volatile type* at, type value, int order) {                 \
     return static_cast<type>(model::read_modify_write(                                             \
         const_cast<type*>(at), sizeof(type),                                                       \
-        [](std::uint64_t old, std::uint64_t more) {                                                \
-          return std::uint64_t{static_cast<type>(old + more)};                                     \
-        },                                                                                         \
+        [](uint64_t old, uint64_t more) { return uint64_t{static_cast<type>(old + more)}; },       \
         value, static_cast<model::Order>(order), true));                                           \
   }                                                                                                \
   type __tsan_atomic##size##_fetch_sub(volatile type* at, type value, int order) {                 \
     return static_cast<type>(model::read_modify_write(                                             \
         const_cast<type*>(at), sizeof(type),                                                       \
-        [](std::uint64_t old, std::uint64_t less) {                                                \
-          return std::uint64_t{static_cast<type>(old - less)};                                     \
-        },                                                                                         \
+        [](uint64_t old, uint64_t less) { return uint64_t{static_cast<type>(old - less)}; },       \
         value, static_cast<model::Order>(order), true));                                           \
   }                                                                                                \
   int __tsan_atomic##size##_compare_exchange_strong(volatile type* at, type* expected, type value, \
                                                     int order, int failure) {                      \
-    std::uint64_t found = *expected;                                                               \
+    uint64_t found = *expected;                                                                    \
     const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,   \
                                               static_cast<model::Order>(order),                    \
                                               static_cast<model::Order>(failure), false);          \
@@ -288,7 +281,7 @@ void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
   }                                                                                                \
   type __tsan_atomic##size##_compare_exchange_val(volatile type* at, type expected, type value,    \
                                                   int order, int failure) {                        \
-    std::uint64_t found = expected;                                                                \
+    uint64_t found = expected;                                                                     \
     model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,                     \
                             static_cast<model::Order>(order), static_cast<model::Order>(failure),  \
                             false);                                                                \
@@ -296,22 +289,22 @@ void* __wrap_memcpy(void* to, const void* from, std::size_t bytes) {
   }                                                                                                \
   int __tsan_atomic##size##_compare_exchange_weak(volatile type* at, type* expected, type value,   \
                                                   int order, int failure) {                        \
-    std::uint64_t found = *expected;                                                               \
+    uint64_t found = *expected;                                                                    \
     const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,   \
                                               static_cast<model::Order>(order),                    \
                                               static_cast<model::Order>(failure), true);           \
     *expected = static_cast<type>(found);                                                          \
     return done;                                                                                   \
   }
-MODEL_ATOMIC(8, std::uint8_t)
+MODEL_ATOMIC(8, uint8_t)
 MODEL_ATOMIC(16, std::uint16_t)
-MODEL_ATOMIC(32, std::uint32_t)
-MODEL_ATOMIC(64, std::uint64_t)
+MODEL_ATOMIC(32, uint32_t)
+MODEL_ATOMIC(64, uint64_t)
 #undef MODEL_ATOMIC
 
 // Objects that are constructed at first use
 
-int __cxa_guard_acquire(std::uint64_t* guard) {
+int __cxa_guard_acquire(uint64_t* guard) {
   auto* const done = reinterpret_cast<unsigned char*>(guard);
   if (!model::state->in_run) return *done == 0;
   model::lock(done + 1);
@@ -319,7 +312,7 @@ int __cxa_guard_acquire(std::uint64_t* guard) {
   model::unlock(done + 1);
   return 0;
 }
-void __cxa_guard_release(std::uint64_t* guard) {
+void __cxa_guard_release(uint64_t* guard) {
   auto* const done = reinterpret_cast<unsigned char*>(guard);
   if (!model::state->in_run) {
     *done = 1;
@@ -328,7 +321,7 @@ void __cxa_guard_release(std::uint64_t* guard) {
   model::store(done, 1, 1, model::Order::release);
   model::unlock(done + 1);
 }
-void __cxa_guard_abort(std::uint64_t* guard) {
+void __cxa_guard_abort(uint64_t* guard) {
   if (model::state->in_run) model::unlock(reinterpret_cast<unsigned char*>(guard) + 1);
 }
 

@@ -12,7 +12,7 @@ Thread& thread(int number) { return nth(state->all, number); }
 
 /// One way to go on.
 struct Option {
-  enum class What : std::uint8_t { run, time_out, wake } what;
+  enum class What : uint8_t { run, time_out, wake } what;
   int thread;
 };
 struct Options {
@@ -75,7 +75,7 @@ bool let_time_out(Options& options) {
 }
 
 Option pick_by_priority(const Options& options) {
-  for (std::uint64_t& at : state->lowered_at)
+  for (uint64_t& at : state->lowered_at)
     if (at == state->steps) self().priority = --state->lowest;
   Option best = options.usual[0];
   for (int i = 1; i < options.usual_count; ++i)
@@ -92,11 +92,11 @@ Option pick_by_priority(const Options& options) {
 
 Option pick_randomly(const Options& options) {
   if (options.other_count > 0 && random_below(state->way == Way::sticky ? 32 : 12) == 0)
-    return options.other[random_below(static_cast<std::uint64_t>(options.other_count))];
+    return options.other[random_below(static_cast<uint64_t>(options.other_count))];
   if (state->way == Way::priorities && state->steps < fair_from) return pick_by_priority(options);
   if (options.keeps_current && state->way == Way::sticky && random_below(6) != 0)
     return options.usual[0];
-  return options.usual[random_below(static_cast<std::uint64_t>(options.usual_count))];
+  return options.usual[random_below(static_cast<uint64_t>(options.usual_count))];
 }
 
 Option pick_exhaustively(const Options& options) {
@@ -208,8 +208,8 @@ int make_thread(void (*call)(void*), void* argument) {
 
 }  // namespace
 
-std::uint64_t random_below(std::uint64_t count) {
-  std::uint64_t z = state->random += 0x9E3779B97F4A7C15u;
+uint64_t random_below(uint64_t count) {
+  uint64_t z = state->random += 0x9E3779B97F4A7C15u;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
   z = (z ^ z >> 27) * 0x94D049BB133111EBu;
   return (z ^ z >> 31) % count;
@@ -219,12 +219,12 @@ int choose(int count, unsigned rarity) {
   if (count <= 1) return 0;
   if (state->way != Way::exhaustive) {
     if (random_below(rarity) != 0) return 0;
-    return static_cast<int>(random_below(static_cast<std::uint64_t>(count)));
+    return static_cast<int>(random_below(static_cast<uint64_t>(count)));
   }
   if (state->choices->size() == state->choices->capacity())
     fail("the run has too many choices for the checker");
   if (state->taken == state->choices->size())
-    state->choices->push_back({static_cast<std::uint8_t>(count), 0});
+    state->choices->push_back({static_cast<uint8_t>(count), 0});
   const Choice choice = (*state->choices)[state->taken++];
   // Otherwise the check depends on something that is not part of the run.
   if (choice.chosen >= count || (choice.count != count && choice.count != any_count))
@@ -260,7 +260,7 @@ int any_of(int count) {
   if (count <= 1) return 0;
   return state->way == Way::exhaustive
              ? choose(count, 1)
-             : static_cast<int>(random_below(static_cast<std::uint64_t>(count)));
+             : static_cast<int>(random_below(static_cast<uint64_t>(count)));
 }
 
 void start_first(void (*call)(void*), void* argument) {
@@ -277,7 +277,7 @@ void end_run() {
 int start_thread(void (*call)(void*), void* argument) {
   point();
   const int number = make_thread(call, argument);
-  trace_operation("start", location_of(&thread(number)), static_cast<std::uint64_t>(number),
+  trace_operation("start", location_of(&thread(number)), static_cast<uint64_t>(number),
                   Order::relaxed, 0, MODEL_CALLER);
   advance();
   return number;
@@ -286,7 +286,7 @@ int start_thread(void (*call)(void*), void* argument) {
 void join_thread(int number) {
   while (thread(number).status != Status::finished) block(Status::blocked, &thread(number));
   self().knows.join(thread(number).knows);
-  trace_operation("join", location_of(&thread(number)), static_cast<std::uint64_t>(number),
+  trace_operation("join", location_of(&thread(number)), static_cast<uint64_t>(number),
                   Order::relaxed, 0, MODEL_CALLER);
 }
 
@@ -381,7 +381,7 @@ void notify_condition(void* condition, bool all) {
   wake(condition, all);
 }
 
-void wait(const void* at, unsigned size, std::uint64_t old, Order order) {
+void wait(const void* at, unsigned size, uint64_t old, Order order) {
   while (load(at, size, order) == old) {
     if (newest_value(at, size) != old) continue;  // which is what the system compares
     self().timed = false;

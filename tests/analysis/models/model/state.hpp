@@ -12,19 +12,19 @@ namespace model {
 
 template <class All>
 decltype(auto) nth(All&& all, int number) {
-  return all[static_cast<std::size_t>(number)];
+  return all[static_cast<size_t>(number)];
 }
 
 inline constexpr int max_threads = 12;
 // stands for the single order of all seq_cst operations
 inline constexpr int sc_entry = max_threads;
-inline constexpr std::uint32_t never = ~std::uint32_t{0};
+inline constexpr uint32_t never = ~uint32_t{0};
 
 /// How far a thread's knowledge of each thread goes.
 struct Clock {
-  std::array<std::uint32_t, 16> at{};
+  std::array<uint32_t, 16> at{};
   void join(const Clock& other) {
-    for (std::size_t i = 0; i < at.size(); ++i) at[i] = at[i] > other.at[i] ? at[i] : other.at[i];
+    for (size_t i = 0; i < at.size(); ++i) at[i] = at[i] > other.at[i] ? at[i] : other.at[i];
   }
 };
 
@@ -40,9 +40,9 @@ struct Knowledge {
 };
 
 struct Store {
-  std::uint64_t value;
+  uint64_t value;
   // when each thread first wrote or read this value, on its own clock; or never
-  std::array<std::uint32_t, 16> known_since;
+  std::array<uint32_t, 16> known_since;
   Knowledge released;
   bool is_continued;  // a read-modify-write read this value: nothing comes between the two
 };
@@ -50,18 +50,18 @@ struct Store {
 /// An address with an atomic object, a mutex or a condition variable.
 struct Location {
   static constexpr int max_stores = 8;  // older ones are forgotten: no load returns them any more
-  std::uintptr_t address;
-  std::uint32_t run;
-  std::uint32_t number;
+  uintptr_t address;
+  uint32_t run;
+  uint32_t number;
   int count;
   std::array<Store, max_stores> stores;  // in modification order
   // how many loads of each thread have returned an old value, one after the other
-  std::array<std::uint8_t, 16> stale;
+  std::array<uint8_t, 16> stale;
   int owner;  // of a mutex; -1: nobody
   Knowledge unlocked;
 };
 
-enum class Status : std::uint8_t { ready, yielded, sleeping, blocked, waiting, finished };
+enum class Status : uint8_t { ready, yielded, sleeping, blocked, waiting, finished };
 
 struct Thread {
   Fiber fiber;
@@ -78,44 +78,44 @@ struct Thread {
   Knowledge fenced;   // at the last release fence
   void (*call)(void*);
   void* argument;
-  std::uint32_t& epoch(int self) { return nth(knows.happened.at, self); }
+  uint32_t& epoch(int self) { return nth(knows.happened.at, self); }
 };
 
 /// One byte's last plain accesses.
 struct Cell {
-  std::uint32_t run;
-  std::uint32_t written;
-  std::array<std::uint32_t, 2> read;
-  std::uint32_t where;  // of the last write, from the program's start
-  std::uint8_t writer;
-  std::array<std::uint8_t, 2> reader;
+  uint32_t run;
+  uint32_t written;
+  std::array<uint32_t, 2> read;
+  uint32_t where;  // of the last write, from the program's start
+  uint8_t writer;
+  std::array<uint8_t, 2> reader;
   bool freed;
 };
 
 struct Operation {
-  std::uintptr_t where;
-  std::uint64_t value;
+  uintptr_t where;
+  uint64_t value;
   const char* name;
-  std::uint32_t location;
-  std::uint8_t thread, order, age, size;
+  uint32_t location;
+  uint8_t thread, order, age, size;
 };
 
-enum class Way : std::uint8_t { exhaustive, priorities, uniform, sticky };
+enum class Way : uint8_t { exhaustive, priorities, uniform, sticky };
 
-inline constexpr std::uint8_t any_count = 255;  // of choices that are repeated from a text
+inline constexpr uint8_t any_count = 255;  // of choices that are repeated from a text
 struct Choice {
-  std::uint8_t count, chosen;
+  uint8_t count, chosen;
 };
 
 struct State {
   // Of the run.
-  std::uint32_t run = 0;
+  uint32_t run = 0;
   bool in_run = false;
   int threads = 0;
   int current = -1;
-  std::uint64_t steps = 0;
+  uint64_t steps = 0;
   TimePoint time{};
-  std::uint32_t sc_time = 0;
+  uint32_t sc_time = 0;
   Clock sc;  // what seq_cst fences have made visible to each other
   int preemptions = 0;
   // time-outs while others could run, spurious wake-ups, spurious failures of a weak exchange
@@ -124,36 +124,36 @@ struct State {
   char reason[400];
   struct Access {
     int thread;
-    std::uintptr_t where;
+    uintptr_t where;
   };
   std::array<Access, 2> blamed;  // of a race: the last write, and the access that was found
   char outcome[32];
   int outcome_length = 0;
-  std::size_t traced = 0;
-  std::size_t allocated = 0;
-  std::uint32_t locations = 0;
+  size_t traced = 0;
+  size_t allocated = 0;
+  uint32_t locations = 0;
 
   // How schedules are chosen.
   Way way = Way::uniform;
-  std::uint64_t random = 1;
+  uint64_t random = 1;
   int bound = 0;
-  std::array<std::uint64_t, 3> lowered_at{};
+  std::array<uint64_t, 3> lowered_at{};
   int lowest = 0;
   std::vector<Choice>* choices = nullptr;  // of an exhaustive run
-  std::size_t taken = 0;
+  size_t taken = 0;
   const Check* check = nullptr;
 
   Fiber host;
   std::array<Thread, max_threads> all{};
 };
 
-inline constexpr std::size_t arena_bytes = std::size_t{32} << 20;
-inline constexpr std::size_t max_locations = 4096;
-inline constexpr std::size_t max_operations = 1 << 16;
-inline constexpr std::uint64_t max_steps = 20000;
+inline constexpr size_t arena_bytes = size_t{32} << 20;
+inline constexpr size_t max_locations = 4096;
+inline constexpr size_t max_operations = 1 << 16;
+inline constexpr uint64_t max_steps = 20000;
 inline constexpr int max_surprises = 2;
 // then threads take turns: what still goes on for ever is a livelock
-inline constexpr std::uint64_t fair_from = 4000;
+inline constexpr uint64_t fair_from = 4000;
 inline constexpr auto step_time = std::chrono::microseconds{20};
 
 extern State* state;
@@ -164,7 +164,7 @@ extern unsigned char* arena;
 inline Thread& self() { return nth(state->all, state->current); }
 
 // scheduler.cpp
-std::uint64_t random_below(std::uint64_t count);
+uint64_t random_below(uint64_t count);
 /// One of `count` possibilities; the first is the usual one, which random runs take in all but one
 /// of `rarity` cases.
 int choose(int count, unsigned rarity);
@@ -175,8 +175,8 @@ void start_first(void (*call)(void*), void* argument);
 
 // memory.cpp
 Location& location_of(const void* at);
-std::uint64_t newest_value(const void* at, unsigned size);
-void trace_operation(const char* name, const Location& location, std::uint64_t value, Order order,
+uint64_t newest_value(const void* at, unsigned size);
+void trace_operation(const char* name, const Location& location, uint64_t value, Order order,
                      int age, const void* where);
 /// Ends what the present operation is; the thread's later plain accesses happen after it.
 void advance();
@@ -185,7 +185,7 @@ void advance();
 void prepare_memory();
 void forget_memory();
 void call_at_thread_end();
-void check_access(const void* at, std::size_t bytes, bool writes, const void* where);
+void check_access(const void* at, size_t bytes, bool writes, const void* where);
 /// An atomic access: its object was made before, and is not destroyed.
 void check_atomic(const void* at, const void* where);
 

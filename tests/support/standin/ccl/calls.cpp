@@ -140,7 +140,7 @@ bool has_collective(const Batch& batch) {
 
 ncclResult_t enqueue(const Batch& batch) {
   const auto communicator = batch.communicator;
-  const std::uint64_t number = has_collective(batch) ? ++communicator->collectives : 0;
+  const uint64_t number = has_collective(batch) ? ++communicator->collectives : 0;
   const bool fails = ++operations == fault().operation;
   if (fails) fail("an operation");
   const int code = standin_run_work(batch.stream, "collective operation",
@@ -198,8 +198,8 @@ ncclResult_t post(const char* name, ncclComm_t handle, StreamHandle stream, cons
   return result;
 }
 
-const std::byte* bytes(const void* memory) { return static_cast<const std::byte*>(memory); }
-std::byte* bytes(void* memory) { return static_cast<std::byte*>(memory); }
+const byte* bytes(const void* memory) { return static_cast<const byte*>(memory); }
+byte* bytes(void* memory) { return static_cast<byte*>(memory); }
 
 }  // namespace
 
@@ -276,8 +276,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   constexpr const char* texts[] = {
       "no error",         "unhandled runtime error", "unhandled system error", "internal error",
       "invalid argument", "invalid usage",           "remote process exited",  "in progress"};
-  return static_cast<std::size_t>(result) < std::size(texts) ? texts[result]
-                                                             : "unknown result code";
+  return static_cast<size_t>(result) < std::size(texts) ? texts[result] : "unknown result code";
 }
 
 const char* ncclGetLastError(ncclComm_t) { return ""; }
@@ -300,43 +299,43 @@ ncclResult_t ncclGroupEnd() {
   return fails ? fail(__func__) : result;
 }
 
-ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclRedOp_t how, ncclComm_t comm, StreamHandle stream) {
   return post(__func__, comm, stream,
               {Kind::all_reduce, bytes(in), bytes(out), count, type, how, 0});
 }
 
-ncclResult_t ncclReduce(const void* in, void* out, std::size_t count, ncclDataType_t type,
+ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                         ncclRedOp_t how, int root, ncclComm_t comm, StreamHandle stream) {
   return post(__func__, comm, stream,
               {Kind::reduce, bytes(in), bytes(out), count, type, how, root});
 }
 
-ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type,
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
                                ncclRedOp_t how, ncclComm_t comm, StreamHandle stream) {
   return post(__func__, comm, stream,
               {Kind::reduce_scatter, bytes(in), bytes(out), count, type, how, 0});
 }
 
-ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type,
-                           int root, ncclComm_t comm, StreamHandle stream) {
+ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, StreamHandle stream) {
   return post(__func__, comm, stream,
               {Kind::broadcast, bytes(in), bytes(out), count, type, ncclSum, root});
 }
 
-ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type,
+ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclComm_t comm, StreamHandle stream) {
   return post(__func__, comm, stream,
               {Kind::all_gather, bytes(in), bytes(out), count, type, ncclSum, 0});
 }
 
-ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, StreamHandle stream) {
+ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      StreamHandle stream) {
   return post(__func__, comm, stream,
               {Kind::message, bytes(in), nullptr, count, type, ncclSum, peer});
 }
 
-ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       StreamHandle stream) {
   return post(__func__, comm, stream,
               {Kind::message, nullptr, bytes(out), count, type, ncclSum, peer});

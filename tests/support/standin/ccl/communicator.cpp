@@ -20,14 +20,14 @@ namespace standin::ccl {
 namespace {
 
 constexpr int max_ranks = 8;
-constexpr std::size_t pipe_bytes = std::size_t{1} << 18U;
-constexpr std::size_t chunk_bytes = std::size_t{1} << 17U;  // of a reduction
+constexpr size_t pipe_bytes = size_t{1} << 18U;
+constexpr size_t chunk_bytes = size_t{1} << 17U;  // of a reduction
 
 /// From one rank to another one.
 struct Pipe {
-  std::atomic<std::uint64_t> written;
-  std::atomic<std::uint64_t> read;
-  std::byte data[pipe_bytes];
+  std::atomic<uint64_t> written;
+  std::atomic<uint64_t> read;
+  byte data[pipe_bytes];
 };
 
 /// Goes before the bytes of each message, so that the other side sees what this one does.
@@ -36,13 +36,13 @@ struct Header {
   ncclDataType_t type;
   ncclRedOp_t how;
   int root;
-  std::uint64_t count;
-  std::uint64_t number;
-  std::uint64_t bytes;
+  uint64_t count;
+  uint64_t number;
+  uint64_t bytes;
   bool operator==(const Header&) const = default;
 };
 
-std::size_t size_of(ncclDataType_t type) {
+size_t size_of(ncclDataType_t type) {
   switch (type) {
     case ncclInt8:
     case ncclUint8:
@@ -74,18 +74,17 @@ std::string text_of(const Header& header) {
 }
 
 template <class T>
-void reduce_elements(std::byte* into, const std::byte* from, std::size_t count, ncclRedOp_t how) {
+void reduce_elements(byte* into, const byte* from, size_t count, ncclRedOp_t how) {
   auto* const a = reinterpret_cast<T*>(into);
   const auto* const b = reinterpret_cast<const T*>(from);
-  for (std::size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i)
     a[i] = how == ncclSum    ? static_cast<T>(a[i] + b[i])
            : how == ncclProd ? static_cast<T>(a[i] * b[i])
            : how == ncclMin  ? std::min(a[i], b[i])
                              : std::max(a[i], b[i]);
 }
 
-void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ncclDataType_t type,
-                 ncclRedOp_t how) {
+void reduce_into(byte* into, const byte* from, size_t count, ncclDataType_t type, ncclRedOp_t how) {
   switch (type) {
     case ncclInt8:
       return reduce_elements<std::int8_t>(into, from, count, how);
@@ -98,7 +97,7 @@ void reduce_into(std::byte* into, const std::byte* from, std::size_t count, nccl
     case ncclInt64:
       return reduce_elements<std::int64_t>(into, from, count, how);
     case ncclUint64:
-      return reduce_elements<std::uint64_t>(into, from, count, how);
+      return reduce_elements<uint64_t>(into, from, count, how);
     case ncclFloat32:
       return reduce_elements<float>(into, from, count, how);
     case ncclFloat64:
@@ -130,26 +129,26 @@ struct Communicator::Part {
   bool sends;
   int peer;
   Header header;
-  std::byte* memory;  // is not written by a part that sends
-  std::size_t done = 0;
+  byte* memory;  // is not written by a part that sends
+  size_t done = 0;
   Header found{};
 
   bool is_done() const { return done == sizeof header + header.bytes; }
   /// The next bytes, of which at most `most` can go.
-  std::byte* next(std::size_t& most) {
-    auto* const head = reinterpret_cast<std::byte*>(sends ? &header : &found);
-    const std::size_t end = done < sizeof header ? sizeof header : sizeof header + header.bytes;
+  byte* next(size_t& most) {
+    auto* const head = reinterpret_cast<byte*>(sends ? &header : &found);
+    const size_t end = done < sizeof header ? sizeof header : sizeof header + header.bytes;
     most = std::min(most, end - done);
     return done < sizeof header ? head + done : memory + (done - sizeof header);
   }
   /// Returns whether any byte went.
   bool go_on(Pipe& pipe, int rank) {
-    const std::uint64_t written = pipe.written, read = pipe.read;
-    const std::uint64_t at = sends ? written : read;
-    std::size_t count = sends ? pipe_bytes - (written - read) : written - read;
-    count = std::min<std::size_t>(count, pipe_bytes - at % pipe_bytes);
+    const uint64_t written = pipe.written, read = pipe.read;
+    const uint64_t at = sends ? written : read;
+    size_t count = sends ? pipe_bytes - (written - read) : written - read;
+    count = std::min<size_t>(count, pipe_bytes - at % pipe_bytes);
     if (count == 0) return false;
-    std::byte* const bytes = next(count);
+    byte* const bytes = next(count);
     if (sends) {
       standin_move(pipe.data + at % pipe_bytes, bytes, count);
       pipe.written = at + count;
@@ -240,7 +239,7 @@ void Communicator::move(std::vector<Part>& parts) {
 }
 
 /// All ranks have to make the same call.
-void Communicator::compare_with_all(const Call& call, std::uint64_t number) {
+void Communicator::compare_with_all(const Call& call, uint64_t number) {
   const bool has_root = call.kind == Kind::reduce || call.kind == Kind::broadcast;
   const Header header{call.kind,  call.type, call.how, has_root ? call.root : 0,
                       call.count, number,    0};
@@ -253,21 +252,21 @@ void Communicator::compare_with_all(const Call& call, std::uint64_t number) {
   move(parts);
 }
 
-void Communicator::reduce(const Call& call, std::uint64_t number) {
-  const std::size_t unit = size_of(call.type), width = chunk_bytes / unit;
+void Communicator::reduce(const Call& call, uint64_t number) {
+  const size_t unit = size_of(call.type), width = chunk_bytes / unit;
   const bool scatters = call.kind == Kind::reduce_scatter;
   const bool receives = call.kind != Kind::reduce || call.root == rank_;
-  std::vector<std::byte> others(static_cast<std::size_t>(size_) * chunk_bytes);
-  const auto in_of = [&](int rank, std::size_t first) {
-    return const_cast<std::byte*>(call.in) +
-           (first + (scatters ? static_cast<std::size_t>(rank) * call.count : 0)) * unit;
+  std::vector<byte> others(static_cast<size_t>(size_) * chunk_bytes);
+  const auto in_of = [&](int rank, size_t first) {
+    return const_cast<byte*>(call.in) +
+           (first + (scatters ? static_cast<size_t>(rank) * call.count : 0)) * unit;
   };
-  for (std::size_t first = 0; first < call.count && !aborted_; first += width) {
-    const std::size_t count = std::min(width, call.count - first);
+  for (size_t first = 0; first < call.count && !aborted_; first += width) {
+    const size_t count = std::min(width, call.count - first);
     const Header header{call.kind, call.type, call.how, 0, count, number, count * unit};
     std::vector<Part> parts;
     for (int peer = 0; peer < size_; ++peer) {
-      std::byte* const place = others.data() + static_cast<std::size_t>(peer) * chunk_bytes;
+      byte* const place = others.data() + static_cast<size_t>(peer) * chunk_bytes;
       if (peer == rank_) standin_move(place, in_of(rank_, first), count * unit);
       if (peer != rank_ && (call.kind != Kind::reduce || call.root == peer))
         parts.push_back({true, peer, header, in_of(peer, first)});
@@ -276,34 +275,34 @@ void Communicator::reduce(const Call& call, std::uint64_t number) {
     move(parts);
     if (!receives || aborted_) continue;
     for (int peer = 1; peer < size_; ++peer)
-      reduce_into(others.data(), others.data() + static_cast<std::size_t>(peer) * chunk_bytes,
-                  count, call.type, call.how);
+      reduce_into(others.data(), others.data() + static_cast<size_t>(peer) * chunk_bytes, count,
+                  call.type, call.how);
     standin_move(call.out + first * unit, others.data(), count * unit);
   }
 }
 
-void Communicator::run_collective(const Call& call, std::uint64_t number) {
+void Communicator::run_collective(const Call& call, uint64_t number) {
   compare_with_all(call, number);
   if (call.kind != Kind::broadcast && call.kind != Kind::all_gather) return reduce(call, number);
-  const std::size_t bytes = call.count * size_of(call.type);
+  const size_t bytes = call.count * size_of(call.type);
   const Header header{call.kind, call.type, call.how, 0, call.count, number, bytes};
   const bool gathers = call.kind == Kind::all_gather;
   std::vector<Part> parts;
   for (int peer = 0; peer < size_; ++peer) {
-    std::byte* const place = gathers ? call.out + static_cast<std::size_t>(peer) * bytes : call.out;
+    byte* const place = gathers ? call.out + static_cast<size_t>(peer) * bytes : call.out;
     if (peer == rank_) {
       if ((gathers || call.root == rank_) && place != call.in && !aborted_)
         standin_move(place, call.in, bytes);
       continue;
     }
     if (gathers || call.root == rank_)
-      parts.push_back({true, peer, header, const_cast<std::byte*>(call.in)});
+      parts.push_back({true, peer, header, const_cast<byte*>(call.in)});
     if (gathers || call.root == peer) parts.push_back({false, peer, header, place});
   }
   move(parts);
 }
 
-void Communicator::run(const std::vector<Call>& calls, std::uint64_t number) {
+void Communicator::run(const std::vector<Call>& calls, uint64_t number) {
   const std::lock_guard lock{running_};
   if (aborted_) return;
   if (finished_) {
@@ -316,10 +315,10 @@ void Communicator::run(const std::vector<Call>& calls, std::uint64_t number) {
       run_collective(call, number);
       continue;
     }
-    const std::size_t bytes = call.count * size_of(call.type);
+    const size_t bytes = call.count * size_of(call.type);
     const Header header{call.kind, call.type, ncclSum, 0, call.count, 0, bytes};
     messages.push_back({call.in != nullptr, call.root, header,
-                        call.in != nullptr ? const_cast<std::byte*>(call.in) : call.out});
+                        call.in != nullptr ? const_cast<byte*>(call.in) : call.out});
   }
   move(messages);
 }

@@ -21,14 +21,15 @@
 
 namespace standin::ccl {
 
+using std::byte, std::size_t, std::uint64_t;
 enum class Kind : int { all_reduce, reduce, reduce_scatter, broadcast, all_gather, message };
 
 /// One call of the vendor's interface. Of `message`, `in` or `out` is null.
 struct Call {
   Kind kind;
-  const std::byte* in;
-  std::byte* out;
-  std::size_t count;  // as the call has it
+  const byte* in;
+  byte* out;
+  size_t count;  // as the call has it
   ncclDataType_t type;
   ncclRedOp_t how;
   int root;  // or the peer of a message
@@ -55,7 +56,7 @@ class Communicator {
   /// @} Runs calls of a group, in which messages do not wait for each other. Holds the calling
   /// thread until all is done, or the communicator is aborted. `number` is that of the group: all
   /// ranks have to run the same one.
-  void run(const std::vector<Call>& calls, std::uint64_t number);
+  void run(const std::vector<Call>& calls, uint64_t number);
   /// Holds the calling thread until then.
   void wait_for_abort() const;
   /// Lets every operation end without its result.
@@ -69,15 +70,15 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   /// How many groups with an operation of all ranks were enqueued.
-  std::atomic<std::uint64_t> collectives{0};
+  std::atomic<uint64_t> collectives{0};
 
  private:
   struct Part;
   Communicator(int file, Page* page, int rank, int size)
       : file_{file}, page_{page}, rank_{rank}, size_{size} {}
-  void compare_with_all(const Call& call, std::uint64_t number);
-  void run_collective(const Call& call, std::uint64_t number);
-  void reduce(const Call& call, std::uint64_t number);
+  void compare_with_all(const Call& call, uint64_t number);
+  void run_collective(const Call& call, uint64_t number);
+  void reduce(const Call& call, uint64_t number);
   void move(std::vector<Part>& parts);
   bool is_gone(int rank) const;
 

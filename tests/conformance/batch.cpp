@@ -13,7 +13,7 @@ TEST_F(Batch, CopiesAllOperationsInStreamOrder) {
   PinnedInts source{count * piece}, result{count * piece};
   DeviceInts there{count * piece, stream};
   std::vector<CopyOperation> up, down;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i : range(count)) {
     const size_t other = (count - 1 - i) * piece;
     up.push_back(copy_operation(there.span().subspan(other, piece),
                                 std::span{source.data() + i * piece, piece}));
@@ -37,11 +37,11 @@ TEST_F(Batch, FillsBlocksThatAreNeighbours) {
   constexpr size_t blocks = 12, size = 64 * kib;
   Stream stream;
   std::vector<DeviceBytes> there;
-  for (size_t i = 0; i < blocks; ++i) there.emplace_back(size, stream);
+  repeat(blocks, [&] { there.emplace_back(size, stream); });
   const Bytes source = pattern(blocks * size, 3);
   Bytes back(blocks * size);
   std::vector<CopyOperation> up, down;
-  for (size_t i = 0; i < blocks; ++i) {
+  for (size_t i : range(blocks)) {
     up.push_back({there[i].data(), source.data() + i * size, size});
     down.push_back({back.data() + i * size, there[i].data(), size});
   }

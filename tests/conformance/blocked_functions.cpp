@@ -59,7 +59,7 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
     streams[count].launch_host_func([=] { block(count, count - 1); });
     ASSERT_TRUE(flags->wait(count));
     streams[count].launch_host_func([=] { flags->raise(count + 1); });
-    for (size_t i = 0; i < count; ++i) streams[i].launch_host_func([=] { block(i, count + 1); });
+    for (size_t i : range(count)) streams[i].launch_host_func([=] { block(i, count + 1); });
     for (const Stream& stream : streams) stream.synchronize();
     ASSERT_EQ(late->load(), 0) << count << " streams waited for a stream that could have continued";
   }
@@ -70,11 +70,12 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
 class Graph {
  public:
   explicit Graph(uint32_t seed) : random_{seed} {
-    const PriorityRange range = Device::current().priority_range();
+    const PriorityRange all = Device::current().priority_range();
     const size_t lines = 3 + pick(10);
-    for (size_t i = 0; i < lines; ++i)
-      streams_.emplace_back(StreamOptions{.priority = pick(2) == 0 ? range.greatest : range.least});
-    for (size_t i = 0; i < functions; ++i) launch(i);
+    repeat(lines, [&] {
+      streams_.emplace_back(StreamOptions{.priority = pick(2) == 0 ? all.greatest : all.least});
+    });
+    for (size_t i : range(functions)) launch(i);
   }
 
   [[nodiscard]] bool finishes() {
@@ -88,8 +89,7 @@ class Graph {
   size_t pick(size_t n) { return random_() % n; }
   void launch(size_t i) {
     std::vector<size_t> earlier;
-    if (i > 0 && pick(3) > 0)
-      for (size_t k = 0; k < 2; ++k) earlier.push_back(pick(i));
+    if (i > 0 && pick(3) > 0) repeat(2, [&] { earlier.push_back(pick(i)); });
     const milliseconds busy{pick(12) == 0 ? 12 : 0};
     streams_[pick(streams_.size())].launch_host_func([=, flags = flags_, late = late_] {
       for (const size_t other : earlier)
@@ -122,21 +122,22 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   std::vector<std::thread> threads;
   // The functions of these streams block for longer than the library keeps a core for a blocked
   // function.
-  for (size_t i = 0; i < blocked; ++i)
+  for (size_t i : range(blocked))
     threads.emplace_back([&, i] {
       while (!stop) {
-        for (int k = 0; k < 3; ++k)
+        repeat(3, [&] {
           streams[i].launch_host_func([] { std::this_thread::sleep_for(milliseconds{3}); });
+        });
         streams[i].synchronize();
       }
     });
   std::chrono::nanoseconds longest{0};
-  for (int i = 0; i < 300; ++i) {
+  repeat(300, [&] {
     const auto before = Clock::now();
     enqueue_nothing(quick);
     quick.synchronize();
     longest = std::max<std::chrono::nanoseconds>(longest, Clock::now() - before);
-  }
+  });
   stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_LT(longest, 1s);

@@ -96,7 +96,7 @@ TEST_F(SynchronizeFor, AWaitThatTimedOutBreaksNoLaterCapture) {
   const Stream stream, captured;
   Gate gate{stream};
   // a thread of the library waits once more for the second one
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(device().synchronize_for(1ms));
+  repeat(2, [&] { EXPECT_FALSE(device().synchronize_for(1ms)); });
   begin_capture(captured);
   gate.open_and_wait(stream);
   std::this_thread::sleep_for(20ms);  // for that thread, which must not ask the runtime now
@@ -131,13 +131,13 @@ TEST_F(SynchronizeFor, EightThreadsWaitForOneDevice) {
   const Stream stream;
   std::atomic_int done{0};
   on_threads(8, [&](int) {
-    for (int i = 0; i < 20; ++i) {
+    repeat(20, [&] {
       std::atomic_bool mine{false};
       stream.launch_host_func([&] { mine = true; });
       EXPECT_TRUE(device().synchronize_for(patience));
       EXPECT_TRUE(mine);
       ++done;
-    }
+    });
   });
   EXPECT_EQ(done, 160);
 }

@@ -44,16 +44,16 @@ class Recording {
     asked_->on_return(stream);
     upstream_.deallocate(stream, pointer, bytes, alignment);
   }
-  [[nodiscard]] Asked& asked() const { return *asked_; }
-  [[nodiscard]] size_t taken() const {
+  Asked& asked() const { return *asked_; }
+  size_t taken() const {
     const std::lock_guard lock{asked_->mutex};
     return asked_->taken.size();
   }
-  [[nodiscard]] size_t returned() const {
+  size_t returned() const {
     const std::lock_guard lock{asked_->mutex};
     return asked_->returned.size();
   }
-  [[nodiscard]] long copies() const { return asked_.use_count(); }
+  long copies() const { return asked_.use_count(); }
 
  private:
   DeviceResource upstream_;
@@ -93,11 +93,8 @@ Ints numbers() {
 /// Whether the buffer can be written and read.
 [[nodiscard]] bool holds_numbers(StreamRef stream, DeviceInts& buffer) {
   const Ints in = numbers();
-  Ints out(buffer.size());
   copy(stream, buffer, in);
-  copy(stream, out, buffer);
-  stream.synchronize();
-  return out == in;
+  return read_back(stream, buffer) == in;
 }
 
 TEST_F(BufferResources, ABlockIsTakenAndGivenBackInStreamOrder) {
@@ -216,10 +213,7 @@ TEST_F(BufferResources, ResizeCopiesAndMovesKeepTheResource) {
     DeviceInts copied{buffer, stream};
     EXPECT_EQ(resource.taken(), 3U);
     EXPECT_EQ(resource.returned(), 1U);
-    Ints out(2 * count);
-    copy(stream, out, copied);
-    stream.synchronize();
-    EXPECT_TRUE(std::equal(out.begin(), out.begin() + count, numbers().begin()));
+    EXPECT_EQ(read_back(stream, copied.first(count)), numbers());
     DeviceInts moved{std::move(buffer)};
     moved.resize(count);
     EXPECT_EQ(resource.taken(), 4U);
@@ -270,7 +264,7 @@ TEST_F(BufferResources, ABlockIsGivenBackBehindAllStreamsThatUsedIt) {
     EXPECT_EQ(stream.device(), device());
     log.write(stream, "returned");
   };
-  for (int user = 0; user < 2; ++user) {
+  for (int user : range(2)) {
     auto buffer = std::make_unique<DeviceInts>(count, resource, owner);
     if (user == 0)
       buffer->record_stream(named);
@@ -440,7 +434,7 @@ TEST_F(BufferResources, InACaptureTheCapturingStreamIsGiven) {
   };
   SKIP_IF(!device().has_memory_pools(),
           "without memory pools nothing can be allocated in a capture");
-  const std::error_code found = code_of([&] { graph.emplace(capture(stream, record)); });
+  const auto found = code_of([&] { graph.emplace(capture(stream, record)); });
   EXPECT_GE(captured, 1);
   SKIP_IF(found == errc::capture, "this runtime cannot capture allocations");
   ASSERT_EQ(found, nothing_thrown);
@@ -456,7 +450,7 @@ TEST_F(BufferResources, EightThreadsShareAResource) {
   const Stream shared;
   on_threads(threads, [&](int i) {
     const Stream own;
-    for (int n = 0; n < rounds; ++n) {
+    for (int n : range(rounds)) {
       DeviceInts buffer{count, resource, own};
       fill(own, buffer, i);
       if (n % 5 == 0) buffer.record_stream(shared);
@@ -496,12 +490,12 @@ TEST_F(BufferResourcesTwo, TheStreamsDeviceIsCurrentInTheCall) {
 TEST_F(BufferResources, AnAllocationWaitsForWhatAHostFunctionDropped) {
   const Stream stream;
   LimitResource room_for_one{DeviceResource{}, count * sizeof(int)};
-  for (int i = 0; i < 20; ++i) {
+  repeat(20, [&] {
     auto buffer = std::make_shared<DeviceInts>(count, room_for_one, stream);
     stream.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
     stream.synchronize();
     EXPECT_NO_ERROR(const DeviceInts next(count, room_for_one, stream));
-  }
+  });
 }
 
 TEST_F(BufferResources, ANativeResourceLeavesExceptionsToTheStream) {

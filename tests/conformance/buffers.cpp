@@ -156,7 +156,7 @@ TEST_F(Buffers, SingleElementsAreSetAndRead) {
   DeviceInts buffer{3, stream};
   fill(stream, buffer, 1);
   // each value ends before it is written
-  for (int i = 0; i < 3; ++i) set(stream, buffer, static_cast<size_t>(i), 10 * i);
+  for (int i : range(3)) set(stream, buffer, static_cast<size_t>(i), 10 * i);
   EXPECT_EQ(get(stream, buffer, 0), 0);
   EXPECT_EQ(get(stream, buffer, 1), 10);
   EXPECT_EQ(get(stream, std::as_const(buffer), 2), 20);
@@ -207,11 +207,11 @@ TEST_F(Buffers, AnotherStreamFreesTheMemoryBehindBoth) {
 TEST_F(Buffers, TheStreamMayChangeBackAndForth) {
   Stream a, b;
   DeviceInts buffer{4, a};
-  for (int i = 0; i < 3; ++i) {
+  repeat(3, [&] {
     buffer.set_stream(b);
     buffer.set_stream(b);
     buffer.set_stream(a);
-  }
+  });
   buffer.record_stream(b);
   EXPECT_EQ(buffer.stream(), a);
   DeviceInts empty;

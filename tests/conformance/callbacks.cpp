@@ -45,7 +45,7 @@ TEST_F(Callbacks, HostFunctionsMustNotSetTheCurrentStream) {
     EXPECT_SAYS(TEXT_OF(StreamContext::Guard{context}), words);
     EXPECT_SAYS(TEXT_OF(other.device().use()), words);
     EXPECT_SAYS(TEXT_OF(DeviceGuard{other.device()}), words);
-    for (int i = 0; i < 3; ++i) EXPECT_SAYS(TEXT_OF(pool.acquire()), words);
+    repeat(3, [&] { EXPECT_SAYS(TEXT_OF(pool.acquire()), words); });
     EXPECT_SAYS(TEXT_OF(pool.acquire_for(patience)), words);
     after = current_stream();
   });
@@ -66,7 +66,7 @@ TEST_F(Callbacks, HostFunctionsFindTheirThreadAsNew) {
       set_default_pageable(Pageable::refuse);
     });
   });
-  for (int i = 0; i < 20; ++i) {
+  repeat(20, [&] {
     mine.use();
     auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
     stream.launch_host_func([&found, guard] {
@@ -77,21 +77,21 @@ TEST_F(Callbacks, HostFunctionsFindTheirThreadAsNew) {
     graph.launch(stream);
     stream.synchronize();
     default_stream().use();
-  }
+  });
   ASSERT_EQ(found.size(), 40U);
   for (const Settings& each : found) expect_those_of_a_new_thread(each, "in a host function");
 }
 
 TEST_F(Callbacks, CompletionFunctionsFindTheirThreadAsNew) {
   const Stream stream, other;
-  for (int i = 0; i < 3; ++i) {
+  repeat(3, [&] {
     run_when_complete(stream, [&] {
       expect_those_of_a_new_thread({}, "in a function of on_complete()");
       other.use();
       set_default_pageable(Pageable::refuse);
       EXPECT_CURRENT(other);
     });
-  }
+  });
 }
 
 TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
@@ -118,21 +118,21 @@ TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
 
 TEST_F(CallbacksTwo, CompletionFunctionsFindTheFirstDeviceCurrent) {
   const Stream stream{first}, there{second};
-  for (int i = 0; i < 3; ++i) {
+  repeat(3, [&] {
     run_when_complete(stream, [&] {
       EXPECT_CURRENT_DEVICE(first);
       EXPECT_EQ(current_stream(second), second.default_stream());
       there.use();
       EXPECT_CURRENT_DEVICE(second);
     });
-  }
+  });
 }
 
 TEST_F(CallbacksTwo, HostFunctionsFindTheFirstDeviceCurrent) {
   const Stream stream{first}, there{second};
   const StreamRef standard = first.default_stream();
   int wrong = 0;
-  for (int i = 0; i < 20; ++i) {
+  repeat(20, [&] {
     there.use();
     auto guard = std::make_shared<std::optional<StreamGuard>>(std::in_place, stream);
     stream.launch_host_func([&, guard] {
@@ -144,7 +144,7 @@ TEST_F(CallbacksTwo, HostFunctionsFindTheFirstDeviceCurrent) {
     first.use();
     first.default_stream().use();
     set_current_stream(second.default_stream());
-  }
+  });
   EXPECT_EQ(wrong, 0);
 }
 

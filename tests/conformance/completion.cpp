@@ -14,20 +14,20 @@ using CompletionsTwo = TwoDevices;
 /// The outcomes that completion functions were called with, in the order of the calls.
 class Outcomes {
  public:
-  [[nodiscard]] auto function(int name = 0) const {
+  auto function(int name = 0) const {
     return [state = state_, name](const Outcome& outcome) {
       const std::lock_guard lock{state->mutex};
       state->told.emplace_back(name, outcome);
     };
   }
-  [[nodiscard]] size_t count() const {
+  size_t count() const {
     const std::lock_guard lock{state_->mutex};
     return state_->told.size();
   }
   [[nodiscard]] bool wait_for(size_t count_expected) const {
     return eventually([&] { return count() >= count_expected; });
   }
-  [[nodiscard]] std::pair<int, Outcome> operator[](size_t i) const {
+  std::pair<int, Outcome> operator[](size_t i) const {
     const std::lock_guard lock{state_->mutex};
     return state_->told.at(i);
   }
@@ -54,7 +54,7 @@ TEST_F(Completions, AFunctionIsCalledOnceTheWorkIsComplete) {
   gate.open();
   ASSERT_TRUE(outcomes.wait_for(1));
   EXPECT_TRUE(outcomes[0].second.is_ok());
-  EXPECT_EQ(outcomes[0].second.code(), std::error_code{});
+  EXPECT_EQ(outcomes[0].second.code(), nothing_thrown);
   EXPECT_RUNS(stream);
   EXPECT_EQ(outcomes.count(), 1U);
 }
@@ -83,12 +83,12 @@ TEST_F(Completions, FunctionsOfOneStreamAreCalledInOrder) {
   constexpr int count = 500;
   Stream stream;
   Outcomes outcomes;
-  for (int i = 0; i < count; ++i) {
+  for (int i : range(count)) {
     if (i % 7 == 0) enqueue_nothing(stream);
     stream.on_complete(outcomes.function(i));
   }
   ASSERT_TRUE(outcomes.wait_for(count));
-  for (int i = 0; i < count; ++i) ASSERT_EQ(outcomes[static_cast<size_t>(i)].first, i);
+  for (int i : range(count)) ASSERT_EQ(nth(outcomes, i).first, i);
 }
 
 TEST_F(Completions, ABlockedStreamHoldsUpNoOtherStreamsFunction) {
@@ -246,7 +246,7 @@ TEST_F(Completions, EachThreadsFunctionsOnOneStreamAreCalledInItsOrder) {
     gate.close_on(owned);
     on_threads(threads, [&](int thread) {
       for (int i = 1; i <= count; ++i)
-        for (int s = 0; s < 4; ++s) {
+        for (int s : range(4)) {
           const auto say = [told, thread, i, s] {
             told->wrong += std::exchange(told->last[s][thread], i) != i - 1 ? 1 : 0;
             ++told->all;
@@ -322,7 +322,7 @@ TEST_F(Completions, ADestroyedEventsFunctionIsCalled) {
   // it may share a channel with the gate.
   const Stream other;
   std::vector<Event> events;
-  for (int i = 0; i < 8; ++i) events.emplace_back(other);
+  repeat(8, [&] { events.emplace_back(other); });
   drop(events.back().synchronize_for(20ms));
   EXPECT_EQ(outcomes.count(), 0U);
   gate.open();
@@ -348,7 +348,7 @@ TEST_F(Completions, AnotherThreadsRecordOfAnEventIsAwaited) {
   gate.close_on(stream);
   blocked.close_on(other);
   Event event{stream};
-  std::thread{[&] { event.record(other); }}.join();
+  on_thread([&] { event.record(other); });
   event.on_complete(outcomes.function(2));
   const Event last{stream};
   last.on_complete(outcomes.function(1));
@@ -375,13 +375,13 @@ TEST_F(Completions, SixThousandEventsOfOneStreamAreNotAllQueried) {
   std::counting_semaphore<> complete{0};
   std::atomic_int told{0};
   const long before = calls();
-  for (int i = 0; i < count; ++i) {
+  repeat(count, [&] {
     stream.launch_host_func([&] { complete.acquire(); });
     stream.record_event().on_complete([&](const Outcome&) {
       complete.release();
       ++told;
     });
-  }
+  });
   complete.release();
   EXPECT_EVENTUALLY(told == count);
   EXPECT_LT(calls() - before, long{count} * count / 8);

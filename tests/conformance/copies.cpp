@@ -17,7 +17,7 @@ constexpr size_t large = mib + 1;  // too large to be copied within the call
 class Block {
  public:
   Block(MemoryKind kind, size_t size, StreamRef stream) : memory_{make(kind, size, stream)} {}
-  [[nodiscard]] unsigned char* data() {
+  unsigned char* data() {
     return std::visit([](auto& memory) { return memory.data(); }, memory_);
   }
 
@@ -88,12 +88,9 @@ TEST_F(Copies, InteriorDevicePointersAreRecognised) {
   Stream stream;
   DeviceInts there{8, stream};
   const Ints source{1, 2, 3};
-  Ints result(3);
   fill(stream, there, 0);
   copy(stream, there.span().subspan(4, 3), source);
-  copy(stream, result, there.span().subspan(4, 3));
-  stream.synchronize();
-  EXPECT_EQ(result, source);
+  EXPECT_EQ(read_back(stream, there.span().subspan(4, 3)), source);
   const PointerInfo info = pointer_info(there.data() + 5);
   EXPECT_EQ(info.kind, MemoryKind::device);
   EXPECT_EQ(info.device, device());
@@ -194,7 +191,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
 /// Blocking copies of a few bytes: a runtime may read such a source within the call.
 TEST_F(Copies, BlockingHostToDeviceCopiesReadWhatEarlierWorkWrites) {
   for (const bool blocking : {false, true}) {
-    const Stream stream{StreamOptions{.blocking = blocking}};
+    const Stream stream{{.blocking = blocking}};
     const StreamRef writer = blocking ? default_stream() : StreamRef{stream};
     DeviceBytes there{page, stream};
     Bytes source(page);
@@ -275,11 +272,11 @@ TEST_F(Copies, ElementsThatAreNotAlignedAreFilled) {
     stream.synchronize();
     EXPECT_EQ(result[0], 9);
     EXPECT_EQ(result.back(), 9);
-    for (size_t i = 0; i < 4 * count; ++i) ASSERT_EQ(result[1 + i], i % 4 + 1) << i;
+    for (size_t i : range(4 * count)) ASSERT_EQ(result[1 + i], i % 4 + 1) << i;
     fill(stream, std::span{reinterpret_cast<Pair*>(to + 1), count}, Pair{{5, 6}});
     copy_bytes(stream, result.data(), to, result.size());
     stream.synchronize();
-    for (size_t i = 0; i < 2 * count; ++i) ASSERT_EQ(result[1 + i], i % 2 + 5) << i;
+    for (size_t i : range(2 * count)) ASSERT_EQ(result[1 + i], i % 2 + 5) << i;
   }
 }
 
@@ -349,7 +346,7 @@ TEST_F(Copies, RowsWithDifferentPitchesAreCopied) {
     copy_2d(stream, there.data(), device_pitch, source.data(), host_pitch, width, height);
     copy_2d(stream, result.data(), host_pitch, there.data(), device_pitch, width, height);
     stream.synchronize();
-    for (size_t i = 0; i < result.size(); ++i)
+    for (size_t i : range(result.size()))
       EXPECT_EQ(result[i], i % host_pitch < width ? source[i] : 0xee) << i;
   }
 }
@@ -366,7 +363,7 @@ TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
   EXPECT_PENDING(stream);
   EXPECT_FALSE(gate.is_open());
   gate.open_and_wait(stream);
-  for (size_t row = 0; row < height; ++row)
+  for (size_t row : range(height))
     ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0)
         << "row " << row;
 }
@@ -377,12 +374,12 @@ TEST_F(Copies, RowsMayBeFurtherApartThanARuntimeTakes) {
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   auto* const rows = static_cast<unsigned char*>(mapped);
-  for (size_t row = 0; row < height; ++row) rows[row * pitch] = static_cast<unsigned char>(row + 1);
+  for (size_t row : range(height)) rows[row * pitch] = static_cast<unsigned char>(row + 1);
   const Stream stream;
   DeviceBytes packed{height, stream};
   EXPECT_EQ(copy_2d(stream, packed.data(), 1, rows, pitch, 1, height, Pageable::block),
             CopyResult::blocked);
-  for (size_t row = 0; row < height; ++row) EXPECT_EQ(get(stream, packed, row), row + 1);
+  for (size_t row : range(height)) EXPECT_EQ(get(stream, packed, row), row + 1);
   set(stream, packed, 2, 9);
   EXPECT_EQ(copy_3d(stream, rows, {pitch, pitch * height}, packed.data(), {1, height},
                     {1, height, 1}, Pageable::block),
@@ -413,7 +410,7 @@ TEST_F(Copies, FillsByteRangesOfAnySize) {
       fill_bytes(stream, block.data() + offset, 0xab, count);
       copy_bytes(stream, result.data(), block.data(), size);
       stream.synchronize();
-      for (size_t i = 0; i < size; ++i)
+      for (size_t i : range(size))
         ASSERT_EQ(result[i], i >= offset && i < offset + count ? 0xab : 0) << i;
     }
   }
@@ -447,12 +444,10 @@ TEST_F(Copies, FillsRows) {
   constexpr size_t pitch = 10, width = 7, height = 4;
   Stream stream;
   DeviceBytes there{pitch * height, stream};
-  Bytes result(pitch * height);
   fill(stream, there, 1);
   fill_2d(stream, there.data(), pitch, 2, width, height);
-  copy(stream, result, there);
-  stream.synchronize();
-  for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
+  const Bytes result = read_back(stream, there);
+  for (size_t i : range(result.size())) EXPECT_EQ(result[i], i % pitch < width ? 2 : 1) << i;
 }
 
 TEST_F(Copies, FillsReturnAtOnce) {
@@ -499,12 +494,12 @@ TEST_F(Copies, TwoStreamsCopyConcurrently) {
   Bytes results[2] = {Bytes(size), Bytes(size)};
   Stream streams[2];
   DeviceBytes there[2] = {DeviceBytes{size, streams[0]}, DeviceBytes{size, streams[1]}};
-  for (int i = 0; i < 2; ++i) {
+  for (int i : range(2)) {
     copy(streams[i], there[i], source);
     streams[i].launch_host_func([&both] { both.arrive_and_wait(); });
     copy(streams[i], results[i], there[i]);
   }
-  for (int i = 0; i < 2; ++i) {
+  for (int i : range(2)) {
     streams[i].synchronize();
     EXPECT_TRUE(results[i] == source);
   }

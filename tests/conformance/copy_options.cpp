@@ -7,7 +7,7 @@
 namespace conformance::copy_options_cases {
 using CopyOptionsCases = Conformance;
 
-[[nodiscard]] CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
+CopyOptions any_time() { return {.source = SourceAccess::any_time}; }
 
 [[nodiscard]] bool reads_pageable_itself(Device device) {
   return streams_are_threads() || device.can_use_host_page_tables();
@@ -59,7 +59,7 @@ class UnreadMemory {
   UnreadMemory(const UnreadMemory&) = delete;
   UnreadMemory& operator=(const UnreadMemory&) = delete;
   ~UnreadMemory() { munmap(at_, bytes_); }
-  [[nodiscard]] const void* data() const { return at_; }
+  const void* data() const { return at_; }
   [[nodiscard]] bool is_read() const {
     unsigned char is_there = 0;
     EXPECT_EQ(mincore(at_, 1, &is_there), 0);

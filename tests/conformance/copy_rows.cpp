@@ -38,7 +38,7 @@ void expect_that_the_copy_waits_after(Prepare prepare) {
     const Bytes first(bytes, 1);
     WrittenSource row{bytes};
     const auto write = prepare(row);
-    for (int i = 0; i < 3; ++i) copy(row.stream, row.scratch, first);
+    repeat(3, [&] { copy(row.stream, row.scratch, first); });
     write();
     copy(row.stream, row.there, row.source);
     copy(row.stream, row.scratch, first);
@@ -114,7 +114,7 @@ TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
   const size_t all = 24 * mib;
   Stream stream;
   Bytes source(all), back(all);
-  for (size_t i = 0; i < all; ++i) source[i] = static_cast<unsigned char>(random());
+  for (size_t i : range(all)) source[i] = static_cast<unsigned char>(random());
   DeviceBytes there{all, stream};
   stream.synchronize();
   const auto copy_all = [&](auto&& copy_part) {
@@ -153,7 +153,7 @@ TEST_F(CopyRows, ThreadsOnOneStreamKeepEveryByte) {
     std::mt19937 random{static_cast<uint32_t>(i)};
     Bytes source(each), back(each);
     unsigned char* const own = there.data() + static_cast<size_t>(i) * each;
-    for (int round = 0; round < 10; ++round) {
+    for (int round : range(10)) {
       const size_t bytes = 1 + random() % sizes[random() % (std::size(sizes) - 1)];
       std::ranges::fill(source, static_cast<unsigned char>(random()));
       if (random() % 2 == 0) stream.launch_host_func([&] { ++source[0]; });
@@ -178,19 +178,19 @@ struct Blocks {
     std::vector<size_t> order(count);
     count_from(order, 0UL);
     std::ranges::shuffle(order, random);
-    for (size_t i = 0; i < count; ++i) places.push_back({i * block, order[i] * stride, block});
+    for (size_t i : range(count)) places.push_back({i * block, order[i] * stride, block});
     device_bytes = count * stride;
     std::ranges::shuffle(places, random);
   }
   struct Place {
     size_t host, device, bytes;
   };
-  [[nodiscard]] std::vector<CopyOperation> up(unsigned char* device) const {
+  std::vector<CopyOperation> up(unsigned char* device) const {
     std::vector<CopyOperation> all;
     for (const Place& p : places) all.push_back({device + p.device, host.data() + p.host, p.bytes});
     return all;
   }
-  [[nodiscard]] std::vector<CopyOperation> down(const unsigned char* device) {
+  std::vector<CopyOperation> down(const unsigned char* device) {
     std::vector<CopyOperation> all;
     for (const Place& p : places) all.push_back({back.data() + p.host, device + p.device, p.bytes});
     return all;

@@ -48,7 +48,7 @@ class Executor {
   }
 
  private:
-  [[nodiscard]] size_t size() const {
+  size_t size() const {
     const std::lock_guard lock{state_->mutex};
     return state_->functions.size();
   }
@@ -190,8 +190,9 @@ TEST_F(Coroutines, ManyWaitAtOnce) {
   std::vector<Task> tasks;
   Gate gate{streams[0]};
   for (size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);
-  for (int round = 0; round < 20; ++round)
+  repeat(20, [&] {
     for (const Stream& stream : streams) tasks.push_back(wait_for(stream));
+  });
   EXPECT_TRUE(std::ranges::none_of(tasks, [](const Task& task) { return task.has_ended(); }));
   gate.open();
   for (Task& task : tasks) task.get();
@@ -225,7 +226,7 @@ TEST_F(Coroutines, FourThreadsAwaitOneStream) {
   std::array<int, 4> counts{};
   on_threads(4, [&](int i) {
     const Executor executor;
-    Task task = count_along(stream, executor, counts[static_cast<size_t>(i)], rounds);
+    Task task = count_along(stream, executor, nth(counts, i), rounds);
     for (int round = 2; round <= rounds; round += 3) ASSERT_TRUE(executor.run_one());
     task.get();
   });

@@ -266,13 +266,14 @@ TEST_F(CurrentTwo, AGuardOnAnotherDeviceMayEndAfterTheLibrarysThreadLocals) {
 
 TEST_F(CurrentTwo, AThreadLocalGuardOnAnotherDeviceMayEndWithItsThread) {
   Stream b{second};
-  for (int i = 0; i < 3; ++i)
+  repeat(3, [&] {
     on_thread([&] {
       static thread_local std::optional<StreamGuard> guard;
       first.use();
       guard.emplace(b);
       EXPECT_CURRENT_DEVICE(second);
     });
+  });
   EXPECT_CURRENT_DEVICE(first);
 }
 
@@ -419,8 +420,8 @@ TEST_F(Current, SettingAndReadingAllocatesNothing) {
   };
   bool right = set_and_get(b);
   const auto before = allocations();
-  for (int i = 0; i < 500'000; ++i) right = set_and_get(a) && set_and_get(b) && right;
-  for (int i = 0; i < 1000; ++i) const StreamGuard inner{i % 2 == 0 ? a : b};
+  repeat(500'000, [&] { right = set_and_get(a) && set_and_get(b) && right; });
+  for (int i : range(1000)) const StreamGuard inner{i % 2 == 0 ? a : b};
   EXPECT_EQ(allocations(), before);
   EXPECT_TRUE(right);
 }

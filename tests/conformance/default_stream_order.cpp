@@ -6,7 +6,7 @@
 namespace conformance::default_stream_order_cases {
 using DefaultStreamOrder = Conformance;
 
-Stream make_blocking() { return Stream{StreamOptions{.blocking = true}}; }
+Stream make_blocking() { return Stream{{.blocking = true}}; }
 
 /// Closes the gate on the per-thread default stream of a thread, writes "thread" behind the gate,
 /// and ends the thread.
@@ -97,9 +97,9 @@ TEST_F(DefaultStreamOrder, AnEventRecordedAgainWaitsForNewDefaultWork) {
   const StreamRef null = default_stream();
   const Stream blocking = make_blocking();
   Event event;
-  for (int i = 0; i < 3; ++i) {
+  for (int i : range(3)) {
     Gate gate{null};
-    for (int k = 0; k < 3; ++k) blocking.record_event(event);
+    repeat(3, [&] { blocking.record_event(event); });
     EXPECT_PENDING(event) << i;
     gate.open_and_wait(event);
     null.synchronize();
@@ -121,7 +121,7 @@ TEST_F(DefaultStreamOrder, AnIdleBlockingStreamIsFinishedWhileTheDefaultStreamRu
 TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
   const StreamRef null = default_stream();
   PinnedInts value{1}, seen{200};
-  for (int i = 0; i < 200; ++i) {
+  for (int i : range(200)) {
     const auto enqueue_on = [&](StreamRef stream) {
       occupy(stream, std::chrono::milliseconds{i % 2});
       stream.launch_host_func([&value, i] { value[0] = i; });
@@ -130,10 +130,10 @@ TEST_F(DefaultStreamOrder, SeesTheWorkOfManyDestroyedStreamsAndEndedThreads) {
       on_thread([&, here = device()] { enqueue_on(StreamRef::per_thread_default(here)); });
     else
       enqueue_on(make_blocking());
-    copy_bytes(null, &seen[static_cast<size_t>(i)], value.data(), sizeof(int));
+    copy_bytes(null, &nth(seen, i), value.data(), sizeof(int));
   }
   null.synchronize();
-  for (int i = 0; i < 200; ++i) ASSERT_EQ(seen[static_cast<size_t>(i)], i);
+  for (int i : range(200)) ASSERT_EQ(nth(seen, i), i);
 }
 
 }  // namespace conformance::default_stream_order_cases

@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CopyBehindTheDefaultStream,
                          testing::Values(1000, 100'000, 4 << 20));
 
 TEST_P(CopyBehindTheDefaultStream, OnABlockingStreamReadsWhatTheDefaultStreamWrote) {
-  expect_new_bytes(Stream{StreamOptions{.blocking = true}});
+  expect_new_bytes(Stream{{.blocking = true}});
 }
 
 TEST_P(CopyBehindTheDefaultStream, OnAPerThreadStreamReadsWhatTheDefaultStreamWrote) {
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SmallCopyBehindTheDefaultStream,
                          testing::Values(16, 1000, 4096, 20'000, 100'000));
 
 TEST_P(SmallCopyBehindTheDefaultStream, ReadsItsPinnedSourceInOrder) {
-  const Stream blocking{StreamOptions{.blocking = true}};
+  const Stream blocking{{.blocking = true}};
   const StreamRef legacy = default_stream(), own = thread_default();
   for (const bool batch : {false, true}) {
     expect_new_bytes(legacy, blocking, batch);
@@ -104,7 +104,7 @@ TEST_F(DefaultStreams, ASmallPinnedCopyRunsBesideAnotherStream) {
   SKIP_IF(!device().has_stream_memory_operations(), "needs wait_value()");
   constexpr size_t count = 400, size = 1000;
   const StreamRef legacy = default_stream();
-  const Stream other{StreamOptions{.blocking = false}};
+  const Stream other{{.blocking = false}};
   PinnedBytes source{count * size};
   DeviceBytes there{count * size, legacy};
   PinnedBuffer<uint32_t> number{1};
@@ -197,7 +197,7 @@ TEST_F(DefaultStreams, AWrapperDestroysNoDefaultStream) {
 TEST_F(DefaultStreams, BlockingStreamsAreOrdered) {
   const StreamRef null = default_stream();
   Log log;
-  Stream blocking{StreamOptions{.blocking = true}};
+  Stream blocking{{.blocking = true}};
   Gate gate{blocking};
   log.write(blocking, "before");
   log.write(null, "default");
@@ -225,7 +225,7 @@ TEST_F(DefaultStreams, ADefaultStreamWaitsForAllBlockingStreams) {
   const StreamRef null = default_stream();
   Log log;
   std::vector<Stream> streams;
-  for (int i = 0; i < 4; ++i) streams.emplace_back(StreamOptions{.blocking = true});
+  repeat(4, [&] { streams.emplace_back(StreamOptions{.blocking = true}); });
   Gate gate;
   for (const Stream& stream : streams) {
     gate.close_on(stream);

@@ -135,12 +135,12 @@ TEST_F(Errors, AThrownErrorLeavesNoStateBehind) {
 TEST_F(Errors, ErrorsStayOnTheirThread) {
   Stream stream;
   on_threads(4, [&](int i) {
-    for (int k = 0; k < 200; ++k) {
+    repeat(200, [&] {
       if (i % 2 == 0)
         EXPECT_ERROR(invalid_device, Device{-1}.use());
       else
         EXPECT_NO_THROW(drop(stream.query()));
-    }
+    });
   });
 }
 

@@ -184,7 +184,7 @@ TEST_F(Events, AChainOfTenStreamsKeepsOrder) {
   std::vector<Stream> streams(10);
   Gate gate{streams.front()};
   Entries expected;
-  for (size_t i = 0; i < streams.size(); ++i) {
+  for (size_t i : range(streams.size())) {
     if (i > 0) streams[i].wait_event(streams[i - 1].record_event());
     log.write(streams[i], std::to_string(i));
     expected.push_back(std::to_string(i));
@@ -216,7 +216,7 @@ TEST_F(Events, TwoStreamsAlternateAThousandTimes) {
   Stream streams[2];
   Event event;
   Entries expected;
-  for (size_t i = 0; i < 1000; ++i) {
+  for (size_t i : range(1000UL)) {
     const Stream& stream = streams[i % 2];
     stream.wait_event(event);
     log.write(stream, std::to_string(i));
@@ -299,16 +299,14 @@ TEST_F(Events, OtherThreadsSynchronizeAnEvent) {
 }
 
 TEST_F(Events, ConcurrentRecordsLeaveAValidEvent) {
-  for (int round = 0; round < 50; ++round) {
+  repeat(50, [&] {
     Stream streams[2];
     Event event;
-    on_threads(2, [&](int i) {
-      for (int k = 0; k < 20; ++k) event.record(streams[i]);
-    });
+    on_threads(2, [&](int i) { repeat(20, [&] { event.record(streams[i]); }); });
     event.synchronize();
     EXPECT_DONE(event);
     EXPECT_EQ(event.device(), device());
-  }
+  });
 }
 
 TEST_F(Events, ABlockingWaitDoesNotSpin) {

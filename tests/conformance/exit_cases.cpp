@@ -232,7 +232,7 @@ struct Pages {
   std::byte* begin = static_cast<std::byte*>(
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ~Pages() { munmap(begin, bytes); }
-  [[nodiscard]] std::span<std::byte> all() const { return {begin, bytes}; }
+  std::span<std::byte> all() const { return {begin, bytes}; }
 };
 
 void exit_with_copies_of_static_memory() {
@@ -545,7 +545,7 @@ void fork_beside_completions() {
 class CapturedErrors {
  public:
   CapturedErrors() : file_{std::tmpfile()} { dup2(fileno(file_), STDERR_FILENO); }
-  [[nodiscard]] std::string text() const {
+  std::string text() const {
     std::string all(1 << 16, '\0');
     const ssize_t count = pread(fileno(file_), all.data(), all.size(), 0);
     all.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
@@ -554,7 +554,7 @@ class CapturedErrors {
   [[nodiscard]] bool eventually_has(const std::string& part) const {
     return test_support::eventually(15s, [&] { return text().find(part) != std::string::npos; });
   }
-  [[nodiscard]] std::size_t count(const std::string& part) const {
+  std::size_t count(const std::string& part) const {
     const std::string all = text();
     std::size_t found = 0;
     for (auto at = all.find(part); at != all.npos; at = all.find(part, at + 1)) ++found;

@@ -40,7 +40,7 @@ TEST_F(External, AReleasedHandleCanBeAdopted) {
   Log log;
   const auto before = live_objects().streams;
   {
-    Stream stream{StreamOptions{.priority = Priority::high, .blocking = true}};
+    Stream stream{{.priority = Priority::high, .blocking = true}};
     const StreamRef view = stream;
     const auto priority = stream.priority();
     Gate gate{stream};
@@ -90,7 +90,7 @@ std::string failure_of(StreamRef stream) {
 
 TEST_F(External, WrappersOfOneHandleAreTheSameStream) {
   const auto before = live_objects().streams;
-  Stream owner{StreamOptions{.name = "owner"}};
+  Stream owner{{.name = "owner"}};
   const Stream one = borrow(owner);
   const Stream two = borrow(owner);
   EXPECT_EQ(live_objects().streams, before + 3);
@@ -109,9 +109,7 @@ TEST_F(External, WrappersOfAForeignHandleAreTheSameStreamOnAllThreads) {
   const Foreign foreign;
   const Stream kept = foreign.wrap();
   std::atomic_int equal{0};
-  on_threads(4, [&](int) {
-    for (int i = 0; i < 200; ++i) equal += foreign.wrap() == kept;
-  });
+  on_threads(4, [&](int) { repeat(200, [&] { equal += foreign.wrap() == kept; }); });
   EXPECT_EQ(equal, 800);
   EXPECT_TRUE(kept.is_valid());
 }
@@ -193,14 +191,14 @@ TEST_F(External, AnExceptionOutlivesAReleaseIfThereIsAnotherWrapper) {
 }
 
 TEST_F(External, ANewStreamNeverHasAnExceptionOfAnEarlierOne) {
-  for (int i = 0; i < 100; ++i) {
+  repeat(100, [&] {
     // The runtime may give the new stream the handle of the old one.
     {
       const Foreign foreign;
       launch_failure(foreign.wrap(), "of the earlier stream");
     }
     EXPECT_EQ(failure_of(Stream{}), "");
-  }
+  });
 }
 
 TEST_F(External, DestroyingTheOwnerInvalidatesItsWrappers) {

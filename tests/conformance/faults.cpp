@@ -61,7 +61,7 @@ TEST_F(Faults, AStreamThatWasRefusedWorkRunsLaterWork) {
     bool happened = false;
     {
       const AllocationFault fault{number};
-      for (int i = 0; i < 200; ++i) counted.launch(stream);
+      repeat(200, [&] { counted.launch(stream); });
       happened = fault.happened();
     }
     EXPECT_GE(counted.enqueued, 199);
@@ -80,9 +80,9 @@ TEST_F(Faults, MakingAndDestroyingStreams) {
     bool happened = false;
     {
       const AllocationFault fault{number};
-      for (int i = 0; i < 40; ++i)
+      for (int i : range(40))
         drop(succeeds([&] {
-          const Stream stream{StreamOptions{.blocking = i % 2 == 0}};
+          const Stream stream{{.blocking = i % 2 == 0}};
           stream.launch_host_func([ran] { ++*ran; });
           ++launched;
         }));
@@ -97,12 +97,12 @@ TEST_F(Faults, MakingAndDestroyingStreams) {
 
 TEST_F(Faults, RecordingAndWaiting) {
   with_each_fault([&](long number) {
-    const Stream first, second, blocking{StreamOptions{.blocking = true}};
+    const Stream first, second, blocking{{.blocking = true}};
     std::atomic_int value{0}, wrong{0};
     bool happened = false;
     {
       const AllocationFault fault{number};
-      for (int i = 0; i < 40; ++i)
+      for (int i : range(40))
         drop(succeeds([&] {
           first.launch_host_func([&value, i] { value = i + 1; });
           Event event;
@@ -145,7 +145,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
     bool happened = false;
     {
       const AllocationFault fault{number};
-      for (size_t i = 0; i < result.size(); ++i)
+      for (size_t i : range(result.size()))
         copied[i] = succeeds([&] {
           DeviceBytes buffer{4096, stream};
           fill(stream, buffer, static_cast<unsigned char>(i + 1));
@@ -155,7 +155,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
     }
     EXPECT_RUNS(stream);
     stream.synchronize();
-    for (size_t i = 0; i < result.size(); ++i) EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
+    for (size_t i : range(result.size())) EXPECT_EQ(result[i], copied[i] ? i + 1 : 0) << i;
     EXPECT_EQ(used(), before);
     return happened;
   });
@@ -168,11 +168,12 @@ TEST_F(Faults, PerThreadDefaultStreams) {
     std::atomic_int launched{0};
     on_thread([&, here = device()] {
       const AllocationFault fault{number};
-      for (int i = 0; i < 3; ++i)
+      repeat(3, [&] {
         drop(succeeds([&] {
           StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
           ++launched;
         }));
+      });
       happened = fault.happened();
     });
     device().synchronize();
@@ -187,7 +188,7 @@ TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
   std::atomic_int ran{0};
   const ThreadFault fault;
   for (const Stream& stream : streams)
-    for (int i = 0; i < 10; ++i) stream.launch_host_func([&ran] { ++ran; });
+    repeat(10, [&] { stream.launch_host_func([&ran] { ++ran; }); });
   for (const Stream& stream : streams) EXPECT_COMPLETES(stream);
   EXPECT_EQ(ran, 400);
 }
@@ -243,10 +244,10 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   std::atomic_int ran{0};
   const Stream stream;
   const StreamRef null = default_stream();
-  for (int i = 0; i < 100; ++i) {
+  repeat(100, [&] {
     stream.launch_host_func([&ran] { ++ran; });
     null.launch_host_func([&ran] { ++ran; });
-  }
+  });
   stream.synchronize();
   null.synchronize();
   return ran == 200 ? right : wrong;
@@ -256,12 +257,10 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   int refused = 0;
   {
     const ThreadFault fault{spared};
-    for (int i = 0; i < 3; ++i) try {
-        const Stream stream;
-        enqueue_nothing(stream);
-      } catch (const Error& error) {
-        refused += error.code() == errc::out_of_memory ? 1 : 0;
-      }
+    repeat(3, [&] {
+      const auto code = code_of([] { enqueue_nothing(Stream{}); });
+      refused += code == errc::out_of_memory ? 1 : 0;
+    });
   }
   std::_Exit(refused == (spared < 2 ? 3 : 0) ? use_streams() : wrong);
 }
@@ -288,12 +287,12 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   PinnedBuffer<uint32_t> numbers{4U};
   std::ranges::fill(numbers, 0U);
   const ThreadFault fault{spared};
-  const PriorityRange range = Device::current().priority_range();
+  const PriorityRange all = Device::current().priority_range();
   std::vector<Stream> ring(3);
-  ring.emplace_back(StreamOptions{.priority = range.greatest});
-  const Stream begins{StreamOptions{.priority = range.least}};
+  ring.emplace_back(StreamOptions{.priority = all.greatest});
+  const Stream begins{{.priority = all.least}};
   for (uint32_t round = 1; round <= rounds; ++round)
-    for (size_t i = 0; i < ring.size(); ++i) {
+    for (size_t i : range(ring.size())) {
       ring[i].wait_value(&numbers[i], round);
       ring[i].write_value(&numbers[(i + 1) % ring.size()], i + 1 < ring.size() ? round : round + 1);
     }

@@ -22,7 +22,7 @@ class GraphChildren : public GraphTest {
     GraphTest::TearDown();
   }
   /// There and back.
-  [[nodiscard]] Graph copies() {
+  Graph copies() {
     return graph_of([&] {
       copy(*stream, *memory, *source);
       copy(*stream, *result, *memory);
@@ -80,7 +80,7 @@ TEST_F(GraphChildren, BranchesWithinAChildForkAndJoin) {
     stream->launch_host_func([&] { sum += left + right; });
     inner.launch(*stream);
   });
-  for (int i = 0; i < 20; ++i) outer.launch(*stream);
+  repeat(20, [&] { outer.launch(*stream); });
   stream->synchronize();
   EXPECT_EQ(sum, 2 * 20 * 21 / 2);
 }
@@ -103,13 +103,13 @@ TEST_F(GraphChildren, ABranchOfTheOuterGraphLaunchesAChild) {
 TEST_F(GraphChildren, GraphsNestFourDeep) {
   int runs = 0;
   Graph graph = graph_calling([&] { ++runs; });
-  for (int depth = 0; depth < 3; ++depth) {
+  repeat(3, [&] {
     Graph outer = graph_of([&] {
       graph.launch(*stream);
       graph.launch(*stream);
     });
     graph = std::move(outer);  // the inner graph is dropped
-  }
+  });
   run(graph);
   EXPECT_EQ(runs, 8);
   run(graph);
@@ -152,13 +152,13 @@ TEST_F(GraphChildren, EventsWithinAChildAreRecordedAndAwaited) {
     recorded.record(*stream);
   });
   const Graph outer = graph_of([&] { inner.launch(*stream); });
-  for (int i = 0; i < 2; ++i) {
+  repeat(2, [&] {
     Gate gate{*side};
     awaited.record(*side);
     outer.launch(*stream);
     EXPECT_BEHIND(gate, recorded);
     EXPECT_EQ(result->data()[0], 1);
-  }
+  });
   stream->synchronize();
   side->synchronize();
 }
@@ -206,7 +206,7 @@ TEST_F(GraphChildren, InnerAndOuterAreLaunchedAtOnce) {
   const Graph inner = graph_calling([&] { ++runs; });
   const Graph outer = graph_of([&] { inner.launch(*stream); });
   on_threads(2, [&](int i) {
-    for (int n = 0; n < 50; ++n) (i == 0 ? inner : outer).launch(i == 0 ? *stream : *side);
+    repeat(50, [&] { (i == 0 ? inner : outer).launch(i == 0 ? *stream : *side); });
   });
   stream->synchronize();
   side->synchronize();

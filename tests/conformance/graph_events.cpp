@@ -19,19 +19,19 @@ class GraphEvents : public GraphTest {
     GraphTest::TearDown();
   }
   void set(unsigned char value) { std::ranges::fill(*memory, value); }
-  [[nodiscard]] unsigned char found() const { return memory->data()[count - 1]; }
+  unsigned char found() const { return memory->data()[count - 1]; }
   void fill_memory(StreamRef on, unsigned char value) {
     fill_bytes(on, memory->data(), value, count);
   }
 
   /// Graphs that record an event, behind a fill or alone.
-  [[nodiscard]] Graph filling(unsigned char value, auto& event) {
+  Graph filling(unsigned char value, auto& event) {
     return graph_of([&] {
       fill_memory(*stream, value);
       event.record(*stream);
     });
   }
-  [[nodiscard]] Graph recording(auto& event) {
+  Graph recording(auto& event) {
     return graph_of([&] { event.record(*stream); });
   }
 
@@ -44,7 +44,7 @@ TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
   const Graph graph = filling(7, event);
   EXPECT_NODES(graph, 2U);
   EXPECT_DONE(event) << "nothing was launched yet";
-  for (int i = 0; i < 3; ++i) {
+  repeat(3, [&] {
     set(0);
     Gate gate{*stream};
     graph.launch(*stream);
@@ -52,7 +52,7 @@ TEST_F(GraphEvents, EachLaunchRecordsTheEvent) {
     gate.open_and_wait(event);
     EXPECT_DONE(event);
     EXPECT_EQ(found(), 7);
-  }
+  });
   stream->synchronize();
 }
 
@@ -93,12 +93,12 @@ TEST_F(GraphEvents, TimedEventsTimeAPartOfTheGraph) {
     stop.record(*stream);
   });
   EXPECT_ERROR(invalid_argument, stop - start) << "nothing was launched yet";
-  for (int i = 0; i < 2; ++i) {
+  repeat(2, [&] {
     graph.launch(*stream);
     stop.synchronize();
     EXPECT_GE(stop - start, 1ms);
     EXPECT_LT(stop - start, patience);
-  }
+  });
   TimedEvent later;
   later.record(*stream);
   later.synchronize();
@@ -114,7 +114,7 @@ TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {
   graph.launch(*stream);  // an event that was never recorded is complete
   stream->synchronize();
   EXPECT_EQ(found(), 9);
-  for (int i = 0; i < 2; ++i) {
+  repeat(2, [&] {
     set(0);
     unsigned char before = 1;
     Gate gate{*side};
@@ -124,7 +124,7 @@ TEST_F(GraphEvents, EachLaunchWaitsForTheRecordThatIsCurrent) {
     EXPECT_BEHIND(gate, *stream);
     EXPECT_EQ(before, 0) << "the graph has not waited";
     EXPECT_EQ(found(), 9);
-  }
+  });
   side->synchronize();
 }
 
@@ -156,7 +156,7 @@ TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
     side->wait_event(event);
     side->launch_host_func([&] { seen = found(); });
   });
-  for (int i = 0; i < 3; ++i) {
+  repeat(3, [&] {
     set(0);
     seen = 0;
     Gate gate{*stream};
@@ -165,7 +165,7 @@ TEST_F(GraphEvents, OneGraphWaitsForAnEventOfAnother) {
     gate.open_and_wait(*side);
     EXPECT_EQ(seen, 3);
     stream->synchronize();
-  }
+  });
 }
 
 TEST_F(GraphEvents, BranchesRecordAndWait) {
@@ -242,12 +242,12 @@ TEST_F(GraphEvents, AnEventMayBeDroppedBeforeTheGraph) {
   recorded.reset();
   awaited.reset();
   std::vector<Event> others;  // which would get a handle that was given back too early
-  for (int i = 0; i < 8; ++i) others.emplace_back(*side);
-  for (int i = 0; i < 2; ++i) {
+  repeat(8, [&] { others.emplace_back(*side); });
+  repeat(2, [&] {
     set(0);
     run(graph);
     EXPECT_EQ(found(), 4);
-  }
+  });
   side->synchronize();
   Gate gate{*stream};
   graph.launch(*stream);
@@ -369,11 +369,11 @@ TEST_F(GraphEvents, ThreadsLaunchAndQueryAtOnce) {
   Event event{external};
   const Graph graph = filling(1, event);
   on_threads(3, [&](int i) {
-    for (int n = 0; n < 50; ++n) {
+    repeat(50, [&] {
       if (i == 0) graph.launch(*stream);
       if (i == 1) drop(event.query());
       if (i == 2) side->wait_event(event);
-    }
+    });
   });
   stream->synchronize();
   side->synchronize();
@@ -383,7 +383,7 @@ TEST_F(GraphEvents, ThreadsLaunchAndQueryAtOnce) {
 class GraphEventsOnDefaultStreams : public GraphEvents, public testing::WithParamInterface<int> {
  protected:
   /// The device's default stream, the thread's own, or a blocking stream.
-  [[nodiscard]] StreamRef launching() {
+  StreamRef launching() {
     if (GetParam() == 0) return default_stream();
     if (GetParam() == 1) return thread_default();
     blocking.emplace(StreamOptions{.blocking = true});

@@ -20,12 +20,12 @@ class GraphTest : public Conformance {
     Conformance::TearDown();
   }
   template <class Work>
-  [[nodiscard]] Graph graph_of(Work&& work) const {
+  Graph graph_of(Work&& work) const {
     return capture(*stream, std::forward<Work>(work));
   }
   /// A graph of one host function.
   template <class F>
-  [[nodiscard]] Graph graph_calling(F function) const {
+  Graph graph_calling(F function) const {
     return graph_of([&] { stream->launch_host_func(std::move(function)); });
   }
   void run(const Graph& graph) const {

@@ -41,7 +41,7 @@ class Hooks : public Conformance {
     Conformance::TearDown();
   }
   /// The events of that kind that the hook received.
-  [[nodiscard]] static std::vector<ReceivedEvent> all(HookKind kind) {
+  static std::vector<ReceivedEvent> all(HookKind kind) {
     const std::lock_guard lock{mutex};
     std::vector<ReceivedEvent> found;
     for (const ReceivedEvent& each : received)
@@ -50,7 +50,7 @@ class Hooks : public Conformance {
   }
   /// Checks that the hook received the kind before and after, once each, with one number. Returns
   /// what was said after.
-  [[nodiscard]] static HookEvent pair(HookKind kind) {
+  static HookEvent pair(HookKind kind) {
     const std::vector<ReceivedEvent> found = all(kind);
     EXPECT_EQ(found.size(), 2U) << to_string(kind);
     if (found.size() != 2) return {};
@@ -61,7 +61,7 @@ class Hooks : public Conformance {
     return found[1];
   }
   /// Checks that the hook received the kind once, after it had happened.
-  [[nodiscard]] static HookEvent single(HookKind kind) {
+  static HookEvent single(HookKind kind) {
     const std::vector<ReceivedEvent> found = all(kind);
     EXPECT_EQ(found.size(), 1U) << to_string(kind);
     if (found.size() != 1) return {};
@@ -73,7 +73,7 @@ class Hooks : public Conformance {
 TEST_F(Hooks, EachKindHasItsOwnName) {
   std::set<std::string> names;
   const int kinds = static_cast<int>(HookKind::lost_exception) + 1;
-  for (int kind = 0; kind < kinds; ++kind) names.insert(to_string(static_cast<HookKind>(kind)));
+  for (int kind : range(kinds)) names.insert(to_string(static_cast<HookKind>(kind)));
   EXPECT_EQ(names.size(), static_cast<size_t>(kinds));
   EXPECT_FALSE(names.contains(""));
 }
@@ -183,9 +183,9 @@ TEST_F(Hooks, EachWaitOfTheHostIsAnnounced) {
   EXPECT_WAIT(held.future().wait());
   EXPECT_WAIT(EXPECT_TRUE(held.future().wait_for(long_time)));
   EXPECT_WAIT(EXPECT_TRUE(held.future().wait_until(until())));
-  EXPECT_WAIT(EXPECT_EQ(held.future().outcome().code(), std::error_code{}));
+  EXPECT_WAIT(EXPECT_EQ(held.future().outcome().code(), nothing_thrown));
   EXPECT_WAIT(EXPECT_TRUE(quiesce_for(long_time)));
-  EXPECT_EQ(code, std::error_code{});
+  EXPECT_EQ(code, nothing_thrown);
 }
 
 TEST_F(Hooks, AWaitForALeaseIsAnnounced) {
@@ -221,8 +221,8 @@ TEST_F(Hooks, ASharedEventOfAnotherDeviceIsOneWait) {
 
 TEST_F(Hooks, CopiesAndFillsAreReported) {
   Stream stream;
-  DeviceBuffer<int> buffer{1000, stream};
-  PinnedBuffer<int> pinned{1000};
+  DeviceInts buffer{1000, stream};
+  PinnedInts pinned{1000};
   set_hook(remember);
   copy(stream, buffer, pinned);
   set_hook(nullptr);
@@ -267,7 +267,7 @@ TEST_F(Hooks, PartsOfAnOperationAreNotReported) {
 TEST_F(Hooks, HostFunctionsAndTheirRunsAreReported) {
   Stream stream;
   set_hook(remember);
-  stream.launch_host_func([] {});
+  enqueue_nothing(stream);
   stream.synchronize();
   stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
@@ -340,13 +340,13 @@ TEST_F(Hooks, TheDeviceOfAnEndedStreamIsReported) {
     const Stream stream{Device{1}};
     id = stream.id();
     gate.close_on(stream);
-    stream.launch_host_func([] {});
+    enqueue_nothing(stream);
   }
   std::vector<Stream> later;  // of another device
-  for (int i = 0; i < 64; ++i) later.emplace_back(Device{0});
+  repeat(64, [&] { later.emplace_back(Device{0}); });
   gate.open();
   const auto runs_of_the_ended = [id] {
-    std::vector<int> devices;
+    Ints devices;
     for (const ReceivedEvent& each : all(HookKind::host_function_run))
       if (each.stream == id) devices.push_back(each.device);
     return devices;
@@ -399,7 +399,7 @@ TEST_F(Hooks, MemoryIsReported) {
   ASSERT_EQ(freed.size(), 3U);
   constexpr size_t bytes[] = {1000, 2000, 3000};
   constexpr MemoryKind kinds[] = {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed};
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i : range(3UL)) {
     EXPECT_EQ(made[2 * i].to, nullptr);
     EXPECT_EQ(made[2 * i + 1].to, places[i]);
     EXPECT_EQ(made[2 * i + 1].to_kind, kinds[i]);
@@ -417,7 +417,7 @@ TEST_F(Hooks, MemoryOfAGraphIsCaptured) {
   set_hook(remember);
   Graph graph;
   const auto work = [&] { const DeviceBuffer<char> buffer{1000, stream}; };
-  const std::error_code code = code_of([&] { graph = capture(stream, work); });
+  const auto code = code_of([&] { graph = capture(stream, work); });
   set_hook(nullptr);
   SKIP_IF(code == errc::capture, "this runtime cannot capture allocations");
   EXPECT_TRUE(pair(HookKind::allocation).captured);
@@ -451,9 +451,9 @@ void expect_told_of(StreamRef stream) {
   set_hook(remember);
   Event event;
   {
-    DeviceBuffer<int> buffer{100, stream};
+    DeviceInts buffer{100, stream};
     fill(stream, buffer, 1);
-    stream.launch_host_func([] {});
+    enqueue_nothing(stream);
     stream.record_event(event);
   }
   stream.synchronize();
@@ -476,7 +476,7 @@ void expect_told_of(StreamRef stream) {
 
 TEST_F(Hooks, DefaultStreamsAreReported) {
   expect_told_of(device().default_stream());
-  std::thread{[] {
+  on_thread([] {
     set_hook(remember);
     const StreamRef own = StreamRef::per_thread_default(device());
     const HookEvent made = single(HookKind::stream_made);  // at the first use by the thread
@@ -484,7 +484,7 @@ TEST_F(Hooks, DefaultStreamsAreReported) {
     expect_told_of(own);
     received.clear();
     set_hook(remember);
-  }}.join();
+  });
   set_hook(nullptr);
   EXPECT_EQ(all(HookKind::stream_ended).size(), 1U)
       << "the thread's default stream ends with the thread";
@@ -520,7 +520,7 @@ TEST_F(Hooks, MovesAndMovedFromStreamsAreNotReported) {
   const Stream moved{std::move(stream)};
   EXPECT_ERROR(invalid_handle, stream.launch_host_func([] {}));
   EXPECT_ERROR(invalid_handle, stream.synchronize());
-  EXPECT_ERROR(invalid_handle, DeviceBuffer<int>{1, stream});
+  EXPECT_ERROR(invalid_handle, DeviceInts{1, stream});
   EXPECT_TRUE(received.empty());
   expect_told_of(moved);
 }
@@ -562,7 +562,7 @@ TEST_F(Hooks, TheSourceLocationIsReported) {
     {
       const HookLocation inner;
       inner_line = __LINE__ - 1;
-      stream.launch_host_func([] {});
+      enqueue_nothing(stream);
     }
     Event event;
     stream.record_event(event);
@@ -655,13 +655,13 @@ TEST_F(Hooks, WhileAHookIsCalledOtherThreadsDoTheSame) {
   StreamPool pool{device(), {.size = 1, .max = 3}};
   const StreamLease first = pool.acquire();
   expect_done_during_a_hook(HookKind::stream_made, [&] { EXPECT_TRUE(runs(pool.acquire())); });
-  const std::vector<int> in(1024);
+  const Ints in(1024);
   const auto overlap_once = [&] {
-    std::vector<int> out(in.size());
+    Ints out(in.size());
     overlap(
         in, out, {.chunk = 256, .in_flight = 2},
         [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> to) { fill(stream, to, 1); });
-    EXPECT_EQ(out, std::vector<int>(in.size(), 1));
+    EXPECT_EQ(out, Ints(in.size(), 1));
   };
   overlap_once();  // stores its streams for the next ones
   expect_done_during_a_hook(HookKind::stream_made, overlap_once);
@@ -670,8 +670,8 @@ TEST_F(Hooks, WhileAHookIsCalledOtherThreadsDoTheSame) {
 
 // Otherwise the first chunk's function would wait for the copies of the chunks behind it.
 TEST_F(Hooks, OverlapsEventBehindEachCopyInIsReported) {
-  const PinnedBuffer<int> in(8 * 1024);
-  PinnedBuffer<int> out(in.size());
+  const PinnedInts in(8 * 1024);
+  PinnedInts out(in.size());
   set_hook(remember);
   overlap(in, out, {.chunk = 1024, .in_flight = 4, .strategy = OverlapStrategy::copy_compute_copy},
           [](StreamRef stream, DeviceSpan<const int>, DeviceSpan<int> to) { fill(stream, to, 1); });
@@ -683,7 +683,7 @@ TEST_F(Hooks, OverlapsEventBehindEachCopyInIsReported) {
         (each.kind == HookKind::copy || each.kind == HookKind::event_recorded))
       calls.push_back(each.kind);
   ASSERT_EQ(calls.size(), 16U);
-  for (size_t i = 0; i < calls.size(); ++i)
+  for (size_t i : range(calls.size()))
     EXPECT_EQ(calls[i], i % 2 == 0 ? HookKind::copy : HookKind::event_recorded) << i;
 }
 
@@ -694,20 +694,20 @@ TEST_F(Hooks, FourThreadsCallOneHook) {
     Stream stream;
     PinnedBuffer<char> pinned(static_cast<size_t>(100 + i));
     DeviceBuffer<char> buffer{pinned.size(), stream};
-    for (int n = 0; n < copies; ++n) copy(stream, buffer, pinned);
+    repeat(copies, [&] { copy(stream, buffer, pinned); });
     stream.synchronize();
   });
   set_hook(nullptr);
   const std::vector<ReceivedEvent> all_copies = all(HookKind::copy);
   ASSERT_EQ(all_copies.size(), 2U * threads * copies);
   std::set<uint64_t> numbers, streams;
-  for (int i = 0; i < threads; ++i) {
+  for (int i : range(threads)) {
     const auto bytes = static_cast<size_t>(100 + i);
     std::vector<ReceivedEvent> own;
     for (const ReceivedEvent& each : all_copies)
       if (each.bytes == bytes) own.push_back(each);
     ASSERT_EQ(own.size(), 2U * copies);
-    for (size_t n = 0; n < own.size(); ++n) {
+    for (size_t n : range(own.size())) {
       EXPECT_EQ(own[n].phase, n % 2 == 0 ? HookPhase::before : HookPhase::after);
       EXPECT_EQ(own[n].thread, own[0].thread);
       EXPECT_EQ(own[n].stream, own[0].stream);

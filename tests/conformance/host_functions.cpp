@@ -30,7 +30,7 @@ TEST_F(HostFunctions, AFunctionRunsOnceBetweenEarlierAndLaterWork) {
   Stream stream;
   PinnedBytes memory{size};
   auto seen = std::make_shared<Ints>();
-  for (int round = 0; round < 3; ++round) {
+  for (int round : range(3)) {
     fill_bytes(stream, memory.data(), static_cast<unsigned char>(round), size);
     stream.launch_host_func([seen, last = &memory[size - 1]] { seen->push_back(*last); });
   }
@@ -41,8 +41,8 @@ TEST_F(HostFunctions, AFunctionRunsOnceBetweenEarlierAndLaterWork) {
 TEST_F(HostFunctions, AThousandThreadsEnqueueOneEach) {
   Stream stream;
   int count = 0;  // not atomic: a stream runs one function at a time
-  for (int batch = 0; batch < 10; ++batch)
-    on_threads(100, [&](int) { stream.launch_host_func([&count] { ++count; }); });
+  repeat(10,
+         [&] { on_threads(100, [&](int) { stream.launch_host_func([&count] { ++count; }); }); });
   stream.synchronize();
   EXPECT_EQ(count, 1000);
 }
@@ -52,7 +52,7 @@ TEST_F(HostFunctions, FunctionsAreCountedUntilTheyAreDestroyed) {
   device().synchronize();
   Gate gate{stream};
   const size_t before = live_objects().host_functions;
-  for (int i = 0; i < 3; ++i) stream.launch_host_func([] {});
+  repeat(3, [&] { enqueue_nothing(stream); });
   EXPECT_EQ(live_objects().host_functions, before + 3);
   gate.open_and_wait(stream);
   EXPECT_LE(live_objects().host_functions, before);

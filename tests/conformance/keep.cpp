@@ -180,11 +180,11 @@ TEST_F(Keep, AGraphKeepsWhatIsCaptured) {
     });
     EXPECT_TRUE(source.empty());
     EXPECT_NE(at, nullptr);
-    for (int launch = 0; launch < 3; ++launch) {
+    repeat(3, [&] {
       fill(stream, there, 0);
       graph.launch(stream);
       EXPECT_EQ(get(stream, there, 99), 4);
-    }
+    });
     gate.close_on(stream);
     graph.launch(stream);
   }
@@ -258,7 +258,7 @@ TEST_F(Keep, TheEndsOfOwnersHoldUpNoFuture) {
       {
         const PinnedBuffer<char> block{mib};
       }
-      for (int trim = 0; trim < 10; ++trim) PinnedPool::trim();
+      repeat(10, PinnedPool::trim);
     });
   }
   other.future().wait();

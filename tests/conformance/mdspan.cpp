@@ -22,10 +22,10 @@ struct View {
   bool strided = true;
 
   static constexpr size_t rank() { return N; }
-  [[nodiscard]] size_t extent(size_t i) const { return extents[i]; }
-  [[nodiscard]] size_t stride(size_t i) const { return strides[i]; }
+  size_t extent(size_t i) const { return extents[i]; }
+  size_t stride(size_t i) const { return strides[i]; }
   [[nodiscard]] bool is_strided() const { return strided; }
-  [[nodiscard]] T* data_handle() const { return data; }
+  T* data_handle() const { return data; }
 };
 static_assert(detail::Mdspan<View<int, 3>>);
 static_assert(!detail::Mdspan<Ints>);
@@ -35,12 +35,12 @@ static_assert(!detail::MdspanCopiedTo<View<int, 2>, View<int, 1>>);
 
 /// The offset of each element, the last index first.
 template <class T, size_t N>
-[[nodiscard]] std::vector<size_t> offsets_of(const View<T, N>& view) {
+std::vector<size_t> offsets_of(const View<T, N>& view) {
   std::vector<size_t> offsets{0};
-  for (size_t i = 0; i < N; ++i) {
+  for (size_t i : range(N)) {
     std::vector<size_t> next;
     for (const size_t offset : offsets)
-      for (size_t k = 0; k < view.extents[i]; ++k) next.push_back(offset + k * view.strides[i]);
+      for (size_t k : range(view.extents[i])) next.push_back(offset + k * view.strides[i]);
     offsets = next;
   }
   return offsets;
@@ -49,12 +49,12 @@ template <class T, size_t N>
 /// Strides of a layout in which the dimensions follow each other in the given order, the innermost
 /// first, with gaps between them.
 template <size_t N>
-[[nodiscard]] std::array<size_t, N> strides_of(const std::array<size_t, N>& extents,
-                                               const std::array<size_t, N>& order,
-                                               const std::array<size_t, N>& gaps) {
+std::array<size_t, N> strides_of(const std::array<size_t, N>& extents,
+                                 const std::array<size_t, N>& order,
+                                 const std::array<size_t, N>& gaps) {
   std::array<size_t, N> strides{};
   size_t span = 1;
-  for (size_t i = 0; i < N; ++i) {
+  for (size_t i : range(N)) {
     strides[order[i]] = span + gaps[i];
     span = strides[order[i]] * (extents[order[i]] - 1) + span;
     if (gaps[i] == 0) span = strides[order[i]] * extents[order[i]];
@@ -62,10 +62,9 @@ template <size_t N>
   return strides;
 }
 template <size_t N>
-[[nodiscard]] size_t span_of(const std::array<size_t, N>& extents,
-                             const std::array<size_t, N>& strides) {
+size_t span_of(const std::array<size_t, N>& extents, const std::array<size_t, N>& strides) {
   size_t span = 1;
-  for (size_t i = 0; i < N; ++i) span += strides[i] * (extents[i] - 1);
+  for (size_t i : range(N)) span += strides[i] * (extents[i] - 1);
   return span;
 }
 
@@ -89,7 +88,7 @@ class Mdspan : public Conformance {
     Ints expected(back.size(), -1);
     const auto from_at = offsets_of(from);
     const auto to_at = offsets_of(to);
-    for (size_t i = 0; i < from_at.size(); ++i) expected[to_at[i]] = source[from_at[i]];
+    for (size_t i : range(from_at.size())) expected[to_at[i]] = source[from_at[i]];
     ASSERT_EQ(back, expected);
   }
 };
@@ -97,7 +96,7 @@ class Mdspan : public Conformance {
 TEST_F(Mdspan, RandomLayoutsOfOneOrderKeepEveryElement) {
   std::mt19937 random{11};
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
-  for (int round = 0; round < 60; ++round) {
+  for (int round : range(60)) {
     std::array<size_t, 4> extents{1 + below(5), 1 + below(6), 1 + below(4), 1 + below(7)},
         order{0, 1, 2, 3};
     std::ranges::shuffle(order, random);
@@ -167,7 +166,7 @@ TEST_F(Mdspan, InterleavedSidesDoNotOverlap) {
       odd{both.data() + 1, {2, 3, 4}, {24, 8, 2}};
   copy(stream, odd, even);
   stream.synchronize();
-  for (size_t i = 0; i < both.size(); ++i) ASSERT_EQ(both[i], static_cast<int>(i / 2 * 2));
+  for (size_t i : range(both.size())) ASSERT_EQ(both[i], static_cast<int>(i / 2 * 2));
 }
 
 TEST_F(Mdspan, InACaptureEachCopyIsANode) {
@@ -186,7 +185,7 @@ TEST_F(Mdspan, InACaptureEachCopyIsANode) {
   });
   graph.launch(stream);
   stream.synchronize();
-  for (size_t i = 0; i < back.size(); ++i) {
+  for (size_t i : range(back.size())) {
     const bool is_in = i / 5 % 4 < 2 && i % 5 < 3;
     ASSERT_EQ(back[i], is_in ? static_cast<int>(i) + 1 : 0);
   }
@@ -202,8 +201,8 @@ TEST_F(Mdspan, AStandardMdspanIsCopied) {
                      {std::dextents<size_t, 2>{4, 5}, std::array<size_t, 2>{8, 1}}};
   copy(stream, std::mdspan{back.data(), 4, 5}, part);
   stream.synchronize();
-  for (size_t i = 0; i < 4; ++i)
-    for (size_t j = 0; j < 5; ++j) EXPECT_EQ(back[i * 5 + j], host[9 + i * 8 + j]);
+  for (size_t i : range(4UL))
+    for (size_t j : range(5UL)) EXPECT_EQ(back[i * 5 + j], host[9 + i * 8 + j]);
 }
 #endif
 

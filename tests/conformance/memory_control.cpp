@@ -131,9 +131,9 @@ TEST_F(MemoryControl, ThePoolHoldsAtLeastWhatIsInUse) {
 }
 
 /// Managed memory, or nothing if the device has none.
-[[nodiscard]] std::optional<ManagedBuffer<int>> managed(size_t count) {
+std::optional<ManagedBuffer<int>> managed(size_t count) {
   std::optional<ManagedBuffer<int>> made;
-  if (const std::error_code code = code_of([&] { made.emplace(count); })) {
+  if (const auto code = code_of([&] { made.emplace(count); })) {
     EXPECT_EQ(code, errc::not_supported);
   }
   return made;
@@ -194,7 +194,7 @@ TEST_F(MemoryControl, APrefetchInACaptureIsRefusedAndTheCaptureGoesOn) {
 struct Box {
   Pitches pitches;
   size_t begin;
-  [[nodiscard]] size_t at(size_t x, size_t y, size_t z) const {
+  size_t at(size_t x, size_t y, size_t z) const {
     return begin + z * pitches.slice + y * pitches.row + x;
   }
 };
@@ -211,9 +211,9 @@ void expect_box(const Box& from, const Box& on_device, const Box& to, const Exte
   copy_3d(stream, result.data() + to.begin, to.pitches, between.data() + on_device.begin,
           on_device.pitches, extent);
   stream.synchronize();
-  for (size_t z = 0; z < extent.depth; ++z)
-    for (size_t y = 0; y < extent.height; ++y)
-      for (size_t x = 0; x < extent.width; ++x) expected[to.at(x, y, z)] = source[from.at(x, y, z)];
+  for (size_t z : range(extent.depth))
+    for (size_t y : range(extent.height))
+      for (size_t x : range(extent.width)) expected[to.at(x, y, z)] = source[from.at(x, y, z)];
   EXPECT_TRUE(result == expected) << extent.width << " x " << extent.height << " x "
                                   << extent.depth;
 }

@@ -18,7 +18,7 @@ class MemoryReuse : public Conformance {
     SKIP_IF(total_ > gib, "the device has too much memory: see RUNNEL_HOST_MEMORY");
   }
   /// `share` percent of the device's memory, in bytes.
-  [[nodiscard]] size_t percent(size_t share) const { return total_ / 100 * share; }
+  size_t percent(size_t share) const { return total_ / 100 * share; }
 
   size_t total_ = 0;
 };
@@ -27,14 +27,13 @@ TEST_F(MemoryReuse, ALoopOfBuffersOnOneStreamNeverRunsOut) {
   constexpr int rounds = 200;
   const Stream stream;
   PinnedBytes last{rounds};
-  for (int i = 0; i < rounds; ++i) {
+  for (int i : range(rounds)) {
     Buffer buffer{percent(10), stream};
     fill(stream, buffer, static_cast<unsigned char>(i));
-    copy_bytes(stream, &last[static_cast<size_t>(i)], buffer.data() + buffer.size() - 1, 1);
+    copy_bytes(stream, &nth(last, i), buffer.data() + buffer.size() - 1, 1);
   }
   stream.synchronize();
-  for (int i = 0; i < rounds; ++i)
-    ASSERT_EQ(last[static_cast<size_t>(i)], static_cast<unsigned char>(i));
+  for (int i : range(rounds)) ASSERT_EQ(nth(last, i), static_cast<unsigned char>(i));
 }
 
 TEST_F(MemoryReuse, APendingFreeIsReusedOnTheSameStream) {
@@ -135,15 +134,15 @@ TEST_F(MemoryReuse, TheRestOfAPendingFreeIsReusedOnlyOnce) {
 
 TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
   const Stream stream, unrelated;
-  for (int i = 0; i < 20; ++i) {
+  repeat(20, [&] {
     const StreamRef own = thread_default();
     std::optional buffer{Buffer{percent(60), own}};
     fill_bytes(own, buffer->data(), 1, percent(5));
-    std::thread{[&] { buffer.reset(); }}.join();
+    on_thread([&] { buffer.reset(); });
     Gate gate{unrelated};
     const Buffer next{percent(60), stream};
     EXPECT_FALSE(gate.is_open());
-  }
+  });
 }
 
 TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocationForEver) {
@@ -162,7 +161,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocation
   const auto allocate = [&] { const Buffer next{percent(60), stream}; };
   // In a process that has captured streams, the allocation does not wait for the device, but is
   // refused.
-  const std::error_code code = code_of(allocate);
+  const auto code = code_of(allocate);
   EXPECT_TRUE(!code || code == errc::out_of_memory) << code.message();
   over.set_value();
   user.join();
@@ -188,7 +187,7 @@ TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatTh
     gate.open();
   }};
   // As above, the allocation may be refused.
-  const std::error_code code = code_of([&] { const Buffer next{percent(60), stream}; });
+  const auto code = code_of([&] { const Buffer next{percent(60), stream}; });
   EXPECT_TRUE(code || gate.is_open());
   opener.join();
   over.set_value();
@@ -208,10 +207,10 @@ TEST_F(MemoryReuse, ACompletionFunctionReusesWhatItHasDropped) {
   std::promise<std::error_code> told;
   owner.on_complete([&](const Outcome&) {
     told.set_value(code_of([&] {
-      for (int i = 0; i < 3; ++i) {
+      repeat(3, [&] {
         use_on_two_streams(owner, other, percent(60));
         other.synchronize();
-      }
+      });
     }));
   });
   EXPECT_FALSE(told.get_future().get());
@@ -225,10 +224,10 @@ TEST_F(MemoryReuse, ALongFunctionDoesNotStandBeforeFrees) {
     leave.get_future().wait();
   });
   entered.get_future().wait();
-  for (int i = 0; i < 3; ++i) {
+  repeat(3, [&] {
     use_on_two_streams(owner, other, percent(60));
     other.synchronize();
-  }
+  });
   EXPECT_FALSE(code_of([&] { const Buffer next{percent(60), third}; }));
   leave.set_value();
   EXPECT_TRUE(quiesce_for(patience));
@@ -257,7 +256,7 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
   SKIP_IF(!streams_are_threads(), "the allocations of the runtime do not fail");
   int refused = 0;
   // The wait for the pending free needs memory if the queue is at the end of a block of tasks.
-  for (int i = 0; i < 3 * 64; ++i) {
+  for (int i : range(3 * 64)) {
     const Stream owner, other;
     Gate gate, ahead;
     gate.close_on(owner);
@@ -265,7 +264,7 @@ TEST_F(MemoryReuse, AnAllocationThatIsRefusedMidwayWaitsForThePendingFreeNextTim
     {
       const Buffer buffer{percent(60), owner};
     }
-    for (int tasks = 0; tasks < i / 3; ++tasks) enqueue_nothing(other);
+    repeat(i / 3, [&] { enqueue_nothing(other); });
     std::optional<Buffer> next;
     try {
       const AllocationFault fault{1 + i % 3};
@@ -299,7 +298,7 @@ TEST_F(MemoryReuse, AllMemoryIsFreeAgainInTheEnd) {
   const size_t before = device().memory_info().free;
   {
     Gate gate{stream};
-    for (int i = 0; i < 20; ++i) {
+    for (int i : range(20)) {
       const Buffer buffer{percent(30), i % 3 == 0 ? other : stream};
       EXPECT_LE(device().memory_info().free, before);
     }
@@ -313,13 +312,13 @@ TEST_F(MemoryReuse, ManyThreadsShareALittleMemory) {
   on_threads(4, [&](int thread) {
     const Stream stream;
     PinnedBytes last{100};
-    for (int i = 0; i < 100; ++i) {
+    for (int i : range(100)) {
       Buffer buffer{percent(static_cast<size_t>(5 + (i * 7 + thread) % 20)), stream};
       fill_bytes(stream, buffer.data() + buffer.size() - 4096, static_cast<unsigned char>(i), 4096);
-      copy_bytes(stream, &last[static_cast<size_t>(i)], buffer.data() + buffer.size() - 1, 1);
+      copy_bytes(stream, &nth(last, i), buffer.data() + buffer.size() - 1, 1);
     }
     stream.synchronize();
-    for (int i = 0; i < 100; ++i) wrong += last[static_cast<size_t>(i)] == i ? 0 : 1;
+    for (int i : range(100)) wrong += nth(last, i) == i ? 0 : 1;
   });
   EXPECT_EQ(wrong, 0);
 }

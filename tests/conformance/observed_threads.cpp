@@ -46,17 +46,17 @@ class ObservedThreads : public Conformance {
   static void work(int i) {
     const Stream up, down;
     const Bytes in = pattern(1000, static_cast<unsigned>(i));
-    for (int round = 0; round < 60; ++round) {
+    repeat(60, [&] {
       PinnedBytes back{in.size()};
       DeviceBytes there{in.size(), up};
       copy(up, there, in);
-      up.launch_host_func([] {});
+      enqueue_nothing(up);
       down.wait_event(up.record_event());
       copy(down, back, there);
       up.wait_stream(down);  // `there` is freed in `up`
       down.synchronize();
       EXPECT_TRUE(std::ranges::equal(in, back));
-    }
+    });
     up.synchronize();
   }
   bool was_checking_ = false;
@@ -75,7 +75,7 @@ TEST_F(ObservedThreads, TheHookThatStaysIsTold) {
   Event event;
   std::barrier<> step{threads};
   on_threads(threads, [&](int i) {
-    for (int round = 0; round < 50; ++round) {
+    for (int round : range(50)) {
       step.arrive_and_wait();
       set_hook(i % 2 == 0 ? one : nullptr);
       step.arrive_and_wait();

@@ -17,22 +17,22 @@ constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic,
 
 const auto same = [](StreamRef stream, In in, Out out) { copy(stream, out, in); };
 
-[[nodiscard]] Numbers numbered(size_t size) {
+Numbers numbered(size_t size) {
   Numbers numbers(size);
   count_from(numbers, 1);
   return numbers;
 }
 
 /// A source of the numbers 1 to `size`, and a sink that appends all numbers to `all`.
-[[nodiscard]] auto counting(size_t size) {
+auto counting(size_t size) {
   return from_source<int>([next = 0, left = size](std::span<int> to) mutable {
     const size_t count = std::min(left, to.size());
-    for (size_t i = 0; i < count; ++i) to[i] = ++next;
+    for (size_t i : range(count)) to[i] = ++next;
     left -= count;
     return count;
   });
 }
-[[nodiscard]] auto keeping(Numbers& all) {
+auto keeping(Numbers& all) {
   return to_sink<int>([&all](std::span<const int> numbers) {
     all.insert(all.end(), numbers.begin(), numbers.end());
   });
@@ -41,7 +41,7 @@ const auto same = [](StreamRef stream, In in, Out out) { copy(stream, out, in); 
 class Overlap : public Conformance {};
 class OverlapStrategies : public Conformance, public testing::WithParamInterface<OverlapStrategy> {
  protected:
-  [[nodiscard]] static OverlapOptions by(size_t chunk, size_t in_flight = 0) {
+  static OverlapOptions by(size_t chunk, size_t in_flight = 0) {
     return {.chunk = chunk, .in_flight = in_flight, .strategy = GetParam()};
   }
 };
@@ -73,7 +73,7 @@ TEST_P(OverlapStrategies, GivesTheBytesOfTheSequentialResult) {
     EXPECT_FALSE(result.stopped);
     EXPECT_NE(result.strategy, OverlapStrategy::automatic);
   }
-  for (int round = 0; round < 20; ++round) {
+  for (int round : range(20)) {
     const size_t size = random() % 30'000;
     const Numbers in = numbered(size);
     Numbers out(size, -1);
@@ -108,7 +108,7 @@ TEST_P(OverlapStrategies, WorkInPlace) {
   overlap(all, all, by(1000), [](StreamRef stream, In, Out out, const OverlapChunk& chunk) {
     fill(stream, out, static_cast<int>(chunk.index));
   });
-  for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<int>(i / 1000));
+  for (size_t i : range(all.size())) ASSERT_EQ(all[i], static_cast<int>(i / 1000));
 }
 
 TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
@@ -127,7 +127,7 @@ TEST_P(OverlapStrategies, AcceptInputsOfDifferentTypesAndWidths) {
                     z.size());
             copy_2d(stream, &z.data()->at(1), sizeof(z.data()[0]), y.data(), 16, 16, z.size());
           });
-  for (size_t i = 0; i < rows_there; ++i) {
+  for (size_t i : range(rows_there)) {
     std::int64_t back[2];
     std::memcpy(back, &out[i][1], sizeof back);
     ASSERT_EQ(out[i][0], a[i]);
@@ -143,7 +143,7 @@ TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
     EXPECT_EQ(in.size(), 3 * out.size());
     copy_2d(stream, out.data(), sizeof(int), in.data(), 3 * sizeof(int), sizeof(int), out.size());
   });
-  for (size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], table[3 * i]);
+  for (size_t i : range(first.size())) ASSERT_EQ(first[i], table[3 * i]);
 
   Numbers of_chunks(20, -1);
   const OverlapResult result =
@@ -152,7 +152,7 @@ TEST_P(OverlapStrategies, ReduceEachRowAndEachChunk) {
         copy(stream, out, in.subspan(0, 2));
       });
   EXPECT_EQ(result.written, 16U);
-  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(of_chunks[2 * i + 1], table[400 * i + 1]);
+  for (size_t i : range(8UL)) EXPECT_EQ(of_chunks[2 * i + 1], table[400 * i + 1]);
   EXPECT_EQ(of_chunks[16], -1);
 }
 
@@ -189,7 +189,7 @@ const auto with_neighbours = [](StreamRef stream, In in, Out out, const OverlapC
 };
 void expect_neighbours(const Numbers& out, size_t size) {
   ASSERT_EQ(out.size(), 5 * size);
-  for (size_t i = 0; i < size; ++i)
+  for (size_t i : range(size))
     for (int side = -2; side <= 2; ++side) {
       const int number = static_cast<int>(i) + 1 + side;
       ASSERT_EQ(out[5 * i + static_cast<size_t>(side + 2)],
@@ -258,7 +258,7 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
   // computations here are only copies.
   constexpr size_t chunk = 100;
   PinnedBuffer<size_t> table(100);
-  for (size_t i = 0; i < table.size(); ++i) table[i] = i % 7;
+  for (size_t i : range(table.size())) table[i] = i % 7;
   const auto first_few = [&](StreamRef stream, In in, Out out, DeviceSpan<size_t> count,
                              const OverlapChunk& here) {
     EXPECT_EQ(out.size(), in.size());
@@ -267,7 +267,7 @@ TEST_P(OverlapStrategies, KeepWhatAFilterSelects) {
   };
   const Numbers in = numbered(5050);
   Numbers expected;
-  for (size_t i = 0; i < in.size(); ++i)
+  for (size_t i : range(in.size()))
     if (i % chunk < i / chunk % 7) expected.push_back(in[i]);
   for (const size_t in_flight : {1UL, 2UL, 5UL}) {
     const OverlapOptions options = by(chunk, in_flight);
@@ -412,7 +412,7 @@ TEST_P(OverlapStrategies, StopAtAnExceptionAndReportItsChunk) {
               }),
               bad);
     EXPECT_EQ(calls, bad + 1);
-    for (size_t i = 0; i < in.size(); ++i)
+    for (size_t i : range(in.size()))
       ASSERT_EQ(out[i], i < bad * 100 ? in[i] : -1)
           << "exactly the chunks before the failed one must be complete";
 
@@ -501,7 +501,7 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   ~Pages() { munmap(begin_, count * bytes); }
-  [[nodiscard]] std::span<char> span() const { return {static_cast<char*>(begin_), count * bytes}; }
+  std::span<char> span() const { return {static_cast<char*>(begin_), count * bytes}; }
   void forbid(size_t page, int protection) const {
     ASSERT_EQ(mprotect(span().data() + page * bytes, 4096, protection), 0);
   }
@@ -562,7 +562,7 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
         << "at most the chunks in flight, and those enqueued behind them, may follow";
     EXPECT_EQ(reported.size(), result.chunks);
     EXPECT_TRUE(std::ranges::is_sorted(reported));
-    for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
+    for (size_t i : range(in.size())) ASSERT_EQ(out[i], i < result.items ? in[i] : -1);
   }
   // A request after the source has ended does not count as a stop.
   std::stop_source at_end;
@@ -601,7 +601,7 @@ TEST_P(OverlapStrategies, RecordTimes) {
   ASSERT_EQ(result.times.size(), 10U);
   // times of the host and of the device are compared
   const std::chrono::nanoseconds slack = 5ms;
-  for (size_t i = 0; i < result.times.size(); ++i) {
+  for (size_t i : range(result.times.size())) {
     const OverlapChunkTimes& t = result.times[i];
     EXPECT_EQ(t.chunk, i);
     EXPECT_EQ(t.buffer, i % result.in_flight);
@@ -765,7 +765,7 @@ TEST_F(Overlap, OutOfMemoryIsAlsoABadAlloc) {
 
 TEST_F(Overlap, KeepsTheNameOfItsStreams) {
   const Numbers in = numbered(1000);
-  for (int run = 0; run < 3; ++run)
+  for (int run : range(3))
     overlap(in, no_output, {.chunk = 100}, [&](StreamRef stream, In) {
       EXPECT_SAYS(to_string(stream), "overlap") << to_string(stream) << " in run " << run;
     });
@@ -842,10 +842,10 @@ class OverlapInLittleMemory : public Conformance {
     SKIP_IF(!device().has_memory_pools(), "memory is not allocated in stream order");
   }
   /// Sizes that need three quarters of the device's memory, for input and output together.
-  [[nodiscard]] OverlapOptions most_of_it() const { return {.chunk = memory / 16, .in_flight = 6}; }
-  [[nodiscard]] Bytes bytes(size_t size) const {
+  OverlapOptions most_of_it() const { return {.chunk = memory / 16, .in_flight = 6}; }
+  Bytes bytes(size_t size) const {
     Bytes all(size);
-    for (size_t i = 0; i < size; ++i) all[i] = static_cast<char>(i % 251);
+    for (size_t i : range(size)) all[i] = static_cast<char>(i % 251);
     return all;
   }
   static void same_bytes(StreamRef stream, DeviceSpan<const char> in, DeviceSpan<char> out) {
@@ -886,14 +886,14 @@ TEST_F(OverlapInLittleMemory, ReusesMemoryOfEarlierRunsAndDestroyedBuffers) {
   const Bytes in = bytes(memory / 2);
   Bytes out(in.size());
   const Stream other;
-  for (int round = 0; round < 10; ++round) {
+  repeat(10, [&] {
     overlap(in, out, most_of_it(), same_bytes);
     EXPECT_EQ(out, in);
     overlap(in, out, most_of_it(), same_bytes);
     // gives the buffer room; the next overlap() must reuse the buffer's pending free
     device().synchronize();
     drop(DeviceBuffer<char>{memory / 2, other});
-  }
+  });
 }
 
 TEST_F(OverlapInLittleMemory, WaitsForAPendingFree) {
@@ -956,7 +956,7 @@ TEST_F(OverlapInLittleMemory, KeepsTheNumberOfChunksThatTheResultsHaveRoomFor) {
   };
   const OverlapResult result = overlap(in, per_chunk(results), first_byte);
   EXPECT_EQ(result.chunks, 16U);
-  for (size_t i = 0; i < results.size(); ++i) EXPECT_EQ(results[i], in[i * result.chunk]);
+  for (size_t i : range(results.size())) EXPECT_EQ(results[i], in[i * result.chunk]);
 }
 
 TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {

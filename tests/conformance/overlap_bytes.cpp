@@ -9,7 +9,7 @@ using OverlapOfBytes = Conformance;
 
 constexpr auto nothing = [](StreamRef, const OverlapBytes&, const OverlapChunk&) {};
 
-[[nodiscard]] Ints numbered(size_t size) {
+Ints numbered(size_t size) {
   Ints all(size);
   count_from(all, 1);
   return all;
@@ -19,23 +19,23 @@ TEST_F(OverlapOfBytes, AnyNumberOfInputsOfAnyWidth) {
   for (size_t count = 1; count <= 5; ++count) {
     std::vector<Ints> sources;
     std::vector<AnyOverlapEnd> inputs;
-    for (size_t i = 0; i < count; ++i) sources.push_back(numbered(1003 * (i + 1)));
-    for (size_t i = 0; i < count; ++i) inputs.emplace_back(by_rows(sources[i], i + 1));
+    for (size_t i : range(count)) sources.push_back(numbered(1003 * (i + 1)));
+    for (size_t i : range(count)) inputs.emplace_back(by_rows(sources[i], i + 1));
     Ints out(1003 * count);
     const OverlapResult result =
         overlap_bytes(inputs, by_rows(out, count), {.chunk = 100},
                       [&](StreamRef stream, const OverlapBytes& b, const OverlapChunk& chunk) {
                         ASSERT_EQ(b.in.size(), count);
                         EXPECT_TRUE(b.count.empty());
-                        for (size_t i = 0; i < count; ++i) {
+                        for (size_t i : range(count)) {
                           EXPECT_EQ(b.in[i].size(), chunk.count * (i + 1) * sizeof(int));
                           copy_2d(stream, b.out.data() + i * sizeof(int), count * sizeof(int),
                                   b.in[i].data(), (i + 1) * sizeof(int), sizeof(int), chunk.count);
                         }
                       });
     EXPECT_EQ(result.items, 1003U);
-    for (size_t item = 0; item < 1003; ++item)
-      for (size_t i = 0; i < count; ++i)
+    for (size_t item : range(1003UL))
+      for (size_t i : range(count))
         ASSERT_EQ(out[item * count + i], static_cast<int>(item * (i + 1) + 1));
   }
 }
@@ -60,7 +60,7 @@ TEST_F(OverlapOfBytes, SourcesSinksAndFilters) {
                   fill(stream, b.count, 1UL);
                 });
   ASSERT_EQ(written.size(), 16U);
-  for (size_t i = 0; i < written.size(); ++i) EXPECT_EQ(written[i], static_cast<int>(64 * i));
+  for (size_t i : range(written.size())) EXPECT_EQ(written[i], static_cast<int>(64 * i));
 }
 
 TEST_F(OverlapOfBytes, ReductionsAndNoOutput) {
@@ -72,7 +72,7 @@ TEST_F(OverlapOfBytes, ReductionsAndNoOutput) {
                   EXPECT_EQ(b.out.size(), sizeof(int));
                   copy(stream, b.out, b.in[0].subspan(0, sizeof(int)));
                 });
-  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(firsts[i], static_cast<int>(100 * i + 1));
+  for (size_t i : range(10UL)) EXPECT_EQ(firsts[i], static_cast<int>(100 * i + 1));
   size_t bytes = 0;
   overlap_bytes(inputs, no_output, {}, [&](StreamRef, const OverlapBytes& b, const OverlapChunk&) {
     EXPECT_TRUE(b.out.empty());

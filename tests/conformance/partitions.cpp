@@ -45,7 +45,7 @@ TEST_F(Partitions, PartsHaveWhatWasAskedForAndTheRest) {
 TEST_F(Partitions, AWrappedStreamHasNoPartOfAStreamThatEnded) {
   const native::stream handle = Stream{}.release();
   {
-    const Stream of_part{StreamOptions{.partition = partition(device(), all / 4)[0]}};
+    const Stream of_part{{.partition = partition(device(), all / 4)[0]}};
   }
   const Stream wrapped = take(handle);
   EXPECT_EQ(wrapped.multiprocessors(), all);
@@ -53,8 +53,8 @@ TEST_F(Partitions, AWrappedStreamHasNoPartOfAStreamThatEnded) {
 
 TEST_F(Partitions, StreamsOfPartsWork) {
   const auto [part, rest] = partition(device(), all / 4);
-  const Stream small{StreamOptions{.name = "small", .partition = part}},
-      large{device(), {.partition = rest}}, whole;
+  const Stream small{{.name = "small", .partition = part}}, large{device(), {.partition = rest}},
+      whole;
   EXPECT_EQ(small.multiprocessors(), part.multiprocessors());
   EXPECT_EQ(large.multiprocessors(), rest.multiprocessors());
   EXPECT_EQ(whole.multiprocessors(), all);
@@ -82,7 +82,7 @@ TEST_F(Partitions, AStreamOfAPartCanBeCapturedAndDestroyed) {
   const auto [part, rest] = partition(device(), all / 4);
   int ran = 0;
   {
-    const Stream stream{StreamOptions{.partition = part}};
+    const Stream stream{{.partition = part}};
     const Graph graph = capture(stream, [&] { stream.launch_host_func([&] { ++ran; }); });
     graph.launch(stream);
     stream.synchronize();

@@ -34,7 +34,7 @@ class PinnedMemory : public Conformance {
     Conformance::TearDown();
   }
   /// The statistics minus those at the start of the test.
-  [[nodiscard]] PinnedStatistics since() const {
+  PinnedStatistics since() const {
     PinnedStatistics now = PinnedPool::statistics();
     now.in_use -= found_.in_use;
     now.cached -= found_.cached;
@@ -103,7 +103,6 @@ TEST_F(PinnedMemory, BuffersCanBeWrittenAndCopied) {
 
 TEST_F(PinnedMemory, WriteCombinedMemoryIsPooledApart) {
   Stream stream;
-  Bytes result(size);
   DeviceBytes there{size, stream};
   const void* combined = nullptr;
   {
@@ -111,10 +110,8 @@ TEST_F(PinnedMemory, WriteCombinedMemoryIsPooledApart) {
     combined = source.data();
     std::memset(source.data(), 7, size);
     copy(stream, there, source);
-    copy(stream, result, there);
-    stream.synchronize();
+    EXPECT_ALL(read_back(stream, there), 7);
   }
-  EXPECT_EQ(result, Bytes(size, 7));
   EXPECT_NE(next_block(), combined);
   stream.synchronize();  // also completes the event of the freed block
   const Buffer again{size, {.write_combined = true}};
@@ -348,7 +345,7 @@ TEST_F(PinnedMemory, ABlockInUseDoesNotHideIdleOnes) {
   Gate gate{held_up};
   {
     std::vector<Buffer> buffers;
-    for (size_t i = 0; i < count; ++i) copy(held_up, there, buffers.emplace_back(size));
+    repeat(count, [&] { copy(held_up, there, buffers.emplace_back(size)); });
   }
   const void* passed = nullptr;
   {
@@ -534,7 +531,7 @@ TEST_F(PinnedMemory, ABoundedWaitFreesWhatAnotherThreadDropsMeanwhile) {
 TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   Buffer buffer{size};
   const auto rounds = [&](int count) {
-    for (int i = 0; i < count; ++i) {
+    for (int i : range(count)) {
       const Stream stream;
       fill_bytes(stream, buffer.data() + i % 50, 1, 1);
       if (i % 50 == 49) device().synchronize();
@@ -733,8 +730,8 @@ TEST_F(PinnedMemory, ASteadyLoopUsesABoundedNumberOfBlocks) {
     Buffer buffer{size};
     copy(stream, there, buffer);
   };
-  for (int i = 0; i < 100; ++i) round();
-  for (int i = 0; i < rounds; ++i) {
+  repeat(100, round);
+  for (int i : range(rounds)) {
     round();
     if (i % 64 == 0) stream.synchronize();
   }
@@ -765,7 +762,7 @@ TEST_F(PinnedMemory, TheLimitIsRespectedAndFreedBytesCountAgain) {
   EXPECT_EQ(PinnedPool::limit(), now.in_use + now.cached + 4 * block);
   {
     std::vector<Buffer> buffers;
-    for (int i = 0; i < 4; ++i) buffers.emplace_back(size);
+    repeat(4, [&] { buffers.emplace_back(size); });
     EXPECT_ERROR(out_of_memory, Buffer{size});
     EXPECT_ERROR(out_of_memory, Buffer{1});
     buffers.pop_back();
@@ -807,7 +804,7 @@ TEST_F(PinnedMemory, WhatGoesBackCountsUntilItIsThere) {
     EXPECT_EQ(code_of(allocate), errc::out_of_memory) << "the limit is about what is pinned";
   }
   gate.open_and_wait(stream);
-  EXPECT_EQ(code_of(allocate), std::error_code{});
+  EXPECT_EQ(code_of(allocate), nothing_thrown);
   EXPECT_EVENTUALLY(since().releasing == 0);
 }
 
@@ -833,7 +830,7 @@ TEST_F(PinnedMemory, ABlockFreedOnAnIdleStreamIsFreeAtOnce) {
   EXPECT_EQ(since().cached, 0U);
   const PinnedStatistics now = PinnedPool::statistics();
   PinnedPool::set_limit(now.in_use + now.cached + block);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(code_of(use), std::error_code{});
+  repeat(100, [&] { EXPECT_EQ(code_of(use), nothing_thrown); });
 }
 
 TEST_F(PinnedMemory, ABlockFreedOnAnotherThreadIsReused) {
@@ -850,7 +847,7 @@ TEST_F(PinnedMemory, BlocksThatHostFunctionsDropDoNotPileUp) {
   Stream stream;
   DeviceBytes there{size, stream};
   std::array<Event, depth> ends;
-  for (size_t i = 0; i < 1000; ++i) {
+  for (size_t i : range(1000UL)) {
     ends[i % depth].synchronize();
     auto buffer = std::make_shared<Buffer>(size);
     copy(stream, there, *buffer);
@@ -888,7 +885,7 @@ TEST_F(PinnedMemory, ThreadsExchangeBlocks) {
   Stream stream;
   DeviceBytes there{size, stream};
   on_threads(4, [&](int index) {
-    for (int i = 0; i < 300; ++i) {
+    for (int i : range(300)) {
       Buffer mine{size};
       std::memset(mine.data(), index + 1, size);
       if (i % 8 == 0) copy(stream, there, mine);
@@ -922,7 +919,7 @@ TEST_F(PinnedMemory, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
   Stream stream;
   DeviceBytes there{size, stream};
   on_threads(4, [&](int index) {
-    for (int i = 0; i < 50; ++i) {
+    for (int i : range(50)) {
       Buffer mine{size};
       std::memset(mine.data(), index + 1, size);
       if (i % 2 == 0) copy(stream, there, mine);
@@ -936,9 +933,15 @@ TEST_F(PinnedMemory, AnAddressThatTheRuntimeReusesIsAFreshBlock) {
 
 using Registration = Conformance;
 
+const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+/// The first address in the bytes that is a multiple of `unit`, but not their own.
+unsigned char* aligned(Bytes& bytes, size_t unit) {
+  return bytes.data() + (unit - reinterpret_cast<uintptr_t>(bytes.data()) % unit);
+}
+
 TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
   Stream stream;
-  Bytes memory(size, 3), result(size);
+  Bytes memory(size, 3);
   {
     const HostRegistration pin{memory};
     EXPECT_EQ(pin.data(), memory.data());
@@ -947,10 +950,8 @@ TEST_F(Registration, MemoryIsPinnedWhileItIsRegistered) {
     EXPECT_NE(pin.device_pointer(), nullptr);
     DeviceBytes there{size, stream};
     EXPECT_EQ(copy(stream, there, memory, {Pageable::refuse}), CopyResult::direct);
-    copy(stream, result, there);
-    stream.synchronize();
+    EXPECT_EQ(read_back(stream, there), memory);
   }
-  EXPECT_EQ(result, memory);
   EXPECT_KIND(memory.data(), pageable);
 }
 
@@ -989,8 +990,7 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
     for (const Pageable policy : {Pageable::stage, Pageable::block})
       for (const size_t bytes : {4UL, part, 4 * part, 16 * part}) {
         Bytes ordinary(17 * part, 7), back(bytes);
-        auto* const memory =
-            ordinary.data() + (part - reinterpret_cast<uintptr_t>(ordinary.data()) % part);
+        auto* const memory = aligned(ordinary, part);
         const HostRegistration pin{memory + begin, registered};
         const std::span all{memory, bytes};
         DeviceBytes there{bytes, stream};
@@ -1010,9 +1010,9 @@ TEST_F(Registration, MemoryThatIsRegisteredInPartsIsCopiedByEachPolicy) {
 }
 
 /// Whether the pages are pinned: one character for each, with its first and its last byte.
-std::string pinned_pages(const unsigned char* memory, size_t pages, size_t page) {
+std::string pinned_pages(const unsigned char* memory, size_t pages) {
   std::string kinds;
-  for (size_t i = 0; i < pages; ++i) {
+  for (size_t i : range(pages)) {
     const bool first = pointer_info(memory + i * page).kind == MemoryKind::pinned;
     const bool last = pointer_info(memory + (i + 1) * page - 1).kind == MemoryKind::pinned;
     kinds += first && last ? 'p' : first || last ? '?' : '.';
@@ -1021,11 +1021,9 @@ std::string pinned_pages(const unsigned char* memory, size_t pages, size_t page)
 }
 
 TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   Bytes ordinary(9 * page);
-  auto* const memory =
-      ordinary.data() + (page - reinterpret_cast<uintptr_t>(ordinary.data()) % page);
-  const auto pages = [&] { return pinned_pages(memory, 8, page); };
+  auto* const memory = aligned(ordinary, page);
+  const auto pages = [&] { return pinned_pages(memory, 8); };
   const HostRegistration part{memory + 2 * page, 2 * page};
   {
     HostRegistration all{memory, 8 * page};
@@ -1056,18 +1054,16 @@ TEST_F(Registration, PinsWhatIsNotPinnedYetAndUndoesOnlyThat) {
 /// Where a registration ends within a page, the rest of that page stays as it is: the runtimes pin
 /// pages.
 TEST_F(Registration, BesideAPartOfAPageOtherPagesArePinned) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   Bytes ordinary(9 * page);
-  auto* const memory =
-      ordinary.data() + (page - reinterpret_cast<uintptr_t>(ordinary.data()) % page);
+  auto* const memory = aligned(ordinary, page);
   const HostRegistration part{memory + 3 * page + 100, page};
   {
     const HostRegistration all{memory, 8 * page};
-    EXPECT_EQ(pinned_pages(memory, 3, page), "ppp");
-    EXPECT_EQ(pinned_pages(memory + 5 * page, 3, page), "ppp");
+    EXPECT_EQ(pinned_pages(memory, 3), "ppp");
+    EXPECT_EQ(pinned_pages(memory + 5 * page, 3), "ppp");
   }
-  EXPECT_EQ(pinned_pages(memory, 3, page), "...");
-  EXPECT_EQ(pinned_pages(memory + 5 * page, 3, page), "...");
+  EXPECT_EQ(pinned_pages(memory, 3), "...");
+  EXPECT_EQ(pinned_pages(memory + 5 * page, 3), "...");
   EXPECT_KIND(part.data(), pinned);
 }
 
@@ -1138,8 +1134,8 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() { munmap(mapped_, bytes_); }
-  [[nodiscard]] unsigned char* data() const { return static_cast<unsigned char*>(mapped_); }
-  [[nodiscard]] size_t size() const { return bytes_; }
+  unsigned char* data() const { return static_cast<unsigned char*>(mapped_); }
+  size_t size() const { return bytes_; }
 
  private:
   void* mapped_ = nullptr;
@@ -1147,7 +1143,6 @@ class MappedFile {
 };
 
 TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t bytes = 16 * page;
   for (const size_t writable : {0 * page, 4 * page}) {
     const MappedFile file{bytes, writable};
@@ -1177,7 +1172,6 @@ TEST_F(Registration, ReadOnlyPagesArePinnedWhereTheDeviceCan) {
 }
 
 TEST_F(Registration, AddressesWithoutMemoryAreRefused) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* const mapped =
       mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);

@@ -12,7 +12,7 @@ TEST_F(Query, IsFalseUntilTheLastFunctionHasRunAndLeavesNoError) {
   Stream stream;
   Gate gate{stream};
   ASSERT_TRUE(gate.reached());
-  for (int i = 0; i < 1000; ++i) EXPECT_PENDING(stream);
+  repeat(1000, [&] { EXPECT_PENDING(stream); });
   EXPECT_FALSE(gate.is_open());
   Stream other;  // would fail if query() had left an error behind
   EXPECT_RUNS(other);
@@ -49,7 +49,7 @@ TEST_F(Query, SynchronizeForRespectsItsLimit) {
 
 TEST_F(Query, TrueMakesTheWorkVisible) {
   Stream stream;
-  for (int i = 0; i < 100; ++i) {
+  for (int i : range(100)) {
     int value = 0;  // not atomic: the order must come from query()
     stream.launch_host_func([&value, i] { value = i; });
     ASSERT_TRUE(eventually([&] { return stream.query(); }));

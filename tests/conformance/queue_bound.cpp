@@ -29,7 +29,7 @@ TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
   int most = 0;
   const size_t before = heap_in_use();
   size_t heap = before;
-  for (int i = 0; i < functions; ++i) {
+  for (int i : range(functions)) {
     stream.launch_host_func([&done] {
       spin_a_little();
       done.fetch_add(1, std::memory_order_relaxed);
@@ -45,15 +45,15 @@ TEST_F(QueueBound, AFastCallerWaitsForASlowStream) {
 
 TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   constexpr int functions = 100'000;
-  const Stream full{StreamOptions{.blocking = true}};
-  const Stream other{StreamOptions{.blocking = true}};
+  const Stream full{{.blocking = true}};
+  const Stream other{{.blocking = true}};
   std::atomic_int enqueued{0}, done{0};
   Gate gate{full};
   std::thread caller{[&] {
-    for (int i = 0; i < functions; ++i) {
+    repeat(functions, [&] {
       full.launch_host_func([&done] { ++done; });
       ++enqueued;
-    }
+    });
   }};
   int seen = 0;
   const auto is_held = [&] {
@@ -67,7 +67,7 @@ TEST_F(QueueBound, OtherStreamsRunWhileACallerIsBlocked) {
   EXPECT_PENDING(full);
   EXPECT_PENDING(default_stream());
   {
-    const Stream created{StreamOptions{.blocking = true}};
+    const Stream created{{.blocking = true}};
   }
   gate.open();
   caller.join();
@@ -80,8 +80,9 @@ TEST_F(QueueBound, ManyCallersOfOneStreamAllFinish) {
   const Stream stream;
   std::atomic_int done{0};
   on_threads(4, [&](int) {
-    for (int i = 0; i < each; ++i)
+    repeat(each, [&] {
       stream.launch_host_func([&done] { done.fetch_add(1, std::memory_order_relaxed); });
+    });
   });
   stream.synchronize();
   EXPECT_EQ(done, 4 * each);
@@ -98,7 +99,7 @@ TEST_F(QueueBound, AFastCallerOfGraphsWaitsForASlowStream) {
     });
   });
   int most = 0;
-  for (int i = 0; i < launches; ++i) {
+  for (int i : range(launches)) {
     graph.launch(stream);
     most = std::max(most, i + 1 - done.load(std::memory_order_relaxed));
   }
@@ -124,7 +125,7 @@ class FullStream {
     });
     gate.close_on(stream);
     filler_ = std::thread{[this] {
-      while (enqueued_ < 4000) stream.launch_host_func([] {}), ++enqueued_;
+      while (enqueued_ < 4000) enqueue_nothing(stream), ++enqueued_;
     }};
     for (int seen = -1; seen != enqueued_ && enqueued_ < 4000;) {
       seen = enqueued_;

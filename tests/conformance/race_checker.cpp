@@ -51,7 +51,7 @@ class CheckerTest : public Conformance {
   std::vector<std::string> reports_;
 
  private:
-  [[nodiscard]] std::string all() const {
+  std::string all() const {
     std::string text;
     for (const std::string& report : reports_) text += report + "\n";
     return text;
@@ -71,17 +71,19 @@ using EnoughWaits = CheckerTest;
 
 constexpr size_t size = 4096;
 
-/// A device buffer that every stream may use: its allocation is complete.
-[[nodiscard]] DeviceBytes ready_buffer(StreamRef stream) {
+/// A device buffer that every stream may use: its allocation is complete. The free waits for the
+/// users.
+DeviceBytes ready_buffer(StreamRef stream, const auto&... users) {
   DeviceBytes buffer(size, stream);
   stream.synchronize();
+  (buffer.record_stream(users), ...);
   return buffer;
 }
 
 TEST_F(MissingWait, ACopyReadsWhatAnotherStreamWrites) {
-  Stream a{StreamOptions{.name = "first"}}, b{StreamOptions{.name = "second"}};
+  Stream a{{.name = "first"}}, b{{.name = "second"}};
   PinnedBytes in(size), out(size);
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   copy(a, device, in);
   copy(b, out, device);
   ASSERT_EQ(reports_.size(), 1U);
@@ -90,12 +92,11 @@ TEST_F(MissingWait, ACopyReadsWhatAnotherStreamWrites) {
         testing::UnitTest::GetInstance()->current_test_info()->name()})
     EXPECT_SAYS(reports_[0], part) << "no '" << part << "' in: " << reports_[0];
   reports_.clear();
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
   const Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   struct Tried {
     const Stream* stream;
     std::string text{};
@@ -113,26 +114,23 @@ TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
   EXPECT_SAYS(tried.text, "must not use the library");
   EXPECT_CURRENT(before);
   EXPECT_EQ(default_pageable(), Pageable::stage);
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, TwoStreamsFillTheSameBytes) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   fill(a, device, 1);
   fill(b, device, 2);
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, AFillOverwritesWhatAnotherStreamReads) {
   Stream a, b;
   PinnedBytes out(size);
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   copy(b, out, device);
   fill(a, device, 1);
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, TheHostOverwritesAPinnedSourceInFlight) {
@@ -155,7 +153,7 @@ TEST_F(MissingWait, AQuestionCountsForWhatWasSubmittedBeforeIt) {
     for (test_support::Pauses pause; !stream.query();) pause();
     EXPECT_DONE(stream);
   };
-  for (int i = 0; i < 2; ++i) {
+  for (int i : range(2)) {
     wait();
     copy(stream, device, in);
     RaceChecker::host_writes(in);
@@ -184,73 +182,66 @@ TEST_F(MissingWait, TheHostReadsADestinationBeforeTheCopyHasPassed) {
 TEST_F(MissingWait, AnEventIsRecordedTooEarly) {
   Stream a, b;
   PinnedBytes out(size);
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   fill(a, device, 1);
   const Event event = a.record_event();
   fill(a, device, 2);
   b.wait_event(event);
   copy(b, out, device);
   expect_report("waits for earlier work");
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, AStreamWaitsForAnEventBeforeItIsRecorded) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   Event event;
   b.wait_event(event);
   fill(a, device, 1);
   event.record(a);
   fill(b, device, 2);
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, TheWaitGoesTheWrongWay) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   fill(a, device, 1);
   a.wait_stream(b);
   fill(b, device, 2);
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, TheWaitIsForAnotherStream) {
   Stream a, b, c;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   fill(a, device, 1);
   b.wait_stream(c);
   fill(b, device, 2);
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, OneByteIsCommon) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   fill_bytes(a, device.data(), 1, 101);
   fill_bytes(b, device.data() + 100, 2, 100);
   expect_report("Both use 1 bytes");
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, OneRowIsCommon) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   fill_2d(a, device.data(), 64, 1, 32, 10);
   fill_2d(b, device.data() + 9 * 64, 64, 2, 32, 10);
   expect_report("Both use 32 bytes");
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, DeclaredWorkReadsWhatAnotherStreamWrites) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   a.declare_writes(device);
   b.declare_reads(device);
   expect_report("declared work reads");
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, MemoryIsUsedBeforeItsAllocation) {
@@ -277,7 +268,7 @@ TEST_F(MissingWait, ABufferIsDroppedWhileAStreamUsesIt) {
 }
 
 TEST_F(MissingWait, AResultIsReportedBeforeTheFree) {
-  Stream work{StreamOptions{.name = "work"}}, last{StreamOptions{.name = "last"}};
+  Stream work{{.name = "work"}}, last{{.name = "last"}};
   PinnedBytes result(size);
   {
     auto device = ready_buffer(last);
@@ -289,7 +280,7 @@ TEST_F(MissingWait, AResultIsReportedBeforeTheFree) {
 }
 
 /// Memory that is freed already.
-[[nodiscard]] DeviceSpan<unsigned char> freed_memory(StreamRef stream) {
+DeviceSpan<unsigned char> freed_memory(StreamRef stream) {
   auto device = ready_buffer(stream);
   return device;
 }
@@ -337,7 +328,7 @@ TEST_F(MissingWait, MemoryIsUnpinnedInFlight) {
 TEST_F(MissingWait, ABatchWritesWhatAnotherStreamReads) {
   Stream a, b;
   PinnedBytes in(size), out(size);
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   const std::array operations{
       copy_operation(device.span().subspan(0, 100), std::span<const unsigned char>{in.data(), 100}),
       copy_operation(device.span().subspan(200, 100),
@@ -345,7 +336,6 @@ TEST_F(MissingWait, ABatchWritesWhatAnotherStreamReads) {
   copy_batch(a, operations);
   copy(b, std::span{out.data(), 10}, DeviceSpan<const unsigned char>{device.data() + 210, 10});
   expect_report("copy a batch writes");
-  device.record_stream(b);
 }
 
 /// One block of pinned memory, and operations between parts of it and of a device buffer.
@@ -364,10 +354,10 @@ class OneBatch : public MissingWait {
     stream_.reset();
     MissingWait::TearDown();
   }
-  [[nodiscard]] CopyOperation in(size_t to, size_t from, size_t bytes) {
+  CopyOperation in(size_t to, size_t from, size_t bytes) {
     return {device_->data() + to, host_->data() + from, bytes};
   }
-  [[nodiscard]] CopyOperation out(size_t to, size_t from, size_t bytes) {
+  CopyOperation out(size_t to, size_t from, size_t bytes) {
     return {host_->data() + to, device_->data() + from, bytes};
   }
   void run(std::initializer_list<CopyOperation> operations) { copy_batch(*stream_, operations); }
@@ -425,7 +415,7 @@ TEST_F(OneBatch, TheTwoOfManyOperationsAreFound) {
   PinnedBytes host(count);
   DeviceBytes device(count, *stream_);
   std::vector<CopyOperation> operations;
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i : range(count))
     operations.push_back(
         {device.data() + i, host.data() + i, 1, MemoryKind::device, MemoryKind::pinned});
   copy_batch(*stream_, operations);
@@ -494,32 +484,29 @@ TEST_F(EnoughWaits, APinnedBufferIsDroppedBeforeAFunctionHasRun) {
 
 TEST_F(MissingWait, TheDefaultStreamDoesNotOrderWithAStreamThatIsNotBlocking) {
   Stream a;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, default_stream());
   fill(a, device, 1);
   fill_bytes(default_stream(), device.data(), 2, size);
   expect_report(missing_wait);
-  device.record_stream(default_stream());
 }
 
 TEST_F(MissingWait, StreamsOfTwoThreads) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   on_thread([&] { fill(a, device, 1); });
   on_thread([&] { fill(b, device, 2); });
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(MissingWait, IsReportedOnceForEachPairOfPlaces) {
   Stream a, b;
-  auto device = ready_buffer(a);
-  for (int i = 0; i < 5; ++i) {
+  auto device = ready_buffer(a, b);
+  repeat(5, [&] {
     fill(a, device, 1);
     fill(b, device, 2);
     a.wait_stream(b);
-  }
+  });
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(EnoughWaits, WaitStream) {
@@ -572,15 +559,13 @@ TEST_F(EnoughWaits, EachWayOfTheHost) {
 }
 
 TEST_F(EnoughWaits, BlockingStreamsOrderWithTheDefaultStream) {
-  Stream a{StreamOptions{.blocking = true}};
-  Stream b{StreamOptions{.blocking = true}};
+  Stream a{{.blocking = true}};
+  Stream b{{.blocking = true}};
   const StreamRef middle = default_stream();
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, middle, b);
   fill(a, device, 1);
   fill(middle, device, 2);
   fill(b, device, 3);
-  device.record_stream(middle);
-  device.record_stream(b);
   expect_none();
 }
 
@@ -596,47 +581,44 @@ TEST_F(EnoughWaits, WorkThatUsesNoMemoryOrdersBlockingStreams) {
     expect_none();
     second.synchronize();
   };
-  through([&] { middle.launch_host_func([] {}); });
+  through([&] { enqueue_nothing(middle); });
   if (first.device().has_stream_memory_operations())
     through([&] { middle.write_value(number.data(), 1); });
-  const Graph graph = capture(first, [&] { first.launch_host_func([] {}); });
+  const Graph graph = capture(first, [&] { enqueue_nothing(first); });
   through([&] { graph.launch(middle); });
 }
 
 TEST_F(MissingWait, TwoBlockingStreamsDoNotOrderWithEachOther) {
-  Stream a{StreamOptions{.blocking = true}};
-  Stream b{StreamOptions{.blocking = true}};
-  auto device = ready_buffer(a);
+  Stream a{{.blocking = true}};
+  Stream b{{.blocking = true}};
+  auto device = ready_buffer(a, b);
   fill(a, device, 1);
   fill(b, device, 2);
   expect_report(missing_wait);
-  device.record_stream(b);
 }
 
 TEST_F(EnoughWaits, BytesThatDoNotMeet) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   fill_bytes(a, device.data(), 1, 100);
   fill_bytes(b, device.data() + 100, 2, 100);
   fill_2d(a, device.data() + 1024, 64, 1, 32, 10);
   fill_2d(b, device.data() + 1024 + 32, 64, 2, 32, 10);
-  device.record_stream(b);
   expect_none();
 }
 
 TEST_F(EnoughWaits, TwoStreamsRead) {
   Stream a, b;
   PinnedBytes first(size), second(size);
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   copy(a, first, device);
   copy(b, second, device);
-  device.record_stream(b);
   expect_none();
 }
 
 TEST_F(EnoughWaits, MemoryThatIsAllocatedAgain) {
   Stream a, b;
-  for (int i = 0; i < 20; ++i) {
+  for (int i : range(20)) {
     DeviceBytes device(size, i % 2 == 0 ? a : b);
     fill_bytes(device.stream(), device.data(), 1, size);
     const PinnedBytes out(size);
@@ -660,7 +642,7 @@ TEST_F(EnoughWaits, AResourceUsesItsMemoryForSomethingElse) {
   Stream a, b;
   auto pool = ready_buffer(a);
   Event last;
-  for (int i = 0; i < 6; ++i) {
+  for (int i : range(6)) {
     DeviceBytes device(size, OneBlock{pool.data(), &last}, i % 2 == 0 ? a : b);
     fill_bytes(device.stream(), device.data(), 1, size);
     if (i % 3 == 0) device.record_stream(i % 2 == 0 ? b : a);
@@ -732,12 +714,11 @@ TEST_F(EnoughWaits, AStreamEndsButTheOrderStays) {
 // Without a handler, a report goes to the standard error output.
 TEST_F(MissingWait, IsReportedToTheUser) {
   const Stream a, b;
-  auto buffer = ready_buffer(a);
+  auto buffer = ready_buffer(a, b);
   RaceChecker::set_handler(nullptr);
   testing::internal::CaptureStderr();
   fill(a, buffer, 1);
   fill(b, buffer, 2);
-  buffer.record_stream(b);
   const std::string printed = testing::internal::GetCapturedStderr();
   EXPECT_SAYS(printed, missing_wait);
 }
@@ -850,20 +831,19 @@ TEST_F(EnoughWaits, ALongRunOfOverlap) {
 
 TEST_F(EnoughWaits, AnEventOfOtherCodeMayStandForAnything) {
   Stream a, b;
-  auto device = ready_buffer(a);
+  auto device = ready_buffer(a, b);
   Event event = a.record_event();
   a.declare_writes(device);
   Event wrapped = Event::from_native(event.native(), Device::current(), Ownership::borrow);
   b.wait_event(wrapped);
   b.declare_writes(device);
-  device.record_stream(b);
   expect_none();
 }
 
 TEST_F(EnoughWaits, ManyStreamsThatEndLeaveNothingBehind) {
   Stream a;
   auto device = ready_buffer(a);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i : range(3000)) {
     Stream each;
     each.wait_stream(a);
     fill_bytes(each, device.data() + i, 1, 1);

@@ -90,7 +90,7 @@ TEST_F(RecordedUses, CopiesRecordTheirStreamWithABuffer) {
     on_threads(4, [&](int i) {
       const Stream own;
       Result result(count);
-      for (int round = 0; round < 20; ++round) copy(own, result, from);
+      repeat(20, [&] { copy(own, result, from); });
       if (i == 0) copy(stream, to, from);
     });
   });
@@ -204,10 +204,10 @@ TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
     if (device().has_memory_pools()) gate.close_on(user);
   const DeviceSpan<unsigned char> all = *buffer;
   on_threads(threads, [&](int i) {
-    const Stream& user = users[static_cast<size_t>(i)];
+    const Stream& user = nth(users, i);
     const size_t first = static_cast<size_t>(i) * part;
     copy(user, std::span{result.data() + first, part}, all.subspan(first, part));
-    for (size_t at = 0; at < 100; ++at) record_stream(user, all.subspan(at * 1000));
+    for (size_t at : range(100UL)) record_stream(user, all.subspan(at * 1000));
   });
   buffer.reset();
   churn(owner, size);
@@ -222,7 +222,7 @@ TEST_F(RecordedUses, EndedStreamsLeaveNoUses) {
   std::optional buffer{Buffer{size, owner}};
   owner.synchronize();
   size_t events = 0;
-  for (size_t i = 0; i < 4000; ++i) {
+  for (size_t i : range(4000UL)) {
     // Events of earlier work have come back to the pool by then.
     if (i == 2000) events = live_objects().pooled_events;
     const Stream user;

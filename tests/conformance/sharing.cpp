@@ -20,11 +20,9 @@ TEST_F(Sharing, ASharedBufferIsDeviceMemory) {
     EXPECT_FALSE(memory.is_opened());
     EXPECT_KIND(memory.data(), device);
     EXPECT_EQ(live_objects().device_blocks, before.device_blocks + 1);
-    Ints in(1000, 4), out(1000);
+    const Ints in(1000, 4);
     copy(stream, memory, in);
-    copy(stream, out, memory);
-    stream.synchronize();
-    EXPECT_EQ(in, out);
+    EXPECT_EQ(read_back(stream, memory), in);
     SharedBuffer<int> moved{std::move(memory)};
     EXPECT_TRUE(memory.empty());
     EXPECT_EQ(moved.ipc_handle(), moved.ipc_handle());
@@ -104,7 +102,7 @@ TEST_F(Sharing, ASharedEventWorksInItsOwnProcess) {
   EXPECT_HELD(gate, event.synchronize());
   waiter.synchronize();
   EXPECT_LOG(log, "first", "second");
-  for (int i = 0; i < 2000; ++i) event.record(i % 2 == 0 ? stream : waiter);
+  for (int i : range(2000)) event.record(i % 2 == 0 ? stream : waiter);
   EXPECT_COMPLETES(event);
 }
 
@@ -118,7 +116,7 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
   Gate gate{other};
   event.record(other);
   EXPECT_PENDING(event);
-  for (int i = 0; i < 2000; ++i) event.record(stream);
+  repeat(2000, [&] { event.record(stream); });
   EXPECT_COMPLETES(stream);
   EXPECT_DONE(event);
   EXPECT_FALSE(gate.is_open());
@@ -166,7 +164,7 @@ TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
   LiveObjects before{};
   // The library keeps the mark behind the last wait for something outside, so the first rounds make
   // events for it.
-  for (int round = 0; round < 4; ++round) {
+  repeat(4, [&] {
     before = live_objects();
     Stream here{first}, there{second};
     Event event{interprocess};
@@ -186,7 +184,7 @@ TEST_F(SharingTwo, AStreamOfAnotherDeviceWaitsForASharedEvent) {
     next.open();
     here.synchronize();
     EXPECT_CURRENT_DEVICE(first);
-  }
+  });
   EXPECT_EQ(live_objects(), before);
 }
 
@@ -210,10 +208,10 @@ TEST_F(SharingTwo, ACapturedStreamRefusesASharedEventAndGoesOn) {
 
 TEST_F(SharingTwo, WaitsGoOnWhileASharedEventMovesAndIsShared) {
   Stream here{first}, there{second};
-  for (int round = 0; round < 20; ++round) {
+  repeat(20, [&] {
     Event event{here, interprocess};
     on_threads(3, [&](int thread) {
-      for (int i = 0; i < 20; ++i) {
+      for (int i : range(20)) {
         if (thread == 0)
           there.wait_event(event);
         else if (thread == 1)
@@ -224,7 +222,7 @@ TEST_F(SharingTwo, WaitsGoOnWhileASharedEventMovesAndIsShared) {
           drop(event.ipc_handle());
       }
     });
-  }
+  });
   here.synchronize();
   there.synchronize();
 }

@@ -62,7 +62,7 @@ class Peer {
   }
   /// Ends this process if the other one has ended.
   template <class T>
-  [[nodiscard]] T receive() const {
+  T receive() const {
     T value{};
     if (read(in_, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) {
       expect(false, "the other process has ended");
@@ -70,10 +70,8 @@ class Peer {
     }
     return value;
   }
-  [[nodiscard]] Event receive_event() const {
-    return Event::from_ipc_handle(receive<IpcEventHandle>());
-  }
-  [[nodiscard]] SharedBuffer<int> receive_memory() const {
+  Event receive_event() const { return Event::from_ipc_handle(receive<IpcEventHandle>()); }
+  SharedBuffer<int> receive_memory() const {
     return SharedBuffer<int>::from_ipc_handle(receive<IpcMemoryHandle>());
   }
   /// Sends the handles of memory and events.

@@ -44,12 +44,12 @@ TEST_F(ShortCopies, SixteenToManagedMemoryArrive) {
   constexpr size_t count = 16, size = 64 * kib;
   const Stream stream;
   std::optional<ManagedBuffer<unsigned char>> there;
-  const std::error_code code = code_of([&] { there.emplace(count * size); });
+  const auto code = code_of([&] { there.emplace(count * size); });
   SKIP_IF(code == errc::not_supported, "the device has no managed memory");
-  ASSERT_EQ(code, std::error_code{});
+  ASSERT_EQ(code, nothing_thrown);
   const Bytes source = pattern(count * size, 5);
   stream.synchronize();
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i : range(count))
     copy_bytes(stream, there->data() + i * size, source.data() + i * size, size);
   stream.synchronize();
   EXPECT_TRUE(std::equal(source.begin(), source.end(), there->data()));
@@ -66,7 +66,7 @@ TEST_F(ShortCopies, RowsOfFiveShapesKeepEveryByte) {
     DeviceBytes there{s.device_pitch * s.height, stream};
     const Bytes source = pattern(s.host_pitch * s.height, 3);
     Bytes back(source.size(), 0xEE), expected = back;
-    for (size_t row = 0; row < s.height; ++row)
+    for (size_t row : range(s.height))
       std::copy_n(source.data() + row * s.host_pitch, s.width, &expected[row * s.host_pitch]);
     stream.synchronize();
     copy_2d(stream, there.data(), s.device_pitch, source.data(), s.host_pitch, s.width, s.height);
@@ -91,7 +91,7 @@ TEST_F(ShortCopies, DoNotWaitForAnotherStreamsCopies) {
                      // take
     copy(other, block, there);
     const Event begun = other.record_event();
-    for (int i = 0; i < 15; ++i) copy(other, block, there);
+    repeat(15, [&] { copy(other, block, there); });
     begun.synchronize();
     copy_bytes(stream, few.data(), there.data(), few.size());
     held = other.query();
@@ -111,7 +111,7 @@ TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
   on_threads(threads, [&](int thread) {
     unsigned char* const own = there.data() + static_cast<size_t>(thread) * size;
     Bytes back(size);
-    for (int round = 0; round < rounds; ++round) {
+    for (int round : range(rounds)) {
       const Bytes source = pattern(size, static_cast<unsigned>(threads * round + thread));
       copy_bytes(stream, own, source.data(), size);
       copy_bytes(stream, back.data(), own, size);
@@ -121,7 +121,7 @@ TEST_F(ShortCopies, FourThreadsOnOneStreamKeepEveryByte) {
   });
 }
 
-[[nodiscard]] size_t pinned_now() {
+size_t pinned_now() {
   const PinnedStatistics now = PinnedPool::statistics();
   return now.in_use + now.cached;
 }
@@ -134,9 +134,10 @@ TEST_F(ShortCopies, ManyStreamsPinLittle) {
   const Bytes source = pattern(64, 1);
   DeviceBytes there{streams.size() * source.size(), streams[0]};
   streams[0].synchronize();
-  for (int i = 0; i < 20; ++i)
-    for (size_t s = 0; s < streams.size(); ++s)
+  repeat(20, [&] {
+    for (size_t s : range(streams.size()))
       copy_bytes(streams[s], there.data() + s * source.size(), source.data(), source.size());
+  });
   EXPECT_LE(pinned_now(), before + 64 * 4 * 64 * kib);
   for (const Stream& each : streams) each.synchronize();
   streams.clear();
@@ -155,8 +156,9 @@ TEST_F(ShortCopies, AtALimitTheyNeitherWaitNorHoldMemory) {
   const auto copy_there = [&](size_t s) {
     copy_bytes(streams[s], there.data() + s * source.size(), source.data(), source.size());
   };
-  for (int i = 0; i < 10; ++i)
-    for (size_t s = 0; s < streams.size(); ++s) copy_there(s);
+  repeat(10, [&] {
+    for (size_t s : range(streams.size())) copy_there(s);
+  });
   for (const Stream& each : streams) each.synchronize();
   EXPECT_NO_ERROR(const PinnedBytes own{mib});
   {
@@ -165,7 +167,7 @@ TEST_F(ShortCopies, AtALimitTheyNeitherWaitNorHoldMemory) {
     own.record_stream(streams[0]);
     own = {};
     const auto start = Clock::now();
-    for (int i = 0; i < 20; ++i) copy_there(1);
+    repeat(20, [&] { copy_there(1); });
     EXPECT_LT(Clock::now() - start, 1s) << "each waits for memory";
     gate.open_and_wait(streams[0]);
   }
@@ -180,9 +182,9 @@ TEST_F(ShortCopies, StreamsThatComeAndGoKeepEveryByte) {
     DeviceBytes there{size, stream};
     Bytes source, back = Bytes(size);
   };
-  std::array<std::unique_ptr<Line>, 20> lines;
-  for (unsigned round = 0; round < 10; ++round) {
-    for (unsigned i = 0; i < lines.size(); ++i) {
+  std::unique_ptr<Line> lines[20];
+  for (unsigned round : range(10U)) {
+    for (unsigned i : range(20U)) {
       if (!lines[i] || (round + i) % 3 == 0) lines[i] = std::make_unique<Line>();
       Line& line = *lines[i];
       line.stream.synchronize();

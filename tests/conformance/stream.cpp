@@ -35,15 +35,15 @@ TEST_F(Streams, DestroyingWithPendingWorkReturnsAndTheWorkCompletes) {
 
 TEST_F(Streams, BlockingReadsBack) {
   EXPECT_FALSE(Stream{}.is_blocking());
-  EXPECT_FALSE(Stream{StreamOptions{.blocking = false}}.is_blocking());
-  EXPECT_TRUE(Stream{StreamOptions{.blocking = true}}.is_blocking());
+  EXPECT_FALSE(Stream{{.blocking = false}}.is_blocking());
+  EXPECT_TRUE(Stream{{.blocking = true}}.is_blocking());
 }
 
 TEST_F(Streams, NameReadsBackCutTo31Bytes) {
   const std::string long_name(100, 'n');
   EXPECT_STREQ(Stream{}.name(), "");
-  EXPECT_STREQ(Stream{StreamOptions{.name = "upload"}}.name(), "upload");
-  EXPECT_EQ(Stream{StreamOptions{.name = long_name.c_str()}}.name(), long_name.substr(0, 31));
+  EXPECT_STREQ(Stream{{.name = "upload"}}.name(), "upload");
+  EXPECT_EQ(Stream{{.name = long_name.c_str()}}.name(), long_name.substr(0, 31));
 }
 
 TEST_F(Streams, DefaultPriorityReadsBack) {
@@ -53,29 +53,29 @@ TEST_F(Streams, DefaultPriorityReadsBack) {
 TEST_F(Streams, EachPriorityInRangeReadsBack) {
   const auto [least, greatest] = device().priority_range();
   for (Priority priority = greatest; priority <= least; ++priority.value) {
-    EXPECT_EQ((Stream{StreamOptions{.priority = priority}}.priority()), priority);
-    EXPECT_EQ((Stream{StreamOptions{.priority = priority, .blocking = true}}.priority()), priority);
+    EXPECT_EQ((Stream{{.priority = priority}}.priority()), priority);
+    EXPECT_EQ((Stream{{.priority = priority, .blocking = true}}.priority()), priority);
   }
 }
 
 TEST_F(Streams, TooHighPrioritiesAreClampedToTheGreatest) {
   const Priority greatest = device().priority_range().greatest;
-  EXPECT_EQ(Stream{StreamOptions{.priority = greatest.value - 1}}.priority(), greatest);
-  EXPECT_EQ(Stream{StreamOptions{.priority = -100}}.priority(), greatest);
-  EXPECT_EQ(Stream{StreamOptions{.priority = Priority::high}}.priority(), greatest);
+  EXPECT_EQ(Stream{{.priority = greatest.value - 1}}.priority(), greatest);
+  EXPECT_EQ(Stream{{.priority = -100}}.priority(), greatest);
+  EXPECT_EQ(Stream{{.priority = Priority::high}}.priority(), greatest);
 }
 
 TEST_F(Streams, TooLowPrioritiesAreClampedToTheLeast) {
   const Priority least = device().priority_range().least;
-  EXPECT_EQ(Stream{StreamOptions{.priority = least.value + 1}}.priority(), least);
-  EXPECT_EQ(Stream{StreamOptions{.priority = 100}}.priority(), least);
-  EXPECT_EQ(Stream{StreamOptions{.priority = Priority::low}}.priority(), least);
+  EXPECT_EQ(Stream{{.priority = least.value + 1}}.priority(), least);
+  EXPECT_EQ(Stream{{.priority = 100}}.priority(), least);
+  EXPECT_EQ(Stream{{.priority = Priority::low}}.priority(), least);
 }
 
 TEST_F(Streams, ExtremePrioritiesAreClampedWithoutOverflow) {
   const auto [least, greatest] = device().priority_range();
-  EXPECT_EQ(Stream{StreamOptions{.priority = INT_MIN}}.priority(), greatest);
-  EXPECT_EQ(Stream{StreamOptions{.priority = INT_MAX}}.priority(), least);
+  EXPECT_EQ(Stream{{.priority = INT_MIN}}.priority(), greatest);
+  EXPECT_EQ(Stream{{.priority = INT_MAX}}.priority(), least);
 }
 
 TEST_F(Streams, PriorityRangesContainNormalAndMayHaveOneLevel) {
@@ -102,16 +102,16 @@ TEST_F(Streams, PriorityRangesContainNormalAndMayHaveOneLevel) {
 TEST_F(Streams, NoPriorityIsStarvedAndEachStreamKeepsItsOrder) {
   constexpr int rounds = 200;
   const Log logs[3];
-  const Stream streams[3] = {Stream{StreamOptions{.priority = Priority::low}}, Stream{},
-                             Stream{StreamOptions{.priority = Priority::high}}};
+  const Stream streams[3] = {Stream{{.priority = Priority::low}}, Stream{},
+                             Stream{{.priority = Priority::high}}};
   Gate gate;
   for (const Stream& stream : streams) gate.close_on(stream);
-  for (int i = 0; i < rounds; ++i)
-    for (int k = 0; k < 3; ++k) logs[k].write(streams[k], std::to_string(i));
+  for (int i : range(rounds))
+    for (int k : range(3)) logs[k].write(streams[k], std::to_string(i));
   gate.open();
   Entries in_order;
-  for (int i = 0; i < rounds; ++i) in_order.push_back(std::to_string(i));
-  for (int k = 0; k < 3; ++k) {
+  for (int i : range(rounds)) in_order.push_back(std::to_string(i));
+  for (int k : range(3)) {
     streams[k].synchronize();
     EXPECT_EQ(logs[k].entries(), in_order);
   }
@@ -125,7 +125,7 @@ TEST_F(Streams, NativeHandleIsNeitherNullNorTheDefaultStreams) {
 
 TEST_F(Streams, IdsDifferAndAreNeverReused) {
   std::set<uint64_t> ids;
-  for (int i = 0; i < 100; ++i) {
+  repeat(100, [&] {
     Stream a, b;
     const auto id = a.id();
     EXPECT_NE(a, b);
@@ -133,7 +133,7 @@ TEST_F(Streams, IdsDifferAndAreNeverReused) {
     EXPECT_RUNS(a);
     EXPECT_EQ(a.id(), id);
     ids.insert({a.id(), b.id()});
-  }
+  });
   EXPECT_EQ(ids.size(), 200U);
   EXPECT_FALSE(ids.contains(0));
 }

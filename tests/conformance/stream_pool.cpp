@@ -9,7 +9,7 @@ using StreamPools = Conformance;
 TEST_F(StreamPools, ReturnedStreamsAreReusedOldestFirst) {
   StreamPool pool{device(), {.size = 4}};
   std::vector<uint64_t> ids;
-  for (int i = 0; i < 200; ++i) ids.push_back(pool.acquire().id());
+  repeat(200, [&] { ids.push_back(pool.acquire().id()); });
   EXPECT_EQ((std::set<uint64_t>{ids.begin(), ids.end()}.size()), 4U);
   for (size_t i = 4; i < ids.size(); ++i) EXPECT_EQ(ids[i], ids[i - 4]) << i;
   EXPECT_EQ(pool.growth(), 0U);
@@ -37,12 +37,12 @@ TEST_F(StreamPools, StreamsAreDistinctAndNotTheDefault) {
   StreamPool pool{device(), {.size = 8}};
   std::vector<StreamLease> leases;
   std::set<uint64_t> ids;
-  for (int i = 0; i < 8; ++i) {
+  repeat(8, [&] {
     leases.push_back(pool.acquire());
     EXPECT_NE(StreamRef{leases.back()}, default_stream());
     EXPECT_EQ(leases.back().device(), pool.device());
     ids.insert(leases.back().id());
-  }
+  });
   EXPECT_EQ(ids.size(), 8U);
 }
 
@@ -73,7 +73,7 @@ TEST_F(StreamPools, AStreamNeverHasTwoHolders) {
   std::mutex mutex;
   std::set<uint64_t> held;
   on_threads(16, [&](int) {
-    for (int i = 0; i < 200; ++i) {
+    repeat(200, [&] {
       const StreamLease lease = pool.acquire();
       {
         const std::lock_guard lock{mutex};
@@ -82,7 +82,7 @@ TEST_F(StreamPools, AStreamNeverHasTwoHolders) {
       enqueue_nothing(lease);
       const std::lock_guard lock{mutex};
       held.erase(lease.id());
-    }
+    });
   });
   EXPECT_EQ(pool.leased(), 0U);
   EXPECT_EQ(pool.size(), 4 + pool.growth());
@@ -137,7 +137,7 @@ TEST_F(StreamPools, ALeaseThatEndsOnAnotherThreadThanItsCaptureIsReplaced) {
   std::optional<StreamLease> lease{pool.acquire()};
   const StreamRef captured = *lease;
   begin_capture(captured);
-  std::thread{[&] { lease.reset(); }}.join();
+  on_thread([&] { lease.reset(); });
   EXPECT_EQ(pool.size(), 0U);
   EXPECT_EQ(pool.leased(), 0U);
   EXPECT_ERROR(invalid_handle, end_capture(captured));
@@ -164,14 +164,14 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
       side.launch_host_func([&] { ++runs_of_graph; });
       captured.wait_stream(side);
     }
-    std::thread{[&] {
+    on_thread([&] {
       const auto other = pool.acquire();
       EXPECT_NE(other.id(), used);
       EXPECT_FALSE(other.is_capturing());
       EXPECT_RUNS(other);
       EXPECT_ERROR(pool_exhausted, pool.acquire());
       EXPECT_EQ(pool.leased(), 1U);
-    }}.join();
+    });
     const auto other = pool.acquire_for(patience);
     // the thread that captures gets it, because the pool must not grow
     const auto side = pool.acquire();
@@ -184,7 +184,7 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
   graph.launch(captured);
   captured.synchronize();
   EXPECT_EQ(runs_of_graph, 2);
-  for (int i = 0; i < 2; ++i) EXPECT_RUNS(pool.acquire());
+  repeat(2, [&] { EXPECT_RUNS(pool.acquire()); });
 }
 
 TEST_F(StreamPools, AMovedFromPoolThrows) {

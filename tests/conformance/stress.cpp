@@ -15,8 +15,8 @@ TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
   int count = 0;
   bool in_order = true;
   on_threads(threads, [&](int i) {
-    for (int k = 0; k < each; ++k)
-      stream.launch_host_func([&, k, &mine = last[static_cast<size_t>(i)]] {
+    for (int k : range(each))
+      stream.launch_host_func([&, k, &mine = nth(last, i)] {
         in_order = in_order && k == mine + 1;
         mine = k;
         ++count;

@@ -115,7 +115,7 @@ size_t heap_in_use() noexcept {
 
 Bytes pattern(size_t size, unsigned seed) {
   Bytes bytes(size);
-  for (size_t i = 0; i < size; ++i)
+  for (size_t i : range(size))
     bytes[i] = static_cast<unsigned char>((i + seed) * 2654435761U >> 13);
   return bytes;
 }

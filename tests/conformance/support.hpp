@@ -33,11 +33,13 @@
 
 #include "../support/eventually.hpp"
 #include "../support/gate.hpp"
+#include "../support/loops.hpp"
 
 namespace conformance {
 using namespace runnel;
 using namespace std::chrono_literals;
 using std::size_t, std::uint32_t, std::uint64_t, std::uintptr_t;
+using test_support::nth, test_support::range, test_support::repeat;
 using Clock = std::chrono::steady_clock;
 
 inline constexpr size_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib,
@@ -74,10 +76,10 @@ inline constexpr std::chrono::seconds patience = 30s;
 /// Allocates and overwrites so much device memory that it would reuse a block that was freed too
 /// early.
 inline void churn(StreamRef stream, size_t bytes) {
-  for (int i = 0; i < 8; ++i) {
+  repeat(8, [&] {
     DeviceBytes other{bytes, stream};
     fill_bytes(stream, other.data(), 0xEE, bytes);
-  }
+  });
 }
 
 /// Blocks streams until the test opens it. It fails the test if a stream had to continue because
@@ -285,7 +287,7 @@ template <class F>
 void on_threads(int n, F&& f) {
   std::latch start{n};
   std::vector<std::thread> threads;
-  for (int i = 0; i < n; ++i)
+  for (int i : range(n))
     threads.emplace_back([&, i] {
       start.arrive_and_wait();
       try {

@@ -20,7 +20,7 @@ void expect_waits(StreamRef stream, Wait&& wait) {
   Event event{stream};
   std::error_code code = stale;
   EXPECT_HELD(gate, wait(event, code));
-  EXPECT_EQ(code, std::error_code{});
+  EXPECT_EQ(code, nothing_thrown);
   EXPECT_DONE(event);
 }
 
@@ -50,7 +50,7 @@ TEST_F(SynchronizeCode, SetsTheCodeOfARefusal) {
   Device{Device::count()}.synchronize(code);
   EXPECT_EQ(code, errc::invalid_device);
   moved_event.synchronize(code);
-  EXPECT_EQ(code, std::error_code{}) << "an event that was never recorded is complete";
+  EXPECT_EQ(code, nothing_thrown) << "an event that was never recorded is complete";
 }
 
 /// Opens the gate once another thread is held by the scope's end.
@@ -120,14 +120,14 @@ TEST_F(SynchronizeCode, LeavesTheExceptionOfAHostFunctionToBeThrown) {
   Stream stream;
   stream.launch_host_func([] { throw std::runtime_error{"the function's own"}; });
   std::error_code code;
-  for (int i = 0; i < 2; ++i) {
+  repeat(2, [&] {
     code.clear();
     stream.synchronize(code);
     EXPECT_EQ(code, errc::function_failed);
-  }
+  });
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
   stream.synchronize(code);
-  EXPECT_EQ(code, std::error_code{});
+  EXPECT_EQ(code, nothing_thrown);
 }
 
 TEST_F(SynchronizeCode, SetsTheCodeOfAnErrorOfEarlierWork) {

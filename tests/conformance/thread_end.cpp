@@ -17,7 +17,7 @@ struct EnqueuesAtTheEnd {
   ~EnqueuesAtTheEnd() {
     if (ran == nullptr) return;
     const StreamRef mine = StreamRef::per_thread_default(device);
-    for (int i = 0; i < 3; ++i) mine.launch_host_func([count = ran] { ++*count; });
+    repeat(3, [&] { mine.launch_host_func([count = ran] { ++*count; }); });
     mine.synchronize();
   }
 };
@@ -25,19 +25,20 @@ thread_local EnqueuesAtTheEnd at_the_end;
 
 TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
   const auto ran = std::make_shared<std::atomic_int>(0);
-  for (int i = 0; i < 20; ++i)
+  repeat(20, [&] {
     on_thread([&, here = device()] {
       // constructed first, so destroyed after everything that the library makes
       at_the_end.arm(ran, here);
       StreamRef::per_thread_default(here).launch_host_func([ran] { ++*ran; });
     });
+  });
   device().synchronize();
   EXPECT_EQ(*ran, 20 * 4);
 }
 
 TEST_F(ThreadEnd, ADestructorIsTheFirstToUseTheStream) {
   const auto ran = std::make_shared<std::atomic_int>(0);
-  for (int i = 0; i < 20; ++i) on_thread([&, here = device()] { at_the_end.arm(ran, here); });
+  repeat(20, [&] { on_thread([&, here = device()] { at_the_end.arm(ran, here); }); });
   device().synchronize();
   EXPECT_EQ(*ran, 20 * 3);
 }

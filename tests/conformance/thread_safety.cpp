@@ -62,7 +62,7 @@ TEST_F(ThreadSafety, OneStreamTakesAllOperationsAtOnce) {
   const Stream stream, other;
   on_threads(threads, [&](int i) {
     Visitor visitor{stream, i};
-    for (int round = 0; round < rounds; ++round) visitor.visit(other, round);
+    for (int round : range(rounds)) visitor.visit(other, round);
     visitor.expect_all(rounds);
   });
   EXPECT_RUNS(stream);
@@ -77,7 +77,7 @@ TEST_F(ThreadSafety, BatchesAndPatternsOfFourThreadsInOneStream) {
     DeviceInts there{size, stream}, other{size, stream};
     const CopyOperation up[] = {copy_operation(there, in)};
     const CopyOperation down[] = {copy_operation(out, there), copy_operation(filled, other)};
-    for (int round = 0; round < 50; ++round) {
+    for (int round : range(50)) {
       std::ranges::fill(in, i * 1000 + round);
       copy_batch(stream, up);
       fill(stream, other, i * 77 + round);
@@ -96,7 +96,7 @@ TEST_F(ThreadSafety, AnExceptionReachesOneOfFourWaits) {
   std::atomic_int thrown{0};
   Rounds step{threads};
   on_threads(threads, [&](int i) {
-    for (int round = 0; round < rounds; ++round) {
+    for (int round : range(rounds)) {
       if (i == 0) stream.launch_host_func([round] { throw round; });
       step.arrive_and_wait();
       try {
@@ -255,10 +255,10 @@ void replace_beside_uses(Device second) {
   const Stream here, there{second}, waiting;
   std::atomic_int told{0};
   int asked = 0;
-  for (int each = 0; each < 10; ++each) {
+  repeat(10, [&] {
     Kind event;
     on_threads(threads, [&](int i) {
-      for (int round = 0; round < 100; ++round) {
+      for (int round : range(100)) {
         if (i == 0) event.record(round % 2 == 0 ? here : there);
         if (i == 1)
           event.on_complete(
@@ -269,7 +269,7 @@ void replace_beside_uses(Device second) {
     });
     asked += 100;
     event.synchronize();
-  }
+  });
   for (const Stream* stream : {&here, &there, &waiting}) stream->synchronize();
   EXPECT_EVENTUALLY(told == asked) << told;
 }
@@ -288,10 +288,10 @@ TEST_F(ThreadSafety, TimesAreTakenByFourThreads) {
   stop.synchronize();
   const auto took = stop - start;
   on_threads(threads, [&](int) {
-    for (int round = 0; round < 100; ++round) {
+    repeat(100, [&] {
       EXPECT_EQ(stop - start, took);
       EXPECT_DONE(start);
-    }
+    });
   });
 }
 
@@ -299,7 +299,7 @@ TEST_F(ThreadSafetyTwo, AnEventIsRecordedOnTwoDevicesAtOnce) {
   Event event;
   on_threads(4, [&](int thread) {
     const Stream stream{thread % 2 == 0 ? first : second};
-    for (int i = 0; i < 3000; ++i) {
+    for (int i : range(3000)) {
       event.record(stream);
       EXPECT_TRUE(i % 100 != 0 || event.synchronize_for(patience));
     }
@@ -309,20 +309,20 @@ TEST_F(ThreadSafetyTwo, AnEventIsRecordedOnTwoDevicesAtOnce) {
 }
 
 TEST_F(ThreadSafety, ASharedEventGivesItsHandleToFourThreads) {
-  for (int round = 0; round < 10; ++round) {
+  repeat(10, [&] {
     const Stream stream;
     Event event{EventOptions{.interprocess = true}};
     std::vector<IpcEventHandle> handles(threads);
     on_threads(threads, [&](int i) {
-      handles[static_cast<size_t>(i)] = event.ipc_handle();
-      EXPECT_ERROR(invalid_argument, Event::from_ipc_handle(handles[static_cast<size_t>(i)]));
+      nth(handles, i) = event.ipc_handle();
+      EXPECT_ERROR(invalid_argument, Event::from_ipc_handle(nth(handles, i)));
       event.synchronize();
       stream.wait_event(event);
     });
     for (const IpcEventHandle& handle : handles) EXPECT_EQ(handle, handles[0]);
     event.record(stream);
     EXPECT_COMPLETES(event);
-  }
+  });
 }
 
 /// Leases that one thread takes and another one ends.
@@ -353,7 +353,7 @@ TEST_F(ThreadSafety, LeasesEndOnOtherThreads) {
   {
     Exchange exchange;
     on_threads(threads, [&](int i) {
-      for (int round = 0; round < rounds; ++round) {
+      for (int round : range(rounds)) {
         std::optional<StreamLease> lease =
             pool.acquire_for(std::chrono::milliseconds{i == 0 ? 0 : 1});
         if (lease) {
@@ -390,12 +390,12 @@ TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
   const std::string drawing = graph.dot();
   on_threads(threads, [&](int) {
     const Stream own;
-    for (int round = 0; round < rounds; ++round) {
+    repeat(rounds, [&] {
       graph.launch(own);
       EXPECT_NODES(graph, 2U);
       EXPECT_EQ(graph.dot(), drawing);
       EXPECT_EQ(graph.device(), device());
-    }
+    });
     own.synchronize();
   });
   EXPECT_EQ(get(stream, other, size - 1), 9);
@@ -403,7 +403,7 @@ TEST_F(ThreadSafety, AGraphIsLaunchedAndDrawnByFourThreads) {
 }
 
 TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
-  constexpr int rounds = 40;
+  constexpr size_t rounds = 40;
   const Stream captured;
   std::array<std::atomic_int, rounds> ran{};
   const auto work_of = [&](size_t round) {
@@ -413,7 +413,7 @@ TEST_F(ThreadSafety, AGraphIsUpdatedBetweenLaunchesOfFourThreads) {
   Rounds step{threads};
   on_threads(threads, [&](int i) {
     const Stream own;
-    for (size_t round = 0; round < rounds; ++round) {
+    for (size_t round : range(rounds)) {
       graph.launch(own);  // these may still be under way at the update, and keep the old work
       EXPECT_NODES(graph, 1U);
       step.arrive_and_wait();
@@ -433,7 +433,7 @@ TEST_F(ThreadSafety, FourThreadsUpdateTheirOwnGraphs) {
     const Stream own;
     int sum = 0, expected = 0;
     Graph graph = capture(own, [&] { own.launch_host_func([&sum] { ++sum; }); });
-    for (int round = 0; round < rounds; ++round) {
+    for (int round : range(rounds)) {
       drop(
           graph.update(own, [&] { own.launch_host_func([&sum, i, round] { sum += i + round; }); }));
       graph.launch(round % 2 == 0 ? StreamRef{own} : StreamRef{shared});
@@ -452,14 +452,14 @@ TEST_F(ThreadSafety, AGraphsExceptionReachesTheStreamsThatLaunchIt) {
   std::atomic_int thrown{0};
   on_threads(threads, [&](int) {
     const Stream own;
-    for (int round = 0; round < rounds; ++round) {
+    repeat(rounds, [&] {
       graph.launch(own);
       try {
         own.synchronize();
       } catch (const int) {
         ++thrown;
       }
-    }
+    });
     EXPECT_NO_THROW(own.synchronize());
   });
   EXPECT_EQ(thrown, threads * rounds);
@@ -469,7 +469,7 @@ TEST_F(ThreadSafety, AGraphEndsBesideCapturesOfTheStreamOfItsLaunch) {
   const Stream stream;
   std::vector<Graph> graphs(200);
   for (Graph& each : graphs) {
-    each = capture(stream, [&] { stream.launch_host_func([] {}); });
+    each = capture(stream, [&] { enqueue_nothing(stream); });
     each.launch(stream);
   }
   std::atomic_bool is_over{false};
@@ -492,7 +492,7 @@ TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
     Bytes back(size);
     PinnedBytes host{size};
     DeviceBytes there{size, own};
-    for (int round = 0; round < 30; ++round) {
+    repeat(30, [&] {
       const Graph graph = capture(captured, [&] {
         captured.launch_host_func([&] { ++launched; });
         copy(own, there, in);
@@ -506,7 +506,7 @@ TEST_F(ThreadSafety, CapturesOfFourThreadsLeaveOtherStreamsAlone) {
       graph.launch(own);
       own.synchronize();
       EXPECT_EQ(host[size - 1], i);
-    }
+    });
   });
   shared.synchronize();
   EXPECT_EQ(ran, threads * 30);
@@ -522,7 +522,7 @@ TEST_F(ThreadSafety, OneContextGuardsFourThreads) {
   }
   on_threads(threads, [&](int i) {
     const Stream own;
-    for (int round = 0; round < 100; ++round) {
+    repeat(100, [&] {
       {
         const StreamContext::Guard with{*context};
         const HookLocation here{"file", "function", static_cast<unsigned>(i)};
@@ -534,7 +534,7 @@ TEST_F(ThreadSafety, OneContextGuardsFourThreads) {
       EXPECT_CURRENT(default_stream());
       set_default_pageable(i % 2 == 0 ? Pageable::block : Pageable::refuse);
       EXPECT_EQ(default_pageable(), i % 2 == 0 ? Pageable::block : Pageable::refuse);
-    }
+    });
   });
   EXPECT_EQ(default_pageable(), Pageable::stage);
 }
@@ -565,7 +565,7 @@ TEST_F(ThreadSafety, DevicesAnswerFourThreads) {
   const size_t total = here.memory_info().total;
   on_threads(threads, [&](int i) {
     const Stream own;
-    for (int round = 0; round < 50; ++round) {
+    repeat(50, [&] {
       EXPECT_EQ(here.name(), name);
       EXPECT_EQ(Device::from_uuid(uuid), here);
       EXPECT_EQ(here.memory_info().total, total);
@@ -577,7 +577,7 @@ TEST_F(ThreadSafety, DevicesAnswerFourThreads) {
       if (i == 0) here.synchronize();
       if (Device::count() > 1 && here.can_access_peer(Device{1}))
         here.enable_peer_access(Device{1});
-    }
+    });
   });
   if (Device::count() > 1) here.disable_peer_access(Device{1});
 }
@@ -588,11 +588,11 @@ TEST_F(ThreadSafety, PartsOfADeviceAreTheSameForFourThreads) {
   SKIP_IF(device().multiprocessor_count() < 2, "the device cannot be divided");
   std::vector<std::optional<Partition>> parts(threads);
   on_threads(threads, [&](int i) {
-    for (int round = 0; round < 20; ++round) {
+    repeat(20, [&] {
       const auto [small, rest] = partition(device(), 1);
-      parts[static_cast<size_t>(i)] = small;
-      EXPECT_RUNS(Stream{StreamOptions{.partition = rest}});
-    }
+      nth(parts, i) = small;
+      EXPECT_RUNS(Stream{{.partition = rest}});
+    });
   });
   for (const auto& part : parts) EXPECT_EQ(*part, *parts[0]);
 }
@@ -604,7 +604,7 @@ TEST_F(ThreadSafetyTwo, StreamsOfTwoDevicesWaitForEachOtherOnFourThreads) {
     const Bytes in = pattern(size, static_cast<unsigned>(i));
     Bytes back(size);
     DeviceBytes here{size, on_first}, there{size, on_second};
-    for (int round = 0; round < 40; ++round) {
+    repeat(40, [&] {
       copy(on_first, here, in);
       on_second.wait_stream(on_first);
       copy(on_second, there, here);
@@ -612,7 +612,7 @@ TEST_F(ThreadSafetyTwo, StreamsOfTwoDevicesWaitForEachOtherOnFourThreads) {
       on_first.wait_stream(on_second);  // the next copy overwrites what that one reads
       on_second.synchronize();
       EXPECT_EQ(back, in);
-    }
+    });
     here.record_stream(on_second);
   });
 }
@@ -620,13 +620,13 @@ TEST_F(ThreadSafetyTwo, StreamsOfTwoDevicesWaitForEachOtherOnFourThreads) {
 TEST_F(ThreadSafetyTwo, GuardsOfFourThreadsAreIndependent) {
   const Stream on_second{second};
   on_threads(threads, [&](int i) {
-    for (int round = 0; round < 100; ++round) {
+    repeat(100, [&] {
       const DeviceGuard guard{Device{i % 2}};
       EXPECT_CURRENT_DEVICE(Device{i % 2});
       const StreamGuard with{on_second};
       EXPECT_CURRENT_DEVICE(second);
       EXPECT_CURRENT(on_second);
-    }
+    });
     EXPECT_CURRENT_DEVICE(first);
   });
 }

@@ -29,7 +29,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsUseThePartsOfOneDeviceBuffer) {
   owner.synchronize();
   on_threads(threads, [&](int i) {
     const Stream own;
-    for (unsigned round = 0; round < 100; ++round) {
+    for (unsigned round : range(100U)) {
       EXPECT_EQ(buffer->stream(), owner);
       EXPECT_EQ(buffer->size(), threads * part);
       const DeviceSpan<unsigned char> mine =
@@ -50,12 +50,12 @@ TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
   on_threads(threads, [&](int i) {
     const StreamRef own = thread_default();
     const auto mine = static_cast<size_t>(i), others = (mine + 1) % threads;
-    for (int round = 0; round < 300; ++round) {
+    repeat(300, [&] {
       fill(own, buffers[mine].emplace(1000U, own), static_cast<unsigned char>(1));
       all.arrive_and_wait();
       buffers[others].reset();
       all.arrive_and_wait();
-    }
+    });
     own.synchronize();
   });
 }
@@ -69,7 +69,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
     const Stream own;
     DeviceBytes there{size, own};
     Bytes back(size);
-    for (int round = 0; round < 100; ++round) {
+    repeat(100, [&] {
       copy(own, there, *buffer);
       buffer->record_stream(own);
       record_stream(own, buffer->data() + 7);
@@ -78,7 +78,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsReadOnePinnedBuffer) {
       copy(own, back, there);
       own.synchronize();
       EXPECT_SAME(back, *buffer);
-    }
+    });
   });
   const size_t blocks = PinnedPool::statistics().blocks;
   buffer.reset();
@@ -94,7 +94,7 @@ TEST_F(ThreadSafetyMemory, AResourceIsSetBesideAllocations) {
   std::atomic_int left{threads - 1};
   on_threads(threads, [&](int i) {
     if (i > 0) {
-      for (unsigned round = 0; round < 100; ++round) {
+      for (unsigned round : range(100U)) {
         const size_t size = 300 * (1 + round % 5);
         auto* const block = static_cast<unsigned char*>(resource.allocate(shared, size));
         EXPECT_TRUE(keeps_bytes(shared, {block, size}, round));
@@ -145,7 +145,7 @@ TEST_F(ThreadSafetyMemory, APoolIsTrimmedBesideCopies) {
     }
     const Stream own;
     DeviceBytes there{300 << 10, own};
-    for (unsigned round = 0; round < 20; ++round) {
+    for (unsigned round : range(20U)) {
       const std::vector<int, PinnedAllocator<int>> numbers(2000 + round, static_cast<int>(round));
       void* const block = pinned->allocate(5000);
       std::memset(block, i, 5000);
@@ -169,8 +169,8 @@ class Pages {
     size_t space = memory_.size();
     begin_ = static_cast<unsigned char*>(std::align(size(), count * size(), begin, space));
   }
-  [[nodiscard]] static size_t size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
-  [[nodiscard]] std::span<unsigned char> part(size_t first, size_t count) const {
+  static size_t size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+  std::span<unsigned char> part(size_t first, size_t count) const {
     return {begin_ + first * size(), count * size()};
   }
 
@@ -185,7 +185,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinMemoryThatOverlaps) {
   on_threads(threads, [&](int i) {
     // all have one page in common
     const auto mine = pages.part(static_cast<size_t>(i) / 2, 3);
-    for (int round = 0; round < 20; ++round) {
+    repeat(20, [&] {
       HostRegistration pin;
       step.arrive_and_wait();
       pin = HostRegistration{mine.data(), mine.size()};
@@ -194,7 +194,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinMemoryThatOverlaps) {
       for (const size_t place : {0UL, Pages::size(), mine.size() - 1})
         EXPECT_KIND(mine.data() + place, pinned);
       step.arrive_and_wait();
-    }
+    });
     step.arrive_and_wait();
   });
   for (size_t i = 0; i <= threads; ++i) EXPECT_KIND(pages.part(i, 1).data(), pageable);
@@ -209,7 +209,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
     const Stream own;
     const auto mine = pages.part(static_cast<size_t>(i), 1);
     DeviceBytes there{mine.size(), own};
-    for (int round = 0; round < 40; ++round) {
+    repeat(40, [&] {
       const HostRegistration pin{mine.data(), mine.size()};
       EXPECT_KIND(mine.data(), pinned);
       EXPECT_EQ(shared.data(), common.data());
@@ -218,7 +218,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
       copy_bytes(own, mine.data(), there.data(), mine.size());
       own.synchronize();
       EXPECT_SAME(mine, common);
-    }
+    });
   });
 }
 
@@ -228,7 +228,7 @@ TEST_F(ThreadSafetyMemory, ASharedBufferGivesItsHandleToFourThreads) {
   SharedBuffer<unsigned char> buffer{threads * part};
   const IpcMemoryHandle handle = buffer.ipc_handle();
   on_threads(threads, [&](int i) {
-    for (unsigned round = 0; round < 40; ++round) {
+    for (unsigned round : range(40U)) {
       EXPECT_EQ(buffer.ipc_handle(), handle);
       EXPECT_ERROR(invalid_argument, SharedBuffer<unsigned char>::from_ipc_handle(handle));
       EXPECT_TRUE(
@@ -239,16 +239,16 @@ TEST_F(ThreadSafetyMemory, ASharedBufferGivesItsHandleToFourThreads) {
 
 TEST_F(ThreadSafetyMemory, FourThreadsAdviseOnOneManagedBuffer) {
   std::optional<ManagedBuffer<unsigned char>> memory;
-  const std::error_code code = code_of([&] { memory.emplace(8192); });
+  const auto code = code_of([&] { memory.emplace(8192); });
   SKIP_IF(code == errc::not_supported, "the device has no managed memory");
   const ManagedBuffer<unsigned char>& buffer = *memory;
   on_threads(threads, [&](int) {
     const Stream own;
-    for (int round = 0; round < 40; ++round) {
+    repeat(40, [&] {
       EXPECT_NO_ERROR(advise(buffer, MemoryAdvice::mostly_read, device()));
       EXPECT_NO_ERROR(prefetch(own, buffer, MemoryPlace::host()));
       EXPECT_KIND(buffer.data(), managed);
-    }
+    });
     own.synchronize();
   });
 }

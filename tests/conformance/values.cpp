@@ -21,8 +21,8 @@ class Values : public Conformance {
     Conformance::TearDown();
   }
   /// A location in pinned memory, which is 0 at first.
-  [[nodiscard]] uint32_t* place(size_t i = 0) { return numbers_->data() + i; }
-  [[nodiscard]] Number number(size_t i = 0) { return Number{(*numbers_)[i]}; }
+  uint32_t* place(size_t i = 0) { return numbers_->data() + i; }
+  Number number(size_t i = 0) { return Number{(*numbers_)[i]}; }
 
  private:
   std::optional<PinnedBuffer<uint32_t>> numbers_;

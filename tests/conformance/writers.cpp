@@ -164,7 +164,7 @@ TEST_F(Writers, AWaitThatIsPassedDelaysNoReading) {
   value[0] = 1;
   const auto copied = [&] { return copied_behind(stream, 4 * kib, {.writes_host_memory = false}); };
   const CopyResult before = copied();
-  for (int i = 0; i < 3; ++i) other.wait_value(value.data(), 1);
+  repeat(3, [&] { other.wait_value(value.data(), 1); });
   other.synchronize();
   EXPECT_EVENTUALLY(copied() == before);
 }
@@ -193,7 +193,7 @@ TEST_F(Writers, AFunctionOfAGraphThatWritesNothingDelaysNoReading) {
     return capture(stream, [&] { child.launch(stream); });
   };
   const auto as_update = [&](auto body) {
-    Graph updated = capture(stream, [&] { stream.launch_host_func([] {}); });
+    Graph updated = capture(stream, [&] { enqueue_nothing(stream); });
     updated.update(stream, body);
     return updated;
   };
@@ -212,7 +212,7 @@ TEST_F(Writers, ARefusedFunctionEndsNoOther) {
   SKIP_IF(streams_are_threads(), "the stream reads pageable memory itself");
   const Stream stream;
   const StreamRef ended = StreamRef{Stream{}};
-  for (int i = 0; i < 3; ++i) EXPECT_ERROR(invalid_handle, ended.launch_host_func([] {}));
+  repeat(3, [&] { EXPECT_ERROR(invalid_handle, ended.launch_host_func([] {})); });
   EXPECT_EQ(copied_behind(stream, 4 * kib, {}), CopyResult::staged);
 }
 

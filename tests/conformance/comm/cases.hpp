@@ -52,7 +52,7 @@ class Communicators : public testing::Test {
       else
         return static_cast<T>(value);
     };
-    for (size_t i = 0; i < count; ++i) made[i] = number(first + step * static_cast<double>(i));
+    for (size_t i : range(count)) made[i] = number(first + step * static_cast<double>(i));
     return made;
   }
   template <class T>

@@ -33,11 +33,11 @@ TEST_F(OverCcl, ACaptureRecordsOperations) {
     all.all_reduce(stream, values);
     all.barrier(stream);
   });
-  for (int round = 0; round < 3; ++round) {
+  repeat(3, [&] {
     fill(stream, values, -1);
     graph.launch(stream);
     EXPECT_EQ(on_host(values), Ints(1000, size * (size + 1) / 2));
-  }
+  });
 }
 
 TEST_F(OverCcl, OperationsOfTogetherAreOne) {
@@ -75,21 +75,20 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
   const int count = Device::count();
   if (count < 2) GTEST_SKIP() << "needs two devices";
   std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.emplace_back(i);
+  for (int i : range(count)) devices.emplace_back(i);
   const auto each = Communicator::of_devices(devices);
   std::vector<Stream> streams;
   std::vector<DeviceInts> values;
-  for (int i = 0; i < count; ++i) {
-    streams.emplace_back(devices[static_cast<size_t>(i)]);
+  for (int i : range(count)) {
+    streams.emplace_back(nth(devices, i));
     values.emplace_back(1000, streams.back());
     fill(streams.back(), values.back(), i + 1);
   }
-  for (int round = 0; round < 20; ++round)
+  for (int round : range(20))
     Communicator::together([&] {
-      for (size_t i = 0; i < each.size(); ++i)
-        each[i].broadcast(streams[i], values[i], round % count);
+      for (size_t i : range(each.size())) each[i].broadcast(streams[i], values[i], round % count);
     });
-  for (size_t i = 0; i < each.size(); ++i) {
+  for (size_t i : range(each.size())) {
     EXPECT_EQ(each[i].rank(), static_cast<int>(i));
     EXPECT_EQ(read_back(streams[i], values[i]), Ints(1000, 1));
   }
@@ -149,7 +148,7 @@ TEST_F(OverCcl, FilesOfAnEarlierRunDoNoHarm) {
   // the end of this patience is later than the clock can say
   constexpr std::chrono::hours centuries{24 * 365 * 1000};
   const World again = World::from_file(path, rank, size, centuries);
-  for (int round = 0; round < 3; ++round) {
+  for (int round : range(3)) {
     int number = rank == 0 ? 40 + round : 0;
     again.broadcast(&number, sizeof number);
     EXPECT_EQ(number, 40 + round);
@@ -193,7 +192,7 @@ TEST_F(OverCcl, EnvironmentsThatMakeNoSenseAreNamed) {
   expect("WORLD_SIZE is not set");
   unsetenv("RANK");
   expect("no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
-  for (size_t i = 0; i < before.size(); ++i) setenv(names[i], before[i].c_str(), 1);
+  for (size_t i : range(before.size())) setenv(names[i], before[i].c_str(), 1);
 }
 
 }}  // namespace comm

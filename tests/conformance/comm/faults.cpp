@@ -74,7 +74,7 @@ TEST_F(CommFaults, ThreadsOfAProcessMayEnqueueAtTheSameTime) {
   on_threads(4, [&](int i) {
     const Stream mine{stream.device()};
     DeviceInts values{1000, mine};
-    for (int round = 0; round < rounds; ++round) {
+    for (int round : range(rounds)) {
       fill(mine, values, 4 * round + i);
       own.all_reduce(mine, values);
       EXPECT_EQ(read_back(mine, values), Ints(values.size(), 4 * round + i));
@@ -84,7 +84,7 @@ TEST_F(CommFaults, ThreadsOfAProcessMayEnqueueAtTheSameTime) {
 
 TEST_F(CommFaults, CommunicatorsComeAndGo) {
   DeviceInts values{100, stream};
-  for (int round = 0; round < 30; ++round) {
+  for (int round : range(30)) {
     const Communicator brief = make({.concurrent = round % 2 == 1});
     const Communicator part = brief.split(round % 3);
     fill(stream, values, 1);

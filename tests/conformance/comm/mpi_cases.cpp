@@ -113,7 +113,7 @@ TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
       drop(code_of([&] { stream.synchronize(); }));
     }
     meet();
-    for (int round = 0; round < 100; ++round) all.all_reduce(stream, values, Reduce::max);
+    repeat(100, [&] { all.all_reduce(stream, values, Reduce::max); });
     EXPECT_EQ(on_host(values), Ints(1000, 1));
   }
 }
@@ -121,7 +121,7 @@ TEST_F(OverMpi, AProcessThatComesLateFindsNobodyHarmed) {
 /// MPICH gives the number of a communicator that was freed to the next one.
 TEST_F(OverMpi, AMessageThatNobodyReceivedDoesNotReachALaterCommunicator) {
   NEEDS_TWO_PROCESSES;
-  for (int round = 0; round < 5; ++round) {
+  for (int round : range(5)) {
     auto values = on_device(numbers<int>(10, round, 0));
     {
       Communicator brief = make();
@@ -162,7 +162,7 @@ TEST_F(OverMpi, OneCommunicatorInStreamsOfTwoDevices) {
   DeviceInts a{elements, stream}, b{elements, second};
   for (const bool concurrent : {false, true}) {
     const Communicator both = make({.concurrent = concurrent});
-    for (int round = 0; round < 4; ++round) {
+    for (int round : range(4)) {
       fill(stream, a, 1);
       fill(second, b, 1000);
       Gate gate;
@@ -200,10 +200,10 @@ TEST_F(OverMpi, TheOtherEngineInTheSameProgram) {
   EXPECT_EQ(other->engine(), Engine::ccl);
   EXPECT_EQ(other->rank(), rank);
   auto values = on_device(Ints(1000, 1));
-  for (int round = 0; round < 3; ++round) {
+  repeat(3, [&] {
     other->all_reduce(stream, values);
     all.all_reduce(stream, values, Reduce::max);
-  }
+  });
   EXPECT_EQ(on_host(values), Ints(1000, size * size * size));
 }
 

@@ -9,7 +9,7 @@ class Order : public Communicators {};
 
 TEST_F(Order, AnOperationComesAfterWhatIsThereAndBeforeWhatComes) {
   DeviceInts values{100'000, stream};
-  for (int round = 0; round < 20; ++round) {
+  for (int round : range(20)) {
     fill(stream, values, rank + round);
     all.all_reduce(stream, values);
     Ints seen(values.size());
@@ -24,7 +24,7 @@ TEST_F(Order, TheCallReturnsWhileTheStreamIsHeldUp) {
   DeviceInts values{300'000, stream};
   fill(stream, values, 1);
   Gate gate{stream};
-  for (int i = 0; i < 3; ++i) all.all_reduce(stream, values);
+  repeat(3, [&] { all.all_reduce(stream, values); });
   EXPECT_PENDING(stream);
   meet();
   gate.open();
@@ -38,7 +38,7 @@ TEST_F(Order, CommunicatorsOfSkewedStreamsDoNotCross) {
   constexpr int rounds = 250;
   DeviceInts a{8, stream}, b{8, second};
   int wrong = 0;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round : range(rounds)) {
     fill(stream, a, 1);
     fill(second, b, 1000);
     const auto late = [&](StreamRef s) {
@@ -61,8 +61,8 @@ TEST_F(Order, OneCommunicatorInSeveralStreams) {
   std::vector<Stream> streams(5);
   std::vector<DeviceInts> values;
   for (const Stream& each : streams) values.emplace_back(1000, each);
-  for (int round = 0; round < 40; ++round)
-    for (size_t i = 0; i < streams.size(); ++i) {
+  for (int round : range(40))
+    for (size_t i : range(streams.size())) {
       fill(streams[i], values[i], static_cast<int>(i));
       all.all_reduce(streams[i], values[i]);
       all.broadcast(streams[(i + 1) % 5], values[(i + 1) % 5], round % size);
@@ -71,7 +71,7 @@ TEST_F(Order, OneCommunicatorInSeveralStreams) {
 }
 
 TEST_F(Order, AStreamMayEndWithAnOperationInIt) {
-  for (int round = 0; round < 50; ++round) {
+  for (int round : range(50)) {
     DeviceInts values{1000, stream};
     {
       const Stream short_lived;

@@ -23,8 +23,7 @@ std::vector<Party> parties(const Communicator& all) {
   std::iota(everybody.begin(), everybody.end(), 0);
   std::vector<Group> halves(std::min<size_t>(2, everybody.size())), single;
   for (const int process : everybody) {
-    halves[static_cast<size_t>(process % 2)].insert(
-        halves[static_cast<size_t>(process % 2)].begin(), process);
+    nth(halves, process % 2).insert(nth(halves, process % 2).begin(), process);
     single.push_back({process});
   }
   std::vector<Party> made;
@@ -58,10 +57,10 @@ class Program {
         own_{1000 * seed + static_cast<unsigned>(rank)} {
     constexpr size_t widths[]{1, 7, 7, 1000, 1000, 1000, 20'000};
     length_ = static_cast<size_t>(size) * widths[common_() % std::size(widths)];
-    for (size_t b = 0; b < buffer_count; ++b) buffers_.emplace_back(length_, streams_.front());
+    repeat(buffer_count, [&] { buffers_.emplace_back(length_, streams_.front()); });
     expected_.assign(static_cast<size_t>(size),
                      std::vector<std::vector<Number>>(buffer_count, std::vector<Number>(length_)));
-    for (size_t b = 0; b < buffer_count; ++b) fill_one(b, 0);
+    for (size_t b : range(buffer_count)) fill_one(b, 0);
   }
 
   void run(int steps) {
@@ -81,9 +80,8 @@ class Program {
       use(s, b);
       operate(parties_[below(parties_.size())], a, b, stream(s));
     }
-    for (size_t b = 0; b < buffer_count; ++b) {
-      EXPECT_TRUE(read_back(stream(last_[b]), buffers_[b]) ==
-                  expected_[static_cast<size_t>(rank_)][b])
+    for (size_t b : range(buffer_count)) {
+      EXPECT_TRUE(read_back(stream(last_[b]), buffers_[b]) == nth(expected_, rank_)[b])
           << "buffer " << b << ": " << story_;
     }
   }
@@ -97,7 +95,7 @@ class Program {
                             : StreamRef::per_thread_default(Device::current());
   }
   std::vector<Number>& expected(int process, size_t buffer) {
-    return expected_[static_cast<size_t>(process)][buffer];
+    return nth(expected_, process)[buffer];
   }
   DeviceSpan<Number> part(size_t buffer, size_t count) {
     return buffers_[buffer].span().subspan(0, count);
@@ -113,7 +111,7 @@ class Program {
     use(s, buffer);
     const auto value = static_cast<uint32_t>(common_());
     fill(stream(s), buffers_[buffer], static_cast<Number>(value + static_cast<uint32_t>(rank_)));
-    for (size_t process = 0; process < expected_.size(); ++process)
+    for (size_t process : range(expected_.size()))
       std::fill(expected_[process][buffer].begin(), expected_[process][buffer].end(),
                 static_cast<Number>(value + static_cast<uint32_t>(process)));
     story_ += " fill";
@@ -122,7 +120,7 @@ class Program {
   /// Two operations at once, which share no buffer.
   void both(size_t a, size_t b) {
     std::vector<size_t> others;
-    for (size_t i = 0; i < buffer_count; ++i)
+    for (size_t i : range(buffer_count))
       if (i != a && i != b) others.push_back(i);
     const size_t first = below(own_streams + 2), second = below(own_streams + 2);
     for (const size_t buffer : {a, b}) use(first, buffer);
@@ -155,7 +153,7 @@ class Program {
         }
         break;
       case 4:
-        std::thread{[&] { parties_.front().communicator.check(); }}.join();
+        on_thread([&] { parties_.front().communicator.check(); });
         break;
       default:
         break;
@@ -232,7 +230,7 @@ class Program {
                         const std::function<size_t(size_t)>& first) {
     for (const Group& group : party.groups) {
       const auto before = members_of(group, a);
-      for (size_t m = 0; m < group.size(); ++m)
+      for (size_t m : range(group.size()))
         for (size_t i = 0; first(m) != none && i < count; ++i) {
           Number& all = expected(group[m], b)[i];
           all = before.front()[first(m) + i];
@@ -251,8 +249,8 @@ class Program {
                      const std::function<Source(size_t members, size_t member, size_t i)>& source) {
     for (const Group& group : party.groups) {
       const auto before = members_of(group, a);
-      for (size_t m = 0; m < group.size(); ++m)
-        for (size_t i = 0; i < length_; ++i)
+      for (size_t m : range(group.size()))
+        for (size_t i : range(length_))
           if (const Source from = source(group.size(), m, i); from.member != none)
             expected(group[m], b)[i] = before[from.member][from.place];
     }
@@ -275,10 +273,10 @@ class Random : public Communicators {};
 TEST_F(Random, OperationsGiveWhatTheyGiveOneAfterTheOther) {
   static unsigned seed = 0;  // --gtest_repeat goes on with other programs
   const std::vector<Party> made = parties(all);
-  for (int round = 0; round < 10; ++round) {
+  repeat(10, [&] {
     SCOPED_TRACE(seed);
     Program{made, rank, size, seed++}.run(40);
-  }
+  });
 }
 
 }}  // namespace comm

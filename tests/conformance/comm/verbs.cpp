@@ -52,7 +52,7 @@ TEST_F(Verbs, AllReduceInPlaceWithEveryReduction) {
 
 TEST_F(Verbs, ReduceGivesTheResultToTheRootOnly) {
   for (const size_t count : counts)
-    for (int root = 0; root < size; ++root) {
+    for (int root : range(size)) {
       const auto in = on_device(numbers<double>(count, rank + 1));
       DeviceBuffer<double> out{root == rank ? count : 0, stream};
       all.reduce(stream, in, out, Reduce::sum, root);
@@ -84,7 +84,7 @@ TEST_F(Verbs, BroadcastCopiesTheRootsElements) {
     }
   };
   for (const size_t count : counts)
-    for (int root = 0; root < size; ++root) {
+    for (int root : range(size)) {
       const auto of = [&](int process) {
         return std::vector<Place>(count, Place{0.5 * process, {process, 2, 3}});
       };
@@ -100,8 +100,7 @@ TEST_F(Verbs, AllGatherPutsAllOneAfterTheOther) {
     DeviceBuffer<short> out{count * n, stream};
     all.all_gather(stream, in, out);
     std::vector<short> expected;
-    for (int i = 0; i < size; ++i)
-      expected.insert(expected.end(), count, static_cast<short>(100 * i));
+    for (int i : range(size)) expected.insert(expected.end(), count, static_cast<short>(100 * i));
     EXPECT_EQ(on_host(out), expected);
     // In place.
     all.all_gather(stream, DeviceSpan<short>{out}.subspan(r * count, count), out);
@@ -112,13 +111,13 @@ TEST_F(Verbs, AllGatherPutsAllOneAfterTheOther) {
 TEST_F(Verbs, AllToAllExchangesParts) {
   for (const size_t count : counts) {
     std::vector<uint32_t> values;
-    for (int to = 0; to < size; ++to)
+    for (int to : range(size))
       values.insert(values.end(), count, static_cast<uint32_t>(100 * rank + to));
     const auto in = on_device(values);
     DeviceBuffer<uint32_t> out{values.size(), stream};
     all.all_to_all(stream, in, out);
     std::vector<uint32_t> expected;
-    for (int from = 0; from < size; ++from)
+    for (int from : range(size))
       expected.insert(expected.end(), count, static_cast<uint32_t>(100 * from + rank));
     EXPECT_EQ(on_host(out), expected);
   }
@@ -141,16 +140,16 @@ TEST_F(Verbs, AGroupMaySendFirstEverywhere) {
   for (const size_t count : counts) {
     const auto own = on_device(numbers<int>(count, rank));
     std::vector<DeviceInts> others;
-    for (int i = 0; i < size; ++i) others.emplace_back(count, stream);
+    repeat(size, [&] { others.emplace_back(count, stream); });
     all.group(stream, [&](Communicator::Group& group) {
-      for (int to = 0; to < size; ++to)
+      for (int to : range(size))
         if (to != rank) group.send(own, to);
-      for (int from = 0; from < size; ++from)
-        if (from != rank) group.receive(others[static_cast<size_t>(from)], from);
+      for (int from : range(size))
+        if (from != rank) group.receive(nth(others, from), from);
     });
-    for (int from = 0; from < size; ++from)
+    for (int from : range(size))
       if (from != rank) {
-        EXPECT_EQ(on_host(others[static_cast<size_t>(from)]), numbers<int>(count, from));
+        EXPECT_EQ(on_host(nth(others, from)), numbers<int>(count, from));
       }
   }
 }

@@ -268,10 +268,10 @@ TEST_F(Capture, MemoryIsAllocatedAndFreedDuringACapture) {
     {
       // queries whether the other stream still uses the first block
       const PinnedBytes after{size};
-      for (int i = 0; i < 20; ++i) {  // queries the same for destroyed streams
+      repeat(20, [&] {  // queries the same for destroyed streams
         const Stream brief;
         after.record_stream(brief);
-      }
+      });
     }
     {
       const HostRegistration pin{ordinary};
@@ -298,7 +298,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   std::vector<Stream> idle_streams;
   begin(API(StreamCaptureModeGlobal));
   std::error_code thrown;
-  std::thread{[&] {
+  on_thread([&] {
     thrown = code_of([&] {
       Staging::trim();
       EXPECT_EQ(copy(other, there, ordinary), CopyResult::staged);  // has to make a staging ring
@@ -319,7 +319,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
       }
       return 0;
     });
-  }}.join();
+  });
   EXPECT_EQ(thrown, std::error_code{});
   end();
   // On a busy machine a small copy is staged instead, and then still needs the memory.

@@ -24,7 +24,7 @@ class Generator {
     graph_ = random_.chance(4);
     choose_streams();
     choose_buffers();
-    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    for (size_t i : range(program_.buffers.size())) {
       Operation& renew = add(Verb::renew_buffer);
       renew.buffer = static_cast<int>(i);
       renew.visit = 0;
@@ -44,7 +44,7 @@ class Generator {
   void choose_streams() {
     program_.streams = {{device_default, 0, -1}, {thread_default, 0, -1}};
     const int more = graph_ ? 8 : 2 + pick(4);
-    for (int i = 0; i < more; ++i) {
+    repeat(more, [&] {
       const unsigned what = random_.below(10);
       const int last = static_cast<int>(program_.streams.size()) - 1;
       const StreamKind before = program_.streams.back().kind;
@@ -52,7 +52,7 @@ class Generator {
         program_.streams.push_back({borrowed, program_.streams.back().device, last});
       else
         program_.streams.push_back({what == 1 ? leased : what < 5 ? blocking : own, device(), -1});
-    }
+    });
     if (limits_.devices > 1 && random_.chance(50))
       program_.streams.push_back({device_default, 1, -1});
     if (limits_.devices > 1 && random_.chance(30))
@@ -88,8 +88,9 @@ class Generator {
     const int count = 3 + pick(limits_.staged ? 2 : 5);
     if (limits_.rows)
       program_.buffers = {{BufferKind::device, device(), size}, {pageable, 0, size}};
-    for (int i = 0; i < count; ++i)
+    repeat(count, [&] {
       program_.buffers.push_back({kinds[random_.below(count_of_kinds)], device(), size});
+    });
   }
 
   Verb choose_verb() {

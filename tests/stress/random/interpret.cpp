@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 
 #include "../../support/eventually.hpp"
 #include "bytes.hpp"
@@ -126,7 +127,7 @@ class Interpreter {
     events_.emplace();
     values_.emplace(max_values);
     std::ranges::fill(*values_, 0);
-    for (size_t i = 0; i < streams_.size(); ++i) make_stream(static_cast<int>(i));
+    for (size_t i : range(streams_.size())) make_stream(static_cast<int>(i));
     std::vector<Operations> by_thread(static_cast<size_t>(program_.threads));
     for (const Lowered& each : calls_.operations) nth(by_thread, each.thread).push_back(&each);
     std::vector<std::thread> threads;
@@ -685,7 +686,7 @@ class Interpreter {
                  .side = Stream{on.device()}};
     made.make();
     made.nest();
-    for (unsigned i = 0; i < 1 + step.form / 8; ++i) made.launch(on);
+    repeat(1 + step.form / 8, [&] { made.launch(on); });
     on.launch_host_func([runs = made.runs, launches = made.launched] {
       if (*runs != launches)
         fail("a function of a graph ran ", *runs, " times in ", launches, " launches");

@@ -40,14 +40,14 @@ class Lowering {
         machine_{machine},
         buffers_(program.buffers.size()),
         known_(static_cast<size_t>(program.threads)) {
-    for (size_t i = 0; i < program.buffers.size(); ++i)
+    for (size_t i : range(program.buffers.size()))
       buffers_[i].bytes.resize(program.buffers[i].size);
-    for (int slot = 0; slot < static_cast<int>(program.streams.size()); ++slot)
+    for (int slot : range(static_cast<int>(program.streams.size())))
       lines_of_slots_.push_back(new_line(slot, -1));
   }
 
   Calls lower() {
-    for (size_t i = 0; i < program_.operations.size(); ++i) {
+    for (size_t i : range(program_.operations.size())) {
       const Operation& o = program_.operations[i];
       begin(o, static_cast<int>(i));
       dispatch(o);
@@ -77,7 +77,7 @@ class Lowering {
     current_.thread = o.thread;
     current_.visit = visit_;
     Places due;
-    for (size_t gate = 0; gate < static_cast<size_t>(place); ++gate)
+    for (size_t gate : range(static_cast<size_t>(place)))
       if (closed_[gate] && at(gate).opens_at <= static_cast<size_t>(place)) due.set(gate);
     open_gates(due);
     if (visit_ != 0) open_gates_if_calls_may_wait();
@@ -201,7 +201,7 @@ class Lowering {
   /// The thread of the visit ends, and no other thread can use its default streams.
   void leave_visit() {
     if (visit_ == 0) return;
-    for (int line = 0; line < lines_.count(); ++line)
+    for (int line : range(lines_.count()))
       if (lines_[line].thread == runner_) lines_[line].gone = true;
     const Places learned = known();
     runner_ = visit_parent_;
@@ -226,7 +226,7 @@ class Lowering {
     for (const int other : last)
       if (other >= 0) join(other);
     end();
-    for (int number = 0; number < static_cast<int>(buffers_.size()); ++number) {
+    for (int number : range(static_cast<int>(buffers_.size()))) {
       if (!buffer(number).alive) continue;
       Operation o = next(Verb::check);
       o.buffer = number;
@@ -238,7 +238,7 @@ class Lowering {
     }
     next(Verb::synchronize);
     open_gates(closed_);
-    for (int stream = 0; stream < stream_count(); ++stream)
+    for (int stream : range(stream_count()))
       if (lines_[line_of(stream)].exception >= 0) synchronize(stream);
     end();
   }
@@ -251,7 +251,7 @@ class Lowering {
     if (kind.kind == borrowed) return nth(lines_of_slots_, kind.owner);
     if (kind.kind == thread_default && thread < 0) return -1;
     if (kind.kind == device_default)
-      for (int line = 0; line < lines_.count(); ++line)
+      for (int line : range(lines_.count()))
         if (lines_[line].is_device_default && lines_[line].device == kind.device) return line;
     Line line;
     line.device = kind.device;
@@ -335,7 +335,7 @@ class Lowering {
   }
 
   std::optional<int> event_that_covers(int place) {
-    for (int event = 0; event < event_slots; ++event)
+    for (int event : range(event_slots))
       if (nth(nth(events_, event).covers, place)) return event;
     return std::nullopt;
   }
@@ -446,7 +446,7 @@ class Lowering {
     lines_[line].held |= event.held;
   }
   void open_gates(const Places& gates) {
-    for (size_t gate = 0; gate < max_places; ++gate)
+    for (size_t gate : range(max_places))
       if (gates[gate]) {
         emit(Call::open_gate).mark = static_cast<int>(gate);
         closed_.reset(gate);
@@ -598,7 +598,7 @@ class Lowering {
   /// A stream of the device, the wanted one if that is.
   std::optional<int> stream_on(int device, int wanted) const {
     if (slot(wanted).device == device) return wanted;
-    for (int stream = 0; stream < stream_count(); ++stream)
+    for (int stream : range(stream_count()))
       if (slot(stream).device == device) return stream;
     return std::nullopt;
   }
@@ -682,7 +682,7 @@ class Lowering {
                         buffer(o.source).conflicts(0, from_end, false));
     emit_access(make(Call::copy_2d, o.stream), o);
     current_.steps.back().form = o.height % 2 == 0 ? random_.below(2) : 0;
-    for (size_t row = 0; row < o.height; ++row)
+    for (size_t row : range(o.height))
       std::memcpy(bytes_at(o.buffer, row * o.pitch), bytes_at(o.source, row * o.source_pitch),
                   o.bytes);
     commit_copy(o, to_end, from_end);
@@ -773,7 +773,7 @@ class Lowering {
     unsigned char element[16] = {o.byte()};
     if (width > 0) write_pattern(element, width, o.value);
     const size_t step = std::max<size_t>(width, 1);
-    for (size_t row = 0; row < o.height; ++row)
+    for (size_t row : range(o.height))
       for (size_t i = 0; i + step <= o.bytes; i += step)
         std::memcpy(bytes + row * o.pitch + i, element, step);
     commit_write(o, end);
@@ -820,7 +820,7 @@ class Lowering {
       step.call = Call::throw_function;
       if (lines_[line].exception < 0) lines_[line].exception = place_;
     } else if (o.verb == Verb::wait_function && !machine_.one_host_function) {
-      for (int other = 0; other < place_; ++other) {
+      for (int other : range(place_)) {
         if (nth(program_.operations, other).id != o.partner || !at(other).is_function) continue;
         join(other);
         step.call = Call::wait_function;
@@ -842,7 +842,7 @@ class Lowering {
     Step step = make(Call::completion, o.stream);
     step.mark = place_;
     const Places before = lines_.before(line);
-    for (int other = 0; other < place_; ++other)
+    for (int other : range(place_))
       if (nth(before, other) && at(other).is_function) step.function = other;
     emit(step);
   }
@@ -961,7 +961,7 @@ class Lowering {
       lines_[line_of(o.stream)].held = lines_[old].held;
       lines_[line_of(o.stream)].frees_may_follow = lines_[old].frees_may_follow;
     }
-    for (int other = 0; other < stream_count(); ++other) {
+    for (int other : range(stream_count())) {
       if (slot(other).kind != borrowed || slot(other).owner != o.stream) continue;
       emit(Call::make_stream, other);
       nth(lines_of_slots_, other) = line_of(o.stream);

@@ -8,15 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "../../support/loops.hpp"
+
 namespace random_programs {
 
 using std::size_t, std::uint64_t;
-
-/// An element by a number as programs have them.
-template <class All>
-decltype(auto) nth(All&& all, auto number) {
-  return all[static_cast<size_t>(number)];
-}
+using test_support::nth, test_support::range, test_support::repeat;
 
 enum class StreamKind : unsigned char {
   own,             ///< independent of the default stream

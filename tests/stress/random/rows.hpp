@@ -26,7 +26,7 @@ inline std::vector<RowCopy> row_copies(unsigned seed, size_t count, size_t size)
   size_t budget = size_t{6} << 20;
   const unsigned directions = random.below(5), sizes = random.below(4);
   std::vector<RowCopy> copies;
-  for (size_t i = 0; i < count; ++i) {
+  repeat(count, [&] {
     // 3 and 4: all in one direction
     const bool turns = directions < 2 ? random.chance(4) : directions == 2 && random.chance(40);
     const bool back = directions < 3 ? (turns != (directions == 1)) : directions == 3;
@@ -35,7 +35,7 @@ inline std::vector<RowCopy> row_copies(unsigned seed, size_t count, size_t size)
     const size_t bytes = random.chance(25) ? most : 1 + random.below(most);
     budget -= std::min(budget, bytes);
     copies.push_back({back, random.below(size - bytes + 1), random.below(size - bytes + 1), bytes});
-  }
+  });
   return copies;
 }
 

@@ -29,7 +29,7 @@ bool remove_groups(Program& program, size_t size,
 /// Applies a change to each operation where the program still fails.
 template <class Change>
 void simplify(Program& program, const std::function<bool(const Program&)>& fails, Change change) {
-  for (size_t i = 0; i < program.operations.size(); ++i) {
+  for (size_t i : range(program.operations.size())) {
     Program candidate = program;
     if (!change(candidate.operations[i]) || !fails(candidate)) continue;
     program = std::move(candidate);

@@ -96,13 +96,13 @@ std::string line_of(const Step& step) {
 
 std::string to_text(const Program& program, const Calls& calls) {
   std::string text = "program " + std::to_string(program.seed) + "\n";
-  for (size_t i = 0; i < program.streams.size(); ++i) {
+  for (size_t i : range(program.streams.size())) {
     const StreamSlot& slot = program.streams[i];
     text += "stream " + std::to_string(i) + ": " + nth(stream_kinds, slot.kind) + ", device " +
             std::to_string(slot.device) +
             (slot.owner >= 0 ? ", of stream " + std::to_string(slot.owner) : "") + "\n";
   }
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
+  for (size_t i : range(program.buffers.size())) {
     const BufferSlot& slot = program.buffers[i];
     text += "buffer " + std::to_string(i) + ": " + nth(buffer_kinds, slot.kind) + ", device " +
             std::to_string(slot.device) + ", " + std::to_string(slot.size) + " bytes\n";

@@ -387,7 +387,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
 /// The host backend's own count of device memory. On a stand-in the blocks are counted.
 void Checker::check_device_memory() {
   if (inspect_ != nullptr) return;
-  for (int i = 0; i < Device::count(); ++i) {
+  for (int i : range(Device::count())) {
     const Device device{i};
     static_cast<void>(is_done("DeviceBuffer at the end",
                               [&] { const DeviceBuffer<int> buffer{1, device.default_stream()}; }));
@@ -433,13 +433,13 @@ void Checker::finish() {
     static_cast<void>(eventually([&] { return live_objects().device_blocks == 0; }));
   // Freeing pinned blocks returns the events that guard their reuse.
   static_cast<void>(is_done("PinnedPool::trim", [] {
-    for (int i = 0; i < Device::count(); ++i) Device{i}.synchronize();
+    for (int i : range(Device::count())) Device{i}.synchronize();
     Staging::trim();
     PinnedPool::trim();
   }));
   // So is device memory whose free waits for a stream.
   static_cast<void>(is_done("DeviceResource::trim", [] {
-    for (int i = 0; i < Device::count(); ++i) DeviceResource{Device{i}}.trim();
+    for (int i : range(Device::count())) DeviceResource{Device{i}}.trim();
   }));
   const StandinView now = view();
   check_device_memory();

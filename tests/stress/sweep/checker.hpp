@@ -20,12 +20,14 @@
 #include <utility>
 
 #include "../../support/eventually.hpp"
+#include "../../support/loops.hpp"
 #include "../../support/standin/inspect.hpp"
 #include "exhaustion.hpp"
 
 namespace sweep {
 
 using std::size_t;
+using test_support::range, test_support::repeat;
 
 /// A wait that takes longer is a hang.
 inline constexpr std::chrono::seconds patience{5};

@@ -244,7 +244,7 @@ class Pair {
     c_.communicates(2);
     c_.kept_streams = 4;
     c_.attempt("current_stream", [] { return current_stream(); });
-    for (size_t i = 0; i < 2; ++i) members[i].start(c_, devices_[i], few);
+    for (size_t i : range(2UL)) members[i].start(c_, devices_[i], few);
     attempt("of_devices", [] {});
   }
   /// As Checker::attempt(), with communicators that are whole.
@@ -259,7 +259,7 @@ class Pair {
           if (each.all) each.all->abort();
         for (Member& each : members) each.all.reset();
         auto made = Communicator::of_devices(devices_, options_);
-        for (size_t i = 0; i < 2; ++i) members[i].all.emplace(std::move(made[i]));
+        for (size_t i : range(2UL)) members[i].all.emplace(std::move(made[i]));
       }
       f();
     });
@@ -377,9 +377,9 @@ void ccl_parts(Checker& c) {
     try {
       split();
       Gate gates[2];
-      for (size_t i = 0; i < 2; ++i) gates[i].close_on(*two.members[i].a);
+      for (size_t i : range(2UL)) gates[i].close_on(*two.members[i].a);
       Communicator::together([&] {
-        for (size_t i = 0; i < 2; ++i) parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
+        for (size_t i : range(2UL)) parts[i]->all_reduce(*two.members[i].a, *two.members[i].x);
       });
       forget_parts();
     } catch (const Error&) {

@@ -276,7 +276,7 @@ void copies_staged(Checker& c) {
   // for if the runtime is lost.
   auto& in = *new std::vector<Ints>;
   auto& out = *new std::vector<Ints>;
-  for (int i = 0; i < 2; ++i) {
+  for (int i : range(2)) {
     Gate gate;
     if (busy) gate.close_on(c, *stream);
     c.attempt("staged copy in", [&] {
@@ -295,7 +295,7 @@ void copies_staged(Checker& c) {
     require_untouched(c, out);
     return;
   }
-  for (size_t i = 0; i < in.size(); ++i) c.require(in[i] == out[i], "wrong bytes");
+  for (size_t i : range(in.size())) c.require(in[i] == out[i], "wrong bytes");
   b.check();
 }
 
@@ -336,7 +336,7 @@ void row(Checker& c) {
     ATTEMPT(copy(*stream, *on_device, *pinned));
   }
   auto& memory = *new RowMemory;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i : range(count)) {
     const auto there = on_device->span().subspan(i * size, size);
     if constexpr (to_device)
       ATTEMPT(memory.with(numbers(size, static_cast<int>(i)),
@@ -349,7 +349,7 @@ void row(Checker& c) {
     if (!to_device) require_untouched(c, memory.used);
     return;
   }
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i : range(count))
     c.require(std::ranges::equal(memory.used[i], std::span{*pinned}.subspan(i * size, size)),
               "wrong bytes");
   memory.check_given_up(c);
@@ -367,7 +367,7 @@ void lists(Checker& c) {
   MAKE(PinnedInts, pinned, 2 * size);
   const auto list = [&](int* to, const int* from) {
     std::vector<CopyOperation> operations;
-    for (size_t i = 0; i < blocks; ++i) {
+    for (size_t i : range(blocks)) {
       const size_t at = i * 5 % blocks * size;
       operations.push_back({to + at, from + at, size * sizeof(int)});
     }
@@ -410,14 +410,14 @@ void copies_2d(Checker& c) {
   constexpr size_t width = 300, height = 400, pitch = 512;
   auto& in = *new std::vector<unsigned char>(pitch * height);  // never freed, as in copies_staged
   auto& out = *new std::vector<unsigned char>(pitch * height);
-  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<unsigned char>(i * 7);
+  for (size_t i : range(in.size())) in[i] = static_cast<unsigned char>(i * 7);
   MAKE(DeviceBuffer<unsigned char>, one, pitch * height, *b.stream);
   MAKE(DeviceBuffer<unsigned char>, two, pitch * height, *b.stream);
   ATTEMPT(copy_2d(*b.stream, one->data(), width, in.data(), pitch, width, height));
   ATTEMPT(copy_2d(*b.stream, two->data(), pitch, one->data(), width, width, height));
   ATTEMPT(copy_2d(*b.stream, out.data(), pitch, two->data(), pitch, width, height));
   c.synchronize(*b.stream);
-  for (size_t row = 0; row < height; ++row)
+  for (size_t row : range(height))
     if (std::memcmp(&in[row * pitch], &out[row * pitch], width) != 0)
       return c.violation("wrong bytes in row %zu", row);
   b.check();
@@ -458,7 +458,7 @@ void host_functions(Checker& c) {
   Bystander b{c};
   // never freed: a function may still run after the scenario has ended early
   std::atomic_int& ran = *new std::atomic_int{0};
-  for (int i = 0; i < 3; ++i) ATTEMPT(b.stream->launch_host_func(Callable{&ran}));
+  repeat(3, [&] { ATTEMPT(b.stream->launch_host_func(Callable{&ran})); });
   ATTEMPT(b.stream->launch_host_func([alive = Callable{}] { throw std::runtime_error{"mine"}; }));
   bool delivered = false;
   c.attempt("synchronize", [&] {
@@ -480,7 +480,7 @@ void host_functions_queued(Checker& c) {
   // never freed: a function may still run after the scenario has ended early
   std::atomic_int& ran = *new std::atomic_int{0};
   Gate gate{c, *b.stream};
-  for (int i = 0; i < 3; ++i) ATTEMPT(b.stream->launch_host_func(Callable{&ran}));
+  repeat(3, [&] { ATTEMPT(b.stream->launch_host_func(Callable{&ran})); });
   REQUIRE(!b.stream->query(), "the gate is open");
   gate.open();
   c.synchronize(*b.stream);
@@ -568,7 +568,7 @@ void buffers(Checker& c) {
   c.kept_streams = 4;  // streams that free memory after other streams have used it
   c.make("Stream", other);
   MAKE(Stream, shortlived);
-  for (int i = 0; i < 2; ++i) {
+  for (int i : range(2)) {
     std::optional<DeviceInts> two;
     MAKE(PinnedInts, host, 256U);
     MAKE(DeviceInts, one, 256U, *other);

@@ -10,13 +10,13 @@ using kokkos::copy_async;
 template <class View>
 void number(const View& view, int from = 0) {
   int next = from;
-  for (size_t i = 0; i < view.extent(0); ++i)
-    for (size_t j = 0; j < view.extent(1); ++j) view(i, j) = next++;
+  for (size_t i : range(view.extent(0)))
+    for (size_t j : range(view.extent(1))) view(i, j) = next++;
 }
 template <class A, class B>
 void expect_equal(const A& a, const B& b) {
-  for (size_t i = 0; i < a.extent(0); ++i)
-    for (size_t j = 0; j < a.extent(1); ++j) ASSERT_EQ(a(i, j), b(i, j)) << "at " << i << ", " << j;
+  for (size_t i : range(a.extent(0)))
+    for (size_t j : range(a.extent(1))) ASSERT_EQ(a(i, j), b(i, j)) << "at " << i << ", " << j;
 }
 
 TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
@@ -24,20 +24,19 @@ TEST(KokkosCopies, PageableCopiesBehindALongKernelReturnAtOnce) {
   const size_t n = size_t{4} << 20;
   const Host<int*> from("from", n), to("to", n);
   const Data<int*> x("x", n);
-  for (size_t i = 0; i < n; ++i) from(i) = static_cast<int>(i);
+  for (size_t i : range(n)) from(i) = static_cast<int>(i);
   copy_async(s, x, from);  // the first copies make the stream's staging ring
   copy_async(s, to, x);
   s.synchronize();
-  for (size_t i = 0; i < n; ++i) from(i) = static_cast<int>(n - i);
+  for (size_t i : range(n)) from(i) = static_cast<int>(n - i);
   {
-    KernelGate gate;
-    gate.close_on(s);
+    KernelGate gate{s};
     copy_async(s, x, from);
     copy_async(s, to, x);
     EXPECT_FALSE(s.query());
   }
   s.synchronize();
-  for (size_t i = 0; i < n; ++i) ASSERT_EQ(to(i), static_cast<int>(n - i)) << "at " << i;
+  for (size_t i : range(n)) ASSERT_EQ(to(i), static_cast<int>(n - i)) << "at " << i;
 }
 
 TEST(KokkosCopies, BothLayoutsAsAWhole) {
@@ -74,8 +73,8 @@ TEST(KokkosCopies, RowsColumnsAndBlocks) {
   copy_async(s, column(device), column(all));
   copy_async(s, back, device);
   s.synchronize();
-  for (int i = 0; i < 20; ++i)
-    for (int j = 0; j < 30; ++j) {
+  for (int i : range(20))
+    for (int j : range(30)) {
       const bool copied = (i >= 3 && i < 11 && j >= 5 && j < 25) || i == 15 || j == 2;
       ASSERT_EQ(back(i, j), copied ? all(i, j) : 0) << "at " << i << ", " << j;
     }
@@ -83,23 +82,23 @@ TEST(KokkosCopies, RowsColumnsAndBlocks) {
   const Host<int*> line("line", 20);
   copy_async(s, line, column(device));
   s.synchronize();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(line(i), all(i, 2));
+  for (int i : range(20)) EXPECT_EQ(line(i), all(i, 2));
 }
 
 TEST(KokkosCopies, FaceOfACube) {
   Stream s;
   const Host<int***> cube("cube", 4, 5, 6), back("back", 4, 5, 6);
   const Kokkos::View<int***, Kokkos::LayoutRight, Space::memory_space> device("device", 4, 5, 6);
-  for (int i = 0; i < 120; ++i) cube.data()[i] = i + 1;
+  for (int i : range(120)) cube.data()[i] = i + 1;
   const auto slab = [](const auto& view) {
     return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, Kokkos::ALL);
   };
   copy_async(s, slab(device), slab(cube));
   copy_async(s, back, device);
   s.synchronize();
-  for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 5; ++j)
-      for (int k = 0; k < 6; ++k) EXPECT_EQ(back(i, j, k), j == 1 || j == 2 ? cube(i, j, k) : 0);
+  for (int i : range(4))
+    for (int j : range(5))
+      for (int k : range(6)) EXPECT_EQ(back(i, j, k), j == 1 || j == 2 ? cube(i, j, k) : 0);
 }
 
 template <class Layout>
@@ -107,7 +106,7 @@ void copy_blocks_and_faces() {
   Stream s;
   const Host<int***, Layout> cube("cube", 6, 7, 8);
   const Kokkos::View<int***, Layout, typename Space::memory_space> device("device", 6, 7, 8);
-  for (int i = 0; i < 6 * 7 * 8; ++i) cube.data()[i] = i + 1;
+  for (int i : range(6 * 7 * 8)) cube.data()[i] = i + 1;
   const std::pair a{1, 5}, b{1, 6}, c{2, 7};
   const auto check = [&](const auto& part) {
     const Host<int***, Layout> back("back", 6, 7, 8);
@@ -116,12 +115,12 @@ void copy_blocks_and_faces() {
     s.synchronize();
     const auto to = part(back), from = part(cube);
     ASSERT_GT(from.size(), 0U);
-    for (size_t i = 0; i < from.extent(0); ++i)
-      for (size_t j = 0; j < from.extent(1); ++j)
-        for (size_t k = 0; k < from.extent(2); ++k)
+    for (size_t i : range(from.extent(0)))
+      for (size_t j : range(from.extent(1)))
+        for (size_t k : range(from.extent(2)))
           ASSERT_EQ(to.access(i, j, k), from.access(i, j, k)) << i << ", " << j << ", " << k;
     int copied = 0;
-    for (size_t i = 0; i < back.size(); ++i) copied += back.data()[i] != 0;
+    for (size_t i : range(back.size())) copied += back.data()[i] != 0;
     EXPECT_EQ(static_cast<size_t>(copied), from.size()) << "something beside the part was written";
   };
   check([&](const auto& view) { return Kokkos::subview(view, a, b, c); });
@@ -136,17 +135,17 @@ TEST(KokkosCopies, ABlockOfFourDimensions) {
   Stream s;
   const Host<int****> host("host", 4, 5, 6, 7), back("back", 4, 5, 6, 7);
   const Data<int****> device("device", 4, 5, 6, 7);
-  for (size_t i = 0; i < host.size(); ++i) host.data()[i] = static_cast<int>(i) + 1;
+  for (size_t i : range(host.size())) host.data()[i] = static_cast<int>(i) + 1;
   const auto block = [](const auto& view) {
     return Kokkos::subview(view, Kokkos::ALL, std::pair{1, 3}, std::pair{2, 4}, std::pair{1, 5});
   };
   copy_async(s, block(device), block(host));
   copy_async(s, block(back), block(device));
   s.synchronize();
-  for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 5; ++j)
-      for (int k = 0; k < 6; ++k)
-        for (int l = 0; l < 7; ++l) {
+  for (int i : range(4))
+    for (int j : range(5))
+      for (int k : range(6))
+        for (int l : range(7)) {
           const bool is_in = j >= 1 && j < 3 && k >= 2 && k < 4 && l >= 1 && l < 5;
           ASSERT_EQ(back(i, j, k, l), is_in ? host(i, j, k, l) : 0);
         }
@@ -154,7 +153,7 @@ TEST(KokkosCopies, ABlockOfFourDimensions) {
 
 TEST(KokkosCopies, VectorsAndVariables) {
   Stream s;
-  std::vector<int> from(100, 6), to(100);
+  Ints from(100, 6), to(100);
   const Data<int*> x("x", 100);
   const Data<int> one("one");
   const int value = 8;
@@ -184,7 +183,7 @@ TEST(KokkosCopies, RefusalsNameBothViews) {
   EXPECT_EQ(
       refusal(Kokkos::subview(both, std::pair{0, 6}), Kokkos::subview(both, std::pair{3, 9})),
       begin + "'both' (6) from 'both' (6): could not copy: source and destination overlap in part");
-  EXPECT_EQ(refusal(both, std::vector<int>(7)),
+  EXPECT_EQ(refusal(both, Ints(7)),
             begin + "'both' (10) from unnamed memory (7): the extents differ");
   const std::string hundred(100, 'a');
   EXPECT_EQ(refusal(Host<int*>(hundred, 9), Host<int*>(hundred, 8)),
@@ -215,8 +214,8 @@ TEST(KokkosCopies, UnsupportedCopiesAreRefusedUpFront) {
   EXPECT_ERROR(invalid_argument, copy_async(s, Host<int**>("b", 5, 4), a));
   EXPECT_ERROR(invalid_argument, copy_async(s, Host<int**>("b", 4, 6), a));
   s.synchronize();
-  for (int i = 0; i < 4; ++i)
-    for (int j = 0; j < 5; ++j) EXPECT_EQ(turned(i, j), 0);
+  for (int i : range(4))
+    for (int j : range(5)) EXPECT_EQ(turned(i, j), 0);
   try {
     copy_async(s, turned, a);
   } catch (const Error& error) {
@@ -247,7 +246,7 @@ TEST(KokkosCopies, SpansOfViews) {
       std::is_same_v<decltype(kokkos::span(Host<const int**>{host})), std::span<const int>>);
   EXPECT_EQ(kokkos::span(host).data(), host.data());
   const Data<int**> data("data", 4, 5);
-  std::vector<int> back(20);
+  Ints back(20);
   copy(s, kokkos::span(data), kokkos::span(host));
   copy(s, back, kokkos::span(data));
   s.synchronize();
@@ -269,8 +268,7 @@ TEST(KokkosCopies, SpansOfViewsWithGapsAreRefused) {
 }
 
 // copy() and fill() take contiguous ranges; views may have strides.
-static_assert(!runnel::detail::memory_range<Host<int*>> &&
-              runnel::detail::memory_range<std::vector<int>>);
+static_assert(!runnel::detail::memory_range<Host<int*>> && runnel::detail::memory_range<Ints>);
 
 TEST(KokkosCopies, ConstSource) {
   Stream s;

@@ -82,7 +82,7 @@ struct OfTeam {
 };
 
 TEST(KokkosExceptions, AKernelsExceptionLeavesItsCall) {
-  if (!throws) GTEST_SKIP() << "kernels of a device do not throw";
+  SKIP_IF(!throws, "kernels of a device do not throw");
   const Space exec{};
   std::atomic<int> calls{0};
   EXPECT_EQ(text_of([&] { kokkos::parallel_for(Policy(exec, 0, 1000), ThrowsAt{&calls, 7}); }),
@@ -122,22 +122,23 @@ TEST(KokkosExceptions, KernelsThatDoNotThrowGiveTheSame) {
   kokkos::parallel_for("teams", Teams(exec, 10, Kokkos::AUTO), OfTeam{x, -1});
   exec.fence();
   Stream s;
-  EXPECT_EQ(values(s, x), std::vector<int>(1, 2025 + 45));
+  EXPECT_EQ(values(s, x), Ints(1, 2025 + 45));
 }
 
 TEST(KokkosExceptions, OneOfManyIsThrown) {
-  if (!throws) GTEST_SKIP() << "kernels of a device do not throw";
+  SKIP_IF(!throws, "kernels of a device do not throw");
   const Space exec{};  // with all threads that Kokkos has
-  for (int round = 0; round < 20; ++round)
+  repeat(20, [&] {
     EXPECT_NE(text_of([&] { kokkos::parallel_for(Policy(exec, 0, 100), AlwaysThrows{}); }), "none");
+  });
   const Data<int*> x("x", 10);
   Kokkos::parallel_for(Policy(exec, 0, 10), Affine{x, 1, 4});
   Stream s;
-  EXPECT_EQ(values(s, x), std::vector<int>(10, 4)) << "the instance can be used again";
+  EXPECT_EQ(values(s, x), Ints(10, 4)) << "the instance can be used again";
 }
 
 TEST(KokkosExceptions, AnExceptionReachesTheStreamsSynchronize) {
-  if (!enqueues) GTEST_SKIP() << "streams enqueue no kernels that throw";
+  SKIP_IF(!enqueues, "streams enqueue no kernels that throw");
   Stream s, other;
   const Data<int*> x("x", 10);
   std::atomic<int> calls{0};
@@ -157,10 +158,10 @@ TEST(KokkosExceptions, AnExceptionReachesTheStreamsSynchronize) {
 }
 
 TEST(KokkosExceptions, SeveralThreadsOfAStreamThrow) {
-  if (!enqueues) GTEST_SKIP() << "streams enqueue no kernels that throw";
+  SKIP_IF(!enqueues, "streams enqueue no kernels that throw");
   Stream s;
   kokkos::set_host_threads<Space>(s, 3);
-  for (int round = 0; round < 20; ++round) {
+  for (int round : range(20)) {
     std::atomic<int> calls{0};
     enqueue_throwing(s, calls, 40 * round);
     EXPECT_EQ(text_of([&] { s.synchronize(); }), std::to_string(40 * round));
@@ -169,10 +170,10 @@ TEST(KokkosExceptions, SeveralThreadsOfAStreamThrow) {
 }
 
 TEST(KokkosExceptions, AGraphThrowsAtEachLaunch) {
-  if (!enqueues) GTEST_SKIP() << "streams enqueue no kernels that throw";
+  SKIP_IF(!enqueues, "streams enqueue no kernels that throw");
   Stream s;
   std::atomic<int> calls{0};
-  static_cast<void>(kokkos::fenced_exec_space<Space>(s));
+  drop(kokkos::fenced_exec_space<Space>(s));
   Graph graph = capture(s, [&] { enqueue_throwing(s, calls, 2); });
   for (int round = 1; round <= 3; ++round) {
     graph.launch(s);
@@ -182,7 +183,7 @@ TEST(KokkosExceptions, AGraphThrowsAtEachLaunch) {
 }
 
 TEST(KokkosExceptions, ALaunchThatDoesNotEnqueueThrows) {
-  if (!kokkos::inline_space<Space>) GTEST_SKIP() << "launch() enqueues";
+  SKIP_IF(!kokkos::inline_space<Space>, "launch() enqueues");
   Stream s;
   std::atomic<int> calls{0};
   EXPECT_EQ(text_of([&] { enqueue_throwing(s, calls, 7); }), "7");

@@ -42,21 +42,24 @@ struct Sum {
   Data<int*> x;
   KOKKOS_FUNCTION void operator()(int i, int& sum) const { sum += x(i); }
 };
-/// Calls `pattern(value)` once for each value from 1 to `rounds`. Returns how often the last
-/// element of `seen()` was not that value.
-int wrong_of_all(const std::function<int(int)>& pattern) {
+/// Launches a kernel for the numbers from `begin` to `end` - 1.
+template <class Kernel>
+void launch_kernel(StreamRef stream, int begin, int end, Kernel kernel) {
+  launch<Enqueued>(stream, [=](const Enqueued& exec) {
+    Kokkos::parallel_for(EnqueuedPolicy(exec, begin, end), kernel);
+  });
+}
+/// Calls `pattern(value)` once for each value from 1 to `rounds`, and expects that it returns that
+/// value.
+void expect_values(const std::function<int(int)>& pattern) {
   int wrong = 0;
   for (int value = 1; value <= rounds; ++value) wrong += pattern(value) == value ? 0 : 1;
-  return wrong;
+  EXPECT_EQ(wrong, 0);
 }
 
 class KokkosFirstPatterns : public testing::Test {
  protected:
-  void launch_set(int value) {
-    launch<Enqueued>(stream_, [x = x_, value](const Enqueued& exec) {
-      Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value});
-    });
-  }
+  void launch_set(int value) { launch_kernel(stream_, 0, elements, Set{x_, value}); }
   int last() {
     if constexpr (!kokkos::device_space<Space>) return x_(elements - 1);
     Kokkos::deep_copy(host_, x_);
@@ -71,98 +74,88 @@ class KokkosFirstPatterns : public testing::Test {
 TEST_F(KokkosFirstPatterns, CopyThenAKernelOnItsInstance) {
   const Host<int*> from("from", elements);
   const Data<int*> sum("sum", elements);
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              std::fill_n(from.data(), elements, value);
-              copy_async(stream_, x_, from);
-              const Space exec = kokkos::fenced_exec_space<Space>(stream_);
-              Kokkos::parallel_for(Policy(exec, elements - 1, elements), Affine{x_, 2, 1});
-              exec.fence();
-              return (last() - 1) / 2;
-            }),
-            0);
+  expect_values([&](int value) {
+    std::fill_n(from.data(), elements, value);
+    copy_async(stream_, x_, from);
+    const Space exec = kokkos::fenced_exec_space<Space>(stream_);
+    Kokkos::parallel_for(Policy(exec, elements - 1, elements), Affine{x_, 2, 1});
+    exec.fence();
+    return (last() - 1) / 2;
+  });
 }
 
 TEST_F(KokkosFirstPatterns, LaunchThenFence) {
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              launch_set(value);
-              Kokkos::fence();
-              return last();
-            }),
-            0);
+  expect_values([&](int value) {
+    launch_set(value);
+    Kokkos::fence();
+    return last();
+  });
 }
 
 TEST_F(KokkosFirstPatterns, LaunchThenFenceOfTheInstance) {
   const Enqueued exec = kokkos::fenced_exec_space<Enqueued>(stream_);
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              launch_set(value);
-              exec.fence();
-              return last();
-            }),
-            0);
+  expect_values([&](int value) {
+    launch_set(value);
+    exec.fence();
+    return last();
+  });
 }
 
 TEST_F(KokkosFirstPatterns, LaunchThenDeepCopyOnTheInstance) {
   const Enqueued exec = kokkos::fenced_exec_space<Enqueued>(stream_);
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              launch_set(value);
-              Kokkos::deep_copy(exec, host_, x_);
-              exec.fence();
-              return host_(elements - 1);
-            }),
-            0);
+  expect_values([&](int value) {
+    launch_set(value);
+    Kokkos::deep_copy(exec, host_, x_);
+    exec.fence();
+    return host_(elements - 1);
+  });
 }
 
 TEST_F(KokkosFirstPatterns, CopyThenFence) {
   const Host<int*> from("from", elements);
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              std::fill_n(from.data(), elements, value);
-              copy_async(stream_, x_, from);
-              Kokkos::fence();
-              return last();
-            }),
-            0);
+  expect_values([&](int value) {
+    std::fill_n(from.data(), elements, value);
+    copy_async(stream_, x_, from);
+    Kokkos::fence();
+    return last();
+  });
 }
 
 // A device's instance waits for nothing here: its kernel is enqueued.
 TEST_F(KokkosFirstPatterns, CopyOfTheLibraryThenAKernelOnExec) {
   const auto instances = kokkos::make_instances<Enqueued>(1);
-  std::vector<int> from(elements);
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              from.back() = value;
-              copy_bytes(instances[0], x_.data(), from.data(), elements * sizeof(int));
-              const Enqueued exec = instances[0].fenced_exec();
-              Kokkos::parallel_for(EnqueuedPolicy(exec, elements - 1, elements), Affine{x_, 2, 1});
-              exec.fence();
-              return (last() - 1) / 2;
-            }),
-            0);
+  Ints from(elements);
+  expect_values([&](int value) {
+    from.back() = value;
+    copy_bytes(instances[0], x_.data(), from.data(), elements * sizeof(int));
+    const Enqueued exec = instances[0].fenced_exec();
+    Kokkos::parallel_for(EnqueuedPolicy(exec, elements - 1, elements), Affine{x_, 2, 1});
+    exec.fence();
+    return (last() - 1) / 2;
+  });
 }
 
 TEST_F(KokkosFirstPatterns, LaunchOnAStreamThatEndsThenFence) {
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              {
-                Stream ends;
-                launch<Enqueued>(ends, [x = x_, value](const Enqueued& exec) {
-                  Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value});
-                });
-              }
-              Kokkos::fence();
-              return last();
-            }),
-            0);
+  expect_values([&](int value) {
+    {
+      Stream ends;
+      launch_kernel(ends, 0, elements, Set{x_, value});
+    }
+    Kokkos::fence();
+    return last();
+  });
 }
 
 TEST_F(KokkosFirstPatterns, LaunchOnAnotherThreadThenFence) {
-  EXPECT_EQ(wrong_of_all([&](int value) {
-              conformance::on_thread([&] { launch_set(value); });
-              Kokkos::fence();
-              return last();
-            }),
-            0);
+  expect_values([&](int value) {
+    on_thread([&] { launch_set(value); });
+    Kokkos::fence();
+    return last();
+  });
 }
 
 TEST(KokkosFences, InALaunchedFunctionAFenceWaitsForNoStream) {
-  if (fences_wait_for_a_device) GTEST_SKIP() << refused;
+  SKIP_IF(fences_wait_for_a_device, refused);
   Stream s, other;
   const Data<int*> x("x", 10);
   launch<Enqueued>(s, [x](const Enqueued& exec) {
@@ -176,37 +169,31 @@ TEST(KokkosFences, InALaunchedFunctionAFenceWaitsForNoStream) {
   });
   // a fence that waited for `other` inside the function would wait for itself
   other.wait_stream(s);
-  launch<Enqueued>(other, [x](const Enqueued& exec) {
-    Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 0});
-  });
-  EXPECT_TRUE(other.synchronize_for(conformance::patience));
-  EXPECT_EQ(values(other, x), std::vector<int>(10, 12));
+  launch_kernel(other, 0, 10, Affine{x, 2, 0});
+  EXPECT_COMPLETES(other);
+  EXPECT_EQ(values(other, x), Ints(10, 12));
 }
 
 TEST(KokkosFences, AViewThatALaunchedFunctionEndsWaitsForNoStream) {
-  if (fences_wait_for_a_device) GTEST_SKIP() << refused;
+  SKIP_IF(fences_wait_for_a_device, refused);
   Stream s;
   auto held = std::make_unique<Host<int*>>("held", 1000);
   const int* const first = held->data();
   int seen = -1;
   launch<Enqueued>(s, [&seen, first, held = std::move(held)](const Enqueued&) { seen = *first; });
-  EXPECT_TRUE(s.synchronize_for(conformance::patience));
+  EXPECT_COMPLETES(s);
   EXPECT_EQ(seen, 0);
 }
 
 // Each fence here would hang if it waited for what is held. On a device they wait for the whole
 // device.
 TEST(KokkosFences, WithoutLaunchedWorkAFenceWaitsForNoStream) {
-  if (kokkos::device_space<Space> || fences_wait_for_a_device)
-    GTEST_SKIP() << "fences wait for the device";
+  SKIP_IF(kokkos::device_space<Space> || fences_wait_for_a_device, "fences wait for the device");
   Stream s;
   const Data<int*> x("x", 10), y("y", 10);
-  launch<Enqueued>(s, [x](const Enqueued& exec) {
-    Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Set{x, 5});
-  });
+  launch_kernel(s, 0, 10, Set{x, 5});
   s.synchronize();
-  Gate gate;
-  gate.close_on(s);
+  Gate gate{s};
   Kokkos::fence();
   Kokkos::deep_copy(y, x);
   EXPECT_FALSE(gate.is_open());
@@ -214,12 +201,11 @@ TEST(KokkosFences, WithoutLaunchedWorkAFenceWaitsForNoStream) {
 }
 
 TEST(KokkosFences, NewViewsAndReductionsOfTheCallerWaitForNoStream) {
-  if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's allocations may wait for the device";
+  SKIP_IF(kokkos::device_space<Space>, "a device's allocations may wait for the device");
   Stream s;
   // freed after the gate is open, because freeing a view waits as on a device
   std::optional<Data<int*>> x;
-  Gate gate;
-  gate.close_on(s);
+  Gate gate{s};
   launch<Enqueued>(s, [](const Enqueued&) {});
   x.emplace("x", 100'000);
   int sum = 1;
@@ -229,21 +215,15 @@ TEST(KokkosFences, NewViewsAndReductionsOfTheCallerWaitForNoStream) {
 }
 
 TEST(KokkosFences, AStreamThatIsBeingCapturedIsLeftAlone) {
-  if (kokkos::device_space<Space> || fences_wait_for_a_device)
-    GTEST_SKIP() << "a device's fence breaks a capture";
+  SKIP_IF(kokkos::device_space<Space> || fences_wait_for_a_device,
+          "a device's fence breaks a capture");
   Stream s;
   const Data<int*> x("x", 10);
-  Gate gate;
-  gate.close_on(s);
-  launch<Enqueued>(s, [x](const Enqueued& exec) {
-    Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Set{x, 5});
-  });
+  Gate gate{s};
+  launch_kernel(s, 0, 10, Set{x, 5});
   const Graph graph = capture(s, [&] {
-    launch<Enqueued>(s, [x](const Enqueued& exec) {
-      Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 0});
-    });
-    EXPECT_TRUE(conformance::held_by(gate, [] { Kokkos::fence(); }))
-        << "it waits for what was launched before the capture";
+    launch_kernel(s, 0, 10, Affine{x, 2, 0});
+    EXPECT_HELD(gate, Kokkos::fence()) << "it waits for what was launched before the capture";
     EXPECT_EQ(x(9), 5);
   });
   EXPECT_EQ(graph.node_count(), 1U);
@@ -258,36 +238,30 @@ TEST(KokkosFences, AKernelThatIsLaunchedInACaptureIsANode) {
   const Stream s, other;
   const Data<int*> x("x", 10);
   // a device's instance cannot be made in a capture
-  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));
-  const Graph graph = capture(s, [&] {
-    launch<Enqueued>(s, [x](const Enqueued& exec) {
-      Kokkos::parallel_for(EnqueuedPolicy(exec, 0, 10), Affine{x, 2, 1});
-    });
-  });
+  drop(kokkos::fenced_exec_space<Enqueued>(s));
+  const Graph graph = capture(s, [&] { launch_kernel(s, 0, 10, Affine{x, 2, 1}); });
   EXPECT_EQ(graph.node_count(), 1U);
-  EXPECT_EQ(values(other, x), std::vector<int>(10, 0)) << "nothing runs before the launch";
-  for (int i = 0; i < 3; ++i) graph.launch(s);
+  EXPECT_EQ(values(other, x), Ints(10, 0)) << "nothing runs before the launch";
+  repeat(3, [&] { graph.launch(s); });
   s.synchronize();
-  EXPECT_EQ(values(other, x), std::vector<int>(10, 7));
+  EXPECT_EQ(values(other, x), Ints(10, 7));
 }
 
 TEST(KokkosFences, ThreadsLaunchWhileOthersFence) {
   const Data<int*> sums("sums", 4);
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
+  for (int t : range(4))
     threads.emplace_back([&sums, t] {
       Stream s;
       for (int round = 1; round <= 200; ++round) {
-        launch<Enqueued>(s, [sums, t](const Enqueued& exec) {
-          Kokkos::parallel_for(EnqueuedPolicy(exec, t, t + 1), Affine{sums, 1, 1});
-        });
+        launch_kernel(s, t, t + 1, Affine{sums, 1, 1});
         if (round % 2 == 0) Kokkos::fence();
         EXPECT_TRUE(kokkos::device_space<Space> || round % 2 == 1 || sums(t) == round);
       }
       s.synchronize();
     });
   for (std::thread& each : threads) each.join();
-  EXPECT_EQ(values(Stream{}, sums), std::vector<int>(4, 200));
+  EXPECT_EQ(values(Stream{}, sums), Ints(4, 200));
 }
 
 namespace tools = Kokkos::Tools::Experimental;
@@ -305,10 +279,10 @@ void tool_copy(Kokkos::Tools::SpaceHandle, const char*, const void*, Kokkos::Too
 // A tool may take the place of runnel's callbacks. The next instance puts them back in front of it,
 // also if the tool calls what it found.
 TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
-  if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's fences need no help";
+  SKIP_IF(kokkos::device_space<Space>, "a device's fences need no help");
   const auto as_found = tools::get_callbacks();
   Stream s;
-  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));
+  drop(kokkos::fenced_exec_space<Enqueued>(s));
   const auto with_us = tools::get_callbacks();
   ASSERT_NE(with_us.begin_fence, nullptr);
   for (const auto calls_on : {decltype(with_us.begin_fence){nullptr}, with_us.begin_fence}) {
@@ -316,15 +290,13 @@ TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
     tools::set_begin_fence_callback(tool_fence);
     tools::set_begin_deep_copy_callback(tool_copy);
     Stream next;
-    static_cast<void>(kokkos::fenced_exec_space<Enqueued>(next));
+    drop(kokkos::fenced_exec_space<Enqueued>(next));
     fences_of_tool = copies_of_tool = 0;
     const Data<int*> x("x", elements);
     const Host<int*> host("host", elements);
     int wrong = 0;
     for (int value = 1; value <= 100; ++value) {
-      launch<Enqueued>(next, [x, value](const Enqueued& exec) {
-        Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value});
-      });
+      launch_kernel(next, 0, elements, Set{x, value});
       Kokkos::deep_copy(host, x);
       wrong += host(elements - 1) == value ? 0 : 1;
     }
@@ -338,20 +310,18 @@ TEST(KokkosFences, AToolThatIsSetLaterIsCalledAndDoesNotEndTheWaiting) {
 // Tools are not called while they are paused, also if a stream gets its instance meanwhile.
 // Afterwards they are.
 TEST(KokkosFences, PausedToolsAreCalledAgainOnceTheyAreResumed) {
-  if (kokkos::device_space<Space>) GTEST_SKIP() << "a device's fences need no help";
+  SKIP_IF(kokkos::device_space<Space>, "a device's fences need no help");
   const auto as_found = tools::get_callbacks();
   fence_before_tool = nullptr;
   tools::set_begin_fence_callback(tool_fence);
   Stream s;
-  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(s));
+  drop(kokkos::fenced_exec_space<Enqueued>(s));
   tools::pause_tools();
   Stream during;
-  static_cast<void>(kokkos::fenced_exec_space<Enqueued>(during));
+  drop(kokkos::fenced_exec_space<Enqueued>(during));
   const Data<int*> x("x", elements);
   const auto is_right_after_fence = [&](int value) {
-    launch<Enqueued>(during, [x, value](const Enqueued& exec) {
-      Kokkos::parallel_for(EnqueuedPolicy(exec, 0, elements), Set{x, value});
-    });
+    launch_kernel(during, 0, elements, Set{x, value});
     Kokkos::fence();
     return x(elements - 1) == value;
   };

@@ -18,37 +18,36 @@ TEST(KokkosInstances, AStreamKeepsOneInstance) {
 TEST(KokkosInstances, AStreamKeepsOneInstancePerSpace) {
   Stream s;
   const Space first = fenced_exec_space<Space>(s);
-  static_cast<void>(fenced_exec_space<kokkos::HostSpace>(s));
+  drop(fenced_exec_space<kokkos::HostSpace>(s));
   EXPECT_EQ(first, fenced_exec_space<Space>(s));
 }
 
 TEST(KokkosInstances, ConcurrentThreadsGetTheSameInstance) {
   Stream s;
   std::array<std::optional<Space>, 8> got;
-  conformance::on_threads(
-      8, [&](int i) { got[static_cast<size_t>(i)] = fenced_exec_space<Space>(s); });
+  on_threads(8, [&](int i) { got[static_cast<size_t>(i)] = fenced_exec_space<Space>(s); });
   for (const auto& each : got) EXPECT_EQ(*each, fenced_exec_space<Space>(s));
 }
 
 TEST(KokkosInstances, DestroyedStreamIsRefused) {
   std::optional<Stream> s{std::in_place};
   const StreamRef view = *s;
-  static_cast<void>(fenced_exec_space<Space>(view));
+  drop(fenced_exec_space<Space>(view));
   s.reset();
   EXPECT_ERROR(invalid_handle, fenced_exec_space<Space>(view));
   EXPECT_ERROR(invalid_handle, kokkos::launch<Space>(view, [](const Space&) { FAIL(); }));
   Stream from, to{std::move(from)};
   EXPECT_ERROR(invalid_handle, fenced_exec_space<Space>(from));
-  static_cast<void>(fenced_exec_space<Space>(to));
+  drop(fenced_exec_space<Space>(to));
 }
 
 TEST(KokkosInstances, ANewStreamInAReusedSlotGetsANewInstance) {
-  for (int i = 0; i < 50; ++i) {
+  repeat(50, [&] {
     Stream s;
     const Space exec = fenced_exec_space<Space>(s);
     EXPECT_EQ(exec, fenced_exec_space<Space>(s));
-    enqueue_spin(s, std::chrono::milliseconds{0});
-  }
+    enqueue_spin(s, 0ms);
+  });
 }
 
 TEST(KokkosInstances, MovesWithItsStream) {
@@ -76,8 +75,8 @@ TEST(KokkosInstances, LeavesDeviceAndContextsAsTheyWere) {
   const size_t found = contexts();
   {
     const Stream s{Device{Device::count() - 1}};
-    static_cast<void>(fenced_exec_space<Space>(s));
-    enqueue_spin(s, std::chrono::milliseconds{0});
+    drop(fenced_exec_space<Space>(s));
+    enqueue_spin(s, 0ms);
     s.synchronize();
     EXPECT_EQ(Device::current(), before);
     EXPECT_EQ(contexts(), found);
@@ -107,7 +106,7 @@ TEST(KokkosInstances, TheDefaultStreamHasAnInstanceToo) {
   const StreamRef stream = Device::current().default_stream();
   Data<int*> x("x", 4);
   enqueue_affine(stream, x, 0, 7);
-  EXPECT_EQ(values(stream, x), std::vector<int>(4, 7));
+  EXPECT_EQ(values(stream, x), Ints(4, 7));
   EXPECT_EQ(fenced_exec_space<Space>(stream), kokkos::fenced_current_exec_space<Space>());
 }
 
@@ -167,7 +166,7 @@ void set_threads() {
     EXPECT_ERROR(invalid_argument, kokkos::set_host_threads<E>(t, 0));
     const Data<int*> x("x", 1000);
     enqueue_affine(s, x, 1, 3);
-    EXPECT_EQ(values(s, x), std::vector<int>(1000, 3));
+    EXPECT_EQ(values(s, x), Ints(1000, 3));
   } else {
     GTEST_SKIP() << "only OpenMP's instances have a number of threads";
   }
@@ -187,7 +186,7 @@ struct Running {
 
 TEST(KokkosInstances, EightThreadsUseTheirOwnInstances) {
   constexpr int n = 10000;
-  conformance::on_threads(8, [&](int) {
+  on_threads(8, [&](int) {
     const Stream s;
     const Data<long*> running(Kokkos::view_alloc(fenced_exec_space<Space>(s), "running"), n);
     const Data<long> sum(Kokkos::view_alloc(fenced_exec_space<Space>(s), "sum"));
@@ -202,7 +201,7 @@ TEST(KokkosInstances, EightThreadsUseTheirOwnInstances) {
       kokkos::copy_async(s, got, running);
       s.synchronize();
       EXPECT_EQ(total(), long{n} * (n - 1) / 2);
-      for (int i = 0; i < n; ++i) ASSERT_EQ(got(i), long{i} * (i + 1) / 2) << "at " << i;
+      for (int i : range(n)) ASSERT_EQ(got(i), long{i} * (i + 1) / 2) << "at " << i;
     }
   });
 }

@@ -35,12 +35,12 @@ void outside_of_kokkos() {
   begin();
   const Data<int*> x("x", 5);
   enqueue_affine(s, x, 1, 4);
-  expect(values(s, x) == std::vector<int>(5, 4), "a launch between initialize and finalize works");
+  expect(values(s, x) == Ints(5, 4), "a launch between initialize and finalize works");
   const_cast<Data<int*>&>(x) = {};
   Kokkos::finalize();
   expect(use(), "fenced_exec_space after finalize is refused");
   expect(start(), "launch after finalize is refused");
-  PinnedBuffer<int> memory{16};
+  PinnedInts memory{16};
   fill(s, memory, 3);
   s.synchronize();
   expect(memory[15] == 3, "the stream still works after finalize");
@@ -50,12 +50,12 @@ void finalize_before_streams() {
   begin();
   static_stream.emplace();
   static_exec_stream.emplace(Space{});
-  enqueue_spin(*static_stream, std::chrono::milliseconds{1});
+  enqueue_spin(*static_stream, 1ms);
   Stream s;
-  enqueue_spin(s, std::chrono::milliseconds{1});
-  static_cast<void>(kokkos::fenced_exec_space<kokkos::HostSpace>(s));
+  enqueue_spin(s, 1ms);
+  drop(kokkos::fenced_exec_space<kokkos::HostSpace>(s));
   const auto instances = kokkos::make_instances<Space>(4);
-  for (const auto& each : instances) enqueue_spin(each, std::chrono::milliseconds{1});
+  for (const auto& each : instances) enqueue_spin(each, 1ms);
   Kokkos::finalize();
 }
 
@@ -65,19 +65,20 @@ struct AddOne {
 };
 void work_pending_at_finalize() {
   begin();
-  static PinnedBuffer<int>& seen = *new PinnedBuffer<int>{1};
+  static PinnedInts& seen = *new PinnedInts{1};
   seen[0] = 0;
   Stream stays;
   {
     Stream goes;
-    enqueue_spin(stays, std::chrono::milliseconds{30});
-    enqueue_spin(goes, std::chrono::milliseconds{30});
-    for (int i = 0; i < 20; ++i)
+    enqueue_spin(stays, 30ms);
+    enqueue_spin(goes, 30ms);
+    repeat(20, [&] {
       for (const Stream* each : {&stays, &goes}) {
         kokkos::launch<Space>(*each, [at = seen.device_pointer()](const Space& exec) {
           Kokkos::parallel_for(Policy(exec, 0, 1), AddOne{at});
         });
       }
+    });
   }
   Kokkos::finalize();
   expect(seen[0] == 40, "finalize waits for all launched kernels, on destroyed streams too");
@@ -86,7 +87,7 @@ void work_pending_at_finalize() {
 void exit_without_finalize() {
   begin();
   static_stream.emplace();
-  enqueue_spin(*static_stream, std::chrono::milliseconds{20});
+  enqueue_spin(*static_stream, 20ms);
   std::puts("passed");
   std::fflush(stdout);
   std::exit(0);

@@ -11,7 +11,7 @@ class KokkosModules : public testing::Test {
  protected:
   void SetUp() override {
     const char* const name = std::getenv("RUNNEL_KOKKOS_MODULE");
-    if (name == nullptr) GTEST_SKIP() << "RUNNEL_KOKKOS_MODULE is not set";
+    SKIP_IF(name == nullptr, "RUNNEL_KOKKOS_MODULE is not set");
     // stays open, because Kokkos calls its functions until the end
     void* const opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(opened, nullptr) << dlerror();
@@ -35,11 +35,10 @@ TEST_F(KokkosModules, WaitForTheWorkOfAStream) {
   const Data<int*> x("x", 1000);
   enqueue_affine(s, x, 0, 1);
   s.synchronize();
-  Gate gate;
-  gate.close_on(s);
+  Gate gate{s};
   enqueue_affine(s, x, 2, 3);
-  EXPECT_TRUE(conformance::held_by(gate, [&] { module->wait_for_stream_of(exec); }));
-  EXPECT_EQ(values(s, x), std::vector<int>(1000, 5));
+  EXPECT_HELD(gate, module->wait_for_stream_of(exec));
+  EXPECT_EQ(values(s, x), Ints(1000, 5));
 }
 
 TEST_F(KokkosModules, ShareAStreamsInstance) {
@@ -51,7 +50,7 @@ TEST_F(KokkosModules, ShareAStreamsInstance) {
   const Space there = kokkos::fenced_exec_space<Space>(made_there);
   EXPECT_TRUE(module->is_instance_of(made_there, there));
   EXPECT_EQ(kokkos::as_stream(there).unfenced_stream(), made_there);
-  EXPECT_EQ(values(made_there, x), std::vector<int>(1000, 4));
+  EXPECT_EQ(values(made_there, x), Ints(1000, 4));
 }
 
 }  // namespace

@@ -11,38 +11,33 @@ using kokkos::launch;
 TEST(KokkosOrder, LaunchReturnsWhileTheStreamIsHeld) {
   Stream s;
   const Data<int*> x("x", 100);
-  static_cast<void>(kokkos::fenced_exec_space<Space>(s));
+  drop(kokkos::fenced_exec_space<Space>(s));
   {
-    Gate gate;
-    gate.close_on(s);
+    Gate gate{s};
     enqueue_affine(s, x, 1, 5);
     EXPECT_FALSE(s.query());
   }
-  EXPECT_EQ(values(s, x), std::vector<int>(100, 5));
+  EXPECT_EQ(values(s, x), Ints(100, 5));
 }
 
 TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForCopies) {
-  if (kokkos::device_space<Space>) GTEST_SKIP() << "the space's kernels are enqueued";
+  SKIP_IF(kokkos::device_space<Space>, "the space's kernels are enqueued");
   Stream s;
   const Host<int*> from("from", 1000), to("to", 1000);
   Kokkos::deep_copy(from, 3);
-  Gate gate;
-  gate.close_on(s);
+  Gate gate{s};
   kokkos::copy_async(s, to, from);
-  EXPECT_TRUE(
-      conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
+  EXPECT_HELD(gate, drop(kokkos::fenced_exec_space<Space>(s)));
   EXPECT_EQ(to(999), 3);
 }
 
 TEST(KokkosOrder, AnInstanceOfAHostSpaceWaitsForOtherStreams) {
-  if (kokkos::device_space<Space>) GTEST_SKIP() << "the space's kernels are enqueued";
+  SKIP_IF(kokkos::device_space<Space>, "the space's kernels are enqueued");
   Stream s, other;
-  static_cast<void>(kokkos::fenced_exec_space<Space>(s));
-  Gate gate;
-  gate.close_on(other);
+  drop(kokkos::fenced_exec_space<Space>(s));
+  Gate gate{other};
   s.wait_stream(other);
-  EXPECT_TRUE(
-      conformance::held_by(gate, [&] { static_cast<void>(kokkos::fenced_exec_space<Space>(s)); }));
+  EXPECT_HELD(gate, drop(kokkos::fenced_exec_space<Space>(s)));
 }
 
 TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
@@ -50,12 +45,10 @@ TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
   const int n = 1 << 18;
   const Host<int*> from("from", n), to("to", n);
   const Data<int*> x("x", n);
-  for (int i = 0; i < n; ++i) from(i) = i;
-  for (const Stream* each : {&up, &run, &down})
-    static_cast<void>(kokkos::fenced_exec_space<Space>(*each));
+  for (int i : range(n)) from(i) = i;
+  for (const Stream* each : {&up, &run, &down}) drop(kokkos::fenced_exec_space<Space>(*each));
   {
-    Gate gate;
-    gate.close_on(up);
+    Gate gate{up};
     kokkos::copy_async(up, x, from);
     run.wait_event(up.record_event());
     enqueue_affine(run, x, 2, 0);
@@ -67,7 +60,7 @@ TEST(KokkosOrder, KernelCopyKernelAcrossStreams) {
     EXPECT_FALSE(down.query());
   }
   down.synchronize();
-  for (int i = 0; i < n; ++i) ASSERT_EQ(to(i), 2 * i + 1) << "at " << i;
+  for (int i : range(n)) ASSERT_EQ(to(i), 2 * i + 1) << "at " << i;
 }
 
 /// On a GPU's backend, kernels of a host space are host functions.
@@ -76,7 +69,7 @@ constexpr bool kernels_may_run_one_at_a_time =
 constexpr const char* one_at_a_time = "the runtime may run one host function at a time";
 
 TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
-  if (kernels_may_run_one_at_a_time) GTEST_SKIP() << one_at_a_time;
+  SKIP_IF(kernels_may_run_one_at_a_time, one_at_a_time);
   Stream held, free;
   const Data<int*> x("x", 10);
   const Host<int*> host("host", 10);
@@ -85,13 +78,11 @@ TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
   enqueue_affine(free, x, 0, 0);
   kokkos::copy_async(free, host, x);
   free.synchronize();
-  KernelGate gate;
-  gate.close_on(held);
+  KernelGate gate{held};
   ASSERT_TRUE(gate.reached());
   enqueue_affine(free, x, 1, 2);
   kokkos::copy_async(free, host, x);
-  EXPECT_TRUE(free.synchronize_for(conformance::patience))
-      << "the stream waits for the lock of the other stream's instance";
+  EXPECT_COMPLETES(free) << "the stream waits for the lock of the other stream's instance";
   EXPECT_EQ(host(9), 2);
   EXPECT_FALSE(held.query());
   gate.open();
@@ -99,13 +90,13 @@ TEST(KokkosOrder, AKernelDoesNotBlockOtherStreams) {
 }
 
 TEST(KokkosOrder, TwoLongKernelsOverlap) {
-  if (kernels_may_run_one_at_a_time) GTEST_SKIP() << one_at_a_time;
-  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor";
+  SKIP_IF(kernels_may_run_one_at_a_time, one_at_a_time);
+  SKIP_IF(std::thread::hardware_concurrency() < 2, "one processor");
   const auto instances = kokkos::make_instances<Space>(2);
   double best = 1e9;
   for (int attempt = 0; attempt < 5 && best > 210; ++attempt) {
-    const auto start = std::chrono::steady_clock::now();
-    for (const auto& each : instances) enqueue_spin(each, std::chrono::milliseconds{200});
+    const auto start = Clock::now();
+    for (const auto& each : instances) enqueue_spin(each, 200ms);
     EXPECT_LT(milliseconds_since(start), 150) << "launch() blocked";
     for (const auto& each : instances) each.synchronize();
     best = std::min(best, milliseconds_since(start));
@@ -128,7 +119,7 @@ TEST(KokkosOrder, StreamWaitsForInstance) {
     Kokkos::parallel_for(Policy(own, 0, 1000), Affine{x, 0, round});
     s.wait_event(instance.record_event());
   }
-  EXPECT_EQ(values(s, x), std::vector<int>(1000, 20));
+  EXPECT_EQ(values(s, x), Ints(1000, 20));
 }
 
 TEST(KokkosOrder, InstanceWaitsForEvent) {
@@ -136,26 +127,26 @@ TEST(KokkosOrder, InstanceWaitsForEvent) {
   const Space own{};
   const kokkos::ExecStream instance{own};
   const Data<int*> x("x", 1000);
-  enqueue_spin(s, std::chrono::milliseconds{5});
+  enqueue_spin(s, 5ms);
   enqueue_affine(s, x, 0, 3);
   instance.wait_event(s.record_event());
   Kokkos::parallel_for(Policy(own, 0, 1000), Affine{x, 2, 0});
   instance.synchronize();
-  EXPECT_EQ(values(instance.stream(), x), std::vector<int>(1000, 6));
+  EXPECT_EQ(values(instance.stream(), x), Ints(1000, 6));
 }
 
 TEST(KokkosOrder, InstanceWaitsForInstance) {
   const auto made = kokkos::make_instances<Space>(2);
   const Space a = made[0].fenced_exec(), b = made[1].fenced_exec();
   const Data<int*> x("x", 1000);
-  for (int round = 0; round < 20; ++round) {
+  repeat(20, [&] {
     Kokkos::parallel_for(Policy(a, 0, 1000), Affine{x, 1, 1});
     kokkos::wait(b, a);
     Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 2, 0});
     kokkos::wait(a, b);
-  }
+  });
   kokkos::wait(a, Space{});
-  EXPECT_EQ(values(made[0], x), std::vector<int>(1000, 2 * ((1 << 20) - 1)));
+  EXPECT_EQ(values(made[0], x), Ints(1000, 2 * ((1 << 20) - 1)));
 }
 
 TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
@@ -167,15 +158,14 @@ TEST(KokkosOrder, InstanceWaitsForWhatWasLaunchedOnAStream) {
   enqueue_affine(made[0], x, 0, 0);
   made[1].synchronize();
   made[0].synchronize();
-  Gate gate;
-  gate.close_on(made[0]);
+  Gate gate{made[0]};
   enqueue_affine(made[0], x, 0, 3);
-  const bool held = conformance::held_by(gate, [&] {
+  const bool held = held_by(gate, [&] {
     kokkos::wait(b, a);
     Kokkos::parallel_for(Policy(b, 0, 1000), Affine{x, 2, 1});
   });
   EXPECT_EQ(held, kokkos::host_space<Space>) << "wait() blocks the caller on a host space only";
-  EXPECT_EQ(values(made[1], x), std::vector<int>(1000, 7));
+  EXPECT_EQ(values(made[1], x), Ints(1000, 7));
 }
 
 TEST(KokkosOrder, RoundTrips) {
@@ -197,7 +187,7 @@ TEST(KokkosOrder, AMoveOnlyFunctionRunsAndIsDestroyedOnce) {
     ++**own;
   });
   s.synchronize();
-  EXPECT_TRUE(conformance::eventually([&] { return watch.expired(); }));
+  EXPECT_EVENTUALLY(watch.expired());
 }
 
 using Pool = Kokkos::Random_XorShift64_Pool<Space>;
@@ -212,20 +202,19 @@ struct Draw {
 };
 // docs/kokkos.md: one pool for both streams would be a race.
 TEST(KokkosOrder, StreamsWithPoolsOfTheirOwnDrawTheSameAsAlone) {
-  if (!kokkos::host_space<Space>) GTEST_SKIP() << "threads of a device draw in any order";
+  SKIP_IF(!kokkos::host_space<Space>, "threads of a device draw in any order");
   constexpr int n = 1000, rounds = 50;
   const auto draw = [](const Space& exec, const Pool& pool, const Data<int*>& x) {
-    for (int round = 0; round < rounds; ++round)
-      Kokkos::parallel_for(Policy(exec, 0, n), Draw{x, pool});
+    repeat(rounds, [&] { Kokkos::parallel_for(Policy(exec, 0, n), Draw{x, pool}); });
   };
   const std::vector<Stream> streams(2);
   const Pool pools[] = {Pool(1), Pool(2)}, alone[] = {Pool(1), Pool(2)};
   const Data<int*> drawn[] = {Data<int*>("first", n), Data<int*>("second", n)},
                    expected("expected", n);
-  for (size_t i = 0; i < 2; ++i)
+  for (size_t i : range(2UL))
     kokkos::launch<Space>(
         streams[i], [=, pool = pools[i], x = drawn[i]](const Space& exec) { draw(exec, pool, x); });
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i : range(2UL)) {
     Stream s;
     kokkos::launch<Space>(s,
                           [=, pool = alone[i]](const Space& exec) { draw(exec, pool, expected); });
@@ -263,7 +252,7 @@ TEST(KokkosOrder, ExceptionOfALaunch) {
   EXPECT_THROW(throwing(), std::runtime_error);
   const Data<int*> x("x", 3);
   enqueue_affine(s, x, 1, 1);
-  EXPECT_EQ(values(s, x), std::vector<int>(3, 1));
+  EXPECT_EQ(values(s, x), Ints(3, 1));
 }
 
 }  // namespace

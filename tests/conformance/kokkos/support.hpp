@@ -11,9 +11,12 @@
 
 namespace kokkos_tests {
 using namespace runnel;
-using conformance::code_of;
-using conformance::Gate;
-using conformance::nothing_thrown;
+using namespace std::chrono_literals;
+using conformance::Clock, conformance::DeviceInts, conformance::Gate, conformance::Ints,
+    conformance::PinnedInts;
+using conformance::code_of, conformance::drop, conformance::eventually, conformance::held_by,
+    conformance::nothing_thrown, conformance::on_thread, conformance::on_threads,
+    conformance::patience, conformance::range, conformance::repeat;
 using std::size_t, std::uint64_t;
 
 using Space = RUNNEL_TEST_SPACE;
@@ -48,27 +51,27 @@ struct Hold {
     KOKKOS_IF_ON_DEVICE((volatile int* const seen = flags; seen[1] = 1; while (seen[0] == 0){}))
   }
 };
-/// Blocks streams inside a kernel.
+/// Blocks a stream inside a kernel.
 class KernelGate {
  public:
-  KernelGate() { flags_[0] = flags_[1] = 0; }
-  KernelGate(const KernelGate&) = delete;
-  KernelGate& operator=(const KernelGate&) = delete;
-  ~KernelGate() { open(); }
-  void close_on(StreamRef stream) {
+  explicit KernelGate(StreamRef stream) {
+    flags_[0] = flags_[1] = 0;
     kokkos::launch<Space>(stream, [at = flags_.device_pointer()](const Space& exec) {
       Kokkos::parallel_for(Policy(exec, 0, 1), Hold{at});
     });
     flags_.record_stream(stream);
   }
+  KernelGate(const KernelGate&) = delete;
+  KernelGate& operator=(const KernelGate&) = delete;
+  ~KernelGate() { open(); }
   void open() { Kokkos::atomic_store(&flags_[0], 1); }
   /// Waits until a kernel has reached the gate.
   bool reached() {
-    return conformance::eventually([&] { return Kokkos::atomic_load(&flags_[1]) == 1; });
+    return eventually([&] { return Kokkos::atomic_load(&flags_[1]) == 1; });
   }
 
  private:
-  PinnedBuffer<int> flags_{2};
+  PinnedInts flags_{2};
 };
 
 inline void enqueue_spin(StreamRef stream, std::chrono::milliseconds time) {
@@ -79,18 +82,17 @@ inline void enqueue_spin(StreamRef stream, std::chrono::milliseconds time) {
 }
 
 /// Copies all elements to the host and waits for the stream.
-inline std::vector<int> values(StreamRef stream, const Data<int*>& x) {
-  std::vector<int> all(x.extent(0));
+inline Ints values(StreamRef stream, const Data<int*>& x) {
+  Ints all(x.extent(0));
   const Host<int*> host("values", x.extent(0));
   kokkos::copy_async(stream, host, x);
   stream.synchronize();
-  for (size_t i = 0; i < all.size(); ++i) all[i] = host(i);
+  for (size_t i : range(all.size())) all[i] = host(i);
   return all;
 }
 
-inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
+inline double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
 }  // namespace kokkos_tests

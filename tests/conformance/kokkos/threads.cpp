@@ -11,8 +11,8 @@ TEST(KokkosThreads, LaunchComesAfterTheStreamsWork) {
   const Data<int*> x("x", 100);
   int seen = -1;
   s.launch_host_func([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
-    for (int i = 0; i < 100; ++i) x(i) = 4;
+    std::this_thread::sleep_for(20ms);
+    for (int i : range(100)) x(i) = 4;
   });
   enqueue_affine(s, x, 2, 1);
   EXPECT_EQ(x(99), 9) << "the kernel runs within the call";
@@ -23,7 +23,7 @@ TEST(KokkosThreads, LaunchComesAfterTheStreamsWork) {
 
 TEST(KokkosThreads, OtherThreadsAreRefused) {
   Stream s;
-  conformance::on_thread(
+  on_thread(
       [&] { EXPECT_ERROR(not_supported, kokkos::launch<Space>(s, [](const Space&) { FAIL(); })); });
 }
 

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -129,12 +128,8 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
     const auto place = static_cast<std::size_t>(rank);
     states.push_back(take_over(std::move(made[place]), options, devices[place], rank, size));
   }
-  const ccl::status posted = in_group([&] {
-    ccl::status status = ccl::ok;
-    for (const auto& each : states)
-      if (status == ccl::ok) status = each->post_connection();
-    return status;
-  });
+  const ccl::status posted =
+      in_group(states, [](const auto& each) { return each->post_connection(); });
   for (const auto& each : states) each->break_if_failed(posted, making_communicator);
   states.front()->check();
   try {
@@ -153,7 +148,7 @@ CclResources::CclResources(Device device, std::shared_ptr<SerialOrder> own)
     : stream{device},
       number{1, stream},
       own_order{std::move(own)},
-      order{own_order != nullptr ? *own_order : communicating_device(device.ordinal()).order} {}
+      order{own_order != nullptr ? *own_order : order_of_device(device.ordinal())} {}
 
 CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank,
                    int ranks)
@@ -203,7 +198,7 @@ void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
     throw_error(errc::invalid_argument, operation,
                 "the stream is of another device than the communicator");
   for (const Exchange& step : steps) require_supported(step);
-  if (Together::Operations* const all = Together::Operations::of_this_thread())
+  if (Together::Operations* const all = Together::Operations::of_this_thread)
     return all->add(self(), stream, steps);
   const DeviceGuard guard{device};
   const auto post_all = [&] {

@@ -44,7 +44,6 @@ struct CclState final : CommunicatorState {
   CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank, int ranks);
   ~CclState() override;
 
-  void require_engine(const char*) const override {}
   void enqueue(StreamRef stream, std::span<const Exchange> steps) override;
   [[nodiscard]] std::shared_ptr<CommunicatorState> split(int color, int key) override;
   void end_operations() noexcept override;
@@ -92,11 +91,13 @@ struct CclState final : CommunicatorState {
 /// @throws errc::not_supported for a reduction that the library does not support
 void require_supported(const Exchange& step);
 
-/// Makes the calls of `post()` as one group.
-template <class F>
-[[nodiscard]] ccl::status in_group(F post) noexcept {
+/// Makes the calls of `post(each)` as one group. None follows a call that fails.
+template <class All, class F>
+[[nodiscard]] ccl::status in_group(const All& all, F post) noexcept {
   if (const ccl::status begin = ccl::group_start(); begin != ccl::ok) return begin;
-  const ccl::status status = post();
+  ccl::status status = ccl::ok;
+  for (const auto& each : all)
+    if (status == ccl::ok) status = post(each);
   const ccl::status end = ccl::group_end();
   return status != ccl::ok ? status : end;
 }

@@ -5,6 +5,7 @@
 #include <runnel/error.hpp>
 
 #include <cstddef>
+#include <ranges>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
@@ -17,15 +18,13 @@ namespace {
                                    std::size_t count, ccl::Handle communicator,
                                    native::stream stream) noexcept {
   const std::size_t bytes = blocks_of(state, step).count * step.element_size;
-  return in_group([&] {
-    ccl::status status = ccl::ok;
-    for (int rank = 0; rank < state.size && status == ccl::ok; ++rank) {
-      const std::size_t begin = static_cast<std::size_t>(rank) * bytes;
-      status = ccl::send(at(step.in, begin), count, step.element, rank, communicator, stream);
-      if (status == ccl::ok)
-        status = ccl::receive(at(step.out, begin), count, step.element, rank, communicator, stream);
-    }
-    return status;
+  return in_group(std::views::iota(0, state.size), [&](int rank) {
+    const std::size_t begin = static_cast<std::size_t>(rank) * bytes;
+    const ccl::status sent =
+        ccl::send(at(step.in, begin), count, step.element, rank, communicator, stream);
+    return sent != ccl::ok
+               ? sent
+               : ccl::receive(at(step.out, begin), count, step.element, rank, communicator, stream);
   });
 }
 
@@ -68,16 +67,10 @@ ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl:
 }
 
 ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) const noexcept {
-  void* const number = resources_->number.data();
-  if (steps.size() == 1)
-    return post_step(*this, steps.front(), ccl_communicator, stream.native(), number);
-  return in_group([&] {
-    ccl::status status = ccl::ok;
-    for (const Exchange& step : steps)
-      if (status == ccl::ok)
-        status = post_step(*this, step, ccl_communicator, stream.native(), number);
-    return status;
-  });
+  const auto post_one = [&](const Exchange& step) {
+    return post_step(*this, step, ccl_communicator, stream.native(), resources_->number.data());
+  };
+  return steps.size() == 1 ? post_one(steps.front()) : in_group(steps, post_one);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -62,11 +62,8 @@ void post_all(const std::vector<Item>& items, const OrderedGroups& groups) {
   auto locks = lock_calls(items);
   for (const Item& item : items)
     if (item.state->ccl_communicator == nullptr) item.state->check();
-  const ccl::status posted = in_group([&] {
-    ccl::status status = ccl::ok;
-    for (const Item& item : items)
-      if (status == ccl::ok) status = item.state->post(stream_of(item, groups), item.steps);
-    return status;
+  const ccl::status posted = in_group(items, [&](const Item& item) {
+    return item.state->post(stream_of(item, groups), item.steps);
   });
   locks.clear();
   for (const Item& item : items)
@@ -103,29 +100,23 @@ void break_all(const std::vector<Item>& items, const char* reason) {
   abort_in_background(broken);
 }
 
-thread_local constinit Together::Operations* operations_of_this_thread = nullptr;
-
 }  // namespace
 
-bool is_in_together() noexcept { return operations_of_this_thread != nullptr; }
-Together::Operations* Together::Operations::of_this_thread() noexcept {
-  return operations_of_this_thread;
-}
-void Together::Operations::set_of_this_thread(Operations* operations) noexcept {
-  operations_of_this_thread = operations;
-}
+thread_local constinit Together::Operations* Together::Operations::of_this_thread = nullptr;
+
+bool is_in_together() noexcept { return Together::Operations::of_this_thread != nullptr; }
 
 Together::Together() : operations_{std::make_unique<Operations>()} {
   if (is_in_together()) refuse_nested_together();
-  Operations::set_of_this_thread(operations_.get());
+  Operations::of_this_thread = operations_.get();
 }
 
 Together::~Together() {
-  if (operations_ != nullptr) Operations::set_of_this_thread(nullptr);
+  if (operations_ != nullptr) Operations::of_this_thread = nullptr;
 }
 
 void Together::enqueue() {
-  Operations::set_of_this_thread(nullptr);
+  Operations::of_this_thread = nullptr;
   const auto operations = std::exchange(operations_, nullptr);
   std::vector<Item>& items = operations->items;
   if (items.empty()) return;

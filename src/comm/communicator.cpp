@@ -9,7 +9,6 @@
 #include <runnel/error.hpp>
 #include <runnel/race_checker.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <exception>
@@ -44,6 +43,9 @@ void require_sizes(const CommunicatorState& state, const Exchange& step, const c
     throw_error(errc::invalid_argument, operation, reason);
   };
   switch (step.verb) {
+    case Verb::all_to_all:
+      if (step.in_count % size != 0) refuse("the size cannot be divided by size()");
+      [[fallthrough]];
     case Verb::all_reduce:
       if (step.in_count != step.out_count) refuse("the output has another size than the input");
       break;
@@ -58,10 +60,6 @@ void require_sizes(const CommunicatorState& state, const Exchange& step, const c
     case Verb::all_gather:
       if (step.out_count / size != step.in_count || step.out_count % size != 0)
         refuse("the output is not size() times as large as the input");
-      break;
-    case Verb::all_to_all:
-      if (step.in_count != step.out_count) refuse("the output has another size than the input");
-      if (step.in_count % size != 0) refuse("the size cannot be divided by size()");
       break;
     default:
       break;
@@ -195,33 +193,29 @@ std::string late_text(const CommunicatorOptions& options) {
 }
 
 bool CommunicatorState::break_with(errc code, const char* operation, ReasonParts reason) noexcept {
-  const std::lock_guard lock{breakage_lock_};
-  if (breakage_) return false;
-  breakage_ = Breakage{code, operation, {}};
+  const std::lock_guard lock{reason_lock_};
+  if (reason_ != nullptr) return false;
+  std::string text;
   try {
-    for (const std::string_view part : reason) breakage_->reason += part;
+    if (!name.empty()) text = "communicator '" + name + "': ";
+    for (const std::string_view part : reason) text += part;
   } catch (const std::bad_alloc&) {  // Without the text, the code remains.
   }
-  broken_.store(true, std::memory_order_release);
   try {
-    throw_breakage();
+    throw_error(code, operation, text.c_str());
   } catch (...) {
-    notify_streams(std::current_exception());
+    reason_ = std::current_exception();
   }
+  broken_.store(true, std::memory_order_release);
+  notify_streams(reason_);
   return true;
 }
 
 void CommunicatorState::check() const {
   if (!is_broken()) return;
-  const std::lock_guard lock{
-      breakage_lock_};  // break_with() holds this lock until notify_streams() returns.
-  throw_breakage();
-}
-
-void CommunicatorState::throw_breakage() const {
-  const std::string reason =
-      (name.empty() ? breakage_->reason : "communicator '" + name + "': " + breakage_->reason);
-  throw_error(breakage_->code, breakage_->operation, reason.c_str());
+  // break_with() holds this lock until notify_streams() returns.
+  const std::lock_guard lock{reason_lock_};
+  std::rethrow_exception(reason_);
 }
 
 }  // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The state that all communicators of a device share.
+/// The orders in which all communicators of a device, or of one's own, run their operations.
 #pragma once
 
 #include "comm/serial_order.hpp"
@@ -10,12 +10,8 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-/// The state of one device.
-struct CommunicatingDevice {
-  SerialOrder order;    // Of its communicators.
-  bool is_host_memory;  // Its streams run on threads of the host, which can access its memory.
-};
-[[nodiscard]] CommunicatingDevice& communicating_device(int ordinal);
+/// The order that the communicators of a device share.
+[[nodiscard]] SerialOrder& order_of_device(int ordinal);
 /// Creates an order for one communicator.
 [[nodiscard]] std::shared_ptr<SerialOrder> make_serial_order();
 /// Blocks the calling thread until all operations enqueued so far have ended.

@@ -74,15 +74,17 @@ void MpiState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
       is_capturing(stream, operation))
     throw_error(errc::capture, operation, "MPI runs on the host, so that a graph cannot repeat it");
   const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
-  CommunicatingDevice& device = communicating_device(stream.device().ordinal());
-  SerialOrder& order = own_order != nullptr ? *own_order : device.order;
+  const Device device = stream.device();
+  SerialOrder& order = own_order != nullptr ? *own_order : order_of_device(device.ordinal());
+  // Streams without hardware queues run on threads of the host, which can access the memory.
+  const bool is_host_memory = device.hardware_queues() == 0;
   const std::lock_guard lock{enqueue_lock_};
   if (last_order_ != nullptr && last_order_ != &order) last_order_->make_wait(stream);
   SerialOrder::Entry entry{order, stream};
   last_order_ = &order;
   declare_accesses(*this, stream, steps);
   try {
-    device.is_host_memory ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
+    is_host_memory ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
   } catch (...) {
     entry.end();
     throw;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 #include <vector>
 
@@ -50,8 +51,9 @@ struct Call {
   return verb == Verb::send || verb == Verb::receive;
 }
 
-/// Waits until the operation ends unless `request` is set, which messages require.
-[[nodiscard]] int begin(const Call& c, MPI_Comm comm, MPI_Request* request) noexcept {
+/// Waits until the operation ends unless `request` is set. `status`: of a receive that has ended.
+[[nodiscard]] int begin(const Call& c, MPI_Comm comm, MPI_Request* request,
+                        MPI_Status* status) noexcept {
   const auto call = [=](auto blocking, auto other, auto... arguments) {
     return request != nullptr ? other(arguments..., comm, request) : blocking(arguments..., comm);
   };
@@ -72,9 +74,10 @@ struct Call {
     case Verb::all_to_all:
       return call(MPI_Alltoall, MPI_Ialltoall, c.in, c.count, c.type, c.out, c.count, c.type);
     case Verb::send:
-      return MPI_Isend(c.in, c.count, c.type, c.peer, tag, comm, request);
+      return call(MPI_Send, MPI_Isend, c.in, c.count, c.type, c.peer, tag);
     case Verb::receive:
-      return MPI_Irecv(c.out, c.count, c.type, c.peer, tag, comm, request);
+      return request != nullptr ? MPI_Irecv(c.out, c.count, c.type, c.peer, tag, comm, request)
+                                : MPI_Recv(c.out, c.count, c.type, c.peer, tag, comm, status);
     case Verb::barrier:
       break;
   }
@@ -154,14 +157,14 @@ void require_whole(MpiState& state, const Call& call, const MPI_Status& status) 
 /// Runs sends and receives, which do not wait for each other, or one step with another verb that
 /// has a timeout.
 void run_together(MpiState& state, std::span<const Exchange> steps) {
-  std::vector<Call> calls;
   std::vector<MPI_Request> requests(steps.size(), MPI_REQUEST_NULL);
   std::vector<MPI_Status> statuses(steps.size());
   const char* const operation = operation_of(steps.front().verb);
-  for (const Exchange& step : steps) calls.push_back(call_of(state, step));
   try {
     for (std::size_t i = 0; i < steps.size(); ++i)
-      if (const int result = begin(calls[i], state.operations, &requests[i]); result != MPI_SUCCESS)
+      if (const int result =
+              begin(call_of(state, steps[i]), state.operations, &requests[i], nullptr);
+          result != MPI_SUCCESS)
         fail(state, operation, result);
     finish(state, operation, requests, statuses);
   } catch (...) {
@@ -169,20 +172,15 @@ void run_together(MpiState& state, std::span<const Exchange> steps) {
     throw;
   }
   for (std::size_t i = 0; i < steps.size(); ++i)
-    if (steps[i].verb == Verb::receive) require_whole(state, calls[i], statuses[i]);
+    if (steps[i].verb == Verb::receive) require_whole(state, call_of(state, steps[i]), statuses[i]);
 }
 
 void run_one(MpiState& state, const Exchange& step) {
   if (state.options.timeout.count() > 0) return run_together(state, {&step, 1});
   const Call call = call_of(state, step);
   MPI_Status status{};
-  const int result =
-      step.verb == Verb::send
-          ? MPI_Send(call.in, call.count, call.type, call.peer, tag, state.operations)
-      : step.verb == Verb::receive
-          ? MPI_Recv(call.out, call.count, call.type, call.peer, tag, state.operations, &status)
-          : begin(call, state.operations, nullptr);
-  if (result != MPI_SUCCESS) fail(state, operation_of(step.verb), result);
+  if (const int result = begin(call, state.operations, nullptr, &status); result != MPI_SUCCESS)
+    fail(state, operation_of(step.verb), result);
   if (step.verb == Verb::receive) require_whole(state, call, status);
 }
 
@@ -201,11 +199,20 @@ void run_one(MpiState& state, const Exchange& step) {
   return step;
 }
 
-/// Runs a step with one block, in parts that MPI can count.
-void run_in_parts(MpiState& state, const Exchange& step) {
-  const std::size_t count = blocks_of(state, step).count, most = max_elements_of(step);
-  for (std::size_t first = 0; first < count; first += most)
-    run_one(state, part_of(step, first, std::min(most, count - first)));
+/// Runs steps with one block each, in parts that MPI can count. Part i of a message matches part i
+/// of the message on the other side.
+void run_in_parts(MpiState& state, std::span<const Exchange> steps) {
+  std::vector<Exchange> parts;
+  for (std::size_t part = 0;; ++part) {
+    parts.clear();
+    for (const Exchange& step : steps) {
+      const std::size_t most = max_elements_of(step), count = blocks_of(state, step).count;
+      if (part == 0 || part * most < count)
+        parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
+    }
+    if (parts.empty()) return;
+    parts.size() == 1 ? run_one(state, parts.front()) : run_together(state, parts);
+  }
 }
 
 /// The same for a step with a block for each process, as broadcasts, reductions or messages of one
@@ -213,36 +220,34 @@ void run_in_parts(MpiState& state, const Exchange& step) {
 void run_by_process(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
   const std::size_t bytes = blocks.count * step.element_size;
-  const auto block = [&](Verb verb, int peer, const void* in, void* out) {
-    run_in_parts(state, {verb, step.element, step.how, peer, step.element_size, in,
-                         in == nullptr ? 0 : blocks.count, out, out == nullptr ? 0 : blocks.count});
+  const auto block = [&](Verb verb, std::size_t peer, const void* in, void* out) {
+    return Exchange{verb,
+                    step.element,
+                    step.how,
+                    static_cast<int>(peer),
+                    step.element_size,
+                    in,
+                    in == nullptr ? 0 : blocks.count,
+                    out,
+                    out == nullptr ? 0 : blocks.count};
   };
+  const auto run = [&](std::initializer_list<Exchange> parts) { run_in_parts(state, parts); };
   const auto own = static_cast<std::size_t>(state.rank),
              size = static_cast<std::size_t>(state.size);
   if (step.verb == Verb::all_gather) {
     if (step.in != at(step.out, own * bytes))
       std::memcpy(at(step.out, own * bytes), step.in, bytes);
-    for (int r = 0; r < state.size; ++r)
-      block(Verb::broadcast, r, at(step.out, static_cast<std::size_t>(r) * bytes),
-            at(step.out, static_cast<std::size_t>(r) * bytes));
+    for (std::size_t r = 0; r < size; ++r)
+      run({block(Verb::broadcast, r, at(step.out, r * bytes), at(step.out, r * bytes))});
   } else if (step.verb == Verb::reduce_scatter) {
-    for (int r = 0; r < state.size; ++r)
-      block(Verb::reduce, r, at(step.in, static_cast<std::size_t>(r) * bytes),
-            r == state.rank ? step.out : nullptr);
+    for (std::size_t r = 0; r < size; ++r)
+      run({block(Verb::reduce, r, at(step.in, r * bytes), r == own ? step.out : nullptr)});
   } else {
     std::memcpy(at(step.out, own * bytes), at(step.in, own * bytes), bytes);
     for (std::size_t away = 1; away < size; ++away) {
       const std::size_t to = (own + away) % size, from = (own + size - away) % size;
-      const std::size_t most = max_elements_of(step);
-      for (std::size_t first = 0; first < blocks.count; first += most) {
-        const std::size_t count = std::min(most, blocks.count - first);
-        const std::array<Exchange, 2> both{
-            {{Verb::send, step.element, step.how, static_cast<int>(to), step.element_size,
-              at(step.in, to * bytes + first * step.element_size), count, nullptr, 0},
-             {Verb::receive, step.element, step.how, static_cast<int>(from), step.element_size,
-              nullptr, 0, at(step.out, from * bytes + first * step.element_size), count}}};
-        run_together(state, both);
-      }
+      run({block(Verb::send, to, at(step.in, to * bytes), nullptr),
+           block(Verb::receive, from, nullptr, at(step.out, from * bytes))});
     }
   }
 }
@@ -276,7 +281,7 @@ void compare_arguments(MpiState& state, const Exchange& step) {
 void run_step(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
   if (blocks.count <= max_elements_of(step)) return run_one(state, step);
-  blocks.in > 1 || blocks.out > 1 ? run_by_process(state, step) : run_in_parts(state, step);
+  blocks.in > 1 || blocks.out > 1 ? run_by_process(state, step) : run_in_parts(state, {&step, 1});
 }
 
 }  // namespace
@@ -291,22 +296,7 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
   }
   if (state.options.checked && !is_message(steps.front().verb))
     compare_arguments(state, steps.front());
-  if (steps.size() == 1) return run_step(state, steps.front());
-  const bool fits = std::all_of(steps.begin(), steps.end(), [&](const Exchange& step) {
-    return blocks_of(state, step).count <= max_elements_of(step);
-  });
-  if (fits) return run_together(state, steps);
-  // Part i of a message matches part i of the message on the other side.
-  for (std::size_t part = 0;; ++part) {
-    std::vector<Exchange> parts;
-    for (const Exchange& step : steps) {
-      const std::size_t most = max_elements_of(step), count = blocks_of(state, step).count;
-      if (part * most < count)
-        parts.push_back(part_of(step, part * most, std::min(most, count - part * most)));
-    }
-    if (parts.empty()) return;
-    run_together(state, parts);
-  }
+  steps.size() == 1 ? run_step(state, steps.front()) : run_in_parts(state, steps);
 } catch (const std::bad_alloc&) {  // An allocation of this library failed: the other processes
                                    // continue with this operation, and this one cannot.
   state.break_with(errc::out_of_memory, operation_of(steps.front().verb), {no_memory});

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -48,22 +47,22 @@ void write(const std::string& path, const std::string& text) {
   throw_error(errc::not_permitted, rendezvous, reason.c_str());
 }
 
-[[nodiscard]] std::string hexadecimal(const void* bytes, std::size_t count) {
-  constexpr const char* digits = "0123456789abcdef";
+/// Writes each byte as two letters from `a` to `p`.
+[[nodiscard]] std::string letters_of(const void* bytes, std::size_t count) {
   std::string text;
   for (const auto* byte = static_cast<const unsigned char*>(bytes); count > 0; --count, ++byte) {
-    text += digits[*byte / 16];
-    text += digits[*byte % 16];
+    text += static_cast<char>('a' + *byte / 16);
+    text += static_cast<char>('a' + *byte % 16);
   }
   return text;
 }
 
-[[nodiscard]] bool read_hexadecimal(const std::string& text, void* bytes, std::size_t count) {
+/// Returns false if the text has another number of bytes.
+[[nodiscard]] bool read_letters(const std::string& text, void* bytes, std::size_t count) {
   if (text.size() != 2 * count) return false;
-  const auto digit = [](char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; };
   for (std::size_t i = 0; i < count; ++i)
     static_cast<unsigned char*>(bytes)[i] =
-        static_cast<unsigned char>(digit(text[2 * i]) * 16 + digit(text[2 * i + 1]));
+        static_cast<unsigned char>((text[2 * i] - 'a') * 16 + text[2 * i + 1] - 'a');
   return true;
 }
 
@@ -82,7 +81,7 @@ void RendezvousFile::broadcast(void* bytes, std::size_t count) const {
 }
 
 void RendezvousFile::publish(const void* bytes, std::size_t count) const {
-  const std::string own = new_number(), content = hexadecimal(bytes, count);
+  const std::string own = new_number(), content = letters_of(bytes, count);
   std::vector<std::string> written;
   int absent = 0;
   const auto all_have_it = [&] {
@@ -124,7 +123,7 @@ void RendezvousFile::receive(void* bytes, std::size_t count) const {
   await(
       patience_, [&] { return !(found = answer()).empty(); },
       [&] { return "process 0 did not write " + path_; });
-  if (!read_hexadecimal(found[1], bytes, count))
+  if (!read_letters(found[1], bytes, count))
     throw_error(errc::invalid_argument, rendezvous,
                 "the processes do not agree about the number of bytes");
   std::string text = own;

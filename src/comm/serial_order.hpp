@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 

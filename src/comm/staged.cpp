@@ -69,29 +69,16 @@ struct SlotLayout {
 
   ///@{ Enqueue the copy of a piece into the slot, and from the slot. Require: has(piece).
   void copy_in(StreamRef stream, std::byte* slot, std::size_t piece) const {
-    copy_rows(stream, slot + in_at, columns(piece), from_device(piece), blocks.count,
-              columns(piece), blocks.in);
+    const std::size_t unit = step.element_size, row = columns(piece) * unit;
+    copy_2d(stream, slot + in_at, row, at(step.in, piece * width * unit), blocks.count * unit, row,
+            blocks.in);
   }
   void copy_out(StreamRef stream, const std::byte* slot, std::size_t piece) const {
-    copy_rows(stream, at(step.out, piece * width * step.element_size), blocks.count, slot + out_at,
-              columns(piece), columns(piece), blocks.out);
+    const std::size_t unit = step.element_size, row = columns(piece) * unit;
+    copy_2d(stream, at(step.out, piece * width * unit), blocks.count * unit, slot + out_at, row,
+            row, blocks.out);
   }
   ///@}
-
- private:
-  [[nodiscard]] const void* from_device(std::size_t piece) const noexcept {
-    return at(step.in, piece * width * step.element_size);
-  }
-  /// Pitches and `columns` are in elements.
-  void copy_rows(StreamRef stream, void* to, std::size_t to_pitch, const void* from,
-                 std::size_t from_pitch, std::size_t columns, std::size_t rows) const {
-    const std::size_t unit = step.element_size;
-    if (rows == 0 || columns == 0) return;
-    if (rows == 1)
-      copy_bytes(stream, to, from, columns * unit);
-    else
-      copy_2d(stream, to, to_pitch * unit, from, from_pitch * unit, columns * unit, rows);
-  }
 };
 
 [[nodiscard]] SlotLayout layout_of(const CommunicatorState& state, const Exchange& step,

@@ -13,7 +13,6 @@
 #include <exception>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,20 +21,13 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-/// The reason why a communicator is broken.
-struct Breakage {
-  errc code;
-  const char* operation;
-  std::string reason;
-};
-
 /// The interface that an engine implements.
 struct CommunicatorState : std::enable_shared_from_this<CommunicatorState>, NotCopied {
   CommunicatorState(Engine of, const CommunicatorOptions& given);
   virtual ~CommunicatorState() = default;
 
   /// @throws if the engine was finalized
-  virtual void require_engine(const char* operation) const = 0;
+  virtual void require_engine(const char* /*operation*/) const {}
   /// Enqueues sends and receives that do not wait for each other, or a single step with another
   /// verb. Requires: the steps are valid.
   virtual void enqueue(StreamRef stream, std::span<const Exchange> steps) = 0;
@@ -69,12 +61,10 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState>, NotC
   /// Makes the next synchronize() of each stream that uses the communicator throw the reason.
   /// Requires: is_broken(), so that a thread which catches it finds the communicator broken.
   virtual void notify_streams(const std::exception_ptr& /*reason*/) noexcept {}
-  /// Requires: the communicator is broken.
-  [[noreturn]] void throw_breakage() const;
 
   sync::Atomic<bool> broken_{false};
-  mutable sync::Mutex breakage_lock_;
-  std::optional<Breakage> breakage_;
+  mutable sync::Mutex reason_lock_;
+  std::exception_ptr reason_;
 };
 
 /// @{ Create a communicator of all processes of the world. @throws errc::not_supported if this

@@ -13,9 +13,8 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 struct Together::Operations {
-  /// The operations of the calling thread's together(); null if it is not in one.
-  [[nodiscard]] static Operations* of_this_thread() noexcept;
-  static void set_of_this_thread(Operations* operations) noexcept;
+  /// Those of the calling thread's together(); null if it is not in one.
+  static thread_local constinit Operations* of_this_thread;
 
   struct Item {
     std::shared_ptr<CclState> state;

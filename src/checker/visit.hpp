@@ -13,13 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <utility>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
 
-using detail::MemoryAccess;
-using detail::MemoryUse;
+using namespace detail;
 
 inline constexpr std::size_t max_rows = 4096;  // of a pitched copy; further rows are not checked
 
@@ -27,20 +24,12 @@ inline constexpr std::size_t max_rows = 4096;  // of a pitched copy; further row
 struct History {
   Order order;
   Ranges ranges;
+  std::optional<Finding> found;  // The first one of the present operation.
 };
 
 [[nodiscard]] inline std::uintptr_t address_of(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
-
-/// The finding of one operation. Only the first one is kept.
-struct FirstFinding {
-  bool any = false;
-  Finding finding{};
-  void add(const Finding& next) {
-    if (!std::exchange(any, true)) finding = next;
-  }
-};
 
 /// An operation that uses memory, of a stream or of the host.
 struct CheckedOperation {
@@ -70,8 +59,8 @@ inline constexpr const char* allocating = "allocate device memory";
 
 class Visit {
  public:
-  Visit(History& history, const CheckedOperation& operation, FirstFinding& found) noexcept
-      : history_{history}, operation_{operation}, found_{found} {}
+  Visit(History& history, const CheckedOperation& operation) noexcept
+      : history_{history}, operation_{operation} {}
 
   void use(const MemoryUse& side) {
     const std::size_t rows = std::min(side.rows.height, max_rows);
@@ -95,8 +84,16 @@ class Visit {
  private:
   void add(Fault fault, const Use& earlier, MemoryAccess earlier_access, MemoryAccess later_access,
            std::uintptr_t at, const Segment& segment) {
-    found_.add({fault, earlier, earlier_access, operation_.stream, later_access,
-                operation_.use.operation, operation_.use.stack, at, segment.end});
+    if (!history_.found)
+      history_.found = {fault,
+                        earlier,
+                        earlier_access,
+                        operation_.stream,
+                        later_access,
+                        operation_.use.operation,
+                        operation_.use.stack,
+                        at,
+                        segment.end};
   }
 
   void use(const MemoryUse& side, std::uintptr_t at, Segment& segment) {
@@ -149,7 +146,6 @@ class Visit {
 
   History& history_;
   const CheckedOperation& operation_;
-  FirstFinding& found_;
 };
 
 }}}  // namespace runnel::RUNNEL_ABI::checker

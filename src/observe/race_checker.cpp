@@ -25,7 +25,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <list>
 #include <mutex>
 #include <new>
 #include <set>
@@ -38,10 +37,6 @@ namespace runnel { inline namespace RUNNEL_ABI {
 namespace checker {
 namespace {
 
-using detail::Operation;
-using detail::OperationKind;
-using detail::Slot;
-
 constexpr std::size_t max_texts = 100;  // Further reports are only counted.
 
 struct CheckerState : History {
@@ -52,7 +47,7 @@ struct CheckerState : History {
   void* handler_data = nullptr;
   bool has_forgotten = false;
 };
-CheckerState& state() { return detail::never_destroyed<CheckerState>(); }
+CheckerState& state() { return never_destroyed<CheckerState>(); }
 constinit sync::Atomic<std::size_t> report_count{0};
 
 void deliver(const std::string& text) noexcept {
@@ -64,7 +59,7 @@ void deliver(const std::string& text) noexcept {
     data = state().handler_data;
   }
   if (handler != nullptr) {
-    const detail::InHook within;
+    const InHook within;
     handler(text.c_str(), data);
   } else {
     std::fprintf(stderr, "%s\n", text.c_str());
@@ -99,29 +94,19 @@ void forget_all() noexcept {
   return no_stack;
 }
 
-/// Calls `f(state)`, which returns a finding, under the lock, and reports the finding.
+/// Calls `f(state)` under the lock, and reports what it has found.
 template <class F>
 void with_state(F f) noexcept try {
   CheckerState& s = state();
   std::string text;
   {
     const std::lock_guard lock{s.mutex};
-    if (!detail::is_checking()) return;
-    const FirstFinding found = f(s);
-    if (!found.any) return;
-    text = report(s, found.finding);
+    if (!is_checking()) return;
+    s.found.reset();
+    f(s);
+    if (s.found) text = report(s, *s.found);
   }
   if (!text.empty()) deliver(text);
-} catch (const std::bad_alloc&) {
-  forget_all();
-}
-
-/// For hooks without findings.
-template <class F>
-void change_state(F f) noexcept try {
-  CheckerState& s = state();
-  const std::lock_guard lock{s.mutex};
-  if (detail::is_checking()) f(s);
 } catch (const std::bad_alloc&) {
   forget_all();
 }
@@ -156,22 +141,22 @@ void mark_freed(CheckerState& s, const Use& use, std::uintptr_t begin, std::uint
   });
 }
 
-[[nodiscard]] StreamInfo info_of(detail::StreamKey stream) noexcept {
+[[nodiscard]] StreamInfo info_of(StreamKey stream) noexcept {
   const Slot& slot = *stream.slot;
   return {.id = stream.id,
           .slot = &slot,
-          .blocking = detail::blocking_of(slot) != detail::Blocking::no,
-          .is_legacy_default = detail::is_legacy_default(slot),
+          .blocking = blocking_of(slot) != Blocking::no,
+          .is_legacy_default = is_legacy_default(slot),
           .known_complete = &slot.known_complete};
 }
-[[nodiscard]] StreamInfo info_of(const detail::StreamCall& call) noexcept {
-  return info_of(detail::key_of(call.slot()));
+[[nodiscard]] StreamInfo info_of(const StreamCall& call) noexcept {
+  return info_of(key_of(call.slot()));
 }
 
 /// Looked at before the launch, because the function may run before the launch returns.
 void host_function(const Operation& operation) noexcept {
   if (operation.phase != HookPhase::before || operation.captured) return;
-  change_state([&](CheckerState& s) {
+  with_state([&](CheckerState& s) {
     const std::uint32_t number = number_of(s, info_of(operation.stream));
     if (operation.number == 0)
       s.order.begin(number);
@@ -183,12 +168,12 @@ void host_function(const Operation& operation) noexcept {
 /// Takes no lock for a stream that the checker already knows to be complete.
 void known_complete(const Operation& operation) noexcept {
   if (operation.event != nullptr)
-    return change_state([&](CheckerState& s) { s.order.complete_event(operation.event); });
+    return with_state([&](CheckerState& s) { s.order.complete_event(operation.event); });
   if (operation.stream.slot == nullptr)
-    return change_state([&](CheckerState& s) { s.order.complete_device(operation.device); });
+    return with_state([&](CheckerState& s) { s.order.complete_device(operation.device); });
   const StreamInfo stream = info_of(operation.stream);
   if (stream.known_complete->load(std::memory_order_relaxed) == stream.id) return;
-  change_state([&](CheckerState& s) {
+  with_state([&](CheckerState& s) {
     s.order.complete_stream(number_of(s, stream));
     // Not for a blocking stream: it also waits for later work of the default stream, and that work
     // resets only the default stream's value.
@@ -198,7 +183,7 @@ void known_complete(const Operation& operation) noexcept {
 
 /// Changes of the order without findings.
 void order(const Operation& operation) noexcept {
-  change_state([&](CheckerState& s) {
+  with_state([&](CheckerState& s) {
     const std::uint64_t id = operation.stream.id;
     const auto number = [&] { return number_of(s, info_of(operation.stream)); };
     switch (operation.kind) {
@@ -240,11 +225,9 @@ struct Hooks {
                           std::span<const MemoryUse> uses) noexcept {
     const StackId stack = stack_here();
     with_state([&](CheckerState& s) {
-      FirstFinding found;
       const CheckedOperation use = begin(s, stream, operation, stack);
-      for (const MemoryUse& side : uses) Visit{s, use, found}.use(side);
+      for (const MemoryUse& side : uses) Visit{s, use}.use(side);
       forget_some(s);
-      return found;
     });
   }
 
@@ -253,7 +236,6 @@ struct Hooks {
   static void batch(const Operation& operation) noexcept {
     const StackId stack = stack_here();
     with_state([&](CheckerState& s) {
-      FirstFinding found;
       std::vector<Access> accesses;
       accesses.reserve(operation.unordered.size());
       for (std::size_t i = 0; i < operation.unordered.size(); ++i) {
@@ -263,10 +245,10 @@ struct Hooks {
           accesses.push_back({address, address + use.rows.width, use.access, i / 2});
       }
       const std::optional<Conflict> conflict = find_conflict(std::move(accesses));
-      if (!conflict) return found;
+      if (!conflict) return;
       const auto& [first, second] = *conflict;
       const std::uint32_t number = number_of(s, info_of(operation.stream));
-      found.add({Fault::within_batch,
+      s.found = {Fault::within_batch,
                  {{number, 0}, operation.name, stack},
                  first.access,
                  number,
@@ -275,8 +257,7 @@ struct Hooks {
                  stack,
                  std::max(first.begin, second.begin),
                  std::min(first.end, second.end),
-                 std::array{first.operation, second.operation}});
-      return found;
+                 std::array{first.operation, second.operation}};
     });
   }
 
@@ -285,7 +266,7 @@ struct Hooks {
     const StackId stack = stack_here();
     const std::uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
     if (operation.is_of_program && operation.stream.slot == nullptr)  // Other code allocated it.
-      return change_state([&](CheckerState& s) {
+      return with_state([&](CheckerState& s) {
         s.ranges.visit(begin, end, [](std::uintptr_t, Segment& segment) {
           if (segment.last == Segment::Last::freed) segment.last = Segment::Last::none;
         });
@@ -293,16 +274,14 @@ struct Hooks {
     // Memory of a capture is used when the graph runs, which the checker does not see.
     const bool is_in_order = operation.stream.slot != nullptr && !operation.captured;
     with_state([&](CheckerState& s) {
-      FirstFinding found;
       s.ranges.erase(begin, end);
-      if (!is_in_order) return found;
+      if (!is_in_order) return;
       const CheckedOperation use = checker::begin(s, info_of(operation.stream), allocating, stack);
-      Visit{s, use, found}.use({MemoryAccess::write,
-                                {operation.to, operation.bytes, operation.bytes, 1},
-                                MemoryKind::device,
-                                false});
+      Visit{s, use}.use({MemoryAccess::write,
+                         {operation.to, operation.bytes, operation.bytes, 1},
+                         MemoryKind::device,
+                         false});
       forget_some(s);
-      return found;
     });
   }
 
@@ -310,22 +289,21 @@ struct Hooks {
     const StackId stack = stack_here();
     const std::uintptr_t begin = address_of(operation.to), end = begin + operation.bytes;
     if (operation.stream.slot == nullptr && !operation.is_of_program)
-      return change_state([&](CheckerState& s) {
+      return with_state([&](CheckerState& s) {
         mark_freed(s, {{}, "free pinned or managed memory", stack}, begin, end);
         forget_some(s);
       });
     with_state([&](CheckerState& s) {
-      FirstFinding found;
       if (operation.stream.slot == nullptr) {
         const CheckedOperation use{std::nullopt, {{}, "unpin memory", stack}};
-        Visit{s, use, found}.require_unused(
+        Visit{s, use}.require_unused(
             begin, end, Fault::unpinned_in_flight,
             [&](const Use& earlier) { return s.order.is_complete(earlier.epoch); });
-        return found;
+        return;
       }
       std::vector<std::uint32_t> awaited{number_of(s, info_of(operation.stream))};
-      for (const detail::Point& user : *operation.users)
-        if (const detail::StreamKey stream = user.stream(); stream.slot != nullptr)
+      for (const Point& user : *operation.users)
+        if (const StreamKey stream = user.stream(); stream.slot != nullptr)
           awaited.push_back(number_of(s, info_of(stream)));
       const auto is_done = [&](const Use& use) {
         return std::any_of(awaited.begin(), awaited.end(),
@@ -333,27 +311,24 @@ struct Hooks {
       };
       const CheckedOperation use =
           checker::begin(s, info_of(operation.stream), "free device memory", stack);
-      Visit{s, use, found}.require_unused(begin, end, Fault::freed_too_early, is_done);
+      Visit{s, use}.require_unused(begin, end, Fault::freed_too_early, is_done);
       mark_freed(s, use.use, begin, end);
       // The owner may now use it for something else.
       if (operation.is_of_program) s.ranges.erase(begin, end);
       forget_some(s);
-      return found;
     });
   }
 
   static void host_uses(MemoryAccess access, const void* pointer, std::size_t bytes) noexcept {
     const StackId stack = stack_here();
     with_state([&](CheckerState& s) {
-      FirstFinding found;
       CheckedOperation use{std::nullopt, {{}, "the host", stack}};
-      if (detail::in_host_function) {
-        const std::optional<Epoch> function = s.order.find_function(detail::running_function);
-        if (!function) return found;
+      if (in_host_function) {
+        const std::optional<Epoch> function = s.order.find_function(running_function);
+        if (!function) return;
         use = {function->stream, {*function, "the host", stack}, true};
       }
-      Visit{s, use, found}.use({access, {pointer, bytes, bytes, 1}, std::nullopt, false});
-      return found;
+      Visit{s, use}.use({access, {pointer, bytes, bytes, 1}, std::nullopt, false});
     });
   }
 
@@ -361,7 +336,7 @@ struct Hooks {
     if (operation.kind == OperationKind::host_function) return host_function(operation);
     if (operation.phase == HookPhase::before) return;
     if (operation.kind == OperationKind::host_function_run)
-      return change_state([&](CheckerState& s) { s.order.end_function(operation.number); });
+      return with_state([&](CheckerState& s) { s.order.end_function(operation.number); });
     if (operation.failed) return;
     if (operation.kind == OperationKind::allocation) return allocation(operation);
     if (operation.captured) return;
@@ -423,47 +398,47 @@ void declare_access(StreamSlot* slot, std::uint64_t id, MemoryAccess access, con
 
 }  // namespace detail
 
-void RaceChecker::start() { detail::set_observer(detail::observer_checker, true); }
+using namespace detail;
+using namespace checker;
+
+void RaceChecker::start() { set_observer(observer_checker, true); }
 
 void RaceChecker::stop() {
-  checker::CheckerState& s = checker::state();
+  CheckerState& s = state();
   const std::lock_guard lock{s.mutex};
-  detail::set_observer(detail::observer_checker, false);
+  set_observer(observer_checker, false);
   s.ranges.clear();
   s.order = {};
   s.reported.clear();
 }
 
-std::size_t RaceChecker::reports() noexcept {
-  return checker::report_count.load(std::memory_order_relaxed);
-}
+std::size_t RaceChecker::reports() noexcept { return report_count.load(std::memory_order_relaxed); }
 
 void RaceChecker::set_handler(Handler handler, void* data) {
-  const std::lock_guard lock{checker::state().mutex};
-  checker::state().handler = handler;
-  checker::state().handler_data = data;
+  const std::lock_guard lock{state().mutex};
+  state().handler = handler;
+  state().handler_data = data;
 }
 
 void RaceChecker::host_reads(const void* pointer, std::size_t bytes) {
-  if (is_on()) checker::Hooks::host_uses(detail::MemoryAccess::read, pointer, bytes);
+  if (is_on()) Hooks::host_uses(MemoryAccess::read, pointer, bytes);
 }
 void RaceChecker::host_writes(const void* pointer, std::size_t bytes) {
-  if (is_on()) checker::Hooks::host_uses(detail::MemoryAccess::write, pointer, bytes);
+  if (is_on()) Hooks::host_uses(MemoryAccess::write, pointer, bytes);
 }
 
 void RaceChecker::assume_complete(StreamRef stream) {
-  if (is_on())
-    detail::emit_complete(detail::StreamCall{stream, "declare a stream complete"}.slot());
+  if (is_on()) emit_complete(StreamCall{stream, "declare a stream complete"}.slot());
 }
 
 void RaceChecker::assume_wait(StreamRef waiting, StreamRef awaited) {
   if (!is_on()) return;
   constexpr const char* operation = "declare a wait";
-  const detail::StreamCall later{waiting, operation};
-  const detail::StreamCall earlier{awaited, operation};
-  checker::change_state([&](checker::CheckerState& s) {
-    const std::uint32_t number = checker::number_of(s, checker::info_of(later));
-    s.order.wait_for_stream(number, checker::number_of(s, checker::info_of(earlier)));
+  const StreamCall later{waiting, operation};
+  const StreamCall earlier{awaited, operation};
+  with_state([&](CheckerState& s) {
+    const std::uint32_t number = number_of(s, info_of(later));
+    s.order.wait_for_stream(number, number_of(s, info_of(earlier)));
   });
 }
 

@@ -43,4 +43,11 @@ inline bool succeeded_or_forget(backend::status status) noexcept {
   return false;
 }
 
+/// Whether the call failed with this error, which is cleared then.
+[[nodiscard]] inline bool failed_with(backend::status status, errc code) noexcept {
+  if (status == backend::ok || backend::classify(status) != code) return false;
+  backend::forget_error(status);
+  return true;
+}
+
 }}}  // namespace runnel::RUNNEL_ABI::detail

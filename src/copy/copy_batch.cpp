@@ -66,8 +66,8 @@ void for_each_operation(std::size_t count, F f) {
   return plan;
 }
 
-/// Enqueues all direct operations in few runtime calls. Returns false if there is no such call, or
-/// if it refused some memory. It may have enqueued other operations in that case. They may be
+/// Enqueues all direct operations in few runtime calls. Returns false if they are too few, or if
+/// the runtime refused some memory. It may have enqueued other operations in that case. They may be
 /// enqueued again, since no operation writes what another one reads or writes.
 [[nodiscard]] bool try_one_call(const Plan& plan, CopyCall& call) {
   void* target_of_pinned = nullptr;
@@ -83,7 +83,7 @@ void for_each_operation(std::size_t count, F f) {
   if (count < 2 || call.is_capturing()) return false;
   // 0 bytes, because some of the sources may be small.
   if (target_of_pinned != nullptr) protect_source(call, target_of_pinned, 0);
-  CopyCalls calls{call.slot.handle, CopyCalls::Fallback::none};
+  CopyCalls calls{call.slot.handle};
   // Small ones first: in a call, a source that is read at once waits for what is before it.
   for (const bool is_small : {true, false})
     for (const PlannedCopy& copy : plan) {
@@ -93,12 +93,9 @@ void for_each_operation(std::size_t count, F f) {
         break;
     }
   const backend::status s = calls.finish();
-  if (s == backend::ok) return true;
-  const errc code = backend::classify(s);
-  if (code != errc::not_supported && code != errc::driver_too_old && code != errc::invalid_argument)
-    throw_status(s, operation);
-  backend::forget_error(s);
-  return false;
+  if (failed_with(s, errc::invalid_argument)) return false;
+  check(s, operation);
+  return true;
 }
 
 /// Stages all operations of that direction that need it, as one job. Returns false, and does
@@ -126,19 +123,10 @@ void for_each_operation(std::size_t count, F f) {
 }
 
 [[nodiscard]] std::size_t& count_of(CopyBatchResult& counts, CopyResult done) noexcept {
-  switch (done) {
-    case CopyResult::nothing:
-      return counts.nothing;
-    case CopyResult::direct:
-      return counts.direct;
-    case CopyResult::staged:
-      return counts.staged;
-    case CopyResult::inlined:
-      return counts.inlined;
-    case CopyResult::blocked:
-      break;
-  }
-  return counts.blocked;
+  using Counts = CopyBatchResult;
+  constexpr std::size_t Counts::* of_results[] = {
+      &Counts::nothing, &Counts::direct, &Counts::staged, &Counts::inlined, &Counts::blocked};
+  return counts.*of_results[static_cast<std::size_t>(done)];
 }
 
 [[nodiscard]] Operation about_batch(const Slot& slot,

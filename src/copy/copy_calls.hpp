@@ -14,13 +14,10 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// Requires: no side of a copy is pageable memory.
 class CopyCalls {
  public:
-  /// What add() and finish() do if the runtime has no call for several copies. `one_by_one`: they
-  /// enqueue each copy by a call of its own. `none`: they return the status.
-  enum class Fallback { one_by_one, none };
-  CopyCalls(native::stream stream, Fallback fallback) noexcept
-      : stream_{stream}, fallback_{fallback} {}
+  explicit CopyCalls(native::stream stream) noexcept : stream_{stream} {}
 
-  /// Both return the first failure. After a failure they enqueue nothing more.
+  /// Both return the first failure. After a failure they enqueue nothing more. If the runtime has
+  /// no call for several copies, they enqueue each copy by a call of its own.
   [[nodiscard]] backend::status add(void* to, const void* from, std::size_t bytes) noexcept {
     to_[count_] = to;
     from_[count_] = from;
@@ -39,14 +36,12 @@ class CopyCalls {
   static constexpr std::size_t per_call = 64;
 
   [[nodiscard]] backend::status enqueue() noexcept {
-    if (count_ == 1 && fallback_ == Fallback::one_by_one) return enqueue_each();
+    if (count_ == 1) return enqueue_each();
     const backend::status s =
         backend::copy_batch_async(to_.data(), from_.data(), bytes_.data(), count_, stream_);
-    if (s == backend::ok || fallback_ == Fallback::none) return s;
-    const errc code = backend::classify(s);
-    if (code != errc::not_supported && code != errc::driver_too_old) return s;
-    backend::forget_error(s);
-    return enqueue_each();
+    const bool is_missing =
+        failed_with(s, errc::not_supported) || failed_with(s, errc::driver_too_old);
+    return is_missing ? enqueue_each() : s;
   }
   [[nodiscard]] backend::status enqueue_each() noexcept {
     backend::status s = backend::ok;
@@ -56,7 +51,6 @@ class CopyCalls {
   }
 
   native::stream stream_;
-  Fallback fallback_;
   backend::status status_ = backend::ok;
   std::size_t count_ = 0;
   std::array<void*, per_call> to_;

@@ -8,8 +8,6 @@
 #include "slot/capture.hpp"
 #include "slot/idle.hpp"
 
-#include <cstdint>
-
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 bool CopyCall::is_capturing() {
@@ -29,6 +27,10 @@ bool CopyCall::may_read_now(SourceAccess source, bool may_be_written) const {
   if (source == SourceAccess::any_time) return true;
   if (source == SourceAccess::automatic && !may_be_written && !may_have_unknown_writers(slot))
     return true;
+  return is_stream_idle();
+}
+
+bool CopyCall::is_stream_idle() const {
   return internal_call([&] { return is_idle(slot, operation); });
 }
 

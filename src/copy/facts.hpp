@@ -38,6 +38,8 @@ struct CopyCall {
   /// write them, or the stream is idle. `may_be_written`: the answer of host_writers(). Requires:
   /// the stream is not being captured.
   [[nodiscard]] bool may_read_now(SourceAccess source, bool may_be_written) const;
+  /// Queries the runtime.
+  [[nodiscard]] bool is_stream_idle() const;
 
   const char* operation;
   Slot& slot;

@@ -54,9 +54,9 @@ void fill_by_runtime(CopyCall& call, const FillRequest& request, const CopyFacts
                                                    request.width, request.height, stream);
   if (s == backend::ok) [[likely]]
     return;
-  backend::forget_error(s);
-  if (facts.may_be_pinned_in_parts() && backend::classify(s) == errc::invalid_argument)
+  if (facts.may_be_pinned_in_parts() && failed_with(s, errc::invalid_argument))
     return fill_by_host_function(call, request);
+  backend::forget_error(s);
   PointerInfo info{MemoryKind::pageable, Device{0}};
   if (backend::pointer_info(info, request.to) == backend::ok && info.kind == MemoryKind::device &&
       info.device.ordinal() != call.slot.device)

@@ -3,13 +3,11 @@
 
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/relaxed_capture.hpp"
 #include "copy/short_copy.hpp"
 #include "copy/staging/stage.hpp"
 #include "device/device_table.hpp"
 #include "function/host_writers.hpp"
 #include "slot/capture.hpp"
-#include "slot/idle.hpp"
 #include "slot/operations.hpp"
 
 #include <runnel/event.hpp>
@@ -23,11 +21,9 @@ namespace {
 /// registration and ends outside it.
 [[nodiscard]] bool try_direct(const CopyCall& call, const PlannedCopy& copy) {
   const backend::status s = enqueue_transfer(copy.request.transfer, call.slot.handle);
-  if (s == backend::ok) return true;
-  if (copy.facts.runtime_takes_any_memory || backend::classify(s) != errc::invalid_argument)
-    throw_status(s, call.operation);
-  backend::forget_error(s);
-  return false;
+  if (!copy.facts.runtime_takes_any_memory && failed_with(s, errc::invalid_argument)) return false;
+  check(s, call.operation);
+  return true;
 }
 
 [[nodiscard]] std::optional<CopyResult> run_direct(CopyCall& call, const PlannedCopy& copy) {
@@ -167,8 +163,7 @@ void protect_source(CopyCall& call, void* to, std::size_t bytes) {
   if (!may_be_blocking(call.slot) || bytes > read_at_the_call) [[likely]]
     return;
   if (call.are_sources_protected) return;
-  if (call.is_capturing() || internal_call([&] { return is_idle(call.slot, call.operation); }))
-    return;
+  if (call.is_capturing() || call.is_stream_idle()) return;
   check(backend::fill_async(to, 0, 1, 1, call.slot.handle), call.operation);
   call.are_sources_protected = true;
 }

@@ -57,16 +57,12 @@ enum class Mapping { unknown, refused, file, plain };
   }
   return least;
 }
-[[nodiscard]] Mapping mapping_of(Range range, PageUse use) noexcept {
-  Range last{};
-  return mapping_of(range, use, last);
-}
 
 }  // namespace
 
 bool look_usable(Range range, PageUse use) noexcept {
-  const Mapping found = mapping_of(range, use);
-  return found == Mapping::plain || found == Mapping::unknown;
+  Range plain{};
+  return look_usable(range, use, plain);
 }
 
 bool look_usable(Range range, PageUse use, Range& plain) noexcept {
@@ -88,7 +84,7 @@ bool populate_pages(Range range, PageUse use) noexcept {
   const std::size_t page = page_bytes();
   const std::uintptr_t first = address_of(range.begin) / page * page;
   const std::uintptr_t end = (address_of(range.begin) + range.bytes + page - 1) / page * page;
-  if (mapping_of(range, use) == Mapping::refused) return false;
+  if (Range last{}; mapping_of(range, use, last) == Mapping::refused) return false;
   const int error = populate(first, end, use);
   // If the system cannot populate pages, assume that they are usable.
   return error == 0 || error == EINVAL;

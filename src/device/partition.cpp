@@ -63,12 +63,10 @@ Division& divide(int device, std::span<const int> wanted) {
   const ScopedWait wait{dividing, {.device = device}};
   const backend::status s =
       backend::device_divide(device, wanted.data(), wanted.size(), granted.data(), parts.data());
-  if (s != backend::ok && backend::classify(s) == errc::invalid_argument) {
-    backend::forget_error(s);
+  if (failed_with(s, errc::invalid_argument))
     throw_error(
         errc::invalid_argument, dividing,
         "rounded up to what the device can separate, the parts leave nothing for the last part");
-  }
   check(s, dividing);
   for (std::size_t i = 0; i < parts.size(); ++i)
     division.parts.push_back({device, granted[i], parts[i]});

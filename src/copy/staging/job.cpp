@@ -234,7 +234,7 @@ namespace {
 [[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece,
                                             unsigned char* buffer, bool joined,
                                             native::stream stream) noexcept {
-  CopyCalls calls{stream, CopyCalls::Fallback::one_by_one};
+  CopyCalls calls{stream};
   unsigned char* device = nullptr;
   std::size_t from = 0, to = 0;  // of the contiguous bytes so far
   const auto enqueue = [&] {
@@ -261,9 +261,8 @@ namespace {
 [[nodiscard]] backend::status copy_segments(const Job& job, const Piece& piece,
                                             unsigned char* buffer, native::stream stream) noexcept {
   const backend::status s = copy_segments(job, piece, buffer, true, stream);
-  if (s == backend::ok || backend::classify(s) != errc::invalid_argument) return s;
-  backend::forget_error(s);
-  return copy_segments(job, piece, buffer, false, stream);
+  return failed_with(s, errc::invalid_argument) ? copy_segments(job, piece, buffer, false, stream)
+                                                : s;
 }
 
 }  // namespace

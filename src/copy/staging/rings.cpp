@@ -192,9 +192,10 @@ Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, co
     const bool is_smallest = bytes == smallest_ring;
     if (!is_smallest && pinned_ + bytes > options_->memory) continue;
     refusal = make_ring(bytes, ring);
-    if (refusal == backend::ok) return ring;
-    if (backend::classify(refusal) != errc::out_of_memory) throw_status(refusal, operation);
-    backend::forget_error(refusal);
+    if (!failed_with(refusal, errc::out_of_memory)) {
+      check(refusal, operation);
+      return ring;
+    }
     if (is_smallest) return nullptr;
   }
 }

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
-#include <new>
-#include <system_error>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {

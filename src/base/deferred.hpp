@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/process.hpp"
+#include "base/push_front.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/completion.hpp>
@@ -48,12 +49,7 @@ class Arrivals;
 template <class T, class Base, T* Base::* Link>
 class Arrivals<Link> {
  public:
-  void add(T& object) noexcept {
-    object.*Link = newest_.load(std::memory_order_relaxed);
-    while (!newest_.compare_exchange_weak(object.*Link, &object, std::memory_order_release,
-                                          std::memory_order_relaxed)) {
-    }
-  }
+  void add(T& object) noexcept { push_front(newest_, object, object.*Link); }
   [[nodiscard]] bool is_empty() const noexcept {
     return newest_.load(std::memory_order_relaxed) == nullptr;
   }

@@ -5,7 +5,7 @@
 #include "base/error_texts.hpp"
 #include "base/lost_device.hpp"
 #include "base/process.hpp"
-#include "base/relaxed_capture.hpp"
+#include "base/thrown.hpp"
 
 #include <runnel/detail/stream_slot.hpp>
 
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <string>
 #include <system_error>
 
@@ -58,49 +57,6 @@ class Category final : public std::error_category {
   }
 };
 
-/// The text is stored in the exception, so that copying an exception cannot throw, and reporting
-/// "out of memory" needs no memory.
-struct Text {
-  char chars[320];
-};
-
-Text compose(const char* operation, const char* reason, const char* native_name,
-             int native_code) noexcept {
-  Text text;
-  if (native_code != 0)
-    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s (%s, %d)", operation,
-                  reason, native_name, native_code);
-  else
-    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s", operation, reason);
-  return text;
-}
-
-/// An Error that is also an exception of the standard library.
-template <class Standard>
-class Thrown final : public Standard, public Error {
- public:
-  Thrown(const Standard& standard, errc code, const char* operation, int native_code,
-         const char* native_name, const Text& text)
-      : Standard{standard},
-        Error{operation, native_code, native_name},
-        code_{make_error_code(code)},
-        text_{text} {}
-  [[nodiscard]] const std::error_code& code() const noexcept override { return code_; }
-  [[nodiscard]] const char* what() const noexcept override { return text_.chars; }
-
- private:
-  std::error_code code_;
-  Text text_;
-};
-
-[[noreturn]] void raise(errc code, const char* operation, const Text& text, int native_code,
-                        const char* native_name) {
-  if (code == errc::out_of_memory)
-    throw Thrown{std::bad_alloc{}, code, operation, native_code, native_name, text};
-  throw Thrown{
-      std::system_error{make_error_code(code)}, code, operation, native_code, native_name, text};
-}
-
 }  // namespace
 
 Error::~Error() = default;
@@ -126,13 +82,18 @@ void throw_error(errc code, const char* operation, const char* reason) {
 
 void throw_error(errc code, const char* operation, const char* reason, int native_code,
                  const char* native_name) {
-  raise(code, operation, compose(operation, reason, native_name, native_code), native_code,
-        native_name);
+  ErrorLine text;
+  if (native_code != 0)
+    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s (%s, %d)", operation,
+                  reason, native_name, native_code);
+  else
+    std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s", operation, reason);
+  raise<Error>(make_error_code(code), text, operation, native_code, native_name);
 }
 
 void throw_formatted(errc code, const char* operation, backend::status native, const char* format,
                      ...) {
-  Text reason;
+  ErrorLine reason;
   std::va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(reason.chars, sizeof reason.chars, format, arguments);
@@ -144,11 +105,10 @@ void throw_formatted(errc code, const char* operation, backend::status native, c
 void throw_again(const Error& error, const char* part) {
   const auto known = static_cast<std::size_t>(
       std::snprintf(nullptr, 0, "runnel: could not %s: ", error.operation()));
-  Text text;
+  ErrorLine text;
   std::snprintf(text.chars, sizeof text.chars, "runnel: could not %s: %s: %s", error.operation(),
                 part, error.what() + std::min(known, std::strlen(error.what())));
-  raise(static_cast<errc>(error.code().value()), error.operation(), text, error.native_code(),
-        error.native_name());
+  raise<Error>(error.code(), text, error.operation(), error.native_code(), error.native_name());
 }
 
 void throw_status(backend::status status, const char* operation) {

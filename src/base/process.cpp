@@ -6,14 +6,13 @@
 #include "base/counters.hpp"
 #include "base/operation.hpp"
 #include "base/polling.hpp"
+#include "base/push_front.hpp"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 #include <unwind.h>
 
-#include <array>
-#include <cstddef>
 #include <cstdlib>
 #include <utility>
 
@@ -101,12 +100,7 @@ void start(const char* operation) {
 
 }  // namespace
 
-void call_at_exit(ExitHook& hook) noexcept {
-  hook.next = exit_hooks.load(std::memory_order_relaxed);
-  while (!exit_hooks.compare_exchange_weak(hook.next, &hook, std::memory_order_release,
-                                           std::memory_order_relaxed)) {
-  }
-}
+void call_at_exit(ExitHook& hook) noexcept { push_front(exit_hooks, hook, hook.next); }
 void call_in_forked_child(void (*hook)() noexcept) noexcept {
   fork_hook.store(hook, std::memory_order_release);
 }
@@ -184,12 +178,8 @@ void enter_slowly(const char* operation) {
 }
 
 Release release_mode_slowly() noexcept {
-  switch (phase.load(std::memory_order_acquire)) {
-    case Phase::live:
-      return in_host_function ? Release::later : Release::now;
-    default:
-      return Release::never;
-  }
+  if (phase.load(std::memory_order_acquire) != Phase::live) return Release::never;
+  return in_host_function ? Release::later : Release::now;
 }
 
 Release release_mode_before_wait() noexcept {

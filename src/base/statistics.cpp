@@ -3,6 +3,7 @@
 
 #include "base/counters.hpp"
 #include "base/polling.hpp"
+#include "base/push_front.hpp"
 #include "base/thread_end.hpp"
 
 #include <chrono>
@@ -30,10 +31,7 @@ constinit sync::Atomic<ThreadCounts*> all_counts{&shared_counts};
       return each;
   auto* const fresh = new (std::nothrow) ThreadCounts;
   if (fresh == nullptr) return nullptr;
-  fresh->next = all_counts.load(std::memory_order_relaxed);
-  while (!all_counts.compare_exchange_weak(fresh->next, fresh, std::memory_order_release,
-                                           std::memory_order_relaxed)) {
-  }
+  push_front(all_counts, *fresh, fresh->next);
   return fresh;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/not_copied.hpp"
+#include "base/push_front.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/sync.hpp"
 #include "base/try_flag.hpp"
@@ -208,9 +209,7 @@ class ShortRing {
       ShortRing& ring = static_cast<End*>(end)->ring;
       if (const TryFlag held{ring.locked}) ring.give_back();
     };
-    end_.next = slot.attachments.load(std::memory_order_relaxed);
-    while (!slot.attachments.compare_exchange_weak(end_.next, &end_, std::memory_order_release)) {
-    }
+    push_front(slot.attachments, end_, end_.next);
   }
   static void give_back_unused_rings() noexcept;
 
@@ -254,9 +253,7 @@ void for_each_ring(F f) noexcept {
   if (!slot.short_ring.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
     return known;
   give_back_rings_in_shortage();
-  fresh->next = rings.load(std::memory_order_relaxed);
-  while (!rings.compare_exchange_weak(fresh->next, fresh.get(), std::memory_order_release)) {
-  }
+  push_front(rings, *fresh, fresh->next);
   return fresh.release();
 }
 
@@ -276,7 +273,7 @@ class RingUse : NotCopied {
   if (has_stream_values(call.slot.device) &&
       (direction == Direction::to_device || ring.are_copies_prompt))
     return true;
-  if (!internal_call([&] { return is_idle(call.slot, call.operation); })) return false;
+  if (!call.is_stream_idle()) return false;
   if (!has_stream_values(call.slot.device)) ring.restart();
   return true;
 }

@@ -6,10 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {

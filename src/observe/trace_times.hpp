@@ -7,7 +7,6 @@
 
 #include <runnel/hooks.hpp>
 
-#include <cstdint>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {

@@ -31,9 +31,10 @@ namespace {
 // Each takes 150 bytes. The limit bounds the memory of a long run of small chunks.
 constexpr std::size_t max_times_kept = std::size_t{1} << 20;
 
-/// One call of overlap(). The calling thread reads from sources and enqueues; a second thread, the
-/// finisher, waits for the chunks in order and writes to a sink. Between ranges the calling thread
-/// does both, because the host has no work between the steps, and starting a thread takes 0.3 ms.
+/// One call of overlap(). The calling thread reads from sources and enqueues; the finisher waits
+/// for the chunks in order and writes to a sink. It is a second thread. Between ranges it is the
+/// calling thread, because the host has no work between the steps, and starting a thread takes 0.3
+/// ms.
 class OverlapRun {
  public:
   /// @throws errc::out_of_memory if not even the smallest sizes that the options permit can be
@@ -53,11 +54,10 @@ class OverlapRun {
   }
 
   OverlapResult run() {
-    if (plan_.needs_host() || options_.progress) {
-      const std::jthread finisher = start_finisher();
-      submit_all();
-    } else {
-      submit_and_finish_all();
+    {
+      const bool is_alone = !plan_.needs_host() && !options_.progress;
+      const std::jthread finisher = is_alone ? std::jthread{} : start_finisher();
+      submit_all(is_alone);
     }
     if (failure_.cause == nullptr) finish_runs();
     runs_.clear();  // After a failure, this waits for the chunks that are still in flight.
@@ -138,11 +138,13 @@ class OverlapRun {
   }
 
   // The following functions run on the calling thread.
-  void submit_all() {
+  void submit_all(bool is_alone) {
     const char* step = "reading";
     std::size_t chunk = 0;
     try {
-      for (; wait_for_record(chunk); ++chunk) {
+      for (;; ++chunk) {
+        if (is_alone && chunk - finished_ == max_enqueued() && !finish_next()) return;
+        if (!wait_for_record(chunk)) break;
         step = "reading";
         if (!begin(chunk)) break;
         step = "enqueueing";
@@ -152,41 +154,12 @@ class OverlapRun {
     } catch (...) {
       fail(chunk, step, std::current_exception());
     }
-    const std::lock_guard lock{mutex_};
-    all_submitted_ = true;
-    changed_.notify_all();
-  }
-
-  void submit_and_finish_all() {
-    const char* step = "reading";
-    std::size_t chunk = 0;
-    try {
-      for (; !is_stopped(); ++chunk) {
-        if (chunk - finished_ == max_enqueued() && !finish_next()) return;
-        step = "reading";
-        if (!begin(chunk)) break;
-        step = "enqueueing";
-        run_of(chunk).submit(index_in_run(chunk), function_);
-        ++submitted_;
-      }
-    } catch (...) {
-      fail(chunk, step, std::current_exception());
+    {
+      const std::lock_guard lock{mutex_};
+      all_submitted_ = true;
+      changed_.notify_all();
     }
-    while (finished_ < submitted_ && finish_next()) {
-    }
-  }
-
-  /// Waits for the earliest chunk in flight. Returns false if it failed.
-  [[nodiscard]] bool finish_next() {
-    const char* step = "computing";
-    try {
-      finish(finished_, step);
-      ++finished_;
-      return true;
-    } catch (...) {
-      fail(finished_, step, std::current_exception());
-      return false;
-    }
+    if (is_alone) finish_all();
   }
 
   /// Waits for the streams. An exception that is thrown only here, such as one of a function of
@@ -273,7 +246,7 @@ class OverlapRun {
     out_submitted_ += here.out_elements;
   }
 
-  // The following functions run on the finisher.
+  // The following functions belong to the finisher.
   [[nodiscard]] std::jthread start_finisher() try {
     return std::jthread{[this] { finish_all(); }};
   } catch (const std::system_error&) {
@@ -281,35 +254,42 @@ class OverlapRun {
                 "the system has no thread to wait for the chunks");
   }
   void finish_all() {
-    std::size_t chunk = 0;
-    const char* step = "computing";
-    try {
-      for (std::size_t counted = 0, finished = 0;;) {
-        const std::optional<std::size_t> submitted = wait_for_chunk(finished);
-        if (!submitted) return;
-        step = "computing";
-        // One filtered chunk is copied to the host while the finisher waits for the next one.
-        if (plan_.output.filtered && counted < *submitted && counted - finished < 2) {
-          chunk = counted++;
-          sync::happens_after(&record(chunk));
-          submit_filtered(chunk);
-        } else {
-          chunk = finished++;
-          sync::happens_after(&record(chunk));
-          finish(chunk, step);
-          release_record();
-        }
-      }
-    } catch (...) {
-      fail(chunk, step, std::current_exception());
+    std::size_t counted = 0;
+    while (const std::optional<std::size_t> submitted = wait_for_chunk(finished_)) {
+      // One filtered chunk is copied to the host while the finisher waits for the next one.
+      const bool counts = plan_.output.filtered && counted < *submitted && counted - finished_ < 2;
+      if (!(counts ? submit_filtered(counted++) : finish_next())) return;
     }
   }
+  /// Calls `f(step)`, which sets the name of the phase. Returns false if it throws: then the chunk
+  /// has failed.
+  template <class F>
+  [[nodiscard]] bool succeeds(std::size_t chunk, F f) {
+    const char* step = "computing";
+    try {
+      sync::happens_after(&record(chunk));
+      f(step);
+      return true;
+    } catch (...) {
+      fail(chunk, step, std::current_exception());
+      return false;
+    }
+  }
+  /// Finishes the earliest chunk in flight.
+  [[nodiscard]] bool finish_next() {
+    return succeeds(finished_, [&](const char*& step) {
+      finish(finished_, step);
+      release_record();
+    });
+  }
 
-  void submit_filtered(std::size_t chunk) {
-    ChunkRecord& here = record(chunk);
-    here.out_first = out_submitted_;
-    run_of(chunk).submit_filtered(index_in_run(chunk));
-    out_submitted_ += here.out_elements;
+  [[nodiscard]] bool submit_filtered(std::size_t chunk) {
+    return succeeds(chunk, [&](const char*&) {
+      ChunkRecord& here = record(chunk);
+      here.out_first = out_submitted_;
+      run_of(chunk).submit_filtered(index_in_run(chunk));
+      out_submitted_ += here.out_elements;
+    });
   }
 
   /// Waits for the chunk, writes its result to a sink, and counts it. `step` is set to the phase

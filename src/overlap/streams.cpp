@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdio>
 #include <mutex>
-#include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {

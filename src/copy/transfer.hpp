@@ -5,7 +5,9 @@
 #include "backend.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
@@ -62,25 +64,6 @@ inline void copy_rows(const Transfer& transfer) noexcept {
     std::memcpy(rows.to + row * rows.to_pitch, rows.from + row * rows.from_pitch, rows.width);
 }
 
-/// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)`
-/// are the addresses of row i, which rise.
-template <class ToRow, class FromRow>
-[[nodiscard]] bool do_rows_overlap(std::size_t rows, std::size_t width, ToRow to_row,
-                                   FromRow from_row) noexcept {
-  for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
-    if (to_row(i) + width <= from_row(j))
-      ++i;
-    else if (from_row(j) + width <= to_row(i))
-      ++j;
-    else
-      return true;
-  }
-  return false;
-}
-
-/// The direction of a transfer between host and device.
-enum class Direction { to_device, to_host };
-
 /// The bytes from the begin of the first row to the end of the last one, including the gaps between
 /// rows.
 struct Range {
@@ -91,6 +74,29 @@ struct Range {
                                          std::size_t height) noexcept {
   return {begin, pitch * (height - 1) + width};
 }
+/// Whether they share a byte.
+[[nodiscard]] inline bool do_overlap(Range a, Range b) noexcept {
+  const auto begin_a = reinterpret_cast<std::uintptr_t>(a.begin);
+  const auto begin_b = reinterpret_cast<std::uintptr_t>(b.begin);
+  return a.bytes > 0 && b.bytes > 0 && begin_a < begin_b + b.bytes && begin_b < begin_a + a.bytes;
+}
+/// Whether any row of one side shares bytes with a row of the other. `to_row(i)` and `from_row(i)`
+/// are the addresses of row i, which rise.
+template <class ToRow, class FromRow>
+[[nodiscard]] bool do_rows_overlap(std::size_t rows, std::size_t width, ToRow to_row,
+                                   FromRow from_row) noexcept {
+  for (std::size_t i = 0, j = 0; i < rows && j < rows;) {
+    const void* const to = to_row(i);
+    const void* const from = from_row(j);
+    if (do_overlap({to, width}, {from, width})) return true;
+    ++(std::less<>{}(to, from) ? i : j);
+  }
+  return false;
+}
+
+/// The direction of a transfer between host and device.
+enum class Direction { to_device, to_host };
+
 /// The range of host memory of some rows of a transfer.
 [[nodiscard]] inline Range host_range(const Transfer& t, Direction direction, std::size_t first_row,
                                       std::size_t rows) noexcept {

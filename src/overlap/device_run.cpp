@@ -152,7 +152,7 @@ void DeviceRun::release() noexcept {
   if (!finished_)
     for (const Stream& stream : streams_) {
       if (wait_until_idle(stream)) continue;
-      staging_workers().cancel_all(stream.id());
+      staging_workers().cancel_all(&Job::stream_id, stream.id());
       all_well = false;
     }
   if (!all_well) record_all_streams();
@@ -328,8 +328,8 @@ void DeviceRun::submit_filtered(std::size_t n) {
                     "the function says that it wrote %zu %s, where there is room for %zu",
                     here.out_elements, unit_of(plan_.output), room);
   if (!plan_.has_sink() && here.out_elements > plan_.output.size - here.out_first)
-    throw_error(errc::invalid_argument, overlap_operation,
-                "the output is too small for what the filter lets through");
+    throw_invalid_argument(overlap_operation,
+                           "the output is too small for what the filter lets through");
   const ChunkLabel label{here.chunk->index};
   submit_copy_out(n);
 }

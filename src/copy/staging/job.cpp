@@ -11,6 +11,7 @@
 #include "copy/user_pages.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <utility>
 
@@ -34,9 +35,7 @@ constexpr std::size_t streaming_run = std::size_t{4} << 10;
 /// The segment that contains byte `at` of the list.
 [[nodiscard]] Segments::const_iterator segment_at(const Segments& segments,
                                                   std::size_t at) noexcept {
-  const auto next =
-      std::upper_bound(segments.begin(), segments.end(), at,
-                       [](std::size_t a, const Segment& segment) { return a < segment.begin; });
+  const auto next = std::ranges::upper_bound(segments, at, {}, &Segment::begin);
   return next - 1;
 }
 
@@ -121,18 +120,23 @@ void move(Job& job, Part part) noexcept {
       });
 }
 
+/// The stream idles while workers move a large piece, unless another piece is ready. So the first
+/// pieces of a copy to the device are small, and each is twice as large as the one before, unless
+/// the ring still contains pieces of the stream's earlier copies. The last pieces of a copy to the
+/// host shrink in the same way, since the stream waits until the last one is in user memory.
 [[nodiscard]] std::vector<Piece> cut(const Work& work, const Ring& through, bool may_read_now) {
-  const std::size_t row = through.row.load(std::memory_order_relaxed);
+  const std::size_t row = through.row.load(std::memory_order_relaxed), bytes = work.bytes();
+  const std::size_t largest = largest_piece(through.bytes, row);
   std::vector<Piece> pieces;
-  std::size_t begin = 0;
-  for (Cutter cutter{work.direction, work.bytes(), largest_piece(through.bytes, row),
-                     may_read_now && row > work.bytes()};
-       !cutter.is_done();) {
-    const std::size_t size =
-        work.segments.empty() ? fit_rows(work.rows, begin, cutter.wanted()) : cutter.wanted();
+  std::size_t growing = may_read_now && row > bytes ? largest : smallest_piece;
+  for (std::size_t begin = 0; begin < bytes; begin += pieces.back().bytes) {
+    const std::size_t left = bytes - begin;
+    const std::size_t shrinking = std::max(std::bit_floor(left / 2 + 1), smallest_piece);
+    const std::size_t wanted =
+        std::min({left, largest, work.direction == Direction::to_host ? shrinking : growing});
+    const std::size_t size = work.segments.empty() ? fit_rows(work.rows, begin, wanted) : wanted;
     pieces.push_back({begin, size, {}});
-    cutter.take(size);
-    begin += size;
+    growing = std::min(2 * growing, largest);
   }
   return pieces;
 }
@@ -148,8 +152,7 @@ void move(Job& job, Part part) noexcept {
 }  // namespace
 
 void sort_segments(Segments& segments) noexcept {
-  std::sort(segments.begin(), segments.end(),
-            [](const Segment& a, const Segment& b) { return a.device < b.device; });
+  std::ranges::sort(segments, {}, &Segment::device);
   std::size_t begin = 0;
   for (Segment& segment : segments) {
     segment.begin = begin;

@@ -53,19 +53,14 @@ constexpr int max_workers = 64;
 
 /// Workers may still move bytes that a lost device has sent to the ring.
 void cancel_jobs_of_lost_devices() noexcept {
-  for (int device = 0; device < max_devices; ++device) {
-    if (!staging_workers().has_work_of(device)) continue;
-    if (internal_call(device, ScopedDevice::no_throw, is_current_device_lost))
-      staging_workers().cancel_all_of(device);
-  }
+  for (int device = 0; device < max_devices; ++device)
+    if (staging_workers().find_active(&Job::device, device) != nullptr &&
+        internal_call(device, ScopedDevice::no_throw, is_current_device_lost))
+      staging_workers().cancel_all(&Job::device, device);
 }
 
-}  // namespace
-
-StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
-
-void StagingRings::fill_in_options() {
-  StagingOptions o = options_.value_or(StagingOptions{});
+/// The options with the environment's values, or the defaults, for what they leave open.
+[[nodiscard]] StagingOptions completed(StagingOptions o) noexcept {
   if (o.workers == 0)
     o.workers = number_in_environment("RUNNEL_STAGING_WORKERS", 1, max_workers).value_or(0);
   if (o.workers == 0)
@@ -76,14 +71,17 @@ void StagingRings::fill_in_options() {
   o.chunk = std::bit_floor(std::clamp(o.chunk, smallest_piece, std::size_t{1} << 30));
   if (o.memory == 0) o.memory = size_in_environment("RUNNEL_STAGING_MEMORY").value_or(0);
   if (o.memory == 0) o.memory = std::size_t{512} << 20;
-  options_ = o;
+  return o;
 }
+
+}  // namespace
+
+StagingRings& staging_rings() { return never_destroyed<StagingRings>(); }
 
 void StagingRings::configure(const StagingOptions& options) {
   constexpr const char* operation = "set staging options";
   refuse_in_child(operation);
-  if (options.workers < 0)
-    throw_error(errc::invalid_argument, operation, "the number of workers is negative");
+  if (options.workers < 0) throw_invalid_argument(operation, "the number of workers is negative");
   const std::lock_guard lock{mutex_};
   if (started_)
     throw_error(errc::not_permitted, operation,
@@ -94,12 +92,7 @@ void StagingRings::configure(const StagingOptions& options) {
 StagingOptions StagingRings::options() {
   refuse_in_child("ask for the staging options");
   const std::lock_guard lock{mutex_};
-  if (!started_) {
-    const std::optional<StagingOptions> set = options_;
-    fill_in_options();
-    return *std::exchange(options_, set);
-  }
-  return *options_;
+  return completed(options_);
 }
 
 /// The bytes of the stream's earlier copies in a row (Ring::row).
@@ -130,8 +123,8 @@ Ring* StagingRings::find_ring(std::uint64_t owner, std::size_t bytes) {
 }
 
 backend::status StagingRings::make_ring(std::size_t bytes, Ring*& made) {
-  const auto trimmed = std::find_if(rings_.begin(), rings_.end(),
-                                    [](const auto& ring) { return ring->data == nullptr; });
+  const auto trimmed =
+      std::ranges::find_if(rings_, [](const auto& ring) { return ring->data == nullptr; });
   Ring* ring = trimmed != rings_.end() ? trimmed->get() : nullptr;
   if (ring == nullptr) {
     // The values come after everything that can throw, because they are never freed.
@@ -162,11 +155,11 @@ std::size_t StagingRings::ring_bytes_for(const Work& work, std::size_t row) cons
   std::size_t piece = smallest_piece;
   if (row > 2 * mib) piece = 2 * mib;
   if (row > 32 * mib) piece = std::max(8 * mib, std::bit_floor(row / 16));
-  piece = std::min(piece, options_->chunk);
+  piece = std::min(piece, options_.chunk);
   // A full channel blocks the caller. One ring may take half of all memory.
   while (count_pieces(work.rows, work.bytes(), largest_piece(piece * pieces_per_ring, row)) >
              max_pieces &&
-         piece * 2 * pieces_per_ring <= options_->memory / 2)
+         piece * 2 * pieces_per_ring <= options_.memory / 2)
     piece *= 2;
   return piece * pieces_per_ring;
 }
@@ -175,8 +168,8 @@ void StagingRings::start_workers(const char* operation) {
   if (started_) return;
   give_back_rings_in_shortage();
   before_lost_device_is_reported.store(cancel_jobs_of_lost_devices, std::memory_order_release);
-  fill_in_options();
-  if (!staging_workers().start(options_->workers))
+  options_ = completed(options_);
+  if (!staging_workers().start(options_.workers))
     throw_error(errc::out_of_memory, operation, "the system has no thread to move the bytes");
   started_ = true;
 }
@@ -190,7 +183,7 @@ Ring* StagingRings::find_or_make_ring(std::uint64_t owner, std::size_t bytes, co
     Ring* ring = find_ring(owner, bytes);
     if (ring != nullptr) return ring;
     const bool is_smallest = bytes == smallest_ring;
-    if (!is_smallest && pinned_ + bytes > options_->memory) continue;
+    if (!is_smallest && pinned_ + bytes > options_.memory) continue;
     refusal = make_ring(bytes, ring);
     if (!failed_with(refusal, errc::out_of_memory)) {
       check(refusal, operation);

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -29,7 +28,6 @@ class StagingRings {
   void trim() noexcept;
 
  private:
-  void fill_in_options();
   void start_workers(const char* operation);
   [[nodiscard]] std::size_t ring_bytes_for(const Work& work, std::size_t row) const;
   [[nodiscard]] std::size_t row_of(std::uint64_t owner) const noexcept;
@@ -39,7 +37,7 @@ class StagingRings {
   [[nodiscard]] backend::status make_ring(std::size_t bytes, Ring*& made);
 
   sync::Mutex mutex_;  // guards the rest
-  std::optional<StagingOptions> options_;
+  StagingOptions options_;
   bool started_ = false;
   std::vector<std::unique_ptr<Ring>> rings_;
   std::size_t pinned_ = 0;

@@ -69,11 +69,11 @@ JobPtr StagingWorkers::claim(Part& part) {
 /// Removes the job from the unclaimed ones, if it is there. Requires: the caller has locked lock_.
 void StagingWorkers::drop(const Job& job) noexcept {
   auto& unclaimed = job.ring.unclaimed;
-  const auto found = std::find_if(unclaimed.begin(), unclaimed.end(),
-                                  [&](const JobPtr& each) { return each.get() == &job; });
+  const auto found =
+      std::ranges::find_if(unclaimed, [&](const JobPtr& each) { return each.get() == &job; });
   if (found == unclaimed.end()) return;
   unclaimed.erase(found);
-  if (unclaimed.empty()) rings_.erase(std::find(rings_.begin(), rings_.end(), &job.ring));
+  if (unclaimed.empty()) rings_.erase(std::ranges::find(rings_, &job.ring));
 }
 
 void StagingWorkers::finish_one(const JobPtr& job) {
@@ -85,7 +85,7 @@ void StagingWorkers::finish_one(const JobPtr& job) {
     job->ring.finished().set(job->number);
   {
     const std::lock_guard lock{lock_};
-    jobs_.erase(std::find(jobs_.begin(), jobs_.end(), job));
+    jobs_.erase(std::ranges::find(jobs_, job));
     // After a failure some pieces were never announced.
     if (job->cancelled.load(std::memory_order_relaxed)) drop(*job);
   }
@@ -100,7 +100,7 @@ void StagingWorkers::wake_one() {
 /// Whether there is work for several workers, or soon will be.
 bool StagingWorkers::has_many_parts() noexcept {
   const std::lock_guard lock{lock_};
-  return std::any_of(rings_.begin(), rings_.end(), [](const Ring* ring) {
+  return std::ranges::any_of(rings_, [](const Ring* ring) {
     const Job& job = *ring->unclaimed.front();
     return job.next_piece < job.announced.load(std::memory_order_acquire) &&
            part_count(job.pieces[job.next_piece]) - job.next_part > 2;
@@ -131,31 +131,6 @@ void StagingWorkers::move_part(const JobPtr& job, Part part, bool has_more) {
   if (ring.parts_left(piece).fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   ring.note_moved(piece, job->direction());
   finish_one(job);
-}
-
-/// Returns a job that matches and is not cancelled, or null.
-template <class Predicate>
-JobPtr StagingWorkers::find_active(Predicate matches) noexcept {
-  const std::lock_guard lock{lock_};
-  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const JobPtr& each) {
-    return matches(*each) && !each->cancelled.load(std::memory_order_relaxed);
-  });
-  return found == jobs_.end() ? nullptr : *found;
-}
-
-void StagingWorkers::cancel_all(std::uint64_t stream_id) noexcept {
-  while (const JobPtr job =
-             find_active([&](const Job& each) { return each.stream_id == stream_id; }))
-    cancel(*job);
-}
-
-bool StagingWorkers::has_work_of(int device) noexcept {
-  return find_active([&](const Job& each) { return each.device == device; }) != nullptr;
-}
-
-void StagingWorkers::cancel_all_of(int device) noexcept {
-  while (const JobPtr job = find_active([&](const Job& each) { return each.device == device; }))
-    cancel(*job);
 }
 
 /// Pauses between two polls of the values, for longer if a stream has been blocked for long.

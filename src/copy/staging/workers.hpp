@@ -8,8 +8,10 @@
 
 #include <runnel/config.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -25,13 +27,21 @@ class StagingWorkers {
   void finish_one(const JobPtr& job);
   /// Wakes one worker, if any sleeps: there may be work.
   void wake_one();
-  /// Cancels the stream's jobs: after the return no worker accesses their user memory. For a stream
-  /// that cannot be waited for.
-  void cancel_all(std::uint64_t stream_id) noexcept;
-  /// Cancels all jobs of a device.
-  void cancel_all_of(int device) noexcept;
-  /// Whether the device has jobs that are not cancelled.
-  [[nodiscard]] bool has_work_of(int device) noexcept;
+  /// A job of the stream, or of the device, that is not cancelled. Null if there is none.
+  template <class T>
+  [[nodiscard]] JobPtr find_active(const T Job::* owner, T value) noexcept {
+    const std::lock_guard lock{lock_};
+    const auto found = std::ranges::find_if(jobs_, [&](const JobPtr& each) {
+      return (*each).*owner == value && !each->cancelled.load(std::memory_order_relaxed);
+    });
+    return found == jobs_.end() ? nullptr : *found;
+  }
+  /// Cancels its jobs: after the return no worker accesses their user memory. For a stream that
+  /// cannot be waited for.
+  template <class T>
+  void cancel_all(const T Job::* owner, T value) noexcept {
+    while (const JobPtr job = find_active(owner, value)) cancel(*job);
+  }
 
  private:
   /// The result of a worker's search for work.
@@ -46,8 +56,6 @@ class StagingWorkers {
   [[nodiscard]] JobPtr claim(Part& part);
   void drop(const Job& job) noexcept;
   [[nodiscard]] bool has_many_parts() noexcept;
-  template <class Predicate>
-  [[nodiscard]] JobPtr find_active(Predicate matches) noexcept;
   void move_part(const JobPtr& job, Part part, bool has_more);
   void pause_polling(sync::Clock::duration unsuccessful);
   void sleep(std::uint32_t seen);

@@ -20,7 +20,10 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 [[noreturn]] void throw_error(errc code, const char* operation, const char* reason, int native_code,
                               const char* native_name);
 
-/// The same with a reason as for printf. `native` is the runtime's status, or ok.
+/// Throws errc::invalid_argument. `reason` is copied.
+[[noreturn]] void throw_invalid_argument(const char* operation, const char* reason);
+
+/// The same as throw_error() with a reason as for printf. `native` is the runtime's status, or ok.
 [[noreturn, gnu::format(printf, 4, 5)]] void throw_formatted(errc code, const char* operation,
                                                              backend::status native,
                                                              const char* format, ...);

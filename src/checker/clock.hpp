@@ -20,12 +20,12 @@ struct Epoch {
 class Clock {
  public:
   [[nodiscard]] std::uint64_t number_of(std::uint32_t stream) const noexcept {
-    const auto found = std::lower_bound(epochs_.begin(), epochs_.end(), stream, is_less);
+    const auto found = std::ranges::lower_bound(epochs_, stream, {}, &Epoch::stream);
     return found != epochs_.end() && found->stream == stream ? found->number : 0;
   }
 
   void add(Epoch epoch) {
-    const auto found = std::lower_bound(epochs_.begin(), epochs_.end(), epoch.stream, is_less);
+    const auto found = std::ranges::lower_bound(epochs_, epoch.stream, {}, &Epoch::stream);
     if (found != epochs_.end() && found->stream == epoch.stream)
       found->number = std::max(found->number, epoch.number);
     else
@@ -50,10 +50,6 @@ class Clock {
   }
 
  private:
-  [[nodiscard]] static bool is_less(const Epoch& a, std::uint32_t stream) noexcept {
-    return a.stream < stream;
-  }
-
   std::vector<Epoch> epochs_;  // sorted by stream
 };
 

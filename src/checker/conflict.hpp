@@ -55,8 +55,7 @@ class LastEnds {
 
 /// The first conflict by address, if there is one. Takes n log n steps for n accesses.
 [[nodiscard]] inline std::optional<Conflict> find_conflict(std::vector<Access> accesses) {
-  std::sort(accesses.begin(), accesses.end(),
-            [](const Access& a, const Access& b) { return a.begin < b.begin; });
+  std::ranges::sort(accesses, {}, &Access::begin);
   LastEnds writes, all;
   for (const Access& each : accesses) {
     const bool is_write = each.access == detail::MemoryAccess::write;

@@ -117,13 +117,13 @@ void read_lines(std::FILE* from, const std::vector<ReturnAddress*>& calls) {
   ReturnAddress* call = nullptr;
   while (std::fgets(text, sizeof text, from) != nullptr) {
     std::string line{text};
-    while (!line.empty() && line.back() == '\n') line.pop_back();
-    if (line.rfind("0x", 0) == 0) {
+    if (line.ends_with('\n')) line.pop_back();
+    if (line.starts_with("0x")) {
       if (next == calls.end()) return;
       call = *next++;
       line.erase(0, line.find(' ') + 1);  // With -p the first function is on the same line.
     }
-    if (line.rfind(inlined, 0) == 0) line.erase(0, inlined.size());
+    if (line.starts_with(inlined)) line.erase(0, inlined.size());
     const std::size_t at = line.rfind(" at ");
     if (call == nullptr || at == std::string::npos) continue;
     const std::string function = line.substr(0, at);
@@ -181,7 +181,7 @@ void find_source_lines(const char* module, const std::vector<ReturnAddress*>& ca
 /// functions.
 [[nodiscard]] bool is_in_library(const ReturnAddress& call) noexcept {
   const std::string_view path = call.module;
-  return path.substr(path.rfind('/') + 1).rfind("librunnel", 0) == 0;
+  return path.substr(path.rfind('/') + 1).starts_with("librunnel");
 }
 
 struct CachedWalks {

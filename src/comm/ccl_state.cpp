@@ -92,9 +92,9 @@ std::shared_ptr<CommunicatorState> make_ccl_state(const World& world,
                                                   const CommunicatorOptions& options) {
   require_options_of_ccl(options);
   if (world.size > 1 && !world.broadcast)
-    throw_error(errc::invalid_argument, making_communicator,
-                "the world has no `broadcast`: mpi::world(), World::from_file() and "
-                "World::from_environment() make one that has");
+    throw_invalid_argument(making_communicator,
+                           "the world has no `broadcast`: mpi::world(), World::from_file() and "
+                           "World::from_environment() make one that has");
   static_cast<void>(
       Device::current());  // An error must be thrown before another process waits for this one.
   const RelaxedCapture relaxed;
@@ -109,27 +109,26 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
   require_options_of_ccl(options);
   std::vector<int> ordinals;
   for (const Device each : devices) {
-    if (std::find(ordinals.begin(), ordinals.end(), each.ordinal()) != ordinals.end())
-      throw_error(errc::invalid_argument, making_communicator, "a device is named twice");
+    if (std::ranges::find(ordinals, each.ordinal()) != ordinals.end())
+      throw_invalid_argument(making_communicator, "a device is named twice");
     ordinals.push_back(each.ordinal());
   }
-  if (ordinals.empty())
-    throw_error(errc::invalid_argument, making_communicator, "no device is named");
+  if (ordinals.empty()) throw_invalid_argument(making_communicator, "no device is named");
   const DeviceGuard guard{devices.front()};
   const RelaxedCapture relaxed;
   const int size = static_cast<int>(ordinals.size());
   std::vector<ccl::Handle> handles(ordinals.size());
   std::vector<NewCommunicator> made(ordinals.size());
   check_making(ccl::init_all(handles.data(), size, ordinals.data()), making_communicator);
-  std::transform(handles.begin(), handles.end(), made.begin(),
-                 [](ccl::Handle each) { return NewCommunicator{each}; });
+  std::ranges::transform(handles, made.begin(),
+                         [](ccl::Handle each) { return NewCommunicator{each}; });
   std::vector<std::shared_ptr<CclState>> states;
   for (int rank = 0; rank < size; ++rank) {
     const auto place = static_cast<std::size_t>(rank);
     states.push_back(take_over(std::move(made[place]), options, devices[place], rank, size));
   }
   const ccl::status posted =
-      in_group(states, [](const auto& each) { return each->post_connection(); });
+      in_group(states.size(), [&](std::size_t i) { return states[i]->post_connection(); });
   for (const auto& each : states) each->break_if_failed(posted, making_communicator);
   states.front()->check();
   try {
@@ -195,8 +194,7 @@ void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> al
 void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
   const char* const operation = operation_of(steps.front().verb);
   if (stream.device() != device)
-    throw_error(errc::invalid_argument, operation,
-                "the stream is of another device than the communicator");
+    throw_invalid_argument(operation, "the stream is of another device than the communicator");
   for (const Exchange& step : steps) require_supported(step);
   if (Together::Operations* const all = Together::Operations::of_this_thread)
     return all->add(self(), stream, steps);
@@ -221,7 +219,7 @@ void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
 void CclState::record_stream(StreamRef stream) {
   const std::lock_guard lock{uses_lock_};
   if (!uses_.empty() && uses_.back() == stream) return;
-  const auto found = std::find(uses_.begin(), uses_.end(), stream);
+  const auto found = std::ranges::find(uses_, stream);
   if (found != uses_.end()) return std::swap(*found, uses_.back());
   std::erase_if(uses_, [](StreamRef each) { return !each.is_valid(); });
   uses_.push_back(stream);
@@ -317,7 +315,7 @@ std::shared_ptr<CommunicatorState> CclState::make_part(int color, int key) {
   const auto all = gather(&shared_id, sizeof shared_id);
   std::memcpy(&shared_id, all.data() + static_cast<std::size_t>(members.front()) * sizeof shared_id,
               sizeof shared_id);
-  const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
+  const auto place = std::ranges::find(members, rank) - members.begin();
   return join(options, shared_id, static_cast<int>(place), static_cast<int>(members.size()),
               splitting);
 }

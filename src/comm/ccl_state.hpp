@@ -91,13 +91,12 @@ struct CclState final : CommunicatorState {
 /// @throws errc::not_supported for a reduction that the library does not support
 void require_supported(const Exchange& step);
 
-/// Makes the calls of `post(each)` as one group. None follows a call that fails.
-template <class All, class F>
-[[nodiscard]] ccl::status in_group(const All& all, F post) noexcept {
+/// Makes the calls `post(0)` to `post(count - 1)` as one group. None follows a call that fails.
+template <class F>
+[[nodiscard]] ccl::status in_group(std::size_t count, F post) noexcept {
   if (const ccl::status begin = ccl::group_start(); begin != ccl::ok) return begin;
   ccl::status status = ccl::ok;
-  for (const auto& each : all)
-    if (status == ccl::ok) status = post(each);
+  for (std::size_t i = 0; i < count && status == ccl::ok; ++i) status = post(i);
   const ccl::status end = ccl::group_end();
   return status != ccl::ok ? status : end;
 }

@@ -5,7 +5,6 @@
 #include <runnel/error.hpp>
 
 #include <cstddef>
-#include <ranges>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
@@ -18,8 +17,9 @@ namespace {
                                    std::size_t count, ccl::Handle communicator,
                                    native::stream stream) noexcept {
   const std::size_t bytes = blocks_of(state, step).count * step.element_size;
-  return in_group(std::views::iota(0, state.size), [&](int rank) {
-    const std::size_t begin = static_cast<std::size_t>(rank) * bytes;
+  return in_group(static_cast<std::size_t>(state.size), [&](std::size_t i) {
+    const std::size_t begin = i * bytes;
+    const int rank = static_cast<int>(i);
     const ccl::status sent =
         ccl::send(at(step.in, begin), count, step.element, rank, communicator, stream);
     return sent != ccl::ok
@@ -67,10 +67,10 @@ ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl:
 }
 
 ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) const noexcept {
-  const auto post_one = [&](const Exchange& step) {
-    return post_step(*this, step, ccl_communicator, stream.native(), resources_->number.data());
+  const auto post_one = [&](std::size_t i) {
+    return post_step(*this, steps[i], ccl_communicator, stream.native(), resources_->number.data());
   };
-  return steps.size() == 1 ? post_one(steps.front()) : in_group(steps, post_one);
+  return steps.size() == 1 ? post_one(0) : in_group(steps.size(), post_one);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -33,7 +33,7 @@ using OrderedGroups = std::map<SerialOrder*, OrderedGroup, std::less<>>;
     OrderedGroup& group =
         groups.try_emplace(&item.state->order(), OrderedGroup{item.stream}).first->second;
     if (group.leader != item.stream &&
-        std::find(group.others.begin(), group.others.end(), item.stream) == group.others.end())
+        std::ranges::find(group.others, item.stream) == group.others.end())
       group.others.push_back(item.stream);
   }
   return groups;
@@ -49,7 +49,7 @@ using OrderedGroups = std::map<SerialOrder*, OrderedGroup, std::less<>>;
     const std::vector<Item>& items) {
   std::vector<CclState*> states;
   for (const Item& item : items) states.push_back(item.state.get());
-  std::sort(states.begin(), states.end(), std::less<>{});
+  std::ranges::sort(states);
   states.erase(std::unique(states.begin(), states.end()), states.end());
   std::vector<std::unique_lock<sync::Mutex>> locks;
   for (CclState* const each : states) locks.emplace_back(each->calls);
@@ -62,8 +62,8 @@ void post_all(const std::vector<Item>& items, const OrderedGroups& groups) {
   auto locks = lock_calls(items);
   for (const Item& item : items)
     if (item.state->ccl_communicator == nullptr) item.state->check();
-  const ccl::status posted = in_group(items, [&](const Item& item) {
-    return item.state->post(stream_of(item, groups), item.steps);
+  const ccl::status posted = in_group(items.size(), [&](std::size_t i) {
+    return items[i].state->post(stream_of(items[i], groups), items[i].steps);
   });
   locks.clear();
   for (const Item& item : items)

@@ -5,6 +5,7 @@
 #include "base/process.hpp"
 #include "comm/devices.hpp"
 #include "comm/state.hpp"
+#include "copy/transfer.hpp"
 
 #include <runnel/error.hpp>
 #include <runnel/race_checker.hpp>
@@ -12,7 +13,6 @@
 #include <array>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <new>
 #include <string>
 #include <tuple>
@@ -21,12 +21,6 @@
 namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
-
-[[nodiscard]] bool do_overlap(const void* a, std::size_t a_bytes, const void* b,
-                              std::size_t b_bytes) noexcept {
-  const std::less<const void*> before;
-  return a_bytes > 0 && b_bytes > 0 && before(a, at(b, b_bytes)) && before(b, at(a, a_bytes));
-}
 
 /// Whether the step is a permitted in-place operation.
 [[nodiscard]] bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept {
@@ -39,9 +33,7 @@ namespace {
 
 void require_sizes(const CommunicatorState& state, const Exchange& step, const char* operation) {
   const auto size = static_cast<std::size_t>(state.size);
-  const auto refuse = [&](const char* reason) {
-    throw_error(errc::invalid_argument, operation, reason);
-  };
+  const auto refuse = [&](const char* reason) { throw_invalid_argument(operation, reason); };
   switch (step.verb) {
     case Verb::all_to_all:
       if (step.in_count % size != 0) refuse("the size cannot be divided by size()");
@@ -102,7 +94,7 @@ void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Exchang
 void require_options(const CommunicatorOptions& options) {
   enter(making_communicator);
   if (options.timeout.count() < 0)
-    throw_error(errc::invalid_argument, making_communicator, "the timeout is negative");
+    throw_invalid_argument(making_communicator, "the timeout is negative");
 }
 
 [[nodiscard]] CommunicatorState& live_state(const std::shared_ptr<CommunicatorState>& state,
@@ -154,19 +146,18 @@ void require_valid(const CommunicatorState& state, const Exchange& step) {
     throw_formatted(errc::invalid_argument, operation, backend::ok,
                     "there is no process %d: there are %d", step.peer, state.size);
   if (step.peer == state.rank && (step.verb == Verb::send || step.verb == Verb::receive))
-    throw_error(errc::invalid_argument, operation,
-                "the other process is this one: copy() does that");
+    throw_invalid_argument(operation, "the other process is this one: copy() does that");
   require_sizes(state, step, operation);
   const bool is_complex = step.element == Element::complex64 || step.element == Element::complex128;
   if (is_complex && (step.how == Reduce::min || step.how == Reduce::max))
-    throw_error(errc::invalid_argument, operation,
-                "complex numbers have no order, so that there is no least and no greatest one");
+    throw_invalid_argument(
+        operation, "complex numbers have no order, so that there is no least and no greatest one");
   const Blocks blocks = blocks_of(state, step);
   require_memory(blocks, step, operation);
   const std::size_t bytes = blocks.count * step.element_size;
   if (!is_in_place(state, step) &&
-      do_overlap(step.in, blocks.in * bytes, step.out, blocks.out * bytes))
-    throw_error(errc::invalid_argument, operation, "input and output overlap");
+      do_overlap({step.in, blocks.in * bytes}, {step.out, blocks.out * bytes}))
+    throw_invalid_argument(operation, "input and output overlap");
 }
 
 void refuse_nested_together() {
@@ -255,7 +246,7 @@ Communicator Communicator::split(int color, int key) const {
   constexpr const char* operation = "split a communicator";
   CommunicatorState& state = live_state(state_, operation);
   enter(operation);
-  if (color < 0) throw_error(errc::invalid_argument, operation, "the color is negative");
+  if (color < 0) throw_invalid_argument(operation, "the color is negative");
   if (is_in_together())
     throw_error(errc::not_permitted, operation,
                 "it waits for the other processes, which together() would keep waiting");

@@ -25,8 +25,8 @@ namespace {
 std::shared_ptr<CommunicatorState> make_mpi_state(const World& world,
                                                   const CommunicatorOptions& options) {
   if (!is_of_mpi(world))
-    throw_error(errc::invalid_argument, making_communicator,
-                "the world names no MPI communicator: mpi::world() makes one that does");
+    throw_invalid_argument(making_communicator,
+                           "the world names no MPI communicator: mpi::world() makes one that does");
   prepare_mpi(making_communicator, world.mpi_library);
   return std::make_shared<MpiState>(MPI_Comm_f2c(world.mpi_communicator), options);
 }
@@ -43,8 +43,8 @@ bool do_share_devices(const World& world) {
   check_mpi(MPI_Allgather(own.data(), bytes, MPI_CHAR, all.data(), bytes, MPI_CHAR,
                           MPI_Comm_f2c(world.mpi_communicator)),
             making_communicator);
-  std::sort(all.begin(), all.end());
-  return std::adjacent_find(all.begin(), all.end()) != all.end();
+  std::ranges::sort(all);
+  return std::ranges::adjacent_find(all) != all.end();
 }
 
 MpiState::MpiState(MPI_Comm parent, const CommunicatorOptions& given)

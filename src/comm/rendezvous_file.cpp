@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/rendezvous_file.hpp"
 
+#include "base/check.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/detail/deadline.hpp>
@@ -124,8 +125,7 @@ void RendezvousFile::receive(void* bytes, std::size_t count) const {
       patience_, [&] { return !(found = answer()).empty(); },
       [&] { return "process 0 did not write " + path_; });
   if (!read_letters(found[1], bytes, count))
-    throw_error(errc::invalid_argument, rendezvous,
-                "the processes do not agree about the number of bytes");
+    throw_invalid_argument(rendezvous, "the processes do not agree about the number of bytes");
   std::string text = own;
   write(path_of(rank_), text.append(" ").append(found[0]));
   await(

@@ -109,7 +109,7 @@ struct StagedOperation {
 /// The state of a communicator for such operations.
 class Stager : public std::enable_shared_from_this<Stager> {
  public:
-  Stager() : numbers_{64U} { std::fill(numbers_.begin(), numbers_.end(), 0U); }
+  Stager() : numbers_{64U} { std::ranges::fill(numbers_, 0U); }
   /// Requires: no other thread is in this function.
   void enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
                std::span<const Exchange> steps);

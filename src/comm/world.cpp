@@ -46,7 +46,7 @@ constexpr Launcher launchers[] = {
   const std::string reason =
       variable + (text == nullptr ? " is not set"
                                   : " is no number from 0 to 2147483647: " + std::string{text});
-  throw_error(errc::invalid_argument, finding, reason.c_str());
+  throw_invalid_argument(finding, reason.c_str());
 }
 
 void require_rank(int rank, int size) {
@@ -81,7 +81,7 @@ World World::from_environment() {
 
 World World::from_file(const std::string& path, int rank, int size,
                        std::chrono::milliseconds patience) {
-  if (path.empty()) throw_error(errc::invalid_argument, finding, "the path is empty");
+  if (path.empty()) throw_invalid_argument(finding, "the path is empty");
   require_rank(rank, size);
   World made{.rank = rank, .size = size, .local_rank = rank};
   made.broadcast = [rendezvous = RendezvousFile{path, rank, size, patience}](

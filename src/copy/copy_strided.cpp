@@ -7,7 +7,6 @@
 #include "memory/memory_facts.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <span>
 
 namespace runnel { inline namespace RUNNEL_ABI {
@@ -42,8 +41,7 @@ struct Shape {
 };
 
 [[nodiscard]] Shape shape_of(std::size_t width, std::span<StridedDimension> dimensions) noexcept {
-  std::sort(dimensions.begin(), dimensions.end(),
-            [](const auto& a, const auto& b) { return a.to_stride < b.to_stride; });
+  std::ranges::sort(dimensions, {}, to_stride);
   Shape shape{width};
   for (const StridedDimension& each : dimensions)
     if (each.count != 1) shape.add(each);
@@ -57,9 +55,10 @@ struct Shape {
   for (std::size_t i = 0; i < shape.rank; ++i) {
     const StridedDimension& each = shape.dimensions[i];
     if (each.*side.stride < span)
-      throw_error(errc::invalid_argument, operation,
-                  "the layouts differ, or elements overlap: copy between memory of one layout, and "
-                  "transpose with a kernel");
+      throw_invalid_argument(
+          operation,
+          "the layouts differ, or elements overlap: copy between memory of one layout, and "
+          "transpose with a kernel");
     require_rows(side.begin, each.*side.stride, span, each.count, operation);
     span += each.*side.stride * (each.count - 1);
   }
@@ -67,22 +66,22 @@ struct Shape {
   return span;
 }
 
-/// The address of a row. Rows are counted over all dimensions; their addresses rise on each side.
-[[nodiscard]] std::uintptr_t row_of(const Shape& shape, Side side, std::size_t row) noexcept {
-  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(side.begin);
+/// Where a row begins, from the first one. Rows are counted over all dimensions; their addresses
+/// rise on each side.
+[[nodiscard]] std::size_t offset_of(const Shape& shape, Side side, std::size_t row) noexcept {
+  std::size_t at = 0;
   for (std::size_t i = 0; i < shape.rank; row /= shape.dimensions[i++].count)
     at += row % shape.dimensions[i].count * (shape.dimensions[i].*side.stride);
   return at;
 }
 
-/// Whether any row of one side shares bytes with a row of the other. Requires: the ranges of the
-/// sides overlap.
+/// Whether any row of one side shares bytes with a row of the other.
 [[nodiscard]] bool do_sides_overlap(const Shape& shape, Side to, Side from) noexcept {
   std::size_t rows = 1;
   for (std::size_t i = 0; i < shape.rank; ++i) rows *= shape.dimensions[i].count;
   return do_rows_overlap(
-      rows, shape.width, [&](std::size_t row) { return row_of(shape, to, row); },
-      [&](std::size_t row) { return row_of(shape, from, row); });
+      rows, shape.width, [&](std::size_t row) { return to.begin + offset_of(shape, to, row); },
+      [&](std::size_t row) { return from.begin + offset_of(shape, from, row); });
 }
 
 [[nodiscard]] bool is_same(const Shape& shape, Side to, Side from) noexcept {
@@ -113,18 +112,16 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
   // An empty copy is a request, too: it still validates the stream.
   CopyRequest request =
       request_of({static_cast<unsigned char*>(to), 0, source.begin, 0, 0, 0}, options);
-  const bool is_empty = width == 0 || std::any_of(dimensions.begin(), dimensions.end(),
-                                                  [](const auto& each) { return each.count == 0; });
+  const bool is_empty = width == 0 || std::ranges::any_of(dimensions, [](const auto& each) {
+                          return each.count == 0;
+                        });
   if (is_empty) return copy_request(stream, request, operation);
   Shape shape = shape_of(width, dimensions);
   const std::size_t to_span = span_of(shape, destination, operation);
   const std::size_t from_span = span_of(shape, source, operation);
   if (is_same(shape, destination, source)) return copy_request(stream, request, operation);
-  const auto begin_of = [](Side side) { return reinterpret_cast<std::uintptr_t>(side.begin); };
-  const bool is_apart = begin_of(destination) + to_span <= begin_of(source) ||
-                        begin_of(source) + from_span <= begin_of(destination);
-  if (!is_apart && do_sides_overlap(shape, destination, source))
-    throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
+  if (do_overlap({to, to_span}, {from, from_span}) && do_sides_overlap(shape, destination, source))
+    throw_invalid_argument(operation, "source and destination overlap in part");
   if (shape.rank > 0) choose_rows(shape);
   const StridedDimension rows =
       shape.rank > 0 ? shape.dimensions[0] : StridedDimension{1, shape.width, shape.width};
@@ -134,10 +131,9 @@ CopyResult copy_strided(StreamRef stream, void* to, const void* from, std::size_
     copies *= (others.dimensions[others.rank++] = shape.dimensions[i]).count;
   CopyResult result = CopyResult::nothing;
   for (std::size_t i = 0; i < copies; ++i) {
-    const auto offset = [&](Side side) { return row_of(others, side, i) - begin_of(side); };
-    request.transfer = {static_cast<unsigned char*>(to) + offset(destination),
+    request.transfer = {static_cast<unsigned char*>(to) + offset_of(others, destination, i),
                         rows.to_stride,
-                        source.begin + offset(source),
+                        source.begin + offset_of(others, source, i),
                         rows.from_stride,
                         shape.width,
                         rows.count};
@@ -155,8 +151,7 @@ constexpr const char* operation = "copy in three dimensions";
 void require_pitches(const void* memory, const Pitches& pitches, const Extent& extent) {
   detail::require_rows(memory, pitches.row, extent.width, extent.height, operation);
   if (extent.depth > 1 && pitches.slice < pitches.row * (extent.height - 1) + extent.width)
-    detail::throw_error(errc::invalid_argument, operation,
-                        "the pitch of a slice is smaller than its rows");
+    detail::throw_invalid_argument(operation, "the pitch of a slice is smaller than its rows");
 }
 }  // namespace
 

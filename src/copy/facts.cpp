@@ -59,8 +59,8 @@ void note_side(CopyCall& call, Range range, std::optional<MemoryKind> known) {
     PointerInfo info{MemoryKind::device, Device{0}};
     check(backend::pointer_info(info, range.begin), call.operation);
     if (info.kind == MemoryKind::pageable)
-      throw_error(
-          errc::invalid_argument, call.operation,
+      throw_invalid_argument(
+          call.operation,
           "a DeviceSpan, or a kind in the options, says that memory of the host is of a device");
   }
   note_use(range.begin, range.bytes, known, call.key);

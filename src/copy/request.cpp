@@ -4,23 +4,18 @@
 #include "base/check.hpp"
 #include "memory/memory_facts.hpp"
 
-#include <cstdint>
-
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
 /// Whether any row of one side shares bytes with a row of the other side. Requires: at least one
 /// row.
 [[nodiscard]] bool sides_overlap(const Transfer& t) noexcept {
-  const auto to = reinterpret_cast<std::uintptr_t>(t.to);
-  const auto from = reinterpret_cast<std::uintptr_t>(t.from);
-  const std::uintptr_t to_end = to + t.to_pitch * (t.height - 1) + t.width;
-  const std::uintptr_t from_end = from + t.from_pitch * (t.height - 1) + t.width;
-  if (to_end <= from || from_end <= to) return false;
-  // The ranges overlap, but the rows may be disjoint, as in two blocks of columns of one matrix.
-  return do_rows_overlap(
-      t.height, t.width, [&](std::size_t row) { return to + row * t.to_pitch; },
-      [&](std::size_t row) { return from + row * t.from_pitch; });
+  // If the ranges overlap, the rows may be disjoint, as in two blocks of columns of one matrix.
+  return do_overlap(range_of_rows(t.to, t.to_pitch, t.width, t.height),
+                    range_of_rows(t.from, t.from_pitch, t.width, t.height)) &&
+         do_rows_overlap(
+             t.height, t.width, [&](std::size_t row) { return t.to + row * t.to_pitch; },
+             [&](std::size_t row) { return t.from + row * t.from_pitch; });
 }
 
 }  // namespace
@@ -31,7 +26,7 @@ void validate(const CopyRequest& request, const char* operation) {
   require_rows(t.to, t.to_pitch, t.width, t.height, operation);
   require_rows(t.from, t.from_pitch, t.width, t.height, operation);
   if (!has_nothing_to_do(request) && sides_overlap(t))
-    throw_error(errc::invalid_argument, operation, "source and destination overlap in part");
+    throw_invalid_argument(operation, "source and destination overlap in part");
 }
 
 void validate(const FillRequest& request, const char* operation) {

@@ -258,14 +258,14 @@ std::string Device::pci_bus_id() const {
 }
 
 Device Device::from_pci_bus_id(const std::string& id) {
-  const bool has_domain = std::count(id.begin(), id.end(), ':') == 2;
+  const bool has_domain = std::ranges::count(id, ':') == 2;
   const std::string wanted = lower_case(has_domain ? id : "0000:" + id);
   return find_device("find a device by its PCI bus id", id,
                      [&](Device device) { return device.pci_bus_id() == wanted; });
 }
 
 Device Device::from_uuid(const std::string& uuid) {
-  const std::string wanted = lower_case(uuid.rfind("GPU-", 0) == 0 ? uuid.substr(4) : uuid);
+  const std::string wanted = lower_case(uuid.starts_with("GPU-") ? uuid.substr(4) : uuid);
   return find_device("find a device by its uuid", uuid,
                      [&](Device device) { return device.uuid() == wanted; });
 }

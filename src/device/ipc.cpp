@@ -60,11 +60,10 @@ IpcContent read_handle(const IpcHandleBytes& handle, IpcKind kind, int& device,
   IpcContent content;
   std::memcpy(&content, handle.data(), sizeof content);
   if (content.layout != layout || content.kind != kind || content.check != check_of(content))
-    throw_error(errc::invalid_argument, operation,
-                "the bytes are no such handle of this version of runnel");
+    throw_invalid_argument(operation, "the bytes are no such handle of this version of runnel");
   if (content.process == this_process())
-    throw_error(errc::invalid_argument, operation,
-                "the handle is of this process: use the object that it was made of");
+    throw_invalid_argument(operation,
+                           "the handle is of this process: use the object that it was made of");
   const int count = device_count();
   for (device = 0; device < count; ++device) {
     unsigned char uuid[16];

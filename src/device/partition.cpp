@@ -36,11 +36,9 @@ void require_numbers(int device, std::span<const int> wanted) {
   const int all = Device{device}.multiprocessor_count();
   int left = all;
   for (const int number : wanted) {
-    if (number < 1)
-      throw_error(errc::invalid_argument, dividing, "a part has at least one multiprocessor");
+    if (number < 1) throw_invalid_argument(dividing, "a part has at least one multiprocessor");
     if (number >= left)
-      throw_error(errc::invalid_argument, dividing,
-                  "the parts leave no multiprocessor for the last part");
+      throw_invalid_argument(dividing, "the parts leave no multiprocessor for the last part");
     left -= number;
   }
 }
@@ -49,11 +47,9 @@ void require_numbers(int device, std::span<const int> wanted) {
 Division& divide(int device, std::span<const int> wanted) {
   auto& all = divisions().all;
   const auto is_same = [&](const Division& each) {
-    return each.device == device &&
-           std::equal(each.wanted.begin(), each.wanted.end(), wanted.begin(), wanted.end());
+    return each.device == device && std::ranges::equal(each.wanted, wanted);
   };
-  if (const auto found = std::find_if(all.begin(), all.end(), is_same); found != all.end())
-    return *found;
+  if (const auto found = std::ranges::find_if(all, is_same); found != all.end()) return *found;
   std::list<Division> fresh;
   Division& division = fresh.emplace_back(Division{device, {wanted.begin(), wanted.end()}, {}});
   std::vector<int> granted(wanted.size() + 1);
@@ -64,8 +60,8 @@ Division& divide(int device, std::span<const int> wanted) {
   const backend::status s =
       backend::device_divide(device, wanted.data(), wanted.size(), granted.data(), parts.data());
   if (failed_with(s, errc::invalid_argument))
-    throw_error(
-        errc::invalid_argument, dividing,
+    throw_invalid_argument(
+        dividing,
         "rounded up to what the device can separate, the parts leave nothing for the last part");
   check(s, dividing);
   for (std::size_t i = 0; i < parts.size(); ++i)
@@ -87,13 +83,12 @@ void partition(Device device, std::span<const int> multiprocessors, std::span<Pa
     throw_error(errc::not_supported, call.operation(),
                 "streams of this device cannot have a part of its multiprocessors");
   if (parts.size() != multiprocessors.size() + 1)
-    throw_error(errc::invalid_argument, call.operation(),
-                "there must be one part more than numbers");
+    throw_invalid_argument(call.operation(), "there must be one part more than numbers");
   require_numbers(call.device(), multiprocessors);
   const std::lock_guard lock{divisions().mutex};
   const Division& division = divide(call.device(), multiprocessors);
-  std::transform(division.parts.begin(), division.parts.end(), parts.begin(),
-                 [](const PartitionData& each) { return Access::partition(&each); });
+  std::ranges::transform(division.parts, parts.begin(),
+                         [](const PartitionData& each) { return Access::partition(&each); });
 }
 
 }}  // namespace runnel::RUNNEL_ABI

@@ -87,7 +87,7 @@ void write_stream(StreamKey use) noexcept try {
 
 void write_streams() noexcept try {
   std::vector<StreamKey> streams = live_streams();
-  std::sort(streams.begin(), streams.end(), [](StreamKey a, StreamKey b) { return a.id < b.id; });
+  std::ranges::sort(streams, {}, &StreamKey::id);
   for (const StreamKey each : streams) write_stream(each);
 } catch (const std::exception&) {
 }

@@ -306,8 +306,8 @@ struct Hooks {
         if (const StreamKey stream = user.stream(); stream.slot != nullptr)
           awaited.push_back(number_of(s, info_of(stream)));
       const auto is_done = [&](const Use& use) {
-        return std::any_of(awaited.begin(), awaited.end(),
-                           [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
+        return std::ranges::any_of(
+            awaited, [&](std::uint32_t each) { return s.order.is_before(use.epoch, each); });
       };
       const CheckedOperation use =
           checker::begin(s, info_of(operation.stream), "free device memory", stack);

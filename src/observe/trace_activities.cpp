@@ -72,12 +72,9 @@ void keep(Activities& a, const backend::Activity& activity, double offset) {
   const auto time = [&](std::uint64_t nanoseconds) {
     return static_cast<double>(static_cast<std::int64_t>(nanoseconds)) / 1000 - offset;
   };
-  a.all.push_back({activity, 0, 0});
-  TimedWork& work = a.all.back();
-  work.activity.name = nullptr;
+  TimedWork work{activity, time(activity.begin), time(activity.end)};
   if (activity.name != nullptr) work.activity.name = readable_name(a, activity.name);
-  work.begin = time(activity.begin);
-  work.end = time(activity.end);
+  a.all.push_back(work);
 }
 
 /// The offset of the profiling library's clock from the trace's, in microseconds: the closest of

@@ -190,8 +190,8 @@ class OverlapRun {
       const std::size_t here_end =
           read(i, chunk, first - before, end.value_or(first + plan_.chunk + plan_.halo));
       if (end && (plan_.items || i > 0) && here_end != *end)
-        throw_error(errc::invalid_argument, overlap_operation,
-                    "the inputs do not have the same number of items");
+        throw_invalid_argument(overlap_operation,
+                               "the inputs do not have the same number of items");
       end = here_end;
     }
     if (*end == first) return false;
@@ -223,14 +223,14 @@ class OverlapRun {
     while (got < asked && !ended) {
       const std::size_t part = source.read(source.function, next, asked - got);
       if (part > asked - got)
-        throw_error(errc::invalid_argument, overlap_operation,
-                    "the source says that it wrote more than there was room for");
+        throw_invalid_argument(overlap_operation,
+                               "the source says that it wrote more than there was room for");
       ended = part == 0;
       got += part;
       next += part * source.element_bytes;
     }
     if (got % source.width != 0)
-      throw_error(errc::invalid_argument, overlap_operation, "the source ended within an item");
+      throw_invalid_argument(overlap_operation, "the source ended within an item");
     until += got / source.width;
     return until;
   }
@@ -241,8 +241,8 @@ class OverlapRun {
     here.out_elements = plan_.output_elements(here.chunk->count);
     here.out_first = out_submitted_;
     if (!plan_.has_sink() && here.out_elements > out.size - here.out_first)
-      throw_error(errc::invalid_argument, overlap_operation,
-                  "the output is too small for what the source brings");
+      throw_invalid_argument(overlap_operation,
+                             "the output is too small for what the source brings");
     out_submitted_ += here.out_elements;
   }
 
@@ -319,24 +319,27 @@ class OverlapRun {
     while (elements != 0) {
       const std::size_t part = sink.write(sink.function, from, elements);
       if (part == 0 || part > elements)
-        throw_error(errc::invalid_argument, overlap_operation,
-                    part == 0 ? "the sink took none of the elements that it was given"
-                              : "the sink returned a negative number, or more elements than it was "
-                                "given");
+        throw_invalid_argument(
+            overlap_operation,
+            part == 0 ? "the sink took none of the elements that it was given"
+                      : "the sink returned a negative number, or more elements than it was "
+                        "given");
       from += part * sink.element_bytes;
       elements -= part;
     }
   }
 
-  [[nodiscard]] std::size_t max_enqueued() const noexcept { return plan_.max_enqueued_on_all(); }
+  /// On all devices together.
+  [[nodiscard]] std::size_t max_enqueued() const noexcept {
+    return plan_.max_enqueued() * plan_.devices.size();
+  }
 
   /// Whether a stop was requested. Sets result_.stopped, except if the request came after the last
   /// chunk.
   [[nodiscard]] bool is_stopped() {
     if (!options_.stop.stop_requested()) return false;
-    const bool sources_ended = std::any_of(read_.begin(), read_.end(), [&](const Read& r) {
-      return r.ended && r.until == next_item_;
-    });
+    const bool sources_ended =
+        std::ranges::any_of(read_, [&](const Read& r) { return r.ended && r.until == next_item_; });
     result_.stopped = plan_.items ? next_item_ < *plan_.items : !sources_ended;
     return true;
   }

@@ -2,13 +2,13 @@
 #include "overlap/plan.hpp"
 
 #include "base/check.hpp"
+#include "copy/transfer.hpp"
 #include "device/device_table.hpp"
 
 #include <runnel/memory_kind.hpp>
 
 #include <algorithm>
 #include <cstdarg>
-#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -38,7 +38,7 @@ constexpr std::size_t largest = std::numeric_limits<std::size_t>::max();
   va_start(arguments, format);
   std::vsnprintf(reason, sizeof reason, format, arguments);
   va_end(arguments);
-  throw_error(errc::invalid_argument, overlap_operation, reason);
+  throw_invalid_argument(overlap_operation, reason);
 }
 
 [[nodiscard]] std::size_t divided_up(std::size_t a, std::size_t b) noexcept {
@@ -98,15 +98,11 @@ void check_output_range(OverlapPlan& plan) {
 void check_same_memory(const OverlapPlan& plan) {
   const OverlapEnd& out = plan.output;
   if (out.kind != Kind::range) return;
-  const auto begin_of = [](const OverlapEnd& end) {
-    return reinterpret_cast<std::uintptr_t>(end.data);
-  };
-  const auto end_of = [&](const OverlapEnd& end) {
-    return begin_of(end) + end.size * end.element_bytes;
+  const auto range_of = [](const OverlapEnd& end) {
+    return Range{end.data, end.size * end.element_bytes};
   };
   for (const OverlapEnd& in : plan.inputs) {
-    if (in.kind != Kind::range || end_of(in) <= begin_of(out) || end_of(out) <= begin_of(in))
-      continue;
+    if (in.kind != Kind::range || !do_overlap(range_of(in), range_of(out))) continue;
     const bool in_step = in.data == out.data &&
                          in.width * in.element_bytes == out.width * out.element_bytes &&
                          out.per_chunk == 0;
@@ -145,8 +141,7 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
     if (end.kind != Kind::range || end.size == 0) return false;
     return (end.memory ? *end.memory : pointer_info(end.data).kind) == MemoryKind::pageable;
   };
-  return is_pageable(plan.output) ||
-         std::any_of(plan.inputs.begin(), plan.inputs.end(), is_pageable);
+  return is_pageable(plan.output) || std::ranges::any_of(plan.inputs, is_pageable);
 }
 
 /// Bytes of all chunk buffers of one device.
@@ -235,8 +230,8 @@ void choose_streams(OverlapPlan& plan, const OverlapOptions& options) {
 }  // namespace
 
 bool OverlapPlan::has_source() const noexcept {
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [](const OverlapEnd& end) { return end.kind == Kind::function; });
+  return std::ranges::any_of(inputs,
+                             [](const OverlapEnd& end) { return end.kind == Kind::function; });
 }
 
 OverlapPlan plan_overlap(const OverlapEnd* inputs, std::size_t input_count,

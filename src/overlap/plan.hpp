@@ -41,10 +41,6 @@ struct OverlapPlan {
   [[nodiscard]] std::size_t max_enqueued() const noexcept {
     return needs_host() ? buffers : 2 * buffers;
   }
-  /// The same for all devices together.
-  [[nodiscard]] std::size_t max_enqueued_on_all() const noexcept {
-    return max_enqueued() * devices.size();
-  }
   /// The sizes of one chunk's buffers, in elements: of an input, including the halo, and of the
   /// output.
   [[nodiscard]] std::size_t input_elements(std::size_t input) const noexcept {

@@ -9,8 +9,7 @@ namespace {
 
 /// The union of the intervals, sorted and disjoint.
 [[nodiscard]] std::vector<OverlapInterval> union_of(std::vector<OverlapInterval> intervals) {
-  std::sort(intervals.begin(), intervals.end(),
-            [](const auto& a, const auto& b) { return a.start < b.start; });
+  std::ranges::sort(intervals, {}, &OverlapInterval::start);
   std::vector<OverlapInterval> result;
   for (const OverlapInterval& next : intervals) {
     if (!result.empty() && next.start <= result.back().stop)

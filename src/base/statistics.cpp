@@ -93,13 +93,11 @@ void end_user_accesses() noexcept {
 }  // namespace detail
 
 LiveObjects live_objects() noexcept {
-  using detail::read_count, detail::sum_of;
+  using detail::Count, detail::read_count, detail::sum_of;
   const detail::Counters& now = detail::counters;
   // Read first, so that it is not larger than `made`.
-  const std::size_t ended =
-      sum_of(detail::Count::ended_functions) + sum_of(detail::Count::ended_completions);
-  const std::size_t made = sum_of(detail::Count::made_functions) +
-                           sum_of(detail::Count::made_completions) +
+  const std::size_t ended = sum_of(Count::ended_functions) + sum_of(Count::ended_completions);
+  const std::size_t made = sum_of(Count::made_functions) + sum_of(Count::made_completions) +
                            read_count(now.graph_functions);
   std::size_t blocks = read_count(now.shared_and_managed_blocks);
   for (const auto& of_device : now.device_blocks) blocks += read_count(of_device);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace checker {
@@ -33,14 +34,10 @@ struct Conflict {
 class LastEnds {
  public:
   void add(const Access& access) noexcept {
-    if (last_ && last_->operation != access.operation && access.end > last_->end) {
-      other_ = last_;
-      last_ = access;
-    } else if (!last_ || last_->operation == access.operation) {
-      if (!last_ || access.end > last_->end) last_ = access;
-    } else if (!other_ || access.end > other_->end) {
-      other_ = access;
-    }
+    const bool is_other = last_ && last_->operation != access.operation;
+    std::optional<Access>& found = is_other ? other_ : last_;
+    if (!found || access.end > found->end) found = access;
+    if (other_ && other_->end > last_->end) std::swap(last_, other_);
   }
   [[nodiscard]] const Access* find(const Access& later) const noexcept {
     for (const std::optional<Access>* each : {&last_, &other_})

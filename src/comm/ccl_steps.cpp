@@ -9,10 +9,6 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
-[[nodiscard]] bool is_complex(Element element) noexcept {
-  return element == Element::complex64 || element == Element::complex128;
-}
-
 [[nodiscard]] ccl::status exchange(const CommunicatorState& state, const Exchange& step,
                                    std::size_t count, ccl::Handle communicator,
                                    native::stream stream) noexcept {

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -47,10 +48,8 @@ using OrderedGroups = std::map<SerialOrder*, OrderedGroup, std::less<>>;
 /// sequence.
 [[nodiscard]] std::vector<std::unique_lock<sync::Mutex>> lock_calls(
     const std::vector<Item>& items) {
-  std::vector<CclState*> states;
-  for (const Item& item : items) states.push_back(item.state.get());
-  std::ranges::sort(states);
-  states.erase(std::unique(states.begin(), states.end()), states.end());
+  std::set<CclState*> states;
+  for (const Item& item : items) states.insert(item.state.get());
   std::vector<std::unique_lock<sync::Mutex>> locks;
   for (CclState* const each : states) locks.emplace_back(each->calls);
   return locks;

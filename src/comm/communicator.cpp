@@ -84,8 +84,9 @@ void declare(const CommunicatorState& state, StreamRef stream, const Exchange& s
 }
 
 void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps) {
-  enter(operation_of(steps.front().verb));
-  state.require_engine(operation_of(steps.front().verb));
+  const char* const operation = operation_of(steps.front().verb);
+  enter(operation);
+  state.require_engine(operation);
   state.check();
   for (const Exchange& step : steps) require_valid(state, step);
   state.enqueue(stream, steps);
@@ -148,8 +149,7 @@ void require_valid(const CommunicatorState& state, const Exchange& step) {
   if (step.peer == state.rank && (step.verb == Verb::send || step.verb == Verb::receive))
     throw_invalid_argument(operation, "the other process is this one: copy() does that");
   require_sizes(state, step, operation);
-  const bool is_complex = step.element == Element::complex64 || step.element == Element::complex128;
-  if (is_complex && (step.how == Reduce::min || step.how == Reduce::max))
+  if (is_complex(step.element) && (step.how == Reduce::min || step.how == Reduce::max))
     throw_invalid_argument(
         operation, "complex numbers have no order, so that there is no least and no greatest one");
   const Blocks blocks = blocks_of(state, step);

@@ -26,7 +26,7 @@ struct MpiProcess {
   bool is_prepared = false;
   sync::Atomic<bool> is_finalized{false};
   sync::Atomic<int> uses{0};
-  std::vector<MPI_Comm> dropped;  // By free_communicators(), and guarded by `lock`.
+  std::vector<MPI_Comm> dropped;  // By free_communicator(), and guarded by `lock`.
 };
 MpiProcess& process() { return never_destroyed<MpiProcess>(); }
 
@@ -124,11 +124,10 @@ MpiUse::~MpiUse() {
   if (process().uses == 0) free_dropped();
 }
 
-void free_communicators(MPI_Comm a, MPI_Comm b) noexcept try {
+void free_communicator(MPI_Comm dropped) noexcept try {
   const std::lock_guard lock{process().lock};
   if (process().is_finalized.load(std::memory_order_relaxed)) return;
-  for (MPI_Comm each : {a, b})
-    if (each != MPI_COMM_NULL) process().dropped.push_back(each);
+  process().dropped.push_back(dropped);
   if (process().uses == 0) free_dropped();
 } catch (const std::bad_alloc&) {  // Leaked, as said.
 }

@@ -23,10 +23,10 @@ class MpiUse : NotCopied {
   explicit MpiUse(const char* operation);
   ~MpiUse();
 };
-/// Frees both once no thread has a MpiUse. In Open MPI 4.1.4 a thread inside MPI reads a
+/// Frees it once no thread has a MpiUse. In Open MPI 4.1.4 a thread inside MPI reads a
 /// communicator after another thread has got its last message and has freed it. If MPI is
-/// finalized, or without memory, they are not freed.
-void free_communicators(MPI_Comm a, MPI_Comm b) noexcept;
+/// finalized, or without memory, it is not freed.
+void free_communicator(MPI_Comm dropped) noexcept;
 /// @throws the error, unless `result` is MPI_SUCCESS
 void check_mpi(int result, const char* operation);
 /// MPI's own text for the error.

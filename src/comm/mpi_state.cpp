@@ -64,7 +64,9 @@ MpiState::~MpiState() {
   // A broken communicator is leaked: a process may have sent a message that no process has
   // received. MPICH reuses the number of a freed communicator, and would deliver the message to the
   // new one.
-  if (!is_broken()) free_communicators(operations, calls);
+  if (is_broken()) return;
+  free_communicator(operations);
+  free_communicator(calls);
 }
 
 void MpiState::require_engine(const char* operation) const { require_mpi(operation); }
@@ -100,7 +102,7 @@ std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {
     check_mpi(MPI_Comm_split(calls, color, key, &part), operation);
   }
   auto made = std::make_shared<MpiState>(part, options);
-  free_communicators(part, MPI_COMM_NULL);
+  free_communicator(part);
   return made;
 }
 

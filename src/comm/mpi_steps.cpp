@@ -84,17 +84,20 @@ struct Call {
   return call(MPI_Barrier, MPI_Ibarrier);
 }
 
+/// How many elements of MPI are in one of the step.
+[[nodiscard]] std::size_t unit_of(const Exchange& step) noexcept {
+  return step.element == Element::bytes ? step.element_size : 1;
+}
+
 [[nodiscard]] Call call_of(const CommunicatorState& state, const Exchange& step) noexcept {
-  const std::size_t count = blocks_of(state, step).count;
-  const std::size_t unit = step.element == Element::bytes ? step.element_size : 1;
-  const bool is_own_block =
-      step.verb == Verb::all_gather &&
-      step.in == at(step.out, static_cast<std::size_t>(state.rank) * count * unit);
+  const std::size_t count = blocks_of(state, step).count * unit_of(step);
+  const bool is_own_block = step.verb == Verb::all_gather &&
+                            step.in == at(step.out, static_cast<std::size_t>(state.rank) * count);
   return {step.verb,
           step.peer,
           is_own_block ? MPI_IN_PLACE : step.in,
           step.out,
-          static_cast<int>(count * unit),
+          static_cast<int>(count),
           type_of(step.element),
           operation_of(step.how),
           step.peer == state.rank};
@@ -185,9 +188,7 @@ void run_one(MpiState& state, const Exchange& step) {
 }
 
 [[nodiscard]] std::size_t max_elements_of(const Exchange& step) noexcept {
-  return step.element == Element::bytes
-             ? std::max<std::size_t>(1, max_elements_per_mpi_call / step.element_size)
-             : max_elements_per_mpi_call;
+  return std::max<std::size_t>(1, max_elements_per_mpi_call / unit_of(step));
 }
 
 /// `count` elements of a step with one block, from element `first` on.

@@ -101,6 +101,10 @@ template <class P>
   return begin == nullptr ? nullptr : static_cast<Byte*>(begin) + bytes;
 }
 
+[[nodiscard]] inline bool is_complex(Element element) noexcept {
+  return element == Element::complex64 || element == Element::complex128;
+}
+
 inline constexpr Exchange barrier_step{
     Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
 /// Checks the arguments before anything is enqueued.

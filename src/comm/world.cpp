@@ -8,7 +8,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 namespace runnel { inline namespace RUNNEL_ABI {
@@ -30,22 +29,20 @@ constexpr Launcher launchers[] = {
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
 
-[[nodiscard]] const char* text_of(const char* variable) noexcept {
+/// Empty if the variable is not set.
+[[nodiscard]] std::string text_of(const char* variable) {
   const char* const text = std::getenv(variable);
-  return text == nullptr || *text == '\0' ? nullptr : text;
+  return text == nullptr ? "" : text;
 }
 
 [[nodiscard]] int number_of(const char* variable) {
-  const char* const text = text_of(variable);
+  const std::string text = text_of(variable);
   int number = -1;
-  const char* const end = text == nullptr ? nullptr : text + std::strlen(text);
-  if (text != nullptr)
-    if (const auto [rest, code] = std::from_chars(text, end, number);
-        code == std::errc{} && rest == end && number >= 0)
-      return number;
+  const char* const end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, number);
+  if (code == std::errc{} && rest == end && number >= 0) return number;
   const std::string reason =
-      variable + (text == nullptr ? " is not set"
-                                  : " is no number from 0 to 2147483647: " + std::string{text});
+      variable + (text.empty() ? " is not set" : " is no number from 0 to 2147483647: " + text);
   throw_invalid_argument(finding, reason.c_str());
 }
 
@@ -60,13 +57,13 @@ void require_rank(int rank, int size) {
   require_rank(rank, size);
   World made;
   if (size > 1) {
-    const char* const path = text_of("RUNNEL_WORLD_FILE");
-    if (path == nullptr)
+    const std::string path = text_of("RUNNEL_WORLD_FILE");
+    if (path.empty())
       throw_error(errc::not_supported, finding,
                   "RUNNEL_WORLD_FILE has to name a file in which the processes can meet");
     made = World::from_file(path, rank, size);
   }
-  if (text_of(launcher.local_rank) != nullptr) made.local_rank = number_of(launcher.local_rank);
+  if (!text_of(launcher.local_rank).empty()) made.local_rank = number_of(launcher.local_rank);
   return made;
 }
 
@@ -74,7 +71,7 @@ void require_rank(int rank, int size) {
 
 World World::from_environment() {
   for (const Launcher& each : launchers)
-    if (text_of(each.rank) != nullptr) return world_of(each);
+    if (!text_of(each.rank).empty()) return world_of(each);
   throw_error(errc::not_supported, finding,
               "no launcher has set RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK");
 }

@@ -25,12 +25,7 @@ struct MappingQuery {
   std::uint64_t page_size = 0;
   std::uint64_t offset = 0;
   std::uint64_t inode = 0;  // 0: no file
-  std::uint32_t device_major = 0;
-  std::uint32_t device_minor = 0;
-  std::uint32_t name_size = 0;
-  std::uint32_t build_id_size = 0;
-  std::uint64_t name_address = 0;
-  std::uint64_t build_id_address = 0;
+  std::uint64_t others[4] = {};
 };
 static_assert(sizeof(MappingQuery) == 104);
 

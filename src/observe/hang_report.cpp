@@ -152,8 +152,7 @@ class HangReporter {
   };
   struct LateWait {
     bool is_any = false;
-    bool is_late = false;
-    char text[200]{};
+    char text[200]{};  // Empty if no wait is late.
   };
   [[nodiscard]] bool start() noexcept {
     if (!start_thread([this] { work(); })) return false;  // Nothing is reported then.
@@ -178,7 +177,7 @@ class HangReporter {
   /// Reports a late wait. False once the process exits.
   [[nodiscard]] bool report_unless_stopped(const LateWait& found) noexcept {
     const std::lock_guard lock{reporting_};
-    if (!stopped_ && found.is_late) report(found);
+    if (!stopped_ && *found.text != '\0') report(found.text);
     return !stopped_;
   }
   [[nodiscard]] LateWait find_late_wait(std::chrono::nanoseconds limit) noexcept {
@@ -187,10 +186,9 @@ class HangReporter {
     const std::lock_guard lock{mutex_};
     found.is_any = !waits_.empty();
     // The latest wait first: it may be a part of another wait, and is more precise.
-    for (auto wait = waits_.rbegin(); wait != waits_.rend() && !found.is_late; ++wait) {
+    for (auto wait = waits_.rbegin(); wait != waits_.rend(); ++wait) {
       if (wait->is_reported || now - wait->since < limit) continue;
       wait->is_reported = true;
-      found.is_late = true;
       char what[48] = "";
       if (wait->stream != 0)
         std::snprintf(what, sizeof what, " (stream id %llu)",
@@ -199,11 +197,13 @@ class HangReporter {
         std::snprintf(what, sizeof what, " (device %d)", wait->operation->device);
       std::snprintf(found.text, sizeof found.text, "thread %d has tried for %s to %s%s",
                     wait->thread, Age{now - wait->since}.text, wait->operation->name, what);
+      break;
     }
     return found;
   }
-  static void report(const LateWait& found) noexcept {
-    std::fprintf(stderr, "runnel: a wait lasts long: %s\n", found.text);
+
+  static void report(const char* wait) noexcept {
+    std::fprintf(stderr, "runnel: a wait lasts long: %s\n", wait);
     write_streams();
     std::fprintf(stderr, "runnel: the wait goes on\n");
     std::fflush(stderr);

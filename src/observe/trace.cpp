@@ -108,17 +108,13 @@ void add(Recording& r, const TraceSlice& slice) {
 
 void begin_operation(Recording& r, const HookEvent& event, double now, TracePoint& point) {
   if (r.open.size() >= max_slices) return;
-  const TraceSlice slice = slice_of(r, event, now);
-  Interval& interval = r.open[key_of(event)];
-  interval.slice = slice;
-  interval.begin = std::move(point);
+  r.open[key_of(event)] = {slice_of(r, event, now), std::move(point), {}};
 }
 
 void end_operation(Recording& r, const HookEvent& event, double now, TracePoint& end) {
-  const auto found = r.open.find(key_of(event));
-  if (found == r.open.end()) return;  // it began before the trace did
-  Interval interval = std::move(found->second);
-  r.open.erase(found);
+  const auto node = r.open.extract(key_of(event));
+  if (node.empty()) return;  // it began before the trace did
+  Interval& interval = node.mapped();
   const TraceRow row{event.device, event.stream};
   interval.slice.failed = event.failed;
   interval.slice.end = now;
@@ -206,10 +202,8 @@ void collect(const Operation& operation) noexcept {
 /// Reports once that the file cannot be written.
 bool report_unwritable(Recording& r) noexcept {
   const char* const reason = std::strerror(errno);
-  if (!std::exchange(r.is_unwritable_reported, true)) {
-    const std::string& file = r.file;
-    std::fprintf(stderr, "runnel: the trace cannot be written to %s: %s\n", file.c_str(), reason);
-  }
+  if (!std::exchange(r.is_unwritable_reported, true))
+    std::fprintf(stderr, "runnel: the trace cannot be written to %s: %s\n", r.file.c_str(), reason);
   return false;
 }
 

@@ -33,11 +33,6 @@ class ChunkLabel : NotCopied {
   std::uint64_t before_;
 };
 
-void record_timestamp(const std::unique_ptr<ChunkRecord::Timestamps>& timestamps,
-                      TimedEvent ChunkRecord::Timestamps::* which, StreamRef stream) {
-  if (timestamps != nullptr) stream.record_event((*timestamps).*which);
-}
-
 /// Waits for the stream; returns false if this fails three times. The first attempts may throw an
 /// error that the caller has already received, or that belongs to a later chunk.
 [[nodiscard]] bool wait_until_idle(StreamRef stream) noexcept {
@@ -219,7 +214,7 @@ void DeviceRun::copy_in(const ChunkRecord& here, ChunkBuffers& buffers, StreamRe
 /// recorded after the timestamp, so that it covers the timestamp too.
 void DeviceRun::enqueue_copy_in(ChunkRecord& here, ChunkBuffers& buffers, StreamRef stream) const {
   copy_in(here, buffers, stream);
-  record_timestamp(here.timestamps, &ChunkRecord::Timestamps::copy_in_end, stream);
+  here.record_time(&ChunkRecord::Timestamps::copy_in_end, stream);
   if (stream_per_step_) stream.record_event(here.copied_in);
 }
 
@@ -281,7 +276,7 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
     step.in.wait_event(before->computed);
   else if (before != nullptr && steps_of(n - buffers_.size()).out != step.in)
     step.in.wait_event(before->copied_out);
-  record_timestamp(here.timestamps, &Timestamps::copy_in_begin, step.in);
+  here.record_time(&Timestamps::copy_in_begin, step.in);
   if (n >= copies_started_)
     enqueue_copy_in(here, buffers, step.in);
   else if (n + 1 == copies_started_ && start_error_ != nullptr)
@@ -291,9 +286,9 @@ void DeviceRun::submit(std::size_t n, const OverlapFunction& function) {
     step.compute.wait_event(here.copied_in);
     if (before != nullptr && buffers.out) step.compute.wait_event(before->copied_out);
   }
-  record_timestamp(here.timestamps, &Timestamps::compute_begin, step.compute);
+  here.record_time(&Timestamps::compute_begin, step.compute);
   compute(here, buffers, step.compute, function);
-  record_timestamp(here.timestamps, &Timestamps::compute_end, step.compute);
+  here.record_time(&Timestamps::compute_end, step.compute);
 
   if (stream_per_step_) {
     step.compute.record_event(here.computed);
@@ -311,9 +306,9 @@ void DeviceRun::submit_copy_out(std::size_t n) {
   using Timestamps = ChunkRecord::Timestamps;
   ChunkRecord& here = record(n);
   const StreamRef stream = steps_of(n).out;
-  record_timestamp(here.timestamps, &Timestamps::copy_out_begin, stream);
+  here.record_time(&Timestamps::copy_out_begin, stream);
   copy_out(here, buffers_of(n), stream);
-  record_timestamp(here.timestamps, &Timestamps::copy_out_end, stream);
+  here.record_time(&Timestamps::copy_out_end, stream);
   stream.record_event(here.copied_out);
 }
 

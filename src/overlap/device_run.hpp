@@ -37,6 +37,10 @@ struct ChunkRecord {
   };
   std::unique_ptr<Timestamps> timestamps;  // Null unless times are recorded.
   OverlapChunkTimes times;
+
+  void record_time(TimedEvent Timestamps::* which, StreamRef stream) {
+    if (timestamps != nullptr) stream.record_event((*timestamps).*which);
+  }
 };
 
 /// Thrown if the memory of a run cannot be allocated; overlap() then tries smaller sizes.

@@ -20,7 +20,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -101,9 +100,8 @@ class OverlapRun {
     } catch (const Error& error) {
       // throw_error() adds the runtime's reason. A reason of the library, such as a limit, is only
       // in the text.
-      constexpr std::string_view begin = "runnel: could not ";
-      const bool is_runtimes = error.native_code() != 0;
-      throw_shortage(is_runtimes ? error.operation() : error.what() + begin.size(),
+      throw_shortage(error.native_code() != 0 ? error.operation()
+                                              : error.what() + std::strlen("runnel: could not "),
                      error.native_code(), error.native_name());
     } catch (const std::bad_alloc&) {
       throw_shortage("allocate host memory", 0, "");

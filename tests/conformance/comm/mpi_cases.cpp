@@ -76,6 +76,23 @@ TEST_F(OverMpi, AMessageThatIsTooShortIsNamed) {
   stream.synchronize();
 }
 
+TEST_F(OverMpi, AnEmptyMessageInAGroupWithALargeOneIsSent) {
+  NEEDS_TWO_PROCESSES;
+  DeviceInts none{0, stream}, much_in{700'000, stream};
+  const auto much = on_device(numbers<int>(700'000, 5));
+  if (rank == 0)
+    all.group(stream, [&](Communicator::Group& group) {
+      group.send(none, 1);
+      group.send(much, 1);
+    });
+  if (rank == 1) {
+    all.receive(stream, none, 0);
+    all.receive(stream, much_in, 0);
+    EXPECT_EQ(on_host(much_in), numbers<int>(700'000, 5));
+  }
+  stream.synchronize();
+}
+
 TEST_F(OverMpi, AMessageThatIsTooLongIsNamed) {
   NEEDS_TWO_PROCESSES;
   const Communicator brief = make();

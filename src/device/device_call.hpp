@@ -32,24 +32,19 @@ class DeviceCall {
   int device_;
 };
 
+/// The same, in a further scope.
+template <class Scope>
+class DeviceCallIn : public DeviceCall {
+ public:
+  DeviceCallIn(int device, const char* operation)
+      : DeviceCall{device, operation}, scope_{device, operation} {}
+
+ private:
+  Scope scope_;
+};
 /// The same, with the device current in this scope.
-class CurrentDeviceCall : public DeviceCall {
- public:
-  CurrentDeviceCall(int device, const char* operation)
-      : DeviceCall{device, operation}, current_{device, operation} {}
-
- private:
-  ScopedDevice current_;
-};
-
+using CurrentDeviceCall = DeviceCallIn<ScopedDevice>;
 /// The same for calls that the library makes for itself.
-class InternalDeviceCall : public DeviceCall {
- public:
-  InternalDeviceCall(int device, const char* operation)
-      : DeviceCall{device, operation}, own_{device, operation} {}
-
- private:
-  InternalCalls own_;
-};
+using InternalDeviceCall = DeviceCallIn<InternalCalls>;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

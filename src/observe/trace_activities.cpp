@@ -109,17 +109,13 @@ void take_activities(const backend::Activity* list, std::size_t count, std::size
   a.lost += lost + (count - taken);
 }
 
-[[nodiscard]] const char* name_of(const TimedWork& work) noexcept {
-  if (work.activity.kind == backend::ActivityKind::kernel)
-    return work.activity.name != nullptr ? work.activity.name : "kernel";
-  return work.activity.kind == backend::ActivityKind::copy ? "copy" : "fill";
-}
-
-[[nodiscard]] const char* category_of(const TimedWork& work) noexcept {
-  constexpr const char* names[] = {"kernel on the device", "copy on the device",
-                                   "fill on the device"};
-  return names[static_cast<std::size_t>(work.activity.kind)];
-}
+/// For each ActivityKind. The name is that of work without one of its own.
+constexpr struct {
+  const char* name;
+  const char* category;
+} kinds[] = {{"kernel", "kernel on the device"},
+             {"copy", "copy on the device"},
+             {"fill", "fill on the device"}};
 
 /// The row of the work. Adds its name.
 /// @throws std::bad_alloc
@@ -203,17 +199,19 @@ void move_activities(TraceContents& contents, std::size_t max_slices) {
   contents.dropped += std::exchange(a.lost, 0);
   while (!a.all.empty()) {
     const TimedWork& work = a.all.back();
+    const auto& kind = kinds[static_cast<std::size_t>(work.activity.kind)];
     if (contents.slices.size() < max_slices)
-      contents.slices.push_back({.name = name_of(work),
-                                 .category = category_of(work),
-                                 .failed = false,
-                                 .row = row_of(a, contents, work),
-                                 .begin = work.begin,
-                                 .end = work.end,
-                                 .number = 0,
-                                 .stream = 0,
-                                 .other = 0,
-                                 .bytes = work.activity.bytes});
+      contents.slices.push_back(
+          {.name = work.activity.name != nullptr ? work.activity.name : kind.name,
+           .category = kind.category,
+           .failed = false,
+           .row = row_of(a, contents, work),
+           .begin = work.begin,
+           .end = work.end,
+           .number = 0,
+           .stream = 0,
+           .other = 0,
+           .bytes = work.activity.bytes});
     else
       ++contents.dropped;
     a.all.pop_back();

@@ -28,6 +28,9 @@ struct Shape {
   std::array<StridedDimension, max_strided_dimensions> dimensions{};
   std::size_t rank = 0;
 
+  [[nodiscard]] std::span<const StridedDimension> used() const noexcept {
+    return {dimensions.data(), rank};
+  }
   void add(const StridedDimension& outer) noexcept {
     StridedDimension& inner = dimensions[rank == 0 ? 0 : rank - 1];
     const auto is_next = [&](auto stride) {
@@ -52,8 +55,7 @@ struct Shape {
 /// dimension encloses the inner ones, and the whole fits into memory
 [[nodiscard]] std::size_t span_of(const Shape& shape, Side side, const char* operation) {
   std::size_t span = shape.width;
-  for (std::size_t i = 0; i < shape.rank; ++i) {
-    const StridedDimension& each = shape.dimensions[i];
+  for (const StridedDimension& each : shape.used()) {
     if (each.*side.stride < span)
       throw_invalid_argument(
           operation,
@@ -70,24 +72,26 @@ struct Shape {
 /// rise on each side.
 [[nodiscard]] std::size_t offset_of(const Shape& shape, Side side, std::size_t row) noexcept {
   std::size_t at = 0;
-  for (std::size_t i = 0; i < shape.rank; row /= shape.dimensions[i++].count)
-    at += row % shape.dimensions[i].count * (shape.dimensions[i].*side.stride);
+  for (const StridedDimension& each : shape.used()) {
+    at += row % each.count * (each.*side.stride);
+    row /= each.count;
+  }
   return at;
 }
 
 /// Whether any row of one side shares bytes with a row of the other.
 [[nodiscard]] bool do_sides_overlap(const Shape& shape, Side to, Side from) noexcept {
   std::size_t rows = 1;
-  for (std::size_t i = 0; i < shape.rank; ++i) rows *= shape.dimensions[i].count;
+  for (const StridedDimension& each : shape.used()) rows *= each.count;
   return do_rows_overlap(
       rows, shape.width, [&](std::size_t row) { return to.begin + offset_of(shape, to, row); },
       [&](std::size_t row) { return from.begin + offset_of(shape, from, row); });
 }
 
 [[nodiscard]] bool is_same(const Shape& shape, Side to, Side from) noexcept {
-  return to.begin == from.begin &&
-         std::all_of(shape.dimensions.begin(), shape.dimensions.begin() + shape.rank,
-                     [](const auto& each) { return each.to_stride == each.from_stride; });
+  return to.begin == from.begin && std::ranges::all_of(shape.used(), [](const auto& each) {
+           return each.to_stride == each.from_stride;
+         });
 }
 
 /// Moves the dimension to the front whose rows become one runtime copy: the longest one that the
@@ -96,10 +100,9 @@ void choose_rows(Shape& shape) noexcept {
   const auto rows_in_one_copy = [](const StridedDimension& each) {
     return std::max(each.to_stride, each.from_stride) <= largest_pitch ? each.count : 1;
   };
-  const auto chosen = std::max_element(
-      shape.dimensions.begin(), shape.dimensions.begin() + shape.rank,
-      [&](const auto& a, const auto& b) { return rows_in_one_copy(a) < rows_in_one_copy(b); });
-  std::rotate(shape.dimensions.begin(), chosen, chosen + 1);
+  const std::span used{shape.dimensions.data(), shape.rank};
+  const auto chosen = std::ranges::max_element(used, {}, rows_in_one_copy);
+  std::rotate(used.begin(), chosen, chosen + 1);
 }
 
 }  // namespace

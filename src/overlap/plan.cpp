@@ -117,10 +117,9 @@ void choose_devices(OverlapPlan& plan, const OverlapOptions& options) {
   plan.devices = options.devices;
   if (plan.devices.empty()) plan.devices.push_back(Device::current());
   for (const Device device : plan.devices) require_device(device.ordinal(), overlap_operation);
-  for (std::size_t i = 0; i < plan.devices.size(); ++i)
-    if (std::find(plan.devices.begin(), plan.devices.begin() + static_cast<std::ptrdiff_t>(i),
-                  plan.devices[i]) != plan.devices.begin() + static_cast<std::ptrdiff_t>(i))
-      refuse("device %d is named twice", plan.devices[i].ordinal());
+  for (auto each = plan.devices.begin(); each != plan.devices.end(); ++each)
+    if (std::find(plan.devices.begin(), each, *each) != each)
+      refuse("device %d is named twice", each->ordinal());
 }
 
 /// Bytes of the buffers for a chunk of `items` items.

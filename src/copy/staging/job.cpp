@@ -32,13 +32,6 @@ constexpr std::size_t streaming_run = std::size_t{4} << 10;
   return std::max(smallest_part, (piece.bytes / parts_per_piece + page - 1) / page * page);
 }
 
-/// The segment that contains byte `at` of the list.
-[[nodiscard]] Segments::const_iterator segment_at(const Segments& segments,
-                                                  std::size_t at) noexcept {
-  const auto next = std::ranges::upper_bound(segments, at, {}, &Segment::begin);
-  return next - 1;
-}
-
 /// Splits the work's bytes from `begin` to `begin + bytes` into runs that are contiguous on the
 /// host and on the device, and calls `f(host, device, offset, bytes)` for each. `offset` counts
 /// from `begin`.
@@ -58,7 +51,8 @@ void for_each_run(const Work& work, std::size_t begin, std::size_t bytes, F f) {
     }
     return;
   }
-  auto segment = segment_at(work.segments, begin);
+  // The one that contains the first byte.
+  auto segment = std::ranges::upper_bound(work.segments, begin, {}, &Segment::begin) - 1;
   for (std::size_t done = 0, skip = begin - segment->begin; done < bytes; ++segment, skip = 0) {
     const std::size_t run = std::min(segment->bytes - skip, bytes - done);
     f(segment->host + skip, segment->device + skip, done, run);

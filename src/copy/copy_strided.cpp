@@ -38,8 +38,9 @@ struct Shape {
     };
     if (!is_next(to_stride) || !is_next(from_stride))
       dimensions[rank++] = outer;
-    else
-      (rank == 0 ? width : inner.count) *= outer.count;
+    else if (std::size_t& merged = rank == 0 ? width : inner.count;
+             __builtin_mul_overflow(merged, outer.count, &merged))
+      merged = ~std::size_t{0};  // span_of() refuses it
   }
 };
 

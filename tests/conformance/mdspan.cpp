@@ -154,6 +154,15 @@ TEST_F(Mdspan, RefusalsComeFirstAndSayWhy) {
   EXPECT_SAYS(refusal(View<int, 2>{a.data(), {4, 5}, {0, 1}}, rows), "elements overlap");
   EXPECT_SAYS(refusal(rows, View<int, 2>{b.data(), {4, 5}, {5, 1}, false}), "no strides");
   EXPECT_NE(refusal(rows, View<int, 2>{nullptr, {4, 5}, {5, 1}}), "no refusal");
+  const std::size_t many = (1UL << 62) + 1;  // times 4 this overflows to 4 bytes
+  EXPECT_SAYS(refusal(View<int, 1>{a.data(), {many}, {1}}, View<int, 1>{b.data(), {many}, {1}}),
+              "address space");
+  EXPECT_SAYS(
+      refusal(View<int, 2>{a.data(), {many, 4}, {4, 1}}, View<int, 2>{b.data(), {many, 4}, {4, 1}}),
+      "address space");
+  EXPECT_SAYS(
+      refusal(View<int, 2>{a.data(), {many, 4}, {8, 2}}, View<int, 2>{b.data(), {many, 4}, {8, 2}}),
+      "address space");
   stream.synchronize();
   EXPECT_EQ(a, Ints(100, 1));
 }

@@ -106,9 +106,8 @@ void RangeWriter::end() noexcept {
 }
 
 OutsideWait::OutsideWait(StreamRef stream, HostWriters& of) : of_{of} {
-  const StreamKey key = key_of(stream);
-  if (!is_needed() || key.slot == nullptr) return;
-  Point point{key};
+  if (!is_needed()) return;
+  Point point{key_of(stream)};
   if (!point) return;  // The wait will be refused.
   wait_.push_back(point);
   of_.begin_functions(1);

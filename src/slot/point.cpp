@@ -15,6 +15,7 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 Point::Point(StreamKey stream) noexcept {
+  if (stream.slot == nullptr) return;  // The Stream was moved from.
   const std::lock_guard lock{stream.slot->lock};
   if (stream.slot->id.load(std::memory_order_relaxed) != stream.id) return;
   stream.slot->has_points = true;

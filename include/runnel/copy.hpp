@@ -204,12 +204,6 @@ template <class R>
     return std::nullopt;
 }
 
-/// Records the stream with a buffer of device memory, so that the memory outlives the copy.
-template <class R>
-void record_use(StreamRef stream, const R& range) {
-  if constexpr (requires { record_copy(stream, range); }) record_copy(stream, range);
-}
-
 void require_same_size(std::size_t to, std::size_t from, const StreamRef* stream = nullptr);
 void require_index(std::size_t index, std::size_t size);
 /// Copies, and waits for the stream. @throws errc::capture in a capture

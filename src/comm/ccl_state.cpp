@@ -273,7 +273,7 @@ std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
   std::memcpy(sent.data(), own, bytes);
   DeviceBuffer<std::byte> in{sent.size(), stream}, out{received.size(), stream};
   copy(stream, in, sent);
-  const Exchange step = movement(Verb::all_gather, in, out, 0);
+  const Exchange step = movement(stream, Verb::all_gather, in, out, 0);
   enqueue(stream, {&step, 1});
   copy(stream, received, out);
   stream.synchronize();

@@ -100,16 +100,19 @@ struct Exchange {
 
 /// Requires: `in` and `out` are the same range for verbs with one range.
 template <class In, class Out>
-[[nodiscard]] Exchange movement(Verb verb, const In& in, const Out& out, int peer) noexcept {
+[[nodiscard]] Exchange movement(StreamRef stream, Verb verb, const In& in, const Out& out,
+                                int peer) {
+  record_use(stream, in);
+  record_use(stream, out);
   // The const may belong to a send, which does not write the memory.
   void* const target = const_cast<void*>(static_cast<const void*>(out.data()));
   return {verb,      Element::bytes, Reduce::sum, peer,      sizeof(element_of<const In>),
           in.data(), in.size(),      target,      out.size()};
 }
 template <class In, class Out>
-[[nodiscard]] Exchange reduction(Verb verb, const In& in, const Out& out, Reduce how,
-                                 int peer) noexcept {
-  Exchange made = movement(verb, in, out, peer);
+[[nodiscard]] Exchange reduction(StreamRef stream, Verb verb, const In& in, const Out& out,
+                                 Reduce how, int peer) {
+  Exchange made = movement(stream, verb, in, out, peer);
   made.element = arithmetic_type_of<std::remove_const_t<element_of<const In>>>();
   made.how = how;
   return made;

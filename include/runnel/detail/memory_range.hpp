@@ -22,6 +22,12 @@ concept memory_range =
 template <class R>
 using element_of = std::remove_pointer_t<decltype(std::data(std::declval<R&>()))>;
 
+/// Records the stream with a buffer of device memory, so that the memory outlives the work.
+template <class R>
+void record_use(StreamRef stream, const R& range) {
+  if constexpr (requires { record_copy(stream, range); }) record_copy(stream, range);
+}
+
 template <class R>
 concept array_like = std::is_array_v<R> || requires { std::tuple_size<R>::value; } ||
                      std::is_same_v<R, std::initializer_list<std::remove_const_t<element_of<R>>>>;

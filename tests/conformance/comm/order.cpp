@@ -70,6 +70,33 @@ TEST_F(Order, OneCommunicatorInSeveralStreams) {
   for (const Stream& each : streams) EXPECT_TRUE(each.synchronize_for(patience));
 }
 
+TEST_F(Order, ABufferOfAnotherStreamMayEndWithAnOperationOnIt) {
+  const Stream owner;
+  DeviceInts sums{1000, stream}, received{1000, stream};
+  Gate gate{stream};
+  {
+    DeviceInts values{1000, owner}, sent{1000, owner};
+    fill(owner, values, 1);
+    fill(owner, sent, rank);
+    stream.wait_stream(owner);
+    all.all_reduce(stream, values, sums);
+    all.group(stream, [&](Communicator::Group& group) {
+      if (size == 1) return;
+      group.send(sent, (rank + 1) % size);
+      group.receive(received, (rank + size - 1) % size);
+    });
+  }
+  std::vector<DeviceInts> others;
+  for (int i = 0; i < 10; ++i) fill(owner, others.emplace_back(1000, owner), -1);
+  owner.synchronize();
+  meet();
+  gate.open();
+  EXPECT_EQ(on_host(sums), Ints(1000, size));
+  if (size > 1) {
+    EXPECT_EQ(on_host(received), Ints(1000, (rank + size - 1) % size));
+  }
+}
+
 TEST_F(Order, AStreamMayEndWithAnOperationInIt) {
   for (int round : range(50)) {
     DeviceInts values{1000, stream};

@@ -102,7 +102,8 @@ def copy_many(copies: Iterable[tuple[Array, Array]], stream: Stream | None = Non
               unsafe: bool = False) -> Copies:
     """All copies of a list of pairs ``(dst, src)``, as one job, in no order among themselves: none may write what another
     uses. The result is a handle, whose ``counts`` say how many went which way, by the words of ``copy()``. Arrays that are
-    not contiguous go one by one after the others. Raises as ``copy()``, before anything is enqueued; the text names the pair.
+    not contiguous go one by one after the others. Raises as ``copy()``, and the text names the pair: before anything is
+    enqueued, but for two arrays that are not contiguous and overlap.
     """
     return Copies(*_core.copy_many(copies, stream, pageable, any_time, unsafe))
 

@@ -506,14 +506,14 @@ namespace {
 }
 }  // namespace
 
-void refuse_other_elements(const Array& to, const Array& from, const std::string& which) {
+void refuse_other_elements(const Array& to, const Array& from) {
   if (to.bytes == 0 || is_bytes(to) || is_bytes(from)) return;
   const bool is_type = is_same_type(to, from);
   if (is_type && is_same_shape(to, from)) return;
   refuse(PyExc_ValueError,
-         "%sthe destination is %s and the source %s: a copy converts nothing. Give both one "
+         "the destination is %s and the source %s: a copy converts nothing. Give both one "
          "%s, or write unsafe=True to copy the bytes as they are",
-         which.c_str(), describe(to).c_str(), describe(from).c_str(), is_type ? "shape" : "type");
+         describe(to).c_str(), describe(from).c_str(), is_type ? "shape" : "type");
 }
 
 void Array::count_write() const {

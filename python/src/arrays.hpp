@@ -76,8 +76,8 @@ class Array {
 };
 
 /// Refuses arrays of other types or shapes: their bytes would be taken for something else. One of
-/// the two may be bytes, in one dimension. @throws ValueError, whose text begins with `which`
-void refuse_other_elements(const Array& to, const Array& from, const std::string& which = "");
+/// the two may be bytes, in one dimension. @throws ValueError
+void refuse_other_elements(const Array& to, const Array& from);
 
 /// What a copy keeps.
 struct KeptArrays : Holder {

@@ -264,22 +264,25 @@ struct KeptPairs : Holder {
   std::vector<std::unique_ptr<KeptArrays>> pairs;
 };
 
-[[nodiscard]] std::unique_ptr<KeptArrays> open_pair(nb::handle pair, std::size_t at,
-                                                    bool is_unsafe) {
+[[nodiscard]] std::unique_ptr<KeptArrays> open_pair(nb::handle pair, bool is_unsafe) {
   const nb::object items = nb::steal(PySequence_Tuple(pair.ptr()));
-  if (!items.is_valid() || PyTuple_Size(items.ptr()) != 2) {
-    refuse(PyExc_TypeError, "copies[%zu] is no pair (destination, source)", at);
-  }
+  if (!items.is_valid() || PyTuple_Size(items.ptr()) != 2)
+    refuse(PyExc_TypeError, "it is no pair (destination, source)");
   auto arrays = std::make_unique<KeptArrays>();
   arrays->to.open(PyTuple_GetItem(items.ptr(), 0), true);
   arrays->from.open(PyTuple_GetItem(items.ptr(), 1), false);
-  if (arrays->to.bytes != arrays->from.bytes) {
-    refuse(PyExc_ValueError, "copies[%zu]: the destination has %zu bytes and the source has %zu",
-           at, arrays->to.bytes, arrays->from.bytes);
-  }
-  if (!is_unsafe)
-    refuse_other_elements(arrays->to, arrays->from, "copies[" + std::to_string(at) + "]: ");
+  if (arrays->to.bytes != arrays->from.bytes) refuse_sizes(arrays->to, arrays->from);
+  if (!is_unsafe) refuse_other_elements(arrays->to, arrays->from);
   return arrays;
+}
+/// Calls `f()`, and adds the pair's number to a refusal's text.
+template <class F>
+[[nodiscard]] auto of_pair(std::size_t at, F f) try {
+  return f();
+} catch (nb::python_error& error) {
+  for (PyObject* const type : {PyExc_TypeError, PyExc_ValueError, PyExc_BufferError})
+    if (error.type().is(type)) refuse(type, "copies[%zu]: %S", at, error.value().ptr());
+  throw;
 }
 
 [[nodiscard]] nb::dict counts_of(const runnel::CopyBatchResult& result) {
@@ -312,18 +315,19 @@ void count(runnel::CopyBatchResult& counts, runnel::CopyResult result) {
   const bool is_unsafe = PyObject_IsTrue(unsafe.ptr()) > 0;
   auto kept = std::make_unique<KeptPairs>();
   for (nb::handle each : nb::iter(copies))
-    kept->pairs.push_back(open_pair(each, kept->pairs.size(), is_unsafe));
+    kept->pairs.push_back(of_pair(kept->pairs.size(), [&] { return open_pair(each, is_unsafe); }));
   if (kept->pairs.empty())
     return nb::make_tuple(counts_of({}), handle_of(stream_of(stream), {}, nullptr, false));
   std::vector<runnel::CopyOperation> operations;
   operations.reserve(kept->pairs.size());
   std::vector<StridedPair> strided;
-  for (const auto& pair : kept->pairs) {
-    if (is_one_block(pair->to, pair->from))
+  for (std::size_t i = 0; i < kept->pairs.size(); ++i) {
+    KeptArrays& pair = *kept->pairs[i];
+    if (is_one_block(pair.to, pair.from))
       operations.push_back(
-          {pair->to.data, pair->from.data, pair->to.bytes, pair->to.kind, pair->from.kind});
+          {pair.to.data, pair.from.data, pair.to.bytes, pair.to.kind, pair.from.kind});
     else
-      strided.push_back({pair.get(), dimensions_of(pair->to, pair->from)});
+      strided.push_back({&pair, of_pair(i, [&] { return dimensions_of(pair.to, pair.from); })});
   }
   const runnel::StreamRef in =
       stream_for(stream, kept->pairs.front()->to, kept->pairs.front()->from);

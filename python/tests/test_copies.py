@@ -200,12 +200,17 @@ def test_copy_many_is_one_job(stream: runnel.Stream) -> None:
 
 def test_copy_many_names_the_pair(stream: runnel.Stream) -> None:
     good = (bytearray(3), b"abc")
-    with pytest.raises(TypeError, match=r"copies\[1\] is no pair"):
+    with pytest.raises(TypeError, match=r"copies\[1\].* no pair"):
         runnel.copy_many([good, 3], stream)  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"copies\[1\].*3 bytes.*4"):
         runnel.copy_many([good, (bytearray(3), b"abcd")], stream)
-    with pytest.raises(BufferError):
+    with pytest.raises(BufferError, match=r"copies\[1\].*read-only"):
         runnel.copy_many([good, (b"abc", b"abc")], stream)
+    with pytest.raises(TypeError, match=r"copies\[1\].*no memory"):
+        runnel.copy_many([good, (bytearray(3), [1, 2, 3])], stream)
+    numbers = np.arange(3)
+    with pytest.raises(ValueError, match=r"copies\[1\].*backwards"):
+        runnel.copy_many([good, (np.zeros_like(numbers), numbers[::-1])], stream)
     stream.synchronize()
     assert good[0] == bytearray(3)
 

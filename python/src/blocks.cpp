@@ -113,10 +113,21 @@ namespace {
   return made;
 }
 
+/// The block's stream. If it has ended, the device's default stream, which waits for the block's
+/// work.
+[[nodiscard]] runnel::StreamRef stream_behind(const Block& block) {
+  if (block.stream().is_valid()) return block.stream();
+  return unlocked([&] {
+    const runnel::StreamRef stream = runnel::Device{block.device()}.default_stream();
+    stream.wait_for_uses(block.memory->owned);
+    return stream;
+  });
+}
+
 /// Orders the consumer behind the block's stream. `consumer` is what DLPack says: None or a
 /// stream's handle; -1 orders nothing.
 void order_consumer(const Block& block, nb::handle consumer) {
-  const runnel::StreamRef stream = block.stream();
+  const runnel::StreamRef stream = stream_behind(block);
   if (is_on_host()) {
     if (!consumer.is_none())
       refuse_buffer("the memory is the host's: there is no stream to wait in");
@@ -178,7 +189,7 @@ struct Export {
     for (const std::int64_t step : block.strides) steps.append(step * item_bytes_of(block));
     made["strides"] = nb::tuple(steps);
   }
-  const auto handle = reinterpret_cast<std::uintptr_t>(block.stream().native());
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream_behind(block).native());
   made["stream"] = handle == 0 ? std::uintptr_t{1} : handle;
   return made;
 }

@@ -252,6 +252,26 @@ def test_what_owns_something_is_closed() -> None:
     assert runnel.Stream.null.query()
 
 
+@pytest.mark.parametrize("closes", (False, True))
+def test_a_block_is_shown_when_its_stream_has_ended(gate: Gate, closes: bool) -> None:
+    maker, other = runnel.Stream(), runnel.Stream()
+    block, target = runnel.empty(1000, maker), bytearray(1000)
+    gate.close(maker)
+    runnel.fill(block, 7, maker)
+    if closes:
+        maker.close()
+    del maker
+    threading.Timer(0.1, gate.open).start()
+    if ON_HOST:
+        assert (np.from_dlpack(block[10:20]) == 7).all()
+    else:
+        block.__dlpack__(stream=other.handle)
+        runnel.copy(target, block, other)
+        assert runnel.Stream.wrap(block.__cuda_array_interface__["stream"]) == runnel.Stream.null
+        other.synchronize()
+        assert target == b"\7" * 1000
+
+
 def test_arrays_are_kept_while_other_threads_give_back(stream: runnel.Stream, gate: Gate) -> None:
     gate.close(stream)
     held, block, kept = stream.record_event(), runnel.empty(64), []

@@ -24,7 +24,7 @@ struct Argument {
                       : std::same_as<T, int> ? "a whole number of 32 bits"
                       : std::same_as<T, std::optional<double>>
                           ? "a number of seconds, or None for no limit"
-                          : "a whole number that is not negative");
+                          : "a whole number of 64 bits that is not negative");
     return value;
   }
   nb::handle object;

@@ -592,6 +592,13 @@ TEST_P(OverlapStrategies, StopBetweenChunksOnRequest) {
   EXPECT_EQ(out, in);
 }
 
+TEST_F(Overlap, AnEmptyFunctionForProgressIsNotCalled) {
+  const Numbers in = numbered(1000);
+  Numbers out(in.size());
+  overlap(in, out, {.progress = std::function<void(const OverlapProgress&)>{}}, same);
+  EXPECT_EQ(out, in);
+}
+
 TEST_P(OverlapStrategies, RecordTimes) {
   const Numbers in = numbered(10'000);
   Numbers out;

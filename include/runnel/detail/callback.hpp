@@ -3,7 +3,7 @@
 /// tenth of a second to the compilation of every file that includes runnel.
 #pragma once
 
-#include <runnel/config.hpp>
+#include <runnel/detail/host_function.hpp>
 
 #include <type_traits>
 #include <utility>
@@ -24,7 +24,9 @@ class Callback {
   Callback() noexcept = default;
   template <CallableWith<Argument> F>
   Callback(F&& function)  // NOLINT: `.progress = [](...) { ... }` is how it is written
-      : holder_{new HolderOf<std::decay_t<F>>{std::forward<F>(function)}} {}
+      : holder_{is_empty_callable(function)
+                    ? nullptr
+                    : new HolderOf<std::decay_t<F>>{std::forward<F>(function)}} {}
   Callback(const Callback& other)
       : holder_{other.holder_ != nullptr ? other.holder_->clone() : nullptr} {}
   Callback(Callback&& other) noexcept : holder_{std::exchange(other.holder_, nullptr)} {}

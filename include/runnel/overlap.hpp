@@ -203,7 +203,8 @@ inline constexpr bool is_filtered<OverlapFiltered<End>> = true;
 /// `output` has as many elements as `input`, or an integer multiple of that number. For other
 /// shapes see by_rows(), zipped(), from_source(), to_sink(), per_chunk(), filtered() and no_output.
 /// Both may be in any kind of memory; pinned memory is the fastest. Input and output may be the
-/// same memory unless there is a halo.
+/// same memory unless there is a halo. Requires: no other stream still writes the input or uses the
+/// output, because the streams of overlap() wait for no others.
 ///
 /// The call allocates device memory for `in_flight` chunks, in and out, and as much pinned memory
 /// for a source or a sink. If there is not enough memory, overlap() reduces the sizes that the

@@ -23,7 +23,7 @@ struct StagingOptions {
   /// MiB, default). Small copies use smaller pieces, and many copies in a row pieces of twice this.
   std::size_t chunk = 0;
   /// Bytes of pinned memory for all streams together (0 = 512 MiB, default). When it is used up, or
-  /// cannot be allocated, copies use smaller pieces.
+  /// cannot be allocated, copies use smaller pieces. A stream that finds none gets 4 MiB above it.
   std::size_t memory = 0;
 };
 

@@ -226,7 +226,8 @@ def overlap(
     unsafe: bool = False,
 ) -> OverlapResult:
     """Streams data larger than the device through it in chunks, with copies in, computing and copies back at the same time.
-    Returns when all results are in ``dst``.
+    Returns when all results are in ``dst``. Its streams wait for no others: wait before the call for what still writes
+    ``src`` or uses ``dst``.
 
     ``src`` is an array (any memory, not pinned: NumPy, ``map_file()``), a tuple of arrays with as many items each, or a
     function that fills a writable memoryview and returns how many bytes it wrote, as a file's ``readinto`` does: it

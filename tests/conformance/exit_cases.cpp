@@ -23,11 +23,13 @@ namespace {
 using namespace runnel;
 using namespace process_cases;
 using namespace std::chrono_literals;
+using std::size_t;
 using test_support::in_child;
 using test_support::wait_for_child;
 using test_support::works;
 using Ints = std::vector<int>;
 using DeviceInts = DeviceBuffer<int>;
+using PinnedInts = PinnedBuffer<int>;
 
 /// Blocks the stream until the returned promise is set. The promise is never destroyed, so the end
 /// of the process does not set it.
@@ -85,7 +87,7 @@ void static_objects() {
   static Event event{stream};
   static TimedEvent timed{lease};
   static DeviceInts device_memory{100, stream};
-  static PinnedBuffer<int> pinned_memory{100};
+  static PinnedInts pinned_memory{100};
   early_stream.emplace();
   early_pool.emplace(Device::current());
   early_event.emplace(*early_stream);
@@ -97,10 +99,10 @@ void static_objects() {
 /// Counts what it is given back.
 struct CountingResource {
   static inline int returned = 0;
-  void* allocate(StreamRef stream, std::size_t bytes, std::size_t alignment) {
+  void* allocate(StreamRef stream, size_t bytes, size_t alignment) {
     return DeviceResource{}.allocate(stream, bytes, alignment);
   }
-  void deallocate(StreamRef stream, void* pointer, std::size_t bytes, std::size_t alignment) {
+  void deallocate(StreamRef stream, void* pointer, size_t bytes, size_t alignment) {
     ++returned;
     DeviceResource{}.deallocate(stream, pointer, bytes, alignment);
   }
@@ -228,7 +230,7 @@ void exit_on_another_thread_with_a_closed_gate() {
 
 /// Its memory is gone when the process has ended it.
 struct Pages {
-  static constexpr std::size_t bytes = 16UL << 20;
+  static constexpr size_t bytes = 16UL << 20;
   std::byte* begin = static_cast<std::byte*>(
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ~Pages() { munmap(begin, bytes); }
@@ -365,7 +367,7 @@ int use_what_the_parent_made(Stream& stream, Event& event) {
   EXPECT_FORKED(Event::from_ipc_handle({}));
   EXPECT_FORKED(copy(stream, a, b));
   EXPECT_FORKED(fill(stream, a, 1));
-  EXPECT_FORKED(PinnedBuffer<int>{4});
+  EXPECT_FORKED(PinnedInts{4});
   EXPECT_FORKED(DeviceInts{4, stream});
   EXPECT_FORKED(Device{0}.synchronize());
   EXPECT_FORKED(Device{0}.use());
@@ -432,7 +434,7 @@ void keep_busy(StreamPool& pool, const std::atomic_bool& stop) {
     for (int i = 0; i < 200; ++i) {
       const Event event{stream};
       record_stream(user, on_device);
-      const PinnedBuffer<int> memory{100};
+      const PinnedInts memory{100};
       const StreamLease lease = pool.acquire();
       const Stream wrapper =
           Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
@@ -451,7 +453,7 @@ struct Inherited {
   Event event{stream};
   TimedEvent timed{stream};
   Event taken = Event::from_native(Event{stream}.release(), stream.device(), Ownership::take);
-  PinnedBuffer<int> pinned{100};
+  PinnedInts pinned{100};
   DeviceInts on_device{100, stream};
   SharedBuffer<int> shared{100};
   StreamLease lease;
@@ -548,15 +550,15 @@ class CapturedErrors {
   std::string text() const {
     std::string all(1 << 16, '\0');
     const ssize_t count = pread(fileno(file_), all.data(), all.size(), 0);
-    all.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    all.resize(count > 0 ? static_cast<size_t>(count) : 0);
     return all;
   }
   [[nodiscard]] bool eventually_has(const std::string& part) const {
     return test_support::eventually(15s, [&] { return text().find(part) != std::string::npos; });
   }
-  std::size_t count(const std::string& part) const {
+  size_t count(const std::string& part) const {
     const std::string all = text();
-    std::size_t found = 0;
+    size_t found = 0;
     for (auto at = all.find(part); at != all.npos; at = all.find(part, at + 1)) ++found;
     return found;
   }
@@ -645,7 +647,7 @@ void expect_reports_of_allocations(const CapturedErrors& errors) {
     fill(holder, used, 'x');
     used = {};
   });
-  PinnedPool::set_limit(std::numeric_limits<std::size_t>::max());
+  PinnedPool::set_limit(std::numeric_limits<size_t>::max());
 }
 
 /// What waits for memory that goes back to the runtime. The host backend has no such waits.
@@ -660,7 +662,7 @@ void expect_reports_of_releases(const CapturedErrors& errors) {
   copy(stream, there, large);
   stream.synchronize();
   expect_report(errors, "to trim staging memory", [] { Staging::trim(); });
-  const std::size_t most = Device::current().memory_info().total;
+  const size_t most = Device::current().memory_info().total;
   if (most > 8UL << 30) return;  // to fill it takes long
   std::optional<ManagedBuffer<char>> managed{most / 4 * 3};
   const auto allocate = [&] {

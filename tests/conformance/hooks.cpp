@@ -21,8 +21,9 @@ struct ReceivedEvent : HookEvent {
   std::thread::id thread;
   std::exception_ptr thrown;
 };
+using ReceivedEvents = std::vector<ReceivedEvent>;
 std::mutex mutex;
-std::vector<ReceivedEvent> received;
+ReceivedEvents received;
 
 void remember(const HookEvent& event) noexcept {
   const std::lock_guard lock{mutex};
@@ -41,9 +42,9 @@ class Hooks : public Conformance {
     Conformance::TearDown();
   }
   /// The events of that kind that the hook received.
-  static std::vector<ReceivedEvent> all(HookKind kind) {
+  static ReceivedEvents all(HookKind kind) {
     const std::lock_guard lock{mutex};
-    std::vector<ReceivedEvent> found;
+    ReceivedEvents found;
     for (const ReceivedEvent& each : received)
       if (each.kind == kind) found.push_back(each);
     return found;
@@ -51,7 +52,7 @@ class Hooks : public Conformance {
   /// Checks that the hook received the kind before and after, once each, with one number. Returns
   /// what was said after.
   static HookEvent pair(HookKind kind) {
-    const std::vector<ReceivedEvent> found = all(kind);
+    const ReceivedEvents found = all(kind);
     EXPECT_EQ(found.size(), 2U) << to_string(kind);
     if (found.size() != 2) return {};
     EXPECT_EQ(found[0].phase, HookPhase::before) << to_string(kind);
@@ -62,7 +63,7 @@ class Hooks : public Conformance {
   }
   /// Checks that the hook received the kind once, after it had happened.
   static HookEvent single(HookKind kind) {
-    const std::vector<ReceivedEvent> found = all(kind);
+    const ReceivedEvents found = all(kind);
     EXPECT_EQ(found.size(), 1U) << to_string(kind);
     if (found.size() != 1) return {};
     EXPECT_EQ(found[0].phase, HookPhase::after) << to_string(kind);
@@ -94,7 +95,7 @@ TEST_F(Hooks, StreamsAreReported) {
   {
     const Stream stream{{.name = "upload"}};
     id = stream.id();
-    const std::vector<ReceivedEvent> made = all(HookKind::stream_made);
+    const ReceivedEvents made = all(HookKind::stream_made);
     ASSERT_EQ(made.size(), 1U);
     EXPECT_EQ(made[0].stream, id);
     EXPECT_EQ(made[0].native_stream, stream.native());
@@ -102,7 +103,7 @@ TEST_F(Hooks, StreamsAreReported) {
     EXPECT_EQ(made[0].name, "upload");
     earlier = Stream{};  // ends a stream that was made before the hook was set
   }
-  const std::vector<ReceivedEvent> ended = all(HookKind::stream_ended);
+  const ReceivedEvents ended = all(HookKind::stream_ended);
   ASSERT_EQ(ended.size(), 2U);
   EXPECT_EQ(ended[1].stream, id);
 }
@@ -128,7 +129,7 @@ TEST_F(Hooks, EventsAndWaitsAreReported) {
   const HookEvent joined = single(HookKind::stream_waited);
   EXPECT_EQ(joined.stream, second.id());
   EXPECT_EQ(joined.other_stream, first.id());
-  const std::vector<ReceivedEvent> waits = all(HookKind::host_wait);
+  const ReceivedEvents waits = all(HookKind::host_wait);
   ASSERT_EQ(waits.size(), 4U);
   EXPECT_EQ(waits[0].stream, 0U);
   EXPECT_EQ(waits[2].stream, second.id());
@@ -272,8 +273,8 @@ TEST_F(Hooks, HostFunctionsAndTheirRunsAreReported) {
   stream.launch_host_func([] { throw std::runtime_error{"mine"}; });
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
   set_hook(nullptr);
-  const std::vector<ReceivedEvent> launched = all(HookKind::host_function);
-  const std::vector<ReceivedEvent> ran = all(HookKind::host_function_run);
+  const ReceivedEvents launched = all(HookKind::host_function);
+  const ReceivedEvents ran = all(HookKind::host_function_run);
   ASSERT_EQ(launched.size(), 4U);
   ASSERT_EQ(ran.size(), 4U);
   for (const size_t i : {0U, 2U}) {
@@ -369,11 +370,11 @@ TEST_F(Hooks, GraphsAreReported) {
   other.synchronize();
   set_hook(nullptr);
   EXPECT_EQ(runs, 2);
-  const std::vector<ReceivedEvent> launches = all(HookKind::graph_launch);
+  const ReceivedEvents launches = all(HookKind::graph_launch);
   ASSERT_EQ(launches.size(), 4U);
   EXPECT_EQ(launches[0].stream, stream.id());
   EXPECT_FALSE(launches[0].captured);
-  const std::vector<ReceivedEvent> ran = all(HookKind::host_function_run);
+  const ReceivedEvents ran = all(HookKind::host_function_run);
   ASSERT_EQ(ran.size(), 4U);
   EXPECT_EQ(ran[0].number, captured.number);
   EXPECT_EQ(ran[0].stream, stream.id());
@@ -393,8 +394,8 @@ TEST_F(Hooks, MemoryIsReported) {
     places[2] = managed.data();
   }
   set_hook(nullptr);
-  const std::vector<ReceivedEvent> made = all(HookKind::allocation);
-  const std::vector<ReceivedEvent> freed = all(HookKind::deallocation);
+  const ReceivedEvents made = all(HookKind::allocation);
+  const ReceivedEvents freed = all(HookKind::deallocation);
   ASSERT_EQ(made.size(), 6U);
   ASSERT_EQ(freed.size(), 3U);
   constexpr size_t bytes[] = {1000, 2000, 3000};
@@ -698,12 +699,12 @@ TEST_F(Hooks, FourThreadsCallOneHook) {
     stream.synchronize();
   });
   set_hook(nullptr);
-  const std::vector<ReceivedEvent> all_copies = all(HookKind::copy);
+  const ReceivedEvents all_copies = all(HookKind::copy);
   ASSERT_EQ(all_copies.size(), 2U * threads * copies);
   std::set<uint64_t> numbers, streams;
   for (int i : range(threads)) {
     const auto bytes = static_cast<size_t>(100 + i);
-    std::vector<ReceivedEvent> own;
+    ReceivedEvents own;
     for (const ReceivedEvent& each : all_copies)
       if (each.bytes == bytes) own.push_back(each);
     ASSERT_EQ(own.size(), 2U * copies);

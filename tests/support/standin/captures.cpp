@@ -18,7 +18,7 @@ vendor::CaptureStatus status_of(const Stream& stream) {
 /// Whether nothing of the graph is left that the stream does not wait for.
 bool is_joined(const Stream& stream) {
   const Graph& graph = *stream.capture->graph;
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
+  for (size_t i : range(graph.nodes.size()))
     if (!has_successor(graph, i) && std::ranges::find(stream.position, i) == stream.position.end())
       return false;
   return true;
@@ -87,7 +87,7 @@ int update_position(StreamHandle handle, const NodeHandle* nodes, size_t count,
   if (stream == nullptr) return invalid_handle;
   if (!stream->capturing()) return illegal_state;
   Position position;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i : range(count)) {
     const auto place = now.nodes.find(nodes[i]);
     if (place == nullptr || place->graph != stream->capture->graph) return invalid_value;
     position.push_back(place->number);

@@ -59,7 +59,7 @@ void become_copy(Work& work, const Rows& to, const Rows& from) {
   work.shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(kind_of(from));
   work.run = [to, from] {
     if (!still_valid(to, &from)) return;
-    for (size_t i = 0; i < to.height; ++i) std::memmove(to.row(i), from.row(i), to.width);
+    for (size_t i : range(to.height)) std::memmove(to.row(i), from.row(i), to.width);
   };
 }
 
@@ -73,7 +73,7 @@ void become_fill(Work& work, const Rows& to, std::vector<byte> value) {
   work.shape = static_cast<int>(kind_of(to)) * 16 + static_cast<int>(value.size());
   work.run = [to, value = std::move(value)] {
     if (!still_valid(to, nullptr)) return;
-    for (size_t i = 0; i < to.height; ++i) {
+    for (size_t i : range(to.height)) {
       for (size_t j = 0; j < to.width; j += value.size())
         std::memcpy(to.row(i) + j, value.data(), value.size());
     }
@@ -110,11 +110,11 @@ int copy(Stream& stream, Lock& lock, const Rows& to, const Rows& from) {
   const bool taken_early = is_read_early(from) && is_idle(stream);
   if (((kind_of(from) == Memory::pageable && small) || taken_early) && !to_host && !captured) {
     std::vector<byte> taken(from.width * from.height);
-    for (size_t i = 0; i < from.height; ++i)
+    for (size_t i : range(from.height))
       std::memcpy(taken.data() + i * from.width, from.row(i), from.width);
     operation->run = [to, taken = std::move(taken)] {
       if (!still_valid(to, nullptr)) return;
-      for (size_t i = 0; i < to.height; ++i)
+      for (size_t i : range(to.height))
         std::memcpy(to.row(i), taken.data() + i * to.width, to.width);
     };
   }
@@ -209,7 +209,7 @@ cudaError_t cudaMemcpyBatchAsync(void** to, void** from, size_t* sizes, size_t c
     // Seen on an H200: a capture cannot record this call.
     if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
     const bool reads_early = is_idle(stream);
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i : range(count)) {
       // Seen on an H200: a source that is read within the call waits for the larger ones before it.
       if (reads_early && i > 0 && is_read_early(row(from[i], sizes[i])) &&
           !is_read_early(row(from[i - 1], sizes[i - 1])))

@@ -12,7 +12,7 @@ namespace {
 bool reachable(int device, int peer) { return settings().peers && device != peer; }
 
 void write_uuid(char (&bytes)[16], int device) {
-  for (int i = 0; i < 16; ++i) bytes[i] = static_cast<char>(0xF0 - 16 * i + device);
+  for (int i : range(16)) bytes[i] = static_cast<char>(0xF0 - 16 * i + device);
 }
 
 // Each attribute that runnel queries, with its value. Other attributes are refused.

@@ -15,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "../loops.hpp"
 #include "inspect.hpp"
 
 namespace standin {
 
 using std::byte, std::size_t, std::uint32_t, std::uint64_t, std::uintptr_t;
+using test_support::range;
 using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 

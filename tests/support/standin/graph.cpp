@@ -32,7 +32,7 @@ void wait_for_nodes(Stream& stream, const Position& nodes) {
 GraphPtr clone(const Graph& graph, bool named) {
   State& now = state();
   auto copy = std::make_shared<Graph>(graph);
-  for (size_t i = 0; i < copy->nodes.size(); ++i) {
+  for (size_t i : range(copy->nodes.size())) {
     GraphNode& node = copy->nodes[i];
     if (node.child != nullptr) node.child = clone(*node.child, named);
     if (named) node.handle = now.nodes.add(std::make_shared<NodePlace>(NodePlace{copy, i}));
@@ -156,7 +156,7 @@ std::vector<OperationPtr> submit_nodes(const Graph& graph, uint64_t stream,
     engine().submit_unordered(node.device, stream, std::move(operation), before);
   }
   std::vector<OperationPtr> ends = start;  // of a graph without nodes
-  for (size_t i = 0; i < operations.size(); ++i)
+  for (size_t i : range(operations.size()))
     if (last[i]) ends.push_back(operations[i]);
   return ends;
 }

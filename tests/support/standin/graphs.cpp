@@ -113,7 +113,7 @@ Error list_edges(const char* name, GraphHandle handle, NodeHandle* from, NodeHan
 /// Adds a node after the nodes `before`.
 int add(NodeHandle* node, const GraphPtr& graph, const NodeHandle* before, size_t count,
         GraphNode made) {
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i : range(count)) {
     const auto place = state().nodes.find(before[i]);
     if (place == nullptr || place->graph != graph) return invalid_value;
     made.before.push_back(place->number);

@@ -242,7 +242,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* made, int size, ncclUniqueId id, int r
 ncclResult_t ncclCommInitAll(ncclComm_t* made, int size, const int*) {
   return whole_call(__func__, [&] {
     const standin::SharedFile place = Communicator::make_place();
-    for (int rank = 0; rank < size; ++rank) {
+    for (int rank : range(size)) {
       auto communicator = Communicator::join(place, rank, size);
       if (communicator == nullptr) return ncclSystemError;
       made[rank] = add(std::move(communicator));

@@ -77,7 +77,7 @@ template <class T>
 void reduce_elements(byte* into, const byte* from, size_t count, ncclRedOp_t how) {
   auto* const a = reinterpret_cast<T*>(into);
   const auto* const b = reinterpret_cast<const T*>(from);
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i : range(count))
     a[i] = how == ncclSum    ? static_cast<T>(a[i] + b[i])
            : how == ncclProd ? static_cast<T>(a[i] * b[i])
            : how == ncclMin  ? std::min(a[i], b[i])
@@ -244,7 +244,7 @@ void Communicator::compare_with_all(const Call& call, uint64_t number) {
   const Header header{call.kind,  call.type, call.how, has_root ? call.root : 0,
                       call.count, number,    0};
   std::vector<Part> parts;
-  for (int peer = 0; peer < size_; ++peer) {
+  for (int peer : range(size_)) {
     if (peer == rank_) continue;
     parts.push_back({true, peer, header, nullptr});
     parts.push_back({false, peer, header, nullptr});
@@ -265,7 +265,7 @@ void Communicator::reduce(const Call& call, uint64_t number) {
     const size_t count = std::min(width, call.count - first);
     const Header header{call.kind, call.type, call.how, 0, count, number, count * unit};
     std::vector<Part> parts;
-    for (int peer = 0; peer < size_; ++peer) {
+    for (int peer : range(size_)) {
       byte* const place = others.data() + static_cast<size_t>(peer) * chunk_bytes;
       if (peer == rank_) standin_move(place, in_of(rank_, first), count * unit);
       if (peer != rank_ && (call.kind != Kind::reduce || call.root == peer))
@@ -288,7 +288,7 @@ void Communicator::run_collective(const Call& call, uint64_t number) {
   const Header header{call.kind, call.type, call.how, 0, call.count, number, bytes};
   const bool gathers = call.kind == Kind::all_gather;
   std::vector<Part> parts;
-  for (int peer = 0; peer < size_; ++peer) {
+  for (int peer : range(size_)) {
     byte* const place = gathers ? call.out + static_cast<size_t>(peer) * bytes : call.out;
     if (peer == rank_) {
       if ((gathers || call.root == rank_) && place != call.in && !aborted_)

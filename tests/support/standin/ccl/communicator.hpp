@@ -17,11 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "../../loops.hpp"
 #include "shared_file.hpp"
 
 namespace standin::ccl {
 
 using std::byte, std::size_t, std::uint64_t;
+using test_support::range;
 enum class Kind : int { all_reduce, reduce, reduce_scatter, broadcast, all_gather, message };
 
 /// One call of the vendor's interface. Of `message`, `in` or `out` is null.

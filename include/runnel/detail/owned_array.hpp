@@ -18,6 +18,7 @@ template <class T, class Owner>
 class OwnedArray : protected Owner {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
                 "a buffer holds trivially copyable elements");
+  static_assert(alignof(T) <= 256, "the memory of a buffer is aligned to 256 bytes");
 
  public:
   static constexpr MemoryKind memory_kind =

@@ -35,72 +35,58 @@ constexpr int tag = 0;
   return operations[static_cast<std::size_t>(how)];
 }
 
-/// The arguments of one call of MPI. The count is in elements of `type`, for one block.
-struct Call {
-  Verb verb;
-  int peer;
-  const void* in;
-  void* out;
-  int count;
-  MPI_Datatype type;
-  MPI_Op how;
-  bool is_root;
-};
-
 [[nodiscard]] bool is_message(Verb verb) noexcept {
   return verb == Verb::send || verb == Verb::receive;
-}
-
-/// Waits until the operation ends unless `request` is set. `status`: of a receive that has ended.
-[[nodiscard]] int begin(const Call& c, MPI_Comm comm, MPI_Request* request,
-                        MPI_Status* status) noexcept {
-  const auto call = [=](auto blocking, auto other, auto... arguments) {
-    return request != nullptr ? other(arguments..., comm, request) : blocking(arguments..., comm);
-  };
-  const void* const in = c.in == c.out ? MPI_IN_PLACE : c.in;
-  switch (c.verb) {
-    case Verb::all_reduce:
-      return call(MPI_Allreduce, MPI_Iallreduce, in, c.out, c.count, c.type, c.how);
-    case Verb::reduce:
-      return call(MPI_Reduce, MPI_Ireduce, c.is_root ? in : c.in, c.out, c.count, c.type, c.how,
-                  c.peer);
-    case Verb::reduce_scatter:
-      return call(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, c.in, c.out, c.count, c.type,
-                  c.how);
-    case Verb::broadcast:
-      return call(MPI_Bcast, MPI_Ibcast, c.out, c.count, c.type, c.peer);
-    case Verb::all_gather:
-      return call(MPI_Allgather, MPI_Iallgather, c.in, c.count, c.type, c.out, c.count, c.type);
-    case Verb::all_to_all:
-      return call(MPI_Alltoall, MPI_Ialltoall, c.in, c.count, c.type, c.out, c.count, c.type);
-    case Verb::send:
-      return call(MPI_Send, MPI_Isend, c.in, c.count, c.type, c.peer, tag);
-    case Verb::receive:
-      return request != nullptr ? MPI_Irecv(c.out, c.count, c.type, c.peer, tag, comm, request)
-                                : MPI_Recv(c.out, c.count, c.type, c.peer, tag, comm, status);
-    case Verb::barrier:
-      break;
-  }
-  return call(MPI_Barrier, MPI_Ibarrier);
 }
 
 /// How many elements of MPI are in one of the step.
 [[nodiscard]] std::size_t unit_of(const Exchange& step) noexcept {
   return step.element == Element::bytes ? step.element_size : 1;
 }
+/// The elements of MPI in one block.
+[[nodiscard]] int count_of(const CommunicatorState& state, const Exchange& step) noexcept {
+  return static_cast<int>(blocks_of(state, step).count * unit_of(step));
+}
 
-[[nodiscard]] Call call_of(const CommunicatorState& state, const Exchange& step) noexcept {
-  const std::size_t count = blocks_of(state, step).count * unit_of(step);
-  const bool is_own_block = step.verb == Verb::all_gather &&
-                            step.in == at(step.out, static_cast<std::size_t>(state.rank) * count);
-  return {step.verb,
-          step.peer,
-          is_own_block ? MPI_IN_PLACE : step.in,
-          step.out,
-          static_cast<int>(count),
-          type_of(step.element),
-          operation_of(step.how),
-          step.peer == state.rank};
+/// Waits until the operation ends unless `request` is set. `status`: of a receive that has ended.
+[[nodiscard]] int begin(const MpiState& state, const Exchange& step, MPI_Request* request,
+                        MPI_Status* status) noexcept {
+  const MPI_Comm comm = state.operations;
+  const auto call = [=](auto blocking, auto other, auto... arguments) {
+    return request != nullptr ? other(arguments..., comm, request) : blocking(arguments..., comm);
+  };
+  const auto& [verb, element, how, peer, element_size, from, from_count, to, to_count] = step;
+  const int count = count_of(state, step);
+  const MPI_Datatype type = type_of(element);
+  const void* const in = from == to ? MPI_IN_PLACE : from;
+  switch (verb) {
+    case Verb::all_reduce:
+      return call(MPI_Allreduce, MPI_Iallreduce, in, to, count, type, operation_of(how));
+    case Verb::reduce:
+      return call(MPI_Reduce, MPI_Ireduce, peer == state.rank ? in : from, to, count, type,
+                  operation_of(how), peer);
+    case Verb::reduce_scatter:
+      return call(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, from, to, count, type,
+                  operation_of(how));
+    case Verb::broadcast:
+      return call(MPI_Bcast, MPI_Ibcast, to, count, type, peer);
+    case Verb::all_gather: {
+      const bool is_own_block =
+          from == at(to, static_cast<std::size_t>(state.rank) * from_count * element_size);
+      return call(MPI_Allgather, MPI_Iallgather, is_own_block ? MPI_IN_PLACE : from, count, type,
+                  to, count, type);
+    }
+    case Verb::all_to_all:
+      return call(MPI_Alltoall, MPI_Ialltoall, from, count, type, to, count, type);
+    case Verb::send:
+      return call(MPI_Send, MPI_Isend, from, count, type, peer, tag);
+    case Verb::receive:
+      return request != nullptr ? MPI_Irecv(to, count, type, peer, tag, comm, request)
+                                : MPI_Recv(to, count, type, peer, tag, comm, status);
+    case Verb::barrier:
+      break;
+  }
+  return call(MPI_Barrier, MPI_Ibarrier);
 }
 
 /// Breaks the communicator with the error of a call, and throws it with a text that explains it.
@@ -147,13 +133,14 @@ void finish(MpiState& state, const char* operation, std::span<MPI_Request> reque
   }
 }
 
-void require_whole(MpiState& state, const Call& call, const MPI_Status& status) {
+void require_whole(MpiState& state, const Exchange& step, const MPI_Status& status) {
   int received = 0;
-  MPI_Get_count(&status, call.type, &received);
-  if (received == call.count) return;
-  state.break_with(errc::communicator_broken, operation_of(call.verb),
-                   {"process ", std::to_string(call.peer), " sent ", std::to_string(received),
-                    " bytes of the ", std::to_string(call.count), " that were expected"});
+  MPI_Get_count(&status, type_of(step.element), &received);
+  if (received == count_of(state, step)) return;
+  state.break_with(
+      errc::communicator_broken, operation_of(step.verb),
+      {"process ", std::to_string(step.peer), " sent ", std::to_string(received), " bytes of the ",
+       std::to_string(count_of(state, step)), " that were expected"});
   state.check();
 }
 
@@ -165,9 +152,7 @@ void run_together(MpiState& state, std::span<const Exchange> steps) {
   const char* const operation = operation_of(steps.front().verb);
   try {
     for (std::size_t i = 0; i < steps.size(); ++i)
-      if (const int result =
-              begin(call_of(state, steps[i]), state.operations, &requests[i], nullptr);
-          result != MPI_SUCCESS)
+      if (const int result = begin(state, steps[i], &requests[i], nullptr); result != MPI_SUCCESS)
         fail(state, operation, result);
     finish(state, operation, requests, statuses);
   } catch (...) {
@@ -175,16 +160,15 @@ void run_together(MpiState& state, std::span<const Exchange> steps) {
     throw;
   }
   for (std::size_t i = 0; i < steps.size(); ++i)
-    if (steps[i].verb == Verb::receive) require_whole(state, call_of(state, steps[i]), statuses[i]);
+    if (steps[i].verb == Verb::receive) require_whole(state, steps[i], statuses[i]);
 }
 
 void run_one(MpiState& state, const Exchange& step) {
   if (state.options.timeout.count() > 0) return run_together(state, {&step, 1});
-  const Call call = call_of(state, step);
   MPI_Status status{};
-  if (const int result = begin(call, state.operations, nullptr, &status); result != MPI_SUCCESS)
+  if (const int result = begin(state, step, nullptr, &status); result != MPI_SUCCESS)
     fail(state, operation_of(step.verb), result);
-  if (step.verb == Verb::receive) require_whole(state, call, status);
+  if (step.verb == Verb::receive) require_whole(state, step, status);
 }
 
 [[nodiscard]] std::size_t max_elements_of(const Exchange& step) noexcept {

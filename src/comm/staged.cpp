@@ -55,15 +55,12 @@ struct SlotLayout {
   /// The operation of MPI on a piece. Requires: has(piece).
   [[nodiscard]] Exchange in_slot(std::byte* slot, std::size_t piece) const noexcept {
     const std::size_t count = columns(piece);
-    const bool reads = blocks.in > 0, writes = blocks.out > 0;
+    const bool is_broadcast = step.verb == Verb::broadcast;
     Exchange made = step;
-    made.in = reads ? slot + in_at : step.verb == Verb::broadcast ? slot + out_at : nullptr;
-    made.out = writes ? slot + out_at : step.verb == Verb::broadcast ? slot + in_at : nullptr;
-    made.in_count =
-        count *
-        (step.verb == Verb::reduce_scatter || step.verb == Verb::all_to_all ? blocks.in : 1);
-    made.out_count =
-        count * (step.verb == Verb::all_gather || step.verb == Verb::all_to_all ? blocks.out : 1);
+    made.in = blocks.in > 0 || is_broadcast ? slot + in_at : nullptr;
+    made.out = blocks.out > 0 || is_broadcast ? slot + out_at : nullptr;
+    made.in_count = count * std::max<std::size_t>(1, blocks.in);
+    made.out_count = count * std::max<std::size_t>(1, blocks.out);
     return made;
   }
 
@@ -84,9 +81,9 @@ struct SlotLayout {
 [[nodiscard]] SlotLayout layout_of(const CommunicatorState& state, const Exchange& step,
                                    std::size_t begin, std::size_t room) noexcept {
   const Blocks blocks = blocks_of(state, step);
-  // A reduction with one block is performed in place.
-  const bool in_place =
-      step.verb == Verb::all_reduce || (step.verb == Verb::reduce && blocks.out > 0);
+  // A reduction with one block is performed in place. A broadcast has one block.
+  const bool in_place = step.verb == Verb::all_reduce || step.verb == Verb::broadcast ||
+                        (step.verb == Verb::reduce && blocks.out > 0);
   const std::size_t rows = in_place ? 1 : std::max<std::size_t>(1, blocks.in + blocks.out);
   const std::size_t width = std::max<std::size_t>(1, room / rows / step.element_size);
   const std::size_t out_at = in_place ? begin : begin + blocks.in * width * step.element_size;

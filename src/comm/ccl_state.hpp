@@ -84,10 +84,6 @@ struct CclState final : CommunicatorState {
   std::vector<StreamRef> uses_;
 };
 
-/// Makes the library's call, or calls, for one step. Requires: as CclState::post().
-[[nodiscard]] ccl::status post_step(const CommunicatorState& state, const Exchange& step,
-                                    ccl::Handle communicator, native::stream stream,
-                                    void* number) noexcept;
 /// @throws errc::not_supported for a reduction that the library does not support
 void require_supported(const Exchange& step);
 

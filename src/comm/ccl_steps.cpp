@@ -24,18 +24,9 @@ namespace {
   });
 }
 
-}  // namespace
-
-void require_supported(const Exchange& step) {
-  const char* const operation = operation_of(step.verb);
-  if (step.element == Element::int16 || step.element == Element::uint16)
-    throw_error(errc::not_supported, operation, "NCCL and RCCL do not reduce integers of 16 bits");
-  if (is_complex(step.element) && step.how == Reduce::product)
-    throw_error(errc::not_supported, operation, "NCCL and RCCL do not multiply complex numbers");
-}
-
-ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl::Handle c,
-                      native::stream stream, void* number) noexcept {
+/// Makes the library's call, or calls, for one step. `number`: what a barrier reduces.
+[[nodiscard]] ccl::status post_step(const CommunicatorState& state, const Exchange& step,
+                                    ccl::Handle c, native::stream stream, void* number) noexcept {
   if (step.verb == Verb::barrier)
     return ccl::all_reduce(number, number, 1, Element::uint32, Reduce::max, c, stream);
   const Element type = step.element;
@@ -60,6 +51,16 @@ ccl::status post_step(const CommunicatorState& state, const Exchange& step, ccl:
     default:
       return ccl::receive(step.out, count, type, step.peer, c, stream);
   }
+}
+
+}  // namespace
+
+void require_supported(const Exchange& step) {
+  const char* const operation = operation_of(step.verb);
+  if (step.element == Element::int16 || step.element == Element::uint16)
+    throw_error(errc::not_supported, operation, "NCCL and RCCL do not reduce integers of 16 bits");
+  if (is_complex(step.element) && step.how == Reduce::product)
+    throw_error(errc::not_supported, operation, "NCCL and RCCL do not multiply complex numbers");
 }
 
 ccl::status CclState::post(StreamRef stream, std::span<const Exchange> steps) const noexcept {

@@ -20,6 +20,17 @@ namespace {
 /// The handle does not show it, because MPICH has negative handles.
 [[nodiscard]] bool is_of_mpi(const World& world) noexcept { return *world.mpi_library != '\0'; }
 
+/// Enqueues the steps as one host function, for devices whose memory is host memory.
+void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream,
+                  std::span<const Exchange> steps) {
+  if (steps.size() == 1)
+    stream.launch_host_func([state, step = steps.front()] { run_in_mpi(*state, {&step, 1}); });
+  else
+    stream.launch_host_func([state, all = std::vector<Exchange>(steps.begin(), steps.end())] {
+      run_in_mpi(*state, all);
+    });
+}
+
 }  // namespace
 
 std::shared_ptr<CommunicatorState> make_mpi_state(const World& world,
@@ -104,16 +115,6 @@ std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {
   auto made = std::make_shared<MpiState>(part, options);
   free_communicator(part);
   return made;
-}
-
-void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream,
-                  std::span<const Exchange> steps) {
-  if (steps.size() == 1)
-    stream.launch_host_func([state, step = steps.front()] { run_in_mpi(*state, {&step, 1}); });
-  else
-    stream.launch_host_func([state, all = std::vector<Exchange>(steps.begin(), steps.end())] {
-      run_in_mpi(*state, all);
-    });
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

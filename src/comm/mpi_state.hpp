@@ -59,9 +59,6 @@ extern constinit std::size_t max_elements_per_mpi_call;
 /// if it fails; the communicator is broken then
 void run_in_mpi(MpiState& state, std::span<const Exchange> steps);
 
-/// Enqueues the steps as one host function, for devices whose memory is host memory.
-void enqueue_task(const std::shared_ptr<MpiState>& state, StreamRef stream,
-                  std::span<const Exchange> steps);
 /// Enqueues the steps through pinned memory and a thread that calls MPI. Requires: no other thread
 /// does so for this state.
 void enqueue_staged(const std::shared_ptr<MpiState>& state, StreamRef stream,

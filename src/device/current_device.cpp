@@ -38,6 +38,12 @@ void reserve_others() {
   at_thread_end(delete_others, nullptr);
 }
 
+void reset_current_device() noexcept {
+  cached_device = -1;
+  current = {};
+  if (others != nullptr) *others = {};
+}
+
 }  // namespace
 
 CurrentStream stream_set_on_another(int device) noexcept {
@@ -48,12 +54,6 @@ void set_stream_on_another(int device, CurrentStream stream) noexcept try {
   if (stream.slot != nullptr) reserve_others();
   if (others != nullptr) (*others)[static_cast<std::size_t>(device)] = stream;
 } catch (const std::bad_alloc&) {
-}
-
-void reset_current_device() noexcept {
-  cached_device = -1;
-  current = {};
-  if (others != nullptr) *others = {};
 }
 
 void reset_thread_settings() noexcept {

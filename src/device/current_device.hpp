@@ -14,10 +14,8 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 void change_current_device(int device, const char* operation);
 /// The same at the end of a scope, where no failure can be reported.
 void restore_current_device(int device) noexcept;
-/// Resets the thread to no current device and no current stream, as when it began. The runtime's
-/// device stays.
-void reset_current_device() noexcept;
-/// The same, and resets the thread's pageable policy: nothing remains of the user's settings.
+/// Resets the thread to no current device, no current stream and the usual pageable policy, as when
+/// it began. The runtime's device stays.
 void reset_thread_settings() noexcept;
 /// The device that `current` belongs to; -1 until the thread's first call.
 extern thread_local constinit int cached_device;

@@ -140,10 +140,6 @@ void grant_pool_access(int device, int owner, const char* operation) {
   granted[device][owner].store(true, std::memory_order_release);
 }
 
-void forget_pool_access(int device, int owner) noexcept {
-  granted[device][owner].store(false, std::memory_order_release);
-}
-
 namespace {
 
 constexpr const char* counting = "count the devices";
@@ -359,7 +355,7 @@ void Device::disable_peer_access(Device peer) const {
   const InternalDeviceCall call{ordinal_, "disable peer access"};
   call.check(backend::disable_peer_access(peer.ordinal_));
   allow_pool_access(ordinal_, peer.ordinal_, false, call.operation());
-  forget_pool_access(ordinal_, peer.ordinal_);
+  granted[ordinal_][peer.ordinal_].store(false, std::memory_order_release);
 }
 
 RuntimeVersion runtime_version() {

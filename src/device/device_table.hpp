@@ -37,7 +37,5 @@ void require_device(int device, const char* operation);
 /// `device` can access that device at all. The runtimes require this for memory of their pools
 /// only. Owner -1: the memory belongs to no device.
 void grant_pool_access(int device, int owner, const char* operation);
-/// Makes the next grant_pool_access() call the runtime again.
-void forget_pool_access(int device, int owner) noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

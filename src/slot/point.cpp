@@ -35,11 +35,10 @@ void Point::record() noexcept {
 
 Point Point::resolved() const noexcept {
   if (!is_open()) return *this;
-  const std::uint64_t id = stream().id;
   const std::lock_guard lock{slot_->lock};
-  if (slot_->id.load(std::memory_order_relaxed) == id) return *this;
-  if (slot_->ended_id != id) return at(*slot_, 0);  // Another stream uses the slot.
-  return slot_->is_ending ? *this : at(*slot_, slot_->end_number);
+  const std::uint64_t id = slot_->id.load(std::memory_order_relaxed);
+  if (id == stream().id) return *this;
+  return at(*slot_, id == 0 ? slot_->timeline.last() : 0);  // Else another stream uses the slot.
 }
 
 std::uint64_t mark_or_ask(Slot& slot) noexcept {
@@ -71,10 +70,10 @@ bool is_known_idle(const Slot& slot) noexcept {
 
 void settle_if_asked(Slot& slot) noexcept {
   if (!slot.timeline.is_asked()) return;
-  // The calling thread's own default stream, if it is reachable, or a handle that may mean another.
-  if (slot.thread != nullptr || !is_surely_same(slot)) return mark_what_was_asked(slot);
   const HandleLock locked{slot};
   if (!locked || !locked.is_reachable()) return;
+  // The calling thread's own default stream, or a handle that may mean another.
+  if (slot.thread != nullptr || !is_surely_same(slot)) return mark_what_was_asked(slot);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw, slot.is_default};
   Timeline::Recorder recorder{slot.timeline, std::try_to_lock};
   if (recorder && is_known_idle(slot)) recorder.complete();
@@ -114,8 +113,7 @@ KeptHandle::~KeptHandle() {
 Progress Point::progress() const noexcept {
   if (slot_ == nullptr) return Progress::complete;
   const Point known = resolved();
-  if (!known.is_open()) return slot_->timeline.progress(known.position_);
-  return has_ended(stream()) ? Progress::pending : Progress::stalled;
+  return known.is_open() ? Progress::stalled : slot_->timeline.progress(known.position_);
 }
 
 Progress Point::ask() const noexcept {
@@ -158,7 +156,7 @@ bool is_passed(Point& ended, const char* waiting) {
   Progress progress = Progress::pending;
   block_until([&] {
     progress = internal_call([&] { return ended.poll(); });
-    return progress != Progress::pending;
+    return progress != Progress::pending && progress != Progress::stalled;
   });
   return progress == Progress::complete;
 }

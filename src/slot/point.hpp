@@ -151,7 +151,7 @@ class Point {
   static constexpr std::uint64_t open_bit = std::uint64_t{1} << 63;
   Point(Slot* slot, std::uint64_t position) noexcept : slot_{slot}, position_{position} {}
   [[nodiscard]] bool is_open() const noexcept { return (position_ & open_bit) != 0; }
-  /// The same point with the number of the stream's end, if the stream has ended and has one.
+  /// The same point with the number of the stream's end, if the stream has ended.
   [[nodiscard]] Point resolved() const noexcept;
 
   Slot* slot_ = nullptr;

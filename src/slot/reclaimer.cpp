@@ -135,7 +135,7 @@ void Reclaimer::add(OwnedCompletion completion) noexcept {
 
 void Reclaimer::add(Deferred& object) noexcept {
   sync::happens_before(&object);
-  new_due_.add(object);
+  calls_program_.add(object);
   wake();
 }
 
@@ -293,42 +293,36 @@ bool Reclaimer::is_due(DeferredWork& object) noexcept {
   return object.others.empty() && is_over(object.own, object);
 }
 
-/// Returns the objects that can be run now.
+/// Returns the objects that can be run now and call no function of the program. The service thread
+/// gets the others.
 DeferredQueue Reclaimer::take_due() noexcept {
   DeferredQueue due;
-  for (Deferred* each = new_due_.take(); each != nullptr;)
-    due.push(*std::exchange(each, each->next));
   Deferred* fresh = new_work_.take();
   watch_timelines();
   for (Deferred** link = &waiting_;
        *link != nullptr || (*link = std::exchange(fresh, nullptr)) != nullptr;) {
-    Deferred& object = **link;
-    if (is_due(static_cast<DeferredWork&>(object))) {
-      *link = object.next;
-      due.push(object);
-    } else {
+    auto& object = static_cast<DeferredWork&>(**link);
+    if (!is_due(object)) {
       link = &object.next;
+      continue;
     }
+    *link = object.next;
+    object.calls_program ? add(static_cast<Deferred&>(object)) : due.push(object);
   }
   is_waiting_.store(watched_ != nullptr || waiting_ != nullptr, std::memory_order_relaxed);
   return due;
 }
 
-std::optional<std::size_t> Reclaimer::give_back() noexcept {
+bool Reclaimer::give_back() noexcept {
   DeferredQueue due;
   {
     const TryFlag is_alone{is_looking_};
-    if (!is_alone) return std::nullopt;
+    if (!is_alone) return true;
     due = take_due();
   }
-  const std::size_t found = due.size();
-  if (found == 0) return found;
-  DeferredQueue frees;
-  while (Deferred* const object = due.pop())
-    object->calls_program ? calls_program_.add(*object) : frees.push(*object);
-  if (frees.size() < found) wake();
-  while (Deferred* const object = frees.pop()) run(*object);
-  return found;
+  const bool has_found = due.size() > 0;
+  while (Deferred* const object = due.pop()) run(*object);
+  return has_found;
 }
 
 /// Pauses between two rounds; longer if the work takes long.
@@ -369,11 +363,10 @@ void Reclaimer::work() noexcept {
     if (stopped_.load(std::memory_order_seq_cst)) return calling_.store(false);
     if (is_first) succeeded_or_forget(backend::exchange_capture_mode(mode));
     ask_events();
-    const std::optional<std::size_t> found = give_back();
-    if (has_due() || found.value_or(0) > 0 || signal_.load(std::memory_order_relaxed) != seen)
+    if (give_back() || has_due() || signal_.load(std::memory_order_relaxed) != seen)
       last_success = sync::Clock::now();
     if (!call_due()) continue;
-    if (lines_ != nullptr || !found.has_value() || is_waiting_.load(std::memory_order_relaxed)) {
+    if (lines_ != nullptr || is_waiting_.load(std::memory_order_relaxed)) {
       pause(sync::Clock::now() - last_success);
     } else if (sync::Clock::now() - last_success < 200us) {
       sync::yield();  // Wakeup takes longer than short work, so it stays awake for a while.
@@ -399,16 +392,14 @@ void run_after(DeferredWork& object) noexcept {
         object.own.record();
       },
       !in_host_function);
-  if (in_host_function) return reclaimer().add(object);
-  if (is_started) return reclaimer().add(object);
+  if (is_started || in_host_function) return reclaimer().add(object);
   const ScopedWait wait{"give back what streams use"};
-  const auto is_over = [&](Point& point) {
-    const Progress progress = point ? point.poll() : Progress::complete;
-    object.is_unknown |= progress != Progress::complete && progress != Progress::pending;
-    return progress != Progress::pending;
-  };
-  block_until([&] { return std::ranges::all_of(object.others, is_over) && is_over(object.own); });
-  if (object.is_unknown) object.is_unknown = !wait_for_all_devices();
+  Progress worst{};
+  block_until([&] {
+    worst = std::max(advance(object.others), object.own.poll());
+    return worst != Progress::pending;
+  });
+  object.is_unknown |= worst != Progress::complete && !wait_for_all_devices();
   object.run(object);
 }
 

@@ -67,10 +67,10 @@ class Reclaimer {
   void add(Deferred& object) noexcept;
   void add(DeferredWork& object) noexcept;
   /// Runs what can be run now and calls no function of the program; leaves what calls one to the
-  /// service thread. For a thread that needs what is given back so. Returns how many objects were
-  /// found, or nothing if another thread is looking for them at this moment. Requires: the runtime
-  /// may be called, in a RelaxedCapture scope.
-  std::optional<std::size_t> give_back() noexcept;
+  /// service thread. For a thread that needs what is given back so. Returns whether it has run
+  /// some, or another thread is looking for them at this moment. Requires: the runtime may be
+  /// called, in a RelaxedCapture scope.
+  bool give_back() noexcept;
   /// Passes an exception of work on the stream to the completions that were submitted after that
   /// work.
   void note_failure(Slot& slot, std::uint64_t stream_id, const Failure& failure) noexcept;
@@ -104,7 +104,6 @@ class Reclaimer {
   // What other threads add.
   Arrivals<&Slot::next_watched> new_watched_;
   Arrivals<&Deferred::next> new_events_;
-  Arrivals<&Deferred::next> new_due_;
   Arrivals<&Deferred::next> new_work_;       // DeferredWork
   Arrivals<&Deferred::next> calls_program_;  // can be run now, by the thread: completions, too
   // Only the thread uses the following members, up to `calls_`.

@@ -100,12 +100,11 @@ struct Slot : StreamSlot, Deferred {
   // For a thread's own default stream: this_thread_id() of that thread.
   const void* thread = nullptr;
 
-  // Protects the following members, up to `is_ending`, and the change of `id` to 0.
+  // Protects the following members, up to `is_end_unknown`, and the change of `id` to 0.
   SpinLock lock;
   bool has_points = false;            // Points of the stream were made: its end takes a number.
   std::uint64_t ended_id = 0;         // the last stream that has ended
-  std::uint64_t end_number = 0;       // of its end
-  bool is_ending = false;             // It has no number yet.
+  bool is_end_unknown = false;        // Nothing can be recorded on it any more.
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
   int kept_handles = 0;               // the number of KeptHandle objects
   bool end_is_deferred = false;       // until there are none

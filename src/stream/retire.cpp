@@ -21,39 +21,27 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 namespace {
 
-/// Ends all views of the stream.
-void begin_retiring(Slot& slot) noexcept {
-  slot.calls_program = true;  // destructors of attachments
-  const std::lock_guard lock{slot.lock};
-  slot.is_ending = true;
-  slot.ended_id = slot.id.exchange(0, std::memory_order_acq_rel);
-}
-
-[[nodiscard]] bool is_end_without_number(Slot& slot) noexcept {
-  const std::lock_guard lock{slot.lock};
-  return slot.is_ending && slot.has_points;
-}
-
-void store_end(Slot& slot, std::uint64_t number) noexcept {
-  const std::lock_guard lock{slot.lock};
-  slot.end_number = number;
-  slot.is_ending = slot.has_points = false;
-}
-
-/// For a stream on which nothing can be recorded any more.
-void end_unknown(Slot& slot) noexcept {
-  if (is_end_without_number(slot)) store_end(slot, slot.timeline.skip());
-}
-
-/// The number of the stream's end. Requires: the stream's device is current.
-[[nodiscard]] std::uint64_t record_end(Slot& slot) noexcept {
-  if (slot.idle_at_end || is_known_idle(slot)) return slot.timeline.complete_all();
+/// Ends all views of the stream. `is_end_unknown`: nothing can be recorded on it any more.
+void begin_retiring(Slot& slot, bool is_end_unknown) noexcept {
   {
+    const std::lock_guard lock{slot.lock};
+    slot.is_end_unknown = is_end_unknown;
+    if (std::exchange(slot.has_points, false))
+      is_end_unknown ? slot.timeline.skip() : slot.timeline.ask();
+    slot.ended_id = slot.id.exchange(0, std::memory_order_acq_rel);
+  }
+  emit_ended({&slot, slot.ended_id});
+}
+
+/// Records what was asked for, also for the end. Requires: the stream's device is current.
+void record_end(Slot& slot) noexcept {
+  if (!slot.is_end_unknown) {
+    if (slot.idle_at_end || is_known_idle(slot)) return slot.timeline.complete_all();
     Timeline::Recorder recorder{slot.timeline};
     if (EventRef event = internal_call([&] { return record_on(slot, InCapture::never); }))
-      return recorder.mark(std::move(event), is_surely_same(slot));
+      return static_cast<void>(recorder.mark(std::move(event), is_surely_same(slot)));
   }
-  return slot.timeline.skip();
+  slot.timeline.skip();
 }
 
 /// Enqueues an empty host function after the unfinished work of a thread's default stream. Without
@@ -121,10 +109,7 @@ void finish_retiring(Deferred& ended) noexcept {
   const ScopedDevice on{slot.device, ScopedDevice::no_throw};
   // First: nothing can be recorded in a capture.
   if (any_capture_seen()) abandon_capture({&slot, slot.ended_id});
-  if (is_end_without_number(slot))
-    store_end(slot, record_end(slot));
-  else if (slot.timeline.is_asked())
-    slot.timeline.skip();  // A thread has asked since the end became unknown.
+  if (slot.timeline.is_asked()) record_end(slot);
   if (slot.thread == this_thread_id()) work_around_thread_exit_hang(slot);
   if (!is_handle_kept(slot)) destroy_handle(slot);
 }
@@ -135,20 +120,16 @@ void retire_slot(Slot* slot) noexcept {
   const Release mode = release_mode();
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
-  begin_retiring(*slot);
-  emit_ended({slot, slot->ended_id});
   // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
   // it then.
-  if (mode == Release::later && !slot->owned) end_unknown(*slot);
+  begin_retiring(*slot, mode == Release::later && !slot->owned);
   if (mode == Release::now) return finish_retiring(*slot);
   slot->run = finish_retiring;
   run_later(*slot);
 }
 
 void retire_orphaned_slot(Slot* slot) noexcept {
-  begin_retiring(*slot);
-  emit_ended({slot, slot->ended_id});
-  end_unknown(*slot);
+  begin_retiring(*slot, true);
   if (any_capture_seen()) close_capture(slot->ended_id);
   finish_retiring(*slot);
 }

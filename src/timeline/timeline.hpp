@@ -96,6 +96,10 @@ class Timeline : NotCopied {
   [[nodiscard]] std::uint64_t recorded() const noexcept {
     return recorded_.load(std::memory_order_acquire);
   }
+  /// The last number, also if no mark has it yet.
+  [[nodiscard]] std::uint64_t last() const noexcept {
+    return std::max(asked_.load(std::memory_order_relaxed), recorded());
+  }
   /// The number of the last mark at which a function hangs.
   [[nodiscard]] std::uint64_t epoch() const noexcept {
     return epoch_.load(std::memory_order_acquire);
@@ -114,7 +118,7 @@ class Timeline : NotCopied {
 
   /// Asks for a number. A mark that is being recorded may come before the asker's work, so the
   /// number is above what that mark can get.
-  [[nodiscard]] std::uint64_t ask() noexcept {
+  std::uint64_t ask() noexcept {
     const std::lock_guard lock{lock_};
     std::uint64_t number = recorded() + 1;
     if (is_recording_.load(std::memory_order_acquire))
@@ -127,11 +131,10 @@ class Timeline : NotCopied {
     const std::lock_guard lock{lock_};
     return gap_ = take_number(recorded() + 1);
   }
-  /// All work that the stream has received is complete. Returns a number that is, too.
-  std::uint64_t complete_all() noexcept {
+  /// All work that the stream has received is complete.
+  void complete_all() noexcept {
     const std::lock_guard lock{lock_};
     raise_completed(take_number(0));
-    return recorded();
   }
   /// Begins a wait for the devices. Returns the last number of what the wait includes.
   [[nodiscard]] std::uint64_t begin_wait() noexcept {

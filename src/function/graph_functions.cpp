@@ -37,11 +37,6 @@ void GraphFunctions::end_runs(std::size_t runs, std::size_t writers) noexcept {
   counters.graph_runs.fetch_sub(runs, std::memory_order_release);
 }
 
-std::size_t GraphFunctions::writers() const noexcept {
-  return static_cast<std::size_t>(std::count_if(
-      functions_.begin(), functions_.end(), [](const Function& each) { return each.is_writer; }));
-}
-
 GraphFunctions::SharedFunction GraphFunctions::share(OwnedFunction function) {
   struct End {
     void operator()(HostFunction* ended) const noexcept {
@@ -63,6 +58,7 @@ void GraphFunctions::capture(const StreamCall& call, OwnedFunction function, boo
   const std::lock_guard lock{capturing_};
   check(backend::launch_host_func(call.handle(), &GraphFunctions::run, &added), call.operation());
   functions_.splice(functions_.end(), fresh);
+  writers_ += is_writer ? 1 : 0;
 }
 
 namespace {
@@ -129,20 +125,15 @@ void GraphFunctions::run(void* data) noexcept {
 }
 
 void GraphFunctions::call(HostFunction& function, const Launches& launch) noexcept {
+  HostFunction of_this_launch{function};
+  of_this_launch.slot = launch.stream.slot;
+  of_this_launch.id = launch.stream.id;
+  of_this_launch.label = launch.label;
+  of_this_launch.epoch = launch.epoch;
   ScopedEvent event;
-  if (function.operation != 0 && is_observed()) [[unlikely]] {
-    HostFunction of_this_launch{function};
-    of_this_launch.slot = launch.stream.slot;
-    of_this_launch.id = launch.stream.id;
+  if (function.operation != 0 && is_observed()) [[unlikely]]
     event.begin(about_run(of_this_launch));
-  }
-  try {
-    function.run(function);
-  } catch (...) {
-    if (Operation* const run = event.operation()) run->failed = true;
-    keep_failure(launch.stream.slot, launch.stream.id,
-                 {std::current_exception(), launch.label, launch.epoch});
-  }
+  call_as(of_this_launch, function, event);
 }
 
 void GraphFunctions::discard() noexcept {
@@ -174,6 +165,7 @@ void GraphFunctions::capture(const StreamCall& call, GraphFunctions& child, nati
     throw_status(s, call.operation());
   }
   functions_.splice(functions_.end(), fresh);
+  writers_ += child.writers_;
   kept_.splice(kept_.end(), kept);
 }
 
@@ -200,7 +192,7 @@ GraphFunctions::Launches& GraphFunctions::begin_launch(StreamKey stream) {
     launches_.push_back(launch);
   }
   ++count_;
-  begin_runs(functions_.size(), writers());
+  begin_runs(functions_.size(), writers_);
   return launches_.back();
 }
 
@@ -209,7 +201,7 @@ void GraphFunctions::undo_launch() noexcept {
   if (launches_.back().first == count_)
     undone_.splice(undone_.end(), launches_, std::prev(launches_.end()));
   --count_;
-  end_runs(functions_.size(), writers());
+  end_runs(functions_.size(), writers_);
 }
 
 /// The stream has reached the launch.
@@ -228,7 +220,7 @@ void GraphFunctions::pass(void* data) noexcept {
     if (each.runs.load(std::memory_order_relaxed) < launch.first)
       each.runs.store(launch.first, std::memory_order_relaxed);
   launch.span = Span::passed;
-  graph.end_runs(graph.functions_.size(), graph.writers());
+  graph.end_runs(graph.functions_.size(), graph.writers_);
 }
 
 void GraphFunctions::launch(const StreamCall& call, native::executable_graph executable) {

@@ -59,8 +59,6 @@ class GraphFunctions : NotCopied {
   void capture(const StreamCall& call, GraphFunctions& child, native::graph graph);
   /// Emits the records and waits of a launch on the stream.
   void emit_events(const StreamCall& call) const noexcept;
-  /// Moves the events out. Requires: they outlive the native graph.
-  [[nodiscard]] std::vector<EventUse> take_events() noexcept { return std::move(events_); }
   /// Keeps an object as long as the functions. Takes ownership unless it throws.
   /// @throws std::bad_alloc
   void keep(Kept* object);
@@ -128,13 +126,13 @@ class GraphFunctions : NotCopied {
   static void pass(void* launch) noexcept;
   void begin_runs(std::size_t runs, std::size_t writers) noexcept;
   void end_runs(std::size_t runs, std::size_t writers) noexcept;
-  [[nodiscard]] std::size_t writers() const noexcept;
 
   // Protects the lists while they grow: several threads may submit to streams of one capture.
   sync::Mutex capturing_;
   sync::Atomic<bool> is_shared_{false};
   sync::Atomic<std::size_t> pending_runs_{0}, pending_writers_{0};
   std::list<Function> functions_;
+  std::size_t writers_ = 0;  // of the functions
   std::list<std::shared_ptr<OwnedObject>> kept_;
   std::vector<EventUse> events_;
   SpinLock lock_;  // protects the rest

@@ -51,18 +51,18 @@ InHostFunction::~InHostFunction() {
   in_host_function = false;
 }
 
-namespace {
-
-/// No exception may reach the runtime, which calls this.
-void call(HostFunction& function, ScopedEvent& event) noexcept {
+// No exception may reach the runtime, which calls this.
+void call_as(const HostFunction& launched, HostFunction& function, ScopedEvent& event) noexcept {
   try {
     function.run(function);
   } catch (...) {
     if (Operation* const run = event.operation()) run->failed = true;
-    keep_failure(function.slot, function.id,
-                 {std::current_exception(), function.label, function.epoch});
+    keep_failure(launched.slot, launched.id,
+                 {std::current_exception(), launched.label, launched.epoch});
   }
 }
+
+namespace {
 
 /// Destroys the callable before the stream continues.
 void run_and_destroy(OwnedFunction function) noexcept {
@@ -73,7 +73,7 @@ void run_and_destroy(OwnedFunction function) noexcept {
     event.begin(about_run(*function));
   }
   const InHostFunction within{function->operation};
-  call(*function, event);
+  call_as(*function, *function, event);
   function.reset();
 }
 
@@ -159,10 +159,11 @@ void enqueue(const StreamCall& call, OwnedFunction function, bool is_writer) {
 
 }  // namespace
 
-void run_again(void* function) noexcept {
+void run_again(void* data) noexcept {
+  auto& function = *static_cast<HostFunction*>(data);
   const InHostFunction within{0};
   ScopedEvent unobserved;
-  call(*static_cast<HostFunction*>(function), unobserved);
+  call_as(function, function, unobserved);
 }
 
 void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw, bool writes_host_memory) {

@@ -43,6 +43,9 @@ using OwnedFunction = std::unique_ptr<HostFunction, DestroyHostFunction>;
 /// Describes a run of the function. Requires: its launch was observed.
 [[nodiscard]] Operation about_run(const HostFunction& function) noexcept;
 
+/// Calls the function. An exception goes to the stream of `launched`, which may be a copy.
+void call_as(const HostFunction& launched, HostFunction& function, ScopedEvent& event) noexcept;
+
 /// Runs a function of a graph that other code has captured: what the runtime calls at each launch.
 /// An exception goes to the next wait for the stream on which the function was launched.
 void run_again(void* function) noexcept;

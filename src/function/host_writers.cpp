@@ -49,18 +49,6 @@ void HostWriters::end_range(Range* range) noexcept {
   unfinished_.fetch_sub(one_listed, std::memory_order_release);
 }
 
-void HostWriters::add_wait(std::list<Point>& wait) noexcept {
-  end_passed_waits();  // In a program that never copies, nothing else ends them.
-  {
-    const std::lock_guard lock{lock_};
-    const auto earlier = std::ranges::find_if(
-        waits_, [&](const Point& each) { return each.slot() == wait.front().slot(); });
-    if (earlier == waits_.end()) return waits_.splice(waits_.end(), wait);
-    std::swap(*earlier, wait.front());  // The later point covers the earlier one.
-  }
-  end_functions(1);
-}
-
 std::list<Point> HostWriters::take_wait() noexcept {
   std::list<Point> taken;
   const std::lock_guard lock{lock_};
@@ -118,7 +106,9 @@ OutsideWait::~OutsideWait() {
   // Recorded here, directly behind the wait: a thread that copies may be the one for which a full
   // stream waits.
   internal_call([&] { wait_.front().record(); });
-  of_.add_wait(wait_);
+  of_.end_passed_waits();  // In a program that never copies, nothing else ends them.
+  const std::lock_guard lock{of_.lock_};
+  of_.waits_.splice(of_.waits_.end(), wait_);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

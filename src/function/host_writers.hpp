@@ -49,14 +49,13 @@ class HostWriters {
   [[nodiscard]] bool look(const void* pointer, std::size_t bytes) noexcept;
   [[nodiscard]] Range* begin_range(const void* begin, std::size_t bytes) noexcept;
   void end_range(Range* range) noexcept;
-  void add_wait(std::list<Point>& wait) noexcept;
   [[nodiscard]] std::list<Point> take_wait() noexcept;
   void end_passed_waits() noexcept;
 
   sync::Atomic<std::uint64_t> unfinished_{0};
   SpinLock lock_;  // guards the rest
-  // Points behind waits for something outside. Each counts as a function.
-  // One for each stream. A thread takes an element out while it queries that stream.
+  // Points behind waits for something outside. Each counts as a function. A thread takes an element
+  // out while it queries that stream.
   std::list<Point> waits_;
   std::array<Range, max_ranges> ranges_{};
 };

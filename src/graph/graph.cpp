@@ -35,9 +35,8 @@ struct GraphState : DeferredWork {
   native::graph graph{};
   native::executable_graph executable{};
   std::shared_ptr<GraphFunctions> functions{};
-  std::vector<EventUse> events{};  // moved here before the destruction of the graph
-  sync::Mutex launching{};         // the runtimes allow one launch of a graph at a time
-  sync::Mutex graph_mutex{};       // A native graph is not thread-safe, not even for queries.
+  sync::Mutex launching{};    // the runtimes allow one launch of a graph at a time
+  sync::Mutex graph_mutex{};  // A native graph is not thread-safe, not even for queries.
   // The runtime does not order the next launch after the last one if their streams differ.
   bool is_unordered = false;
 };
@@ -49,11 +48,9 @@ constexpr const char* beginning = "begin a capture";
 constexpr const char* ending = "end a capture";
 constexpr const char* asking = "ask for a graph's handle";
 
-/// Destroys the graph. Requires: its launches are complete.
+/// Destroys the graph, and then what its nodes use. Requires: its launches are complete.
 void destroy(GraphState* state) noexcept {
   const std::unique_ptr<GraphState> owned{state};
-  state->events = state->functions->take_events();
-  state->functions = nullptr;
   if (state->executable != nullptr)
     call_quietly(state->device,
                  [&] { return backend::executable_graph_destroy(state->executable); });

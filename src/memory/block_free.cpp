@@ -16,7 +16,6 @@
 #include <runnel/detail/access.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <new>
 #include <utility>
@@ -77,13 +76,11 @@ namespace {
       block.others, [](const Point& user) { return is_captured(HandleLock{user.stream()}); });
 }
 
-/// Streams of the library, which have no other work. Those of `resources` also wait for the users.
-enum class FreeStream { own_memory, resources };
-/// Null if it cannot be created.
-[[nodiscard]] native::stream stream_for_frees(FreeStream kind, int device) noexcept {
-  static constinit std::array<sync::Atomic<native::stream>, 2 * max_devices> streams{};
-  sync::Atomic<native::stream>& place =
-      streams[static_cast<std::size_t>(2 * device) + (kind == FreeStream::resources ? 1 : 0)];
+/// A stream of the library, which has no other work than frees. Those of resources also wait for
+/// the users, so they have one of their own. Null if it cannot be created.
+[[nodiscard]] native::stream stream_for_frees(bool of_resources, int device) noexcept {
+  static constinit sync::Atomic<native::stream> streams[2][max_devices]{};
+  sync::Atomic<native::stream>& place = streams[of_resources][device];
   native::stream stream = place.load(std::memory_order_acquire);
   if (stream != nullptr) return stream;
   native::stream fresh{};
@@ -96,7 +93,7 @@ enum class FreeStream { own_memory, resources };
 
 /// Deallocates on the library's stream for it: the block's own may end meanwhile.
 [[nodiscard]] bool deallocate(const BlockFree& block, bool waits) noexcept try {
-  const native::stream stream = stream_for_frees(FreeStream::resources, block.device);
+  const native::stream stream = stream_for_frees(true, block.device);
   if (stream == nullptr) return false;
   const auto make_wait = [&](const Point& user) {
     return !user || user.make_wait(stream, InCapture::never);
@@ -120,9 +117,8 @@ void free_unused(const BlockFree& block) noexcept {
     return;
   }
   // Without memory pools the runtime waits for the device.
-  const native::stream stream = has_memory_pools(block.device)
-                                    ? stream_for_frees(FreeStream::own_memory, block.device)
-                                    : nullptr;
+  const native::stream stream =
+      has_memory_pools(block.device) ? stream_for_frees(false, block.device) : nullptr;
   if (stream == nullptr)
     return release_on_thread({backend::free_device, block.pointer, block.device});
   call_quietly(block.device, [&] { return backend::free_async(block.pointer, stream); });
@@ -157,7 +153,11 @@ void defer_free(BlockFree& block) noexcept {
 }
 
 void defer_copy(BlockFree& block) noexcept try {
-  defer_free(*new BlockFree{std::move(block)});
+  auto& copy = *new BlockFree;
+  static_cast<DeferredWork&>(copy) = std::move(block);
+  copy.pointer = block.pointer;
+  copy.device = block.device;
+  defer_free(copy);
 } catch (const std::bad_alloc&) {
   if (in_host_function) return;
   const ScopedWait wait{"free device memory", {.device = block.device}};

@@ -30,14 +30,6 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// A block to be freed. A buffer with other users or a resource has this object from then on, so
 /// that dropping it allocates nothing. `own` is the stream in whose order it is freed.
 struct BlockFree : DeferredWork {
-  BlockFree() = default;
-  BlockFree(BlockFree&& other) noexcept
-      : DeferredWork{std::move(other)},
-        pointer{other.pointer},
-        device{other.device},
-        bytes{other.bytes},
-        resource{std::move(other.resource)} {}
-
   void* pointer = nullptr;
   int device = 0;
   std::size_t bytes = 0;
@@ -55,7 +47,7 @@ struct BlockFree : DeferredWork {
 [[nodiscard]] bool free_block(BlockFree& block) noexcept;
 /// Defers the free. Takes ownership of the object.
 void defer_free(BlockFree& block) noexcept;
-/// Defers the free of an object on the stack. Without memory for a copy, the block is freed after a
+/// Defers the free of an object on the stack, which has no resource. Without memory for a copy, the block is freed after a
 /// wait for the devices, or leaks if this is a host function.
 void defer_copy(BlockFree& block) noexcept;
 

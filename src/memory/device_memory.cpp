@@ -218,24 +218,13 @@ void OwnedExtras::drop() const noexcept { delete extras_; }
 
 namespace {
 
-[[nodiscard]] auto find_user(std::list<Point>& users, StreamRef stream) noexcept {
-  return std::ranges::find_if(users,
-                              [&](const Point& user) { return user.stream() == key_of(stream); });
-}
-
 /// Returns false if the stream has ended.
 bool add_user(OwnedExtras& extras, StreamRef stream) {
   BlockFree* const known = extras.get();
   BlockFree& block = known != nullptr ? *known : extras.made();
   if (block.last_user.load(std::memory_order_relaxed) == stream.id()) return true;
-  std::list<Point>& others = block.others;
   const std::lock_guard lock{block.adding};
-  if (find_user(others, stream) == others.end()) {
-    if (others.size() >= 16 && std::has_single_bit(others.size())) erase_ended_points(others);
-    const Point user{key_of(stream)};
-    if (!user) return false;
-    others.push_back(user);
-  }
+  if (!add_open_point(block.others, key_of(stream))) return false;
   block.last_user.store(stream.id(), std::memory_order_relaxed);
   return true;
 }
@@ -313,7 +302,8 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
   if (stream == owner) return;
   std::list<Point>& others = extras.made().others;
   live_point(stream);
-  const auto named = find_user(others, stream);
+  const auto named = std::ranges::find_if(
+      others, [&](const Point& user) { return user.stream() == key_of(stream); });
   (named != others.end() ? *named : others.emplace_back()) = Point::of(key_of(owner));
   owner = stream;
 }

@@ -61,13 +61,6 @@ struct Registrations {
   sync::Mutex mutex;
   std::map<std::uintptr_t, Entry> all;  // By begin.
   std::uint64_t owners = 0;
-
-  /// The first registration that ends after the address.
-  [[nodiscard]] auto first_ending_after(std::uintptr_t address) {
-    const auto after = all.upper_bound(address);
-    return after != all.begin() && std::prev(after)->second.end > address ? std::prev(after)
-                                                                          : after;
-  }
 };
 Registrations& registrations() { return never_destroyed<Registrations>(); }
 
@@ -76,28 +69,21 @@ void remove(std::uintptr_t begin) noexcept {
   registrations().all.erase(begin);
 }
 
-/// Whether a registration that overlaps the range is being unregistered.
-[[nodiscard]] bool is_being_unregistered(Range range) {
-  Registrations& known = registrations();
-  const std::lock_guard lock{known.mutex};
-  for (auto each = known.first_ending_after(range.begin);
-       each != known.all.end() && each->first < range.end; ++each)
-    if (each->second.owner == 0) return true;
-  return false;
-}
-
 /// Enters the parts of the range that no registration covers, for a new owner, and returns them.
-/// Next to an existing registration they begin and end at a page boundary.
+/// Next to an existing registration they begin and end at a page boundary. Returns nothing, and
+/// leaves `owner` at 0, if a registration that overlaps the range is being unregistered.
 [[nodiscard]] std::vector<Range> reserve_gaps(Range range, std::uint64_t& owner) {
   Registrations& known = registrations();
   const std::lock_guard lock{known.mutex};
   std::vector<Range> gaps;
   std::uintptr_t at = range.begin;
+  auto each = known.all.upper_bound(at);
+  if (each != known.all.begin() && std::prev(each)->second.end > at) --each;
   const auto add_gap = [&](std::uintptr_t end) {
     if (end > at) gaps.push_back({at, end});
   };
-  for (auto each = known.first_ending_after(at); each != known.all.end() && each->first < range.end;
-       ++each) {
+  for (; each != known.all.end() && each->first < range.end; ++each) {
+    if (each->second.owner == 0) return {};
     add_gap(page_of(each->first));
     at = next_page(each->second.end - 1);
   }
@@ -246,12 +232,14 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
     throw_error(errc::invalid_argument, operation,
                 "there is no memory at a part of these addresses");
   const Range range{begin, end};
-  if (are_releases_pending() && is_being_unregistered(range))
-    wait_for_releases(operation, release_timeout);
-  if (is_being_unregistered(range))
-    throw_error(errc::invalid_argument, operation, "a part of the memory is being unpinned");
   std::uint64_t owner = 0;
-  const std::vector<Range> gaps = reserve_gaps(range, owner);
+  std::vector<Range> gaps = reserve_gaps(range, owner);
+  if (owner == 0) {
+    wait_for_releases(operation, release_timeout);
+    gaps = reserve_gaps(range, owner);
+  }
+  if (owner == 0)
+    throw_error(errc::invalid_argument, operation, "a part of the memory is being unpinned");
   try {
     for (const Range gap : gaps)
       if (!is_pinned_already(gap, begin)) pin(gap);

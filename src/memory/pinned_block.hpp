@@ -15,17 +15,11 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 struct PinnedShelf;
 struct PinnedBlock : Deferred {
-  /// Requires: the caller holds the pool's lock. @throws std::bad_alloc
-  void add_use(StreamKey use);
-  /// Gives the open points numbers.
-  void record_uses() noexcept;
-
   std::uintptr_t begin;
   std::size_t bytes;
   PinnedShelf* shelf;
   bool is_in_use = true;  // Else it is in a list of its shelf, or a thread is moving it.
   std::vector<Point> users{};
-  std::size_t prune_at = 16;  // With this many users, prune() runs.
 };
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -124,7 +124,7 @@ bool PinnedShelves::deallocate(void* pointer) noexcept {
     return true;
   }
   lock.unlock();
-  block->record_uses();
+  for (Point& user : block->users) user.record();
   // Without it, trim() and allocations look for the block.
   DeferredWork* const later = shelf.caches_blocks ? nullptr : free_after(block->users);
   lock.lock();

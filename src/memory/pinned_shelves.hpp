@@ -126,7 +126,7 @@ class PinnedShelves {
     const std::lock_guard lock{lock_};
     PinnedBlock* const block = find(address_of(pointer));
     if (block == nullptr || !block->is_in_use) return false;
-    block->add_use(use);
+    add_open_point(block->users, use);  // If the stream has ended, the operation will fail.
     return address_of(pointer) + bytes <= block->begin + block->bytes;
   }
 

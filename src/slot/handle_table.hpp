@@ -19,14 +19,12 @@ class HandleTable {
  public:
   void insert(Slot& slot) noexcept {
     slot.next_in_bucket = std::exchange(bucket_of(slot.handle), &slot);
-    slot.is_in_table = true;
   }
   /// Does nothing if the slot is not in the table.
   void erase(Slot& slot) noexcept {
-    if (!std::exchange(slot.is_in_table, false)) return;
     Slot** link = &bucket_of(slot.handle);
-    while (*link != &slot) link = &(*link)->next_in_bucket;
-    *link = slot.next_in_bucket;
+    while (*link != nullptr && *link != &slot) link = &(*link)->next_in_bucket;
+    if (*link != nullptr) *link = slot.next_in_bucket;
   }
   /// Calls `f(slot)` for each slot with this handle. `f` may erase that slot.
   template <class F>

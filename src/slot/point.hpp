@@ -21,6 +21,7 @@
 #include "slot/slots.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <list>
 #include <utility>
@@ -163,6 +164,26 @@ Point live_point(StreamRef stream);
 /// Waits for the last work of a stream that has ended. False if that is not known.
 [[nodiscard]] bool is_passed(Point& ended, const char* waiting);
 
+/// Removes the points of streams that have ended and whose work is complete. For containers that
+/// outlive many streams.
+template <class Points>
+void erase_ended_points(Points& points) noexcept {
+  std::erase_if(points, [](const Point& point) { return point.is_over(); });
+  sync::happens_before(&points);
+}
+
+/// Adds an open point of the stream, unless there is one. False if the stream has ended. The
+/// container may outlive many streams: it then loses the points of those whose work is complete.
+template <class Points>
+bool add_open_point(Points& points, StreamKey stream) {
+  if (std::ranges::any_of(points, [&](const Point& each) { return each.stream() == stream; }))
+    return true;
+  if (points.size() >= 16 && std::has_single_bit(points.size())) erase_ended_points(points);
+  const Point made{stream};
+  if (made) points.push_back(made);
+  return static_cast<bool>(made);
+}
+
 /// The progress of all points in a container: the worst of them. Removes the points that are
 /// complete. Requests the waits for devices that are needed.
 template <class Points>
@@ -178,14 +199,6 @@ template <class Points>
   sync::happens_before(&points);
   sync::happens_after(&points);  // Other threads may have removed some of them.
   return worst;
-}
-
-/// Removes the points of streams that have ended and whose work is complete. For containers that
-/// outlive many streams.
-template <class Points>
-void erase_ended_points(Points& points) noexcept {
-  std::erase_if(points, [](const Point& point) { return point.is_over(); });
-  sync::happens_before(&points);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -58,11 +58,6 @@ struct EventLine {
 };
 
 struct Slot : StreamSlot, Deferred {
-  /// The event that wait_stream() records on this stream, again and again. A thread that finds it
-  /// busy uses a pooled event.
-  EventRef wait_event{};
-  sync::Atomic<bool> wait_event_busy{false};
-
   sync::Atomic<bool> has_failure{false};
 
   // The pinned memory of small copies (copy/short_copy.cpp). Like the slot it is never freed, and
@@ -88,7 +83,6 @@ struct Slot : StreamSlot, Deferred {
   // The number of Stream objects. Atomic, because a destructor in a forked child takes no lock.
   sync::Atomic<int> references{0};
   SlotState state = SlotState::unused;
-  bool is_in_table = false;  // of handles
   // One of the references belongs to the views that no Stream owns: StreamRef::from_native().
   bool has_views = false;
   Slot* next_in_bucket = nullptr;

@@ -31,18 +31,6 @@ void emit_adopted(native::event event) noexcept {
   emit([&] { return Operation{.kind = OperationKind::event_adopted, .event = event}; });
 }
 
-[[noreturn]] void throw_wrong_device(const EventNode& node, const char* operation) {
-  if (node.origin == EventNode::Origin::borrowed)
-    throw_error(errc::invalid_argument, operation,
-                "the event was made elsewhere, for another device than the stream's");
-  if (node.is_in_graph.load(std::memory_order_relaxed))
-    throw_error(
-        errc::invalid_argument, operation,
-        "a graph records the event or waits for it, and it is of another device than the stream");
-  throw_error(errc::invalid_argument, operation,
-              "other processes share the event, which is of another device than the stream");
-}
-
 /// Requires: no other thread uses the event.
 [[nodiscard]] EventRef extract(Atomic<EventNode*>& pointer) noexcept {
   EventNode* const node = pointer.load(std::memory_order_relaxed);
@@ -161,7 +149,9 @@ void EventBase::record(StreamRef stream) {
       nodes_, slot.device, [&] { return take_node(slot.device, operation); },
       [&](EventNode& each) {
         if (each.device != slot.device) [[unlikely]]
-          throw_wrong_device(each, operation);
+          throw_error(errc::invalid_argument, operation,
+                      "the event is of another device than the stream, and a graph, another "
+                      "process or the code that has made it uses it");
         call.check(backend::event_record(each.handle, call.handle()));
         each.recorded_on.store(&slot, std::memory_order_relaxed);
         each.is_captured.store(

@@ -16,7 +16,7 @@ namespace {
 
 /// An intrusive list, so that returning an event cannot fail.
 struct FreeList {
-  sync::Mutex mutex;
+  SpinLock lock;
   EventNode* first = nullptr;
 };
 struct Pool {
@@ -37,7 +37,7 @@ constinit SpinLock nodes_lock;
 EventRef take_event(int device, backend::EventKind kind, const char* operation) {
   if (!kind.blocking_wait && !kind.interprocess) {
     FreeList& free_list = pool().free_lists[device][kind.timed];
-    const std::lock_guard lock{free_list.mutex};
+    const std::lock_guard lock{free_list.lock};
     if (EventNode* const node = free_list.first; node != nullptr) {
       free_list.first = static_cast<EventNode*>(node->next);
       node->references.store(1, std::memory_order_relaxed);
@@ -81,7 +81,7 @@ void EventRef::drop(EventNode* node) noexcept {
     node->is_captured.store(false, std::memory_order_relaxed);
     node->is_in_graph.store(false, std::memory_order_relaxed);
     FreeList& free_list = pool().free_lists[node->device][node->kind.timed];
-    const std::lock_guard lock{free_list.mutex};
+    const std::lock_guard lock{free_list.lock};
     node->next = std::exchange(free_list.first, node);
     return count_up(counters.pooled_events);
   }

@@ -66,7 +66,7 @@ void destroy(GraphState* state) noexcept {
   return internal_call([&] {
     if (state.own.ask() == Progress::complete) return true;
     const HandleLock locked{*state.own.slot()};
-    return locked && !locked.is_default() && is_known_idle(*state.own.slot());
+    return locked && !locked->is_default && is_known_idle(*state.own.slot());
   });
 }
 

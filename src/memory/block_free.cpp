@@ -25,16 +25,16 @@ namespace {
 
 [[nodiscard]] bool is_in_capture(const Point& user, std::uint64_t capture) noexcept {
   const HandleLock locked{user.stream()};
-  return locked && locked.is_reachable() && capture_number_of(locked.handle()) == capture;
+  return locked.is_usable() && capture_number_of(locked->handle) == capture;
 }
 
 /// Makes the captured stream wait for the users in the same capture. A wait for another stream
 /// would break the capture, and has no meaning in a graph. False if it cannot wait for one of them.
 [[nodiscard]] bool join_users(const HandleLock& own, const BlockFree& block) noexcept {
-  const std::uint64_t capture = capture_number_of(own.handle());
+  const std::uint64_t capture = capture_number_of(own->handle);
   return std::ranges::none_of(block.others, [&](const Point& user) {
     return (capture == 0 || is_in_capture(user, capture)) &&
-           !user.make_wait(own.handle(), InCapture::allowed);
+           !user.make_wait(own->handle, InCapture::allowed);
   });
 }
 
@@ -43,8 +43,8 @@ namespace {
 [[nodiscard]] bool free_on_own_stream(BlockFree& block) noexcept {
   const StreamKey owner = block.own.stream();
   HandleLock own{owner};
-  if (!own || !own.is_reachable()) return false;
-  const ScopedDevice on{block.device, ScopedDevice::no_throw, own.is_default()};
+  if (!own.is_usable()) return false;
+  const ScopedDevice on{block.device, ScopedDevice::no_throw, own->is_default};
   if (!block.others.empty() && (!is_captured(own) || !join_users(own, block))) return false;
   if (block.resource) {
     const KeptHandle kept{*owner.slot};
@@ -52,7 +52,7 @@ namespace {
     deallocate_to_resource(*block.resource, view_of(owner), block.pointer, block.bytes);
   } else {
     const backend::status s = internal_call(
-        [&] { return backend::free_async(block.pointer, own.handle()); }, any_capture_seen());
+        [&] { return backend::free_async(block.pointer, own->handle); }, any_capture_seen());
     // Any other error may be one of earlier work, so that the memory is free in spite of it.
     return succeeded_or_note_capture(s) || backend::classify(s) != errc::capture;
   }
@@ -66,9 +66,9 @@ namespace {
   if (!are_captures_open()) [[likely]]
     return false;
   const HandleLock locked{block.own.stream()};
-  if (!locked || !locked.is_default() || !locked.is_reachable()) return false;
+  if (!locked.is_usable() || !locked->is_default) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw};
-  return capture_state(locked.handle()) == CaptureState::unknown;
+  return capture_state(locked->handle) == CaptureState::unknown;
 }
 
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
@@ -134,7 +134,7 @@ void run_deferred(Deferred& deferred) noexcept {
 }  // namespace
 
 bool is_captured(const HandleLock& stream) noexcept {
-  return stream && stream.is_reachable() && capture_state(stream.handle()) == CaptureState::active;
+  return stream.is_usable() && capture_state(stream->handle) == CaptureState::active;
 }
 
 bool free_block(BlockFree& block) noexcept {

@@ -36,23 +36,10 @@ void release_block(Deferred& released) noexcept {
   return nullptr;
 }
 
-/// Returns a block to the runtime. Requires: the block was removed from known_. It must be removed
-/// first, because the runtime can reuse the address for another thread as soon as it has the
-/// memory.
-void free_removed(Deferred& block) noexcept {
-  block.run = release_block;
-  release_on_thread(block);
-}
-
 }  // namespace
 
 void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
   block.next = std::exchange(block.shelf->idle, &block);
-}
-
-void PinnedShelves::remove_known(const PinnedBlock& block) noexcept {
-  known_.erase(find_after(block.begin) - 1);
-  statistics_.releasing += block.bytes;
 }
 
 void PinnedShelves::count_released(std::size_t bytes) noexcept {
@@ -185,10 +172,13 @@ void PinnedShelves::free_idle(PinnedShelf& shelf) noexcept {
     for (Deferred* each = blocks; each != nullptr; each = each->next) {
       const auto& block = static_cast<PinnedBlock&>(*each);
       uncache(block);
-      remove_known(block);
+      statistics_.releasing += block.bytes;
+      // The runtime can reuse the address for another thread as soon as it has the memory.
+      known_.erase(find_after(block.begin) - 1);
+      each->run = release_block;
     }
   }
-  while (blocks != nullptr) free_removed(*std::exchange(blocks, blocks->next));
+  while (blocks != nullptr) release_on_thread(*std::exchange(blocks, blocks->next));
 }
 
 void PinnedShelves::release_idle_of(PinnedShelf& shelf) noexcept {

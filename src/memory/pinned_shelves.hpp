@@ -103,9 +103,13 @@ class PinnedShelves {
   [[nodiscard]] void* take_idle(PinnedShelf& shelf) noexcept {
     const std::lock_guard lock{lock_};
     auto* const block = static_cast<PinnedBlock*>(shelf.idle);
-    if (block == nullptr || !shelf.caches_blocks || exceeds_limit()) return nullptr;
+    // Beyond the limit, cached blocks are not reused: the next allocation releases them first.
+    if (block == nullptr || !shelf.caches_blocks || total_bytes_ > limit_) return nullptr;
     shelf.idle = block->next;
-    reuse_cached(*block);
+    sync::happens_after(block);
+    ++statistics_.hits;
+    uncache(*block);
+    mark_in_use(*block);
     return reinterpret_cast<void*>(block->begin);
   }
   /// Allocates a pending block whose streams have completed their work on it; returns null if there
@@ -188,22 +192,11 @@ class PinnedShelves {
     statistics_.peak = std::max(statistics_.peak, statistics_.in_use);
     count_up(counters.pinned_blocks);
   }
-  /// The same for a cached block. Requires: it was removed from its list.
-  void reuse_cached(PinnedBlock& block) noexcept {
-    sync::happens_after(&block);
-    ++statistics_.hits;
-    uncache(block);
-    mark_in_use(block);
-  }
-  /// If true, cached blocks are not reused: the next allocation releases them first.
-  [[nodiscard]] bool exceeds_limit() const noexcept { return total_bytes_ > limit_; }
   void uncache(const PinnedBlock& block) noexcept {
     --statistics_.cached_blocks;
     statistics_.cached -= block.bytes;
   }
   void put_idle(PinnedBlock& block) noexcept;
-  /// Removes the block from known_. Its bytes count as being released.
-  void remove_known(const PinnedBlock& block) noexcept;
   ///@}
 
   /// Takes out the oldest of `left` pending blocks of which no stream is known to be pending. Moves

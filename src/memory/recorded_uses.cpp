@@ -34,31 +34,21 @@ Recorded& recorded() { return never_destroyed<Recorded>(); }
 /// Requires: the caller holds the lock.
 void prune() noexcept {
   auto& all = recorded().all;
-  std::size_t left = 0;
   for (auto each = all.begin(); each != all.end();) {
     erase_ended_points(each->second);
-    left += each->second.size();
     each = each->second.empty() ? all.erase(each) : std::next(each);
   }
-  uses_recorded.store(left, std::memory_order_relaxed);
 }
 
 }  // namespace
 
 void add_recorded_use(const void* pointer, StreamRef stream) {
   const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(pointer) / step * step;
-  const StreamKey use = key_of(stream);
   const std::lock_guard lock{recorded().lock};
   auto& all = recorded().all;
-  const auto same = all.find(key);
-  if (same != all.end() &&
-      std::ranges::any_of(same->second, [&](const Point& user) { return user.stream() == use; }))
-    return;
-  const std::size_t count = uses_recorded.load(std::memory_order_relaxed);
-  if (count >= 16 && std::has_single_bit(count)) prune();
-  const Point user = live_point(stream);
-  all[key].push_back(user);
-  uses_recorded.fetch_add(1, std::memory_order_relaxed);
+  if (all.size() >= 16 && std::has_single_bit(all.size()) && !all.contains(key)) prune();
+  if (!add_open_point(all[key], key_of(stream))) throw_dead_stream(stream.id());
+  blocks_with_uses.store(all.size(), std::memory_order_relaxed);
 }
 
 std::list<Point> recorded_uses(const void* block, std::size_t bytes) {
@@ -81,7 +71,7 @@ std::list<Point> take_recorded_uses_slowly(const void* block, std::size_t bytes,
     const auto first = all.lower_bound(begin), end = all.lower_bound(begin + bytes);
     for (auto each = first; each != end; ++each) taken.splice(taken.end(), each->second);
     all.erase(first, end);
-    uses_recorded.fetch_sub(taken.size(), std::memory_order_relaxed);
+    blocks_with_uses.store(all.size(), std::memory_order_relaxed);
   }
   std::erase_if(taken, [&](const Point& user) { return user.stream() == own; });
   return taken;

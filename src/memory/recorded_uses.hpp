@@ -18,7 +18,7 @@
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
 // Changed under the lock of the uses.
-inline constinit sync::Atomic<std::size_t> uses_recorded{0};
+inline constinit sync::Atomic<std::size_t> blocks_with_uses{0};
 
 /// Adds an open point of the stream to the block that contains the address. @throws
 /// errc::invalid_handle if the stream was destroyed
@@ -31,7 +31,7 @@ void add_recorded_use(const void* pointer, StreamRef stream);
                                                          StreamKey own) noexcept;
 [[nodiscard]] inline std::list<Point> take_recorded_uses(const void* block, std::size_t bytes,
                                                          StreamKey own) noexcept {
-  return uses_recorded.load(std::memory_order_relaxed) == 0
+  return blocks_with_uses.load(std::memory_order_relaxed) == 0
              ? std::list<Point>{}
              : take_recorded_uses_slowly(block, bytes, own);
 }

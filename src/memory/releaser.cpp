@@ -50,9 +50,9 @@ constexpr auto idle_timeout = 1s;
   for (const StreamKey each : live_streams()) {
     const HandleLock stream{each};
     if (!stream) continue;
-    is_used[static_cast<std::size_t>(stream.device())] = true;
+    is_used[static_cast<std::size_t>(stream->device)] = true;
     const StreamQueryLock beside_captures{*each.slot};
-    if (stream.is_default() || beside_captures.capture_state() != CaptureState::none) continue;
+    if (stream->is_default || beside_captures.capture_state() != CaptureState::none) continue;
     if (is_busy(internal_call([&] { return beside_captures.query(); }))) return false;
   }
   for (int device = 0; device < max_devices; ++device) {

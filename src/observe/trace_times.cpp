@@ -104,10 +104,10 @@ TracePoint trace_point(const Operation& operation) noexcept {
     return point;
   }
   backend::forget_error(s);
-  if (!backend::is_not_ready(s) || !has_clock(locked.device())) return point;
+  if (!backend::is_not_ready(s) || !has_clock(locked->device)) return point;
   // Without an event the interval is dropped.
-  EventRef taken = try_take_event(locked.device(), timed_event, tracing);
-  if (taken && succeeded_or_forget(backend::event_record(taken.get(), locked.handle())))
+  EventRef taken = try_take_event(locked->device, timed_event, tracing);
+  if (taken && succeeded_or_forget(backend::event_record(taken.get(), locked->handle)))
     point.event = std::move(taken);
   return point;
 }

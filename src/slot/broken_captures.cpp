@@ -16,11 +16,11 @@ namespace {
 /// The runtime gives an invalidated capture no number.
 [[nodiscard]] bool is_broken(const OpenCapture& capture) noexcept {
   const HandleLock locked{capture.begun_on};
-  if (!locked || !locked.is_reachable()) return false;
-  const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
+  if (!locked.is_usable()) return false;
+  const ScopedDevice on{locked->device, ScopedDevice::no_throw};
   std::uint64_t number = 0;
-  return capture_state(locked.handle()) == CaptureState::active &&
-         succeeded_or_forget(backend::stream_capture_number(locked.handle(), number)) &&
+  return capture_state(locked->handle) == CaptureState::active &&
+         succeeded_or_forget(backend::stream_capture_number(locked->handle, number)) &&
          number == 0;
 }
 

@@ -21,8 +21,8 @@ bool takes_part_in_capture(int device) noexcept try {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   const auto takes_part = [&](StreamKey each) {
     const HandleLock locked{each};
-    return locked && locked.device() == device &&
-           capture_state(locked.handle()) == CaptureState::active;
+    return locked && locked->device == device &&
+           capture_state(locked->handle) == CaptureState::active;
   };
   const std::vector<StreamKey> streams = live_streams(true);
   return std::any_of(streams.begin(), streams.end(), takes_part);
@@ -53,7 +53,7 @@ void abandon_capture(StreamKey stream) noexcept {
 void abandon_own_captures() noexcept {
   while (const OpenCapture own = own_capture()) {
     if (const HandleLock locked{own.begun_on}) {
-      const ScopedDevice on{locked.device(), ScopedDevice::no_throw};
+      const ScopedDevice on{locked->device, ScopedDevice::no_throw};
       abandon_capture(own.begun_on);
     } else {
       close_capture(own.begun_on.id);

@@ -53,7 +53,7 @@ std::uint64_t mark_or_ask(Slot& slot) noexcept {
 }
 
 void mark_what_was_asked(Slot& slot) noexcept {
-  if (const HandleLock locked{slot}; locked && locked.is_reachable())
+  if (const HandleLock locked{slot}; locked.is_usable())
     internal_call([&] { mark_or_ask(slot); });
 }
 
@@ -71,7 +71,7 @@ bool is_known_idle(const Slot& slot) noexcept {
 void settle_if_asked(Slot& slot) noexcept {
   if (!slot.timeline.is_asked()) return;
   const HandleLock locked{slot};
-  if (!locked || !locked.is_reachable()) return;
+  if (!locked.is_usable()) return;
   // The calling thread's own default stream, or a handle that may mean another.
   if (slot.thread != nullptr || !is_surely_same(slot)) return mark_what_was_asked(slot);
   const ScopedDevice on{slot.device, ScopedDevice::no_throw, slot.is_default};
@@ -144,7 +144,7 @@ bool Point::make_wait(native::stream stream, InCapture in_capture) const noexcep
     event = slot_->timeline.event_at(known.position_);
   if (found == Progress::stalled) {
     const HandleLock locked{*slot_};
-    if (locked && locked.is_reachable()) event = record_on(*slot_, in_capture);
+    if (locked.is_usable()) event = record_on(*slot_, in_capture);
   }
   // Without an event the work may have completed meanwhile.
   return event ? succeeded_or_note_capture(backend::stream_wait_event(stream, event.get()))

@@ -55,12 +55,10 @@ class HandleLock : NotCopied {
   }
   /// False if the stream had already ended.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }
-  /// False for another thread's default stream: its handle would mean the calling thread's stream,
-  /// so nothing can be recorded on it.
-  [[nodiscard]] bool is_reachable() const noexcept { return detail::is_reachable(*slot_); }
-  [[nodiscard]] native::stream handle() const noexcept { return slot_->handle; }
-  [[nodiscard]] int device() const noexcept { return slot_->device; }
-  [[nodiscard]] bool is_default() const noexcept { return slot_->is_default; }
+  /// As above, and false for another thread's default stream: its handle would mean the calling
+  /// thread's stream, so nothing can be recorded on it.
+  [[nodiscard]] bool is_usable() const noexcept { return slot_ != nullptr && is_reachable(*slot_); }
+  [[nodiscard]] const Slot* operator->() const noexcept { return slot_; }
 
  private:
   Slot* slot_;

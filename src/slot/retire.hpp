@@ -12,9 +12,8 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// attachments, destroys the native stream if the slot owns it, and frees the slot or leaves it to
 /// the remaining Stream objects. Inside a host function only the views end at once, and the end of
 /// a borrowed stream stays unknown; the service thread takes the other steps.
-void retire_slot(Slot* slot) noexcept;
-/// The same for a slot whose native stream other code has destroyed. Nothing can be recorded on it,
-/// so its end stays unknown.
-void retire_orphaned_slot(Slot* slot) noexcept;
+/// `is_orphaned`: other code has destroyed the native stream. Nothing can be recorded on it, so its
+/// end stays unknown.
+void retire_slot(Slot* slot, bool is_orphaned = false) noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

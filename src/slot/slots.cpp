@@ -63,7 +63,7 @@ void make_free(Slot& slot) noexcept {
 class OrphanedSlots : NotCopied {
  public:
   ~OrphanedSlots() {
-    while (first_ != nullptr) retire_orphaned_slot(std::exchange(first_, first_->next_free));
+    while (first_ != nullptr) retire_slot(std::exchange(first_, first_->next_free), true);
   }
   void add(Slot& slot) noexcept { slot.next_free = std::exchange(first_, &slot); }
 

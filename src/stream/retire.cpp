@@ -116,22 +116,17 @@ void finish_retiring(Deferred& ended) noexcept {
 
 }  // namespace
 
-void retire_slot(Slot* slot) noexcept {
+void retire_slot(Slot* slot, bool is_orphaned) noexcept {
   const Release mode = release_mode();
   // This may be a forked child, where no lock may be taken.
   if (mode == Release::never) return slot->id.store(0, std::memory_order_release);
   // Other code may destroy its stream before the deferred part runs. Nothing could be recorded on
   // it then.
-  begin_retiring(*slot, mode == Release::later && !slot->owned);
+  begin_retiring(*slot, is_orphaned || (mode == Release::later && !slot->owned));
+  if (is_orphaned && any_capture_seen()) close_capture(slot->ended_id);
   if (mode == Release::now) return finish_retiring(*slot);
   slot->run = finish_retiring;
   run_later(*slot);
-}
-
-void retire_orphaned_slot(Slot* slot) noexcept {
-  begin_retiring(*slot, true);
-  if (any_capture_seen()) close_capture(slot->ended_id);
-  finish_retiring(*slot);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

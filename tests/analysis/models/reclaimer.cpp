@@ -107,7 +107,7 @@ void lose_stream(bool is_known) {
   w.first.own = Point{StreamKey{&w.a, 1}};
   write_in(w);
   w.second.own = Point{StreamKey{&w.b, 2}};
-  retire_orphaned_slot(&w.a);
+  retire_slot(&w.a, true);
   together([&] { run_after(w.first); }, [&] { run_after(w.second); });
   w.first.done.wait();
   w.second.done.wait();

@@ -324,8 +324,7 @@ void Graph::launch(StreamRef stream) const {
   GraphState& state = require(launching);
   const StreamCall call{stream, launching};
   if (call.slot().device != state.device)
-    throw_error(errc::invalid_argument, launching,
-                "the stream is of another device than the graph");
+    throw_invalid_argument(launching, "the stream is of another device than the graph");
   if ((are_captures_open() || state.functions->owns_anything() || needs_end(state, call.slot())) &&
       is_capturing(call.slot(), launching)) [[unlikely]]
     return become_node(state, call);
@@ -353,8 +352,7 @@ bool Graph::take(Graph fresh) {
   GraphState& old = require(operation);
   GraphState& now = fresh.require(operation);
   if (old.device != now.device)
-    throw_error(errc::invalid_argument, operation,
-                "the stream is of another device than the graph");
+    throw_invalid_argument(operation, "the stream is of another device than the graph");
   now.others = old.others;
   now.is_unknown = old.is_unknown;
   const bool is_same = update_executable(old, now, operation);

@@ -45,6 +45,10 @@ namespace {
   HandleLock own{owner};
   if (!own.is_usable()) return false;
   const ScopedDevice on{block.device, ScopedDevice::no_throw, own->is_default};
+  // On a default stream the free would break the capture of a blocking stream. During such a
+  // capture the runtimes refuse this query.
+  if (own->is_default && are_captures_open() && capture_state(own->handle) == CaptureState::unknown)
+    return false;
   if (!block.others.empty() && (!is_captured(own) || !join_users(own, block))) return false;
   if (block.resource) {
     const KeptHandle kept{*owner.slot};
@@ -57,18 +61,6 @@ namespace {
     return succeeded_or_note_capture(s) || backend::classify(s) != errc::capture;
   }
   return true;
-}
-
-/// Whether the free would be enqueued on a default stream and would so break the capture of a
-/// blocking stream. During such a capture the runtimes refuse the query of the default stream's
-/// capture state.
-[[nodiscard]] bool would_break_capture(const BlockFree& block) noexcept {
-  if (!are_captures_open()) [[likely]]
-    return false;
-  const HandleLock locked{block.own.stream()};
-  if (!locked.is_usable() || !locked->is_default) return false;
-  const ScopedDevice on{block.device, ScopedDevice::no_throw};
-  return capture_state(locked->handle) == CaptureState::unknown;
 }
 
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
@@ -138,11 +130,10 @@ bool is_captured(const HandleLock& stream) noexcept {
 }
 
 bool free_block(BlockFree& block) noexcept {
-  const bool is_in_order =
-      (block.resource || has_memory_pools(block.device)) && !would_break_capture(block);
+  const bool is_in_order = block.resource || has_memory_pools(block.device);
   if ((is_in_order && free_on_own_stream(block)) || has_captured_user(block)) return true;
   // The program may destroy what the resource uses once the buffer has ended.
-  return is_in_order && block.resource && deallocate(block, true);
+  return block.resource && deallocate(block, true);
 }
 
 void defer_free(BlockFree& block) noexcept {

@@ -47,8 +47,8 @@ struct BlockFree : DeferredWork {
 [[nodiscard]] bool free_block(BlockFree& block) noexcept;
 /// Defers the free. Takes ownership of the object.
 void defer_free(BlockFree& block) noexcept;
-/// Defers the free of an object on the stack, which has no resource. Without memory for a copy, the block is freed after a
-/// wait for the devices, or leaks if this is a host function.
+/// Defers the free of an object on the stack, which has no resource. Without memory for a copy, the
+/// block is freed after a wait for the devices, or leaks if this is a host function.
 void defer_copy(BlockFree& block) noexcept;
 
 /// The numbers of frees that were deferred, and of those that were made since.

@@ -297,8 +297,7 @@ void change_owner(StreamRef& owner, int device, OwnedExtras& extras, StreamRef s
   Slot& slot = live_slot(stream);
   require_own_thread(slot, changing);
   if (slot.device != device)
-    throw_error(errc::invalid_argument, changing,
-                "the stream belongs to another device than the memory");
+    throw_invalid_argument(changing, "the stream belongs to another device than the memory");
   if (stream == owner) return;
   std::list<Point>& others = extras.made().others;
   live_point(stream);
@@ -341,10 +340,9 @@ void require_resource(StreamRef stream, Device device, std::size_t alignment,
                       const char* attempted) {
   enter(attempted);
   if (live_slot(stream).device != device.ordinal())
-    throw_error(errc::invalid_argument, attempted,
-                "the stream belongs to another device than the resource");
+    throw_invalid_argument(attempted, "the stream belongs to another device than the resource");
   if (!std::has_single_bit(alignment) || alignment > DeviceResource::max_alignment)
-    throw_error(errc::invalid_argument, attempted, "the alignment is not a power of 2 up to 256");
+    throw_invalid_argument(attempted, "the alignment is not a power of 2 up to 256");
 }
 
 }  // namespace

@@ -222,15 +222,13 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
   watch_main_thread();
   require_device(0, operation);
   if (pointer == nullptr || bytes == 0)
-    throw_error(errc::invalid_argument, operation, "there is no memory: null, or 0 bytes");
+    throw_invalid_argument(operation, "there is no memory: null, or 0 bytes");
   const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   std::uintptr_t end = 0;
   if (__builtin_add_overflow(begin, bytes, &end))
-    throw_error(errc::invalid_argument, operation,
-                "the size runs past the end of the address space");
+    throw_invalid_argument(operation, "the size runs past the end of the address space");
   if (!is_mapped(begin, end))
-    throw_error(errc::invalid_argument, operation,
-                "there is no memory at a part of these addresses");
+    throw_invalid_argument(operation, "there is no memory at a part of these addresses");
   const Range range{begin, end};
   std::uint64_t owner = 0;
   std::vector<Range> gaps = reserve_gaps(range, owner);
@@ -238,8 +236,7 @@ HostRegistration::HostRegistration(const void* pointer, std::size_t bytes) {
     wait_for_releases(operation, release_timeout);
     gaps = reserve_gaps(range, owner);
   }
-  if (owner == 0)
-    throw_error(errc::invalid_argument, operation, "a part of the memory is being unpinned");
+  if (owner == 0) throw_invalid_argument(operation, "a part of the memory is being unpinned");
   try {
     for (const Range gap : gaps)
       if (!is_pinned_already(gap, begin)) pin(gap);

@@ -28,7 +28,7 @@ void require_managed(const void* memory, std::size_t bytes, const char* operatio
     PointerInfo info{MemoryKind::pageable, Device{0}};
     check(backend::pointer_info(info, static_cast<const unsigned char*>(memory) + at), operation);
     if (info.kind != MemoryKind::managed)
-      throw_error(errc::invalid_argument, operation, "the memory is not managed memory");
+      throw_invalid_argument(operation, "the memory is not managed memory");
   }
 }
 

@@ -19,16 +19,15 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 inline void require_rows(const void* pointer, std::size_t pitch, std::size_t width,
                          std::size_t height, const char* operation) {
   if (pointer == nullptr)
-    throw_error(errc::invalid_argument, operation, "a pointer is null but the size is not 0");
+    throw_invalid_argument(operation, "a pointer is null but the size is not 0");
   if (pitch < width)
-    throw_error(errc::invalid_argument, operation, "the pitch is smaller than the width of a row");
+    throw_invalid_argument(operation, "the pitch is smaller than the width of a row");
   std::size_t span = 0;
   std::uintptr_t end = 0;
   if (__builtin_mul_overflow(pitch, height - 1, &span) ||
       __builtin_add_overflow(span, width, &span) ||
       __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(pointer), span, &end))
-    throw_error(errc::invalid_argument, operation,
-                "the size runs past the end of the address space");
+    throw_invalid_argument(operation, "the size runs past the end of the address space");
 }
 
 /// If the memory belongs to the pinned pool, records a use by the stream: the block is not reused

@@ -36,6 +36,14 @@ void release_block(Deferred& released) noexcept {
   return nullptr;
 }
 
+/// Whether the block waits for a stream that this search has found pending: it asks each only once.
+[[nodiscard]] bool is_held(const PinnedBlock& block, std::uint64_t search) noexcept {
+  return std::ranges::any_of(block.users, [=](const Point& user) {
+    return user.slot()->last_search.load(std::memory_order_relaxed) == search &&
+           user.progress() != Progress::complete;
+  });
+}
+
 }  // namespace
 
 void PinnedShelves::put_idle(PinnedBlock& block) noexcept {
@@ -121,13 +129,13 @@ bool PinnedShelves::deallocate(void* pointer) noexcept {
   return true;
 }
 
-PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf, const AskedStreams& asked,
+PinnedBlock* PinnedShelves::pop_pending(PinnedShelf& shelf, std::uint64_t search,
                                         std::size_t& left) noexcept {
   const std::lock_guard lock{lock_};
   for (; left > 0; --left) {
     auto* const block = static_cast<PinnedBlock*>(shelf.pending.pop());
     if (block == nullptr) return nullptr;
-    if (!asked.hold(*block)) {
+    if (!is_held(*block, search)) {
       --left;
       return block;
     }
@@ -143,10 +151,12 @@ bool PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, bool stops_
   }
   if (at_most == 0) return false;
   const RelaxedCapture relaxed;
-  AskedStreams asked;
-  while (PinnedBlock* const block = pop_pending(shelf, asked, at_most)) {
+  static constinit sync::Atomic<std::uint64_t> searches{0};
+  const std::uint64_t search = searches.fetch_add(1, std::memory_order_relaxed) + 1;
+  while (PinnedBlock* const block = pop_pending(shelf, search, at_most)) {
     const Progress progress = advance(block->users);
-    asked.add(*block);
+    for (const Point& user : block->users)
+      user.slot()->last_search.store(search, std::memory_order_relaxed);
     const std::lock_guard lock{lock_};
     if (progress != Progress::complete) {
       shelf.pending.push(*block);

@@ -7,7 +7,8 @@
 #include "base/counters.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/spin_lock.hpp"
-#include "memory/pinned_block.hpp"
+#include "memory/releaser.hpp"
+#include "slot/point.hpp"
 
 #include <runnel/pinned_pool.hpp>
 
@@ -51,6 +52,16 @@ inline constexpr std::size_t doubled_up_to = std::size_t{1} << 20;
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
+struct PinnedShelf;
+/// A block of pinned memory, and the streams whose work on it must be complete before it is reused.
+struct PinnedBlock : Deferred {
+  std::uintptr_t begin;
+  std::size_t bytes;
+  PinnedShelf* shelf;
+  bool is_in_use = true;  // Else it is in a list of its shelf, or a thread is moving it.
+  std::vector<Point> users{};
+};
+
 /// The cached blocks of one size and kind. Requires: only PinnedShelves accesses its members.
 struct PinnedShelf {
   Deferred* idle = nullptr;
@@ -64,26 +75,6 @@ struct PinnedRemainder {
   std::size_t cached_blocks;
   std::size_t releasing;  // The bytes that are being returned to the runtime.
   std::size_t releases;   // The number of blocks that were returned so far.
-};
-
-/// The streams that one search for a complete block has queried: it queries each only once.
-class AskedStreams {
- public:
-  void add(const PinnedBlock& block) noexcept {
-    for (const Point& user : block.users)
-      if (count_ < all_.size()) all_[count_++] = user.slot();
-  }
-  /// Whether the block waits for one of them.
-  [[nodiscard]] bool hold(const PinnedBlock& block) const noexcept {
-    return std::ranges::any_of(block.users, [&](const Point& user) {
-      return std::find(all_.data(), all_.data() + count_, user.slot()) != all_.data() + count_ &&
-             user.progress() != Progress::complete;
-    });
-  }
-
- private:
-  std::array<const Slot*, 64> all_;
-  std::size_t count_ = 0;
 };
 
 /// Each member locks the pool itself, unless documented otherwise.
@@ -199,10 +190,10 @@ class PinnedShelves {
   void put_idle(PinnedBlock& block) noexcept;
   ///@}
 
-  /// Takes out the oldest of `left` pending blocks of which no stream is known to be pending. Moves
-  /// those that it looks at to the end of the queue, so that a blocked stream does not hide others.
-  /// Null if there is none.
-  [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf, const AskedStreams& asked,
+  /// Takes out the oldest of `left` pending blocks of which this search has found no stream
+  /// pending. Moves those that it looks at to the end of the queue, so that a blocked stream does
+  /// not hide others. Null if there is none.
+  [[nodiscard]] PinnedBlock* pop_pending(PinnedShelf& shelf, std::uint64_t search,
                                          std::size_t& left) noexcept;
   /// Polls the streams of the oldest `at_most` pending blocks, each of them until it is found
   /// pending. Blocks that are complete become idle. Returns whether it has stopped at the first.

@@ -81,7 +81,7 @@ void record_block_use(StreamRef stream, const void* pointer, std::optional<Memor
   constexpr const char* operation = "record a use of memory";
   enter(operation);
   Slot& slot = live_slot(stream);
-  if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the pointer is null");
+  if (pointer == nullptr) throw_invalid_argument(operation, "the pointer is null");
   if ((!kind || *kind == MemoryKind::pinned) && note_pinned_use(pointer, 1, key_of(stream))) return;
   if (!kind) {
     const ScopedDevice on{slot.device, operation};
@@ -90,8 +90,9 @@ void record_block_use(StreamRef stream, const void* pointer, std::optional<Memor
     kind = info.kind;
   }
   if (*kind != MemoryKind::device)
-    throw_error(errc::invalid_argument, operation,
-                "the pointer is neither in device memory nor in a block in use of the pinned pool");
+    throw_invalid_argument(
+        operation,
+        "the pointer is neither in device memory nor in a block in use of the pinned pool");
   add_recorded_use(pointer, stream);
 }
 

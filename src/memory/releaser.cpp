@@ -9,6 +9,7 @@
 #include "base/process.hpp"
 #include "base/start_thread.hpp"
 #include "base/sync.hpp"
+#include "base/try_flag.hpp"
 #include "capture/open_captures.hpp"
 #include "device/internal_calls.hpp"
 #include "device/scoped_device.hpp"
@@ -33,8 +34,7 @@ using namespace std::chrono_literals;
 constexpr auto idle_timeout = 1s;
 
 [[nodiscard]] bool is_busy(const backend::status s) noexcept {
-  if (s != backend::ok) backend::forget_error(s);
-  return s != backend::ok && backend::is_not_ready(s);
+  return !succeeded_or_forget(s) && backend::is_not_ready(s);
 }
 
 /// Whether a release would not have to wait for streams that the library knows; other code may have
@@ -68,10 +68,6 @@ constexpr auto idle_timeout = 1s;
   return false;
 }
 
-struct BlockingThread {
-  sync::Mutex mutex;
-};
-
 /// Calls `release()` unless a device is busy. It first blocks new operations. Operations that have
 /// begun get a millisecond to finish, so that the release need not wait for their work; work that
 /// may wait for the program is not enqueued any more.
@@ -79,9 +75,9 @@ template <class F>
 [[nodiscard]] bool do_if_idle(F release) noexcept {
   if (!backend::frees_wait_for_devices()) return release(), true;
   // One thread at a time: of two threads, the first that ends would unblock operations.
-  const std::unique_lock alone{never_destroyed<BlockingThread>().mutex, std::try_to_lock};
-  if (!alone.owns_lock()) return false;
-  if (!are_devices_idle()) return false;
+  static constinit sync::Atomic<bool> is_blocking{false};
+  const TryFlag is_alone{is_blocking};
+  if (!is_alone || !are_devices_idle()) return false;
   bool is_idle = false;
   {
     const BlockOperations blocked;

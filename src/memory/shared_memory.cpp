@@ -50,10 +50,10 @@ void* allocate_shared(std::size_t bytes, Device device) {
 IpcMemoryHandle export_memory(void* pointer, std::size_t bytes, int device, bool opened) {
   constexpr const char* operation = "share memory with other processes";
   enter(operation);
-  if (pointer == nullptr) throw_error(errc::invalid_argument, operation, "the buffer is empty");
+  if (pointer == nullptr) throw_invalid_argument(operation, "the buffer is empty");
   if (opened)
-    throw_error(errc::invalid_argument, operation,
-                "the memory is another process's: send on the handle that it was opened by");
+    throw_invalid_argument(
+        operation, "the memory is another process's: send on the handle that it was opened by");
   const InternalDeviceCall call{device, operation};
   IpcContent content{};
   content.bytes = bytes;
@@ -67,8 +67,7 @@ OpenedMemory open_memory(const IpcMemoryHandle& handle, std::size_t width) {
   int device = 0;
   const IpcContent content = read_handle(handle.bytes, IpcKind::memory, device, operation);
   if (content.bytes % width != 0)
-    throw_error(errc::invalid_argument, operation,
-                "the memory holds no whole number of elements of this type");
+    throw_invalid_argument(operation, "the memory holds no whole number of elements of this type");
   watch_main_thread();
   const InternalDeviceCall call{device, operation};
   OpenedMemory opened{nullptr, content.bytes, device};

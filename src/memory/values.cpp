@@ -23,14 +23,12 @@ namespace {
 void require_kind(MemoryKind kind, const char* operation) {
   // CUDA refuses memory of its pools, with an error that does not explain why.
   if (kind == MemoryKind::device)
-    throw_error(errc::invalid_argument, operation,
-                "the location is in device memory: take pinned memory");
+    throw_invalid_argument(operation, "the location is in device memory: take pinned memory");
   if (kind == MemoryKind::pageable)
-    throw_error(errc::invalid_argument, operation,
-                "the location is in pageable memory: take pinned memory");
+    throw_invalid_argument(operation, "the location is in pageable memory: take pinned memory");
   if (kind == MemoryKind::managed)
-    throw_error(
-        errc::invalid_argument, operation,
+    throw_invalid_argument(
+        operation,
         "the location is in managed memory, where a device does not wait: take pinned memory");
 }
 
@@ -39,10 +37,9 @@ void require_kind(MemoryKind kind, const char* operation) {
 [[nodiscard]] std::uint32_t* location_on_device(const StreamCall& call,
                                                 const std::uint32_t* location) {
   Slot& slot = call.slot();
-  if (location == nullptr)
-    throw_error(errc::invalid_argument, call.operation(), "the location is null");
+  if (location == nullptr) throw_invalid_argument(call.operation(), "the location is null");
   if (reinterpret_cast<std::uintptr_t>(location) % sizeof *location != 0)
-    throw_error(errc::invalid_argument, call.operation(), "the location is not aligned to 4 bytes");
+    throw_invalid_argument(call.operation(), "the location is not aligned to 4 bytes");
   if (!has_stream_values(slot.device))
     throw_error(errc::not_supported, call.operation(),
                 "the device has no stream memory operations");

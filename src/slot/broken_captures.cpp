@@ -20,8 +20,7 @@ namespace {
   const ScopedDevice on{locked->device, ScopedDevice::no_throw};
   std::uint64_t number = 0;
   return capture_state(locked->handle) == CaptureState::active &&
-         succeeded_or_forget(backend::stream_capture_number(locked->handle, number)) &&
-         number == 0;
+         succeeded_or_forget(backend::stream_capture_number(locked->handle, number)) && number == 0;
 }
 
 /// Called after an operation has failed: it has invalidated the captures that are newly broken.

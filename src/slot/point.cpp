@@ -53,8 +53,7 @@ std::uint64_t mark_or_ask(Slot& slot) noexcept {
 }
 
 void mark_what_was_asked(Slot& slot) noexcept {
-  if (const HandleLock locked{slot}; locked.is_usable())
-    internal_call([&] { mark_or_ask(slot); });
+  if (const HandleLock locked{slot}; locked.is_usable()) internal_call([&] { mark_or_ask(slot); });
 }
 
 bool is_known_idle(const Slot& slot) noexcept {

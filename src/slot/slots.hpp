@@ -72,6 +72,9 @@ struct Slot : StreamSlot, Deferred {
   /// Always 0 for a blocking stream.
   mutable sync::Atomic<std::uint64_t> known_complete{0};
 
+  /// The last search of the pinned pool that has found the stream's work pending.
+  sync::Atomic<std::uint64_t> last_search{0};
+
   Timeline timeline;
   Slot* next_watched = nullptr;  // for the thread that looks what is due
   EventLine events;              // for the service thread
@@ -114,9 +117,10 @@ struct Slot : StreamSlot, Deferred {
 /// @throws errc::invalid_argument for such a stream
 inline void require_own_thread(const Slot& slot, const char* operation) {
   if (!is_reachable(slot)) [[unlikely]]
-    throw_error(errc::invalid_argument, operation,
-                "the stream is another thread's default stream, and its handle would mean this "
-                "thread's: record an event there, and use that");
+    throw_invalid_argument(
+        operation,
+        "the stream is another thread's default stream, and its handle would mean this "
+        "thread's: record an event there, and use that");
 }
 
 /// A native stream and its properties, which its slot repeats.

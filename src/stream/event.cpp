@@ -115,8 +115,9 @@ EventRef EventBase::enter_graph(const StreamCall& call, bool records) const {
     node = publish_first(
         nodes_, make_event(call.slot().device, kind_of(timed_, options_), call.operation()));
   if (records && node->device != call.slot().device)
-    throw_error(errc::invalid_argument, call.operation(),
-                "the event is of another device than the stream, and a graph cannot replace it");
+    throw_invalid_argument(
+        call.operation(),
+        "the event is of another device than the stream, and a graph cannot replace it");
   node->is_in_graph.store(true, std::memory_order_relaxed);
   return node;
 }
@@ -149,9 +150,10 @@ void EventBase::record(StreamRef stream) {
       nodes_, slot.device, [&] { return take_node(slot.device, operation); },
       [&](EventNode& each) {
         if (each.device != slot.device) [[unlikely]]
-          throw_error(errc::invalid_argument, operation,
-                      "the event is of another device than the stream, and a graph, another "
-                      "process or the code that has made it uses it");
+          throw_invalid_argument(
+              operation,
+              "the event is of another device than the stream, and a graph, another "
+              "process or the code that has made it uses it");
         call.check(backend::event_record(each.handle, call.handle()));
         each.recorded_on.store(&slot, std::memory_order_relaxed);
         each.is_captured.store(
@@ -216,7 +218,7 @@ native::event EventBase::native() const {
 Device EventBase::device() const {
   constexpr const char* operation = "ask for an event's device";
   const CurrentNode node{Access::nodes(*this, operation)};
-  if (!node) throw_error(errc::invalid_argument, operation, "it was never recorded");
+  if (!node) throw_invalid_argument(operation, "it was never recorded");
   return Device{node->device};
 }
 
@@ -224,7 +226,7 @@ native::event EventBase::release() {
   constexpr const char* operation = "release an event";
   require_valid(operation);
   const EventRef first = extract(nodes_.first), later = extract(nodes_.later);
-  if (!first) throw_error(errc::invalid_argument, operation, "it was never recorded");
+  if (!first) throw_invalid_argument(operation, "it was never recorded");
   if (first->origin != EventNode::Origin::borrowed) count_down(counters.events);
   is_valid_ = false;
   const EventRef& present = later ? later : first;
@@ -235,7 +237,7 @@ native::event EventBase::release() {
 void EventBase::adopt(native::event handle, Device device, Ownership ownership) {
   constexpr const char* operation = "wrap a native event";
   enter(operation);
-  if (handle == nullptr) throw_error(errc::invalid_argument, operation, "the handle is null");
+  if (handle == nullptr) throw_invalid_argument(operation, "the handle is null");
   require_device(device.ordinal(), operation);
   EventRef node = wrap_event(
       handle, device.ordinal(),
@@ -261,13 +263,12 @@ IpcEventHandle EventBase::export_event() {
   enter(operation);
   require_valid(operation);
   if (!options_.interprocess)
-    throw_error(errc::invalid_argument, operation,
-                "it was made without EventOptions{.interprocess = true}");
+    throw_invalid_argument(operation, "it was made without EventOptions{.interprocess = true}");
   EventRef node = CurrentNode{nodes_}.reference();
   if (node && node->is_shared.load(std::memory_order_relaxed) &&
       node->origin == EventNode::Origin::taken)
-    throw_error(errc::invalid_argument, operation,
-                "the event is another process's: send on the handle that it was opened by");
+    throw_invalid_argument(
+        operation, "the event is another process's: send on the handle that it was opened by");
   const bool is_first = !node;
   if (is_first) node = take_node(Device::current().ordinal(), operation);
   IpcEventHandle handle = export_native(node.get(), node->device, operation);
@@ -306,8 +307,8 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
     throw_error(errc::invalid_argument, operation,
                 !from ? "the start was never recorded" : "the stop was never recorded");
   if (from->device != to->device)
-    throw_error(errc::invalid_argument, operation,
-                "the events are on different devices, whose clocks have nothing in common");
+    throw_invalid_argument(
+        operation, "the events are on different devices, whose clocks have nothing in common");
   float milliseconds = 0;
   const backend::status s = backend::event_elapsed(milliseconds, from.get(), to.get());
   if (backend::is_not_ready(s)) {
@@ -320,8 +321,8 @@ std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventB
                            to->is_in_graph.load(std::memory_order_relaxed);
   if (is_of_graph && (code == errc::invalid_handle || code == errc::invalid_argument)) {
     backend::forget_error(s);
-    throw_error(errc::invalid_argument, operation,
-                "one of the events is recorded by a graph that was not launched yet");
+    throw_invalid_argument(operation,
+                           "one of the events is recorded by a graph that was not launched yet");
   }
   check(s, operation);
   return std::chrono::nanoseconds{std::llround(static_cast<double>(milliseconds) * 1e6)};

@@ -49,14 +49,7 @@ void record_end(Slot& slot) noexcept {
 /// a stream that has: see docs/decisions/threads.md.
 void work_around_thread_exit_hang(const Slot& slot) noexcept {
   const sync::TsanIgnore ignore;  // The user has not requested the query.
-  const backend::status s = internal_call([&] {
-    const StreamQueryLock beside_captures{slot};
-    const bool is_captured = beside_captures.capture_state() != CaptureState::none;
-    return is_captured ? backend::ok : beside_captures.query();
-  });
-  if (s == backend::ok) return;
-  backend::forget_error(s);
-  if (!backend::is_not_ready(s)) return;
+  if (is_known_idle(slot) || !can_record(slot)) return;
   succeeded_or_forget(backend::launch_host_func(slot.handle, [](void*) {}, nullptr));
 }
 

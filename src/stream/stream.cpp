@@ -105,7 +105,7 @@ Slot* create_stream(Device device, const StreamOptions& options) {
   const PriorityRange range = priority_range_of(device.ordinal(), operation);
   const PartitionData* const part = Access::data(options.partition);
   if (part != nullptr && part->device != device.ordinal())
-    throw_error(errc::invalid_argument, operation, "the partition is of another device");
+    throw_invalid_argument(operation, "the partition is of another device");
   FreshSlot fresh = take_slot(device.ordinal());
   const ScopedDevice on{device.ordinal(), operation};
   const NativeStream made = create_native(device.ordinal(), part, options.blocking,
@@ -138,19 +138,20 @@ int find_device(native::stream handle, std::optional<Device> named) {
 NativeStream native_stream_of(native::stream handle, std::optional<Device> device) {
   switch (default_meant_by(handle)) {
     case DefaultMeant::of_device:
-      throw_error(errc::invalid_argument, wrapping,
-                  "0 and 1 mean the default stream: say device.default_stream(), or "
-                  "StreamRef::from_native()");
+      throw_invalid_argument(wrapping,
+                             "0 and 1 mean the default stream: say device.default_stream(), or "
+                             "StreamRef::from_native()");
     case DefaultMeant::of_thread:
-      throw_error(errc::invalid_argument, wrapping,
-                  "that is the thread's default stream: say StreamRef::per_thread_default(device)");
+      throw_invalid_argument(
+          wrapping,
+          "that is the thread's default stream: say StreamRef::per_thread_default(device)");
     case DefaultMeant::none:
       break;
   }
   if (device) require_device(device->ordinal(), wrapping);
   const int actual = find_device(handle, device);
   if (device && device->ordinal() != actual)
-    throw_error(errc::invalid_argument, wrapping, "the stream belongs to another device");
+    throw_invalid_argument(wrapping, "the stream belongs to another device");
   bool capturing = false;
   check(query_capture(handle, capturing), wrapping);
   if (capturing)
@@ -167,8 +168,8 @@ Slot* wrap_stream(native::stream handle, std::optional<Device> device, Holder ho
   bool is_new = false;
   Slot* const slot = wrap_handle(stream, holder, is_new);
   if (slot == nullptr)
-    throw_error(errc::invalid_argument, wrapping,
-                "a Stream owns the handle already: borrow it, or release() it there first");
+    throw_invalid_argument(
+        wrapping, "a Stream owns the handle already: borrow it, or release() it there first");
   if (is_new) emit_made(*slot, wrapping);
   return slot;
 }

@@ -170,9 +170,9 @@ using namespace detail;
 
 StreamPool::StreamPool(Device device, StreamPoolOptions options) {
   constexpr const char* operation = "make a stream pool";
-  if (options.size == 0) throw_error(errc::invalid_argument, operation, "the size is 0");
+  if (options.size == 0) throw_invalid_argument(operation, "the size is 0");
   if (options.size > options.max)
-    throw_error(errc::invalid_argument, operation, "the size is above the maximum");
+    throw_invalid_argument(operation, "the size is above the maximum");
   auto state = std::make_unique<StreamPoolState>(device, options);
   for (std::size_t i = 0; i < options.size; ++i) state->idle.push(*make_stream(*state).release());
   state_ = state.release();

@@ -37,7 +37,6 @@ EXCUSED = {
     'src/graph/graph.cpp: Graph::node_count': GRAPH,
     'src/graph/graph.cpp: refuse_memory_nodes': GRAPH,
     'src/memory/releaser.cpp: are_devices_idle': QUERY,
-    'src/memory/releaser.cpp: do_if_idle': 'others only try to take this lock',
     'src/observe/hang_report.cpp: report_unless_stopped': THREAD_OF_LIBRARY,
     'src/observe/trace.cpp: collect': TRACE,
     'src/observe/trace.cpp: resolve_pending': TRACE,

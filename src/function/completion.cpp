@@ -144,7 +144,6 @@ FutureState* make_future(StreamRef stream) {
 
 void submit_completion(const EventBase& event, Completion* raw) {
   OwnedCompletion completion = own(raw);
-  enter(submitting);
   EventRef node = waitable_node(event, submitting).reference();
   completion->event = node.release();
   reclaimer().start(submitting);

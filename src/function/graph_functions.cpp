@@ -23,13 +23,6 @@ GraphFunctions::~GraphFunctions() {
            pending_writers_.load(std::memory_order_relaxed));
 }
 
-void GraphFunctions::begin_runs(std::size_t runs, std::size_t writers) noexcept {
-  pending_runs_.fetch_add(runs, std::memory_order_relaxed);
-  pending_writers_.fetch_add(writers, std::memory_order_relaxed);
-  counters.graph_runs.fetch_add(runs, std::memory_order_relaxed);
-  host_writers().begin_functions(writers);
-}
-
 void GraphFunctions::end_runs(std::size_t runs, std::size_t writers) noexcept {
   pending_runs_.fetch_sub(runs, std::memory_order_relaxed);
   pending_writers_.fetch_sub(writers, std::memory_order_relaxed);
@@ -192,7 +185,10 @@ GraphFunctions::Launches& GraphFunctions::begin_launch(StreamKey stream) {
     launches_.push_back(launch);
   }
   ++count_;
-  begin_runs(functions_.size(), writers_);
+  pending_runs_.fetch_add(functions_.size(), std::memory_order_relaxed);
+  pending_writers_.fetch_add(writers_, std::memory_order_relaxed);
+  counters.graph_runs.fetch_add(functions_.size(), std::memory_order_relaxed);
+  host_writers().begin_functions(writers_);
   return launches_.back();
 }
 

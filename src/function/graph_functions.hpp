@@ -46,10 +46,10 @@ class GraphFunctions : NotCopied {
 
   ~GraphFunctions();
 
-  /// Whether there are neither functions nor objects.
-  [[nodiscard]] bool is_empty() const noexcept { return functions_.empty() && kept_.empty(); }
   /// Whether nodes use what only the Graph owns: functions, objects or events.
-  [[nodiscard]] bool owns_anything() const noexcept { return !is_empty() || !events_.empty(); }
+  [[nodiscard]] bool owns_anything() const noexcept {
+    return !functions_.empty() || !kept_.empty() || !events_.empty();
+  }
   /// Adds a node that calls the function to the stream's capture.
   void capture(const StreamCall& call, OwnedFunction function, bool is_writer);
   /// Adds a node that records an event or waits for it.
@@ -124,7 +124,6 @@ class GraphFunctions : NotCopied {
   void undo_launch() noexcept;
   static void reach(void* launch) noexcept;
   static void pass(void* launch) noexcept;
-  void begin_runs(std::size_t runs, std::size_t writers) noexcept;
   void end_runs(std::size_t runs, std::size_t writers) noexcept;
 
   // Protects the lists while they grow: several threads may submit to streams of one capture.

@@ -41,7 +41,8 @@ thread_local constinit char thread_mark = 0;
 // Requires, for each function of this namespace: the lock is held.
 
 void make_live(Slot& slot) noexcept {
-  slot.state = SlotState::live;
+  slot.is_in_use = true;
+  slot.is_gone = false;
   slot.id.store(next_id++, std::memory_order_release);
 }
 
@@ -52,7 +53,7 @@ void make_live(Slot& slot) noexcept {
 }
 
 void make_free(Slot& slot) noexcept {
-  slot.state = SlotState::unused;
+  slot.is_in_use = false;
   if (slot.timeline.is_idle())
     slot.next_free = std::exchange(free_slots[slot.device], &slot);
   else
@@ -80,9 +81,9 @@ bool drop_views(Slot& slot) noexcept {
 /// Removes a slot from the table, so that its handle does not find it.
 void unlist(Slot& slot, OrphanedSlots& lost) noexcept {
   table.erase(slot);
-  if (slot.state != SlotState::live || !drop_views(slot)) return;
+  if (!slot.is_in_use || !drop_views(slot)) return;
   // Other code has destroyed the stream; its handle now belongs to another stream.
-  slot.state = SlotState::ending;
+  slot.is_in_use = false;
   lost.add(slot);
 }
 
@@ -108,8 +109,7 @@ void add_reference(Slot& slot, Holder holder) noexcept {
   Slot* found = nullptr;
   table.for_each(stream.handle, [&](Slot& each) {
     // The last Stream of such a slot ended while the process was exiting.
-    const bool is_over =
-        each.state == SlotState::live && each.id.load(std::memory_order_relaxed) == 0;
+    const bool is_over = each.is_in_use && each.id.load(std::memory_order_relaxed) == 0;
     const Blocking known = blocking_of(each);
     const bool is_same_kind = known == stream.blocking || known == Blocking::unknown ||
                               stream.blocking == Blocking::unknown;
@@ -196,12 +196,12 @@ Slot* wrap_handle(const NativeStream& stream, Holder holder, bool& is_new) {
 bool drop_reference(Slot& slot, bool owner) noexcept {
   const std::lock_guard lock{slots_lock};
   const bool is_last = slot.references.fetch_sub(1, std::memory_order_relaxed) == 1;
-  if (slot.state != SlotState::live) {
-    if (is_last && slot.state == SlotState::ended) make_free(slot);
+  if (!slot.is_in_use) {
+    if (is_last && slot.is_gone) make_free(slot);
     return false;
   }
   if (!owner && (!is_last || slot.owned)) return false;
-  slot.state = SlotState::ending;
+  slot.is_in_use = false;
   if (owner) drop_views(slot);
   // The runtime may soon reuse the handle for another stream.
   table.erase(slot);
@@ -224,10 +224,8 @@ std::exception_ptr finish_slot(Slot& slot) noexcept {
   const std::lock_guard lock{slots_lock};
   slot.owned = false;
   std::exception_ptr uncollected = take_failure(slot);
-  if (slot.references.load(std::memory_order_relaxed) > 0)
-    slot.state = SlotState::ended;
-  else
-    make_free(slot);
+  slot.is_gone = slot.references.load(std::memory_order_relaxed) > 0;
+  if (!slot.is_gone) make_free(slot);
   return uncollected;
 }
 
@@ -255,7 +253,7 @@ template <class T, class F>
 std::vector<StreamKey> live_streams(bool only_owned) {
   return for_each_slot<StreamKey>([only_owned](Slot& slot) -> std::optional<StreamKey> {
     const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-    if (slot.state != SlotState::live || id == 0 || (only_owned && !slot.owned)) return {};
+    if (!slot.is_in_use || id == 0 || (only_owned && !slot.owned)) return {};
     return StreamKey{&slot, id};
   });
 }

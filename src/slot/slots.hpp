@@ -22,17 +22,6 @@
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-/// The life of a slot: unused -> live -> ending -> unused. It passes through `ended` before the
-/// last state if Stream objects still refer to it after its native stream was destroyed. A slot is
-/// not reused before all numbers of its timeline are complete.
-enum class SlotState : unsigned char {
-  unused,
-  live,
-  // No new Stream may refer to it. The last part of retire_slot() is running or deferred.
-  ending,
-  ended,  // The native stream was destroyed, but Stream objects remain.
-};
-
 class ShortRing;
 
 /// The last operations of a stream, the oldest at `next`. Written only for hang reports. Several
@@ -85,7 +74,10 @@ struct Slot : StreamSlot, Deferred {
   std::uint64_t failure_label = 0;
   // The number of Stream objects. Atomic, because a destructor in a forked child takes no lock.
   sync::Atomic<int> references{0};
-  SlotState state = SlotState::unused;
+  // A slot is not reused before all numbers of its timeline are complete.
+  bool is_in_use = false;  // False from the begin of its stream's end, when no new Stream may refer
+                           // to it.
+  bool is_gone = false;    // The native stream was destroyed, but Stream objects remain.
   // One of the references belongs to the views that no Stream owns: StreamRef::from_native().
   bool has_views = false;
   Slot* next_in_bucket = nullptr;

@@ -51,6 +51,7 @@ const EventNodes& Access::nodes(const EventBase& event, const char* operation) {
 }
 
 CurrentNode waitable_node(const EventBase& event, const char* operation) {
+  enter(operation);
   CurrentNode node{Access::nodes(event, operation)};
   const bool is_captured = node && node->is_captured.load(std::memory_order_relaxed);
   if (is_captured || (node && are_captures_open() && is_event_of_open_capture(node.get())))
@@ -167,14 +168,12 @@ void EventBase::record(StreamRef stream) {
 
 bool EventBase::query() const {
   constexpr const char* operation = "ask whether an event has happened";
-  enter(operation);
   const CurrentNode node = waitable_node(*this, operation);
   return !node || has_happened(node.get(), operation);
 }
 
 void EventBase::synchronize() const {
   constexpr const char* operation = "wait for an event";
-  enter(operation);
   const CurrentNode node = waitable_node(*this, operation);
   if (!node) return;
   {
@@ -186,7 +185,6 @@ void EventBase::synchronize() const {
 
 static bool wait_for(const EventBase& event, const WaitLimit& limit) {
   constexpr const char* operation = "wait for an event";
-  enter(operation);
   CurrentNode node = waitable_node(event, operation);
   if (!node || has_happened(node.get(), operation)) return true;
   // This reference keeps the node: a later record uses another node, and is not waited for.
@@ -301,7 +299,6 @@ void EventBase::open(const IpcEventHandle& handle) {
 
 std::chrono::nanoseconds EventBase::elapsed(const EventBase& start, const EventBase& stop) {
   constexpr const char* operation = "measure the time between events";
-  enter(operation);
   const CurrentNode from = waitable_node(start, operation), to = waitable_node(stop, operation);
   if (!from || !to)
     throw_error(errc::invalid_argument, operation,

@@ -134,8 +134,9 @@ class CurrentNode {
   EventRef reference_{};
 };
 
-/// The node of an event that the host queries or waits for.
-/// @throws errc::invalid_handle; errc::capture for an event that was recorded in a capture
+/// Calls enter(), and returns the node of an event that the host queries or waits for.
+/// @throws as enter(); errc::invalid_handle; errc::capture for an event that was recorded in a
+/// capture
 [[nodiscard]] CurrentNode waitable_node(const EventBase& event, const char* operation);
 
 /// Whether a record on the device may reuse the node: nobody else refers to its present record.

@@ -338,8 +338,8 @@ class Stream : public StreamRef {
 /// Waits at the end of a scope for all work of a stream, also when an exception or an early return
 /// ends the scope. Declare it after the host memory that copies of the stream read or write, which
 /// then outlives them. The destructor throws nothing: the stream's next wait throws an exception of
-/// its work. If the stream was destroyed in the scope, the destructor waits for the device; beside
-/// a capture, for the stream's last work.
+/// its work. If the stream was destroyed in the scope, the destructor waits for its last work or,
+/// where that is not known, for the device.
 class [[nodiscard]] SynchronizeAtExit {
  public:
   /// @throws errc::capture for a stream that is being captured, whose work runs later

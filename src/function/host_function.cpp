@@ -6,7 +6,6 @@
 #include "base/batch_cache.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
-#include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/spin_lock.hpp"
 #include "base/sync.hpp"
@@ -22,11 +21,9 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
@@ -82,27 +79,20 @@ void run_and_destroy(OwnedFunction function) noexcept {
 /// freed, so that a late call finds an empty ticket.
 struct Ticket : Batched<Ticket, 8> {
   sync::Atomic<HostFunction*> function{nullptr};
-  sync::Atomic<int> device{0};
+  int device = 0;
+  Ticket* older = nullptr;
 };
 using UnusedTickets = BatchCache<Ticket>;
-struct Tickets {
-  SpinLock lock;
-  std::vector<std::unique_ptr<Ticket[]>> all;
-};
-Tickets& tickets() { return never_destroyed<Tickets>(); }
-constexpr std::size_t ticket_batch = 64;
+constinit SpinLock tickets_lock;
+constinit Ticket* newest_ticket = nullptr;
 
 [[nodiscard]] Ticket* take_ticket() {
   if (Ticket* const unused = UnusedTickets::take()) [[likely]]
     return unused;
-  auto fresh = std::make_unique<Ticket[]>(ticket_batch);
-  Ticket* first = nullptr;
-  {
-    const std::lock_guard lock{tickets().lock};
-    first = tickets().all.emplace_back(std::move(fresh)).get();
-  }
-  for (std::size_t i = 1; i < ticket_batch; ++i) UnusedTickets::give(first + i);
-  return first;
+  auto* const fresh = new Ticket;
+  const std::lock_guard lock{tickets_lock};
+  fresh->older = std::exchange(newest_ticket, fresh);
+  return fresh;
 }
 
 // The runtime calls one of these two.
@@ -123,8 +113,8 @@ void run_ticket(void* data) noexcept {
                                             OwnedFunction& function) {
   Ticket* const ticket = take_ticket();
   {
-    const std::lock_guard no_discard{tickets().lock};
-    ticket->device.store(device, std::memory_order_relaxed);
+    const std::lock_guard no_discard{tickets_lock};
+    ticket->device = device;
     ticket->function.store(function.release(), std::memory_order_release);
   }
   const BlockingEnqueue enqueued;
@@ -181,20 +171,17 @@ void launch(StreamSlot* base, std::uint64_t id, HostFunction* raw, bool writes_h
 }
 
 void discard_host_functions(int device) noexcept {
-  for (std::size_t batch = 0;; ++batch) {
-    Ticket* first = nullptr;
-    {
-      const std::lock_guard lock{tickets().lock};
-      if (batch < tickets().all.size()) first = tickets().all[batch].get();
-    }
-    if (first == nullptr) return;
-    // A ticket that is emptied here is not reused: the runtime may still call with it.
-    for (Ticket* ticket = first; ticket != first + ticket_batch; ++ticket) {
-      OwnedFunction discarded;  // destroyed outside the lock
-      const std::lock_guard no_reuse{tickets().lock};
-      if (ticket->device.load(std::memory_order_relaxed) == device)
-        discarded = OwnedFunction{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
-    }
+  Ticket* ticket = nullptr;
+  {
+    const std::lock_guard lock{tickets_lock};
+    ticket = newest_ticket;
+  }
+  // A ticket that is emptied here is not reused: the runtime may still call with it.
+  for (; ticket != nullptr; ticket = ticket->older) {
+    OwnedFunction discarded;  // destroyed outside the lock
+    const std::lock_guard no_reuse{tickets_lock};
+    if (ticket->device == device)
+      discarded = OwnedFunction{ticket->function.exchange(nullptr, std::memory_order_acq_rel)};
   }
 }
 

@@ -385,10 +385,14 @@ std::size_t DeviceResource::limit() const {
   return read_count(usage_of(device_, "ask for the limit of device memory").limit);
 }
 
-std::size_t DeviceResource::reserved() const {
-  const InternalDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
+static void require_pools(const InternalDeviceCall& call) {
   if (!has_memory_pools(call.device()))
     throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+}
+
+std::size_t DeviceResource::reserved() const {
+  const InternalDeviceCall call{device_.ordinal(), "ask what a memory pool holds"};
+  require_pools(call);
   std::size_t bytes = 0;
   call.check(backend::pool_reserved(call.device(), bytes));
   return bytes;
@@ -396,8 +400,7 @@ std::size_t DeviceResource::reserved() const {
 
 void DeviceResource::set_release_threshold(std::size_t bytes) const {
   const InternalDeviceCall call{device_.ordinal(), "set what a memory pool keeps"};
-  if (!has_memory_pools(call.device()))
-    throw_error(errc::not_supported, call.operation(), "the device has no memory pools");
+  require_pools(call);
   call.check(backend::set_release_threshold(call.device(), bytes));
 }
 

@@ -20,7 +20,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -167,15 +166,12 @@ void unregister_all(std::uint64_t owner, Range within) noexcept {
                                                              &std::fclose};
   if (maps == nullptr) return false;
   bool writable = true;
-  char line[512];
-  for (bool is_begin = true;
-       range.begin < range.end && std::fgets(line, sizeof line, maps.get()) != nullptr;) {
+  char line[5 * 4096];  // a path of at most 4 KiB, in which a newline takes four characters
+  while (range.begin < range.end && std::fgets(line, sizeof line, maps.get()) != nullptr) {
     std::uintptr_t begin = 0, end = 0;
     char rights[5] = {};
-    const bool is_mapping =
-        is_begin && std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, rights) == 3;
-    is_begin = std::strchr(line, '\n') != nullptr;  // A line with a long path takes several reads.
-    if (!is_mapping || end <= range.begin) continue;
+    const int read = std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &begin, &end, rights);
+    if (read != 3 || end <= range.begin) continue;
     if (begin > range.begin || rights[0] != 'r') return false;
     writable = writable && rights[1] == 'w';
     range.begin = end;

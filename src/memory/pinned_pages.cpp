@@ -59,12 +59,8 @@ void in_parts(std::uintptr_t begin, std::uintptr_t end, F f) noexcept {
   for (std::thread& each : threads) each.join();
 }
 
-void populate_part(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  static_cast<void>(populate(begin, end, PageUse::write));
-}
-
-/// Requires: the pages are new. Several times faster than populate_part(), in which threads wait
-/// for each other.
+/// Requires: the pages are new. Several times faster than populate(), in which threads wait for
+/// each other.
 void touch(std::uintptr_t begin, std::uintptr_t end) noexcept {
   for (std::uintptr_t at = begin; at < end; at += page_bytes())
     *reinterpret_cast<volatile unsigned char*>(at) = 0;
@@ -140,7 +136,9 @@ void populate_for_registration(void* memory, std::size_t bytes) noexcept {
   const std::uintptr_t end =
       round_up(reinterpret_cast<std::uintptr_t>(memory) + bytes, page_bytes());
   if (end - begin >= registration_threshold && backend::prefers_registered_pages())
-    in_parts(begin, end, populate_part);
+    in_parts(begin, end, [](std::uintptr_t from, std::uintptr_t to) noexcept {
+      static_cast<void>(populate(from, to, PageUse::write));
+    });
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -115,13 +115,13 @@ bool PinnedShelves::deallocate(void* pointer) noexcept {
   if (block->users.empty()) {
     put_idle(*block);
     lock.unlock();
-    if (!shelf.caches_blocks) free_idle(shelf);
+    if (&shelf == &uncached_) free_idle(shelf);
     return true;
   }
   lock.unlock();
   for (Point& user : block->users) user.record();
   // Without it, trim() and allocations look for the block.
-  DeferredWork* const later = shelf.caches_blocks ? nullptr : free_after(block->users);
+  DeferredWork* const later = &shelf == &uncached_ ? free_after(block->users) : nullptr;
   lock.lock();
   shelf.pending.push(*block);
   lock.unlock();

@@ -66,8 +66,6 @@ struct PinnedBlock : Deferred {
 struct PinnedShelf {
   Deferred* idle = nullptr;
   DeferredQueue pending;
-  bool caches_blocks =
-      true;  // False: its blocks are too large to be cached, and are returned to the runtime.
 };
 
 /// The blocks of the pool that are not in use.
@@ -80,8 +78,6 @@ struct PinnedRemainder {
 /// Each member locks the pool itself, unless documented otherwise.
 class PinnedShelves {
  public:
-  PinnedShelves() noexcept { uncached_.caches_blocks = false; }
-
   /// The shelf for blocks of this size, and those of larger ones up to the next power of two, whose
   /// blocks serve as well. Requires: block_size_for() has returned the size.
   [[nodiscard]] std::span<PinnedShelf> shelves_for(std::size_t size, bool write_combined) noexcept {
@@ -95,7 +91,7 @@ class PinnedShelves {
     const std::lock_guard lock{lock_};
     auto* const block = static_cast<PinnedBlock*>(shelf.idle);
     // Beyond the limit, cached blocks are not reused: the next allocation releases them first.
-    if (block == nullptr || !shelf.caches_blocks || total_bytes_ > limit_) return nullptr;
+    if (block == nullptr || &shelf == &uncached_ || total_bytes_ > limit_) return nullptr;
     shelf.idle = block->next;
     sync::happens_after(block);
     ++statistics_.hits;
@@ -204,7 +200,7 @@ class PinnedShelves {
 
   SpinLock lock_;
   std::array<std::array<PinnedShelf, number_of_size(largest_block) + 1>, 2> shelves_;
-  PinnedShelf uncached_;
+  PinnedShelf uncached_;  // Blocks that are too large to be cached go back to the runtime.
   PinnedStatistics statistics_{};
   // The bytes of all blocks and reservations, including blocks that are being returned to the
   // runtime.

@@ -96,7 +96,9 @@ class Releaser {
   [[nodiscard]] bool try_add(Deferred& queued) noexcept {
     sync::happens_before(&queued);
     const std::lock_guard lock{mutex_};
-    if (!started_ && !start()) return false;
+    if (!started_ && !start_thread([this] { work(); })) return false;
+    static constinit ExitHook at_exit{[]() noexcept { never_destroyed<Releaser>().stop(); }};
+    if (!std::exchange(started_, true)) call_at_exit(at_exit);
     queue_.push(queued);
     added_.fetch_add(1, std::memory_order_relaxed);
     changed_.notify_one();
@@ -118,18 +120,6 @@ class Releaser {
   }
 
  private:
-  [[nodiscard]] bool start() noexcept {
-    if (!start_thread([this] { work(); })) return false;
-    static constinit ExitHook at_exit{[]() noexcept { never_destroyed<Releaser>().stop(); }};
-    call_at_exit(at_exit);
-    return started_ = true;
-  }
-  void wait_for_items() noexcept {
-    std::unique_lock lock{mutex_};
-    // After stop() for ever: the process exits.
-    changed_.wait(
-        lock, [this] { return queue_.size() > 0 && !stopped_.load(std::memory_order_seq_cst); });
-  }
   /// Null if the list is empty.
   [[nodiscard]] Deferred* take() noexcept {
     const std::lock_guard lock{mutex_};
@@ -137,7 +127,13 @@ class Releaser {
   }
   void work() noexcept {
     for (;;) {
-      wait_for_items();
+      {
+        std::unique_lock lock{mutex_};
+        // After stop() for ever: the process exits.
+        changed_.wait(lock, [this] {
+          return queue_.size() > 0 && !stopped_.load(std::memory_order_seq_cst);
+        });
+      }
       block_until([this] { return try_release(); });
     }
   }

@@ -125,7 +125,7 @@ Progress Point::ask() const noexcept {
 Progress Point::poll() noexcept {
   record();
   const Progress found = ask();
-  if (found != Progress::stalled || is_open()) return found;
+  if (found != Progress::stalled) return found;
   settle_if_asked(*slot_);
   return ask();
 }

@@ -127,21 +127,9 @@ void Reclaimer::start(const char* operation) {
 
 void Reclaimer::watch(Slot& slot) noexcept { new_watched_.add(slot); }
 
-void Reclaimer::add(OwnedCompletion completion) noexcept {
-  sync::happens_before(completion.get());
-  new_events_.add(*completion.release());
-  wake();
-}
-
-void Reclaimer::add(Deferred& object) noexcept {
+void Reclaimer::add_to(Arrivals<&Deferred::next>& list, Deferred& object) noexcept {
   sync::happens_before(&object);
-  calls_program_.add(object);
-  wake();
-}
-
-void Reclaimer::add(DeferredWork& object) noexcept {
-  sync::happens_before(&object);
-  new_work_.add(object);
+  list.add(object);
   wake();
 }
 

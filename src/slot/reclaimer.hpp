@@ -62,10 +62,10 @@ class Reclaimer {
   /// Ends the pause of the thread, if it sleeps.
   void wake() noexcept;
   /// Adds a completion of an event. Requires: start() was called.
-  void add(OwnedCompletion completion) noexcept;
+  void add(OwnedCompletion completion) noexcept { add_to(new_events_, *completion.release()); }
   /// Adds what can be run at once, or after its points.
-  void add(Deferred& object) noexcept;
-  void add(DeferredWork& object) noexcept;
+  void add(Deferred& object) noexcept { add_to(calls_program_, object); }
+  void add(DeferredWork& object) noexcept { add_to(new_work_, object); }
   /// Runs what can be run now and calls no function of the program; leaves what calls one to the
   /// service thread. For a thread that needs what is given back so. Returns whether it has run
   /// some, or another thread is looking for them at this moment. Requires: the runtime may be
@@ -82,6 +82,7 @@ class Reclaimer {
   void stop() noexcept;
 
  private:
+  void add_to(Arrivals<&Deferred::next>& list, Deferred& object) noexcept;
   void work() noexcept;
   void watch_timelines() noexcept;
   void sort_events() noexcept;

@@ -214,6 +214,7 @@ void disown(Slot& slot) noexcept {
 }
 
 std::exception_ptr finish_slot(Slot& slot) noexcept {
+  slot.wait_event = {};
   slot.is_default = false;
   slot.idle_at_end = false;
   // Attachments that could not be destroyed leak.

@@ -7,8 +7,10 @@
 #include "base/catch_errors_into.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
+#include "base/not_copied.hpp"
 #include "base/operation.hpp"
 #include "base/process.hpp"
+#include "base/try_flag.hpp"
 #include "device/device_table.hpp"
 #include "device/partition.hpp"
 #include "function/host_writers.hpp"
@@ -413,6 +415,27 @@ void make_wait(StreamRef stream, const EventBase& event) {
     wait_from_device(call, Device{node->device}, node.get());
 }
 
+/// The event that wait_stream() records on the awaited stream: the stream's own event, or a pooled
+/// one while another thread uses the own one. Two threads that shared an event would still get a
+/// correct order, but a stream could wait for more work than necessary.
+class WaitEvent : NotCopied {
+ public:
+  WaitEvent(Slot& slot, const char* operation) : slot_{slot}, is_own_{slot.wait_event_busy} {
+    if (is_own_) event_ = std::move(slot.wait_event);
+    if (!event_) [[unlikely]]
+      event_ = take_event(slot.device, {}, operation);
+  }
+  ~WaitEvent() {
+    if (is_own_) slot_.wait_event = std::move(event_);
+  }
+  [[nodiscard]] native::event get() const noexcept { return event_.get(); }
+
+ private:
+  Slot& slot_;
+  TryFlag is_own_;
+  EventRef event_{};
+};
+
 }  // namespace
 
 void StreamRef::wait_event(const Event& event) const { make_wait(*this, event); }
@@ -424,7 +447,7 @@ void StreamRef::wait_stream(StreamRef other) const {
   Slot& awaited = live_slot(other);
   if (&own == &awaited) return;
   refuse_beside_capture(awaited, operation);
-  const EventRef event = take_event(awaited.device, {}, operation);
+  const WaitEvent event{awaited, operation};
   bool joins = false;
   {
     const StreamCall call{awaited, operation};

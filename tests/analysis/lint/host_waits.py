@@ -35,7 +35,6 @@ EXCUSED = {
     'src/slot/device_waits.cpp: wait': CALLERS,
     'src/copy/staging/workers.cpp: StagingWorkers::sleep': THREAD,
     'src/memory/releaser.cpp: stop': EXIT,
-    'src/memory/releaser.cpp: wait_for_items': THREAD,
     'src/memory/releaser.cpp: work': THREAD,
     'src/observe/hang_report.cpp: work': THREAD,
     'src/observe/trace_times.cpp: start_clock': 'waits for one event on a stream of its own, which has nothing else to do',

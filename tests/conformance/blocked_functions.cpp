@@ -50,12 +50,12 @@ TEST_F(BlockedFunctions, AStreamGoesOnWhenItsOwnFunctionWasBlocked) {
   const size_t most = 2 * std::max(4U, std::thread::hardware_concurrency()) + 1;
   for (size_t count = 1; count <= std::min<size_t>(most, 33); ++count) {
     const auto flags = std::make_shared<Flags>(count + 2);
-    const auto late = std::make_shared<std::atomic_int>(0);
+    const auto late = shared_count();
     const auto block = [=](size_t announce, size_t until) {
       flags->raise(announce);
       if (!flags->wait(until, 5s)) ++*late;
     };
-    std::vector<Stream> streams(count + 1);
+    Streams streams(count + 1);
     streams[count].launch_host_func([=] { block(count, count - 1); });
     ASSERT_TRUE(flags->wait(count));
     streams[count].launch_host_func([=] { flags->raise(count + 1); });
@@ -101,8 +101,8 @@ class Graph {
 
   std::mt19937 random_;
   std::shared_ptr<Flags> flags_ = std::make_shared<Flags>(functions);
-  std::shared_ptr<std::atomic_int> late_ = std::make_shared<std::atomic_int>(0);
-  std::vector<Stream> streams_;
+  std::shared_ptr<std::atomic_int> late_ = shared_count();
+  Streams streams_;
 };
 
 TEST_F(BlockedFunctions, RandomGraphsAlwaysFinish) {
@@ -117,7 +117,7 @@ TEST_F(BlockedFunctions, RandomGraphsAlwaysFinish) {
 TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   constexpr size_t blocked = 12;
   std::atomic_bool stop{false};
-  std::vector<Stream> streams(blocked);
+  Streams streams(blocked);
   const Stream quick;
   std::vector<std::thread> threads;
   // The functions of these streams block for longer than the library keeps a core for a blocked

@@ -274,7 +274,7 @@ TEST_F(BufferResources, ABlockIsGivenBackBehindAllStreamsThatUsedIt) {
     Gate gate{user == 0 ? named : recorded};
     log.write(user == 0 ? named : recorded, "used");
     buffer.reset();  // does not wait
-    EXPECT_FALSE(gate.is_open());
+    EXPECT_CLOSED(gate);
     EXPECT_COMPLETES(owner) << "the owner was made to wait";
     EXPECT_NE(resource.asked().returned.back().stream, owner.id());
     gate.open();

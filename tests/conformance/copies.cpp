@@ -132,7 +132,7 @@ TEST_F(Copies, StagedCopiesReturnAtOnceBothWays) {
     const CopyResult up = copy(stream, there, source, Pageable::stage);
     const CopyResult down = copy(stream, result, there, Pageable::stage);
     EXPECT_PENDING(stream);
-    EXPECT_FALSE(gate.is_open());
+    EXPECT_CLOSED(gate);
     for (const CopyResult did : {up, down}) {
       EXPECT_NE(did, CopyResult::blocked);
       EXPECT_NE(did, CopyResult::nothing);
@@ -153,7 +153,7 @@ TEST_F(Copies, HostToHostCopiesReturnAtOnce) {
         Gate gate{stream};
         copy_bytes(stream, to.data(), from.data(), size);
         EXPECT_PENDING(stream);
-        EXPECT_FALSE(gate.is_open());
+        EXPECT_CLOSED(gate);
         gate.open_and_wait(stream);
         EXPECT_EQ(std::memcmp(to.data(), expected.data(), size), 0);
       }
@@ -184,7 +184,7 @@ TEST_F(Copies, BlockingHostToDeviceCopiesLeaveTheSourceReusable) {
   // arrived.
   drop(held_by(gate, [&] { did = copy(stream, there, source, Pageable::block); }));
   EXPECT_EQ(did, CopyResult::blocked);
-  std::ranges::fill(source, static_cast<unsigned char>(0));
+  std::ranges::fill(source, 0);
   EXPECT_TRUE(read_back(stream, there) == expected);
 }
 
@@ -361,7 +361,7 @@ TEST_F(Copies, CopiesOfPageableRowsReturnAtOnce) {
   copy_2d(stream, there.data(), pitch, source.data(), pitch, width, height);
   copy_2d(stream, result.data(), pitch, there.data(), pitch, width, height);
   EXPECT_PENDING(stream);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   gate.open_and_wait(stream);
   for (size_t row : range(height))
     ASSERT_EQ(std::memcmp(result.data() + row * pitch, source.data() + row * pitch, width), 0)
@@ -458,7 +458,7 @@ TEST_F(Copies, FillsReturnAtOnce) {
   fill(stream, odd, {'a', 'b', 'c'});
   fill(stream, even, 1.5);
   EXPECT_PENDING(stream);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
 }
 
 // A blocked copy must not delay a copy on another stream, however much of the shared staging memory

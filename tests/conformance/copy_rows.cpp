@@ -22,7 +22,7 @@ struct WrittenSource {
   /// Enqueues a host function that sets the source to 7, behind the gate.
   void write_on(StreamRef on) {
     gate.close_on(on);
-    on.launch_host_func([this] { std::ranges::fill(source, static_cast<unsigned char>(7)); });
+    on.launch_host_func([this] { std::ranges::fill(source, 7); });
   }
 
   Stream stream;
@@ -125,7 +125,7 @@ TEST_F(CopyRows, AnyMixOfSizesAndDirectionsKeepsEveryByte) {
   };
   const int rounds = long_tests() ? 20 : 2;
   for (int round = 0; round < rounds; ++round) {
-    std::ranges::fill(back, static_cast<unsigned char>(0));
+    std::ranges::fill(back, 0);
     copy_all([&](size_t at, size_t bytes) {
       copy_bytes(stream, there.data() + at, source.data() + at, bytes);
     });
@@ -230,7 +230,7 @@ TEST_F(CopyLists, AListIsReadInStreamOrder) {
   Gate gate;
   copy_batch(stream, blocks.up(there.data()));
   gate.close_on(stream);
-  stream.launch_host_func([&] { std::ranges::fill(blocks.host, static_cast<unsigned char>(9)); });
+  stream.launch_host_func([&] { std::ranges::fill(blocks.host, 9); });
   copy_batch(stream, blocks.up(there.data()));
   copy_batch(stream, blocks.down(there.data()));
   bool right = false;
@@ -259,7 +259,7 @@ TEST_F(CopyLists, AListMixesDirectionsAndKindsOfMemory) {
   ASSERT_TRUE(stream.synchronize_for(patience));
   EXPECT_TRUE(blocks.back == blocks.host);
   EXPECT_EQ(pinned_back[64 * kib - 1], 5);
-  std::ranges::fill(blocks.back, static_cast<unsigned char>(0));
+  std::ranges::fill(blocks.back, 0);
   copy_batch(stream, blocks.down(there.data()));
   ASSERT_TRUE(stream.synchronize_for(patience));
   EXPECT_TRUE(blocks.back == blocks.host);

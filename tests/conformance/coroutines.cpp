@@ -186,7 +186,7 @@ TEST_F(Coroutines, CoAwaitThrowsTheExceptionOfAnImmovableHook) {
 }
 
 TEST_F(Coroutines, ManyWaitAtOnce) {
-  std::vector<Stream> streams(16);
+  Streams streams(16);
   std::vector<Task> tasks;
   Gate gate{streams[0]};
   for (size_t i = 1; i < streams.size(); ++i) streams[i].wait_stream(streams[0]);

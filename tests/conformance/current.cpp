@@ -102,7 +102,7 @@ TEST_F(CurrentTwo, AGuardOnAnotherDeviceRestoresDeviceAndStream) {
   second.default_stream().use();
 }
 
-void nest(const std::vector<Stream>& streams, size_t depth) {
+void nest(const Streams& streams, size_t depth) {
   if (depth == streams.size()) throw std::runtime_error{"innermost"};
   const StreamRef found = current_stream();
   try {
@@ -116,7 +116,7 @@ void nest(const std::vector<Stream>& streams, size_t depth) {
 }
 
 TEST_F(Current, NestedGuardsRestoreWhenAnExceptionIsThrown) {
-  const std::vector<Stream> streams(5);
+  const Streams streams(5);
   EXPECT_THROW(nest(streams, 0), std::runtime_error);
 }
 
@@ -278,7 +278,7 @@ TEST_F(CurrentTwo, AThreadLocalGuardOnAnotherDeviceMayEndWithItsThread) {
 }
 
 TEST_F(Current, TheCurrentStreamMayBeSetWhileAThreadEnds) {
-  std::vector<Stream> streams;
+  Streams streams;
   for (const Device each : all_devices()) streams.emplace_back(each);
   bool ended = false;
   on_ending_thread([&](std::function<void()>& at_end) {

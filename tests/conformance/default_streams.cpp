@@ -224,7 +224,7 @@ TEST_F(DefaultStreams, NonBlockingStreamsAreNotOrdered) {
 TEST_F(DefaultStreams, ADefaultStreamWaitsForAllBlockingStreams) {
   const StreamRef null = default_stream();
   Log log;
-  std::vector<Stream> streams;
+  Streams streams;
   repeat(4, [&] { streams.emplace_back(StreamOptions{.blocking = true}); });
   Gate gate;
   for (const Stream& stream : streams) {

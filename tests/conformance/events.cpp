@@ -181,7 +181,7 @@ TEST_F(Events, OnlyTheWaitingStreamWaits) {
 
 TEST_F(Events, AChainOfTenStreamsKeepsOrder) {
   Log log;
-  std::vector<Stream> streams(10);
+  Streams streams(10);
   Gate gate{streams.front()};
   Entries expected;
   for (size_t i : range(streams.size())) {

@@ -211,7 +211,7 @@ TEST_F(External, DestroyingTheOwnerInvalidatesItsWrappers) {
   EXPECT_ERROR(invalid_handle, wrapper.release());
   {
     // A new stream may get the same handle, but the old wrapper and the old views stay invalid.
-    const std::vector<Stream> streams(40);
+    const Streams streams(40);
     for (const Stream& stream : streams) EXPECT_NE(stream, wrapper);
     EXPECT_FALSE(wrapper.is_valid());
     EXPECT_FALSE(view.is_valid());

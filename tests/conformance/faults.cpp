@@ -75,7 +75,7 @@ TEST_F(Faults, AStreamThatWasRefusedWorkRunsLaterWork) {
 
 TEST_F(Faults, MakingAndDestroyingStreams) {
   with_each_fault([&](long number) {
-    auto ran = std::make_shared<std::atomic_int>(0);
+    auto ran = shared_count();
     int launched = 0;
     bool happened = false;
     {
@@ -140,7 +140,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
   const size_t before = used();
   with_each_fault([&](long number) {
     const Stream stream;
-    std::ranges::fill(result, static_cast<unsigned char>(0));
+    std::ranges::fill(result, 0);
     std::array<bool, 64> copied{};
     bool happened = false;
     {
@@ -164,7 +164,7 @@ TEST_F(Faults, DeviceMemoryAndCopies) {
 TEST_F(Faults, PerThreadDefaultStreams) {
   with_each_fault([&](long number) {
     bool happened = false;
-    auto ran = std::make_shared<std::atomic_int>(0);
+    auto ran = shared_count();
     std::atomic_int launched{0};
     on_thread([&, here = device()] {
       const AllocationFault fault{number};
@@ -184,7 +184,7 @@ TEST_F(Faults, PerThreadDefaultStreams) {
 }
 
 TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
-  std::vector<Stream> streams(40);
+  Streams streams(40);
   std::atomic_int ran{0};
   const ThreadFault fault;
   for (const Stream& stream : streams)
@@ -195,7 +195,7 @@ TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
 
 TEST_F(Faults, BlockedStreamsGoOnOnceThreadsCanBeStartedAgain) {
   constexpr int count = 40;
-  std::vector<Stream> streams(count);
+  Streams streams(count);
   // opens only when all functions run at the same time
   auto latch = std::make_shared<std::latch>(count);
   {
@@ -288,7 +288,7 @@ constexpr int right = 0, wrong = 1, no_fault = 2;
   std::ranges::fill(numbers, 0U);
   const ThreadFault fault{spared};
   const PriorityRange all = Device::current().priority_range();
-  std::vector<Stream> ring(3);
+  Streams ring(3);
   ring.emplace_back(StreamOptions{.priority = all.greatest});
   const Stream begins{{.priority = all.least}};
   for (uint32_t round = 1; round <= rounds; ++round)

@@ -430,7 +430,7 @@ TEST_F(Graphs, HostFunctionsLiveAsLongAsTheGraph) {
 }
 
 TEST_F(Graphs, AGraphThatIsDroppedUnderWayCompletes) {
-  const auto kept = std::make_shared<std::atomic_int>(0);
+  const auto kept = shared_count();
   Gate gate{*stream};
   {
     const Graph graph = graph_calling([kept] { ++*kept; });
@@ -458,7 +458,7 @@ TEST_F(Graphs, WithAHandleGivenOutALaunchIsOverBeforeTheNextOneElsewhere) {
 
 TEST_F(Graphs, AQuiesceFindsTheFunctionsOfADroppedGraphDestroyed) {
   const Stream other;
-  const auto kept = std::make_shared<std::atomic_int>(0);
+  const auto kept = shared_count();
   const StreamRef standard = default_stream(), own = thread_default();
   const auto function = [&](StreamRef on) {
     return [kept, on] { on.launch_host_func([kept] { ++*kept; }); };
@@ -502,7 +502,7 @@ TEST_F(Graphs, GraphsDroppedInHostFunctionsLeakNoMemory) {
 }
 
 TEST_F(Graphs, AGraphMayOutliveTheStreamsThatLaunchedIt) {
-  const auto kept = std::make_shared<std::atomic_int>(0);
+  const auto kept = shared_count();
   {
     Gate gate;
     std::optional<Graph> graph;
@@ -691,8 +691,8 @@ TEST_F(Graphs, AnUpdateToAnotherShapeKeepsTheOrderOfTheLaunches) {
 }
 
 TEST_F(Graphs, AnUpdateReplacesHostFunctions) {
-  const auto old = std::make_shared<std::atomic_int>(0);
-  const auto now = std::make_shared<std::atomic_int>(0);
+  const auto old = shared_count();
+  const auto now = shared_count();
   Graph graph = graph_calling([old] { ++*old; });
   Gate gate{*stream};
   graph.launch(*stream);
@@ -756,7 +756,7 @@ TEST_F(Graphs, MemoryOfACaptureIsCopiedAndFilledByItsAddress) {
   const Graph graph = capture_allocation(work);
   SKIP_IF(!graph.is_valid(), cannot_allocate);
   repeat(2, [&] {
-    std::ranges::fill(back, static_cast<unsigned char>(1));
+    std::ranges::fill(back, 1);
     run(graph);
     EXPECT_TRUE(std::equal(numbers.begin(), numbers.end(), back.begin()));
     EXPECT_EQ(std::count(back.begin() + 1000, back.end(), 7), 1000);

@@ -343,7 +343,7 @@ TEST_F(Hooks, TheDeviceOfAnEndedStreamIsReported) {
     gate.close_on(stream);
     enqueue_nothing(stream);
   }
-  std::vector<Stream> later;  // of another device
+  Streams later;  // of another device
   repeat(64, [&] { later.emplace_back(Device{0}); });
   gate.open();
   const auto runs_of_the_ended = [id] {

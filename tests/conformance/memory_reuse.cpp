@@ -45,7 +45,7 @@ TEST_F(MemoryReuse, APendingFreeIsReusedOnTheSameStream) {
     fill(stream, buffer, static_cast<unsigned char>(result == &first ? 1 : 2));
     copy_bytes(stream, result->data(), buffer.data(), 1);
   }
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   gate.open_and_wait(stream);
   EXPECT_EQ(first[0], 1);
   EXPECT_EQ(second[0], 2);
@@ -58,17 +58,17 @@ TEST_F(MemoryReuse, AnotherStreamWaitsForThePendingFreeThatItReuses) {
   {
     Buffer buffer{percent(60), owner};
     gate.close_on(owner);
-    fill(owner, buffer, static_cast<unsigned char>(1));
+    fill(owner, buffer, 1);
     copy_bytes(owner, &result[0], buffer.data(), 1);
   }
   Buffer small{percent(10), unrelated};  // fits beside the buffer, so needs no pending free
   Buffer next{percent(60), other};       // does not block the caller
-  fill(other, next, static_cast<unsigned char>(2));
+  fill(other, next, 2);
   copy_bytes(other, &result[1], next.data(), 1);
   EXPECT_PENDING(other);
-  fill(unrelated, small, static_cast<unsigned char>(3));
+  fill(unrelated, small, 3);
   EXPECT_COMPLETES(unrelated);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   gate.open_and_wait(other);
   EXPECT_EQ(result[0], 1);
   EXPECT_EQ(result[1], 2);
@@ -90,7 +90,7 @@ TEST_F(MemoryReuse, WhatAHostFunctionDropsComesBackBesideALongCompletion) {
   stream.synchronize();
   Gate gate{unrelated};
   buffer.emplace(percent(60), stream);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   is_over->count_down();
   gate.open_and_wait(unrelated);
 }
@@ -141,7 +141,7 @@ TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
     on_thread([&] { buffer.reset(); });
     Gate gate{unrelated};
     const Buffer next{percent(60), stream};
-    EXPECT_FALSE(gate.is_open());
+    EXPECT_CLOSED(gate);
   });
 }
 

@@ -136,7 +136,7 @@ TEST_F(Moves, AStaleViewThrowsEvenWhenItsSlotIsReused) {
   std::optional stream{Stream{}};
   const StreamRef stale = *stream;
   stream.reset();
-  const std::vector<Stream> others(64);  // one of them reuses the slot of the destroyed stream
+  const Streams others(64);  // one of them reuses the slot of the destroyed stream
   EXPECT_FALSE(stale.is_valid());
   for (const Stream& other : others) EXPECT_NE(stale, other);
   expect_all_throw(stale, others.front());

@@ -780,7 +780,7 @@ TEST_F(Overlap, KeepsTheNameOfItsStreams) {
 
 TEST_F(Overlap, KeepsEightStreamsForLaterRuns) {
   const PinnedInts in(1200);
-  std::vector<Stream> wrappers;
+  Streams wrappers;
   const OverlapOptions options{
       .chunk = 100, .in_flight = 12, .strategy = OverlapStrategy::stream_per_chunk};
   overlap(in, no_output, options,
@@ -982,7 +982,7 @@ TEST_F(OverlapInLittleMemory, RefusesAtOnceWhatCannotFit) {
   };
   EXPECT_TRUE(refused({.chunk = memory / 4, .in_flight = 3}));
   EXPECT_TRUE(refused({.chunk = memory, .in_flight = 1}));
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
 }
 
 class OverlapTwo : public TwoDevices {};

@@ -1106,7 +1106,7 @@ TEST_F(Registration, ConstMemoryIsPinnedAsAnyOther) {
     EXPECT_EQ(pin.data(), same.data());
     EXPECT_NE(pin.device_pointer<const unsigned char>(), nullptr);
     EXPECT_EQ(copy(stream, there, same, {Pageable::refuse}), CopyResult::direct);
-    fill(stream, there, static_cast<unsigned char>(4));
+    fill(stream, there, 4);
     // its pages are writable
     EXPECT_EQ(copy(stream, memory, there, {Pageable::refuse}), CopyResult::direct);
     stream.synchronize();

@@ -13,7 +13,7 @@ TEST_F(Query, IsFalseUntilTheLastFunctionHasRunAndLeavesNoError) {
   Gate gate{stream};
   ASSERT_TRUE(gate.reached());
   repeat(1000, [&] { EXPECT_PENDING(stream); });
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   Stream other;  // would fail if query() had left an error behind
   EXPECT_RUNS(other);
   gate.open_and_wait(stream);

@@ -26,7 +26,7 @@ class CheckerTest : public Conformance {
   }
   void TearDown() override {
     if (is_set_up_) {
-      Device::current().synchronize();
+      device().synchronize();
       RaceChecker::stop();
       RaceChecker::set_handler(nullptr);
       if (was_on_) RaceChecker::start();
@@ -743,7 +743,7 @@ TEST_F(MissingWait, OrdinaryMemoryAtAFreedAddress) {
   copy_bytes(a, to.data(), ordinary, size);
   copy_bytes(b, ordinary, from.data(), size);
   expect_report(missing_wait);
-  Device::current().synchronize();
+  device().synchronize();
 }
 
 TEST_F(EnoughWaits, AThreadsDefaultStreamAndAnEvent) {

@@ -197,7 +197,7 @@ TEST_F(RecordedUses, SeveralThreadsRecordForOneBlock) {
   auto buffer = std::make_unique<Buffer>(size, owner);
   fill_bytes(owner, buffer->data(), 5, size);
   owner.synchronize();
-  std::vector<Stream> users(threads);
+  Streams users(threads);
   PinnedBytes result{size};
   Gate gate;
   for (const Stream& user : users)

@@ -119,7 +119,7 @@ TEST_F(Sharing, NoRecordOfASharedEventWaitsForAnother) {
   repeat(2000, [&] { event.record(stream); });
   EXPECT_COMPLETES(stream);
   EXPECT_DONE(event);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
 }
 
 TEST_F(Sharing, ASharedEventIsRecordedAgainAfterAWaitThatGaveUp) {

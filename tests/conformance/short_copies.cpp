@@ -130,7 +130,7 @@ TEST_F(ShortCopies, ManyStreamsPinLittle) {
   PinnedPool::trim();
   Staging::trim();
   const size_t before = pinned_now();
-  std::vector<Stream> streams(64);
+  Streams streams(64);
   const Bytes source = pattern(64, 1);
   DeviceBytes there{streams.size() * source.size(), streams[0]};
   streams[0].synchronize();

@@ -69,7 +69,7 @@ class RoundTrip {
 
 TEST_F(Staging, SixteenThreadsOn32StreamsKeepEveryByte) {
   const int rounds = long_tests() ? 200 : 12;
-  std::vector<Stream> streams(32);
+  Streams streams(32);
   std::vector<std::unique_ptr<RoundTrip>> trips;
   repeat(16, [&] { trips.push_back(std::make_unique<RoundTrip>(streams[0])); });
   streams[0].synchronize();
@@ -119,7 +119,7 @@ TEST_F(Staging, MoreBlockedStreamsThanChannels) {
   const Event opened = held.record_event();
   for (const auto& line : all) line->stream.wait_event(opened);
   for (const auto& line : all) line->enqueue();
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   EXPECT_PENDING(all.back()->stream);
   gate.open();
   for (const auto& line : all) line->expect_arrived();
@@ -360,7 +360,7 @@ TEST_F(Staging, AStreamDoesNotWaitForTheRingOfABlockedStream) {
           "host functions copy the bytes, and the runtime runs only the gate's function");
   constexpr size_t bytes = 4 * mib;  // a ring holds all of it, so the workers can finish
   Stream held;
-  std::vector<Stream> streams(9);
+  Streams streams(9);
   std::vector<DeviceBytes> there;
   for (const Stream& stream : streams) there.emplace_back(bytes, stream);
   const Bytes source{noise().begin(), noise().begin() + bytes};

@@ -21,7 +21,7 @@ void expect_stopped(Gate& gate, Wait wait) {
   source.request_stop();
   thread.join();  // the gate is closed
   EXPECT_FALSE(result);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   EXPECT_FALSE(wait(source.get_token())) << "a token that was stopped before the wait";
   gate.open();
 }

@@ -181,7 +181,7 @@ TEST_F(Streams, MakingManyLeaksNothing) {
 }
 
 TEST_F(Streams, AThousandStreamsCanExistAtOnce) {
-  auto count = std::make_shared<std::atomic_int>(0);
+  auto count = shared_count();
   std::vector<Stream> streams(1000);
   for (const Stream& stream : streams) stream.launch_host_func([count] { ++*count; });
   for (const Stream& stream : streams) stream.synchronize();

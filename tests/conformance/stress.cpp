@@ -29,11 +29,11 @@ TEST_F(Stress, AllThreadsEnqueueOnOneStream) {
 
 TEST_F(Stress, CreateMoveAndDestroyFrom16Threads) {
   const int rounds = long_tests() ? 5000 : 500;
-  auto ran = std::make_shared<std::atomic_int>(0);
+  auto ran = shared_count();
   Stream shared;
   on_threads(16, [&](int i) {
     std::mt19937 random{static_cast<uint32_t>(i)};
-    std::vector<Stream> streams(4);
+    Streams streams(4);
     std::vector<Event> events(4);
     for (int k = 0; k < rounds; ++k) {
       Stream& stream = streams[random() % 4];

@@ -50,6 +50,7 @@ using PinnedBytes = PinnedBuffer<unsigned char>;
 using Ints = std::vector<int>;
 using DeviceInts = DeviceBuffer<int>;
 using PinnedInts = PinnedBuffer<int>;
+using Streams = std::vector<Stream>;
 
 /// Skips the test if the condition holds, for the reason behind it.
 #define SKIP_IF(condition, ...) \
@@ -59,12 +60,10 @@ using PinnedInts = PinnedBuffer<int>;
 template <class... T>
 void drop(T&&...) {}
 
-[[nodiscard]] std::vector<Device> all_devices();
+std::vector<Device> all_devices();
 /// The default streams of the current device, and of the calling thread on it.
-[[nodiscard]] inline StreamRef default_stream() { return Device::current().default_stream(); }
-[[nodiscard]] inline StreamRef thread_default() {
-  return StreamRef::per_thread_default(Device::current());
-}
+inline StreamRef default_stream() { return Device::current().default_stream(); }
+inline StreamRef thread_default() { return StreamRef::per_thread_default(Device::current()); }
 /// Enqueues a host function that does nothing.
 inline void enqueue_nothing(StreamRef stream) {
   stream.launch_host_func([] {});
@@ -114,6 +113,8 @@ class Gate : public test_support::Gate {
 /// Expects a stream or an event to be complete, or not to be.
 #define EXPECT_DONE(...) EXPECT_TRUE((__VA_ARGS__).query())
 #define EXPECT_PENDING(...) EXPECT_FALSE((__VA_ARGS__).query())
+/// Expects the gate to be closed: what was called did not wait for it.
+#define EXPECT_CLOSED(gate) EXPECT_FALSE((gate).is_open())
 /// Expects the stream to wait at the gate, opens that and waits for the stream.
 #define EXPECT_BEHIND(gate, ...)       \
   do {                                 \
@@ -133,11 +134,11 @@ class Log {
       state->entries.push_back(std::move(text));
     });
   }
-  [[nodiscard]] std::vector<std::string> entries() const {
+  std::vector<std::string> entries() const {
     const std::lock_guard lock{state_->mutex};
     return state_->entries;
   }
-  [[nodiscard]] size_t size() const { return entries().size(); }
+  size_t size() const { return entries().size(); }
   [[nodiscard]] bool has(const std::string& entry) const {
     const auto all = entries();
     return std::ranges::find(all, entry) != all.end();
@@ -152,6 +153,9 @@ class Log {
 };
 
 using Entries = std::vector<std::string>;
+
+/// A number that begins at 0, for functions of which each keeps it alive.
+[[nodiscard]] inline auto shared_count() { return std::make_shared<std::atomic_int>(0); }
 
 /// Whether the text says what could not be done, and why.
 inline void expect_sentence(const Error& error) {
@@ -329,7 +333,7 @@ template <class F>
 #define EXPECT_HELD(gate, ...) EXPECT_TRUE(held_by(gate, [&] { __VA_ARGS__; }))
 
 /// Bytes that depend on their index and on the seed.
-[[nodiscard]] Bytes pattern(size_t size, unsigned seed = 1);
+Bytes pattern(size_t size, unsigned seed = 1);
 
 /// Enqueues a host function that runs for `time`.
 void occupy(StreamRef stream, std::chrono::milliseconds time);
@@ -357,9 +361,9 @@ class ThreadFault {
 };
 
 /// The number of calls of operator new that this thread has made, those in the library included.
-[[nodiscard]] size_t allocations() noexcept;
+size_t allocations() noexcept;
 /// Bytes of the heap in use; 0 if the C library does not tell.
-[[nodiscard]] size_t heap_in_use() noexcept;
+size_t heap_in_use() noexcept;
 /// Above what allocators keep for themselves, and below a leak of a few bytes in each of 10,000
 /// rounds.
 inline constexpr size_t heap_slack = size_t{512} << 10;
@@ -396,7 +400,7 @@ void expect_no_growth(int rounds, Round round, Settle settle = [] {}) {
 
 /// The counts that a test must leave unchanged. Pooled events are not included, because the library
 /// keeps them for reuse.
-[[nodiscard]] std::string owned_objects();
+std::string owned_objects();
 
 /// Checks that each test leaves the current device, the current stream and the number of live
 /// objects unchanged.
@@ -408,7 +412,7 @@ class Conformance : public testing::Test {
   /// Enqueues a fill and waits for it; false if that takes longer than `patience`. A fill runs even
   /// if a host function is blocked.
   [[nodiscard]] bool runs(StreamRef stream);
-  [[nodiscard]] static Device device() { return Device::current(); }
+  static Device device() { return Device::current(); }
 
  private:
   struct Found {

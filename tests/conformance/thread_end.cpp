@@ -24,7 +24,7 @@ struct EnqueuesAtTheEnd {
 thread_local EnqueuesAtTheEnd at_the_end;
 
 TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
-  const auto ran = std::make_shared<std::atomic_int>(0);
+  const auto ran = shared_count();
   repeat(20, [&] {
     on_thread([&, here = device()] {
       // constructed first, so destroyed after everything that the library makes
@@ -37,7 +37,7 @@ TEST_F(ThreadEnd, ADestructorUsesAStreamThatTheThreadUsedBefore) {
 }
 
 TEST_F(ThreadEnd, ADestructorIsTheFirstToUseTheStream) {
-  const auto ran = std::make_shared<std::atomic_int>(0);
+  const auto ran = shared_count();
   repeat(20, [&] { on_thread([&, here = device()] { at_the_end.arm(ran, here); }); });
   device().synchronize();
   EXPECT_EQ(*ran, 20 * 3);

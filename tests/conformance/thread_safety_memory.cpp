@@ -51,7 +51,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsDropBuffersOfEachOthersDefaultStreams) {
     const StreamRef own = thread_default();
     const auto mine = static_cast<size_t>(i), others = (mine + 1) % threads;
     repeat(300, [&] {
-      fill(own, buffers[mine].emplace(1000U, own), static_cast<unsigned char>(1));
+      fill(own, buffers[mine].emplace(1000U, own), 1);
       all.arrive_and_wait();
       buffers[others].reset();
       all.arrive_and_wait();
@@ -204,7 +204,7 @@ TEST_F(ThreadSafetyMemory, FourThreadsPinTheirOwnPagesAndReadOneRegistration) {
   const Pages pages{threads + 1};
   const auto common = pages.part(threads, 1);
   const HostRegistration shared{common.data(), common.size()};
-  std::ranges::fill(common, static_cast<unsigned char>(0x5a));
+  std::ranges::fill(common, 0x5a);
   on_threads(threads, [&](int i) {
     const Stream own;
     const auto mine = pages.part(static_cast<size_t>(i), 1);

@@ -96,7 +96,7 @@ TEST_F(Views, AViewOfAHandleThatIsAnotherStreamsNowHasEnded) {
   const Stream unrelated;
   EXPECT_NE(view, unrelated);
   foreign.reset();
-  std::vector<Stream> streams(20);
+  Streams streams(20);
   for (const Stream& stream : streams) EXPECT_NE(stream, view);
   EXPECT_FALSE(view.is_valid());
 }

@@ -55,7 +55,7 @@ TEST_F(WaitStream, WaitingForAnIdleStreamIsANoOp) {
 
 TEST_F(WaitStream, OneStreamWaitsForMany) {
   Log log;
-  std::vector<Stream> sources(64);
+  Streams sources(64);
   Stream join;
   Gate gate;
   for (const Stream& source : sources) {

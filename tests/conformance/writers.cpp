@@ -82,7 +82,7 @@ void expect_order(Write write) {
 TEST_F(Writers, AStagedCopyComesFirst) {
   const Stream filler;
   DeviceBytes twos{sizes[2], filler};
-  fill(filler, twos, static_cast<unsigned char>(2));
+  fill(filler, twos, 2);
   filler.synchronize();
   expect_order([&](StreamRef stream, Bytes& source) {
     copy_bytes(stream, source.data(), twos.data(), source.size());

@@ -77,7 +77,7 @@ TEST_F(OverCcl, DevicesOfOneProcess) {
   std::vector<Device> devices;
   for (int i : range(count)) devices.emplace_back(i);
   const auto each = Communicator::of_devices(devices);
-  std::vector<Stream> streams;
+  Streams streams;
   std::vector<DeviceInts> values;
   for (int i : range(count)) {
     streams.emplace_back(nth(devices, i));

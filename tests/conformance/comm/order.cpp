@@ -58,7 +58,7 @@ TEST_F(Order, CommunicatorsOfSkewedStreamsDoNotCross) {
 }
 
 TEST_F(Order, OneCommunicatorInSeveralStreams) {
-  std::vector<Stream> streams(5);
+  Streams streams(5);
   std::vector<DeviceInts> values;
   for (const Stream& each : streams) values.emplace_back(1000, each);
   for (int round : range(40))

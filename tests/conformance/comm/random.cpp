@@ -260,7 +260,7 @@ class Program {
   const int rank_;
   std::mt19937 common_, own_;
   size_t length_;
-  std::vector<Stream> streams_ = std::vector<Stream>(own_streams);
+  Streams streams_ = Streams(own_streams);
   std::vector<DeviceBuffer<Number>> buffers_;
   // the stream that used a buffer last
   std::vector<size_t> last_ = std::vector<size_t>(buffer_count);

@@ -196,7 +196,7 @@ TEST(KokkosFences, WithoutLaunchedWorkAFenceWaitsForNoStream) {
   Gate gate{s};
   Kokkos::fence();
   Kokkos::deep_copy(y, x);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
   EXPECT_EQ(y(9), 5);
 }
 
@@ -211,7 +211,7 @@ TEST(KokkosFences, NewViewsAndReductionsOfTheCallerWaitForNoStream) {
   int sum = 1;
   Kokkos::parallel_reduce(Policy(Space{}, 0, 10), Sum{*x}, sum);
   EXPECT_EQ(sum, 0);
-  EXPECT_FALSE(gate.is_open());
+  EXPECT_CLOSED(gate);
 }
 
 TEST(KokkosFences, AStreamThatIsBeingCapturedIsLeftAlone) {

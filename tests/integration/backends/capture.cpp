@@ -295,7 +295,7 @@ TEST_F(Capture, OtherThreadsWorkDuringAGlobalCapture) {
   DeviceBytes there{size, other}, small_there{size, other};
   copy(other, there, ordinary);
   other.synchronize();
-  std::vector<Stream> idle_streams;
+  Streams idle_streams;
   begin(API(StreamCaptureModeGlobal));
   std::error_code thrown;
   on_thread([&] {

@@ -18,10 +18,10 @@ void spin_lock() {
   };
   auto& counter = lasting<Counter>();
   const auto add = [&] {
-    for (int i = 0; i < 2; ++i) {
+    repeat(2, [&] {
       const std::lock_guard lock{counter.lock};
       ++counter.number;
-    }
+    });
   };
   together(add, add, add);
   expect(counter.number == 6, "a turn was lost");
@@ -86,7 +86,7 @@ void batch_cache_exchange(sync::Atomic<int>& given) {
   together(
       [&] {
         const model::Calm calm;
-        for (int i = 0; i < 4; ++i) Cache::give(new Node{});
+        repeat(4, [&] { Cache::give(new Node{}); });
         given.store(1, std::memory_order_relaxed);
       },
       [] { take_and_give(), take_and_give(); }, [] { take_and_give(); });

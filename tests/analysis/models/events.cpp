@@ -55,9 +55,9 @@ void expect_pool() {
   const int made = events_made.load(std::memory_order_relaxed);
   expect(pooled == static_cast<size_t>(made), "an event was lost, or came back twice");
   EventRef all[8];
-  for (int i = 0; i < made; ++i) {
+  for (int i : range(made)) {
     all[i] = runnel::detail::take_event(0, {}, "count");
-    for (int j = 0; j < i; ++j) expect(all[j].get() != all[i].get(), "an event came back twice");
+    for (int j : range(i)) expect(all[j].get() != all[i].get(), "an event came back twice");
   }
   expect(made == events_made.load(std::memory_order_relaxed), "an event was lost");
 }
@@ -76,11 +76,11 @@ void record_in_rounds(World& w) {
 void ask(World& w) {
   together([&] { record_in_rounds(w); },
            [&] {
-             for (int i = 0; i < 3; ++i) {
+             repeat(3, [&] {
                const int round = w.recorded.load(std::memory_order_acquire);
                const CurrentNode node{w.event};
                if (node && is_complete(node.get())) expect_written(w, round);
-             }
+             });
            });
   drop(w.event);
   expect_pool();
@@ -92,11 +92,11 @@ void hold_beside_records(World& w) {
   auto& other = lasting<EventNodes>();
   together([&] { record_in_rounds(w), record(other, w.b); },
            [&] {
-             for (int i = 0; i < 2; ++i) {
+             repeat(2, [&] {
                const int round = w.recorded.load(std::memory_order_acquire);
                const EventRef held = hold(w.event);
                if (held && is_complete(held.get())) expect_written(w, round);
-             }
+             });
            });
   drop(w.event);
   drop(other);

@@ -33,7 +33,7 @@ void wait_for(const TaskQueuePtr& queue, uint64_t number) {
 /// Two threads submit to one queue, which comes to rest and starts again in between.
 void submit_and_rest(World& w) {
   const auto submit = [&](int& own) {
-    for (int i = 0; i < 2; ++i)
+    for (int i : range(2))
       w.a->submit([&own, &all = w.data[0], i] {
         expect(own == i, "the tasks of one thread are out of order");
         ++own, ++all;

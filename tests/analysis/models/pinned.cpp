@@ -99,10 +99,10 @@ void marks(World& w) {
         w.a.is_default = true;
         write_in(w, w.a, 1);
         expect(shelves().deallocate(w.block), "the pool did not take its block back");
-        for (int i = 0; i < 2; ++i) {
+        repeat(2, [&] {
           mark_if_asked(w.a);
           sync::yield();
-        }
+        });
         synchronize(w.a.handle);
         complete_if_asked(w.a);
       },

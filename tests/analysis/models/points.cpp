@@ -104,10 +104,10 @@ void asked() {
         runnel::detail::in_host_function = true;
         w.first.record();
         runnel::detail::in_host_function = false;
-        for (int i = 0; i < 3; ++i) {
+        repeat(3, [&] {
           if (w.first.progress() == Progress::complete) *w.number = 2;
           sync::yield();
-        }
+        });
       },
       [&] { w.second.record(), advance(w.a); }, [&] { mark_if_asked(w.a), advance(w.a); });
   mark_if_asked(w.a);
@@ -119,10 +119,10 @@ void asked() {
 void end_is_complete(World& w) {
   together([&] { write_in(w), retire_slot(&w.a); },
            [&] {
-             for (int i = 0; i < 3; ++i) {
+             repeat(3, [&] {
                static_cast<void>(w.first.ask());
                if (w.first.is_over()) *w.number = 2;
-             }
+             });
            });
   synchronize(w.a.handle);
   expect(poll_and_write(w, w.first, 1) == Progress::complete, "the end is not complete");
@@ -151,10 +151,10 @@ void marks(World& w) {
         w.a.is_default = true;
         write_in(w);
         is_written.open();
-        for (int i = 0; i < 2; ++i) {
+        repeat(2, [&] {
           mark_if_asked(w.a);
           sync::yield();
-        }
+        });
         synchronize(w.a.handle);
         complete_if_asked(w.a);
       },

@@ -168,7 +168,7 @@ void functions_in_order(World& w) {
 void wake(World& w) {
   run_later(w.first);
   w.first.done.wait();
-  for (int i = 0; i < 3; ++i) sync::yield();
+  repeat(3, [&] { sync::yield(); });
   run_later(w.second);
   w.second.done.wait();
 }

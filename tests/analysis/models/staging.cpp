@@ -153,7 +153,7 @@ void places() {
     size_t begin, end;
   };
   std::vector<Range> all;
-  for (size_t i = 0; i < most + 40; ++i) {
+  for (size_t i : range(most + 40)) {
     const bool is_tiny = i < most + 4;
     const size_t size = is_tiny ? 1 + i % 3 : i % 5 == 0 ? part : 1 + i * 9973 % part;
     const Ring::Allocation allocation = ring.allocate(size);
@@ -171,14 +171,14 @@ void places() {
 /// travels.
 void row_to_device() {
   Lane& lane = start();
-  for (int i = 0; i < 3; ++i) lane.copy(Direction::to_device, true);
+  repeat(3, [&] { lane.copy(Direction::to_device, true); });
   lane.finish();
 }
 /// Smaller pieces share the write of a value. When the stream has passed them, another stream may
 /// have the ring.
 void row_of_small_copies() {
   Lane& lane = start(part, part / 4);
-  for (int i = 0; i < 2; ++i) lane.copy(Direction::to_device, true);
+  repeat(2, [&] { lane.copy(Direction::to_device, true); });
   lane.expect_copied();
   while (!lane.ring.is_unused()) sync::yield();
 }

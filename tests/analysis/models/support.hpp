@@ -2,6 +2,7 @@
 /// What the model checks share.
 #pragma once
 
+#include "../../support/loops.hpp"
 #include "base/sync.hpp"
 
 #include <iterator>
@@ -10,6 +11,7 @@
 namespace checks {
 
 using std::size_t, std::uint32_t, std::uint64_t, std::uint8_t;
+using test_support::range, test_support::repeat;
 namespace sync = runnel::sync;
 
 /// Runs the functions in a thread each, and waits for them.

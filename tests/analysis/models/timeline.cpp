@@ -63,7 +63,7 @@ void advance(World& w) {
 void expect_all_due(World& w, int count) {
   synchronize(w.a.handle);
   advance(w);
-  for (int i = 0; i < count; ++i) expect(w.all[i].times_due == 1, "it was not due once");
+  for (int i : range(count)) expect(w.all[i].times_due == 1, "it was not due once");
   expect(w.a.timeline.is_idle(), "a mark is pending");
   const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
   expect(pooled == static_cast<size_t>(events_made.load(std::memory_order_relaxed)),
@@ -84,7 +84,7 @@ void two_advance(World& w) {
 
 /// Several marks may be complete at once, and others are added meanwhile.
 void a_burst(World& w) {
-  for (int i = 0; i < 4; ++i) mark(w, w.all[i]);
+  for (int i : range(4)) mark(w, w.all[i]);
   together([&] { mark(w, w.all[4]); }, [&] { advance(w), advance(w); });
   expect_all_due(w, 5);
 }
@@ -94,14 +94,14 @@ void watch(World& w) {
   auto& watches = lasting<sync::Atomic<int>>();
   together(
       [&] {
-        for (int i = 0; i < 3; ++i)
+        for (int i : range(3))
           if (mark(w, w.all[i])) watches.fetch_add(1);
       },
       [&] {
-        for (int i = 0; i < 3; ++i) {
+        repeat(3, [&] {
           advance(w);
           if (watches.load() > 0 && w.a.timeline.stop_watching()) watches.fetch_sub(1);
-        }
+        });
       });
   expect(w.a.timeline.is_idle() || watches.load() == 1, "a pending mark is not watched");
   expect_all_due(w, 3);
@@ -127,10 +127,10 @@ void asked(World& w) {
       [&] {
         submit(w.a.handle, [&written] { written = 1; });
         const uint64_t number = w.a.timeline.ask();
-        for (int i = 0; i < 4; ++i) {
+        repeat(4, [&] {
           if (w.a.timeline.progress(number) == Progress::complete) written = 2;
           sync::yield();
-        }
+        });
       },
       [&] { mark(w, w.all[0]), advance(w); }, [&] { mark(w, w.all[1]), advance(w); });
   mark(w, w.all[2]);
@@ -150,8 +150,9 @@ void a_wait(World& w) {
         w.a.timeline.end_wait(last, Progress::complete);
       },
       [&] {
-        for (int i = 0; i < 3; ++i)
+        repeat(3, [&] {
           if (w.a.timeline.progress(end) == Progress::complete) written = 2;
+        });
       },
       [&] { static_cast<void>(w.a.timeline.ask()); });
   expect(w.a.timeline.progress(end) == Progress::complete, "the wait told nothing");

@@ -214,7 +214,7 @@ int explore(int argc, char** argv, const Check* checks, size_t count) {
   prepare_memory();
   size_t known = 0;
   bool passed = true;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i : range(count)) {
     const bool is_named = std::find(settings.names.begin(), settings.names.end(), checks[i].name) !=
                           settings.names.end();
     if (!settings.names.empty() && !is_named) continue;
@@ -225,7 +225,7 @@ int explore(int argc, char** argv, const Check* checks, size_t count) {
   }
   if (known == 0 || known < settings.names.size()) {
     std::printf("there is no such check; these are the checks:\n");
-    for (size_t i = 0; i < count; ++i) std::printf("  %s\n", checks[i].name);
+    for (size_t i : range(count)) std::printf("  %s\n", checks[i].name);
     return 2;
   }
   return passed ? 0 : 1;

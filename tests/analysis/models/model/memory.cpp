@@ -57,7 +57,7 @@ Clock horizon(Order order) {
 }
 
 bool is_known(const Store& store, const Clock& known) {
-  for (size_t i = 0; i < known.at.size(); ++i)
+  for (size_t i : range(known.at.size()))
     if (store.known_since[i] <= known.at[i]) return true;
   return false;
 }

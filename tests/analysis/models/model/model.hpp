@@ -10,9 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../../../support/loops.hpp"
+
 namespace model {
 
 using std::size_t, std::uint32_t, std::uint64_t, std::uint8_t, std::uintptr_t;
+using test_support::range;
 using Order = std::memory_order;
 
 // What checks use.

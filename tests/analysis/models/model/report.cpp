@@ -112,7 +112,7 @@ void print_threads(const Lines& lines) {
   constexpr const char* names[] = {
       "ready", "has yielded", "sleeps for a time", "waits for a lock or a thread",
       "waits", "has ended"};
-  for (int i = 0; i < state->threads; ++i) {
+  for (int i : range(state->threads)) {
     uintptr_t last = 0;
     for (size_t k = state->traced; k-- > 0 && last == 0;)
       if (trace[k].thread == i) last = trace[k].where;
@@ -126,7 +126,7 @@ void print_threads(const Lines& lines) {
 void print_failure(const Check& check, const std::string& replay) {
   Lines lines;
   const size_t first = state->traced > max_shown ? state->traced - max_shown : 0;
-  for (size_t i = 0; i < state->traced; ++i) lines.want(trace[i].where);
+  for (size_t i : range(state->traced)) lines.want(trace[i].where);
   for (const auto& each : state->blamed) lines.want(each.where);
   lines.find();
   for (size_t i = first; i < state->traced; ++i) print_operation(i, trace[i], lines);

@@ -85,7 +85,7 @@ void access(Cell& cell, bool writes, const void* where) {
     fail_access(writes ? "two threads write at once" : "a thread reads what another writes at once",
                 cell, where);
   if (!writes) return note_read(cell, me, epoch);
-  for (size_t slot = 0; slot < 2; ++slot)
+  for (size_t slot : range(2UL))
     if (cell.read[slot] != 0 && !happened(cell.reader[slot], cell.read[slot]))
       fail_access("a thread writes what another reads at once", cell, where);
   cell.read = {};

@@ -27,7 +27,7 @@ struct Options {
 /// any time but rarely does.
 Options find_options() {
   Options options;
-  for (int i = 0; i < state->threads; ++i)
+  for (int i : range(state->threads))
     if (thread(i).status == Status::sleeping && thread(i).until <= state->time)
       thread(i).status = Status::ready;
   if (self().status == Status::ready) {
@@ -35,7 +35,7 @@ Options find_options() {
     options.keeps_current = true;
   }
   const bool surprises = state->surprises < max_surprises && state->bound < 1000;
-  for (int i = 0; i < state->threads; ++i) {
+  for (int i : range(state->threads)) {
     const Thread& each = thread(i);
     if (each.status == Status::ready && i != state->current) options.add_usual(i);
     if (each.status == Status::yielded || each.status == Status::sleeping)
@@ -50,7 +50,7 @@ Options find_options() {
 
 /// Nobody is ready, but for threads that yielded or sleep. False if there are none of these either.
 bool let_time_pass(Options& options) {
-  for (int i = 0; i < state->threads; ++i) {
+  for (int i : range(state->threads)) {
     const Status status = thread(i).status;
     if (status == Status::yielded || status == Status::sleeping) options.add_usual(i);
   }
@@ -60,7 +60,7 @@ bool let_time_pass(Options& options) {
 /// Nobody can go on without a time-out.
 bool let_time_out(Options& options) {
   if (!state->check->needs_time_outs) return false;
-  for (int i = 0; i < state->threads; ++i)
+  for (int i : range(state->threads))
     if (thread(i).status == Status::waiting && thread(i).timed)
       nth(options.usual, options.usual_count++) = {Option::What::time_out, i};
   return options.usual_count > 0;
@@ -68,7 +68,7 @@ bool let_time_out(Options& options) {
 
 [[noreturn]] void fail_stuck() {
   bool has_timed = false;
-  for (int i = 0; i < state->threads; ++i)
+  for (int i : range(state->threads))
     has_timed = has_timed || (thread(i).status == Status::waiting && thread(i).timed);
   fail(has_timed ? "no thread can go on before a time-out: a wake-up was lost"
                  : "no thread can go on: a wake-up was lost, or a deadlock");
@@ -82,7 +82,7 @@ Option pick_by_priority(const Options& options) {
     if (const Option each = nth(options.usual, i);
         thread(each.thread).priority > thread(best.thread).priority)
       best = each;
-  for (int i = 0; i < options.other_count; ++i)
+  for (int i : range(options.other_count))
     if (const Option each = nth(options.other, i);
         each.what == Option::What::run &&
         thread(each.thread).priority > thread(best.thread).priority)
@@ -129,7 +129,7 @@ void take_option(Option option) {
   next.status = Status::ready;
   // Who yielded has let others go first.
   if (!goes_on)
-    for (int i = 0; i < state->threads; ++i)
+    for (int i : range(state->threads))
       if (i != state->current && thread(i).status == Status::yielded)
         thread(i).status = Status::ready;
 }
@@ -158,7 +158,7 @@ void block(Status status, const void* on) {
 }
 
 void make_ready(Status status, const void* on) {
-  for (int i = 0; i < state->threads; ++i)
+  for (int i : range(state->threads))
     if (thread(i).status == status && thread(i).waits_for == on) thread(i).status = Status::ready;
 }
 
@@ -166,14 +166,14 @@ void make_ready(Status status, const void* on) {
 void wake(const void* on, bool all) {
   std::array<int, max_threads> waiting{};
   int count = 0;
-  for (int i = 0; i < state->threads; ++i)
+  for (int i : range(state->threads))
     if (thread(i).status == Status::waiting && thread(i).waits_for == on) nth(waiting, count++) = i;
   if (count == 0) return;
   if (!all) {
     thread(nth(waiting, choose(count, 2))).status = Status::ready;
     return;
   }
-  for (int i = 0; i < count; ++i) thread(nth(waiting, i)).status = Status::ready;
+  for (int i : range(count)) thread(nth(waiting, i)).status = Status::ready;
 }
 
 void run_thread() {

@@ -24,7 +24,7 @@ inline constexpr uint32_t never = ~uint32_t{0};
 struct Clock {
   std::array<uint32_t, 16> at{};
   void join(const Clock& other) {
-    for (size_t i = 0; i < at.size(); ++i) at[i] = at[i] > other.at[i] ? at[i] : other.at[i];
+    for (size_t i : range(at.size())) at[i] = at[i] > other.at[i] ? at[i] : other.at[i];
   }
 };
 

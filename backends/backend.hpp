@@ -75,8 +75,8 @@ enum class Attribute {
 [[nodiscard]] status host_wait(HostWait&) noexcept;
 // Of the current device.
 [[nodiscard]] status set_host_wait(HostWait) noexcept;
-// Of the current device.
-[[nodiscard]] status memory_info(std::size_t& free, std::size_t& total) noexcept;
+/// Requires: the device is current. `free` includes what the device's pool keeps unused.
+[[nodiscard]] status memory_info(std::size_t& free, std::size_t& total, int device) noexcept;
 // Of the current device.
 [[nodiscard]] status priority_range(int& least, int& greatest) noexcept;
 // Of the current device.
@@ -301,7 +301,7 @@ inline constexpr int host_place = -1;
 [[nodiscard]] status prefetch_async(const void*, std::size_t bytes, int place,
                                     native::stream) noexcept;
 [[nodiscard]] status advise(const void*, std::size_t bytes, MemoryAdvice, int place) noexcept;
-[[nodiscard]] status malloc_async(void*&, std::size_t bytes, native::stream) noexcept;
+[[nodiscard]] status malloc_async(void*&, std::size_t bytes, int device, native::stream) noexcept;
 [[nodiscard]] status free_async(void*, native::stream) noexcept;
 /// Sets how many unused bytes the device's pool keeps when a stream or device is synchronized.
 [[nodiscard]] status set_release_threshold(int device, std::size_t bytes) noexcept;
@@ -309,8 +309,8 @@ inline constexpr int host_place = -1;
 [[nodiscard]] status pool_reserved(int device, std::size_t& bytes) noexcept;
 /// Returns unused memory of the device's pool to the system.
 [[nodiscard]] status trim_pool(int device) noexcept;
-/// Grants or revokes `peer`'s access to `device`'s pool. enable_peer_access() does not cover the
-/// pool.
+/// Grants or revokes `peer`'s access to `device`'s pool, and to the runtime's default one.
+/// enable_peer_access() does not cover pools.
 [[nodiscard]] status allow_pool_access(int device, int peer, bool allow) noexcept;
 [[nodiscard]] status pointer_info(PointerInfo&, const void*) noexcept;
 

@@ -223,7 +223,7 @@ inline constexpr unsigned int malloc_managed_flags = cudaMemAttachGlobal;
 inline constexpr auto malloc_managed = &cudaMallocManaged;
 inline constexpr auto prefetch_async = &cuda_prefetch;
 inline constexpr auto advise = &cuda_advise;
-inline constinit DriverTwin malloc_async{"cuMemAllocAsync", &cudaMallocAsync};
+inline constinit DriverTwin malloc_from_pool{"cuMemAllocFromPoolAsync", &cudaMallocFromPoolAsync};
 inline constinit DriverTwin free_async{"cuMemFreeAsync", &cudaFreeAsync};
 using ipc_memory_handle = cudaIpcMemHandle_t;
 inline constexpr unsigned int ipc_open_flags = cudaIpcMemLazyEnablePeerAccess;
@@ -233,6 +233,15 @@ inline constexpr auto ipc_close_memory_handle = &cudaIpcCloseMemHandle;
 using memory_pool = cudaMemPool_t;
 inline constexpr auto memory_pool_release_threshold = cudaMemPoolAttrReleaseThreshold;
 inline constexpr auto memory_pool_reserved = cudaMemPoolAttrReservedMemCurrent;
+inline constexpr auto memory_pool_used = cudaMemPoolAttrUsedMemCurrent;
+inline error memory_pool_create(memory_pool* pool, int device) noexcept {
+  cudaMemPoolProps made{};
+  made.allocType = cudaMemAllocationTypePinned;
+  made.location.type = cudaMemLocationTypeDevice;
+  made.location.id = device;
+  return cudaMemPoolCreate(pool, &made);
+}
+inline constexpr auto memory_pool_destroy = &cudaMemPoolDestroy;
 inline constexpr auto device_get_default_memory_pool = &cudaDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &cudaMemPoolSetAttribute;
 inline constexpr auto memory_pool_get_attribute = &cudaMemPoolGetAttribute;

@@ -122,10 +122,6 @@ status set_host_wait(HostWait wait) noexcept {
   return rt::set_device_flags((flags & ~rt::host_wait_flags) | native_flag(wait));
 }
 
-status memory_info(std::size_t& free, std::size_t& total) noexcept {
-  return rt::memory_get_info(&free, &total);
-}
-
 status priority_range(int& least, int& greatest) noexcept {
   // HIP's documentation: without support for priorities, the call succeeds and need not set them.
   least = 0;

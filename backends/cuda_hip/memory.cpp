@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
+#include "base/max_devices.hpp"
 #include "runtime.hpp"
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
@@ -79,41 +82,86 @@ status advise(const void* memory, std::size_t bytes, MemoryAdvice advice, int pl
   return rt::advise(memory, bytes, static_cast<int>(advice), place);
 }
 
-status malloc_async(void*& memory, std::size_t bytes, native::stream stream) noexcept {
-  return rt::malloc_async(&memory, bytes, stream);
+namespace {
+
+/// The library's own pool of each device. It lives as long as the process.
+constinit std::atomic<rt::memory_pool> pools[detail::max_devices]{};
+
+status set_threshold(rt::memory_pool pool, std::uint64_t bytes) noexcept {
+  return rt::memory_pool_set_attribute(pool, rt::memory_pool_release_threshold, &bytes);
+}
+
+/// Makes the pool when it is first needed. It keeps unused memory until it is told otherwise.
+status own_pool(rt::memory_pool& pool, int device) noexcept {
+  pool = pools[device].load(std::memory_order_acquire);
+  if (pool != nullptr) return ok;
+  rt::memory_pool made{};
+  status s = rt::memory_pool_create(&made, device);
+  if (s != ok) return s;
+  s = set_threshold(made, std::numeric_limits<std::uint64_t>::max());
+  if (s == ok && pools[device].compare_exchange_strong(pool, made)) {
+    pool = made;
+  } else {
+    static_cast<void>(rt::memory_pool_destroy(made));
+  }
+  return s;
+}
+
+/// The bytes that the library's pool holds, and those in use: 0 before it is made.
+status ask_pool(std::uint64_t& held, std::uint64_t& used, int device) noexcept {
+  held = used = 0;
+  rt::memory_pool const pool = pools[device].load(std::memory_order_acquire);
+  if (pool == nullptr) return ok;
+  const status s = rt::memory_pool_get_attribute(pool, rt::memory_pool_reserved, &held);
+  return s != ok ? s : rt::memory_pool_get_attribute(pool, rt::memory_pool_used, &used);
+}
+
+}  // namespace
+
+status malloc_async(void*& memory, std::size_t bytes, int device, native::stream stream) noexcept {
+  rt::memory_pool pool{};
+  const status s = own_pool(pool, device);
+  return s != ok ? s : rt::malloc_from_pool(&memory, bytes, pool, stream);
 }
 
 status free_async(void* memory, native::stream stream) noexcept {
   return rt::free_async(memory, stream);
 }
 
+status memory_info(std::size_t& free, std::size_t& total, int device) noexcept {
+  std::uint64_t held = 0, used = 0;
+  status s = ask_pool(held, used, device);
+  if (s == ok) s = rt::memory_get_info(&free, &total);
+  // Other threads may have allocated between the two answers about the pool.
+  if (s == ok && held > used) free += held - used;
+  return s;
+}
+
 status set_release_threshold(int device, std::size_t bytes) noexcept {
   rt::memory_pool pool{};
-  const status s = rt::device_get_default_memory_pool(&pool, device);
-  if (s != ok) return s;
-  std::uint64_t threshold = bytes;
-  return rt::memory_pool_set_attribute(pool, rt::memory_pool_release_threshold, &threshold);
+  const status s = own_pool(pool, device);
+  return s != ok ? s : set_threshold(pool, bytes);
 }
 
 status pool_reserved(int device, std::size_t& bytes) noexcept {
-  rt::memory_pool pool{};
-  status s = rt::device_get_default_memory_pool(&pool, device);
-  std::uint64_t reserved = 0;
-  if (s == ok) s = rt::memory_pool_get_attribute(pool, rt::memory_pool_reserved, &reserved);
-  bytes = reserved;
+  std::uint64_t held = 0, used = 0;
+  const status s = ask_pool(held, used, device);
+  bytes = held;
   return s;
 }
 
 status trim_pool(int device) noexcept {
-  rt::memory_pool pool{};
-  const status s = rt::device_get_default_memory_pool(&pool, device);
-  return s != ok ? s : rt::memory_pool_trim(pool, 0);
+  rt::memory_pool const pool = pools[device].load(std::memory_order_acquire);
+  return pool == nullptr ? ok : rt::memory_pool_trim(pool, 0);
 }
 
+// The default pool may have memory of other code, which the library copies, too.
 status allow_pool_access(int device, int peer, bool allow) noexcept {
-  rt::memory_pool pool{};
-  const status s = rt::device_get_default_memory_pool(&pool, device);
-  return s != ok ? s : rt::memory_pool_allow(pool, peer, allow);
+  rt::memory_pool own{}, other{};
+  status s = own_pool(own, device);
+  if (s == ok) s = rt::device_get_default_memory_pool(&other, device);
+  if (s == ok) s = rt::memory_pool_allow(own, peer, allow);
+  return s != ok ? s : rt::memory_pool_allow(other, peer, allow);
 }
 
 status pointer_info(PointerInfo& info, const void* pointer) noexcept {

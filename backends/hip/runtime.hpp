@@ -406,7 +406,7 @@ inline constexpr graph_node_type node_host_function = hipGraphNodeTypeHost;
 inline constexpr graph_node_type node_allocation = hipGraphNodeTypeMemAlloc;
 inline constexpr graph_node_type node_free = hipGraphNodeTypeMemFree;
 #else
-// No node has this type: see malloc_async.
+// No node has this type: see malloc_from_pool.
 inline constexpr graph_node_type node_allocation = hipGraphNodeTypeCount;
 inline constexpr graph_node_type node_free = hipGraphNodeTypeCount;
 #endif
@@ -490,17 +490,19 @@ inline error advise(const void* memory, std::size_t bytes, int advice, int place
 }
 #endif
 #if defined __HIP_PLATFORM_NVIDIA__ || HIP_VERSION >= 50500000
-inline constexpr error (*malloc_async)(void**, std::size_t, native::stream) = &hipMallocAsync;
+inline constexpr error (*malloc_from_pool)(void**, std::size_t, hipMemPool_t,
+                                           native::stream) = &hipMallocFromPoolAsync;
 inline constexpr auto free_async = &hipFreeAsync;
 #else
 // AMD's runtime captures these two since 5.5. Before, it executes them at once, so that a graph
 // would use freed memory.
-inline error malloc_async(void** memory, std::size_t size, native::stream stream) noexcept {
+inline error malloc_from_pool(void** memory, std::size_t size, hipMemPool_t pool,
+                              native::stream stream) noexcept {
   Captured capture;
   const error e = hip_find_capture(stream, capture);
   if (e != hipSuccess) return e;
   return capture.graph != nullptr ? hipErrorStreamCaptureUnsupported
-                                  : hipMallocAsync(memory, size, stream);
+                                  : hipMallocFromPoolAsync(memory, size, pool, stream);
 }
 inline error free_async(void* memory, native::stream stream) noexcept {
   // If the query fails, the memory is freed as outside a capture: otherwise it would leak.
@@ -525,10 +527,25 @@ using memory_pool = hipMemPool_t;
 inline constexpr auto memory_pool_release_threshold =
     cudaMemPoolAttrReleaseThreshold;  // 5.2 has the name of the type, but no names of its values.
 inline constexpr auto memory_pool_reserved = cudaMemPoolAttrReservedMemCurrent;
+inline constexpr auto memory_pool_used = cudaMemPoolAttrUsedMemCurrent;
 #else
 inline constexpr auto memory_pool_release_threshold = hipMemPoolAttrReleaseThreshold;
 inline constexpr auto memory_pool_reserved = hipMemPoolAttrReservedMemCurrent;
+inline constexpr auto memory_pool_used = hipMemPoolAttrUsedMemCurrent;
 #endif
+inline error memory_pool_create(memory_pool* pool, int device) noexcept {
+  hipMemPoolProps made{};
+#ifdef __HIP_PLATFORM_NVIDIA__
+  made.allocType = cudaMemAllocationTypePinned;
+  made.location.type = cudaMemLocationTypeDevice;
+#else
+  made.allocType = hipMemAllocationTypePinned;
+  made.location.type = hipMemLocationTypeDevice;
+#endif
+  made.location.id = device;
+  return hipMemPoolCreate(pool, &made);
+}
+inline constexpr auto memory_pool_destroy = &hipMemPoolDestroy;
 inline constexpr auto device_get_default_memory_pool = &hipDeviceGetDefaultMemPool;
 inline constexpr auto memory_pool_set_attribute = &hipMemPoolSetAttribute;
 inline constexpr auto memory_pool_get_attribute = &hipMemPoolGetAttribute;

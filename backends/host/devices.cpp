@@ -176,13 +176,6 @@ status set_host_wait(HostWait wait) noexcept {
   return wait == HostWait::automatic ? ok : status_of(errc::not_supported);
 }
 
-status memory_info(std::size_t& free, std::size_t& total) noexcept {
-  total = host::memory_of_device();
-  const std::size_t used = host::device_at(host::current).allocated.load(std::memory_order_relaxed);
-  free = total - std::min(used, total);
-  return ok;
-}
-
 status priority_range(int& least, int& greatest) noexcept {
   least = host::least_priority;
   greatest = host::greatest_priority;

@@ -510,7 +510,7 @@ status malloc_managed(void*& pointer, std::size_t bytes) noexcept {
 status prefetch_async(const void*, std::size_t, int, native::stream) noexcept { return ok; }
 status advise(const void*, std::size_t, MemoryAdvice, int) noexcept { return ok; }
 
-status malloc_async(void*& pointer, std::size_t bytes, native::stream handle) noexcept {
+status malloc_async(void*& pointer, std::size_t bytes, int, native::stream handle) noexcept {
   return catch_bad_alloc([&] {
     native::host_stream& stream = host::resolve(handle);
     // In a capture the memory is allocated at once, and does not reuse memory with an enqueued
@@ -536,6 +536,13 @@ status free_async(void* pointer, native::stream stream) noexcept {
       if (const auto answer = host::release_in_capture(pointer, *on)) return *answer;
     return host::release_in_order(pointer, on);
   });
+}
+
+status memory_info(std::size_t& free, std::size_t& total, int device) noexcept {
+  total = host::memory_of_device();
+  const std::size_t used = host::device_at(device).allocated.load(std::memory_order_relaxed);
+  free = total - std::min(used, total);
+  return ok;
 }
 
 // The host backend caches no freed memory, so each threshold holds.

@@ -20,10 +20,9 @@ static void limit_device_memory(runnel::StreamRef stream) {
   }
   resource.set_limit(std::numeric_limits<std::size_t>::max());
   if (stream.device().has_memory_pools()) {
-    resource.set_release_threshold(64 << 20);  // the pool keeps as much when a stream is waited for
+    resource.set_release_threshold(64 << 20);  // the pool keeps no more when a stream is waited for
     std::cout << "the pool of " << resource.device() << " holds " << resource.reserved()
               << " bytes\n";
-    resource.set_release_threshold(0);
   }
   resource.trim();
   std::cout << "at most " << resource.statistics().peak << " bytes were in use\n";

@@ -37,7 +37,8 @@ enum class HostWait {
 
 /// How much memory a device has.
 struct MemoryInfo {
-  std::size_t free;   ///< bytes that no process has allocated
+  std::size_t free;   ///< bytes that no process has allocated, and those that the library's pool of
+                      ///< the device keeps unused (DeviceResource::set_release_threshold())
   std::size_t total;  ///< bytes in all
 };
 

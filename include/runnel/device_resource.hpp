@@ -56,18 +56,17 @@ class DeviceResource {
   void set_limit(std::size_t bytes) const;
   /// The limit in bytes; the maximum of std::size_t if none was set.
   [[nodiscard]] std::size_t limit() const;
-  /// The size of the device's memory pool in bytes at this moment: used and unused bytes, also
-  /// those of other users of the pool.
+  /// What the library's memory pool of the device holds at this moment, in bytes: used and unused.
   /// @throws errc::not_supported if the device has no memory pools
   [[nodiscard]] std::size_t reserved() const;
-  /// Sets how many unused bytes the device's memory pool keeps when the program waits for a stream;
-  /// it returns the rest to the system (0 = it keeps none, default; the maximum of std::size_t = it
-  /// keeps all). It applies to the whole device.
+  /// Sets how many unused bytes the library's memory pool of the device keeps when the program
+  /// waits for a stream or the device; it returns the rest to the system. Default: the maximum of
+  /// std::size_t, it keeps all.
   /// @throws errc::not_supported if the device has no memory pools
   void set_release_threshold(std::size_t bytes) const;
 
   /// Performs deferred frees, which wait for another thread's default stream, if their work is
-  /// complete, and returns the unused bytes of the device's memory pool to the system.
+  /// complete, and returns the unused bytes of the library's memory pool to the system.
   void trim() const;
 
   friend constexpr bool operator==(DeviceResource, DeviceResource) noexcept = default;

@@ -281,7 +281,7 @@ void Device::set_host_wait(HostWait wait) const {
 MemoryInfo Device::memory_info() const {
   const CurrentDeviceCall call{ordinal_, "ask for a device's memory"};
   MemoryInfo info{};
-  call.check(backend::memory_info(info.free, info.total));
+  call.check(backend::memory_info(info.free, info.total, call.device()));
   return info;
 }
 

@@ -67,7 +67,7 @@ constinit Usage usage[max_devices];
 [[noreturn]] void throw_no_room(backend::status refusal, std::size_t bytes, int device) {
   std::size_t free = 0, total = 0;
   const backend::status asked =
-      internal_call([&] { return backend::memory_info(free, total); }, any_capture_seen());
+      internal_call([&] { return backend::memory_info(free, total, device); }, any_capture_seen());
   if (backend::classify(refusal) != errc::out_of_memory || asked != backend::ok)
     throw_status(refusal, operation);
   backend::forget_error(refusal);
@@ -119,10 +119,11 @@ void count_out(int device, std::size_t bytes) noexcept {
   for (bool is_last = false;;) {
     const std::size_t made = frees_made.load(std::memory_order_acquire);
     const backend::status s =
-        has_pools ? internal_call([&] { return backend::malloc_async(block, bytes, stream); },
-                                  any_capture_seen())
-                  : allocate_behind_releases(operation,
-                                             [&] { return backend::malloc_device(block, bytes); });
+        has_pools
+            ? internal_call([&] { return backend::malloc_async(block, bytes, device, stream); },
+                            any_capture_seen())
+            : allocate_behind_releases(operation,
+                                       [&] { return backend::malloc_device(block, bytes); });
     if (s == backend::ok) return block;
     if (is_last || backend::classify(s) != errc::out_of_memory || !may_come(made))
       throw_no_room(s, bytes, device);

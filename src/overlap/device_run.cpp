@@ -6,7 +6,6 @@
 #include "copy/staging/workers.hpp"
 #include "function/host_functions.hpp"
 #include "observe/trace_times.hpp"
-#include "overlap/streams.hpp"
 #include "slot/slots.hpp"
 
 #include <runnel/current.hpp>
@@ -59,7 +58,7 @@ DeviceRun::DeviceRun(const OverlapPlan& plan, std::size_t index, bool record_tim
       policy_{default_pageable()},
       records_(plan.max_enqueued()) {
   for (std::size_t i = 0; i < plan.streams; ++i)
-    streams_.push_back(acquire_overlap_stream(device_));
+    streams_.emplace_back(device_, StreamOptions{.name = "overlap"});
   try {
     make_events(record_times);
     allocate();
@@ -152,8 +151,6 @@ void DeviceRun::release() noexcept {
     }
   if (!all_well) record_all_streams();
   buffers_.clear();
-  if (all_well)
-    for (Stream& stream : streams_) release_overlap_stream(std::move(stream));
 }
 
 /// Records all streams as users of all buffers. A stream for which the wait has failed may still

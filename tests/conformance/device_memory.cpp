@@ -237,10 +237,33 @@ TEST_F(DeviceMemoryTwo, ResourceRefusesAnotherDevicesStream) {
   EXPECT_ERROR(invalid_argument, DeviceResource{first}.allocate(stream, 16));
 }
 
+TEST_F(DeviceMemory, ThePoolKeepsWhatWasFreedUntilItIsTrimmedOrHasAThreshold) {
+  SKIP_IF(streams_are_threads() || !device().has_memory_pools(), "nothing keeps freed memory");
+  constexpr size_t large = 64 * mib;
+  const Stream stream;
+  const DeviceResource resource{device()};
+  drop(DeviceBuffer<char>{1, stream});  // the pool is made
+  stream.synchronize();
+  resource.trim();
+  const size_t held = resource.reserved(), free = device().memory_info().free;
+  const auto held_after_use = [&] {
+    drop(DeviceBuffer<char>{large, stream});
+    stream.synchronize();
+    return resource.reserved();
+  };
+  EXPECT_GE(held_after_use(), held + large);
+  EXPECT_EQ(device().memory_info().free, free) << "allocations get what the pool keeps";
+  resource.trim();
+  EXPECT_EQ(resource.reserved(), held);
+  resource.set_release_threshold(0);
+  EXPECT_EQ(held_after_use(), held);
+  resource.set_release_threshold(SIZE_MAX);
+}
+
 TEST_F(DeviceMemory, ReleaseThresholdIsSetWhereThereIsAPool) {
   const auto code = code_of([&] { DeviceResource{device()}.set_release_threshold(64 * mib); });
   EXPECT_TRUE(code == nothing_thrown || code == errc::not_supported) << code.message();
-  if (code == nothing_thrown) DeviceResource{device()}.set_release_threshold(0);
+  if (code == nothing_thrown) DeviceResource{device()}.set_release_threshold(SIZE_MAX);
   if (!streams_are_threads()) return;
   EXPECT_EQ(code, nothing_thrown) << "the host keeps no freed memory, so it accepts any threshold";
 }

@@ -305,7 +305,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       // memory if its sizes are open. Without memory pools an allocation waits for frees that are
       // under way, and is tried again.
       {fault_.code == 2, {"HostAlloc", "HostMalloc"}},
-      {fault_.code == 2 && overlaps, {"MallocAsync"}},
+      {fault_.code == 2 && overlaps, {"MallocFromPoolAsync"}},
       {fault_.code == 2 && (overlaps || frees), {"Malloc"}},
       // overlap() waits for the chunks in flight after a failure, and waits again if that fails.
       {is_in("overlap, the function fails"), {"StreamSynchronize", "StreamIsCapturing"}},
@@ -359,7 +359,7 @@ void Checker::absorbed(const char* what, const StandinView& now) {
       {call.find("cu") == 0 && call.find("cuda") != 0,
        {"cuStreamQuery", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamIsCapturing",
         "cuLaunchHostFunc", "cuEventRecord", "cuEventQuery", "cuEventSynchronize",
-        "cuMemAllocAsync", "cuMemFreeAsync", "cuMemcpyAsync", "cuMemsetD8Async",
+        "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemcpyAsync", "cuMemsetD8Async",
         "cuPointerGetAttributes", "CtxGetCurrent"}},
       // "Not ready" is a valid answer.
       {fault_.code == 600, {"Query"}},

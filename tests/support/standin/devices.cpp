@@ -119,6 +119,7 @@ Error API(DeviceSynchronize)() {
       if (!capture->ended && capture->devices.contains(this_thread().device))
         return break_capture(*capture, capture_unsupported);
     engine().wait_for_device(lock, this_thread().device);
+    state().trim_pools();
     return ok;
   });
 }
@@ -127,9 +128,10 @@ Error API(MemGetInfo)(size_t* free, size_t* total) {
   return call([&] {
     *total = settings().memory;
     *free =
-        *total - std::min(*total,
-                          // the used bytes can exceed the total, if allocations reuse pending frees
-                          state().blocks.used(this_thread().device));
+        *total -
+        std::min(*total,
+                 // the used bytes can exceed the total, if allocations reuse pending frees
+                 state().blocks.used(this_thread().device) + state().unused(this_thread().device));
     return ok;
   });
 }

@@ -319,7 +319,7 @@ void* find(std::string_view name) {
       TWIN(EventQuery),
       TWIN(EventSynchronize),
       {"cuMemcpyAsync", twin<&copy>(&copy)},
-      {"cuMemAllocAsync", twin<&cudaMallocAsync>(&cudaMallocAsync)},
+      {"cuMemAllocFromPoolAsync", twin<&cudaMallocFromPoolAsync>(&cudaMallocFromPoolAsync)},
       {"cuMemFreeAsync", twin<&cudaFreeAsync>(&cudaFreeAsync)},
       {"cuPointerGetAttributes", &pointer_attributes},
   };

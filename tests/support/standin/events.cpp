@@ -74,6 +74,7 @@ Error API(EventSynchronize)(EventHandle handle) {
       return ok;
     }
     engine().wait(lock, OperationPtr{event->record});
+    state().trim_pools();
     return ok;
   });
 }

@@ -52,7 +52,7 @@ int allocate_pinned(void** memory, size_t size) {
 /// Allocates in stream order. Without enough free memory it reuses memory whose free is pending:
 /// first of its own stream, whose frees run before anyway, then of other streams, whose frees this
 /// stream then waits for. Seen on an H200 (CUDA 13.0).
-int allocate_in_order(void** memory, size_t size, Stream& stream) {
+int allocate_in_order(void** memory, size_t size, Stream& stream, Pool& pool) {
   if (memory == nullptr) return invalid_value;
   State& now = state();
   size_t counted = 0;
@@ -78,7 +78,8 @@ int allocate_in_order(void** memory, size_t size, Stream& stream) {
     missing -= taken;
     if (free->stream != stream.id) engine().submit(stream, operation_of(), {free->operation});
   }
-  *memory = size == 0 ? nullptr : now.blocks.allocate(size, Memory::device, stream.device, counted);
+  *memory = size == 0 ? nullptr
+                      : now.blocks.allocate(size, Memory::device, stream.device, counted, &pool);
   return *memory != nullptr || size == 0 ? ok : out_of_memory;
 }
 
@@ -89,6 +90,17 @@ int allocate_in_graph(void** memory, size_t size, Stream& stream) {
   if (*memory == nullptr) return size == 0 ? ok : out_of_memory;
   engine().submit(stream, operation_of({.kind = Kind::allocation, .memory = *memory}));
   return ok;
+}
+
+int allocate_from(Pool* pool, void** memory, size_t size, Stream& stream) {
+  if (!settings().pools) return not_supported;
+  if (const Code code = refusal(stream)) return code;
+  if (pool == nullptr || pool->device != stream.device) return invalid_value;
+  if (stream.capturing() && vendor::captures_allocations)
+    return allocate_in_graph(memory, size, stream);
+  if (breaks_captures()) return capture_unsupported;
+  if (stream.thread_default) stream.has_allocated = true;
+  return allocate_in_order(memory, size, stream, *pool);
 }
 
 /// The free of a block, as an operation.
@@ -267,15 +279,17 @@ Error API(MemAdvise)(const void* memory, size_t size, vendor::MemoryAdvice, int 
 }
 #endif
 
+Error API(MallocFromPoolAsync)(void** memory, size_t size, vendor::MemoryPool pool,
+                               StreamHandle handle) {
+  return call(Call::makes, on_stream(handle, [=](Stream& stream) {
+                return allocate_from(state().pool(pool), memory, size, stream);
+              }));
+}
+
 Error API(MallocAsync)(void** memory, size_t size, StreamHandle handle) {
   return call(Call::makes, on_stream(handle, [=](Stream& stream) {
-                if (!settings().pools) return not_supported;
-                if (const Code code = refusal(stream)) return code;
-                if (stream.capturing() && vendor::captures_allocations)
-                  return allocate_in_graph(memory, size, stream);
-                if (breaks_captures()) return capture_unsupported;
-                if (stream.thread_default) stream.has_allocated = true;
-                return allocate_in_order(memory, size, stream);
+                return allocate_from(state().pool(number_of_device(stream.device)), memory, size,
+                                     stream);
               }));
 }
 
@@ -299,7 +313,6 @@ Error API(FreeAsync)(void* memory, StreamHandle handle) {
       }));
 }
 
-// The handle of a pool is the device's number plus one.
 Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
   return call([&] {
     if (!exists(device)) return invalid_device;
@@ -309,31 +322,62 @@ Error API(DeviceGetDefaultMemPool)(vendor::MemoryPool* pool, int device) {
   });
 }
 
-Error API(MemPoolSetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
-  return call([&] { return pool != nullptr && value != nullptr ? ok : invalid_value; });
-}
-
-Error API(MemPoolGetAttribute)(vendor::MemoryPool pool, vendor::MemoryPoolAttribute, void* value) {
+// Seen on an H200 (CUDA 13.0): it invalidates captures.
+Error API(MemPoolCreate)(vendor::MemoryPool* pool, const vendor::MemoryPoolProperties* properties) {
   return call([&] {
-    if (pool == nullptr || value == nullptr) return invalid_value;
-    const auto device = static_cast<int>(Number{pool}.value) - 1;
-    *static_cast<uint64_t*>(value) = state().blocks.used(device);
+    if (pool == nullptr || properties == nullptr) return invalid_value;
+    const int device = properties->location.id;
+    if (!exists(device)) return invalid_device;
+    if (!settings().pools) return not_supported;
+    if (breaks_captures()) return capture_unsupported;
+    const uintptr_t number = 0x60000 + state().pools.size();
+    state().pools.emplace(number, Pool{device});
+    *pool = Number{number};
     return ok;
   });
 }
 
-Error API(MemPoolTrimTo)(vendor::MemoryPool pool, size_t) {
+// Its memory is in use no more when its blocks are freed.
+Error API(MemPoolDestroy)(vendor::MemoryPool handle) {
+  return call([&] { return state().pool(handle) != nullptr ? ok : invalid_value; });
+}
+
+Error API(MemPoolSetAttribute)(vendor::MemoryPool handle, vendor::MemoryPoolAttribute attribute,
+                               void* value) {
   return call([&] {
+    Pool* const pool = state().pool(handle);
+    if (pool == nullptr || value == nullptr || attribute != vendor::pool_threshold)
+      return invalid_value;
+    pool->threshold = *static_cast<const uint64_t*>(value);
+    return ok;
+  });
+}
+
+Error API(MemPoolGetAttribute)(vendor::MemoryPool handle, vendor::MemoryPoolAttribute attribute,
+                               void* value) {
+  return call([&] {
+    const Pool* const pool = state().pool(handle);
+    if (pool == nullptr || value == nullptr) return invalid_value;
+    *static_cast<uint64_t*>(value) = attribute == vendor::pool_used ? pool->used : pool->held;
+    return ok;
+  });
+}
+
+Error API(MemPoolTrimTo)(vendor::MemoryPool handle, size_t bytes) {
+  return call([&] {
+    Pool* const pool = state().pool(handle);
     if (pool == nullptr) return invalid_value;
     // seen on an H100, driver 580, CUDA 13.0
-    return breaks_captures() ? capture_unsupported : ok;
+    if (breaks_captures()) return capture_unsupported;
+    pool->held = std::max(pool->used, std::min<uint64_t>(pool->held, bytes));
+    return ok;
   });
 }
 
 Error API(MemPoolSetAccess)(vendor::MemoryPool pool, const vendor::MemoryAccess* access,
                             size_t count) {
   return call([&] {
-    if (pool == nullptr || access == nullptr || count != 1) return invalid_value;
+    if (state().pool(pool) == nullptr || access == nullptr || count != 1) return invalid_value;
     if (breaks_captures()) return capture_unsupported;
     return exists(access->location.id) ? ok : invalid_device;
   });

@@ -93,11 +93,16 @@ bool Blocks::begin(byte* block, const Block& as) {
   // so that new memory is not zero
   std::memset(block, 0xCD, std::min(as.size, size_t{1} << 20U));
   used_[as.kind == Memory::pinned ? -1 : as.device] += as.size;
+  if (as.pool != nullptr) {
+    as.pool->used += as.size;
+    as.pool->held = std::max(as.pool->held, as.pool->used);
+  }
   return true;
 }
 
 void Blocks::end(byte* block, const Block& as) {
   used_[as.kind == Memory::pinned ? -1 : as.device] -= as.size;
+  if (as.pool != nullptr) as.pool->used -= as.size;
   if (as.file.number >= 0) return unmap(block, as);
   mprotect(block, pages(as.size), PROT_NONE);
   madvise(block, pages(as.size), MADV_DONTNEED);
@@ -154,10 +159,11 @@ bool Blocks::close(void* pointer) {
   return true;
 }
 
-void* Blocks::allocate(size_t size, Memory kind, int device, size_t counted) {
+void* Blocks::allocate(size_t size, Memory kind, int device, size_t counted, Pool* pool) {
   if (!has_room(size, kind, device, counted)) return nullptr;
-  byte* const block = take_addresses(size, kind == Memory::device);
-  const Block as{size, kind, device};
+  std::byte* const block = take_addresses(size, kind == Memory::device);
+  Block as{size, kind, device};
+  as.pool = pool;
   if (block == nullptr || !begin(block, as)) return nullptr;
   blocks_.emplace(block, as);
   return block;
@@ -258,6 +264,27 @@ size_t Blocks::used(int device) const {
 size_t Blocks::live(Memory kind) const {
   return static_cast<size_t>(std::ranges::count_if(
       blocks_, [&](const auto& b) { return b.second.kind == kind && b.second.in_use(); }));
+}
+
+Pool* State::pool(vendor::MemoryPool handle) {
+  const uintptr_t number = Number{handle}.value;
+  if (number > 0 && number <= static_cast<uintptr_t>(settings().devices))
+    return &pools.try_emplace(number, Pool{static_cast<int>(number) - 1}).first->second;
+  const auto found = pools.find(number);
+  return found == pools.end() ? nullptr : &found->second;
+}
+
+size_t State::unused(int device) const {
+  size_t bytes = 0;
+  for (const auto& [handle, pool] : pools)
+    if (pool.device == device) bytes += pool.held - pool.used;
+  const size_t used = blocks.used(device), all = settings().memory;
+  return std::min(bytes, all - std::min(used, all));
+}
+
+void State::trim_pools() {
+  for (auto& [handle, pool] : pools)
+    pool.held = std::max(pool.used, std::min(pool.held, pool.threshold));
 }
 
 State& state() {

@@ -76,6 +76,16 @@ struct Event {
 
 enum class Memory { pageable, pinned, device, managed, freed };
 
+/// Memory that is allocated in stream order. What is held and not used goes back at a wait, or when
+/// there is no other memory: seen on an H200 (CUDA 13.0), also for memory of cudaMalloc() and of
+/// other pools.
+struct Pool {
+  int device;
+  uint64_t threshold = 0;
+  uint64_t used = 0;
+  uint64_t held = 0;
+};
+
 struct Block {
   size_t size = 0;
   Memory kind = Memory::pageable;
@@ -89,6 +99,7 @@ struct Block {
   bool orphaned = false;  // of memory of a graph: the graph is gone
   SharedFile file{};      // the memory itself, if other processes can open it
   bool opened = false;    // another process has made it
+  Pool* pool = nullptr;
   bool is_start = false;  // in the answer of Blocks::of(): the pointer is where the block begins
 
   bool in_use() const { return !of_graph || uses > 0; }
@@ -100,7 +111,7 @@ class Blocks {
  public:
   Blocks();
   /// Returns null if there is no room. `counted` bytes of pending frees are considered free.
-  void* allocate(size_t size, Memory kind, int device, size_t counted = 0);
+  void* allocate(size_t size, Memory kind, int device, size_t counted = 0, Pool* pool = nullptr);
   /// The same for device memory that other processes can open.
   void* allocate_shared(size_t size, int device);
   /// Another process's memory; null if it is gone. Opened again, it has the same address, and needs
@@ -146,6 +157,7 @@ struct State {
   Handles<ExecutableGraph> executables{0x50000};
   std::vector<ExecutablePtr> dying;  // executable graphs that were destroyed while they ran
   Blocks blocks;
+  std::map<uintptr_t, Pool> pools;  // by handle; that of a default pool is number_of_device()
   Misuse misuse;
   std::set<std::pair<int, int>> peers;
   std::map<int, unsigned int> device_flags;
@@ -163,6 +175,12 @@ struct State {
   const char* fault_call = "";
 
   StreamPtr make_stream(int device, StreamKind kind, int priority);
+  /// Null if there is no such pool.
+  Pool* pool(vendor::MemoryPool handle);
+  /// The bytes that a device's pools hold unused.
+  size_t unused(int device) const;
+  /// Pools give unused memory back.
+  void trim_pools();
   /// Finds the stream of a handle; the null stream and the per-thread default stream are those of
   /// the current device. Null if the handle is not live.
   StreamPtr stream(StreamHandle handle);

@@ -123,6 +123,7 @@ Error API(StreamSynchronize)(StreamHandle handle) {
           if (stream.capturing()) return break_capture(*stream.capture, capture_unsupported);
           engine().wait(lock, stream.own_last());
         }
+        state().trim_pools();
         return ok;
       }));
 }

@@ -28,6 +28,7 @@ using NodeType = API(GraphNodeType);
 using IpcEventHandle = API(IpcEventHandle_t);
 using IpcMemoryHandle = API(IpcMemHandle_t);
 using MemoryPool = API(MemPool_t);
+using MemoryPoolProperties = API(MemPoolProps);
 using MemoryAccess = API(MemAccessDesc);
 using MemoryAdvice = API(MemoryAdvise);
 
@@ -45,6 +46,8 @@ inline constexpr bool destroyed_fork_breaks_capture = true;
 inline constexpr bool flags_break_capture = true;
 using Attribute = cudaDeviceAttr;
 using MemoryPoolAttribute = cudaMemPoolAttr;
+inline constexpr MemoryPoolAttribute pool_threshold = cudaMemPoolAttrReleaseThreshold,
+                                     pool_used = cudaMemPoolAttrUsedMemCurrent;
 #else
 inline constexpr int version = HIP_VERSION;
 inline constexpr const char* priorities = "1,-1";
@@ -60,6 +63,8 @@ inline constexpr bool destroyed_fork_breaks_capture = false;
 inline constexpr bool flags_break_capture = false;
 using Attribute = hipDeviceAttribute_t;
 using MemoryPoolAttribute = hipMemPoolAttr;
+inline constexpr MemoryPoolAttribute pool_threshold = hipMemPoolAttrReleaseThreshold,
+                                     pool_used = hipMemPoolAttrUsedMemCurrent;
 #endif
 
 }  // namespace standin::vendor

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "base/max_devices.hpp"
 #include "runtime.hpp"
@@ -91,14 +90,18 @@ status set_threshold(rt::memory_pool pool, std::uint64_t bytes) noexcept {
   return rt::memory_pool_set_attribute(pool, rt::memory_pool_release_threshold, &bytes);
 }
 
-/// Makes the pool when it is first needed. It keeps unused memory until it is told otherwise.
+/// Makes the pool when it is first needed. Requires: the device is current. The pool keeps half of
+/// the device's memory: all of it would leave none for graphs, for which the driver takes nothing
+/// from pools.
 status own_pool(rt::memory_pool& pool, int device) noexcept {
   pool = pools[device].load(std::memory_order_acquire);
   if (pool != nullptr) return ok;
+  std::size_t free = 0, total = 0;
+  status s = rt::memory_get_info(&free, &total);
   rt::memory_pool made{};
-  status s = rt::memory_pool_create(&made, device);
+  if (s == ok) s = rt::memory_pool_create(&made, device);
   if (s != ok) return s;
-  s = set_threshold(made, std::numeric_limits<std::uint64_t>::max());
+  s = set_threshold(made, total / 2);
   if (s == ok && pools[device].compare_exchange_strong(pool, made)) {
     pool = made;
   } else {

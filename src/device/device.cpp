@@ -127,7 +127,9 @@ constinit sync::Atomic<bool> granted[max_devices][max_devices];
 /// Grants or revokes the device's access to the memory pool of `peer`, if it has one. Peer access
 /// alone does not cover memory that is allocated in stream order.
 void allow_pool_access(int device, int peer, bool allow, const char* operation) {
-  if (has_memory_pools(peer)) check(backend::allow_pool_access(peer, device, allow), operation);
+  if (!has_memory_pools(peer)) return;
+  const ScopedDevice on{peer, operation};
+  check(backend::allow_pool_access(peer, device, allow), operation);
 }
 }  // namespace
 

@@ -366,7 +366,7 @@ const Operation operations[] = {
     {"DeviceResource::set_limit", RUN(w.memory.set_limit(w.memory.limit()))},
     OF(DeviceResource, memory., limit),
     OF(DeviceResource, memory., reserved),
-    {"DeviceResource::set_release_threshold", RUN(w.memory.set_release_threshold(0))},
+    {"DeviceResource::set_release_threshold", RUN(w.memory.set_release_threshold(w.device.memory_info().total / 2))},
     OF(DeviceResource, memory., trim),
     {"DeviceResource::DeviceResource", RUN(DeviceResource{})},
     {"allocate_from", use_by_functions},

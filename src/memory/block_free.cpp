@@ -64,8 +64,8 @@ namespace {
 }
 
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
-  return std::ranges::any_of(
-      block.others, [](const Point& user) { return is_captured(HandleLock{user.stream()}); });
+  const auto captures = [](const Point& user) { return is_captured(HandleLock{user.stream()}); };
+  return captures(block.own) || std::ranges::any_of(block.others, captures);
 }
 
 /// A stream of the library, which has no other work than frees. Those of resources also wait for

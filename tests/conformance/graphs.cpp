@@ -738,7 +738,12 @@ TEST_F(Graphs, MemoryIsAllocatedAndFreedInACapture) {
   // Without memory pools, memory that a capture uses belongs to no graph, and is never freed.
   for (const char* const part : {"\"allocation\"", "\"free\""})
     EXPECT_EQ(says(drawing, part), device().has_memory_pools()) << part << " in\n" << drawing;
-  for (const int first : {77, 78, 79}) expect_copies(graph, first);
+  for (const int first : {77, 78, 79}) {
+    expect_copies(graph, first);
+    expect_usable(*stream);
+    DeviceResource{device()}.trim();  // would free what was dropped without a graph,
+    PinnedPool::trim();               // and wait until it is freed
+  }
 }
 
 /// The runtime may not know such memory, so that it looks like memory of the host.

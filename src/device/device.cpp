@@ -281,7 +281,8 @@ void Device::set_host_wait(HostWait wait) const {
 }
 
 MemoryInfo Device::memory_info() const {
-  const CurrentDeviceCall call{ordinal_, "ask for a device's memory"};
+  // The question about a pool would break captures.
+  const InternalDeviceCall call{ordinal_, "ask for a device's memory"};
   MemoryInfo info{};
   call.check(backend::memory_info(info.free, info.total, call.device()));
   return info;

@@ -358,6 +358,7 @@ Error API(MemPoolGetAttribute)(vendor::MemoryPool handle, vendor::MemoryPoolAttr
   return call([&] {
     const Pool* const pool = state().pool(handle);
     if (pool == nullptr || value == nullptr) return invalid_value;
+    if (breaks_captures()) return capture_unsupported;  // seen on an H200, CUDA 13.0
     *static_cast<uint64_t*>(value) = attribute == vendor::pool_used ? pool->used : pool->held;
     return ok;
   });

@@ -358,6 +358,7 @@ backend::status release_in_order(void* pointer, native::host_stream* stream) {
 /// Frees memory in a capture: adds a node. Only memory of a graph can be freed this way. Nothing if
 /// the stream is not captured.
 std::optional<backend::status> release_in_capture(void* pointer, native::host_stream& stream) {
+  if (capture_number(stream) == 0) return status_of(backend::CaptureFault::broken);
   {
     const std::shared_lock lock{blocks().mutex};
     const auto entry = find_to_free(pointer, MemoryKind::device);

@@ -63,8 +63,15 @@ namespace {
   return true;
 }
 
+/// Whether a graph may use the block. A broken capture, which has no number, gives none.
 [[nodiscard]] bool has_captured_user(const BlockFree& block) noexcept {
-  const auto captures = [](const Point& user) { return is_captured(HandleLock{user.stream()}); };
+  const auto captures = [](const Point& user) {
+    const HandleLock locked{user.stream()};
+    std::uint64_t number = 0;
+    return is_captured(locked) &&
+           !(succeeded_or_forget(backend::stream_capture_number(locked->handle, number)) &&
+             number == 0);
+  };
   return captures(block.own) || std::ranges::any_of(block.others, captures);
 }
 

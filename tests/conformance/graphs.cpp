@@ -909,6 +909,22 @@ TEST_F(Graphs, ABrokenCaptureSaysSo) {
   expect_usable(*stream);
 }
 
+/// Such a capture gives no graph that could use the buffer.
+TEST_F(Graphs, ABufferThatIsDroppedInABrokenCaptureIsFreed) {
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  const Stream other;
+  const Event outside = other.record_event();
+  other.synchronize();
+  std::optional<DeviceBuffer<std::byte>> dropped{std::in_place, bytes, *stream};
+  const std::size_t free = device().memory_info().free;
+  begin_capture(*stream);
+  EXPECT_ERROR(capture, stream->wait_event(outside));
+  dropped.reset();
+  EXPECT_ERROR(capture, end_capture(*stream));
+  expect_usable(*stream);
+  EXPECT_EVENTUALLY(device().memory_info().free >= free + bytes / 2);
+}
+
 /// Whether each text says so.
 void expect_all_say(const std::vector<std::string>& texts, const char* part) {
   for (const std::string& text : texts) EXPECT_SAYS(text, part);

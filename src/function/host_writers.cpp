@@ -108,7 +108,13 @@ OutsideWait::~OutsideWait() {
   internal_call([&] { wait_.front().record(); });
   of_.end_passed_waits();  // In a program that never copies, nothing else ends them.
   const std::lock_guard lock{of_.lock_};
-  of_.waits_.splice(of_.waits_.end(), wait_);
+  const auto earlier = std::ranges::find(of_.waits_, wait_.front().slot(), &Point::slot);
+  if (earlier == of_.waits_.end()) {
+    of_.waits_.splice(of_.waits_.end(), wait_);
+  } else {
+    *earlier = wait_.front();  // The later point covers the earlier one.
+    of_.end_functions(1);
+  }
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

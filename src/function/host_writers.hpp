@@ -54,8 +54,8 @@ class HostWriters {
 
   sync::Atomic<std::uint64_t> unfinished_{0};
   SpinLock lock_;  // guards the rest
-  // Points behind waits for something outside. Each counts as a function. A thread takes an element
-  // out while it queries that stream.
+  // Points behind waits for something outside, one for each stream. Each counts as a function. A
+  // thread takes an element out while it queries that stream.
   std::list<Point> waits_;
   std::array<Range, max_ranges> ranges_{};
 };

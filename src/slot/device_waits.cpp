@@ -36,15 +36,15 @@ namespace {
   return !takes_part_in_capture(device);
 }
 
-/// Returns `unknown` at once if the wait would break a capture. `first`: the runtime's first
-/// answer.
+/// Returns `unknown` at once if the wait would break a capture. `first` becomes the runtime's first
+/// error, unless that is of a capture and a later attempt has another answer.
 [[nodiscard]] Progress synchronize(int device, backend::status& first) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   for (int attempt = 0; attempt < 2 && may_wait(device); ++attempt) {
     // ScopedDevice may have failed, and the wait would be for another device.
     backend::status s = single_device() ? backend::ok : backend::set_device(device);
     if (s == backend::ok) s = backend::device_synchronize();
-    if (attempt == 0) first = s;
+    if (first == backend::ok || backend::classify(first) == errc::capture) first = s;
     if (succeeded_or_forget(s)) return Progress::complete;
   }
   return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;

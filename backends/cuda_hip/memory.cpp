@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/max_devices.hpp"
+#include "base/relaxed_capture.hpp"
 #include "runtime.hpp"
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace backend {
@@ -96,6 +97,7 @@ status set_threshold(rt::memory_pool pool, std::uint64_t bytes) noexcept {
 status own_pool(rt::memory_pool& pool, int device) noexcept {
   pool = pools[device].load(std::memory_order_acquire);
   if (pool != nullptr) return ok;
+  const detail::RelaxedCapture relaxed;  // The stream may be captured by other code.
   std::size_t free = 0, total = 0;
   status s = rt::memory_get_info(&free, &total);
   rt::memory_pool made{};

@@ -125,14 +125,14 @@ class Communicator {
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void all_reduce(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum) const {
-    run(stream, detail::reduction(stream, detail::Verb::all_reduce, in, out, how, 0));
+    run(stream, detail::reduction(stream, Verb::all_reduce, in, out, how, 0));
   }
   /// The same in place. @throws errc::invalid_argument for Reduce::min and Reduce::max of complex
   /// numbers
   template <detail::DeviceTarget InOut>
     requires detail::ReducibleRange<InOut>
   void all_reduce(StreamRef stream, InOut&& inout, Reduce how = Reduce::sum) const {
-    run(stream, detail::reduction(stream, detail::Verb::all_reduce, inout, inout, how, 0));
+    all_reduce(stream, inout, inout, how);
   }
   /// As all_reduce(), but only the process `root` gets the result. On the other processes `out` may
   /// be empty, and is not written.
@@ -140,7 +140,7 @@ class Communicator {
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void reduce(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum, int root = 0) const {
-    run(stream, detail::reduction(stream, detail::Verb::reduce, in, out, how, root));
+    run(stream, detail::reduction(stream, Verb::reduce, in, out, how, root));
   }
   /// `out` becomes this process's part of the reduction: out.size() elements, from element rank() *
   /// out.size() on.
@@ -149,20 +149,20 @@ class Communicator {
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out> && detail::ReducibleRange<In>
   void reduce_scatter(StreamRef stream, In&& in, Out&& out, Reduce how = Reduce::sum) const {
-    run(stream, detail::reduction(stream, detail::Verb::reduce_scatter, in, out, how, 0));
+    run(stream, detail::reduction(stream, Verb::reduce_scatter, in, out, how, 0));
   }
   /// Copies the elements of the process `root` to all processes. @throws errc::invalid_argument if
   /// there is no process `root`
   template <detail::DeviceTarget InOut>
   void broadcast(StreamRef stream, InOut&& inout, int root = 0) const {
-    run(stream, detail::movement(stream, detail::Verb::broadcast, inout, inout, root));
+    run(stream, detail::movement(stream, Verb::broadcast, inout, inout, root));
   }
   /// `out` becomes the concatenation of `in` of all processes, in the order of their ranks. @throws
   /// errc::invalid_argument unless `out` is size() times as large as `in`
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out>
   void all_gather(StreamRef stream, In&& in, Out&& out) const {
-    run(stream, detail::movement(stream, detail::Verb::all_gather, in, out, 0));
+    run(stream, detail::movement(stream, Verb::all_gather, in, out, 0));
   }
   /// Sends part r of `in` to process r, and receives part r of `out` from process r. Both consist
   /// of size() parts of the same size. @throws errc::invalid_argument if the sizes differ, or are
@@ -170,19 +170,19 @@ class Communicator {
   template <detail::DeviceSource In, detail::DeviceTarget Out>
     requires detail::SameElements<In, Out>
   void all_to_all(StreamRef stream, In&& in, Out&& out) const {
-    run(stream, detail::movement(stream, detail::Verb::all_to_all, in, out, 0));
+    run(stream, detail::movement(stream, Verb::all_to_all, in, out, 0));
   }
   /// Sends the elements to the process `to`, which must receive the same number.
   /// @throws errc::invalid_argument if there is no process `to`, or if it is this one
   template <detail::DeviceSource In>
   void send(StreamRef stream, In&& in, int to) const {
-    run(stream, detail::movement(stream, detail::Verb::send, in, in, to));
+    run(stream, detail::movement(stream, Verb::send, in, in, to));
   }
   /// Receives elements from the process `from`, which must send as many as `out` has.
   /// @throws errc::invalid_argument if there is no process `from`, or if it is this one
   template <detail::DeviceTarget Out>
   void receive(StreamRef stream, Out&& out, int from) const {
-    run(stream, detail::movement(stream, detail::Verb::receive, out, out, from));
+    run(stream, detail::movement(stream, Verb::receive, out, out, from));
   }
   /// Later work of the stream runs once the streams of all processes have reached their barrier.
   void barrier(StreamRef stream) const;
@@ -193,12 +193,12 @@ class Communicator {
     /// As Communicator::send(), in the group's stream.
     template <detail::DeviceSource In>
     void send(In&& in, int to) {
-      steps_.push_back(detail::movement(stream_, detail::Verb::send, in, in, to));
+      steps_.push_back(detail::movement(stream_, Verb::send, in, in, to));
     }
     /// As Communicator::receive(), in the group's stream.
     template <detail::DeviceTarget Out>
     void receive(Out&& out, int from) {
-      steps_.push_back(detail::movement(stream_, detail::Verb::receive, out, out, from));
+      steps_.push_back(detail::movement(stream_, Verb::receive, out, out, from));
     }
 
    private:
@@ -248,6 +248,7 @@ class Communicator {
  private:
   explicit Communicator(std::shared_ptr<detail::CommunicatorState> state) noexcept
       : state_{std::move(state)} {}
+  using Verb = detail::Verb;
   void run(StreamRef stream, const detail::Exchange& step) const;
   void run_group(StreamRef stream, const std::vector<detail::Exchange>& steps) const;
 

@@ -6,6 +6,7 @@
 
 #include <runnel/detail/memory_range.hpp>
 
+#include <bit>
 #include <complex>
 #include <concepts>
 
@@ -62,7 +63,7 @@ template <class T>
     constexpr Element of_size[] = {Element::int8, Element::int16, Element::int32, Element::int64};
     constexpr Element unsigned_of_size[] = {Element::uint8, Element::uint16, Element::uint32,
                                             Element::uint64};
-    constexpr int place = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+    constexpr auto place = std::bit_width(sizeof(T)) - 1;
     return std::is_signed_v<T> ? of_size[place] : unsigned_of_size[place];
   }
   return Element::bytes;
@@ -100,8 +101,7 @@ struct Exchange {
 
 /// Requires: `in` and `out` are the same range for verbs with one range.
 template <class In, class Out>
-[[nodiscard]] Exchange movement(StreamRef stream, Verb verb, const In& in, const Out& out,
-                                int peer) {
+Exchange movement(StreamRef stream, Verb verb, const In& in, const Out& out, int peer) {
   record_use(stream, in);
   record_use(stream, out);
   // The const may belong to a send, which does not write the memory.
@@ -110,8 +110,8 @@ template <class In, class Out>
           in.data(), in.size(),      target,      out.size()};
 }
 template <class In, class Out>
-[[nodiscard]] Exchange reduction(StreamRef stream, Verb verb, const In& in, const Out& out,
-                                 Reduce how, int peer) {
+Exchange reduction(StreamRef stream, Verb verb, const In& in, const Out& out, Reduce how,
+                   int peer) {
   Exchange made = movement(stream, verb, in, out, peer);
   made.element = arithmetic_type_of<std::remove_const_t<element_of<const In>>>();
   made.how = how;

@@ -68,14 +68,15 @@ constexpr auto idle_timeout = 1s;
   return false;
 }
 
+/// One thread blocks operations at a time: of two, the first that ends would unblock them.
+constinit sync::Atomic<bool> is_blocking{false};
+
 /// Calls `release()` unless a device is busy. It first blocks new operations. Operations that have
 /// begun get a millisecond to finish, so that the release need not wait for their work; work that
 /// may wait for the program is not enqueued any more.
 template <class F>
 [[nodiscard]] bool do_if_idle(F release) noexcept {
   if (!backend::frees_wait_for_devices()) return release(), true;
-  // One thread at a time: of two threads, the first that ends would unblock operations.
-  static constinit sync::Atomic<bool> is_blocking{false};
   const TryFlag is_alone{is_blocking};
   if (!is_alone || !are_devices_idle()) return false;
   bool is_idle = false;

@@ -18,6 +18,7 @@
 #include "slot/idle.hpp"
 #include "slot/operations.hpp"
 #include "slot/point.hpp"
+#include "slot/reclaimer.hpp"
 #include "slot/retire.hpp"
 #include "slot/slots.hpp"
 #include "slot/stream_call.hpp"
@@ -355,7 +356,8 @@ SynchronizeAtExit::~SynchronizeAtExit() {
   stream_.synchronize(code);
   if (stream_.is_valid() || code != errc::invalid_handle) return;
   Point end = Point::of(key_of(stream_));
-  if (!is_passed(end, waiting_at_exit)) device_.synchronize(code);
+  // The service thread itself may have to record the end.
+  if (is_service_thread() || !is_passed(end, waiting_at_exit)) device_.synchronize(code);
 }
 
 namespace {

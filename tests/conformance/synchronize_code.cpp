@@ -92,6 +92,25 @@ TEST_F(SynchronizeCode, AScopeThatDestroysItsStreamWaitsBesideACapture) {
   drop(end_capture(captured));
 }
 
+TEST_F(SynchronizeCode, AScopeOfACompletionEndsAlthoughAHostFunctionEndedItsStream) {
+  const Stream other, third;
+  std::optional<Stream> stream{std::in_place};
+  std::promise<void> begun, ended, over;
+  third.on_complete([&](const Outcome&) {
+    {
+      const SynchronizeAtExit waiting{*stream};
+      begun.set_value();
+      ended.get_future().wait();
+    }
+    over.set_value();
+  });
+  begun.get_future().wait();
+  other.launch_host_func([&] { stream.reset(); });
+  other.synchronize();
+  ended.set_value();
+  EXPECT_EQ(over.get_future().wait_for(10s), std::future_status::ready);
+}
+
 TEST_F(SynchronizeCode, AScopeRefusesAStreamForWhichItCannotWait) {
   Stream stream;
   EXPECT_EQ(

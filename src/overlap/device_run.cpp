@@ -149,7 +149,10 @@ void DeviceRun::release() noexcept {
       staging_workers().cancel_all(&Job::stream_id, stream.id());
       all_well = false;
     }
-  if (!all_well) record_all_streams();
+  if (all_well)
+    for (const Stream& stream : streams_) key_of(stream).slot->idle_at_end = true;
+  else
+    record_all_streams();
   buffers_.clear();
 }
 

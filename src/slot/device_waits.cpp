@@ -37,14 +37,15 @@ namespace {
 }
 
 /// Returns `unknown` at once if the wait would break a capture. `first` becomes the runtime's first
-/// error, unless that is of a capture and a later attempt has another answer.
+/// error, unless that is of a capture for which the caller waits and calls this again.
 [[nodiscard]] Progress synchronize(int device, backend::status& first) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
   for (int attempt = 0; attempt < 2 && may_wait(device); ++attempt) {
     // ScopedDevice may have failed, and the wait would be for another device.
     backend::status s = single_device() ? backend::ok : backend::set_device(device);
     if (s == backend::ok) s = backend::device_synchronize();
-    if (first == backend::ok || backend::classify(first) == errc::capture) first = s;
+    if (attempt == 0 && (first == backend::ok || backend::classify(first) == errc::capture))
+      first = s;
     if (succeeded_or_forget(s)) return Progress::complete;
   }
   return takes_part_in_capture(device) ? Progress::unknown : Progress::lost;

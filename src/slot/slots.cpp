@@ -216,6 +216,7 @@ void disown(Slot& slot) noexcept {
 std::exception_ptr finish_slot(Slot& slot) noexcept {
   slot.wait_event = {};
   slot.is_default = false;
+  slot.idle_at_end = false;
   // Attachments that could not be destroyed leak.
   slot.attachments.store(nullptr, std::memory_order_relaxed);
   slot.thread = nullptr;

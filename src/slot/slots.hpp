@@ -102,6 +102,7 @@ struct Slot : StreamSlot, Deferred {
   sync::Atomic<int> handle_locks{0};  // the number of HandleLock objects
   int kept_handles = 0;               // the number of KeptHandle objects
   bool end_is_deferred = false;       // until there are none
+  bool idle_at_end = false;           // The owner waits for the stream before it ends it.
 };
 
 /// An address that identifies the calling thread among the live threads.

@@ -36,7 +36,7 @@ void begin_retiring(Slot& slot, bool is_end_unknown) noexcept {
 /// Records what was asked for, also for the end. Requires: the stream's device is current.
 void record_end(Slot& slot) noexcept {
   if (!slot.is_end_unknown) {
-    if (is_known_idle(slot)) return slot.timeline.complete_all();
+    if (slot.idle_at_end || is_known_idle(slot)) return slot.timeline.complete_all();
     Timeline::Recorder recorder{slot.timeline};
     if (EventRef event = internal_call([&] { return record_on(slot, InCapture::never); }))
       return static_cast<void>(recorder.mark(std::move(event), is_surely_same(slot)));

@@ -301,7 +301,8 @@ inline constexpr int host_place = -1;
 [[nodiscard]] status prefetch_async(const void*, std::size_t bytes, int place,
                                     native::stream) noexcept;
 [[nodiscard]] status advise(const void*, std::size_t bytes, MemoryAdvice, int place) noexcept;
-/// From the library's pool of the device. Requires, as the next four: the device is current.
+/// From the library's pool of the device. Requires, as set_release_threshold() and
+/// allow_pool_access(), which may also make the pool: the device is current.
 [[nodiscard]] status malloc_async(void*&, std::size_t bytes, int device, native::stream) noexcept;
 [[nodiscard]] status free_async(void*, native::stream) noexcept;
 /// Sets how many unused bytes the device's pool keeps when a stream or device is synchronized.

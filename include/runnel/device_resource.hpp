@@ -60,8 +60,8 @@ class DeviceResource {
   /// @throws errc::not_supported if the device has no memory pools
   [[nodiscard]] std::size_t reserved() const;
   /// Sets how many unused bytes the library's memory pool of the device keeps when the program
-  /// waits for a stream or the device; it returns the rest to the
-  /// system. Default: half of the device's memory.
+  /// waits for a stream or the device; it returns the rest to the system. Default: half of the
+  /// device's memory.
   /// @throws errc::not_supported if the device has no memory pools
   void set_release_threshold(std::size_t bytes) const;
 

@@ -36,7 +36,8 @@ void release_block(Deferred& released) noexcept {
   return nullptr;
 }
 
-/// Whether the block waits for a stream that this search has found pending: it asks each only once.
+/// Whether a stream that this search has already asked, and found pending, still uses the block. A
+/// search asks each stream only once.
 [[nodiscard]] bool is_held(const PinnedBlock& block, std::uint64_t search) noexcept {
   return std::ranges::any_of(block.users, [=](const Point& user) {
     return user.slot()->last_search.load(std::memory_order_relaxed) == search &&

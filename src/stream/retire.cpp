@@ -33,7 +33,8 @@ void begin_retiring(Slot& slot, bool is_end_unknown) noexcept {
   emit_ended({&slot, slot.ended_id});
 }
 
-/// Records what was asked for, also for the end. Requires: the stream's device is current.
+/// Records the end of the stream, for all that asked its timeline for a number. Requires: the
+/// stream's device is current.
 void record_end(Slot& slot) noexcept {
   if (!slot.is_end_unknown) {
     if (slot.idle_at_end || is_known_idle(slot)) return slot.timeline.complete_all();

@@ -76,9 +76,9 @@ struct Event {
 
 enum class Memory { pageable, pinned, device, managed, freed };
 
-/// Memory that is allocated in stream order. What is held and not used goes back at a wait, or when
-/// there is no other memory: seen on an H200 (CUDA 13.0), also for memory of cudaMalloc() and of
-/// other pools.
+/// A pool of memory that is allocated in stream order. The runtime takes its unused memory back at
+/// a wait, and when an allocation finds no other memory. Seen on an H200 (CUDA 13.0), there also
+/// for cudaMalloc() and for allocations from other pools.
 struct Pool {
   int device;
   uint64_t threshold = 0;

@@ -353,7 +353,6 @@ class [[nodiscard]] SynchronizeAtExit {
 
  private:
   StreamRef stream_;
-  Device device_;
 };
 
 }}  // namespace runnel::RUNNEL_ABI

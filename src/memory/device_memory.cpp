@@ -286,7 +286,8 @@ void wait_for_device_uses(const StreamRef* waiting, const void* pointer, std::si
       } catch (const Error& error) {
         if (error.code() != errc::invalid_handle || !has_ended(each.stream())) throw;
       }
-    if (waiting != nullptr ? !wait_for_end(*waiting, each, of_uses) : !is_passed(each, of_uses))
+    const bool is_ordered = waiting != nullptr && wait_for_end(*waiting, each, of_uses);
+    if (!is_ordered && !is_passed(each, of_uses))
       throw_error(errc::not_supported, of_uses,
                   "a stream that used the memory has ended, and its last work is not known");
   }

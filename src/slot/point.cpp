@@ -7,7 +7,9 @@
 #include "base/sync.hpp"
 #include "capture/open_captures.hpp"
 #include "device/scoped_device.hpp"
+#include "slot/device_waits.hpp"
 #include "slot/idle.hpp"
+#include "slot/reclaimer.hpp"
 #include "timeline/event_node.hpp"
 
 #include <mutex>
@@ -151,13 +153,15 @@ bool Point::make_wait(native::stream stream, InCapture in_capture) const noexcep
 }
 
 bool is_passed(Point& ended, const char* waiting) {
-  const ScopedWait wait{waiting, {.device = ended.slot()->device}};
-  Progress progress = Progress::pending;
+  const int device = ended.slot()->device;
+  const ScopedWait wait{waiting, {.device = device}};
+  Progress progress{};
   block_until([&] {
     progress = internal_call([&] { return ended.poll(); });
-    return progress != Progress::pending && progress != Progress::stalled;
+    // The service thread itself may have to record the end.
+    return progress != Progress::pending && (progress != Progress::stalled || is_service_thread());
   });
-  return progress == Progress::complete;
+  return progress == Progress::complete || wait_for_device(device) == Progress::complete;
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

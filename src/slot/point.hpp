@@ -159,7 +159,8 @@ class Point {
 
 /// An open point. @throws errc::invalid_handle if the stream has ended
 Point live_point(StreamRef stream);
-/// Waits for the last work of a stream that has ended. False if that is not known.
+/// Waits for the last work of a stream that has ended; for its device if nothing else tells. False
+/// if that wait is not possible either.
 [[nodiscard]] bool is_passed(Point& ended, const char* waiting);
 
 /// Removes the points of streams that have ended and whose work is complete. For containers that

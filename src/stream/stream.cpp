@@ -18,7 +18,6 @@
 #include "slot/idle.hpp"
 #include "slot/operations.hpp"
 #include "slot/point.hpp"
-#include "slot/reclaimer.hpp"
 #include "slot/retire.hpp"
 #include "slot/slots.hpp"
 #include "slot/stream_call.hpp"
@@ -345,7 +344,7 @@ namespace {
 constexpr const char* waiting_at_exit = "wait for a stream at the end of a scope";
 }
 
-SynchronizeAtExit::SynchronizeAtExit(StreamRef stream) : stream_{stream}, device_{stream.device()} {
+SynchronizeAtExit::SynchronizeAtExit(StreamRef stream) : stream_{stream} {
   enter(waiting_at_exit);
   refuse_in_capture(live_slot(stream), waiting_at_exit, refusal::nothing_runs);
   live_point(stream);
@@ -356,8 +355,7 @@ SynchronizeAtExit::~SynchronizeAtExit() {
   stream_.synchronize(code);
   if (stream_.is_valid() || code != errc::invalid_handle) return;
   Point end = Point::of(key_of(stream_));
-  // The service thread itself may have to record the end.
-  if (is_service_thread() || !is_passed(end, waiting_at_exit)) device_.synchronize(code);
+  static_cast<void>(is_passed(end, waiting_at_exit));
 }
 
 namespace {

@@ -96,6 +96,12 @@ OpenCapture capture_begun_on(std::uint64_t stream) noexcept {
   return find([&](const OpenCapture& each) { return each.begun_on.id == stream; });
 }
 
+bool is_capture_open_on(int device) noexcept {
+  const std::lock_guard lock{captures().lock};
+  return std::any_of(captures().all.begin(), captures().all.end(),
+                     [=](const OpenCapture& each) { return each.device == device; });
+}
+
 std::vector<OpenCapture> open_captures() {
   const std::lock_guard lock{captures().lock};
   return {captures().all.begin(), captures().all.end()};

@@ -23,6 +23,7 @@ class GraphFunctions;
 /// A capture that was begun through the library and is still open.
 struct OpenCapture {
   StreamKey begun_on{};
+  int device = 0;
   std::thread::id thread{};  // that has begun it
   std::shared_ptr<GraphFunctions> functions{};
   std::uint64_t number = 0;         // the runtime's; 0 until number_capture()
@@ -49,6 +50,8 @@ void number_capture(std::uint64_t stream, std::uint64_t number) noexcept;
 [[nodiscard]] OpenCapture own_capture() noexcept;
 /// The open capture that was begun on the stream.
 [[nodiscard]] OpenCapture capture_begun_on(std::uint64_t stream) noexcept;
+/// Whether one was begun on a stream of the device.
+[[nodiscard]] bool is_capture_open_on(int device) noexcept;
 /// All open captures.
 /// @throws std::bad_alloc
 [[nodiscard]] std::vector<OpenCapture> open_captures();

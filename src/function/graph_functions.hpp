@@ -72,7 +72,7 @@ class GraphFunctions : NotCopied {
   /// Whether a launch has a host function behind it, which may run after the next launch has begun.
   [[nodiscard]] bool ends_launches() const noexcept { return is_shared() && !functions_.empty(); }
   /// Enqueues a launch. Requires: launches do not overlap.
-  /// @throws std::bad_alloc and errors of the runtime
+  /// @throws errors of the runtime, and std::bad_alloc before the runtime is called
   void launch(const StreamCall& call, native::executable_graph executable);
 
  private:

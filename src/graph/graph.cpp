@@ -288,8 +288,8 @@ void begin_capture(StreamRef stream) {
                 "the default stream cannot be captured: capture a stream of your own");
   refuse_in_capture(call.slot(), beginning, refusal::second_capture);
   note_capture();
-  announce_capture(
-      {key_of(stream), std::this_thread::get_id(), std::make_shared<GraphFunctions>()});
+  announce_capture({key_of(stream), call.slot().device, std::this_thread::get_id(),
+                    std::make_shared<GraphFunctions>()});
   try {
     {
       const CaptureChangeLock alone{call.slot()};
@@ -334,7 +334,7 @@ void Graph::launch(StreamRef stream) const {
   wait_for_last_launch(state, call, use);
   try {
     state.functions->launch(call, state.executable);
-  } catch (...) {
+  } catch (const Error&) {  // Without memory nothing was enqueued.
     note_failed_launch(state, use);
     throw;
   }

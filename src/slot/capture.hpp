@@ -113,7 +113,8 @@ inline void refuse_beside_capture(const Slot& slot, const char* operation) {
 /// Whether waiting for the device would break an open capture, on any thread: one that was begun
 /// through the library, or one of other code in which a stream of the library takes part. Misses
 /// the captures of other code of which the library has seen nothing, and streams that it does not
-/// own and that joined a capture of another device.
+/// own and that joined a capture of another device. Allocates nothing, so that without memory, too,
+/// it is known what may be waited for.
 [[nodiscard]] bool takes_part_in_capture(int device) noexcept;
 /// @throws errc::capture
 inline void refuse_wait_in_capture(int device, const char* operation) {

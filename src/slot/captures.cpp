@@ -7,27 +7,23 @@
 #include "slot/point.hpp"
 
 #include <algorithm>
-#include <new>
-#include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 
-bool takes_part_in_capture(int device) noexcept try {
+bool takes_part_in_capture(int device) noexcept {
   if (!any_capture_seen()) return false;
-  const std::vector<OpenCapture> open = open_captures();
-  if (std::any_of(open.begin(), open.end(),
-                  [=](const OpenCapture& each) { return each.begun_on.slot->device == device; }))
-    return true;
+  if (is_capture_open_on(device)) return true;
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  const auto takes_part = [&](StreamKey each) {
+  const auto takes_part = [](StreamKey each) {
     const HandleLock locked{each};
-    return locked && locked->device == device &&
-           capture_state(locked->handle) == CaptureState::active;
+    return locked && capture_state(locked->handle) == CaptureState::active;
   };
-  const std::vector<StreamKey> streams = live_streams(true);
-  return std::any_of(streams.begin(), streams.end(), takes_part);
-} catch (const std::bad_alloc&) {
-  return true;
+  SomeStreams some;
+  do {
+    some = next_owned_streams(some.batch, device);
+    if (std::any_of(some.streams.data(), some.streams.data() + some.count, takes_part)) return true;
+  } while (some.batch != nullptr);
+  return false;
 }
 
 backend::status end_native_capture(Slot& slot, native::graph& graph) noexcept {

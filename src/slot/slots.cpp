@@ -23,7 +23,7 @@ namespace {
 
 // Slots are never freed, and never used for another device: a stale view may still read its slot.
 struct SlotBatch {
-  std::array<Slot, 32> slots{};
+  std::array<Slot, slots_in_batch> slots{};
   SlotBatch* next = nullptr;
 };
 
@@ -251,12 +251,24 @@ template <class T, class F>
 }
 }  // namespace
 
-std::vector<StreamKey> live_streams(bool only_owned) {
-  return for_each_slot<StreamKey>([only_owned](Slot& slot) -> std::optional<StreamKey> {
+std::vector<StreamKey> live_streams() {
+  return for_each_slot<StreamKey>([](Slot& slot) -> std::optional<StreamKey> {
     const std::uint64_t id = slot.id.load(std::memory_order_relaxed);
-    if (!slot.is_in_use || id == 0 || (only_owned && !slot.owned)) return {};
+    if (!slot.is_in_use || id == 0) return {};
     return StreamKey{&slot, id};
   });
+}
+
+SomeStreams next_owned_streams(const void* last_batch, int device) noexcept {
+  const std::lock_guard lock{slots_lock};
+  SlotBatch* const batch =
+      last_batch == nullptr ? batches : static_cast<const SlotBatch*>(last_batch)->next;
+  SomeStreams found{.batch = batch};
+  if (batch == nullptr) return found;
+  for (Slot& slot : batch->slots)
+    if (slot.is_in_use && slot.owned && slot.device == device)
+      found.streams[found.count++] = key_of(slot);
+  return found;
 }
 
 std::vector<AwaitedTimeline> begin_device_wait(int device) noexcept try {

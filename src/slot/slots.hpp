@@ -14,6 +14,7 @@
 #include <runnel/current.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -202,9 +203,20 @@ void disown(Slot& slot) noexcept;
 [[nodiscard]] inline bool has_ended(StreamKey key) noexcept {
   return key.slot->id.load(std::memory_order_acquire) != key.id;
 }
-/// All live streams of the library at this moment, or only those whose handles Streams own.
+/// All live streams of the library at this moment.
 /// @throws std::bad_alloc
-[[nodiscard]] std::vector<StreamKey> live_streams(bool only_owned = false);
+[[nodiscard]] std::vector<StreamKey> live_streams();
+
+inline constexpr std::size_t slots_in_batch = 32;
+/// The streams of one batch of slots.
+struct SomeStreams {
+  std::array<StreamKey, slots_in_batch> streams{};
+  std::size_t count = 0;
+  const void* batch = nullptr;  // null behind the last batch
+};
+/// The streams of the device whose handles Streams own, in the batch behind that one, or in the
+/// first one for null. Allocates nothing.
+[[nodiscard]] SomeStreams next_owned_streams(const void* last_batch, int device) noexcept;
 
 /// A timeline that a wait for its device includes, up to a number.
 struct AwaitedTimeline {

@@ -183,6 +183,17 @@ TEST_F(Faults, PerThreadDefaultStreams) {
   });
 }
 
+TEST_F(Faults, AWaitForADeviceLooksForCapturesWithoutMemory) {
+  const Stream stream;
+  drop(capture(stream, [] {}));
+  bool is_done = false;
+  {
+    const AllocationFault fault{1};
+    is_done = succeeds([&] { device().synchronize(); });
+  }
+  EXPECT_TRUE(is_done);
+}
+
 TEST_F(Faults, WithoutNewThreadsEveryStreamStillRuns) {
   Streams streams(40);
   std::atomic_int ran{0};

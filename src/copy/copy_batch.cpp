@@ -8,6 +8,7 @@
 #include "memory/recorded_uses.hpp"
 #include "slot/operations.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -71,27 +72,31 @@ void for_each_operation(std::size_t count, F f) {
 /// enqueued again, since no operation writes what another one reads or writes.
 [[nodiscard]] bool try_one_call(const Plan& plan, CopyCall& call) {
   void* target_of_pinned = nullptr;
-  std::size_t count = 0;
+  std::vector<const PlannedCopy*> copies;
   for (const PlannedCopy& copy : plan) {
     if (!fits_one_call(copy)) continue;
-    ++count;
+    copies.push_back(&copy);
     if (copy.facts.runtime_takes_any_memory) continue;
     grant_pool_access(call, copy.facts);
     if (copy.facts.from.kind == MemoryKind::pinned) target_of_pinned = copy.request.transfer.to;
   }
   // A capture cannot record the call.
-  if (count < 2 || call.is_capturing()) return false;
+  if (copies.size() < 2 || call.is_capturing()) return false;
   // 0 bytes, because some of the sources may be small.
   if (target_of_pinned != nullptr) protect_source(call, target_of_pinned, 0);
+  // In a call, a source that is read at once waits for what is before it. Only pinned ones of up to
+  // some size are, which differs between drivers.
+  const auto place = [](const PlannedCopy* copy) {
+    return copy->facts.from.kind == MemoryKind::pinned
+               ? std::min(copy->request.transfer.width, read_at_the_call + 1)
+               : read_at_the_call + 1;
+  };
+  if (!std::ranges::is_sorted(copies, {}, place)) std::ranges::stable_sort(copies, {}, place);
   CopyCalls calls{call.slot.handle};
-  // Small ones first: in a call, a source that is read at once waits for what is before it.
-  for (const bool is_small : {true, false})
-    for (const PlannedCopy& copy : plan) {
-      const Transfer& t = copy.request.transfer;
-      if (fits_one_call(copy) && is_small == (t.width <= read_at_the_call) &&
-          calls.add(t.to, t.from, t.width) != backend::ok)
-        break;
-    }
+  for (const PlannedCopy* const copy : copies) {
+    const Transfer& t = copy->request.transfer;
+    if (calls.add(t.to, t.from, t.width) != backend::ok) break;
+  }
   const backend::status s = calls.finish();
   if (failed_with(s, errc::invalid_argument)) return false;
   check(s, operation);

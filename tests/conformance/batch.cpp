@@ -128,6 +128,28 @@ TEST_F(Batch, LargeAndSmallCopiesOnAnIdleStreamDoNotHoldTheCaller) {
   EXPECT_SAME(back, source);
 }
 
+// With STANDIN_CHANNELS=1 the gate blocks the list's stream, too.
+TEST_F(Batch, ASmallSourceDoesNotHoldTheCallerBehindALargerOne) {
+  constexpr size_t larger = 7 * kib, all = 10 * kib;
+  const Stream stream, other;
+  PinnedBytes source{all}, back{all};
+  std::ranges::copy(pattern(all, 3), source.begin());
+  DeviceBytes there{all, stream};
+  stream.synchronize();
+  Gate gate{other};
+  std::future<void> listed = std::async(std::launch::async, [&] {
+    const CopyOperation list[] = {{there.data(), source.data(), larger},
+                                  {there.data() + larger, source.data() + larger, all - larger}};
+    copy_batch(stream, list);
+  });
+  EXPECT_EQ(listed.wait_for(10s), std::future_status::ready);
+  gate.open();
+  listed.get();
+  copy(stream, back, there);
+  stream.synchronize();
+  EXPECT_SAME(back, source);
+}
+
 TEST_F(Batch, CopiesNoneOrOneOperation) {
   Stream stream;
   PinnedInts memory{4}, other{4};

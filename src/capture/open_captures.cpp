@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/open_captures.hpp"
 
+#include "base/max_devices.hpp"
 #include "base/never_destroyed.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
@@ -27,8 +28,8 @@ struct OpenCaptures {
 };
 OpenCaptures& captures() { return never_destroyed<OpenCaptures>(); }
 
-/// When the library's last wait for a device began, in units of sync::Clock.
-constinit sync::Atomic<sync::Clock::rep> last_device_wait{0};
+/// When the library's last wait for each device began, in units of sync::Clock.
+constinit sync::Atomic<sync::Clock::rep> last_device_waits[max_devices]{};
 
 /// Requires: the lock is held.
 void note_open_captures() noexcept {
@@ -58,6 +59,7 @@ std::unique_lock<sync::Mutex> block_captures() noexcept {
 
 void announce_capture(OpenCapture capture) {
   close_capture(capture.begun_on.id);  // Other code has ended an earlier one.
+  const int device = capture.device;
   {
     const std::lock_guard beginning{captures().beginning};
     const std::lock_guard lock{captures().lock};
@@ -65,16 +67,17 @@ void announce_capture(OpenCapture capture) {
     note_open_captures();
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const auto is_begun = [] {
+  const auto is_begun = [&wait = last_device_waits[device]] {
     return sync::Clock::now().time_since_epoch() -
-               sync::Clock::duration{last_device_wait.load(std::memory_order_relaxed)} >
+               sync::Clock::duration{wait.load(std::memory_order_relaxed)} >
            std::chrono::milliseconds{1};
   };
   while (!is_begun()) sync::yield();
 }
 
-void note_device_wait() noexcept {
-  last_device_wait.store(sync::Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+void note_device_wait(int device) noexcept {
+  last_device_waits[device].store(sync::Clock::now().time_since_epoch().count(),
+                                  std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 

@@ -326,8 +326,11 @@ void Graph::launch(StreamRef stream) const {
   if (call.slot().device != state.device)
     throw_invalid_argument(launching, "the stream is of another device than the graph");
   if ((are_captures_open() || state.functions->owns_anything() || needs_end(state, call.slot())) &&
-      is_capturing(call.slot(), launching)) [[unlikely]]
-    return become_node(state, call);
+      is_capturing(call.slot(), launching)) [[unlikely]] {
+    // Other code's capture takes a launch that needs no owner.
+    if (state.functions->owns_anything() || functions_of_capture(call) != nullptr)
+      return become_node(state, call);
+  }
   const StreamKey use = key_of(stream);
   const ScopedEvent event{[&] { return call.about(OperationKind::graph_launch); }};
   const std::lock_guard lock{state.launching};  // Not while a hook is called.

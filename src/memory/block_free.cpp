@@ -53,14 +53,14 @@ namespace {
   if (block.resource) {
     const KeptHandle kept{*owner.slot};
     own.unlock();
-    deallocate_to_resource(*block.resource, view_of(owner), block.pointer, block.bytes);
-  } else {
-    const backend::status s = internal_call(
-        [&] { return backend::free_async(block.pointer, own->handle); }, any_capture_seen());
-    // Any other error may be one of earlier work, so that the memory is free in spite of it.
-    return succeeded_or_note_capture(s) || backend::classify(s) != errc::capture;
+    // The view is refused if another thread has ended the stream meanwhile.
+    return deallocate_to_resource(*block.resource, view_of(owner), block.pointer, block.bytes) ||
+           !has_ended(owner);
   }
-  return true;
+  const backend::status s = internal_call(
+      [&] { return backend::free_async(block.pointer, own->handle); }, any_capture_seen());
+  // Any other error may be one of earlier work, so that the memory is free in spite of it.
+  return succeeded_or_note_capture(s) || backend::classify(s) != errc::capture;
 }
 
 /// Whether a graph may use the block. A broken capture, which has no number, gives none.
@@ -173,10 +173,6 @@ bool wait_for_deferred_free(std::size_t made,
   const auto is_made = [made] { return frees_made.load(std::memory_order_acquire) != made; };
   static_cast<void>(poll_until(deadline, [&] { return make_frees() || is_made(); }));
   return is_made();
-}
-
-void wait_for_devices_and_frees() noexcept {
-  if (complete_deferred_work()) try_for(short_timeout, make_frees);
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

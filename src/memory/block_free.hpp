@@ -48,7 +48,8 @@ struct BlockFree : DeferredWork {
 /// Defers the free. Takes ownership of the object.
 void defer_free(BlockFree& block) noexcept;
 /// Defers the free of an object on the stack, which has no resource. Without memory for a copy, the
-/// block is freed after a wait for the devices, or leaks if this is a host function.
+/// block is freed after a wait for the devices, or leaks if this is a host function or captures
+/// were seen.
 void defer_copy(BlockFree& block) noexcept;
 
 /// The numbers of frees that were deferred, and of those that were made since.
@@ -63,7 +64,5 @@ bool make_frees() noexcept;
 /// whether more were made.
 [[nodiscard]] bool wait_for_deferred_free(std::size_t made,
                                           std::chrono::steady_clock::time_point deadline) noexcept;
-/// Waits for all devices, and for the deferred frees for a short time.
-void wait_for_devices_and_frees() noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -131,7 +131,7 @@ void count_out(int device, std::size_t bytes) noexcept {
     const ScopedWait wait{operation, {.device = device}};
     if (!deadline) deadline = sync::Clock::now() + release_timeout;
     is_last = !wait_for_deferred_free(made, *deadline) || sync::Clock::now() >= *deadline;
-    if (is_last) wait_for_devices_and_frees();
+    if (is_last && complete_deferred_work()) try_for(short_timeout, make_frees);
   }
 }
 

@@ -26,7 +26,7 @@ void release_block(Deferred& released) noexcept {
   if (!reclaimer().try_start()) return nullptr;
   auto work = std::make_unique<DeferredWork>();
   work->others.assign(users.begin(), users.end());
-  work->calls_program = true;  // It records, and a stream may be full.
+  work->calls_program = true;  // It asks streams, and may record on borrowed ones.
   work->run = [](Deferred& complete) noexcept {
     const std::unique_ptr<DeferredWork> owned{static_cast<DeferredWork*>(&complete)};
     pinned_shelves().release_uncached();
@@ -172,7 +172,7 @@ bool PinnedShelves::collect(PinnedShelf& shelf, std::size_t at_most, bool stops_
 }
 
 void* PinnedShelves::take_complete(PinnedShelf& shelf, std::size_t at_most) noexcept {
-  return collect(shelf, at_most, true) ? take_idle(shelf) : nullptr;
+  return &shelf != &uncached_ && collect(shelf, at_most, true) ? take_idle(shelf) : nullptr;
 }
 
 void PinnedShelves::free_idle(PinnedShelf& shelf) noexcept {

@@ -49,13 +49,15 @@ void* allocate_from_resource(AnyResource& resource, StreamRef stream, std::size_
   return block;
 }
 
-void deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
+bool deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
                             std::size_t bytes) noexcept {
   const ScopedDevice on{device_of(stream), ScopedDevice::no_throw};
   const InResource within;
   try {
     resource.give_back(stream, pointer, bytes);
+    return true;
   } catch (...) {
+    return false;
   }
 }
 

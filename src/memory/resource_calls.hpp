@@ -20,9 +20,9 @@ namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
 /// returns null
 [[nodiscard]] void* allocate_from_resource(AnyResource& resource, StreamRef stream,
                                            std::size_t bytes, const char* operation);
-/// Deallocates the block in stream order. Exceptions of the resource are discarded, because the
-/// callers are destructors.
-void deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
+/// Deallocates the block in stream order. Returns false if the resource has thrown: the callers are
+/// destructors.
+bool deallocate_to_resource(AnyResource& resource, StreamRef stream, void* pointer,
                             std::size_t bytes) noexcept;
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

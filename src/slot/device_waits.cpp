@@ -32,7 +32,7 @@ namespace {
 [[nodiscard]] bool may_wait(int device) noexcept {
   // Only a wait that may begin is noted: captures that begin wait for it.
   if (takes_part_in_capture(device)) return false;
-  note_device_wait();
+  note_device_wait(device);
   return !takes_part_in_capture(device);
 }
 
@@ -40,7 +40,8 @@ namespace {
 /// error, unless that is of a capture for which the caller waits and calls this again.
 [[nodiscard]] Progress synchronize(int device, backend::status& first) noexcept {
   const ScopedDevice on{device, ScopedDevice::no_throw};
-  for (int attempt = 0; attempt < 2 && may_wait(device); ++attempt) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (!may_wait(device)) return Progress::unknown;
     // ScopedDevice may have failed, and the wait would be for another device.
     backend::status s = single_device() ? backend::ok : backend::set_device(device);
     if (s == backend::ok) s = backend::device_synchronize();

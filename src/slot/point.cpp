@@ -40,7 +40,7 @@ Point Point::resolved() const noexcept {
   const std::lock_guard lock{slot_->lock};
   const std::uint64_t id = slot_->id.load(std::memory_order_relaxed);
   if (id == stream().id) return *this;
-  return at(*slot_, id == 0 ? slot_->timeline.last() : 0);  // Else another stream uses the slot.
+  return {slot_, id == 0 ? slot_->timeline.last() : 0};  // Else another stream uses the slot.
 }
 
 std::uint64_t mark_or_ask(Slot& slot) noexcept {

@@ -114,10 +114,6 @@ class Point {
   [[nodiscard]] static Point of(StreamKey stream) noexcept {
     return {stream.slot, stream.id | open_bit};
   }
-  /// A point that has a number.
-  [[nodiscard]] static Point at(Slot& slot, std::uint64_t number) noexcept {
-    return {&slot, number};
-  }
 
   /// False for an empty point.
   [[nodiscard]] explicit operator bool() const noexcept { return slot_ != nullptr; }

@@ -136,19 +136,23 @@ class Timeline : NotCopied {
     const std::lock_guard lock{lock_};
     raise_completed(take_number(0));
   }
-  /// Begins a wait for the devices. Returns the last number of what the wait includes.
+  /// Begins a wait for the devices. Returns the last number of what the wait includes. What was
+  /// asked for stays so: the stream may pass it first.
   [[nodiscard]] std::uint64_t begin_wait() noexcept {
     const std::lock_guard lock{lock_};
     ++waits_;
-    // A mark that is being recorded may come before the askers' work, and gets the next number.
-    if (is_asked() && !is_recording_.load(std::memory_order_acquire)) gap_ = take_number(0);
-    return recorded();
+    return last();
   }
   /// Ends it. `result`: complete or lost, or unknown if there was no wait.
   void end_wait(std::uint64_t number, Progress result) noexcept {
     const std::lock_guard lock{lock_};
     --waits_;
-    if (result == Progress::complete) raise_completed(number);
+    // A mark that is being recorded may come before the askers' work, and gets the next number.
+    if (is_recording_.load(std::memory_order_acquire)) number = std::min(number, recorded());
+    if (result == Progress::complete) {
+      raise(recorded_, number);
+      raise_completed(number);
+    }
     if (result == Progress::lost && number > lost_) lost_ = number;
   }
 

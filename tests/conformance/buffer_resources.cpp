@@ -325,6 +325,27 @@ TEST_F(BufferResources, ADeallocationMayEndTheStreamOfItsBuffer) {
   device().synchronize();
 }
 
+TEST_F(BufferResources, ADeallocationThatFindsItsStreamEndedIsMadeAgain) {
+  struct Late {
+    std::optional<Stream> stream{std::in_place};
+    int calls = 0;
+    void* allocate(StreamRef on, size_t bytes, size_t alignment) {
+      return DeviceResource{}.allocate(on, bytes, alignment);
+    }
+    void deallocate(StreamRef on, void* block, size_t bytes, size_t alignment) {
+      stream.reset();  // as another thread may
+      ++calls;
+      DeviceResource{}.deallocate(on, block, bytes, alignment);
+    }
+    bool operator==(const Late& other) const { return this == &other; }
+  } resource;
+  const size_t in_use = DeviceResource{}.statistics().in_use;
+  std::optional<DeviceInts> buffer{std::in_place, count, std::ref(resource), *resource.stream};
+  buffer.reset();
+  EXPECT_EQ(resource.calls, 2);
+  EXPECT_EVENTUALLY(DeviceResource{}.statistics().in_use == in_use);
+}
+
 TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
   const Stream stream, working;
   const Recording resource;

@@ -528,6 +528,35 @@ TEST_F(PinnedMemory, ABoundedWaitFreesWhatAnotherThreadDropsMeanwhile) {
   thread.join();
 }
 
+TEST_F(PinnedMemory, AWaitForTheDeviceHoldsNothingThatAThreadsOwnWaitFrees) {
+  DeviceBytes there{size};
+  const Stream blocked;
+  device().default_stream().synchronize();
+  std::optional<Buffer> dropped{std::in_place, size};
+  allow(0);
+  Gate gate;
+  std::latch used{1}, is_dropped{1}, waited{1}, may_end{1};
+  std::thread thread{[&] {
+    const StreamRef own = StreamRef::per_thread_default(device());
+    copy(own, there, *dropped);
+    used.count_down();
+    is_dropped.wait();
+    own.synchronize();
+    waited.count_down();
+    may_end.wait();
+  }};
+  used.wait();
+  dropped.reset();
+  gate.close_on(blocked);
+  EXPECT_FALSE(device().synchronize_for(20ms));  // a thread of the library still waits
+  is_dropped.count_down();
+  waited.wait();
+  EXPECT_TRUE(eventually([] { return has_room(); }));
+  gate.open();
+  may_end.count_down();
+  thread.join();
+}
+
 TEST_F(PinnedMemory, ManyDestroyedStreamsThatUsedABlockLeakNothing) {
   Buffer buffer{size};
   const auto rounds = [&](int count) {

@@ -221,6 +221,21 @@ TEST_F(Timelines, AWaitThatBeginsBesideARecordLeavesWhatWasAskedFor) {
   EXPECT_GE(record(), beside);
 }
 
+TEST_F(Timelines, AStreamMayPassWhatAWaitIncludes) {
+  const uint64_t asked = timeline_.ask(), last = timeline_.begin_wait();
+  EXPECT_TRUE(timeline_.is_asked());
+  EXPECT_EQ(record(), asked);
+  complete_ = 1;
+  advance();
+  EXPECT_EQ(timeline_.progress(asked), Progress::complete);
+  const uint64_t later = timeline_.ask();
+  timeline_.end_wait(last, Progress::complete);
+  EXPECT_EQ(timeline_.progress(later), Progress::stalled);
+  timeline_.end_wait(timeline_.begin_wait(), Progress::complete);
+  EXPECT_EQ(timeline_.progress(later), Progress::complete);
+  EXPECT_TRUE(timeline_.is_idle());
+}
+
 TEST_F(Timelines, ANumberWithoutAnEventIsUnknownUntilAWaitForTheDevices) {
   const uint64_t asked = timeline_.ask(), end = timeline_.skip();
   EXPECT_GE(end, asked);

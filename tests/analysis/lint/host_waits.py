@@ -23,7 +23,6 @@ EXCUSED = {
     'src/stream/stream.cpp: wait_for_submitted': CALLERS,
     'src/slot/device_waits.cpp: synchronize': CALLERS,
     'src/memory/block_free.cpp: wait_for_deferred_free': CALLERS,
-    'src/memory/block_free.cpp: wait_for_devices_and_frees': CALLERS,
     'src/timeline/timeline.hpp: Recorder': 'another thread records on the stream, and its own record would wait for that, too',
     'src/memory/shared_memory.cpp: close_after_wait': CALLERS,
     'src/memory/device_memory.cpp: DeviceResource::trim': 'waits for 1 ms at most',

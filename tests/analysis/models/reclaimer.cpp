@@ -32,7 +32,7 @@ void abandon_own_captures() noexcept {}
 void reset_thread_settings() noexcept {}
 std::exception_ptr kept_failure(Slot&) noexcept { return nullptr; }
 bool takes_part_in_capture(int) noexcept { return false; }
-void note_device_wait() noexcept {}
+void note_device_wait(int) noexcept {}
 int device_count() noexcept { return 1; }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -18,6 +18,7 @@
 #endif
 
 #include <runnel/completion.hpp>
+#include <runnel/current.hpp>
 #include <runnel/detail/execution_steps.hpp>
 
 #include <concepts>

@@ -351,7 +351,7 @@ TEST_F(BufferResources, WhatAHostFunctionDropsIsGivenBackAfterIt) {
   const Recording resource;
   const auto drop_in_function = [&] {
     auto buffer = std::make_shared<DeviceInts>(count, resource, stream);
-    working.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
+    enqueue_drop(working, std::move(buffer));
     working.synchronize();
   };
   drop_in_function();
@@ -513,7 +513,7 @@ TEST_F(BufferResources, AnAllocationWaitsForWhatAHostFunctionDropped) {
   LimitResource room_for_one{DeviceResource{}, count * sizeof(int)};
   repeat(20, [&] {
     auto buffer = std::make_shared<DeviceInts>(count, room_for_one, stream);
-    stream.launch_host_func([dropped = std::move(buffer)]() mutable { dropped.reset(); });
+    enqueue_drop(stream, std::move(buffer));
     stream.synchronize();
     EXPECT_NO_ERROR(const DeviceInts next(count, room_for_one, stream));
   });

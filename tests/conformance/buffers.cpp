@@ -42,6 +42,7 @@ TEST_F(Buffers, AnEmptyBufferIsFilledLater) {
 TEST_F(Buffers, AMovedFromBufferIsEmpty) {
   Stream stream;
   DeviceInts there{3, stream};
+  fill(stream, there, 1);
   DeviceInts moved{std::move(there)};
   expect_empty(there);  // NOLINT: this is what is tested
   EXPECT_FALSE(there.stream().is_valid());
@@ -51,7 +52,7 @@ TEST_F(Buffers, AMovedFromBufferIsEmpty) {
   EXPECT_EQ(assigned.size(), 3U);
   EXPECT_EQ(assigned.stream(), stream);
   there = std::move(assigned);  // a buffer that was moved from takes another's elements
-  EXPECT_EQ(there.size(), 3U);
+  EXPECT_EQ(read_back(stream, there), Ints(3, 1));
 }
 
 TEST_F(Buffers, ResizingKeepsTheFirstElements) {

@@ -95,20 +95,6 @@ TEST_F(CopyOptionsCases, LargeSourcesAreReadAheadOfTheStream) {
   EXPECT_ALL(read_back(stream, there), 0);
 }
 
-TEST_F(CopyOptionsCases, TheDefaultReadsInStreamOrder) {
-  constexpr size_t bytes = 20 * kib;
-  const Stream stream;
-  DeviceBytes there{bytes, stream};
-  Bytes source(bytes, 1), back(bytes);
-  stream.synchronize();
-  Gate gate{stream};
-  stream.launch_host_func([&source] { std::ranges::fill(source, 2); });
-  copy_bytes(stream, there.data(), source.data(), bytes, CopyOptions{});
-  copy(stream, back, there, CopyOptions{});
-  gate.open_and_wait(stream);
-  EXPECT_ALL(back, 2);
-}
-
 TEST_F(CopyOptionsCases, MemoryOfTheHostIsNoDevices) {
   SKIP_IF(!streams_are_threads(), "a device's backend does not look up what the caller knows");
   const Stream stream;

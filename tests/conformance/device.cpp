@@ -110,11 +110,6 @@ TEST_F(Devices, ADevicePrintsItsOrdinal) {
   EXPECT_EQ(to_string(Device{7}), "Device(7)");
 }
 
-TEST_F(Devices, SynchronizingAnIdleDeviceReturns) {
-  for (const Device each : all_devices()) each.synchronize();
-  EXPECT_DONE(default_stream());
-}
-
 TEST_F(Devices, SynchronizeWaitsForEveryStreamOfTheDevice) {
   Log log;
   Stream a, b, c;

@@ -111,7 +111,7 @@ TEST_F(DeviceMemory, AHostFunctionFreesABlockWithARecordedStream) {
   user.wait_stream(owner);
   copy(user, result, *buffer);
   buffer->record_stream(user);
-  runs.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
+  enqueue_drop(runs, std::move(buffer));
   runs.synchronize();
   churn(owner, size);
   owner.synchronize();

@@ -226,9 +226,7 @@ TEST_F(Faults, OverlapWithoutAThreadIsOutOfMemoryAndWorksLater) {
   const auto run = [&] {
     const OverlapOptions options{
         .chunk = 50, .progress = [&](const OverlapProgress& now) { chunks = now.chunks; }};
-    overlap(in, out, options, [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) {
-      copy(stream, y, x);
-    });
+    overlap(in, out, options, copy_chunk);
   };
   {
     const ThreadFault fault;

@@ -247,7 +247,7 @@ TEST_F(HostFunctions, AFunctionCanDestroyItsOwnStream) {
   Log log;
   auto stream = std::make_shared<Stream>();
   Gate gate{*stream};
-  stream->launch_host_func([stream]() mutable { stream.reset(); });
+  enqueue_drop(*stream, stream);
   log.write(*stream, "later");
   stream.reset();
   gate.open();

@@ -49,11 +49,7 @@ TEST_F(MemoryControl, ALimitIsKeptToTheByteAndNamed) {
 TEST_F(MemoryControl, OverlapNamesTheLimitThatLeavesNoRoom) {
   const Ints in(1000, 7);
   Ints out(1000);
-  const auto run = [&] {
-    overlap(
-        in, out, {.chunk = 500},
-        [](StreamRef stream, DeviceSpan<const int> x, DeviceSpan<int> y) { copy(stream, y, x); });
-  };
+  const auto run = [&] { overlap(in, out, {.chunk = 500}, copy_chunk); };
   {
     const Limit limit{DeviceResource{device()}, 0};
     try {

@@ -145,53 +145,55 @@ TEST_F(MemoryReuse, AFreeByAnotherThreadIsAwaitedWithoutTheDevicesOtherWork) {
   });
 }
 
-TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocationForEver) {
-  const Stream stream;
+/// Frees a buffer that another thread's default stream has used as `use` does, and calls `then`
+/// while that thread lives.
+template <class Use, class Then>
+void beside_the_user(size_t bytes, Use use, Then then) {
   std::optional<Buffer> buffer;
   std::promise<void> used, over;
   std::thread user{[&] {
     const StreamRef own = thread_default();
-    buffer.emplace(percent(60), own);
-    fill_bytes(own, buffer->data(), 1, percent(5));
+    buffer.emplace(bytes, own);
+    use(own, *buffer);
     used.set_value();
     over.get_future().wait();
   }};
   used.get_future().wait();
   buffer.reset();
-  const auto allocate = [&] { const Buffer next{percent(60), stream}; };
-  // In a process that has captured streams, the allocation does not wait for the device, but is
-  // refused.
-  const auto code = code_of(allocate);
-  EXPECT_TRUE(!code || code == errc::out_of_memory) << code.message();
+  then();
   over.set_value();
   user.join();
+}
+
+TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportDoesNotHoldAnAllocationForEver) {
+  const Stream stream;
+  const auto allocate = [&] { const Buffer next{percent(60), stream}; };
+  const auto use = [&](StreamRef own, Buffer& buffer) {
+    fill_bytes(own, buffer.data(), 1, percent(5));
+  };
+  beside_the_user(percent(60), use, [&] {
+    // In a process that has captured streams, the allocation does not wait for the device, but is
+    // refused.
+    const auto code = code_of(allocate);
+    EXPECT_TRUE(!code || code == errc::out_of_memory) << code.message();
+  });
   EXPECT_FALSE(code_of(allocate));
 }
 
 TEST_F(MemoryReuse, AFreeThatOnlyAnotherThreadCouldReportWaitsForTheWorkOfThatThread) {
   const Stream stream;
-  std::optional<Buffer> buffer;
   Gate gate;
-  std::promise<void> used, over;
-  std::thread user{[&] {
-    const StreamRef own = thread_default();
-    buffer.emplace(percent(60), own);
-    gate.close_on(own);
-    used.set_value();
-    over.get_future().wait();
-  }};
-  used.get_future().wait();
-  buffer.reset();
-  std::thread opener{[&] {
-    std::this_thread::sleep_for(20ms);
-    gate.open();
-  }};
-  // As above, the allocation may be refused.
-  const auto code = code_of([&] { const Buffer next{percent(60), stream}; });
-  EXPECT_TRUE(code || gate.is_open());
-  opener.join();
-  over.set_value();
-  user.join();
+  const auto use = [&](StreamRef own, Buffer&) { gate.close_on(own); };
+  beside_the_user(percent(60), use, [&] {
+    std::thread opener{[&] {
+      std::this_thread::sleep_for(20ms);
+      gate.open();
+    }};
+    // As above, the allocation may be refused.
+    const auto code = code_of([&] { const Buffer next{percent(60), stream}; });
+    EXPECT_TRUE(code || gate.is_open());
+    opener.join();
+  });
 }
 
 /// A buffer that two streams have used.

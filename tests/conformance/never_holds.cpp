@@ -504,10 +504,7 @@ const Operation own_waits[] = {
      [](World& w) {
        PinnedInts in{4 * kib}, out{in.size()};
        w.other.use();
-       overlap(in, out, {.chunk = 1024},
-               [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
-                 copy(stream, to, from);
-               });
+       overlap(in, out, {.chunk = 1024}, copy_chunk);
      }},
     {"overlap_bytes",
      [](World& w) {

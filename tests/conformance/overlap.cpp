@@ -911,7 +911,7 @@ TEST_F(OverlapInLittleMemory, WaitsForMemoryThatAHostFunctionFrees) {
   auto buffer = std::make_shared<DeviceBuffer<char>>(memory / 2, other);
   other.synchronize();
   Gate gate{other};
-  other.launch_host_func([taken = std::move(buffer)]() mutable { taken.reset(); });
+  enqueue_drop(other, std::move(buffer));
   EXPECT_HELD(gate, overlap(in, out, most_of_it(), same_bytes));
   EXPECT_EQ(out, in);
 }

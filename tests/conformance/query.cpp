@@ -34,19 +34,6 @@ TEST_F(Query, SynchronizeMayBeCalledTwiceAndByThreadsAtOnce) {
   }));
 }
 
-TEST_F(Query, SynchronizeForRespectsItsLimit) {
-  Stream stream;
-  Gate gate{stream};
-  EXPECT_FALSE(stream.synchronize_for(1ms));
-  EXPECT_FALSE(stream.synchronize_for(0ns));
-  EXPECT_FALSE(stream.synchronize_for(std::chrono::hours{-1}));
-  EXPECT_FALSE(stream.synchronize_for(std::chrono::duration<double>::min()));
-  gate.open();
-  EXPECT_TRUE(stream.synchronize_for(std::chrono::hours::max()));
-  EXPECT_TRUE(stream.synchronize_for(std::chrono::nanoseconds::max()));
-  EXPECT_TRUE(stream.synchronize_for(0ns));
-}
-
 TEST_F(Query, TrueMakesTheWorkVisible) {
   Stream stream;
   for (int i : range(100)) {

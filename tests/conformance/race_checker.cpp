@@ -116,14 +116,6 @@ TEST_F(MissingWait, IsReportedToAHandlerThatDoesNotRedirectItsCaller) {
   EXPECT_EQ(default_pageable(), Pageable::stage);
 }
 
-TEST_F(MissingWait, TwoStreamsFillTheSameBytes) {
-  Stream a, b;
-  auto device = ready_buffer(a, b);
-  fill(a, device, 1);
-  fill(b, device, 2);
-  expect_report(missing_wait);
-}
-
 TEST_F(MissingWait, AFillOverwritesWhatAnotherStreamReads) {
   Stream a, b;
   PinnedBytes out(size);
@@ -773,10 +765,7 @@ TEST_F(EnoughWaits, WhatTheProgramDeclares) {
 
 TEST_F(EnoughWaits, Overlap) {
   Ints in(100000, 1), out(100000);
-  overlap(in, out, {.chunk = 10000},
-          [](StreamRef stream, DeviceSpan<const int> from, DeviceSpan<int> to) {
-            copy(stream, to, from);
-          });
+  overlap(in, out, {.chunk = 10000}, copy_chunk);
   EXPECT_EQ(in, out);
   RaceChecker::host_reads(out);
   expect_none();

@@ -56,7 +56,7 @@ TEST_F(Sharing, ADestructorWaitsForTheWork) {
 TEST_F(Sharing, ABufferMayBeDroppedInAHostFunction) {
   Stream stream;
   auto memory = std::make_shared<SharedBuffer<int>>(1000U);
-  stream.launch_host_func([memory]() mutable { memory.reset(); });
+  enqueue_drop(stream, memory);
   memory.reset();
   stream.synchronize();
   const Stream next;  // a call that destroys what was postponed

@@ -69,6 +69,16 @@ inline void enqueue_nothing(StreamRef stream) {
   stream.launch_host_func([] {});
 }
 
+/// Enqueues a host function that resets a pointer or an optional.
+template <class Owner>
+void enqueue_drop(StreamRef stream, Owner owner) {
+  stream.launch_host_func([taken = std::move(owner)]() mutable { taken.reset(); });
+}
+/// A function for overlap().
+inline void copy_chunk(StreamRef stream, DeviceSpan<const int> in, DeviceSpan<int> out) {
+  copy(stream, out, in);
+}
+
 /// The longest time that a test waits for anything. A test that waits longer fails.
 inline constexpr std::chrono::seconds patience = 30s;
 

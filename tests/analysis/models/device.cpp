@@ -24,6 +24,13 @@ namespace checks {
 int failing_copy = 0;
 constinit sync::Atomic<int> events_made{0};
 
+int expect_all_pooled() {
+  const int made = events_made.load(std::memory_order_relaxed);
+  const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
+  model::expect(pooled == static_cast<size_t>(made), "an event was lost, or came back twice");
+  return made;
+}
+
 namespace {
 
 constexpr backend::status not_ready = 1, failed = 2;

@@ -67,5 +67,7 @@ AllSlots& all_slots();
 extern int failing_copy;
 /// How many events the library has created.
 extern constinit sync::Atomic<int> events_made;
+/// In the end all of them are in the pool. Returns how many.
+int expect_all_pooled();
 
 }  // namespace checks

@@ -6,8 +6,6 @@
 
 #include "device.hpp"
 
-#include "base/counters.hpp"
-
 namespace {
 
 using namespace checks;
@@ -51,9 +49,7 @@ void drop(EventNodes& event) {
 }
 /// In the end all events are in the pool, each once.
 void expect_pool() {
-  const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
-  const int made = events_made.load(std::memory_order_relaxed);
-  expect(pooled == static_cast<size_t>(made), "an event was lost, or came back twice");
+  const int made = expect_all_pooled();
   EventRef all[8];
   for (int i : range(made)) {
     all[i] = runnel::detail::take_event(0, {}, "count");

@@ -6,7 +6,6 @@
 
 #include "device.hpp"
 
-#include "base/counters.hpp"
 #include "function/host_writers.hpp"
 
 namespace {
@@ -60,9 +59,7 @@ void take_slot_if_free(World& w) {
 void expect_slot(World& w) {
   expect(reuse_slot(7) == &w.a, "the slot was not freed");
   expect(free_slots().count == 1, "the slot was freed twice");
-  const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
-  expect(pooled == static_cast<size_t>(events_made.load(std::memory_order_relaxed)),
-         "an event was lost");
+  expect_all_pooled();
 }
 
 void poll() {

@@ -7,7 +7,6 @@
 
 #include "device.hpp"
 
-#include "base/counters.hpp"
 #include "slot/point.hpp"
 
 #include <utility>
@@ -65,9 +64,7 @@ void expect_all_due(World& w, int count) {
   advance(w);
   for (int i : range(count)) expect(w.all[i].times_due == 1, "it was not due once");
   expect(w.a.timeline.is_idle(), "a mark is pending");
-  const auto pooled = runnel::detail::read_count(runnel::detail::counters.pooled_events);
-  expect(pooled == static_cast<size_t>(events_made.load(std::memory_order_relaxed)),
-         "an event was lost");
+  expect_all_pooled();
 }
 
 void two_record(World& w) {

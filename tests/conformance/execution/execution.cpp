@@ -83,6 +83,12 @@ template <class Sender>
   return code_of([&] { operation.get(); });
 }
 
+template <class Sender, class Value>
+void expect_sent(Sender&& sender, Value value) {
+  EXPECT_EQ(stdexec::sync_wait(std::forward<Sender>(sender)),
+            std::optional{std::tuple{std::move(value)}});
+}
+
 struct Mine : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -92,7 +98,7 @@ TEST_F(Senders, SendValuesAlongAChain) {
   auto chain = schedule(scheduler(stream)) | then([] { return 20; }) |
                then([](int x) { return std::make_unique<int>(x + 1); }) |
                then([](std::unique_ptr<int> x) { return *x * 2.5; });
-  EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{52.5}});
+  expect_sent(std::move(chain), 52.5);
 }
 
 TEST_F(Senders, SendReferences) {
@@ -137,26 +143,24 @@ TEST_F(Senders, ContinueOnAnotherStreamBehindAnEvent) {
   EXPECT_EQ(operation.get(), std::tuple{2});
 }
 
+/// A chain sends a number from one stream to the other.
+void expect_continuation(StreamRef from, StreamRef to) {
+  expect_sent(schedule(scheduler(from)) | then([] { return 1; }) | continues_on(scheduler(to)) |
+                  then([](int x) { return x + 1; }),
+              2);
+}
+
 TEST_F(Senders, ContinueOnTheSameStream) {
   const Stream stream;
-  auto chain = schedule(scheduler(stream)) | then([] { return 1; }) |
-               continues_on(scheduler(stream)) | then([](int x) { return x + 1; });
-  EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
+  expect_continuation(stream, stream);
 }
 
 TEST_F(SendersTwo, ASenderContinuesOnTheOtherDevice) {
   const Stream a{first}, b{second};
-  auto chain = schedule(scheduler(a)) | then([] { return 1; }) | continues_on(scheduler(b)) |
-               then([](int x) { return x + 1; });
-  EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
+  expect_continuation(a, b);
 }
 
-TEST_F(Senders, DefaultStreamsSend) {
-  auto chain = schedule(scheduler(device().default_stream())) | then([] { return 1; }) |
-               continues_on(scheduler(StreamRef::per_thread_default(device()))) |
-               then([](int x) { return x + 1; });
-  EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{2}});
-}
+TEST_F(Senders, DefaultStreamsSend) { expect_continuation(default_stream(), thread_default()); }
 
 TEST_F(Senders, WhenAllSendsTheValuesOfAll) {
   const Stream a, b;
@@ -164,7 +168,7 @@ TEST_F(Senders, WhenAllSendsTheValuesOfAll) {
                       schedule(scheduler(b)) | then([] { return std::string{"two"}; }),
                       schedule(scheduler(a))) |
              then([](int x, std::string y) { return std::to_string(x) + y; });
-  EXPECT_EQ(stdexec::sync_wait(std::move(all)), std::optional{std::tuple{std::string{"1two"}}});
+  expect_sent(std::move(all), std::string{"1two"});
 }
 
 TEST_F(Senders, WhatFollowsWhenAllWaitsForEachBranch) {
@@ -205,7 +209,7 @@ TEST_F(Senders, EnqueueIsCalledInTheOrderOfTheChain) {
                then([] { return 7; }) | continues_on(scheduler(b)) |
                enqueue([&](StreamRef stream) { copy(stream, back, there); }) |
                then([&](int x) { return back == sent ? x : 0; });
-  EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{7}});
+  expect_sent(std::move(chain), 7);
 }
 
 TEST_F(Senders, MixWithOtherSchedulers) {
@@ -230,8 +234,8 @@ TEST_F(Senders, CanBeStartedMoreThanOnce) {
   const Stream stream;
   std::atomic_int calls{0};
   const auto chain = schedule(scheduler(stream)) | then([&] { return ++calls; });
-  EXPECT_EQ(stdexec::sync_wait(chain), std::optional{std::tuple{1}});
-  EXPECT_EQ(stdexec::sync_wait(chain), std::optional{std::tuple{2}});
+  expect_sent(chain, 1);
+  expect_sent(chain, 2);
 }
 
 TEST_F(Senders, GetTheExceptionOfTheirFunction) {
@@ -409,7 +413,7 @@ TEST_F(Senders, FourThreadsShareTwoStreams) {
       auto chain = schedule(scheduler(first)) | then([&count] { return ++count; }) |
                    continues_on(scheduler(second)) |
                    then([&count](int before) { return before == count ? before : -1; });
-      EXPECT_EQ(stdexec::sync_wait(std::move(chain)), std::optional{std::tuple{round}});
+      expect_sent(std::move(chain), round);
     }
   });
   EXPECT_EQ(counts, (std::array<int, 4>{rounds, rounds, rounds, rounds}));

@@ -173,6 +173,23 @@ void release_sized(void* block, size_t bytes, const void* where) {
   }
 }
 
+/// What atomic operations of other types do, as __tsan_ functions.
+template <class T>
+[[gnu::always_inline]] inline T change(volatile T* at, T value, int order, Change how,
+                                       bool is_count) {
+  return static_cast<T>(read_modify_write(const_cast<T*>(at), sizeof(T), how, value,
+                                          static_cast<Order>(order), is_count));
+}
+template <class T>
+[[gnu::always_inline]] inline bool change_if(volatile T* at, T& expected, T value, int order,
+                                             int failure, bool weak) {
+  uint64_t found = expected;
+  const bool done = compare_exchange(const_cast<T*>(at), sizeof(T), found, value,
+                                     static_cast<Order>(order), static_cast<Order>(failure), weak);
+  expected = static_cast<T>(found);
+  return done;
+}
+
 }  // namespace
 }  // namespace model
 
@@ -254,47 +271,32 @@ void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
     model::store(const_cast<type*>(at), sizeof(type), value, static_cast<model::Order>(order));    \
   }                                                                                                \
   type __tsan_atomic##size##_exchange(volatile type* at, type value, int order) {                  \
-    return static_cast<type>(model::read_modify_write(                                             \
-        const_cast<type*>(at), sizeof(type), [](uint64_t, uint64_t fresh) { return fresh; },       \
-        value, static_cast<model::Order>(order)));                                                 \
+    return model::change(at, value, order, [](uint64_t, uint64_t fresh) { return fresh; }, false); \
   }                                                                                                \
   type __tsan_atomic##size##_fetch_add(volatile type* at, type value, int order) {                 \
-    return static_cast<type>(model::read_modify_write(                                             \
-        const_cast<type*>(at), sizeof(type),                                                       \
+    return model::change(                                                                          \
+        at, value, order,                                                                          \
         [](uint64_t old, uint64_t more) { return uint64_t{static_cast<type>(old + more)}; },       \
-        value, static_cast<model::Order>(order), true));                                           \
+        true);                                                                                     \
   }                                                                                                \
   type __tsan_atomic##size##_fetch_sub(volatile type* at, type value, int order) {                 \
-    return static_cast<type>(model::read_modify_write(                                             \
-        const_cast<type*>(at), sizeof(type),                                                       \
+    return model::change(                                                                          \
+        at, value, order,                                                                          \
         [](uint64_t old, uint64_t less) { return uint64_t{static_cast<type>(old - less)}; },       \
-        value, static_cast<model::Order>(order), true));                                           \
+        true);                                                                                     \
   }                                                                                                \
   int __tsan_atomic##size##_compare_exchange_strong(volatile type* at, type* expected, type value, \
                                                     int order, int failure) {                      \
-    uint64_t found = *expected;                                                                    \
-    const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,   \
-                                              static_cast<model::Order>(order),                    \
-                                              static_cast<model::Order>(failure), false);          \
-    *expected = static_cast<type>(found);                                                          \
-    return done;                                                                                   \
+    return model::change_if(at, *expected, value, order, failure, false);                          \
   }                                                                                                \
   type __tsan_atomic##size##_compare_exchange_val(volatile type* at, type expected, type value,    \
                                                   int order, int failure) {                        \
-    uint64_t found = expected;                                                                     \
-    model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,                     \
-                            static_cast<model::Order>(order), static_cast<model::Order>(failure),  \
-                            false);                                                                \
-    return static_cast<type>(found);                                                               \
+    model::change_if(at, expected, value, order, failure, false);                                  \
+    return expected;                                                                               \
   }                                                                                                \
   int __tsan_atomic##size##_compare_exchange_weak(volatile type* at, type* expected, type value,   \
                                                   int order, int failure) {                        \
-    uint64_t found = *expected;                                                                    \
-    const bool done = model::compare_exchange(const_cast<type*>(at), sizeof(type), found, value,   \
-                                              static_cast<model::Order>(order),                    \
-                                              static_cast<model::Order>(failure), true);           \
-    *expected = static_cast<type>(found);                                                          \
-    return done;                                                                                   \
+    return model::change_if(at, *expected, value, order, failure, true);                           \
   }
 MODEL_ATOMIC(8, uint8_t)
 MODEL_ATOMIC(16, std::uint16_t)

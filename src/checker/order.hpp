@@ -26,6 +26,8 @@ struct StreamInfo {
 
 class Order {
  public:
+  /// The number of the stream with this id, if it has one.
+  [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
   /// The number of a stream. A new stream receives one.
   [[nodiscard]] std::uint32_t number_of(const StreamInfo& stream);
   /// Begins an operation of the stream. First adds the order between default and blocking streams.
@@ -95,8 +97,6 @@ class Order {
     bool has_ended = false;
   };
 
-  /// The number of the stream with this id, if it has one.
-  [[nodiscard]] std::optional<std::uint32_t> find(std::uint64_t id) const;
   [[nodiscard]] std::uint32_t take_number();
   /// Adds all work of the other stream so far, and whatever that work waits for.
   void add_all_of(Clock& clock, std::uint32_t stream);

@@ -234,7 +234,9 @@ bool add_user(OwnedExtras& extras, StreamRef stream) {
 [[nodiscard]] bool wait_for_end(StreamRef stream, const Point& ended, const char* waiting) {
   const StreamCall call{stream, waiting};
   refuse_in_capture(call.slot(), waiting, refusal::value);
-  return ended.make_wait(call.handle(), InCapture::never);
+  if (!ended.make_wait(call.handle(), InCapture::never)) return false;
+  call.emit_wait({}, ended.stream().id);
+  return true;
 }
 
 /// The points of all streams that use the block.

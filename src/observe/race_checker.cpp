@@ -171,6 +171,10 @@ void known_complete(const Operation& operation) noexcept {
     return with_state([&](CheckerState& s) { s.order.complete_event(operation.event); });
   if (operation.stream.slot == nullptr)
     return with_state([&](CheckerState& s) { s.order.complete_device(operation.device); });
+  if (has_ended(operation.stream))
+    return with_state([&](CheckerState& s) {
+      if (const auto number = s.order.find(operation.stream.id)) s.order.complete_stream(*number);
+    });
   const StreamInfo stream = info_of(operation.stream);
   if (stream.known_complete->load(std::memory_order_relaxed) == stream.id) return;
   with_state([&](CheckerState& s) {
@@ -197,8 +201,14 @@ void order(const Operation& operation) noexcept {
       case OperationKind::event_adopted:  // Other code may have recorded the event.
         s.order.forget(operation.event);
         break;
-      case OperationKind::event_waited:
       case OperationKind::stream_waited:
+        if (operation.event == nullptr) {  // The awaited stream has ended.
+          if (const auto awaited = s.order.find(operation.other_stream))
+            s.order.wait_for_stream(number(), *awaited);
+          break;
+        }
+        [[fallthrough]];
+      case OperationKind::event_waited:
       // The writer of the value is unknown, so the wait counts as one for all work submitted so
       // far.
       case OperationKind::value_awaited:

@@ -153,7 +153,8 @@ bool Point::make_wait(native::stream stream, InCapture in_capture) const noexcep
 }
 
 bool is_passed(Point& ended, const char* waiting) {
-  const int device = ended.slot()->device;
+  const StreamKey stream = ended.stream();
+  const int device = stream.slot->device;
   const ScopedWait wait{waiting, {.device = device}};
   Progress progress{};
   block_until([&] {
@@ -161,7 +162,9 @@ bool is_passed(Point& ended, const char* waiting) {
     // The service thread itself may have to record the end.
     return progress != Progress::pending && (progress != Progress::stalled || is_service_thread());
   });
-  return progress == Progress::complete || wait_for_device(device) == Progress::complete;
+  if (progress != Progress::complete && wait_for_device(device) != Progress::complete) return false;
+  emit([&] { return Operation{.kind = OperationKind::known_complete, .stream = stream}; });
+  return true;
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -8,6 +8,7 @@
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
 #include "base/spin_lock.hpp"
+#include "base/sync.hpp"
 #include "capture/open_captures.hpp"
 #include "device/scoped_device.hpp"
 #include "slot/capture.hpp"
@@ -46,6 +47,7 @@ struct StreamPoolState {
   const Device device;
   StreamPoolOptions options;
   std::string name;
+  sync::Mutex asking;  // while idle streams are asked whether they are captured
   // Protects the following members. No stream begins or ends under it, since a hook may use the
   // pool, or wait for a thread that does.
   SpinLock lock;
@@ -129,10 +131,16 @@ template <class Predicate>
 /// thread gets it.
 [[nodiscard]] PooledStream* try_acquire(StreamPoolState& pool) {
   const bool has_captures = any_capture_seen() && release_mode() == Release::now;
+  const auto take_if = [&](auto is_usable) {
+    // A stream that one thread asks is in no list, and another thread would miss it.
+    std::unique_lock asking{pool.asking, std::defer_lock};
+    if (has_captures) asking.lock();
+    return take_idle(pool, is_usable);
+  };
   PooledStream* taken =
-      take_idle(pool, [&](StreamRef stream) { return !has_captures || !is_captured(stream); });
+      take_if([&](StreamRef stream) { return !has_captures || !is_captured(stream); });
   if (taken == nullptr) taken = lease_new(pool);
-  if (taken == nullptr && has_captures) taken = take_idle(pool, is_in_own_capture);
+  if (taken == nullptr && has_captures) taken = take_if(is_in_own_capture);
   return taken;
 }
 

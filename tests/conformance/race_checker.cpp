@@ -704,6 +704,36 @@ TEST_F(EnoughWaits, AStreamEndsButTheOrderStays) {
 }
 
 // Without a handler, a report goes to the standard error output.
+TEST_F(EnoughWaits, WaitsForAStreamThatHasEnded) {
+  const Stream own, later;
+  PinnedInts values(100);
+  DeviceInts buffer(100, own);
+  const auto use_on_ended = [&] {
+    Stream ended;
+    ended.wait_stream(own);
+    copy(ended, buffer, values);
+  };
+  use_on_ended();
+  later.wait_for_uses(buffer);
+  copy(later, values, buffer);
+  own.wait_stream(later);
+  use_on_ended();
+  buffer.wait_for_uses();
+  RaceChecker::host_writes(values);
+  {
+    std::optional<Stream> ended{std::in_place};
+    const SynchronizeAtExit waiting{*ended};
+    copy(*ended, buffer, values);
+    ended.reset();
+  }
+  RaceChecker::host_writes(values);
+  expect_none();
+  use_on_ended();
+  own.wait_for_uses(buffer);
+  copy(later, values, buffer);
+  expect_report(missing_wait);
+}
+
 TEST_F(MissingWait, IsReportedToTheUser) {
   const Stream a, b;
   auto buffer = ready_buffer(a, b);

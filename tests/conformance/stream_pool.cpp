@@ -169,6 +169,22 @@ TEST_F(StreamPools, ALeaseThatEndsWithinAnothersCaptureIsNotLeasedElsewhereBefor
   repeat(2, [&] { EXPECT_RUNS(pool.acquire()); });
 }
 
+TEST_F(StreamPools, AThreadThatAsksDoesNotHideACapturedStreamFromTheCapturingThread) {
+  StreamPool pool{device(), {.size = 1, .max = 1}};
+  const Stream captured;
+  std::atomic_bool is_over{false};
+  drop(capture(captured, [&] {
+    pool.acquire().wait_stream(captured);
+    std::thread other{[&] {
+      while (!is_over) EXPECT_ERROR(pool_exhausted, pool.acquire());
+    }};
+    repeat(2000, [&] { EXPECT_NO_ERROR(drop(pool.acquire())); });
+    is_over = true;
+    other.join();
+    captured.wait_stream(pool.acquire());
+  }));
+}
+
 TEST_F(StreamPools, AMovedFromPoolThrows) {
   StreamPool pool{device(), {.size = 1}};
   StreamPool moved{std::move(pool)};

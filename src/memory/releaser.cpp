@@ -193,10 +193,9 @@ void release_on_thread(const MemoryRelease& release) noexcept try {
 }
 
 void release_and_wait(const char* operation, const MemoryRelease& release, int device) noexcept {
-  if (in_host_function) return release_on_thread(release);
+  if (in_host_function || is_service_thread()) return release_on_thread(release);
   if (release_mode_before_wait() == Release::never) return;
   const auto try_release = [&] { return do_if_idle([&] { make(release); }); };
-  if (is_service_thread()) return try_release() ? void() : release_on_thread(release);
   const ScopedWait wait{operation, {.device = device}};
   // While the runtime waits, it also blocks other threads, so that streams which wait for those
   // threads would never become idle. Hence the wait for idle devices comes first. If the streams of

@@ -64,6 +64,16 @@ TEST_F(Sharing, ABufferMayBeDroppedInAHostFunction) {
   EXPECT_EVENTUALLY(runs(next) && live_objects().device_blocks == 0);
 }
 
+TEST_F(Sharing, ABufferThatACompletionDropsHoldsNoOtherCompletion) {
+  const Stream stream, busy;
+  SharedBuffer<int> buffer{100};
+  Gate gate{busy};
+  keep(stream, std::move(buffer));
+  std::promise<void> next;
+  stream.on_complete([&](const Outcome&) { next.set_value(); });
+  EXPECT_EQ(next.get_future().wait_for(patience), std::future_status::ready);
+}
+
 TEST_F(Sharing, OnlyAnInterprocessEventIsShared) {
   Event plain;
   EXPECT_ERROR(invalid_argument, plain.ipc_handle());

@@ -427,19 +427,6 @@ TEST_F(BufferResources, DeadStreamsAreRefused) {
   EXPECT_EQ(resource.copies(), 1);
 }
 
-TEST_F(BufferResources, BorrowedStreamsAreTaken) {
-  const Recording resource;
-  const Stream owner;
-  std::optional<DeviceInts> buffer;
-  {
-    const Stream borrowed = borrow(owner);
-    buffer.emplace(count, resource, borrowed);
-    EXPECT_TRUE(holds_numbers(borrowed, *buffer));
-  }
-  buffer.reset();
-  EXPECT_EQ(resource.asked().returned.at(0).stream, owner.id());
-}
-
 TEST_F(BufferResources, InACaptureTheCapturingStreamIsGiven) {
   const Stream stream;
   const Recording resource;

@@ -107,9 +107,7 @@ TEST_F(Callbacks, ACompletionFunctionLeavesNoCaptureOpen) {
   std::string text;
   run_when_complete(stream, [&] {
     text = TEXT_OF(end_capture(captured));
-    overlap(
-        in, out, {.chunk = 50},
-        [](StreamRef on, DeviceSpan<const int> from, DeviceSpan<int> to) { copy(on, to, from); });
+    overlap(in, out, {.chunk = 50}, copy_chunk);
   });
   EXPECT_SAYS(text, "no capture was begun on this stream");
   EXPECT_EQ(*kept, 0);

@@ -464,25 +464,6 @@ void expect_independent(size_t size) {
 TEST_F(Copies, CopiesOnTwoStreamsAreIndependent) { expect_independent(8 * mib); }
 TEST_F(Copies, LargeCopiesOnTwoStreamsAreIndependent) { expect_independent(96 * mib); }
 
-TEST_F(Copies, TwoStreamsCopyConcurrently) {
-  SKIP_IF(!host_functions_overlap(), "the runtime runs one host function at a time");
-  constexpr size_t size = large;
-  std::latch both{2};  // each stream waits until the other stream has started
-  const Bytes source = pattern(size);
-  Bytes results[2] = {Bytes(size), Bytes(size)};
-  Stream streams[2];
-  DeviceBytes there[2] = {DeviceBytes{size, streams[0]}, DeviceBytes{size, streams[1]}};
-  for (int i : range(2)) {
-    copy(streams[i], there[i], source);
-    streams[i].launch_host_func([&both] { both.arrive_and_wait(); });
-    copy(streams[i], results[i], there[i]);
-  }
-  for (int i : range(2)) {
-    streams[i].synchronize();
-    EXPECT_TRUE(results[i] == source);
-  }
-}
-
 TEST_F(CopiesTwo, PeerAccessIsChangedWithoutHarmToACapture) {
   SKIP_IF(!first.can_access_peer(second), "the devices cannot reach each other's memory");
   const Stream stream{first};

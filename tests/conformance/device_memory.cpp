@@ -119,26 +119,6 @@ TEST_F(DeviceMemory, AHostFunctionFreesABlockWithARecordedStream) {
   EXPECT_ALL(result, 5);
 }
 
-TEST_F(DeviceMemory, AnotherThreadFreesABlock) {
-  PinnedBytes result{size};
-  std::unique_ptr<Buffer> buffer;
-  std::latch made{1}, freed{1};
-  std::thread owner{[&] {
-    const StreamRef stream = thread_default();
-    buffer = std::make_unique<Buffer>(size, stream);
-    fill_bytes(stream, buffer->data(), 5, size);
-    copy(stream, result, *buffer);
-    made.count_down();
-    freed.wait();
-    stream.synchronize();
-  }};
-  made.wait();
-  buffer.reset();
-  freed.count_down();
-  owner.join();
-  EXPECT_ALL(result, 5);
-}
-
 TEST_F(DeviceMemory, AnotherThreadsFreeWaitsForTheOwnersStream) {
   for (const bool other_user : {false, true}) {
     const Stream mine;

@@ -174,22 +174,6 @@ TEST_F(Events, OnlyTheWaitingStreamWaits) {
   EXPECT_EQ(log.size(), 1U);
 }
 
-TEST_F(Events, AChainOfTenStreamsKeepsOrder) {
-  Log log;
-  Streams streams(10);
-  Gate gate{streams.front()};
-  Entries expected;
-  for (size_t i : range(streams.size())) {
-    if (i > 0) streams[i].wait_event(streams[i - 1].record_event());
-    log.write(streams[i], std::to_string(i));
-    expected.push_back(std::to_string(i));
-  }
-  EXPECT_EQ(log.size(), 0U);
-  gate.open();
-  streams.back().synchronize();
-  EXPECT_EQ(log.entries(), expected);
-}
-
 TEST_F(Events, ADiamondForksAndJoins) {
   Log log;
   Stream top, left, right;

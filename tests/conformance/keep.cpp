@@ -58,24 +58,6 @@ TEST_F(Keep, ObjectsEndInOrderOnTheThreadOfCompletions) {
   EXPECT_EQ(seen.on.load(), on.load());
 }
 
-TEST_F(Keep, ASlowDestructorHoldsUpNoLaterWork) {
-  const Stream stream;
-  Watched::Seen seen;
-  Gate gate;  // holds the destructor, and no stream
-  std::atomic_bool inside{false};
-  seen.also = [&] {
-    inside = true;
-    EXPECT_EVENTUALLY(gate.is_open());
-  };
-  keep(stream, Watched{seen});
-  EXPECT_EVENTUALLY(inside.load());
-  EXPECT_RUNS(stream);
-  stream.synchronize();
-  EXPECT_FALSE(seen.ended);
-  gate.open();
-  wait_for_all();
-}
-
 TEST_F(Keep, ADestructorMayUseStreams) {
   const Stream stream;
   Watched::Seen seen;

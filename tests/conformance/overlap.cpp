@@ -15,7 +15,7 @@ constexpr OverlapStrategy strategies[] = {OverlapStrategy::automatic,
                                           OverlapStrategy::stream_per_chunk,
                                           OverlapStrategy::copy_compute_copy};
 
-const auto same = [](StreamRef stream, In in, Out out) { copy(stream, out, in); };
+constexpr auto same = copy_chunk;
 
 Numbers numbered(size_t size) {
   Numbers numbers(size);
@@ -788,12 +788,10 @@ TEST_F(Overlap, EndsItsStreams) {
   EXPECT_TRUE(std::ranges::none_of(wrappers, &Stream::is_valid));
 }
 
-void twice_nothing(StreamRef stream, In in, Out out) { copy(stream, out, in); }
-
 TEST_F(Overlap, AcceptsFunctionsAndMoveOnlyObjects) {
   const Numbers in = numbered(100);
   Numbers out(100), again(100);
-  overlap(in, out, twice_nothing);
+  overlap(in, out, copy_chunk);
   EXPECT_EQ(out, in);
   overlap(in, again, [owned = std::make_unique<int>(0)](StreamRef stream, In x, Out y) mutable {
     ++*owned;

@@ -16,6 +16,7 @@ struct Case {
   const char* name;
   void (*run)();
 };
+#define CASE(name) {#name, name}
 std::span<const Case> order_cases();
 std::span<const Case> memory_cases();
 

@@ -1290,6 +1290,7 @@ struct Scenario {
   const char* environment = "";
   bool calls_runtime = false;  // calls functions of the vendor's runtime
 };
+#define CASE(name) {#name, name}
 #ifdef SWEEP_MPI
 // Open MPI begins in a third of the time if it looks for no other processes and no network. Without
 // folders of their own, many may run at a time.
@@ -1298,16 +1299,16 @@ constexpr const char* mpi_alone =
     "OMPI_MCA_orte_create_session_dirs=0";
 #endif
 constexpr Scenario scenarios[] = {
-    {"streams", streams},
-    {"wait_stream", wait_stream},
+    CASE(streams),
+    CASE(wait_stream),
     {"wait_default_streams", wait_default_streams, "STANDIN_DEVICES=2"},
-    {"events", events},
-    {"timed_events", timed_events},
-    {"event_options", event_options},
+    CASE(events),
+    CASE(timed_events),
+    CASE(event_options),
     {"event_moves_between_devices", event_moves_between_devices, "STANDIN_DEVICES=2"},
-    {"pool", pool},
-    {"copies_pinned", copies_pinned},
-    {"copies_small", copies_small},
+    CASE(pool),
+    CASE(copies_pinned),
+    CASE(copies_small),
     {"copies_staged_idle", copies_staged<false>},
     {"copies_staged_busy", copies_staged<true>},
     {"copies_staged_short", copies_staged<true, 200'000>},
@@ -1318,45 +1319,45 @@ constexpr Scenario scenarios[] = {
     {"row_to_host_large", row<false, 4, 300'000>},
     {"lists_staged", lists},
     {"lists_by_host_functions", lists, "STANDIN_MEMORY_OPERATIONS=0"},
-    {"copies_2d", copies_2d},
-    {"fills", fills},
-    {"host_functions", host_functions},
-    {"host_functions_queued", host_functions_queued},
-    {"guards", guards},
+    CASE(copies_2d),
+    CASE(fills),
+    CASE(host_functions),
+    CASE(host_functions_queued),
+    CASE(guards),
     {"guards_on_two_devices", guards_on_two_devices, "STANDIN_DEVICES=2"},
-    {"buffers", buffers},
+    CASE(buffers),
     {"buffers_without_pools", buffers, "STANDIN_POOLS=0"},
-    {"buffers_changed", buffers_changed},
+    CASE(buffers_changed),
     {"buffers_changed_without_pools", buffers_changed, "STANDIN_POOLS=0"},
-    {"recorded_uses", recorded_uses},
-    {"resources", resources},
+    CASE(recorded_uses),
+    CASE(resources),
     {"resources_without_pools", resources, "STANDIN_POOLS=0"},
-    {"traced", traced},
-    {"memory_control", memory_control},
-    {"read_only_registration", read_only_registration},
-    {"native_handles", native_handles},
+    CASE(traced),
+    CASE(memory_control),
+    CASE(read_only_registration),
+    CASE(native_handles),
     {"pinned_given_back_first", pinned_given_back<false>},
     {"pinned_given_back_last", pinned_given_back<true>},
     {"captures", captures, "", true},
-    {"graphs", graphs},
-    {"graph_nodes", graph_nodes},
+    CASE(graphs),
+    CASE(graph_nodes),
     {"graph_dropped", graph_dropped<false>},
     {"graph_dropped_with_handle", graph_dropped<true>},
-    {"bounded_waits", bounded_waits},
-    {"values", values},
+    CASE(bounded_waits),
+    CASE(values),
     {"sharing", sharing, "STANDIN_DEVICES=2"},
     {"views", views, "STANDIN_DEVICES=2"},
     {"parts", parts, "STANDIN_DEVICES=2"},
-    {"completions", completions},
+    CASE(completions),
 #ifdef SWEEP_SENDERS
-    {"senders", senders},
+    CASE(senders),
 #endif
 #ifdef SWEEP_MPI
     {"mpi_operations", mpi_operations, mpi_alone},
 #endif
 #ifdef SWEEP_CCL
-    {"ccl_operations", ccl_operations},
-    {"ccl_captured", ccl_captured},
+    CASE(ccl_operations),
+    CASE(ccl_captured),
     {"ccl_devices", ccl_devices, "STANDIN_DEVICES=2"},
     {"ccl_verbs", ccl_verbs, "STANDIN_DEVICES=2 SWEEP_ONLY=collectives"},
     {"ccl_parts", ccl_parts, "STANDIN_DEVICES=2 SWEEP_ONLY=collectives"},
@@ -1365,10 +1366,10 @@ constexpr Scenario scenarios[] = {
 #endif
     {"device_properties", device_properties, "STANDIN_DEVICES=2"},
     {"two_devices", two_devices, "STANDIN_DEVICES=2"},
-    {"overlap_a", overlap_a},
-    {"overlap_b", overlap_b},
-    {"overlap_untimed", overlap_untimed},
-    {"overlap_streamed", overlap_streamed},
+    CASE(overlap_a),
+    CASE(overlap_b),
+    CASE(overlap_untimed),
+    CASE(overlap_streamed),
 };
 
 }  // namespace

@@ -131,6 +131,7 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
         streams[i].synchronize();
       }
     });
+  Standstills machine;
   std::chrono::nanoseconds longest{0};
   repeat(300, [&] {
     const auto before = Clock::now();
@@ -140,7 +141,7 @@ TEST_F(BlockedFunctions, ShortFunctionsOfAnotherStreamAreNotHeldUp) {
   });
   stop = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LT(longest, 1s);
+  EXPECT_LT(longest - machine.longest(), 1s);
 }
 
 }  // namespace conformance::blocked_functions_cases

@@ -287,6 +287,32 @@ template <class Buffer>
   return Stream::from_native(stream.native(), stream.device(), Ownership::borrow);
 }
 
+/// Notes how long the machine stands still, as a virtual one may do for seconds. A test of how long
+/// something takes subtracts that.
+class Standstills {
+ public:
+  Standstills() = default;
+  Standstills(const Standstills&) = delete;
+  Standstills& operator=(const Standstills&) = delete;
+  ~Standstills() { drop(longest()); }
+  /// The longest one until now. Ends the notes.
+  [[nodiscard]] Clock::duration longest() {
+    is_over_ = true;
+    if (beats_.joinable()) beats_.join();
+    return longest_;
+  }
+
+ private:
+  std::atomic_bool is_over_{false};
+  Clock::duration longest_{};
+  std::thread beats_{[this] {
+    for (auto last = Clock::now(); !is_over_;) {
+      std::this_thread::sleep_for(1ms);
+      longest_ = std::max(longest_, Clock::now() - std::exchange(last, Clock::now()));
+    }
+  }};
+};
+
 /// Waits until `holds()` is true. Returns false if that takes longer than `patience`.
 template <class Predicate>
 [[nodiscard]] bool eventually(Predicate&& holds) {

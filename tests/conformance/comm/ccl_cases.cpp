@@ -124,12 +124,12 @@ TEST_F(OverCcl, ATimeoutEndsAllCommunicators) {
 }
 
 TEST_F(OverCcl, ATimeoutBeginsWhenTheStreamHasComeToTheOperation) {
-  const Communicator limited = make({.timeout = 200ms});
+  const Communicator limited = make({.timeout = 1s});
   DeviceInts a{10, stream};
   fill(stream, a, 1);
   Gate gate{stream};
   limited.all_reduce(stream, a);
-  std::this_thread::sleep_for(400ms);
+  std::this_thread::sleep_for(1200ms);
   meet();
   gate.open();
   EXPECT_EQ(on_host(a), Ints(10, size));

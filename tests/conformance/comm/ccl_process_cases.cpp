@@ -50,7 +50,7 @@ void die(std::chrono::milliseconds timeout) {
     std::puts("no error");
   } catch (const Error& error) {
     const bool is_named = error.code() == errc::peer_lost || error.code() == errc::timed_out;
-    std::puts(is_named && std::chrono::steady_clock::now() - begin < timeout + 100ms
+    std::puts(is_named && std::chrono::steady_clock::now() - begin < timeout + 3s
                   ? "an error in time"
                   : error.what());
   }
@@ -76,7 +76,7 @@ void destroy() {
     all->all_reduce(stream, values);
     const auto begin = std::chrono::steady_clock::now();
     all.reset();
-    std::puts(std::chrono::steady_clock::now() - begin < 500ms ? "at once" : "late");
+    std::puts(std::chrono::steady_clock::now() - begin < 3s ? "at once" : "late");
     std::fflush(stdout);
     char nothing = 0;
     all_of_them.broadcast(&nothing, 1);

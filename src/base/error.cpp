@@ -10,7 +10,6 @@
 #include <runnel/detail/stream_slot.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -116,7 +115,7 @@ void throw_status(backend::status status, const char* operation) {
   const errc code = backend::classify(status);
   if (code == errc::capture) throw_capture_status(status, operation);
   if (code == errc::device_lost)
-    if (const auto call = before_lost_device_is_reported.load(std::memory_order_acquire)) call();
+    if (const auto call = before_lost_device_is_reported.load()) call();
   throw_error(code, operation, backend::error_text(status), status, backend::error_name(status));
 }
 

@@ -33,9 +33,7 @@ void start_observers() noexcept {
     if (each->is_requested != nullptr && each->is_requested()) set_observer(each->bit, true);
 }
 
-std::uint64_t next_operation_number() noexcept {
-  return last_number.fetch_add(1, std::memory_order_relaxed) + 1;
-}
+std::uint64_t next_operation_number() noexcept { return ++last_number; }
 
 void deliver(Operation operation) noexcept {
   number(operation);

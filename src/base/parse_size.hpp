@@ -8,11 +8,19 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
+
+/// The number that the whole text is; nothing if it is none.
+template <class Number>
+[[nodiscard]] std::optional<Number> parse_number(std::string_view text) noexcept {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && rest == end ? std::optional{number} : std::nullopt;
+}
 
 /// Why a text is not a size.
 enum class SizeFault { none, no_size, too_large };
@@ -59,10 +67,8 @@ struct ParsedSize {
                                                               int most) noexcept {
   const char* const text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return std::nullopt;
-  int number = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [rest, error] = std::from_chars(text, end, number);
-  if (error == std::errc{} && rest == end && number >= least && number <= most) return number;
+  const std::optional<int> number = parse_number<int>(text);
+  if (number && *number >= least && *number <= most) return number;
   std::fprintf(
       stderr, "runnel: %s=%s is not understood, and does not count: write a number from %d to %d\n",
       variable, text, least, most);

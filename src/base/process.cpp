@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process.hpp"
 
-#include "base/announce.hpp"
 #include "base/check.hpp"
 #include "base/counters.hpp"
 #include "base/operation.hpp"
@@ -30,31 +29,30 @@ constinit sync::Atomic<pid_t> starting_process{0};
 constinit sync::Atomic<pid_t> exiting_thread{0};
 constinit sync::Atomic<void (*)() noexcept> fork_hook{nullptr};
 constinit sync::Atomic<ExitHook*> exit_hooks{nullptr};  // the newest first
+thread_local constinit bool blocks_operations = false;
+constinit sync::Atomic<int> blocking_enqueues{0};  // calls in the scope of a BlockingEnqueue
 
 void set_phase(Phase next) noexcept {
-  phase.store(next, std::memory_order_release);
+  phase = next;
   if (next == Phase::live)
-    slow_path_reasons.fetch_and(~slow_path_phase, std::memory_order_release);
+    slow_path_reasons &= ~slow_path_phase;
   else
-    slow_path_reasons.fetch_or(
-        next == Phase::forked ? slow_path_phase | slow_path_forked : slow_path_phase,
-        std::memory_order_release);
+    slow_path_reasons |=
+        next == Phase::forked ? slow_path_phase | slow_path_forked : slow_path_phase;
 }
 
 void begin_exit() noexcept {
-  exiting_thread.store(gettid(), std::memory_order_relaxed);
-  if (phase.load(std::memory_order_relaxed) != Phase::live) return;
+  exiting_thread = gettid();
+  if (phase != Phase::live) return;
   set_phase(Phase::exiting);
-  for (ExitHook* each = exit_hooks.load(std::memory_order_acquire); each != nullptr;
-       each = each->next)
-    each->call();
+  for (ExitHook* each = exit_hooks; each != nullptr; each = each->next) each->call();
   end_user_accesses();
 }
 
 void become_forked_child() noexcept {
-  if (phase.load(std::memory_order_relaxed) == Phase::unused) return;
+  if (phase == Phase::unused) return;
   set_phase(Phase::forked);
-  if (const auto call = fork_hook.load(std::memory_order_acquire)) call();
+  if (const auto call = fork_hook.load()) call();
 }
 
 /// Whether exit() has called this function, directly or indirectly.
@@ -76,22 +74,25 @@ void become_forked_child() noexcept {
   return search.is_found;
 }
 
+[[nodiscard]] bool are_operations_blocked() noexcept {
+  return (slow_path_reasons & slow_path_release) != 0;
+}
+
 /// The first thread registers the handlers; the others wait for it. std::call_once would not do: a
 /// child that is forked meanwhile would wait forever.
 void start(const char* operation) {
-  Phase found = phase.load(std::memory_order_acquire);
+  Phase found = phase;
   // Stored before the phase becomes `starting`. A child that inherits that phase compares process
   // ids, and sees that the starting thread does not exist in it.
-  if (found == Phase::unused) starting_process.store(getpid(), std::memory_order_relaxed);
-  if (found == Phase::unused &&
-      phase.compare_exchange_strong(found, Phase::starting, std::memory_order_acq_rel)) {
+  if (found == Phase::unused) starting_process = getpid();
+  if (found == Phase::unused && phase.compare_exchange_strong(found, Phase::starting)) {
     start_observers();
     pthread_atfork(nullptr, nullptr, become_forked_child);
     std::atexit(begin_exit);
     set_phase(Phase::live);
   }
-  while (phase.load(std::memory_order_acquire) == Phase::starting) {
-    if (starting_process.load(std::memory_order_relaxed) != getpid()) become_forked_child();
+  while (phase == Phase::starting) {
+    if (starting_process != getpid()) become_forked_child();
     sync::yield();
   }
   refuse_in_child(operation);
@@ -100,10 +101,10 @@ void start(const char* operation) {
 
 }  // namespace
 
-void call_at_exit(ExitHook& hook) noexcept { push_front(exit_hooks, hook, hook.next); }
-void call_in_forked_child(void (*hook)() noexcept) noexcept {
-  fork_hook.store(hook, std::memory_order_release);
+void call_at_exit(ExitHook& hook) noexcept {
+  if (!hook.is_added.exchange(true)) push_front(exit_hooks, hook, hook.next);
 }
+void call_in_forked_child(void (*hook)() noexcept) noexcept { fork_hook = hook; }
 
 void throw_forked(const char* operation) {
   throw_error(errc::forked, operation,
@@ -111,26 +112,13 @@ void throw_forked(const char* operation) {
               "before first use");
 }
 
-namespace {
-
-thread_local constinit bool blocks_operations = false;
-[[nodiscard]] bool are_operations_blocked() noexcept {
-  return (slow_path_reasons.load(std::memory_order_acquire) & slow_path_release) != 0;
-}
-
-}  // namespace
-
 BlockOperations::BlockOperations() noexcept {
   blocks_operations = true;
   slow_path_reasons.fetch_or(slow_path_release, std::memory_order_seq_cst);
 }
 BlockOperations::~BlockOperations() {
-  slow_path_reasons.fetch_and(~slow_path_release, std::memory_order_release);
+  slow_path_reasons &= ~slow_path_release;
   blocks_operations = false;
-}
-
-namespace {
-constinit sync::Atomic<int> blocking_enqueues{0};  // such calls in progress
 }
 
 BlockingEnqueue::BlockingEnqueue() noexcept {
@@ -159,7 +147,7 @@ void enter_slowly(const char* operation) {
     throw_error(
         errc::not_permitted, operation,
         "a host function must not use streams: record an event and let another stream wait for it");
-  switch (phase.load(std::memory_order_acquire)) {
+  switch (phase) {
     case Phase::unused:
     case Phase::starting:
       start(operation);
@@ -172,18 +160,18 @@ void enter_slowly(const char* operation) {
     case Phase::exiting:
       // Other threads may still work while one thread exits. An exception there would turn an
       // orderly exit into an abort.
-      if (exiting_thread.load(std::memory_order_relaxed) == gettid())
+      if (exiting_thread == gettid())
         throw_error(errc::not_permitted, operation, "the process is exiting");
   }
 }
 
 Release release_mode_slowly() noexcept {
-  if (phase.load(std::memory_order_acquire) != Phase::live) return Release::never;
+  if (phase != Phase::live) return Release::never;
   return in_host_function ? Release::later : Release::now;
 }
 
 Release release_mode_before_wait() noexcept {
-  if (phase.load(std::memory_order_acquire) == Phase::live && is_called_by_exit()) begin_exit();
+  if (phase == Phase::live && is_called_by_exit()) begin_exit();
   return release_mode();
 }
 

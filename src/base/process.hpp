@@ -93,8 +93,9 @@ enum class Release { now, later, never };
 struct ExitHook {
   void (*call)() noexcept;
   ExitHook* next = nullptr;
+  sync::Atomic<bool> is_added{false};
 };
-/// Requires: the object is never destroyed, and is added once.
+/// Does nothing for an object that was added already. Requires: the object is never destroyed.
 void call_at_exit(ExitHook& hook) noexcept;
 /// Sets the function to call in a forked child of a process that had used the runtime. A second
 /// call replaces the first function.

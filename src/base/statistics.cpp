@@ -24,25 +24,19 @@ constinit sync::Atomic<ThreadCounts*> all_counts{&shared_counts};
 
 /// Counts that no thread uses, or new ones; null without memory.
 [[nodiscard]] ThreadCounts* take_counts() noexcept {
-  for (ThreadCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
-       each = each->next)
-    if (!each->is_used.load(std::memory_order_relaxed) &&
-        !each->is_used.exchange(true, std::memory_order_acquire))
-      return each;
+  for (ThreadCounts* each = all_counts; each != nullptr; each = each->next)
+    if (!each->is_used && !each->is_used.exchange(true)) return each;
   auto* const fresh = new (std::nothrow) ThreadCounts;
   if (fresh == nullptr) return nullptr;
   push_front(all_counts, *fresh, fresh->next);
   return fresh;
 }
 
-void return_counts(void*) noexcept {
-  std::exchange(own_counts, nullptr)->is_used.store(false, std::memory_order_release);
-}
+void return_counts(void*) noexcept { std::exchange(own_counts, nullptr)->is_used = false; }
 
 [[nodiscard]] std::size_t sum_of(Count which) noexcept {
   std::size_t sum = 0;
-  for (ThreadCounts* each = all_counts.load(std::memory_order_acquire); each != nullptr;
-       each = each->next)
+  for (ThreadCounts* each = all_counts; each != nullptr; each = each->next)
     sum += (*each)[which].load(std::memory_order_seq_cst);
   return sum;
 }
@@ -66,8 +60,7 @@ ThreadCounts& counts_slowly() noexcept {
 
 bool are_host_functions_under_way() noexcept {
   // Read last: a function that has ended since may have launched a graph.
-  if (are_under_way(Count::made_functions, Count::ended_functions) ||
-      counters.graph_runs.load(std::memory_order_acquire) != 0)
+  if (are_under_way(Count::made_functions, Count::ended_functions) || counters.graph_runs != 0)
     return true;
   sync::happens_after(&counters);
   return false;

@@ -22,16 +22,14 @@ class Mutex : detail::NotCopied {
 
   void lock() noexcept {
     if (try_lock()) return;
-    while (state_.exchange(contended, std::memory_order_acquire) != open)
-      state_.wait(contended, std::memory_order_relaxed);
+    while (state_.exchange(contended) != open) state_.wait(contended);
   }
   [[nodiscard]] bool try_lock() noexcept {
     int found = open;
-    return state_.compare_exchange_strong(found, locked, std::memory_order_acquire,
-                                          std::memory_order_relaxed);
+    return state_.compare_exchange_strong(found, locked);
   }
   void unlock() noexcept {
-    if (state_.exchange(open, std::memory_order_release) == contended) state_.notify_one();
+    if (state_.exchange(open) == contended) state_.notify_one();
   }
 
  private:
@@ -53,12 +51,12 @@ class ConditionVariableAny : detail::NotCopied {
 
   void notify_one() noexcept { notify_all(); }
   void notify_all() noexcept {
-    notified_.fetch_add(1, std::memory_order_release);
+    ++notified_;
     notified_.notify_all();
   }
   template <class Lock>
   void wait(Lock& lock) {
-    wait_for_change(lock, notified_.load(std::memory_order_acquire));
+    wait_for_change(lock, notified_);
   }
   template <class Lock, class Predicate>
   void wait(Lock& lock, Predicate holds) {
@@ -73,7 +71,7 @@ class ConditionVariableAny : detail::NotCopied {
     const auto waking = std::make_unique<std::stop_callback<decltype(wake)>>(stop, wake);
     for (;;) {
       // Loaded first: the stop is requested without the lock.
-      const int before = notified_.load(std::memory_order_acquire);
+      const int before = notified_;
       if (holds()) return true;
       if (stop.stop_requested()) return false;
       wait_for_change(lock, before);
@@ -84,7 +82,7 @@ class ConditionVariableAny : detail::NotCopied {
   template <class Lock>
   void wait_for_change(Lock& lock, int before) {
     lock.unlock();
-    notified_.wait(before, std::memory_order_acquire);
+    notified_.wait(before);
     lock.lock();
   }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string_view>
 
 #include <unistd.h>
@@ -42,18 +43,15 @@ inline constexpr std::string_view known_variables[] = {"CHECK",
 inline void name_unknown_variables() noexcept {
   constexpr std::string_view prefix = "RUNNEL_";
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
-    const std::string_view variable{
-        *each, std::min(std::string_view{*each}.find('='), std::string_view{*each}.size())};
-    if (!variable.starts_with(prefix)) continue;
-    const std::string_view name = variable.substr(prefix.size());
-    const auto is_known = [&](std::string_view known) {
-      return name == known || name.starts_with("STANDIN_") || name.starts_with("TEST_");
-    };
-    if (std::ranges::none_of(known_variables, is_known))
+    std::string_view name{*each};
+    if (!name.starts_with(prefix)) continue;
+    name = name.substr(prefix.size(), name.find('=') - prefix.size());
+    if (name.starts_with("STANDIN_") || name.starts_with("TEST_")) continue;
+    if (std::ranges::find(known_variables, name) == std::end(known_variables))
       std::fprintf(stderr,
-                   "runnel: there is no variable %.*s, so it changes nothing "
+                   "runnel: there is no variable RUNNEL_%.*s, so it changes nothing "
                    "(docs/environment.md lists the variables)\n",
-                   static_cast<int>(variable.size()), variable.data());
+                   static_cast<int>(name.size()), name.data());
   }
 }
 

@@ -3,8 +3,7 @@
 
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "comm/devices.hpp"
-#include "comm/together.hpp"
+#include "base/thrown.hpp"
 #include "slot/slots.hpp"
 
 #include <runnel/copy.hpp>
@@ -12,8 +11,7 @@
 #include <runnel/error.hpp>
 
 #include <algorithm>
-#include <cstring>
-#include <exception>
+#include <cstdio>
 #include <utility>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -23,21 +21,18 @@ using namespace std::chrono_literals;
 
 constexpr const char* splitting = "split a communicator";
 
-/// Calls `f(ReasonParts)` with the library's reason for the error.
-template <class F>
-auto with_reason(ccl::status status, F f) {
-  const std::string_view more = ccl::last_error();
-  return more.empty() ? f({ccl::error_text(status)})
-                      : f({ccl::error_text(status), " (", more, ")"});
+/// The library's reason for the error.
+[[nodiscard]] ErrorLine reason_of(ccl::status status) noexcept {
+  const char* const more = ccl::last_error();
+  const bool has_more = *more != '\0';
+  ErrorLine reason;
+  std::snprintf(reason.chars, sizeof reason.chars, "%s%s%s%s", ccl::error_text(status),
+                has_more ? " (" : "", more, has_more ? ")" : "");
+  return reason;
 }
 
 void check_making(ccl::status status, const char* operation) {
-  if (status == ccl::ok) return;
-  with_reason(status, [&](CommunicatorState::ReasonParts words) {
-    std::string reason;
-    for (const std::string_view each : words) reason += each;
-    throw_error(errc::communicator_broken, operation, reason.c_str());
-  });
+  if (status != ccl::ok) throw_error(errc::communicator_broken, operation, reason_of(status).chars);
 }
 
 [[nodiscard]] std::shared_ptr<CclState> take_over(NewCommunicator communicator,
@@ -45,7 +40,7 @@ void check_making(ccl::status status, const char* operation) {
                                                   int rank, int size) {
   auto state = std::make_shared<CclState>(options, device, communicator.get(), rank, size);
   static_cast<void>(communicator.release());
-  register_state(*state);
+  register_state(state);
   return state;
 }
 
@@ -123,10 +118,8 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
   std::ranges::transform(handles, made.begin(),
                          [](ccl::Handle each) { return NewCommunicator{each}; });
   std::vector<std::shared_ptr<CclState>> states;
-  for (int rank = 0; rank < size; ++rank) {
-    const auto place = static_cast<std::size_t>(rank);
-    states.push_back(take_over(std::move(made[place]), options, devices[place], rank, size));
-  }
+  for (std::size_t i = 0; i < made.size(); ++i)
+    states.push_back(take_over(std::move(made[i]), options, devices[i], static_cast<int>(i), size));
   const ccl::status posted =
       in_group(states.size(), [&](std::size_t i) { return states[i]->post_connection(); });
   for (const auto& each : states) each->break_if_failed(posted, making_communicator);
@@ -136,7 +129,7 @@ std::vector<std::shared_ptr<CommunicatorState>> make_ccl_states(
   } catch (const std::exception&) {  // A rank that remains alone would wait without a limit.
     for (const auto& each : states)
       each->break_with(errc::communicator_broken, making_communicator,
-                       {"another rank could not be connected"});
+                       "another rank could not be connected");
     abort_in_background(states);
     throw;
   }
@@ -147,7 +140,7 @@ CclResources::CclResources(Device device, std::shared_ptr<SerialOrder> own)
     : stream{device},
       number{1, stream},
       own_order{std::move(own)},
-      order{own_order != nullptr ? *own_order : order_of_device(device.ordinal())} {}
+      order{own_order != nullptr ? *own_order : order_of_device(device)} {}
 
 CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made, int own_rank,
                    int ranks)
@@ -162,7 +155,6 @@ CclState::CclState(const CommunicatorOptions& given, Device of, ccl::Handle made
 
 CclState::~CclState() {
   if (release_mode() == Release::never) return;
-  unregister_state(*this);
   resources_->communicator = ccl_communicator.exchange(nullptr);
   if (resources_->communicator != nullptr) destroy_in_background(std::move(resources_));
 }
@@ -180,12 +172,11 @@ void CclState::wait_for_connection(std::span<const std::shared_ptr<CclState>> al
         each->check();
       }
       if (is_late(options, begin))
-        fail_all(*this, errc::timed_out, making_communicator, {late_text(options)});
+        fail_all(*this, errc::timed_out, making_communicator, late_text(options).c_str());
     }
   } catch (const std::exception& error) {  // The operation may be running.
-    if (break_with(errc::communicator_broken, making_communicator,
-                   {"the ranks could not be connected: ", error.what()}))
-      end_operations();
+    break_and_end(errc::communicator_broken, making_communicator,
+                  "the ranks could not be connected: ", error.what());
     throw;
   }
   check();
@@ -196,8 +187,10 @@ void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
   if (stream.device() != device)
     throw_invalid_argument(operation, "the stream is of another device than the communicator");
   for (const Exchange& step : steps) require_supported(step);
-  if (Together::Operations* const all = Together::Operations::of_this_thread)
-    return all->add(self(), stream, steps);
+  if (Together::Operations* const all = Together::Operations::of_this_thread) {
+    all->items.push_back({self(), stream, {steps.begin(), steps.end()}});
+    return;
+  }
   const DeviceGuard guard{device};
   const auto post_all = [&] {
     std::unique_lock lock{calls};
@@ -208,11 +201,10 @@ void CclState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
   };
   record_stream(stream);
   if (stream.is_capturing()) return post_all();
-  SerialOrder::Entry entry{order(), stream};
+  const SerialOrder::Entry entry{order(), stream};
   declare_accesses(*this, stream, steps);
   Watch watch = begin_watch(*this, stream, operation);
   post_all();
-  entry.end();
   end_watch(std::move(watch), stream);
 }
 
@@ -240,10 +232,7 @@ void CclState::break_if_failed(ccl::status status, const char* operation) noexce
   if (status == ccl::ok) [[likely]]
     return;
   // If the communicator is broken already, the abort has ended the call, and the error is ignored.
-  if (with_reason(status, [&](ReasonParts reason) {
-        return break_with(ccl::classify(status), operation, reason);
-      }))
-    end_operations();
+  break_and_end(ccl::classify(status), operation, reason_of(status).chars);
 }
 
 void CclState::end_operations() noexcept {
@@ -260,18 +249,17 @@ void CclState::look_for_errors() {
     if (status != ccl::ok) error = status;
   }
   if (error == ccl::ok || ccl::is_in_progress(error)) return;
-  with_reason(error, [&](ReasonParts reason) {
-    fail_all(*this, ccl::classify(error), "run an operation", reason);
-  });
+  fail_all(*this, ccl::classify(error), "run an operation", reason_of(error).chars);
 }
 
-/// Returns `bytes` bytes of each rank, in the order of the ranks.
-std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
+/// Returns the objects of all ranks, in the order of the ranks.
+template <class T>
+std::vector<T> CclState::gather(const T& own) {
   const StreamRef stream = resources_->stream;
   // Pinned memory is not reused before the stream has completed its work, also if a call throws.
-  PinnedBuffer<std::byte> sent{bytes}, received{bytes * static_cast<std::size_t>(size)};
-  std::memcpy(sent.data(), own, bytes);
-  DeviceBuffer<std::byte> in{sent.size(), stream}, out{received.size(), stream};
+  PinnedBuffer<T> sent{1}, received{static_cast<std::size_t>(size)};
+  sent[0] = own;
+  DeviceBuffer<T> in{sent.size(), stream}, out{received.size(), stream};
   copy(stream, in, sent);
   const Exchange step = movement(stream, Verb::all_gather, in, out, 0);
   enqueue(stream, {&step, 1});
@@ -281,43 +269,31 @@ std::vector<std::byte> CclState::gather(const void* own, std::size_t bytes) {
   return {received.begin(), received.end()};
 }
 
-std::shared_ptr<CommunicatorState> CclState::split(int color, int key) {
-  try {
-    return make_part(color, key);
-  } catch (const std::exception& error) {
-    // The other ranks have performed a part of the split, so a second attempt would not match.
-    if (size > 1 && break_with(errc::communicator_broken, splitting,
-                               {"a part could not be made: ", error.what()}))
-      end_operations();
-    throw;
-  }
-}
-
-std::shared_ptr<CommunicatorState> CclState::make_part(int color, int key) {
+std::shared_ptr<CommunicatorState> CclState::split(int color, int key) try {
   const DeviceGuard guard{device};
   const RelaxedCapture relaxed;
   struct Choice {
     int color, key;
   };
-  const auto ranks = static_cast<std::size_t>(size);
-  const Choice choice{color, key};
-  std::vector<Choice> choices(ranks);
-  std::memcpy(choices.data(), gather(&choice, sizeof choice).data(), ranks * sizeof choice);
-  std::vector<int> members;
+  const std::vector<Choice> choices = gather(Choice{color, key});
+  std::vector<std::pair<int, int>> members;  // Keys and ranks.
   for (int each = 0; each < size; ++each)
-    if (choices[static_cast<std::size_t>(each)].color == color) members.push_back(each);
-  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
-    return choices[static_cast<std::size_t>(a)].key < choices[static_cast<std::size_t>(b)].key;
-  });
+    if (const Choice& choice = choices[static_cast<std::size_t>(each)]; choice.color == color)
+      members.emplace_back(choice.key, each);
+  std::ranges::sort(members);
+  const int first = members.front().second;
   // The first rank of each part creates the id for its part.
   SharedId shared_id{};
-  if (members.front() == rank) shared_id.status = ccl::make_unique_id(shared_id.id);
-  const auto all = gather(&shared_id, sizeof shared_id);
-  std::memcpy(&shared_id, all.data() + static_cast<std::size_t>(members.front()) * sizeof shared_id,
-              sizeof shared_id);
-  const auto place = std::ranges::find(members, rank) - members.begin();
+  if (first == rank) shared_id.status = ccl::make_unique_id(shared_id.id);
+  shared_id = gather(shared_id)[static_cast<std::size_t>(first)];
+  const auto place = std::ranges::find(members, std::pair{key, rank}) - members.begin();
   return join(options, shared_id, static_cast<int>(place), static_cast<int>(members.size()),
               splitting);
+} catch (const std::exception& error) {
+  // The other ranks have performed a part of the split, so a second attempt would not match.
+  if (size > 1)
+    break_and_end(errc::communicator_broken, splitting, "a part could not be made: ", error.what());
+  throw;
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "ccl.hpp"
+#include "comm/serial_order.hpp"
 #include "comm/state.hpp"
 
+#include <runnel/communicator.hpp>
 #include <runnel/device.hpp>
 #include <runnel/memory.hpp>
 
@@ -76,12 +78,26 @@ struct CclState final : CommunicatorState {
 
  private:
   void notify_streams(const std::exception_ptr& reason) noexcept override;
-  [[nodiscard]] std::shared_ptr<CommunicatorState> make_part(int color, int key);
-  [[nodiscard]] std::vector<std::byte> gather(const void* own, std::size_t bytes);
+  template <class T>
+  [[nodiscard]] std::vector<T> gather(const T& own);
 
   std::unique_ptr<CclResources> resources_;
   sync::Mutex uses_lock_;
   std::vector<StreamRef> uses_;
+};
+
+/// Operations of several communicators that are enqueued as one unit.
+struct Together::Operations {
+  /// Those of the calling thread's together(); null if it is not in one.
+  static thread_local constinit Operations* of_this_thread;
+
+  struct Item {
+    std::shared_ptr<CclState> state;
+    StreamRef stream;
+    std::vector<Exchange> steps;
+    bool is_captured = false;  // Into a graph.
+  };
+  std::vector<Item> items;
 };
 
 /// @throws errc::not_supported for a reduction that the library does not support
@@ -114,13 +130,12 @@ using Watch = std::list<WatchedOperation>;
 /// communicator is broken.
 void end_watch(Watch watch, StreamRef stream);
 
-///@{ All communicators of the process. An abort of one would wait for the operations of the others.
-void register_state(CclState& state);
-void unregister_state(CclState& state) noexcept;
-///@}
+/// Adds it to all communicators of the process. An abort of one would wait for the operations of
+/// the others.
+void register_state(const std::shared_ptr<CclState>& state);
 /// Breaks the communicator, and aborts all communicators of the process.
-void fail_all(CclState& state, errc code, const char* operation,
-              CommunicatorState::ReasonParts reason) noexcept;
+void fail_all(CclState& state, errc code, const char* operation, const char* reason,
+              const char* more = "") noexcept;
 /// Aborts broken communicators on a thread of its own, because the call may hang. If no thread can
 /// be started, uses the calling thread.
 void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noexcept;

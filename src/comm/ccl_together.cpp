@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/together.hpp"
+#include "comm/ccl_state.hpp"
 
 #include <runnel/error.hpp>
 
@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -22,7 +21,7 @@ using Item = Together::Operations::Item;
 struct OrderedGroup {
   StreamRef leader;
   std::vector<StreamRef> others = {};
-  std::optional<SerialOrder::Entry> entry = {};
+  std::unique_ptr<SerialOrder::Entry> entry = {};
 };
 /// Sorted by address, so that all threads lock the orders in the same sequence.
 using OrderedGroups = std::map<SerialOrder*, OrderedGroup, std::less<>>;
@@ -93,7 +92,7 @@ void break_all(const std::vector<Item>& items, const char* reason) {
   std::vector<std::shared_ptr<CclState>> broken;
   for (const Item& item : items) {
     item.state->break_with(errc::communicator_broken, operation_of(item.steps.front().verb),
-                           {"a part could not be enqueued: ", reason});
+                           "a part could not be enqueued: ", reason);
     broken.push_back(item.state);
   }
   abort_in_background(broken);
@@ -122,7 +121,7 @@ void Together::enqueue() {
   for (Item& item : items) item.is_captured = item.stream.is_capturing();
   OrderedGroups groups = groups_of(items);
   for (auto& [order, group] : groups) {
-    group.entry.emplace(*order, group.leader);
+    group.entry = std::make_unique<SerialOrder::Entry>(*order, group.leader);
     for (const StreamRef other : group.others) group.leader.wait_stream(other);
   }
   std::vector<std::pair<Watch, StreamRef>> watches;
@@ -136,7 +135,6 @@ void Together::enqueue() {
                          stream);
   }
   post_all_or_order(items, groups);
-  for (auto& [order, group] : groups) group.entry->end();
   try {
     make_others_wait(groups);
     for (auto& [watch, stream] : watches) end_watch(std::move(watch), stream);

@@ -9,13 +9,11 @@
 #include "base/polling.hpp"
 #include "base/process.hpp"
 #include "base/relaxed_capture.hpp"
-#include "comm/devices.hpp"
 
 #include <runnel/detail/deadline.hpp>
 #include <runnel/error.hpp>
 
 #include <algorithm>
-#include <condition_variable>
 #include <mutex>
 #include <utility>
 
@@ -27,10 +25,9 @@ using namespace std::chrono_literals;
 struct CclProcess {
   sync::Mutex lock;  // Guards the following members, up to `calling`.
   sync::ConditionVariable wake;
-  std::vector<CclState*> states;
+  std::vector<std::weak_ptr<CclState>> states;
   Watch watched;
   bool is_started = false;
-  bool is_exit_watched = false;
 
   sync::Mutex calling;  // Locked by the watching thread while it calls the runtime.
   sync::Atomic<bool> is_over{false};
@@ -38,12 +35,13 @@ struct CclProcess {
 };
 CclProcess& process() { return never_destroyed<CclProcess>(); }
 
-/// Called when the process exits. Does not wait for a call that hangs.
+/// When the process exits. Does not wait for a call that hangs.
 void stop() noexcept {
   process().is_over = true;
   const std::lock_guard lock{process().calling};
-  static_cast<void>(poll_until(sync::Clock::now() + 100ms, [] { return process().busy == 0; }));
+  try_for(100ms, [] { return process().busy == 0; });
 }
+constinit ExitHook at_exit{stop};
 
 /// Runs `call()` on a thread of its own, unless the process exits. Returns false if no thread can
 /// be started.
@@ -59,9 +57,8 @@ template <class F>
 [[nodiscard]] std::vector<std::shared_ptr<CclState>> live_states() {
   std::vector<std::shared_ptr<CclState>> found;
   const std::lock_guard lock{process().lock};
-  for (CclState* const each : process().states)
-    if (auto state = std::static_pointer_cast<CclState>(each->weak_from_this().lock()))
-      found.push_back(std::move(state));
+  for (const auto& each : process().states)
+    if (auto state = each.lock()) found.push_back(std::move(state));
   return found;
 }
 
@@ -72,7 +69,7 @@ void abort_all(std::span<const std::shared_ptr<CclState>> broken) noexcept {
   for (const auto& each : broken) {
     // A thread that is in a call of the library returns soon, or only because of the abort.
     std::unique_lock lock{each->calls, std::defer_lock};
-    static_cast<void>(poll_until(sync::Clock::now() + 20ms, [&] { return lock.try_lock(); }));
+    try_for(20ms, [&] { return lock.try_lock(); });
     if (const ccl::Handle handle = each->ccl_communicator.exchange(nullptr))
       static_cast<void>(ccl::abort(handle));
   }
@@ -101,10 +98,10 @@ template <class F>
     state.look_for_errors();
     if (!watched.since && is_complete(watched.begin)) watched.since = sync::Clock::now();
     if (!watched.since || !is_late(state.options, *watched.since)) return state.is_broken();
-    fail_all(state, errc::timed_out, watched.operation, {late_text(state.options)});
+    fail_all(state, errc::timed_out, watched.operation, late_text(state.options).c_str());
   } catch (const std::exception& error) {
     fail_all(state, errc::communicator_broken, watched.operation,
-             {"nobody knows whether it has ended: ", error.what()});
+             "nobody knows whether it has ended: ", error.what());
   }
   return true;
 }
@@ -136,12 +133,6 @@ void start_watching(const char* operation) {
   process().is_started = true;
 }
 
-/// Requires: the caller holds the lock.
-void watch_exit() {
-  static constinit ExitHook at_exit{[]() noexcept { stop(); }};
-  if (!std::exchange(process().is_exit_watched, true)) call_at_exit(at_exit);
-}
-
 }  // namespace
 
 Watch begin_watch(CclState& state, StreamRef stream, const char* operation) {
@@ -159,9 +150,8 @@ void end_watch(Watch watch, StreamRef stream) {
   try {
     stream.record_event(own.end);
   } catch (const std::exception& error) {
-    if (own.state->break_with(errc::communicator_broken, own.operation,
-                              {"nobody can watch for its end: ", error.what()}))
-      own.state->end_operations();
+    own.state->break_and_end(errc::communicator_broken, own.operation,
+                             "nobody can watch for its end: ", error.what());
     throw;
   }
   const std::lock_guard lock{process().lock};
@@ -169,30 +159,25 @@ void end_watch(Watch watch, StreamRef stream) {
   process().wake.notify_one();
 }
 
-void register_state(CclState& state) {
+void register_state(const std::shared_ptr<CclState>& state) {
+  call_at_exit(at_exit);
   const std::lock_guard lock{process().lock};
-  watch_exit();
-  process().states.push_back(&state);
+  std::erase_if(process().states, [](const auto& each) { return each.expired(); });
+  process().states.push_back(state);
 }
 
-void unregister_state(CclState& state) noexcept {
-  const std::lock_guard lock{process().lock};
-  std::erase(process().states, &state);
-}
-
-void fail_all(CclState& state, errc code, const char* operation,
-              CommunicatorState::ReasonParts reason) noexcept {
-  if (!state.break_with(code, operation, reason)) return;
+void fail_all(CclState& state, errc code, const char* operation, const char* reason,
+              const char* more) noexcept {
+  if (!state.break_with(code, operation, reason, more)) return;
   try {
     const auto all = live_states();
     for (const auto& each : all)
       if (each.get() != &state)
         each->break_with(errc::communicator_broken, "use a communicator",
-                         {"another communicator failed, and all of the process were aborted"});
+                         "another communicator failed, and all of the process were aborted");
     abort_in_background(all);
   } catch (const std::bad_alloc&) {
-    const std::shared_ptr<CclState> own = state.self();
-    abort_in_background({&own, 1});
+    state.end_operations();
   }
 }
 
@@ -207,10 +192,7 @@ void abort_in_background(std::span<const std::shared_ptr<CclState>> broken) noex
 
 std::optional<NewCommunicator> make_within(std::chrono::milliseconds timeout,
                                            std::packaged_task<NewCommunicator()> make) {
-  {
-    const std::lock_guard lock{process().lock};
-    watch_exit();
-  }
+  call_at_exit(at_exit);
   // The task must outlive the future if this throws. If a packaged_task is destroyed before it has
   // run, while its future lives, it stores an exception in the future; without memory for that, the
   // program terminates.

@@ -3,7 +3,6 @@
 
 #include "base/check.hpp"
 #include "base/process.hpp"
-#include "comm/devices.hpp"
 #include "comm/state.hpp"
 #include "copy/transfer.hpp"
 
@@ -13,7 +12,6 @@
 #include <array>
 #include <cstdint>
 #include <exception>
-#include <new>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -22,40 +20,16 @@ namespace runnel { inline namespace RUNNEL_ABI {
 namespace detail {
 namespace {
 
-/// Whether the step is a permitted in-place operation.
-[[nodiscard]] bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept {
-  if (step.verb == Verb::all_gather)
-    return step.in ==
-           at(step.out, static_cast<std::size_t>(state.rank) * step.in_count * step.element_size);
-  return step.in == step.out && (step.verb == Verb::all_reduce || step.verb == Verb::reduce ||
-                                 step.verb == Verb::broadcast);
-}
-
-void require_sizes(const CommunicatorState& state, const Exchange& step, const char* operation) {
-  const auto size = static_cast<std::size_t>(state.size);
-  const auto refuse = [&](const char* reason) { throw_invalid_argument(operation, reason); };
-  switch (step.verb) {
-    case Verb::all_to_all:
-      if (step.in_count % size != 0) refuse("the size cannot be divided by size()");
-      [[fallthrough]];
-    case Verb::all_reduce:
-      if (step.in_count != step.out_count) refuse("the output has another size than the input");
-      break;
-    case Verb::reduce:
-      if (step.peer == state.rank && step.in_count != step.out_count)
-        refuse("the output of the root has another size than the input");
-      break;
-    case Verb::reduce_scatter:
-      if (step.in_count / size != step.out_count || step.in_count % size != 0)
-        refuse("the input is not size() times as large as the output");
-      break;
-    case Verb::all_gather:
-      if (step.out_count / size != step.in_count || step.out_count % size != 0)
-        refuse("the output is not size() times as large as the input");
-      break;
-    default:
-      break;
-  }
+void require_sizes(const Blocks& blocks, const Exchange& step, const char* operation) {
+  if ((blocks.in == 0 || step.in_count == blocks.in * blocks.count) &&
+      (blocks.out == 0 || step.out_count == blocks.out * blocks.count))
+    return;
+  throw_invalid_argument(
+      operation,
+      step.verb == Verb::reduce_scatter ? "the input is not size() times as large as the output"
+      : step.verb == Verb::all_gather   ? "the output is not size() times as large as the input"
+      : step.in_count == step.out_count ? "the size cannot be divided by size()"
+                                        : "the output has another size than the input");
 }
 
 /// Refuses null pointers unless there are no elements, and ranges that end beyond the address
@@ -74,13 +48,6 @@ void require_memory(const Blocks& blocks, const Exchange& step, const char* oper
       throw_formatted(errc::invalid_argument, operation, backend::ok,
                       "the %s ends beyond any address", name);
   }
-}
-
-void declare(const CommunicatorState& state, StreamRef stream, const Exchange& step) {
-  const Blocks blocks = blocks_of(state, step);
-  if (blocks.in > 0) stream.declare_reads(step.in, blocks.in * blocks.count * step.element_size);
-  if (blocks.out > 0)
-    stream.declare_writes(step.out, blocks.out * blocks.count * step.element_size);
 }
 
 void enqueue(CommunicatorState& state, StreamRef stream, std::span<const Exchange> steps) {
@@ -116,29 +83,39 @@ const char* operation_of(Verb verb) noexcept {
 
 Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept {
   const auto size = static_cast<std::size_t>(state.size);
-  const bool is_root = step.peer == state.rank;
+  const std::size_t root = step.peer == state.rank ? 1 : 0;
+  const auto blocks = [&](std::size_t in, std::size_t out, std::size_t count) {
+    return Blocks{in, out, count, count * step.element_size};
+  };
   switch (step.verb) {
     case Verb::all_reduce:
-      return {1, 1, step.in_count};
+      return blocks(1, 1, step.in_count);
     case Verb::reduce:
-      return {1, is_root ? std::size_t{1} : std::size_t{0}, step.in_count};
+      return blocks(1, root, step.in_count);
     case Verb::reduce_scatter:
-      return {size, 1, step.out_count};
+      return blocks(size, 1, step.out_count);
     case Verb::broadcast:
-      return {is_root ? std::size_t{1} : std::size_t{0}, is_root ? std::size_t{0} : std::size_t{1},
-              step.out_count};
+      return blocks(root, 1 - root, step.out_count);
     case Verb::all_gather:
-      return {1, size, step.in_count};
+      return blocks(1, size, step.in_count);
     case Verb::all_to_all:
-      return {size, size, step.in_count / size};
+      return blocks(size, size, step.in_count / size);
     case Verb::send:
-      return {1, 0, step.in_count};
+      return blocks(1, 0, step.in_count);
     case Verb::receive:
-      return {0, 1, step.out_count};
+      return blocks(0, 1, step.out_count);
     case Verb::barrier:
       break;
   }
-  return {0, 0, 0};
+  return {};
+}
+
+bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept {
+  if (step.verb == Verb::all_gather)
+    return step.in ==
+           at(step.out, static_cast<std::size_t>(state.rank) * blocks_of(state, step).bytes);
+  return step.in == step.out && (step.verb == Verb::all_reduce || step.verb == Verb::reduce ||
+                                 step.verb == Verb::broadcast);
 }
 
 void require_valid(const CommunicatorState& state, const Exchange& step) {
@@ -146,17 +123,16 @@ void require_valid(const CommunicatorState& state, const Exchange& step) {
   if (step.peer < 0 || step.peer >= state.size)
     throw_formatted(errc::invalid_argument, operation, backend::ok,
                     "there is no process %d: there are %d", step.peer, state.size);
-  if (step.peer == state.rank && (step.verb == Verb::send || step.verb == Verb::receive))
+  if (step.peer == state.rank && is_message(step.verb))
     throw_invalid_argument(operation, "the other process is this one: copy() does that");
-  require_sizes(state, step, operation);
+  const Blocks blocks = blocks_of(state, step);
+  require_sizes(blocks, step, operation);
   if (is_complex(step.element) && (step.how == Reduce::min || step.how == Reduce::max))
     throw_invalid_argument(
         operation, "complex numbers have no order, so that there is no least and no greatest one");
-  const Blocks blocks = blocks_of(state, step);
   require_memory(blocks, step, operation);
-  const std::size_t bytes = blocks.count * step.element_size;
   if (!is_in_place(state, step) &&
-      do_overlap({step.in, blocks.in * bytes}, {step.out, blocks.out * bytes}))
+      do_overlap({step.in, blocks.in * blocks.bytes}, {step.out, blocks.out * blocks.bytes}))
     throw_invalid_argument(operation, "input and output overlap");
 }
 
@@ -167,8 +143,12 @@ void refuse_nested_together() {
 
 void declare_accesses(const CommunicatorState& state, StreamRef stream,
                       std::span<const Exchange> steps) {
-  if (is_checking())
-    for (const Exchange& step : steps) declare(state, stream, step);
+  if (!is_checking()) return;
+  for (const Exchange& step : steps) {
+    const Blocks blocks = blocks_of(state, step);
+    if (blocks.in > 0) stream.declare_reads(step.in, blocks.in * blocks.bytes);
+    if (blocks.out > 0) stream.declare_writes(step.out, blocks.out * blocks.bytes);
+  }
 }
 
 CommunicatorState::CommunicatorState(Engine of, const CommunicatorOptions& given)
@@ -183,21 +163,18 @@ std::string late_text(const CommunicatorOptions& options) {
          std::to_string(options.timeout.count()) + " ms";
 }
 
-bool CommunicatorState::break_with(errc code, const char* operation, ReasonParts reason) noexcept {
+bool CommunicatorState::break_with(errc code, const char* operation, const char* reason,
+                                   const char* more) noexcept {
   const std::lock_guard lock{reason_lock_};
   if (reason_ != nullptr) return false;
-  std::string text;
   try {
-    if (!name.empty()) text = "communicator '" + name + "': ";
-    for (const std::string_view part : reason) text += part;
-  } catch (const std::bad_alloc&) {  // Without the text, the code remains.
-  }
-  try {
-    throw_error(code, operation, text.c_str());
+    const bool has_name = !name.empty();
+    throw_formatted(code, operation, backend::ok, "%s%s%s%s%s", has_name ? "communicator '" : "",
+                    name.c_str(), has_name ? "': " : "", reason, more);
   } catch (...) {
     reason_ = std::current_exception();
   }
-  broken_.store(true, std::memory_order_release);
+  broken_ = true;
   notify_streams(reason_);
   return true;
 }
@@ -276,8 +253,7 @@ void Communicator::check() const {
 
 void Communicator::abort() noexcept {
   if (state_ == nullptr || is_forked_child()) return;
-  if (state_->break_with(errc::communicator_broken, "use a communicator", {"abort() was called"}))
-    state_->end_operations();
+  state_->break_and_end(errc::communicator_broken, "use a communicator", "abort() was called");
 }
 
 }}  // namespace runnel::RUNNEL_ABI

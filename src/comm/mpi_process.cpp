@@ -6,7 +6,7 @@
 #include "base/operation.hpp"
 #include "base/polling.hpp"
 #include "base/sync.hpp"
-#include "comm/devices.hpp"
+#include "comm/serial_order.hpp"
 
 #include <runnel/error.hpp>
 
@@ -107,8 +107,7 @@ void prepare_mpi(const char* operation, const char* library_of_program) {
 }
 
 void require_mpi(const char* operation) {
-  if (process().is_finalized.load(std::memory_order_acquire))
-    throw_error(errc::not_permitted, operation, finalized);
+  if (process().is_finalized) throw_error(errc::not_permitted, operation, finalized);
 }
 
 MpiUse::MpiUse(const char* operation) {
@@ -126,7 +125,7 @@ MpiUse::~MpiUse() {
 
 void free_communicator(MPI_Comm dropped) noexcept try {
   const std::lock_guard lock{process().lock};
-  if (process().is_finalized.load(std::memory_order_relaxed)) return;
+  if (process().is_finalized) return;
   process().dropped.push_back(dropped);
   if (process().uses == 0) free_dropped();
 } catch (const std::bad_alloc&) {  // Leaked, as said.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi_state.hpp"
 
-#include "comm/devices.hpp"
 #include "comm/mpi_process.hpp"
 
 #include <runnel/detail/capturing.hpp>
@@ -9,7 +8,6 @@
 #include <runnel/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <vector>
 
@@ -88,21 +86,15 @@ void MpiState::enqueue(StreamRef stream, std::span<const Exchange> steps) {
     throw_error(errc::capture, operation, "MPI runs on the host, so that a graph cannot repeat it");
   const auto self = std::static_pointer_cast<MpiState>(shared_from_this());
   const Device device = stream.device();
-  SerialOrder& order = own_order != nullptr ? *own_order : order_of_device(device.ordinal());
+  SerialOrder& order = own_order != nullptr ? *own_order : order_of_device(device);
   // Streams without hardware queues run on threads of the host, which can access the memory.
   const bool is_host_memory = device.hardware_queues() == 0;
   const std::lock_guard lock{enqueue_lock_};
   if (last_order_ != nullptr && last_order_ != &order) last_order_->make_wait(stream);
-  SerialOrder::Entry entry{order, stream};
+  const SerialOrder::Entry entry{order, stream};
   last_order_ = &order;
   declare_accesses(*this, stream, steps);
-  try {
-    is_host_memory ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
-  } catch (...) {
-    entry.end();
-    throw;
-  }
-  entry.end();
+  is_host_memory ? enqueue_task(self, stream, steps) : enqueue_staged(self, stream, steps);
 }
 
 std::shared_ptr<CommunicatorState> MpiState::split(int color, int key) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <new>
+#include <string>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -35,10 +36,6 @@ constexpr int tag = 0;
   return operations[static_cast<std::size_t>(how)];
 }
 
-[[nodiscard]] bool is_message(Verb verb) noexcept {
-  return verb == Verb::send || verb == Verb::receive;
-}
-
 /// How many elements of MPI are in one of the step.
 [[nodiscard]] std::size_t unit_of(const Exchange& step) noexcept {
   return step.element == Element::bytes ? step.element_size : 1;
@@ -58,7 +55,7 @@ constexpr int tag = 0;
   const auto& [verb, element, how, peer, element_size, from, from_count, to, to_count] = step;
   const int count = count_of(state, step);
   const MPI_Datatype type = type_of(element);
-  const void* const in = from == to ? MPI_IN_PLACE : from;
+  const void* const in = is_in_place(state, step) ? MPI_IN_PLACE : from;
   switch (verb) {
     case Verb::all_reduce:
       return call(MPI_Allreduce, MPI_Iallreduce, in, to, count, type, operation_of(how));
@@ -70,12 +67,8 @@ constexpr int tag = 0;
                   operation_of(how));
     case Verb::broadcast:
       return call(MPI_Bcast, MPI_Ibcast, to, count, type, peer);
-    case Verb::all_gather: {
-      const bool is_own_block =
-          from == at(to, static_cast<std::size_t>(state.rank) * from_count * element_size);
-      return call(MPI_Allgather, MPI_Iallgather, is_own_block ? MPI_IN_PLACE : from, count, type,
-                  to, count, type);
-    }
+    case Verb::all_gather:
+      return call(MPI_Allgather, MPI_Iallgather, in, count, type, to, count, type);
     case Verb::all_to_all:
       return call(MPI_Alltoall, MPI_Ialltoall, from, count, type, to, count, type);
     case Verb::send:
@@ -90,16 +83,13 @@ constexpr int tag = 0;
 }
 
 /// Breaks the communicator with the error of a call, and throws it with a text that explains it.
-[[noreturn]] void fail(MpiState& state, const char* operation, int result) {
+void fail(MpiState& state, const char* operation, int result) {
   int kind = MPI_ERR_OTHER;
   MPI_Error_class(result, &kind);
-  const bool is_too_long = kind == MPI_ERR_TRUNCATE;
   state.break_with(
-      errc::communicator_broken, operation,
-      {text_of(result),
-       is_too_long ? ": the processes do not agree about the number of elements" : ""});
+      errc::communicator_broken, operation, text_of(result).c_str(),
+      kind == MPI_ERR_TRUNCATE ? ": the processes do not agree about the number of elements" : "");
   state.check();
-  throw_error(errc::communicator_broken, operation, "MPI failed");
 }
 
 /// @throws if the communicator is broken. Breaks it if an operation that began at `begin` has
@@ -107,7 +97,7 @@ constexpr int tag = 0;
 void require_time(MpiState& state, const char* operation, sync::Clock::time_point begin) {
   state.check();
   if (!is_late(state.options, begin)) return;
-  state.break_with(errc::timed_out, operation, {late_text(state.options)});
+  state.break_with(errc::timed_out, operation, late_text(state.options).c_str());
   state.check();
 }
 
@@ -137,10 +127,10 @@ void require_whole(MpiState& state, const Exchange& step, const MPI_Status& stat
   int received = 0;
   MPI_Get_count(&status, type_of(step.element), &received);
   if (received == count_of(state, step)) return;
-  state.break_with(
-      errc::communicator_broken, operation_of(step.verb),
-      {"process ", std::to_string(step.peer), " sent ", std::to_string(received), " bytes of the ",
-       std::to_string(count_of(state, step)), " that were expected"});
+  const std::string reason = "process " + std::to_string(step.peer) + " sent " +
+                             std::to_string(received) + " bytes of the " +
+                             std::to_string(count_of(state, step)) + " that were expected";
+  state.break_with(errc::communicator_broken, operation_of(step.verb), reason.c_str());
   state.check();
 }
 
@@ -204,35 +194,34 @@ void run_in_parts(MpiState& state, std::span<const Exchange> steps) {
 /// block each.
 void run_by_process(MpiState& state, const Exchange& step) {
   const Blocks blocks = blocks_of(state, step);
-  const std::size_t bytes = blocks.count * step.element_size;
-  const auto block = [&](Verb verb, std::size_t peer, const void* in, void* out) {
+  const std::size_t bytes = blocks.bytes;
+  const auto block = [&](Verb verb, std::size_t peer, const void* from, void* to) {
     return Exchange{verb,
                     step.element,
                     step.how,
                     static_cast<int>(peer),
                     step.element_size,
-                    in,
-                    in == nullptr ? 0 : blocks.count,
-                    out,
-                    out == nullptr ? 0 : blocks.count};
+                    from,
+                    from == nullptr ? 0 : blocks.count,
+                    to,
+                    to == nullptr ? 0 : blocks.count};
   };
   const auto run = [&](std::initializer_list<Exchange> parts) { run_in_parts(state, parts); };
+  const auto in = [&](std::size_t r) { return at(step.in, r * bytes); };
+  const auto out = [&](std::size_t r) { return at(step.out, r * bytes); };
   const auto own = static_cast<std::size_t>(state.rank),
              size = static_cast<std::size_t>(state.size);
   if (step.verb == Verb::all_gather) {
-    if (step.in != at(step.out, own * bytes))
-      std::memcpy(at(step.out, own * bytes), step.in, bytes);
-    for (std::size_t r = 0; r < size; ++r)
-      run({block(Verb::broadcast, r, at(step.out, r * bytes), at(step.out, r * bytes))});
+    if (!is_in_place(state, step)) std::memcpy(out(own), step.in, bytes);
+    for (std::size_t r = 0; r < size; ++r) run({block(Verb::broadcast, r, out(r), out(r))});
   } else if (step.verb == Verb::reduce_scatter) {
     for (std::size_t r = 0; r < size; ++r)
-      run({block(Verb::reduce, r, at(step.in, r * bytes), r == own ? step.out : nullptr)});
+      run({block(Verb::reduce, r, in(r), r == own ? step.out : nullptr)});
   } else {
-    std::memcpy(at(step.out, own * bytes), at(step.in, own * bytes), bytes);
+    std::memcpy(out(own), in(own), bytes);
     for (std::size_t away = 1; away < size; ++away) {
       const std::size_t to = (own + away) % size, from = (own + size - away) % size;
-      run({block(Verb::send, to, at(step.in, to * bytes), nullptr),
-           block(Verb::receive, from, nullptr, at(step.out, from * bytes))});
+      run({block(Verb::send, to, in(to), nullptr), block(Verb::receive, from, nullptr, out(from))});
     }
   }
 }
@@ -258,7 +247,7 @@ void compare_arguments(MpiState& state, const Exchange& step) {
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (least[2 * i] == -least[2 * i + 1]) continue;
     state.break_with(errc::invalid_argument, operation_of(step.verb),
-                     {"the processes do not agree about ", what[i]});
+                     "the processes do not agree about ", what[i]);
     state.check();
   }
 }
@@ -276,15 +265,15 @@ void run_in_mpi(MpiState& state, std::span<const Exchange> steps) try {
   state.check();
   for (const Exchange& step : steps) {
     const Blocks blocks = blocks_of(state, step);
-    sync::reads(step.in, blocks.in * blocks.count * step.element_size);
-    sync::writes(step.out, blocks.out * blocks.count * step.element_size);
+    sync::reads(step.in, blocks.in * blocks.bytes);
+    sync::writes(step.out, blocks.out * blocks.bytes);
   }
   if (state.options.checked && !is_message(steps.front().verb))
     compare_arguments(state, steps.front());
   steps.size() == 1 ? run_step(state, steps.front()) : run_in_parts(state, steps);
 } catch (const std::bad_alloc&) {  // An allocation of this library failed: the other processes
                                    // continue with this operation, and this one cannot.
-  state.break_with(errc::out_of_memory, operation_of(steps.front().verb), {no_memory});
+  state.break_with(errc::out_of_memory, operation_of(steps.front().verb), no_memory);
   throw;
 }
 

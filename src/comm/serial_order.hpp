@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A serial order of operations on different streams.
+/// The serial orders of operations on different streams: one for each device, and those of
+/// communicators that have their own.
 #pragma once
 
+#include "base/not_copied.hpp"
 #include "base/sync.hpp"
 
 #include <runnel/device.hpp>
@@ -10,6 +12,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -21,15 +24,14 @@ class SerialOrder {
  public:
   /// While it lives, the calling thread may enqueue operations on the stream. They run after the
   /// previous operations of the order. Other threads block in the constructor.
-  class Entry {
+  class Entry : NotCopied {
    public:
     Entry(SerialOrder& order, StreamRef stream)
         : order_{order}, lock_{order.mutex_}, stream_{stream}, device_{stream.device()} {
       order.wait_for_previous(stream);
     }
-    /// Records the end of the operations. To be called once they are enqueued, also if only a part
-    /// was.
-    void end() noexcept {
+    /// Records the end of the operations, also if only a part of them was enqueued.
+    ~Entry() {
       for (int attempt = 0; attempt < 2; ++attempt) {
         try {
           stream_.record_event(order_.done_);
@@ -85,5 +87,12 @@ class SerialOrder {
   std::optional<StreamRef> unrecorded_;
   Device unrecorded_device_{0};
 };
+
+/// The order that the communicators of a device share.
+[[nodiscard]] SerialOrder& order_of_device(Device device);
+/// Creates an order for one communicator.
+[[nodiscard]] std::shared_ptr<SerialOrder> make_serial_order();
+/// Blocks the calling thread until all operations enqueued so far have ended.
+void wait_for_all_orders();
 
 }}}  // namespace runnel::RUNNEL_ABI::detail

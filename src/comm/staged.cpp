@@ -19,7 +19,6 @@
 #include <runnel/memory.hpp>
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
 #include <list>
 #include <utility>
@@ -42,7 +41,7 @@ struct SlotLayout {
   Exchange step;
   Blocks blocks;
   std::size_t width;
-  std::size_t in_at, out_at;  // The offsets of the piece in the slot, in bytes.
+  std::size_t in_at, out_at, end;  // The offsets of the piece in the slot, in bytes.
 
   [[nodiscard]] std::size_t pieces() const noexcept {
     return std::max<std::size_t>(1, (blocks.count + width - 1) / width);
@@ -79,15 +78,18 @@ struct SlotLayout {
 };
 
 [[nodiscard]] SlotLayout layout_of(const CommunicatorState& state, const Exchange& step,
-                                   std::size_t begin, std::size_t room) noexcept {
+                                   std::size_t begin) noexcept {
   const Blocks blocks = blocks_of(state, step);
+  const std::size_t room = is_message(step.verb) ? message_bytes : slot_bytes;
   // A reduction with one block is performed in place. A broadcast has one block.
   const bool in_place = step.verb == Verb::all_reduce || step.verb == Verb::broadcast ||
                         (step.verb == Verb::reduce && blocks.out > 0);
   const std::size_t rows = in_place ? 1 : std::max<std::size_t>(1, blocks.in + blocks.out);
   const std::size_t width = std::max<std::size_t>(1, room / rows / step.element_size);
-  const std::size_t out_at = in_place ? begin : begin + blocks.in * width * step.element_size;
-  return {step, blocks, width, begin, out_at};
+  const std::size_t row_bytes = width * step.element_size;
+  const std::size_t out_at = in_place ? begin : begin + blocks.in * row_bytes;
+  const std::size_t end = begin + (std::max(room, rows * row_bytes) + 63) / 64 * 64;
+  return {step, blocks, width, begin, out_at, end};
 }
 
 struct StagedOperation {
@@ -99,6 +101,10 @@ struct StagedOperation {
   StreamRef stream;
   std::uint64_t epoch;
   bool waits_for_numbers;  // If false, host functions wait.
+
+  [[nodiscard]] std::uint32_t number_of(std::size_t piece) const noexcept {
+    return first + static_cast<std::uint32_t>(piece);
+  }
 };
 
 }  // namespace
@@ -114,15 +120,9 @@ class Stager : public std::enable_shared_from_this<Stager> {
   void close() noexcept;
 
  private:
-  [[nodiscard]] static std::vector<SlotLayout> layouts_of(const CommunicatorState& state,
-                                                          std::span<const Exchange> steps,
-                                                          std::size_t& bytes);
-  void require_ring(std::size_t bytes);
-  void start_thread();
   void work() noexcept;
   void run(const StagedOperation& operation) noexcept;
   void run_piece(const StagedOperation& operation, std::size_t piece);
-  void submit(const StagedOperation& operation);
   void enqueue_pieces(const StagedOperation& operation);
   ///@{ Enqueue on the stream: a wait for MPI, and a notification of MPI's thread.
   void enqueue_wait(const StagedOperation& operation, std::uint32_t number);
@@ -153,38 +153,6 @@ class Stager : public std::enable_shared_from_this<Stager> {
   bool is_closed_ = false;
 };
 
-std::vector<SlotLayout> Stager::layouts_of(const CommunicatorState& state,
-                                           std::span<const Exchange> steps, std::size_t& bytes) {
-  std::vector<SlotLayout> made;
-  bytes = 0;
-  for (const Exchange& step : steps) {
-    const bool is_message = step.verb == Verb::send || step.verb == Verb::receive;
-    const std::size_t room = is_message ? message_bytes : slot_bytes;
-    made.push_back(layout_of(state, step, bytes, room));
-    const SlotLayout& layout = made.back();
-    const std::size_t rows = std::max<std::size_t>(1, layout.blocks.in + layout.blocks.out);
-    bytes += (std::max(room, rows * layout.width * step.element_size) + 63) / 64 * 64;
-  }
-  return made;
-}
-
-void Stager::require_ring(std::size_t bytes) {
-  if (ring_ == nullptr || ring_->size() < slots * bytes)
-    ring_ = std::make_shared<PinnedBuffer<std::byte>>(slots * bytes);
-}
-
-void Stager::start_thread() {
-  if (!is_started_ && !detail::start_thread([self = shared_from_this()] { self->work(); }))
-    throw std::bad_alloc{};
-  is_started_ = true;
-}
-
-void Stager::submit(const StagedOperation& operation) {
-  const std::lock_guard lock{lock_};
-  operations_.push_back(operation);
-  wake_.notify_one();
-}
-
 void Stager::close() noexcept {
   const std::lock_guard lock{lock_};
   is_closed_ = true;
@@ -206,7 +174,7 @@ void Stager::work() noexcept {
 }
 
 void Stager::run_piece(const StagedOperation& operation, std::size_t piece) {
-  const std::uint32_t goal = operation.first + static_cast<std::uint32_t>(piece) + 1;
+  const std::uint32_t goal = operation.number_of(piece + 1);
   const auto is_ready = [&] { return ready().has_reached(goal) || operation.state->is_broken(); };
   block_until(is_ready, spin_time);
   operation.state->check();
@@ -221,16 +189,16 @@ void Stager::run(const StagedOperation& operation) noexcept {
   try {
     for (std::size_t piece = 0; piece < operation.pieces; ++piece) {
       run_piece(operation, piece);
-      finished().set(operation.first + piece + 1);
+      finished().set(operation.number_of(piece + 1));
     }
   } catch (...) {
     // Has no effect if MPI has failed: the communicator is broken then.
     operation.state->break_with(errc::out_of_memory,
-                                operation_of(operation.layouts.front().step.verb), {no_memory});
-    if (abandoned_.load(std::memory_order_relaxed) != operation.first)
+                                operation_of(operation.layouts.front().step.verb), no_memory);
+    if (abandoned_ != operation.first)
       keep_failure(Access::slot(operation.stream), operation.stream.id(),
                    {.exception = std::current_exception(), .epoch = operation.epoch});
-    finished().set(operation.first + operation.pieces);
+    finished().set(operation.number_of(operation.pieces));
   }
 }
 
@@ -250,14 +218,11 @@ void Stager::enqueue_ready(const StagedOperation& operation, std::uint32_t numbe
 
 void Stager::enqueue_pieces(const StagedOperation& operation) {
   const StreamRef stream = operation.stream;
-  const auto number_of = [&](std::size_t piece) {
-    return operation.first + static_cast<std::uint32_t>(piece) + 1;
-  };
   // All slots are free: this operation runs after the previous one, which has waited for all of its
   // pieces.
   for (std::size_t piece = 0; piece < operation.pieces + slots; ++piece) {
     if (piece >= slots) {
-      enqueue_wait(operation, number_of(piece - slots));
+      enqueue_wait(operation, operation.number_of(piece - slots + 1));
       for (const SlotLayout& layout : operation.layouts)
         if (layout.has(piece - slots))
           layout.copy_out(stream, slot(operation, piece - slots), piece - slots);
@@ -265,18 +230,24 @@ void Stager::enqueue_pieces(const StagedOperation& operation) {
     if (piece >= operation.pieces) continue;
     for (const SlotLayout& layout : operation.layouts)
       if (layout.has(piece)) layout.copy_in(stream, slot(operation, piece), piece);
-    enqueue_ready(operation, number_of(piece));
+    enqueue_ready(operation, operation.number_of(piece + 1));
   }
 }
 
 void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
                      std::span<const Exchange> steps) {
-  std::size_t bytes = 0;
-  std::vector<SlotLayout> layouts = layouts_of(*state, steps, bytes);
-  require_ring(bytes);
-  start_thread();
-  std::size_t pieces = 1;
-  for (const SlotLayout& layout : layouts) pieces = std::max(pieces, layout.pieces());
+  std::vector<SlotLayout> layouts;
+  std::size_t pieces = 1, bytes = 0;  // Bytes of a slot.
+  for (const Exchange& step : steps) {
+    const SlotLayout& layout = layouts.emplace_back(layout_of(*state, step, bytes));
+    pieces = std::max(pieces, layout.pieces());
+    bytes = layout.end;
+  }
+  if (ring_ == nullptr || ring_->size() < slots * bytes)
+    ring_ = std::make_shared<PinnedBuffer<std::byte>>(slots * bytes);
+  if (!is_started_ && !start_thread([self = shared_from_this()] { self->work(); }))
+    throw std::bad_alloc{};
+  is_started_ = true;
   const std::uint64_t epoch = live_slot(stream).timeline.epoch();
   numbers_.record_stream(stream);
   const StagedOperation operation{state,
@@ -287,16 +258,20 @@ void Stager::enqueue(const std::shared_ptr<MpiState>& state, StreamRef stream,
                                   stream,
                                   epoch,
                                   stream.device().has_stream_memory_operations()};
-  submit(operation);
+  {
+    const std::lock_guard lock{lock_};
+    operations_.push_back(operation);
+    wake_.notify_one();
+  }
   next_ += static_cast<std::uint32_t>(pieces);
   try {
     enqueue_pieces(operation);
   } catch (const std::exception& error) {
     // A part of the operation is enqueued, and the other processes cannot be notified. The store
     // must precede break_with(), after which the thread can find the communicator broken.
-    abandoned_.store(operation.first, std::memory_order_relaxed);
+    abandoned_ = operation.first;
     state->break_with(errc::communicator_broken, operation_of(steps.front().verb),
-                      {"a part could not be enqueued: ", error.what()});
+                      "a part could not be enqueued: ", error.what());
     throw;
   }
 }

@@ -11,11 +11,9 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -38,13 +36,16 @@ struct CommunicatorState : std::enable_shared_from_this<CommunicatorState>, NotC
   /// Polls for errors that no call has returned. Breaks the communicator if there is one.
   virtual void look_for_errors() {}
 
-  [[nodiscard]] bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
-  /// The parts of a reason. They are concatenated only if this is the first reason, and if there is
-  /// memory.
-  using ReasonParts = std::initializer_list<std::string_view>;
-  /// Breaks the communicator. Only the first reason is stored; returns whether this is the first
-  /// one.
-  bool break_with(errc code, const char* operation, ReasonParts reason) noexcept;
+  [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+  /// Breaks the communicator. `more` follows the reason in the text of the error. Only the first
+  /// reason is stored; returns whether this is the first one.
+  bool break_with(errc code, const char* operation, const char* reason,
+                  const char* more = "") noexcept;
+  /// The same. The first one also ends the operations.
+  void break_and_end(errc code, const char* operation, const char* reason,
+                     const char* more = "") noexcept {
+    if (break_with(code, operation, reason, more)) end_operations();
+  }
   /// @throws the reason if the communicator is broken. Waits until break_with() has called
   /// notify_streams()
   void check() const;
@@ -107,6 +108,11 @@ template <class P>
 
 inline constexpr Exchange barrier_step{
     Verb::barrier, Element::bytes, Reduce::sum, 0, 1, nullptr, 0, nullptr, 0};
+[[nodiscard]] inline bool is_message(Verb verb) noexcept {
+  return verb == Verb::send || verb == Verb::receive;
+}
+/// Whether the step is a permitted in-place operation.
+[[nodiscard]] bool is_in_place(const CommunicatorState& state, const Exchange& step) noexcept;
 /// Checks the arguments before anything is enqueued.
 void require_valid(const CommunicatorState& state, const Exchange& step);
 /// Whether the calling thread is in a together().
@@ -122,6 +128,7 @@ void declare_accesses(const CommunicatorState& state, StreamRef stream,
 struct Blocks {
   std::size_t in, out;
   std::size_t count;  // Elements in each block.
+  std::size_t bytes;  // In each block.
 };
 [[nodiscard]] Blocks blocks_of(const CommunicatorState& state, const Exchange& step) noexcept;
 

@@ -44,7 +44,7 @@ EXCUSED = {
     'src/comm/ccl_watcher.cpp: abort_all': MOMENT,
     'src/comm/ccl_watcher.cpp: watch': THREAD,
     'src/comm/ccl_watcher.cpp: destroy_in_background': THREAD,
-    'src/comm/devices.cpp: wait_for_all_orders': CALLERS,
+    'src/comm/serial_order.cpp: wait_for_all_orders': CALLERS,
     'src/comm/staged.cpp: Stager::work': THREAD,
     'src/comm/staged.cpp: Stager::run_piece': THREAD,
     'src/comm/staged.cpp: Stager::enqueue_wait': 'a host function of a stream waits, and no caller',

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/devices.hpp"
+#include "comm/serial_order.hpp"
 
 #include "base/max_devices.hpp"
 #include "base/never_destroyed.hpp"
 
 #include <array>
 #include <cstddef>
-#include <mutex>
-#include <utility>
 #include <vector>
 
 namespace runnel { inline namespace RUNNEL_ABI { namespace detail {
@@ -20,19 +18,10 @@ struct Orders {
 };
 Orders& orders() { return never_destroyed<Orders>(); }
 
-/// The live orders that make_serial_order() has created.
-std::vector<std::shared_ptr<SerialOrder>> live_orders() {
-  std::vector<std::shared_ptr<SerialOrder>> found;
-  const std::lock_guard lock{orders().lock};
-  for (const auto& each : orders().of_communicators)
-    if (auto order = each.lock()) found.push_back(std::move(order));
-  return found;
-}
-
 }  // namespace
 
-SerialOrder& order_of_device(int ordinal) {
-  return orders().of_devices.at(static_cast<std::size_t>(ordinal));
+SerialOrder& order_of_device(Device device) {
+  return orders().of_devices.at(static_cast<std::size_t>(device.ordinal()));
 }
 
 std::shared_ptr<SerialOrder> make_serial_order() {
@@ -44,8 +33,14 @@ std::shared_ptr<SerialOrder> make_serial_order() {
 }
 
 void wait_for_all_orders() {
+  std::vector<std::shared_ptr<SerialOrder>> own;
+  {
+    const std::lock_guard lock{orders().lock};
+    for (const auto& each : orders().of_communicators) own.push_back(each.lock());
+  }
   for (SerialOrder& order : orders().of_devices) order.wait();
-  for (const auto& order : live_orders()) order->wait();
+  for (const auto& order : own)
+    if (order != nullptr) order->wait();
 }
 
 }}}  // namespace runnel::RUNNEL_ABI::detail
